@@ -1,0 +1,84 @@
+"""Roles and what each may do; every check, of the API and of the dashboard, ends here.
+
+Source: DESIGN section 9.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from poisonadmin.domain.addresses import matches
+from poisonadmin.domain.errors import PoisonAdminError
+
+
+class Permission(StrEnum):
+    """What a request needs. A token's scopes are a subset of these."""
+
+    READ = "read"
+    READ_PAYLOAD = "read_payload"
+    INGEST = "ingest"
+    DECIDE = "decide"
+    SIGN_OFF = "sign_off"
+    PAUSE = "pause"
+    EXPORT = "export"
+    CONFIGURE = "configure"
+
+
+class Role(StrEnum):
+    VIEWER = "viewer"
+    OPERATOR = "operator"
+    REVIEWER = "reviewer"
+    ADMIN = "admin"
+
+
+_VIEWER = frozenset({Permission.READ, Permission.READ_PAYLOAD, Permission.EXPORT})
+_OPERATOR = _VIEWER | {Permission.INGEST, Permission.DECIDE, Permission.PAUSE}
+PERMISSIONS: dict[Role, frozenset[Permission]] = {
+    Role.VIEWER: _VIEWER,
+    Role.OPERATOR: _OPERATOR,
+    Role.REVIEWER: _OPERATOR | {Permission.SIGN_OFF},
+    Role.ADMIN: frozenset(Permission),
+}
+
+
+class NotAllowed(PoisonAdminError):
+    """Raised when the caller's role or token does not include the permission."""
+
+    code = "not_allowed"
+    status = 403
+
+
+@dataclass(frozen=True)
+class Principal:
+    """Who asks. `patterns` empty means every address; several lists (the user's and the token's) must all match."""
+
+    name: str
+    role: Role
+    permissions: frozenset[Permission]
+    patterns: tuple[tuple[str, ...], ...] = ()
+
+    def may(self, permission: Permission) -> bool:
+        """Return whether the permission is held."""
+        return permission in self.permissions
+
+    def require(self, permission: Permission) -> None:
+        """Raise NotAllowed unless the permission is held."""
+        if permission not in self.permissions:
+            raise NotAllowed(f"this needs the permission {permission!r}, which {self.name} does not have")
+
+    def sees(self, address: str) -> bool:
+        """Return whether the address is in scope. Out of scope reads as absent (404), never as forbidden."""
+        return all(any(matches(pattern, address) for pattern in some) for some in self.patterns if some)
+
+    @property
+    def sees_everything(self) -> bool:
+        """Return whether no address pattern limits this principal."""
+        return not any(self.patterns)
+
+
+def principal(name: str, role: Role, patterns: Sequence[str] = ()) -> Principal:
+    """Return the principal of a user with a role, limited to `patterns` where there are any."""
+    return Principal(name, role, PERMISSIONS[role], (tuple(patterns),) if patterns else ())
+
+
+SYSTEM = Principal("system", Role.ADMIN, frozenset(Permission))
