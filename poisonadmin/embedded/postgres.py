@@ -1,0 +1,173 @@
+"""The embedded PostgreSQL: its programs come from a package, its files stand in the data directory, we run it."""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+
+from poisonadmin.embedded.account import Account, database_account
+from poisonadmin.embedded.child import ChildSpec
+from poisonadmin.embedded.errors import EmbeddedError
+from poisonadmin.embedded.orphans import end_postmaster_of
+from poisonadmin.embedded.placement import data_parent, postgres_programs, socket_directory
+from poisonadmin.embedded.ports import free_port
+from poisonadmin.embedded.secrets import kept_secret
+
+DATABASE = ROLE = "poisonadmin"
+SUPERUSER = "postgres"
+
+_SETTINGS = {
+    "max_connections": "200",
+    "shared_buffers": "256MB",
+    "wal_compression": "on",
+    "max_wal_size": "4GB",
+    "client_connection_check_interval": "500ms",
+    "listen_addresses": "127.0.0.1",
+    "log_min_messages": "warning",
+    "log_line_prefix": "",
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+    "password_encryption": "scram-sha-256",
+    "lc_messages": "C",
+}
+_DURABLE = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}
+_THROWAWAY = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "shared_buffers": "64MB"}
+
+
+@dataclass(frozen=True)
+class Postgres:
+    """A PostgreSQL server whose files are ready and whose process may or may not be running."""
+
+    programs: Path
+    data: Path
+    port: int
+    password: str
+    superuser_password: str
+    account: Account | None
+
+    @property
+    def url(self) -> str:
+        """The application's address of its database; the role owns the database and may create others."""
+        return f"postgresql://{ROLE}:{self.password}@127.0.0.1:{self.port}/{DATABASE}"
+
+    @property
+    def superuser_url(self) -> str:
+        """The address for what only a superuser may do; the application never uses it."""
+        return f"postgresql://{SUPERUSER}:{self.superuser_password}@127.0.0.1:{self.port}/{DATABASE}"
+
+    @property
+    def spec(self) -> ChildSpec:
+        """How to run the server; a *fast* shutdown ends every session and writes a checkpoint."""
+        return ChildSpec(
+            name="postgres",
+            command=[self.programs / "postgres", "-D", self.data],
+            environment=_environment(),
+            account=self.account,
+            stop_signal=signal.SIGINT,
+            orphan_signal=signal.SIGINT,
+        )
+
+    def is_ready(self) -> bool:
+        """Return whether the server takes a session of the application's role now."""
+        with contextlib.suppress(psycopg.OperationalError), psycopg.connect(self.url, connect_timeout=2):
+            return True
+        return False
+
+    def clear_the_way(self) -> None:
+        """End what is left of an earlier server on these files, so that the next one finds its memory and port free."""
+        end_postmaster_of(self.data)
+
+
+def prepare(home: Path, *, durable: bool = True) -> Postgres:
+    """Return the server of `home`, its files initialised on first use, configured for a port that is free now.
+
+    `durable=False` trades the safety of what is stored for speed: for tests only.
+    """
+    account = database_account()
+    parent = data_parent(home, account)
+    postgres = Postgres(
+        programs=postgres_programs(account),
+        data=parent / "data",
+        port=free_port(),
+        password=kept_secret(home / "postgres-password"),
+        superuser_password=kept_secret(home / "postgres-superuser-password"),
+        account=account,
+    )
+    if not postgres.data.exists():
+        _initialise(postgres, durable=durable)
+    postgres.clear_the_way()
+    _configure(postgres, socket_directory(parent, account), durable=durable)
+    return postgres
+
+
+def _initialise(postgres: Postgres, *, durable: bool) -> None:
+    """Create the cluster, the role and the database beside their final place, then move them there in one step."""
+    draft = postgres.data.with_name("data.draft")
+    shutil.rmtree(draft, ignore_errors=True)
+    draft.mkdir(mode=0o700)
+    password_file = draft.with_name("superuser-password")
+    password_file.touch(mode=0o600)
+    password_file.write_text(postgres.superuser_password)
+    if postgres.account:
+        for path in (draft, password_file):
+            os.chown(path, postgres.account.user_id, postgres.account.group_id)
+    try:
+        _run(
+            postgres,
+            [
+                *("initdb", "-D", draft, "-U", SUPERUSER, f"--pwfile={password_file}", "--auth=scram-sha-256"),
+                *("--encoding=UTF8", "--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"),
+                *(() if durable else ("--no-sync",)),
+            ],
+        )
+    finally:
+        password_file.unlink()
+    # Single-user mode takes one statement a line; no server has to run, so no half-made database is ever reachable.
+    statements = [
+        f"CREATE ROLE {ROLE} LOGIN CREATEDB PASSWORD '{postgres.password}'",
+        f"GRANT pg_monitor, pg_checkpoint TO {ROLE}",
+        f"CREATE DATABASE {DATABASE} OWNER {ROLE}",
+    ]
+    _run(postgres, ["postgres", "--single", "-j", "-D", draft, "postgres"], ";\n\n".join([*statements, ""]))
+    draft.rename(postgres.data)
+
+
+def _run(postgres: Postgres, command: Sequence[str | Path], text: str = "") -> None:
+    account = postgres.account
+    program, *arguments = map(str, command)
+    done = subprocess.run(
+        [str(postgres.programs / program), *arguments],
+        input=text.encode(),
+        env=_environment(),
+        cwd="/",
+        user=account.user_id if account else None,
+        group=account.group_id if account else None,
+        extra_groups=[] if account else None,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+    )
+    said = done.stdout.decode(errors="replace")
+    if done.returncode or "ERROR:" in said:
+        raise EmbeddedError(f"{program} failed ({done.returncode}):\n{said.strip()}")
+
+
+def _configure(postgres: Postgres, socket_directory: Path, *, durable: bool) -> None:
+    """Write the whole configuration anew: the file is ours, and a start always means what this version says."""
+    settings = _SETTINGS | (_DURABLE if durable else _THROWAWAY)
+    settings |= {"port": str(postgres.port), "unix_socket_directories": str(socket_directory)}
+    lines = [f"{name} = '{value}'" for name, value in settings.items()]
+    file = postgres.data / "postgresql.conf"
+    file.write_text("\n".join(["# Written by poisonadmin.embedded at each start.", *lines, ""]))
+    if postgres.account:
+        os.chown(file, postgres.account.user_id, postgres.account.group_id)
+
+
+def _environment() -> dict[str, str]:
+    return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"}
