@@ -1,0 +1,117 @@
+"""The policy value: every setting that decides what follows a failure or a crash (SEMANTICS R9, R10).
+
+Fields carry the names that their systems gave them. Times are milliseconds.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+BUILT_IN_PATTERN = "#"
+MAX_REDELIVERY_DELAY_FACTOR = 10
+UNLIMITED = -1
+
+
+class OnExhausted(StrEnum):
+    """What follows the last failure when no address to move the message to is in force."""
+
+    PARK = "park"
+    DISCARD = "discard"
+    STAY = "stay"
+    END_CONVERSATION = "end_conversation"
+    LIST = "list"
+
+
+class ExceptionDestination(StrEnum):
+    """Where WebSphere's default provider sends a message that failed too often (SEMANTICS WAS-6)."""
+
+    SYSTEM = "system"
+    NONE = "none"
+    SPECIFY = "specify"
+
+
+class Blame(StrEnum):
+    """Whom a crash accuses: what could have caused it, or all that was in delivery (SEMANTICS R2, SAP-8)."""
+
+    EXACT = "exact"
+    ALL_IN_FLIGHT = "all_in_flight"
+
+
+@dataclass(frozen=True)
+class Policy:
+    """The settings in force on an address. The defaults switch every limit off; presets switch theirs on.
+
+    Off is: -1 `max_delivery_attempts`; 0 `max_failed_deliveries`, `backout_threshold`, `failures_to_list`,
+    `crashes_to_list`, `queue_off_after_rollbacks`, `conversation_failure_limit`; None `listener_max_retries`, whose 0
+    means that the first failure stops the address.
+    """
+
+    redelivery_delay: int = 0
+    redelivery_delay_multiplier: float = 1.0
+    redelivery_collision_avoidance_factor: float = 0.0
+    max_redelivery_delay: int | None = None  # None: ten times redelivery_delay, as in Artemis (ART-4)
+    max_delivery_attempts: int = UNLIMITED
+    dead_letter_address: str | None = None
+    auto_create_dead_letter_resources: bool = False
+    dead_letter_queue_prefix: str = "DLQ."
+    dead_letter_queue_suffix: str = ""
+    persist_delivery_count_before_delivery: bool = True  # accepted for compatibility; always true in effect (R9)
+
+    max_failed_deliveries: int = 0
+    exception_destination: ExceptionDestination = ExceptionDestination.SYSTEM
+    exception_destination_address: str | None = None
+    messaging_engine: str = "poisonadmin"
+    blocked_retry_timeout: int = 5000
+
+    listener_max_retries: int | None = None
+    backout_threshold: int = 0
+    backout_requeue_queue: str | None = None
+
+    blacklisting_enabled: bool = False
+    crash_limit: int = 2
+    blame: Blame = Blame.EXACT
+    approve_clears_candidate: bool = False
+    fail_non_delivered: bool = False
+
+    failures_to_list: int = 0
+    crashes_to_list: int = 0
+
+    queue_off_after_rollbacks: int = 0
+    conversation_failure_limit: int = 0
+
+    on_exhausted: OnExhausted = OnExhausted.PARK
+    ordered: bool = False
+    max_payload_bytes: int = 64 * 1024 * 1024
+    business_keys: tuple[str, ...] = ()
+
+    @property
+    def delay_cap(self) -> int:
+        """The longest wait in milliseconds: `max_redelivery_delay`, else ten times the delay (SEMANTICS ART-4)."""
+        if self.max_redelivery_delay is not None:
+            return self.max_redelivery_delay
+        return self.redelivery_delay * MAX_REDELIVERY_DELAY_FACTOR
+
+
+BUILT_IN = Policy(
+    redelivery_delay=5000,
+    redelivery_delay_multiplier=2.0,
+    redelivery_collision_avoidance_factor=0.15,
+    max_redelivery_delay=50_000,
+    max_delivery_attempts=10,
+    blacklisting_enabled=True,
+    on_exhausted=OnExhausted.PARK,
+)
+
+
+def warnings(policy: Policy) -> tuple[str, ...]:
+    """Return what the policy form warns of, one sentence each; empty when nothing looks wrong (SEMANTICS R5)."""
+    found = []
+    retries = policy.listener_max_retries
+    if policy.backout_threshold > 0 and retries is not None and retries <= policy.backout_threshold:
+        found.append(
+            f"listener_max_retries ({retries}) should exceed backout_threshold ({policy.backout_threshold}): "
+            "otherwise the address stops before a message is moved."
+        )
+    names_none = policy.exception_destination_address is None
+    if policy.exception_destination is ExceptionDestination.SPECIFY and names_none:
+        found.append("exception_destination is `specify` but exception_destination_address is empty.")
+    return tuple(found)
