@@ -3,6 +3,7 @@
 `python -m poisonadmin.domain.states > docs/states.md` writes the page with the diagram.
 """
 
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -223,4 +224,4 @@ def _table(heading: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[st
 
 
 if __name__ == "__main__":
-    print(page(), end="")
+    sys.stdout.write(page())

@@ -41,6 +41,10 @@ class InvalidSetting(PoisonAdminError):
         self.field = field
 
 
+class _Unfit(Exception):
+    """Raised by a check, which does not know the field's name."""
+
+
 def validate_settings(settings: Mapping[str, object]) -> dict[str, object]:
     """Return the settings as the values that `Policy` takes, in the order given.
 
@@ -60,7 +64,7 @@ def _checked(field: str, value: object) -> object:
         raise UnknownSetting(field)
     try:
         return check(value)
-    except ValueError as error:
+    except _Unfit as error:
         raise InvalidSetting(field, str(error)) from None
     except InvalidAddress as error:
         raise InvalidSetting(field, error.detail) from None
@@ -69,9 +73,9 @@ def _checked(field: str, value: object) -> object:
 def _integer(low: int, high: int) -> Check:
     def check(value: object) -> int:
         if isinstance(value, bool) or not isinstance(value, int):
-            raise ValueError("must be a whole number.")
+            raise _Unfit("must be a whole number.")
         if not low <= value <= high:
-            raise ValueError(f"must be within {low}..{high}.")
+            raise _Unfit(f"must be within {low}..{high}.")
         return value
 
     return check
@@ -80,9 +84,9 @@ def _integer(low: int, high: int) -> Check:
 def _number(low: float, high: float) -> Check:
     def check(value: object) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise ValueError("must be a number.")
+            raise _Unfit("must be a number.")
         if not low <= value <= high or not math.isfinite(value):
-            raise ValueError(f"must be within {low:g}..{high:g}.")
+            raise _Unfit(f"must be within {low:g}..{high:g}.")
         return float(value)
 
     return check
@@ -91,7 +95,7 @@ def _number(low: float, high: float) -> Check:
 def _one_of(values: type[StrEnum]) -> Check:
     def check(value: object) -> StrEnum:
         if not isinstance(value, str) or value not in list(values):
-            raise ValueError(f"must be one of {', '.join(values)}.")
+            raise _Unfit(f"must be one of {', '.join(values)}.")
         return values(value)
 
     return check
@@ -103,13 +107,13 @@ def _or_none(check: Check) -> Check:
 
 def _boolean(value: object) -> bool:
     if not isinstance(value, bool):
-        raise ValueError("must be true or false.")
+        raise _Unfit("must be true or false.")
     return value
 
 
 def _address(value: object) -> str:
     if not isinstance(value, str):
-        raise ValueError("must be an address.")
+        raise _Unfit("must be an address.")
     return validate_address(value)
 
 
@@ -118,32 +122,32 @@ def _attempts(value: object) -> object:
         return value
     try:
         return _integer(1, MAX_COUNT)(value)
-    except ValueError:
-        raise ValueError("must be a whole number of at least 1, or -1 for no limit.") from None
+    except _Unfit:
+        raise _Unfit("must be a whole number of at least 1, or -1 for no limit.") from None
 
 
 def _affix(value: object) -> str:
     if not isinstance(value, str):
-        raise ValueError("must be a string.")
+        raise _Unfit("must be a string.")
     if len(value) > MAX_AFFIX_CHARS:
-        raise ValueError(f"must have at most {MAX_AFFIX_CHARS} characters.")
+        raise _Unfit(f"must have at most {MAX_AFFIX_CHARS} characters.")
     if not value.isprintable() or any(character in value for character in " *#") or ".." in value:
-        raise ValueError("must be a piece of an address: no spaces, wildcards or empty words.")
+        raise _Unfit("must be a piece of an address: no spaces, wildcards or empty words.")
     return value
 
 
 def _engine(value: object) -> str:
     if not isinstance(value, str) or len(value) > MAX_ENGINE_CHARS:
-        raise ValueError(f"must be a name of at most {MAX_ENGINE_CHARS} characters.")
+        raise _Unfit(f"must be a name of at most {MAX_ENGINE_CHARS} characters.")
     return validate_address(value)
 
 
 def _business_keys(value: object) -> tuple[str, ...]:
     if not isinstance(value, list | tuple) or len(value) > MAX_BUSINESS_KEYS:
-        raise ValueError(f"must be a list of at most {MAX_BUSINESS_KEYS} JSON paths or headers.")
+        raise _Unfit(f"must be a list of at most {MAX_BUSINESS_KEYS} JSON paths or headers.")
     for key in value:
         if not isinstance(key, str) or not key.isprintable() or not 1 <= len(key) <= MAX_BUSINESS_KEY_CHARS:
-            raise ValueError(f"each must be a printable text of 1 to {MAX_BUSINESS_KEY_CHARS} characters.")
+            raise _Unfit(f"each must be a printable text of 1 to {MAX_BUSINESS_KEY_CHARS} characters.")
     return tuple(value)
 
 
