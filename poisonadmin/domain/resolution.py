@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 from poisonadmin.domain.addresses import PatternIndex
 from poisonadmin.domain.policy import BUILT_IN, BUILT_IN_PATTERN, Policy
-from poisonadmin.domain.presets import preset
 from poisonadmin.domain.policy_settings import validate_settings
+from poisonadmin.domain.presets import preset
 
 FIELDS = tuple(policy_field.name for policy_field in fields(Policy))
 DESTINATION = "destination"

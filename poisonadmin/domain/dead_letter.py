@@ -1,0 +1,62 @@
+"""What a message that is handed in as a dead letter says about its failure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from poisonadmin.domain import envelope_fields as read
+from poisonadmin.domain.envelope_fields import LIMITS, InvalidEnvelope
+
+MAX_DELIVERY_COUNT = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """Another system's word on why it gave up. All is optional; texts are cut to `LIMITS`, never refused for length."""
+
+    reason: str | None = None
+    exception_class: str | None = None
+    exception_message: str | None = None
+    stack: str | None = None
+    original_address: str | None = None
+    failed_at: datetime | None = None
+    delivery_count: int | None = None
+
+
+FIELDS = frozenset(DeadLetter.__dataclass_fields__)
+
+
+def parse_dead_letter(fields: Mapping[str, object]) -> DeadLetter | None:
+    """Return the `dead_letter` of an envelope, None where it is absent or null.
+
+    Errors: `InvalidEnvelope` with code `unknown_field`, `invalid_dead_letter`, `invalid_address`, `invalid_time`.
+    """
+    found = fields.get("dead_letter")
+    if found is None:
+        return None
+    if not isinstance(found, Mapping):
+        raise InvalidEnvelope("invalid_dead_letter", "dead_letter", "dead_letter must be an object.")
+    read.refuse_unknown(found, FIELDS, inside="dead_letter.")
+    moved = found.get("original_address") is not None
+    return DeadLetter(
+        reason=read.described(found, "reason", LIMITS.reason_chars),
+        exception_class=read.described(found, "exception_class", LIMITS.exception_class_chars),
+        exception_message=read.described(found, "exception_message", LIMITS.exception_message_chars),
+        stack=read.described(found, "stack", LIMITS.stack_chars),
+        # Approval puts the message there, so it has to be an address of ours.
+        original_address=read.address(found, "original_address", name="dead_letter.original_address")
+        if moved
+        else None,
+        failed_at=read.instant(found, "failed_at", name="dead_letter.failed_at"),
+        delivery_count=_delivery_count(found),
+    )
+
+
+def _delivery_count(found: Mapping[str, object]) -> int | None:
+    value = found.get("delivery_count")
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_DELIVERY_COUNT:
+        detail = f"delivery_count must be a whole number within 0..{MAX_DELIVERY_COUNT}."
+        raise InvalidEnvelope("invalid_dead_letter", "dead_letter.delivery_count", detail)
+    return value
