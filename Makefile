@@ -1,0 +1,79 @@
+# The commands of PoisonAdmin. They need Python 3.11 or newer, make, and a Python and an npm registry to install from;
+# what is installed already is not installed again.
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+ASSETS := node_modules/.installed
+
+# The interpreter that makes the virtual environment; `make demo PYTHON=/path/to/python3` chooses one.
+PYTHON ?= $(firstword $(foreach name,python3 python3.13 python3.12 python3.11,$(shell \
+	$(name) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(name))))
+
+.PHONY: help
+help: ## Say what can be made
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+.PHONY: demo
+demo: install assets ## Start everything with the sample: real payloads and consumers that fail
+	@exec $(BIN)/python -m poisonadmin.embedded demo
+
+.PHONY: up
+up: install assets ## Start everything, empty
+	@exec $(BIN)/python -m poisonadmin.embedded up
+
+.PHONY: install
+install: $(INSTALLED) ## Make the virtual environment and install the locked dependencies
+
+.PHONY: assets
+assets: $(ASSETS) ## Install the locked front-end files
+
+.PHONY: test
+test: install assets ## Run the test suite; ARGS='-k claim' chooses
+	@$(BIN)/python tests/browser/ensure_chromium.py
+	$(BIN)/python -m pytest $(ARGS)
+
+.PHONY: check
+check: install ## Check style, types, import rules and migrations
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	DJANGO_SETTINGS_MODULE=tests.typing_settings $(BIN)/python -W ignore manage.py makemigrations --check --dry-run
+	$(BIN)/djlint --quiet --lint templates
+
+.PHONY: bench
+bench: install assets ## Measure throughput, latency and memory; ARGS chooses
+	$(BIN)/python -m benchmarks $(ARGS)
+
+.PHONY: faults
+faults: install assets ## Run the long fault campaign; ARGS='--seed 7' repeats a run
+	$(BIN)/python -m tests.faults $(ARGS)
+
+.PHONY: lock
+lock: install ## Resolve the dependencies anew within their limits, and write both lock files
+	$(BIN)/uv pip compile pyproject.toml --extra dev --generate-hashes --no-emit-index-url --no-emit-find-links \
+		--python-version 3.11 --universal --upgrade --output-file requirements.lock --custom-compile-command 'make lock' --quiet
+	$(NODE_PATH) $(NPM) install --package-lock-only --ignore-scripts --omit-lockfile-registry-resolved
+
+# uv comes from its own lines of the lock file, so that not even the installer is unpinned.
+$(INSTALLED): requirements.lock
+	@test -n "$(PYTHON)" || { echo 'PoisonAdmin needs Python 3.11 or newer: install it, or name it with PYTHON=...' >&2; exit 1; }
+	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
+		echo 'This Python cannot make virtual environments: install its venv package (Debian: python3-venv).' >&2; exit 1; }
+	@sed -n '/^uv==/,/^    #/p' requirements.lock > $(VENV)/uv.txt
+	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r $(VENV)/uv.txt
+	$(BIN)/uv pip sync --quiet --require-hashes --python $(BIN)/python requirements.lock
+	@touch $@
+
+# Node from the system where it has one, else the one that the locked dependencies brought.
+NPM = $(shell command -v node >/dev/null && command -v npm || echo $(CURDIR)/$(BIN)/npm)
+NODE_PATH = PATH="$$PATH:$(CURDIR)/$(BIN)"
+
+$(ASSETS): package-lock.json package.json | $(INSTALLED)
+	@$(NODE_PATH) $(NPM) ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	@touch $@
