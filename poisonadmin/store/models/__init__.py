@@ -1,0 +1,41 @@
+"""One file a table or two; imported from here."""
+
+from poisonadmin.store.models.access import Access, ApiToken, IdempotencyKey
+from poisonadmin.store.models.attempt import Attempt, FailureGroup
+from poisonadmin.store.models.audit import Audit
+from poisonadmin.store.models.claim import Claim, Node
+from poisonadmin.store.models.counter import Counter, CounterDelta
+from poisonadmin.store.models.destination import Destination
+from poisonadmin.store.models.history import History
+from poisonadmin.store.models.intake import RejectedLine, Source, SourceFile, StagedMessage
+from poisonadmin.store.models.job import Job
+from poisonadmin.store.models.lane import Address, Lane
+from poisonadmin.store.models.message import Body, Envelope, Hop, Message
+from poisonadmin.store.models.policy import PolicyRow
+
+__all__ = [
+    "Access",
+    "Address",
+    "ApiToken",
+    "Attempt",
+    "Audit",
+    "Body",
+    "Claim",
+    "Counter",
+    "CounterDelta",
+    "Destination",
+    "Envelope",
+    "FailureGroup",
+    "History",
+    "Hop",
+    "IdempotencyKey",
+    "Job",
+    "Lane",
+    "Message",
+    "Node",
+    "PolicyRow",
+    "RejectedLine",
+    "Source",
+    "SourceFile",
+    "StagedMessage",
+]

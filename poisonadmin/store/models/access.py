@@ -1,0 +1,55 @@
+"""Who may do what, and with which token."""
+
+from django.conf import settings
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.db.models.functions import Now
+
+from poisonadmin.domain.access import Role
+from poisonadmin.store.models.choices import only_values_of
+
+
+class Access(models.Model):
+    """A user's role; `address_patterns` empty means every address."""
+
+    user = models.OneToOneField(settings.AUTH_USER_MODEL, models.CASCADE, primary_key=True, related_name="access")
+    role = models.CharField(max_length=16)
+    address_patterns = ArrayField(models.CharField(max_length=255), default=list)
+
+    class Meta:
+        db_table = "access"
+        constraints = [only_values_of("role", Role)]
+
+
+class ApiToken(models.Model):
+    """`digest` is the SHA-256 of the token, hex; the token itself is shown once. `scopes`: roles' permissions, never more than the user's."""
+
+    id = models.BigAutoField(primary_key=True)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="api_tokens")
+    name = models.CharField(max_length=100)
+    digest = models.CharField(max_length=64, unique=True)
+    scopes = ArrayField(models.CharField(max_length=32))
+    address_patterns = ArrayField(models.CharField(max_length=255), default=list)
+    created_at = models.DateTimeField(db_default=Now())
+    expires_at = models.DateTimeField(null=True)
+    last_used_at = models.DateTimeField(null=True)
+    revoked_at = models.DateTimeField(null=True)
+
+    class Meta:
+        db_table = "api_token"
+
+
+class IdempotencyKey(models.Model):
+    """The answer once given to (who, key): the same request again gets it again, another one is refused. Kept a day."""
+
+    id = models.BigAutoField(primary_key=True)
+    actor = models.CharField(max_length=255)
+    key = models.CharField(max_length=255)
+    request_digest = models.CharField(max_length=64)
+    status = models.SmallIntegerField(null=True)
+    response = models.BinaryField(null=True)
+    created_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        db_table = "idempotency_key"
+        constraints = [models.UniqueConstraint(fields=["actor", "key"], name="idempotency_key_once")]

@@ -1,0 +1,72 @@
+"""The failure log: what each delivery try came to."""
+
+from enum import StrEnum
+
+from django.contrib.postgres.indexes import BrinIndex
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from poisonadmin.store.models.choices import only_values_of
+
+
+class Outcome(StrEnum):
+    """`imported` is the failure that a dead letter brought along, as attempt 0."""
+
+    DELIVERED = "delivered"
+    FAILED = "failed"
+    IMPORTED = "imported"
+
+
+class Attempt(models.Model):
+    """One delivery try, written once by the task that made it, and at the same time the outcome that `settle` reads.
+
+    A message in DLNG with attempt number N and a row (message, N) here is answered but not settled; nothing marks a row as settled,
+    so settling twice changes nothing (docs/decisions/0003-attempts-are-outcomes.md). Rows of a fenced node match no message and only inform.
+    `error_message`, `stack` hold no NUL; `response` is at most 4 kB of the answer.
+    """
+
+    pk = models.CompositePrimaryKey("message_id", "attempt_number")
+    message_id = models.BigIntegerField()
+    attempt_number = models.IntegerField()
+    claim_id = models.BigIntegerField(null=True)
+    shard = models.SmallIntegerField(null=True)
+    destination_id = models.BigIntegerField(null=True)
+    started_at = models.DateTimeField(null=True)
+    finished_at = models.DateTimeField()
+    outcome = models.CharField(max_length=12)
+    error_class = models.CharField(max_length=255, null=True)
+    cause_class = models.CharField(max_length=255, null=True)
+    error_message = models.TextField(null=True)
+    stack = models.TextField(null=True)
+    fingerprint = models.CharField(max_length=16, null=True)
+    title = models.CharField(max_length=300, null=True)
+    status_code = models.SmallIntegerField(null=True)
+    retry_after_ms = models.BigIntegerField(null=True)
+    response = models.BinaryField(null=True)
+
+    class Meta:
+        db_table = "attempt"
+        constraints = [only_values_of("outcome", Outcome)]
+        indexes = [
+            models.Index("finished_at", "message_id", name="attempt_failures", condition=~Q(outcome=Outcome.DELIVERED)),
+            BrinIndex(fields=["finished_at"], name="attempt_by_time", pages_per_range=32),
+        ]
+
+
+class FailureGroup(models.Model):
+    """Failures with the same fingerprint. Counts by state come from the counters."""
+
+    id = models.BigAutoField(primary_key=True)
+    fingerprint = models.CharField(max_length=16, unique=True)
+    version = models.SmallIntegerField()
+    title = models.CharField(max_length=300)
+    error_class = models.CharField(max_length=255)
+    sample_message_id = models.BigIntegerField(null=True)
+    first_at = models.DateTimeField(db_default=Now())
+    last_at = models.DateTimeField(db_default=Now())
+    failures = models.BigIntegerField(db_default=0)
+
+    class Meta:
+        db_table = "failure_group"
+        indexes = [models.Index(fields=["-last_at"], name="failure_group_recent")]

@@ -1,0 +1,70 @@
+"""What is being delivered, by whom, until when."""
+
+from enum import StrEnum
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from poisonadmin.store.models.choices import only_values_of
+
+
+class NodeEnd(StrEnum):
+    """CLEAN: all its outcomes are written. LOST: it died or its lease ran out. FENCED: `recover` took the shard before it began."""
+
+    CLEAN = "clean"
+    LOST = "lost"
+    FENCED = "fenced"
+
+
+class Claim(models.Model):
+    """A set of messages taken for delivery together. `lease_until` holds for the shards that no node has taken yet.
+
+    `plan`: {destination id: {"shards": [shard, …], "slots": deliveries at once in each of them}}.
+    `is_stopping`: its nodes begin nothing more; what they have begun gets a few seconds to end.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    job = models.ForeignKey("store.Job", models.DO_NOTHING, null=True, db_constraint=False, db_index=False)
+    claimed_at = models.DateTimeField(db_default=Now())
+    lease_until = models.DateTimeField()
+    shards = models.SmallIntegerField()
+    size = models.IntegerField()
+    plan = models.JSONField(default=dict)
+    is_open = models.BooleanField(db_default=True)
+    is_stopping = models.BooleanField(db_default=False)
+
+    class Meta:
+        db_table = "claim"
+        indexes = [models.Index("id", name="claim_open", condition=Q(is_open=True))]
+
+
+class Node(models.Model):
+    """A process that delivers one shard of a claim. The unique (claim, shard) is the fence: whoever inserts the row delivers.
+
+    While it lives its session holds the advisory lock (20, id) and renews `heartbeat_at` and `lease_until`.
+    `unanswered`: messages that it had begun when it was stopped, and whose outcome nobody knows.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    name = models.CharField(max_length=100)
+    host = models.CharField(max_length=100)
+    pid = models.IntegerField()
+    claim_id = models.BigIntegerField()
+    shard = models.SmallIntegerField()
+    started_at = models.DateTimeField(db_default=Now())
+    heartbeat_at = models.DateTimeField(db_default=Now())
+    lease_until = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True)
+    end = models.CharField(max_length=8, null=True)
+    begun = models.IntegerField(db_default=0)
+    unanswered = ArrayField(models.BigIntegerField(), default=list, db_default=models.Value("{}"))
+
+    class Meta:
+        db_table = "node"
+        constraints = [
+            models.UniqueConstraint(fields=["claim_id", "shard"], name="node_once_per_shard"),
+            only_values_of("end", NodeEnd, nullable=True),
+        ]
+        indexes = [models.Index("id", name="node_alive", condition=Q(ended_at__isnull=True))]

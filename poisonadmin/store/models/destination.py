@@ -1,0 +1,41 @@
+"""Where an address delivers."""
+
+from enum import StrEnum
+
+from django.db import models
+from django.db.models.functions import Now
+
+from poisonadmin.store.models.choices import only_values_of
+
+
+class DestinationKind(StrEnum):
+    HTTP = "http"
+
+
+class Destination(models.Model):
+    """`config` is what a viewer may see, `secrets` (header name -> value) is write-only.
+
+    `window` is how many messages one claim may take for it: doubled while claims finish in time, shrunk to what was begun when they
+    do not, halved when a whole claim failed in transport (domain/window.py). `next_slot` is the next free time of its rate.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    name = models.CharField(max_length=100, unique=True)
+    kind = models.CharField(max_length=16)
+    config = models.JSONField(default=dict)
+    secrets = models.JSONField(default=dict)
+    max_rate_per_second = models.FloatField(null=True)
+    is_enabled = models.BooleanField(db_default=True)
+    window = models.IntegerField(db_default=256)
+    slowed_by = models.TextField(null=True)
+    next_slot = models.DateTimeField(db_default=Now())
+    version = models.IntegerField(db_default=1)
+    created_at = models.DateTimeField(db_default=Now())
+    updated_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        db_table = "destination"
+        constraints = [
+            only_values_of("kind", DestinationKind),
+            models.CheckConstraint(condition=models.Q(window__gte=1), name="destination_window_positive"),
+        ]

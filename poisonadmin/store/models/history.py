@@ -1,0 +1,34 @@
+"""The append-only state history."""
+
+import pgtrigger
+from django.db import models
+from django.db.models import Func, Value
+from django.db.models.functions import Now
+
+from poisonadmin.domain.states import Event, State
+from poisonadmin.store.models.choices import only_values_of
+
+
+class History(models.Model):
+    """One row a state change, written in the transaction of the change. `seq` grows along a message's life."""
+
+    pk = models.CompositePrimaryKey("message_id", "seq")
+    message_id = models.BigIntegerField()
+    seq = models.BigIntegerField(db_default=Func(Value("history_seq"), function="nextval"))
+    from_state = models.CharField(max_length=4, null=True)
+    to_state = models.CharField(max_length=4)
+    event = models.CharField(max_length=24)
+    reason = models.CharField(max_length=32, null=True)
+    attempt_number = models.IntegerField()
+    actor = models.CharField(max_length=255)
+    note = models.TextField(null=True)
+    at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        db_table = "history"
+        constraints = [
+            only_values_of("from_state", State, nullable=True),
+            only_values_of("to_state", State),
+            only_values_of("event", Event),
+        ]
+        triggers = [pgtrigger.Protect(name="append_only", operation=pgtrigger.Update | pgtrigger.Delete)]

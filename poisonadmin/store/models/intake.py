@@ -1,0 +1,107 @@
+"""Where messages come from, what was staged, and what was set aside."""
+
+from enum import StrEnum
+
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from poisonadmin.store.models.choices import only_values_of
+
+
+class SourceKind(StrEnum):
+    DIRECTORY = "directory"
+
+
+class FileState(StrEnum):
+    """SEEN is found and stable; TAKEN is staged and merged, whole, once; BROKEN cannot be read at all."""
+
+    SEEN = "seen"
+    TAKEN = "taken"
+    BROKEN = "broken"
+
+
+class Source(models.Model):
+    """A directory that PoisonAdmin drains. `config`: {"path": …}."""
+
+    id = models.BigAutoField(primary_key=True)
+    name = models.CharField(max_length=100, unique=True)
+    kind = models.CharField(max_length=16)
+    config = models.JSONField(default=dict)
+    is_enabled = models.BooleanField(db_default=True)
+    last_success_at = models.DateTimeField(null=True)
+    last_error = models.TextField(null=True)
+    last_error_at = models.DateTimeField(null=True)
+    created_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        db_table = "source"
+        constraints = [only_values_of("kind", SourceKind)]
+
+
+class SourceFile(models.Model):
+    """One file of a directory source, identified by path, size and modification time, so that it is taken exactly once."""
+
+    id = models.BigAutoField(primary_key=True)
+    source = models.ForeignKey(Source, models.CASCADE)
+    path = models.TextField()
+    size_bytes = models.BigIntegerField()
+    modified_ns = models.BigIntegerField()
+    state = models.CharField(max_length=8, db_default=FileState.SEEN.value)
+    job_id = models.BigIntegerField(null=True)
+    accepted = models.BigIntegerField(db_default=0)
+    duplicates = models.BigIntegerField(db_default=0)
+    rejected = models.BigIntegerField(db_default=0)
+    error = models.TextField(null=True)
+    seen_at = models.DateTimeField(db_default=Now())
+    taken_at = models.DateTimeField(null=True)
+
+    class Meta:
+        db_table = "source_file"
+        constraints = [
+            models.UniqueConstraint(fields=["source", "path", "size_bytes", "modified_ns"], name="source_file_once"),
+            only_values_of("state", FileState),
+        ]
+        indexes = [models.Index("source", "id", name="source_file_seen", condition=Q(state=FileState.SEEN))]
+
+
+class StagedMessage(models.Model):
+    """A parsed line that waits for the merge. Its body is already in `body` under `id`; a duplicate's body is removed by the merge.
+
+    `batch` names one unit that is merged at once: `file:<source_file>:<part>` or `batch:<uuid>`.
+    `dead_letter` is the JSON of envelope.DeadLetter or NULL.
+    """
+
+    id = models.BigIntegerField(primary_key=True)
+    batch = models.CharField(max_length=100)
+    line = models.BigIntegerField()
+    address = models.CharField(max_length=255)
+    message_id = models.CharField(max_length=255)
+    conversation_id = models.CharField(max_length=255, null=True)
+    bookmark = models.CharField(max_length=255, null=True)
+    content_type = models.CharField(max_length=255)
+    payload_bytes = models.IntegerField()
+    expires_at = models.DateTimeField(null=True)
+    dead_letter = models.BinaryField(null=True)
+
+    class Meta:
+        db_table = "staged_message"
+        indexes = [models.Index("batch", name="staged_message_by_batch")]
+
+
+class RejectedLine(models.Model):
+    """A line that could not be taken in: its number, why, and all its bytes."""
+
+    id = models.BigAutoField(primary_key=True)
+    source = models.ForeignKey(Source, models.CASCADE, null=True)
+    source_file = models.ForeignKey(SourceFile, models.CASCADE, null=True)
+    batch = models.CharField(max_length=100)
+    line = models.BigIntegerField()
+    code = models.CharField(max_length=64)
+    detail = models.TextField()
+    raw = models.BinaryField()
+    at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        db_table = "rejected_line"
+        constraints = [models.UniqueConstraint(fields=["batch", "line"], name="rejected_line_once")]

@@ -1,0 +1,120 @@
+"""A message in three tables: the narrow row that every state change rewrites, what never changes, and the bytes.
+
+None of the three has a database foreign key: rows arrive by the hundred thousand from set-based statements that join on
+the referenced row anyway, and a trigger a row would halve that rate (docs/decisions/0002-three-tables-a-message.md).
+"""
+
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from poisonadmin.domain.states import Reason, State
+from poisonadmin.store.models.choices import only_values_of
+
+
+class Message(models.Model):
+    """Where a message is now. About 150 bytes, no text that a producer wrote; fillfactor 50."""
+
+    id = models.BigAutoField(primary_key=True)
+    address = models.ForeignKey("store.Address", models.DO_NOTHING, db_constraint=False, db_index=False)
+    lane = models.ForeignKey("store.Lane", models.DO_NOTHING, db_constraint=False, db_index=False)
+    state = models.CharField(max_length=4)
+    reason = models.CharField(max_length=32, null=True)
+    state_at = models.DateTimeField(db_default=Now())
+    due_at = models.DateTimeField(null=True)
+    expires_at = models.DateTimeField(null=True)
+    attempt_number = models.IntegerField(db_default=0)
+    failure_count = models.IntegerField(db_default=0)
+    crash_count = models.SmallIntegerField(db_default=0)
+    candidate = models.BooleanField(db_default=False)
+    claim_id = models.BigIntegerField(null=True)
+    shard = models.SmallIntegerField(null=True)
+    start_at = models.DateTimeField(null=True)
+    group = models.ForeignKey(
+        "store.FailureGroup", models.DO_NOTHING, null=True, db_constraint=False, db_index=False, related_name="+"
+    )
+    failed_at = models.DateTimeField(null=True)
+    original_address = models.ForeignKey(
+        "store.Address", models.DO_NOTHING, null=True, db_constraint=False, db_index=False, related_name="+"
+    )
+
+    class Meta:
+        db_table = "message"
+        constraints = [
+            only_values_of("state", State),
+            only_values_of("reason", Reason, nullable=True),
+            models.CheckConstraint(
+                condition=~Q(state=State.TBDL) | Q(due_at__isnull=False), name="message_tbdl_has_due_at"
+            ),
+            models.CheckConstraint(
+                condition=~Q(state=State.DLNG) | Q(claim_id__isnull=False, shard__isnull=False),
+                name="message_dlng_has_claim",
+            ),
+            models.CheckConstraint(
+                condition=~Q(state__in=[State.NDLV, State.FAIL]) | Q(reason__isnull=False),
+                name="message_stop_has_reason",
+            ),
+        ]
+        indexes = [
+            models.Index("lane", "due_at", name="message_due", condition=Q(state=State.TBDL)),
+            models.Index("claim_id", "shard", name="message_claimed", condition=Q(state=State.DLNG)),
+            models.Index("expires_at", name="message_expiry", condition=Q(state=State.TBDL, expires_at__isnull=False)),
+            models.Index("id", name="message_undecided", condition=Q(state=State.NDLV)),
+            models.Index("id", name="message_given_up", condition=Q(state=State.FAIL)),
+            models.Index("address", "id", name="message_by_address"),
+            models.Index("group", "id", name="message_by_group", condition=Q(group__isnull=False)),
+        ]
+
+
+class Envelope(models.Model):
+    """What the producer said of a message; never changed after intake. `id` is the message's."""
+
+    id = models.BigIntegerField(primary_key=True)
+    intake_address = models.ForeignKey("store.Address", models.DO_NOTHING, db_constraint=False, db_index=False)
+    message_id = models.CharField(max_length=255)
+    conversation_id = models.CharField(max_length=255, null=True)
+    bookmark = models.CharField(max_length=255, null=True)
+    content_type = models.CharField(max_length=255)
+    payload_bytes = models.IntegerField()
+    received_at = models.DateTimeField(db_default=Now())
+    received_by = models.CharField(max_length=255)
+    parent_id = models.BigIntegerField(null=True)
+
+    class Meta:
+        db_table = "envelope"
+        constraints = [
+            models.UniqueConstraint(fields=["intake_address", "message_id"], name="envelope_once_per_address")
+        ]
+        indexes = [
+            models.Index("message_id", name="envelope_by_message_id"),
+            models.Index(
+                "conversation_id", name="envelope_by_conversation", condition=Q(conversation_id__isnull=False)
+            ),
+        ]
+
+
+class Body(models.Model):
+    """The bytes of a message. `headers` is one JSON object of strings, UTF-8; both are parsed lazily and bounded."""
+
+    id = models.BigIntegerField(primary_key=True)
+    headers = models.BinaryField()
+    payload = models.BinaryField()
+
+    class Meta:
+        db_table = "body"
+
+
+class Hop(models.Model):
+    """One move of a message from an address to another; appended, never overwritten. Source: SEMANTICS ART-11."""
+
+    id = models.BigAutoField(primary_key=True)
+    message_id = models.BigIntegerField(db_index=True)
+    from_address = models.CharField(max_length=255)
+    to_address = models.CharField(max_length=255)
+    queue = models.CharField(max_length=300, null=True)
+    reason = models.CharField(max_length=255)
+    by = models.CharField(max_length=255)
+    at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        db_table = "hop"
