@@ -14,9 +14,13 @@ class SourceKind(StrEnum):
 
 
 class FileState(StrEnum):
-    """SEEN is found and stable; TAKEN is staged and merged, whole, once; BROKEN cannot be read at all."""
+    """SEEN is found and stable; STAGED is read to its end, whole, and being merged; TAKEN is merged, once; BROKEN cannot be read.
+
+    A job killed before STAGED stages the missing parts again; one killed after it only goes on merging.
+    """
 
     SEEN = "seen"
+    STAGED = "staged"
     TAKEN = "taken"
     BROKEN = "broken"
 
@@ -62,7 +66,11 @@ class SourceFile(models.Model):
             models.UniqueConstraint(fields=["source", "path", "size_bytes", "modified_ns"], name="source_file_once"),
             only_values_of("state", FileState),
         ]
-        indexes = [models.Index("source", "id", name="source_file_seen", condition=Q(state=FileState.SEEN))]
+        indexes = [
+            models.Index(
+                "source", "id", name="source_file_seen", condition=Q(state__in=[FileState.SEEN, FileState.STAGED])
+            )
+        ]
 
 
 class StagedMessage(models.Model):
