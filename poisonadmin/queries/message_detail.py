@@ -1,0 +1,115 @@
+"""One message: what is known of it, and its bytes."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from poisonadmin.domain.access import Permission, Principal
+from poisonadmin.domain.errors import PoisonAdminError
+from poisonadmin.queries.message_list import COLUMNS, JOINS, MessageRow
+from poisonadmin.queries.paging import MAX_ID
+from poisonadmin.queries.rows import fetch_one
+
+
+class MessageNotFound(PoisonAdminError):
+    """Raised when there is no such message, or none in the caller's scope: the two must not be told apart."""
+
+    code = "not_found"
+    status = 404
+
+
+@dataclass(frozen=True)
+class MessageDetail(MessageRow):
+    """All of a message but its payload. `destination` is where its address delivers, None for a parking address."""
+
+    intake_address: str
+    bookmark: str | None
+    received_by: str
+    parent_id: int | None
+    address_status: str
+    destination: str | None
+    header_bytes: bytes
+
+    @property
+    def headers(self) -> dict[str, Any]:
+        """The producer's headers; empty when they cannot be read."""
+        try:
+            found = json.loads(bytes(self.header_bytes))
+        except (ValueError, RecursionError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+
+@dataclass(frozen=True)
+class Payload:
+    """The bytes as they came in. `content_type` is the producer's word, and nothing to act upon."""
+
+    id: int
+    message_id: str
+    content_type: str
+    payload: bytes
+
+
+@dataclass(frozen=True)
+class _Place:
+    address: str
+
+
+def get_message(message_id: int, *, principal: Principal) -> MessageDetail:
+    """Return the message; raise MessageNotFound."""
+    principal.require(Permission.READ)
+    found = None
+    if 0 < message_id <= MAX_ID:
+        found = fetch_one(
+            MessageDetail,
+            f"SELECT {COLUMNS}, i.name AS intake_address, e.bookmark, e.received_by, e.parent_id,"  # noqa: S608
+            " a.status AS address_status, d.name AS destination, b.headers AS header_bytes"
+            f" FROM message m {JOINS} JOIN address i ON i.id = e.intake_address_id JOIN body b ON b.id = m.id"
+            " LEFT JOIN destination d ON d.id = a.destination_id WHERE m.id = %s",
+            [message_id],
+        )
+    if found is None or not principal.sees(found.address):
+        raise MessageNotFound(f"There is no message {message_id}.")
+    return found
+
+
+def payload(message_id: int, *, principal: Principal) -> Payload:
+    """Return the payload; raise MessageNotFound."""
+    principal.require(Permission.READ_PAYLOAD)
+    require_message(message_id, principal=principal)
+    found = fetch_one(
+        Payload,
+        "SELECT e.id, e.message_id, e.content_type, b.payload FROM envelope e JOIN body b USING (id) WHERE e.id = %s",
+        [message_id],
+    )
+    if found is None:
+        raise MessageNotFound(f"There is no message {message_id}.")
+    return found
+
+
+def payload_start(message_id: int, *, principal: Principal, most_bytes: int) -> bytes:
+    """Return at most the first `most_bytes` of the payload, for a page; raise MessageNotFound."""
+    principal.require(Permission.READ_PAYLOAD)
+    require_message(message_id, principal=principal)
+    found = fetch_one(
+        _Start, "SELECT substring(payload for %s) AS start FROM body WHERE id = %s", [most_bytes, message_id]
+    )
+    return bytes(found.start) if found else b""
+
+
+@dataclass(frozen=True)
+class _Start:
+    start: bytes
+
+
+def require_message(message_id: int, *, principal: Principal) -> None:
+    """Do nothing when the message is there and in scope; raise MessageNotFound otherwise."""
+    found = None
+    if 0 < message_id <= MAX_ID:
+        found = fetch_one(
+            _Place,
+            "SELECT a.name AS address FROM message m JOIN address a ON a.id = m.address_id WHERE m.id = %s",
+            [message_id],
+        )
+    if found is None or not principal.sees(found.address):
+        raise MessageNotFound(f"There is no message {message_id}.")

@@ -1,0 +1,64 @@
+"""What a list of messages is narrowed to, as a URL says it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from poisonadmin.queries.filter_fields import FIELDS, HEADER, MOMENTS, InvalidFilter, Term, checked_text, moment
+from poisonadmin.queries.search import parse_search
+
+MAX_VALUES = 100
+
+
+@dataclass(frozen=True)
+class MessageFilter:
+    """All terms must hold. `params` are the URL parameters that say the same, in order: a permalink."""
+
+    terms: tuple[Term, ...] = ()
+    params: tuple[tuple[str, str], ...] = ()
+
+
+def parse_filter(params: Mapping[str, Sequence[str]]) -> MessageFilter:
+    """Return the filter that URL parameters describe; empty values are as if absent.
+
+    Raise InvalidFilter: `unknown_parameter` or `invalid_parameter`.
+
+    >>> parse_filter({"state": ["NDLV", "FAIL"]}).terms
+    (Term(field='state', values=(<State.NDLV: 'NDLV'>, <State.FAIL: 'FAIL'>), operator='=', negated=False, name=''),)
+    """
+    terms: list[Term] = []
+    kept: list[tuple[str, str]] = []
+    for name, texts in params.items():
+        given = [text for text in texts if text != ""]
+        _require_known(name)
+        if not given:
+            continue
+        if len(given) > MAX_VALUES:
+            raise InvalidFilter(name, f"{name} is given {len(given)} times; {MAX_VALUES} are the most.")
+        kept.extend((name, text) for text in given)
+        terms.extend(_terms(name, given))
+    return MessageFilter(tuple(terms), tuple(kept))
+
+
+def _terms(name: str, texts: Sequence[str]) -> list[Term]:
+    if name == "q":
+        return [term for text in texts for term in parse_search(checked_text(name, text))]
+    if name.startswith(HEADER):
+        return [Term("header", tuple(checked_text(name, text) for text in texts), name=name.removeprefix(HEADER))]
+    if name in MOMENTS:
+        if len(texts) > 1:
+            raise InvalidFilter(name, f"{name} can be given once.")
+        field, operator = MOMENTS[name]
+        return [Term(field, (moment(name, texts[0]),), operator)]
+    return [Term(name, tuple(FIELDS[name](name, text) for text in texts))]
+
+
+def _require_known(name: str) -> None:
+    if name.startswith("key."):
+        raise InvalidFilter(name, f"{name}: business keys are not indexed by this version.", code="unknown_parameter")
+    if name in FIELDS or name in MOMENTS or name == "q" or (name.startswith(HEADER) and len(name) > len(HEADER)):
+        checked_text("header", name)
+        return
+    known = ", ".join(sorted({*FIELDS, *MOMENTS, "q", "header.<name>"}))
+    raise InvalidFilter(
+        name[:100], f"There is no parameter {name[:100]!r}. Known ones are {known}.", code="unknown_parameter"
+    )

@@ -1,0 +1,159 @@
+"""A message filter as parametrised SQL over `message m`.
+
+What a filter says about addresses and failure groups is looked up first: those tables are small, and with the ids in
+hand the planner can choose between walking the newest messages and an index.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from poisonadmin.domain.access import Principal
+from poisonadmin.queries.address_ids import address_ids, addresses_holding, visible_ids
+from poisonadmin.queries.filter_fields import Term
+from poisonadmin.queries.message_filter import MessageFilter
+from poisonadmin.queries.rows import fetch_values
+
+# Up to so many messages a free word may name by id before the search walks the messages instead.
+FEW = 1000
+NOTHING = "FALSE"
+
+
+@dataclass(frozen=True)
+class Where:
+    """`states` are those that the filter asks for, each with an index of its own; `sql` is everything else."""
+
+    states: tuple[str, ...]
+    sql: str
+    parameters: list[Any]
+
+
+def compile_filter(message_filter: MessageFilter, principal: Principal) -> Where:
+    """Return the condition for what the filter says and the principal may see."""
+    states: tuple[str, ...] = ()
+    conditions: list[str] = []
+    parameters: list[Any] = []
+    visible = visible_ids(principal)
+    if visible is not None:
+        conditions.append("m.address_id = ANY(%s)")
+        parameters.append(visible)
+    for term in message_filter.terms:
+        if term.field == "state" and not term.negated and not states:
+            states = tuple(dict.fromkeys(str(value) for value in term.values))
+            continue
+        sql, values = _CONDITIONS[term.field](term)
+        # NOT of an unknown would hide rows whose column is NULL: a message without a reason has not been `returned`.
+        conditions.append(f"({sql}) IS NOT TRUE" if term.negated else f"({sql})")
+        parameters.extend(values)
+    return Where(states, " AND ".join(conditions) or "TRUE", parameters)
+
+
+Condition = tuple[str, Sequence[Any]]
+
+
+def _column(sql: str) -> Callable[[Term], Condition]:
+    return lambda term: (sql, [list(term.values)])
+
+
+def _address(term: Term) -> Condition:
+    found = address_ids(term.values)
+    return ("m.address_id = ANY(%s)", [found]) if found else (NOTHING, [])
+
+
+def _error(term: Term) -> Condition:
+    found = groups_holding(term.values)
+    return ("m.group_id = ANY(%s)", [found]) if found else (NOTHING, [])
+
+
+def _candidate(term: Term) -> Condition:
+    return ("m.candidate" if term.values[0] else "NOT m.candidate"), []
+
+
+def _envelope(column: str) -> Callable[[Term], Condition]:
+    sql = f"m.id IN (SELECT e.id FROM envelope e WHERE e.{column} = ANY(%s))"  # noqa: S608
+    return lambda term: (sql, [list(term.values)])
+
+
+def _received(term: Term) -> Condition:
+    return (
+        f"EXISTS (SELECT FROM envelope e WHERE e.id = m.id AND e.received_at {term.operator} %s)",
+        [term.values[0]],
+    )
+
+
+def _age(term: Term) -> Condition:
+    return "EXISTS (SELECT FROM envelope e WHERE e.id = m.id AND e.received_at > now() - %s)", [term.values[0]]
+
+
+def _failed(term: Term) -> Condition:
+    return f"m.failed_at {term.operator} %s", [term.values[0]]
+
+
+def _attempts(term: Term) -> Condition:
+    return f"m.attempt_number {term.operator} %s", [term.values[0]]
+
+
+def _header(term: Term) -> Condition:
+    # `headers` is compact JSON of strings, in which a quotation mark inside a text is escaped: name and value between
+    # bare quotation marks can only be a member. Looking for bytes parses nothing that a producer wrote.
+    return (
+        "EXISTS (SELECT FROM body b WHERE b.id = m.id AND ("
+        + " OR ".join("position(%s::bytea in b.headers) > 0" for _ in term.values)
+        + "))",
+        [_member(term.name, value) for value in term.values],
+    )
+
+
+def _member(name: str, value: str) -> bytes:
+    return json.dumps({name: value}, ensure_ascii=False, separators=(",", ":"))[1:-1].encode()
+
+
+def _text(term: Term) -> Condition:
+    """Message and conversation ids that begin with the word; addresses and errors that hold it."""
+    word = term.values[0]
+    start = word.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
+    named = fetch_values(
+        "(SELECT id FROM envelope WHERE message_id LIKE %s LIMIT %s)"
+        " UNION (SELECT id FROM envelope WHERE conversation_id LIKE %s LIMIT %s)",
+        [start, FEW + 1, start, FEW + 1],
+    )
+    if len(named) <= FEW:
+        sql, parameters = "m.id = ANY(%s)", [named]
+    else:
+        sql = (
+            "EXISTS (SELECT FROM envelope e WHERE e.id = m.id AND (e.message_id LIKE %s OR e.conversation_id LIKE %s))"
+        )
+        parameters = [start, start]
+    for column, found in (("m.address_id", addresses_holding(word)), ("m.group_id", groups_holding([word]))):
+        if found:
+            sql += f" OR {column} = ANY(%s)"
+            parameters.append(found)
+    return sql, parameters
+
+
+def groups_holding(texts: Sequence[str]) -> list[int]:
+    """Return the ids of the failure groups whose title or class holds one of `texts`, in any case."""
+    return fetch_values(
+        "SELECT g.id FROM failure_group g WHERE EXISTS (SELECT FROM unnest(%s::text[]) t"
+        " WHERE strpos(lower(g.title), lower(t)) > 0 OR strpos(lower(g.error_class), lower(t)) > 0)",
+        [list(texts)],
+    )
+
+
+_CONDITIONS: dict[str, Callable[[Term], Condition]] = {
+    "state": _column("m.state = ANY(%s)"),
+    "address": _address,
+    "group": _column("m.group_id = ANY(%s)"),
+    "reason": _column("m.reason = ANY(%s)"),
+    "candidate": _candidate,
+    "error": _error,
+    "conversation_id": _envelope("conversation_id"),
+    "message_id": _envelope("message_id"),
+    "received_at": _received,
+    "failed_at": _failed,
+    "age": _age,
+    "attempts": _attempts,
+    "header": _header,
+    "text": _text,
+}

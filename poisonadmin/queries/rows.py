@@ -1,0 +1,60 @@
+"""Running a query and getting its rows as frozen values."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from django.db import connection, transaction
+from django.db.utils import OperationalError
+from psycopg.errors import QueryCanceled
+
+from poisonadmin.domain.errors import PoisonAdminError
+
+Row = TypeVar("Row")
+Parameters = Sequence[Any] | Mapping[str, Any]
+
+SEARCH_SECONDS = 10
+
+
+class QueryTooExpensive(PoisonAdminError):
+    """Raised when a search was stopped because it would read too much; a narrower one is needed."""
+
+    code = "query_too_expensive"
+    status = 422
+
+
+def fetch(row: type[Row], sql: str, parameters: Parameters = ()) -> list[Row]:
+    """Return each result as a `row`, whose fields are the result's column names."""
+    with connection.cursor() as cursor:
+        cursor.execute(sql, parameters)
+        names = [column.name for column in cursor.description]
+        return [row(**dict(zip(names, values, strict=True))) for values in cursor.fetchall()]
+
+
+def fetch_one(row: type[Row], sql: str, parameters: Parameters = ()) -> Row | None:
+    """Return the only result, or None."""
+    rows = fetch(row, sql, parameters)
+    return rows[0] if rows else None
+
+
+def fetch_values(sql: str, parameters: Parameters = ()) -> list[Any]:
+    """Return the first column."""
+    with connection.cursor() as cursor:
+        cursor.execute(sql, parameters)
+        return [values[0] for values in cursor.fetchall()]
+
+
+@contextmanager
+def bounded(seconds: int = SEARCH_SECONDS) -> Iterator[None]:
+    """Stop a statement inside after `seconds` and raise QueryTooExpensive: nobody can hold a back end with a search."""
+    try:
+        with transaction.atomic():
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT set_config('statement_timeout', %s, true)", [f"{seconds}s"])
+            yield
+    except OperationalError as error:
+        if isinstance(error.__cause__, QueryCanceled):
+            raise QueryTooExpensive(
+                f"This search was stopped after {seconds} s; add a state, an address or an id to it."
+            ) from error
+        raise
