@@ -1,0 +1,125 @@
+"""Addresses: made when the first message names them, paused and resumed by people."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from django.db import connection, transaction
+from django.db.backends.utils import CursorWrapper
+
+from poisonadmin.domain.access import Permission, Principal
+from poisonadmin.domain.addresses import validate_address
+from poisonadmin.domain.errors import PoisonAdminError
+from poisonadmin.operations import audit, lanes, locks
+from poisonadmin.operations.locks import Lock
+from poisonadmin.queries.policy_book import book
+
+
+class AddressNotFound(PoisonAdminError):
+    """Raised when no message ever named the address, or when it is out of the caller's scope."""
+
+    code = "not_found"
+    status = 404
+
+
+class AddressStatusConflict(PoisonAdminError):
+    """Raised when an address is paused that is not ON, or resumed that is ON."""
+
+    code = "address_status_conflict"
+    status = 409
+
+
+@dataclass(frozen=True)
+class AddressRef:
+    """What a writer of messages needs to know of an address."""
+
+    id: int
+    lane_id: int
+    has_destination: bool
+
+
+_FIND = """
+SELECT address.name, address.id, lane.id, address.destination_id IS NOT NULL
+FROM address JOIN lane ON lane.address_id = address.id AND lane.conversation_id IS NULL
+WHERE address.name = ANY(%s)
+"""
+
+_MAKE = """
+WITH wanted AS (SELECT * FROM unnest(%(names)s::text[], %(destinations)s::text[]) AS w(name, destination)),
+     made AS (
+        INSERT INTO address (name, destination_id)
+        SELECT wanted.name, destination.id FROM wanted LEFT JOIN destination ON destination.name = wanted.destination
+        ORDER BY wanted.name ON CONFLICT (name) DO NOTHING RETURNING id, destination_id)
+INSERT INTO lane (address_id, is_open)
+SELECT made.id, destination.is_enabled IS TRUE FROM made LEFT JOIN destination ON destination.id = made.destination_id
+"""
+
+
+def ensure_addresses(names: Iterable[str]) -> dict[str, AddressRef]:
+    """Return every named address, made where it was missing. Call inside a transaction.
+
+    Errors: `InvalidAddress`.
+    """
+    wanted = sorted(set(names))
+    with connection.cursor() as cursor:
+        found = _find(cursor, wanted)
+        missing = [validate_address(name) for name in wanted if name not in found]
+        if missing:
+            # A policy saved meanwhile would not see addresses that are not committed, nor we that policy.
+            locks.share(cursor, Lock.POLICIES)
+            policies = book()
+            destinations = [policies.resolve(name).destination for name in missing]
+            cursor.execute(_MAKE, {"names": missing, "destinations": destinations})
+            found |= _find(cursor, missing)
+    return found
+
+
+def _find(cursor: CursorWrapper, names: list[str]) -> dict[str, AddressRef]:
+    cursor.execute(_FIND, [names])
+    return {name: AddressRef(*rest) for name, *rest in cursor.fetchall()}
+
+
+def pause(name: str, *, principal: Principal, reason: str) -> None:
+    """Stop delivering from the address until it is resumed. What is under way ends; new messages wait.
+
+    Errors: `NotAllowed`, `AddressNotFound`, `AddressStatusConflict`.
+    """
+    _set_status(name, principal=principal, reason=reason, from_statuses=("ON",), to_status="PAUSED")
+
+
+def resume(name: str, *, principal: Principal, reason: str) -> None:
+    """Deliver from the address again.
+
+    Errors: `NotAllowed`, `AddressNotFound`, `AddressStatusConflict`.
+    """
+    _set_status(name, principal=principal, reason=reason, from_statuses=("PAUSED", "STOPPED"), to_status="ON")
+
+
+_SET_STATUS = """
+UPDATE address SET status = %(to)s, status_by = %(actor)s, status_note = %(reason)s, status_message_id = NULL,
+                   status_at = now()
+WHERE name = %(name)s AND status = ANY(%(from)s) RETURNING id
+"""
+
+
+def _set_status(
+    name: str, *, principal: Principal, reason: str, from_statuses: tuple[str, ...], to_status: str
+) -> None:
+    principal.require(Permission.PAUSE)
+    if not principal.sees(name):
+        raise AddressNotFound(f"There is no address {name}.")
+    values = {"to": to_status, "actor": principal.name, "reason": reason, "name": name, "from": list(from_statuses)}
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(_SET_STATUS, values)
+        changed = cursor.fetchone()
+        if changed is None:
+            raise _why_not(cursor, name)
+        lanes.reopen(cursor, [changed[0]])
+        audit.record(principal.name, f"address.{to_status.lower()}", "address", name, note=reason)
+
+
+def _why_not(cursor: CursorWrapper, name: str) -> PoisonAdminError:
+    cursor.execute("SELECT status FROM address WHERE name = %s", [name])
+    row = cursor.fetchone()
+    if row is None:
+        return AddressNotFound(f"There is no address {name}.")
+    return AddressStatusConflict(f"The address {name} is {row[0]} already.")

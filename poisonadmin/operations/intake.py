@@ -1,0 +1,168 @@
+"""One message in, through the API."""
+
+import json
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from django.db import connection, transaction
+from django.db.backends.utils import CursorWrapper
+
+from poisonadmin.domain import failures
+from poisonadmin.domain.access import Permission, Principal
+from poisonadmin.domain.envelope import Envelope
+from poisonadmin.domain.errors import PoisonAdminError
+from poisonadmin.operations import audit, groups, lanes
+from poisonadmin.operations.addresses import AddressNotFound, AddressRef, ensure_addresses
+from poisonadmin.operations.ledger import RECORDED
+
+
+class MessageIdConflict(PoisonAdminError):
+    """Raised when the address has a message of this id already, with another body. The first one stays as it is."""
+
+    code = "message_id_conflict"
+    status = 409
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """`created` False: the same message was here already."""
+
+    id: int
+    created: bool
+
+
+_INSERT = f"""
+WITH stored AS (
+    INSERT INTO envelope (id, intake_address_id, message_id, conversation_id, bookmark, content_type, payload_bytes,
+                          received_by)
+    VALUES (nextval(pg_get_serial_sequence('message', 'id')), %(address)s, %(message_id)s, %(conversation_id)s,
+            %(bookmark)s, %(content_type)s, length(%(payload)s::bytea), %(received_by)s)
+    ON CONFLICT (intake_address_id, message_id) DO NOTHING RETURNING id
+), bytes AS (
+    INSERT INTO body (id, headers, payload) SELECT id, %(headers)s, %(payload)s FROM stored
+), changed AS (
+    INSERT INTO message (id, address_id, lane_id, state, reason, due_at, expires_at, failure_count, failed_at,
+                         original_address_id)
+    SELECT id, %(address)s, %(lane)s, %(state)s, %(reason)s, CASE WHEN %(state)s = 'TBDL' THEN now() END,
+           %(expires_at)s, %(failure_count)s, %(failed_at)s, %(original_address)s FROM stored
+    RETURNING id, address_id, lane_id, state, reason, group_id, attempt_number, due_at,
+              NULL::bigint AS was_address_id, NULL::text AS was_state, NULL::text AS was_reason,
+              NULL::bigint AS was_group_id, %(event)s AS event
+), {RECORDED}
+SELECT id, due_at FROM changed
+"""  # noqa: S608  (fragments are constants)
+
+_SAME = """
+SELECT envelope.id, body.payload = %(payload)s AND body.headers = %(headers)s AND content_type = %(content_type)s
+       AND conversation_id IS NOT DISTINCT FROM %(conversation_id)s AND bookmark IS NOT DISTINCT FROM %(bookmark)s
+FROM envelope JOIN body USING (id) WHERE intake_address_id = %(address)s AND message_id = %(message_id)s
+"""
+
+
+def accept(envelope: Envelope, *, principal: Principal, received_by: str) -> Accepted:
+    """Take one message in: TBDL and due now, or NDLV `imported` where it is a dead letter.
+
+    The same (address, message_id) with the same body again changes nothing and returns the first one.
+    Errors: `NotAllowed`, `AddressNotFound` (out of scope), `InvalidAddress`, `MessageIdConflict`.
+    """
+    principal.require(Permission.INGEST)
+    original = envelope.dead_letter.original_address if envelope.dead_letter else None
+    for name in filter(None, (envelope.address, original)):
+        if not principal.sees(name):
+            raise AddressNotFound(f"There is no address {name}.")
+    with transaction.atomic(), connection.cursor() as cursor:
+        addresses = ensure_addresses(filter(None, (envelope.address, original)))
+        values = _values(envelope, addresses, actor=principal.name, received_by=received_by)
+        cursor.execute(_INSERT, values)
+        created = cursor.fetchone()
+        if created is None:
+            cursor.execute(_SAME, values)
+            first, is_same = cursor.fetchone()
+        elif envelope.dead_letter:
+            import_failure(cursor, created[0], envelope)
+        else:
+            lanes.wake(cursor, [(values["lane"], created[1])])
+    if created:
+        return Accepted(created[0], created=True)
+    if is_same:
+        return Accepted(first, created=False)
+    audit.record(principal.name, "message.id_conflict", "message", str(first), details={"address": envelope.address})
+    raise MessageIdConflict(
+        f"{envelope.address} has a message {envelope.message_id!r} with another body already (id {first})."
+    )
+
+
+def headers_json(headers: Mapping[str, str]) -> bytes:
+    """Return the bytes that `body.headers` holds for these headers; equal headers give equal bytes."""
+    return json.dumps(dict(sorted(headers.items())), ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _values(envelope: Envelope, addresses: Mapping[str, AddressRef], *, actor: str, received_by: str) -> dict[str, Any]:
+    dead = envelope.dead_letter
+    here = addresses[envelope.address]
+    return {
+        "address": here.id,
+        "lane": here.lane_id,
+        "message_id": envelope.message_id or uuid.uuid4().hex,
+        "conversation_id": envelope.conversation_id,
+        "bookmark": envelope.bookmark,
+        "content_type": envelope.content_type,
+        "payload": envelope.payload,
+        "headers": headers_json(envelope.headers),
+        "received_by": received_by,
+        "expires_at": envelope.expires_at,
+        "state": "NDLV" if dead else "TBDL",
+        "reason": "imported" if dead else None,
+        "event": "imported" if dead else "enqueued",
+        "failure_count": (dead.delivery_count or 0) if dead else 0,
+        "failed_at": (dead.failed_at or datetime.now(UTC)) if dead else None,
+        "original_address": addresses[dead.original_address].id if dead and dead.original_address else None,
+        "actor": actor,
+        "note": dead.reason if dead else None,
+    }
+
+
+_IMPORT_ATTEMPT = """
+INSERT INTO attempt (message_id, attempt_number, finished_at, outcome, error_class, error_message, stack, fingerprint,
+                     title)
+SELECT id, 0, failed_at, 'imported', %(error_class)s, %(error_message)s, %(stack)s, %(fingerprint)s, %(title)s
+FROM message WHERE id = %(id)s RETURNING finished_at
+"""
+
+_JOIN_GROUP = """
+WITH joined AS (UPDATE message SET group_id = %(group)s WHERE id = %(id)s RETURNING address_id, state, reason)
+INSERT INTO counter_delta (address_id, state, reason, group_id, delta)
+SELECT address_id, state, reason, NULL::bigint, -1 FROM joined
+UNION ALL SELECT address_id, state, reason, %(group)s, 1 FROM joined
+"""
+
+
+def import_failure(cursor: CursorWrapper, message_id: int, envelope: Envelope) -> None:
+    """Write the failure that a dead letter brought along as attempt 0, and put the message in its group."""
+    dead = envelope.dead_letter
+    assert dead is not None
+    failure = failures.from_dead_letter(
+        {
+            "reason": dead.reason,
+            "exception_class": dead.exception_class,
+            "exception_message": dead.exception_message,
+            "stack": dead.stack,
+        }
+    )
+    values = {
+        "id": message_id,
+        "error_class": failure.exception_class,
+        "error_message": failure.message,
+        "stack": failure.stack or None,
+        "fingerprint": failures.fingerprint(failure),
+        "title": failures.title(failure)[:300],
+    }
+    cursor.execute(_IMPORT_ATTEMPT, values)
+    seen = groups.Seen(
+        values["fingerprint"], values["title"], failure.exception_class, message_id, cursor.fetchone()[0]
+    )
+    group = groups.ensure(cursor, [seen])[seen.fingerprint]
+    cursor.execute(_JOIN_GROUP, {"id": message_id, "group": group})

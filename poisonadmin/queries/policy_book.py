@@ -1,0 +1,30 @@
+"""The policies in force, compiled once a change."""
+
+from functools import lru_cache
+
+from django.db import connection
+
+from poisonadmin.domain.resolution import PolicyBook, PolicySpec
+from poisonadmin.store.models import PolicyRow
+
+
+def book() -> PolicyBook:
+    """Return the policies as they stand in this transaction. Compiled again only when one has changed."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*), coalesce(max(id), 0), coalesce(sum(version), 0) FROM policy")
+        return _compiled(*cursor.fetchone(), connection.settings_dict["NAME"])
+
+
+@lru_cache(maxsize=2)
+def _compiled(_count: int, _newest: int, _versions: int, _database: str) -> PolicyBook:
+    rows = PolicyRow.objects.select_related("destination").order_by("id")
+    return PolicyBook(
+        PolicySpec(
+            pattern=row.match,
+            preset=row.preset,
+            settings=row.settings,
+            destination=row.destination.name if row.destination else None,
+            version=row.version,
+        )
+        for row in rows
+    )

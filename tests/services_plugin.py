@@ -1,0 +1,37 @@
+"""Starts one PostgreSQL and one Valkey for the test run, before pytest-django reads the settings.
+
+Loaded by `-p tests.services_plugin` (pyproject.toml). Importing starts them: pytest-django reads the settings in the first
+hook there is, so no hook of ours comes early enough. Under xdist each worker starts its own; the controller needs none.
+"""
+
+import atexit
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from poisonadmin.embedded.stack import Services, start_services
+
+
+def _is_xdist_controller() -> bool:
+    parallel = any(a == "-n" or (a.startswith("-n") and a[2:].isalnum()) or a.startswith("--numproc") for a in sys.argv)
+    return parallel and "PYTEST_XDIST_WORKER" not in os.environ
+
+
+def _start() -> Services | None:
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "poisonadmin.settings")
+    home = Path(tempfile.mkdtemp(prefix="poisonadmin-test-"))
+    os.environ["POISONADMIN_HOME"] = str(home)
+    os.environ["POISONADMIN_ALLOW_LOOPBACK"] = "1"
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    if _is_xdist_controller():
+        os.environ["DATABASE_URL"] = "postgresql://nobody@127.0.0.1:1/none"
+        return None
+    started = start_services(home, durable=False)
+    atexit.register(started.stop)
+    os.environ["DATABASE_URL"] = started.database_url
+    os.environ["REDIS_URL"] = started.redis_url
+    return started
+
+
+services = _start()
