@@ -1,0 +1,51 @@
+"""How many messages one claim may take for a destination, and how that number follows what the destination can do.
+
+Source: DESIGN section 5; PERFORMANCE B12.
+"""
+
+MAX_WINDOW = 8192
+
+# Fewer failures than this may be one bad connection; at a window below it the whole window is all there is to see.
+MIN_EVIDENCE = 5
+
+
+def next_window(
+    window: int,
+    *,
+    claimed: int,
+    begun: int,
+    transport_failures: int,
+    delivered: int,
+    cause: str = "no answer",
+) -> tuple[int, str | None]:
+    """Return the window for the next claim, and why it was cut where the destination gave no answer at all.
+
+    Units: all counts are messages of this destination in one claim; `transport_failures` of the `begun` ended without
+    an HTTP status; `cause` is the most frequent of their reasons.
+    Three rules, the first that applies:
+    - at least min(5, window) were begun and *all* of them failed in transport: half the window, and no more than was
+      begun. One delivery or one HTTP status is an answer, and this rule does not apply.
+    - not everything was begun: what was begun. (Nothing begun says that time was short, not how much would have
+      fitted: half.)
+    - everything was begun, something was answered, and at least half of the window was in use: twice the window, at
+      most 8192. A claim that used less has shown nothing about a greater one.
+
+    >>> next_window(256, claimed=256, begun=256, transport_failures=3, delivered=253)
+    (512, None)
+    >>> next_window(512, claimed=512, begun=64, transport_failures=0, delivered=64)
+    (64, None)
+    >>> next_window(8, claimed=8, begun=8, transport_failures=8, delivered=0, cause="connection refused")
+    (4, '8 of 8 deliveries failed: connection refused')
+    """
+    if _is_silent(window, begun=begun, transport_failures=transport_failures, delivered=delivered):
+        why = f"{transport_failures} of {begun} deliveries failed: {cause}"
+        return max(1, min(window // 2, begun)), why
+    if begun < claimed:
+        return max(1, min(window, begun) if begun else window // 2), None
+    if transport_failures < begun and claimed * 2 >= window:
+        return min(MAX_WINDOW, window * 2), None
+    return window, None
+
+
+def _is_silent(window: int, *, begun: int, transport_failures: int, delivered: int) -> bool:
+    return begun >= min(MIN_EVIDENCE, window) and transport_failures >= begun and delivered == 0
