@@ -153,7 +153,7 @@ def odd_spelling(host: str) -> str | None:
     >>> odd_spelling("10.0.0.1") is None and odd_spelling("example.org") is None
     True
     """
-    if not _NUMBER.match(host.rstrip(".").rpartition(".")[2]):
+    if ":" in host or not _NUMBER.match(host.rstrip(".").rpartition(".")[2]):
         return None
     try:
         ipaddress.IPv4Address(host)
