@@ -5,6 +5,18 @@ Source: DESIGN section 5; PERFORMANCE B12.
 
 MAX_WINDOW = 8192
 
+# The error classes of deliveries that ended without an HTTP status, and how a person would put each.
+TRANSPORT_CAUSES = {
+    "HttpConnectionRefused": "connection refused",
+    "HttpConnectionReset": "connection lost before the answer",
+    "HttpConnectionError": "no connection",
+    "HttpDnsError": "name not resolved",
+    "HttpProtocolError": "the answer was not HTTP",
+    "HttpTimeout": "no answer in time",
+    "HttpTlsError": "TLS failed",
+    "DestinationRefused": "address not allowed",
+}
+
 # Fewer failures than this may be one bad connection; at a window below it the whole window is all there is to see.
 MIN_EVIDENCE = 5
 
@@ -21,7 +33,7 @@ def next_window(
     """Return the window for the next claim, and why it was cut where the destination gave no answer at all.
 
     Units: all counts are messages of this destination in one claim; `transport_failures` of the `begun` ended without
-    an HTTP status; `cause` is the most frequent of their reasons.
+    an HTTP status (TRANSPORT_CAUSES); `cause` is the most frequent of their reasons.
     Three rules, the first that applies:
     - at least min(5, window) were begun and *all* of them failed in transport: half the window, and no more than was
       begun. One delivery or one HTTP status is an answer, and this rule does not apply.
