@@ -6,13 +6,15 @@ from django.db.backends.utils import CursorWrapper
 
 
 class Lock(IntEnum):
-    """The first half of each two-part lock key. NODE and JOB are held by sessions, the others by transactions."""
+    """The first half of each two-part lock key. NODE, JOB and SOURCE are held by sessions, the others by transactions."""
 
     NODE = 20
     JOB = 21
     CLAIM = 22
     POLICIES = 23
     TICK = 24
+    STAGED_BATCH = 25  # workers/spark/sinks.py takes it too
+    SOURCE = 26
 
 
 def try_lock(cursor: CursorWrapper, lock: Lock, key: int = 0) -> bool:
