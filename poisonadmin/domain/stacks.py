@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 MAX_STACK_CHARS = 64 * 1024
+MAX_STACK_LINES = 5000
 MAX_FRAME_CHARS = 300
 
 _PYTHON_FRAME = re.compile(r'\s*File "(?P<file>[^"]++)", line \d++(?:, in (?P<function>.++))?')
 _JAVA_FRAME = re.compile(
     r"\s*at (?P<method>[^\s()]++)"
-    r"\((?:[^\s():]++\.(?:java|kt|kts|scala|groovy|clj)(?::\d++)?|SourceFile(?::\d++)?|Native Method|Unknown Source)\)"
+    r"\((?:[^\s():]{1,200}\.(?:java|kt|kts|scala|groovy|clj)(?::\d++)?|SourceFile(?::\d++)?|Native Method|Unknown Source)\)"
 )
 _JAVASCRIPT_FRAME = re.compile(
     r"\s*at (?:async )?"
@@ -74,7 +75,7 @@ def first_application_frame(stack: str) -> str | None:
     ... decimal.InvalidOperation: [<class 'decimal.ConversionSyntax'>]''')
     'orders/handler.py:handle'
     """
-    for block in _blocks_from_the_root(stack[:MAX_STACK_CHARS]):
+    for block in _blocks_from_the_root(_lines(stack)):
         for line in block:
             frame = _application_frame(line)
             if frame is not None:
@@ -88,7 +89,7 @@ def root_cause_class(stack: str) -> str | None:
     >>> root_cause_class("a.Wrapper: no\\n\\tat a.B.c(B.java:1)\\nCaused by: java.io.IOException: disk\\n\\t... 9 more")
     'java.io.IOException'
     """
-    lines = stack[:MAX_STACK_CHARS].splitlines()
+    lines = _lines(stack)
     for cause in (_JAVA_CAUSE, _DOTNET_INNER, _JAVASCRIPT_CAUSE):
         named = [found["cls"] for line in lines if (found := cause.match(line))]
         if named:
@@ -103,15 +104,18 @@ def thrown_class(stack: str) -> str | None:
     >>> thrown_class("TypeError: x is undefined\\n    at handle (/srv/app/orders.js:3:7)")
     'TypeError'
     """
-    lines = stack[:MAX_STACK_CHARS].splitlines()
+    lines = _lines(stack)
     if any(_PYTHON_FRAME.match(line) for line in lines):
         return _python_error(_python_blocks(lines)[-1])
     heading = _HEADING.match(lines[0]) if lines else None
     return heading["cls"] if heading else None
 
 
-def _blocks_from_the_root(stack: str) -> Sequence[Sequence[str]]:
-    lines = stack.splitlines()
+def _lines(stack: str) -> list[str]:
+    return stack[:MAX_STACK_CHARS].splitlines()[:MAX_STACK_LINES]
+
+
+def _blocks_from_the_root(lines: list[str]) -> Sequence[Sequence[str]]:
     if any(_PYTHON_FRAME.match(line) for line in lines):
         # Python prints the innermost call last, the others first.
         return [tuple(reversed(block)) for block in _python_blocks(lines)]
