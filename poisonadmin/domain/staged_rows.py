@@ -1,0 +1,89 @@
+"""An envelope as the two rows that wait for the merge: its bytes in `body`, the rest in `staged_message`.
+
+The web process and the Spark tasks write the same rows, so they are made here. Each is a tuple for a binary COPY.
+"""
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+
+from poisonadmin.domain import failures
+from poisonadmin.domain.dead_letter import DeadLetter
+from poisonadmin.domain.envelope import Envelope
+
+BodyRow = tuple[int, bytes, bytes]
+StagedRow = tuple[
+    int, str, int, str, str, str | None, str | None, str, int, datetime | None, bytes | None
+]  # fmt: skip
+RejectedRow = tuple[int | None, int | None, str, int, str, str, bytes]
+
+BODY_COPY = "COPY body (id, headers, payload) FROM STDIN (FORMAT binary)"
+BODY_TYPES = ("int8", "bytea", "bytea")
+STAGED_COPY = (
+    "COPY staged_message (id, batch, line, address, message_id, conversation_id, bookmark, content_type, payload_bytes, "
+    "expires_at, dead_letter) FROM STDIN (FORMAT binary)"
+)
+STAGED_TYPES = (
+    "int8", "varchar", "int8", "varchar", "varchar", "varchar", "varchar", "varchar", "int4", "timestamptz", "bytea"
+)  # fmt: skip
+REJECTED_COPY = (
+    "COPY rejected_line (source_id, source_file_id, batch, line, code, detail, raw) FROM STDIN (FORMAT binary)"
+)
+REJECTED_TYPES = ("int8", "int8", "varchar", "int8", "varchar", "text", "bytea")
+# Ids come from the message's own sequence, so that a staged row already has its final one.
+TAKE_IDS = "SELECT nextval(pg_get_serial_sequence('message', 'id')) FROM generate_series(1, %s)"
+
+
+def headers_json(headers: Mapping[str, str]) -> bytes:
+    """Return the bytes that `body.headers` holds for these headers; equal headers give equal bytes.
+
+    >>> headers_json({"b": "ü", "a": "1"}).decode()
+    '{"a":"1","b":"ü"}'
+    """
+    if not headers:
+        return b"{}"
+    return json.dumps(dict(sorted(headers.items())), ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def body_row(row_id: int, envelope: Envelope) -> BodyRow:
+    """Return the row of `body` for the message with this id."""
+    return row_id, headers_json(envelope.headers), envelope.payload
+
+
+def staged_row(row_id: int, envelope: Envelope, message_id: str, *, batch: str, line: int) -> StagedRow:
+    """Return the row of `staged_message`; `message_id` is the producer's, or the one made for it."""
+    return (
+        row_id,
+        batch,
+        line,
+        envelope.address,
+        message_id,
+        envelope.conversation_id,
+        envelope.bookmark,
+        envelope.content_type,
+        len(envelope.payload),
+        envelope.expires_at,
+        None if envelope.dead_letter is None else dead_letter_json(envelope.dead_letter),
+    )
+
+
+def dead_letter_json(told: DeadLetter) -> bytes:
+    """Return what the merge needs of a dead letter: what was told, and the failure that it tells of.
+
+    Shape: one JSON object, without NUL in any text: `told` as handed in without its nulls, and the columns
+    `error_class, cause_class, error_message, stack, fingerprint, title` of attempt 0.
+    """
+    failure = failures.from_dead_letter(told)
+    texts = {field: getattr(told, field) for field in DeadLetter.__dataclass_fields__}
+    if told.failed_at is not None:
+        texts["failed_at"] = told.failed_at.isoformat()
+    attempt = {
+        "error_class": failure.exception_class[:255],
+        "cause_class": failure.cause_class[:255] if failure.cause_class else None,
+        "error_message": failure.message,
+        "stack": failure.stack or None,
+        "fingerprint": failures.fingerprint(failure),
+        "title": failures.title(failure)[:300],
+    }
+    kept = {"told": {field: text for field, text in texts.items() if text is not None}, **attempt}
+    return json.dumps(kept, ensure_ascii=False, separators=(",", ":")).encode()

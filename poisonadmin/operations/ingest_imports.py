@@ -1,0 +1,53 @@
+"""Staged dead letters become NDLV messages with the failure that they brought along."""
+
+from django.db.backends.utils import CursorWrapper
+
+from poisonadmin.operations import groups
+from poisonadmin.operations.ledger import RECORDED
+
+# Parsed once a row; `told` is what was handed in, the rest is attempt 0 (domain/staged_rows.py).
+_TOLD = """
+told AS MATERIALIZED (
+    SELECT staged.id, staged.address, staged.expires_at, one.*, one.told ->> 'reason' AS note,
+           (one.told ->> 'delivery_count')::int AS delivery_count,
+           one.told ->> 'original_address' AS original_address,
+           LEAST((one.told ->> 'failed_at')::timestamptz, now()) AS failed_at
+    FROM staged_message AS staged CROSS JOIN LATERAL jsonb_to_record(convert_from(staged.dead_letter, 'UTF8')::jsonb)
+         AS one(told jsonb, error_class text, cause_class text, error_message text, stack text, fingerprint text,
+                title text)
+    WHERE staged.batch = %(batch)s AND staged.dead_letter IS NOT NULL
+)"""
+
+_SEEN = f"WITH {_TOLD} SELECT fingerprint, title, error_class, id, failed_at FROM told"  # noqa: S608
+
+_IMPORT = f"""
+WITH {_TOLD}, changed AS (
+    INSERT INTO message (id, address_id, lane_id, state, reason, expires_at, failure_count, failed_at, group_id,
+                         original_address_id)
+    SELECT told.id, here.id, lane.id, 'NDLV', 'imported', told.expires_at, coalesce(told.delivery_count, 0),
+           told.failed_at, failure_group.id, original.id
+    FROM told JOIN address AS here ON here.name = told.address
+         JOIN lane ON lane.address_id = here.id AND lane.conversation_id IS NULL
+         LEFT JOIN address AS original ON original.name = told.original_address
+         LEFT JOIN failure_group ON failure_group.fingerprint = told.fingerprint
+    RETURNING id, address_id, state, reason, group_id, attempt_number, NULL::bigint AS was_address_id,
+              NULL::text AS was_state, NULL::text AS was_reason, NULL::bigint AS was_group_id, 'imported' AS event
+), first_attempt AS (
+    INSERT INTO attempt (message_id, attempt_number, finished_at, outcome, error_class, cause_class, error_message,
+                         stack, fingerprint, title)
+    SELECT id, 0, failed_at, 'imported', error_class, cause_class, error_message, stack, fingerprint, title FROM told
+), first_hop AS (
+    INSERT INTO hop (message_id, from_address, to_address, reason, by, at)
+    SELECT id, original_address, address, coalesce(note, 'imported'), %(actor)s, failed_at
+    FROM told WHERE original_address <> address
+), {RECORDED.replace("%(note)s FROM changed", "told.note FROM changed JOIN told USING (id)")}
+SELECT count(*) FROM changed
+"""  # noqa: S608  (fragments are constants)
+
+
+def import_dead_letters(cursor: CursorWrapper, batch: str, actor: str) -> None:
+    """Write message, history, attempt 0, hop and counters of the batch's dead letters, and count them into their groups."""
+    values = {"batch": batch, "actor": actor}
+    cursor.execute(_SEEN, values)
+    groups.ensure(cursor, (groups.Seen(*row) for row in cursor.fetchall()))
+    cursor.execute(_IMPORT, values)

@@ -1,0 +1,120 @@
+"""The merge: staged rows become messages, whole batch by whole batch, and nobody else makes messages out of them."""
+
+from dataclasses import dataclass, field
+
+from django.db import connection, transaction
+from django.db.backends.utils import CursorWrapper
+
+from poisonadmin.operations import lanes, locks
+from poisonadmin.operations.addresses import ensure_addresses
+from poisonadmin.operations.ingest_duplicates import Conflict, put_duplicates_aside
+from poisonadmin.operations.ingest_imports import import_dead_letters
+from poisonadmin.operations.ledger import RECORDED
+from poisonadmin.operations.locks import Lock
+from poisonadmin.operations.once_more import OnceMore, retried
+
+
+@dataclass(frozen=True)
+class Merged:
+    """What a batch came to. `conflicts` of them had the id of another message; the first thousand are named."""
+
+    accepted: int = 0
+    duplicates: int = 0
+    conflicts: int = 0
+    named_conflicts: tuple[Conflict, ...] = field(default=())
+
+
+_NAMES = """
+SELECT address, count(*), count(dead_letter) FROM staged_message WHERE batch = %(batch)s GROUP BY address
+"""
+
+_ORIGINALS = """
+SELECT DISTINCT convert_from(dead_letter, 'UTF8')::jsonb -> 'told' ->> 'original_address'
+FROM staged_message WHERE batch = %(batch)s AND dead_letter IS NOT NULL
+"""
+
+# Who comes first in the batch wins. The narrow rows of a batch are sorted in a few milliseconds.
+_CLAIM_IDS = """
+INSERT INTO envelope (id, intake_address_id, message_id, conversation_id, bookmark, content_type, payload_bytes,
+                      received_by)
+SELECT staged.id, address.id, staged.message_id, staged.conversation_id, staged.bookmark, staged.content_type,
+       staged.payload_bytes, %(received_by)s
+FROM staged_message AS staged JOIN address ON address.name = staged.address
+WHERE staged.batch = %(batch)s ORDER BY staged.id
+ON CONFLICT (intake_address_id, message_id) DO NOTHING
+"""
+
+_ENQUEUE = f"""
+WITH changed AS (
+    INSERT INTO message (id, address_id, lane_id, state, due_at, expires_at)
+    SELECT staged.id, address.id, lane.id, 'TBDL', now(), staged.expires_at
+    FROM staged_message AS staged JOIN address ON address.name = staged.address
+         JOIN lane ON lane.address_id = address.id AND lane.conversation_id IS NULL
+    WHERE staged.batch = %(batch)s AND staged.dead_letter IS NULL
+    RETURNING id, address_id, lane_id, state, reason, group_id, attempt_number, due_at, NULL::bigint AS was_address_id,
+              NULL::text AS was_state, NULL::text AS was_reason, NULL::bigint AS was_group_id, 'enqueued' AS event
+), {RECORDED}
+SELECT lane_id, min(due_at) FROM changed GROUP BY lane_id
+"""  # noqa: S608  (fragments are constants)
+
+
+def merge_staged(
+    batch: str, *, actor: str, received_by: str | None = None, source_file_id: int | None = None
+) -> Merged:
+    """Make messages of everything staged under `batch`, in one transaction, and leave nothing staged there.
+
+    Each is TBDL and due now, or NDLV `imported` where it is a dead letter. Of equal (address, message_id) the first one
+    stays: the same body again is a duplicate, another body is a conflict and goes to `rejected_line`.
+    A batch that is empty, or merged already, comes to nothing. `source_file_id` counts the outcome into that file's row.
+    Two merges that wait for each other's ids are told apart by the database; the loser is merged once more, unless a
+    transaction of the caller's is open.
+    """
+    values = {"batch": batch, "actor": actor, "received_by": received_by or actor, "note": None, "file": source_file_id}
+    return retried(lambda: _merge(batch, actor, source_file_id, values))
+
+
+def _merge(batch: str, actor: str, source_file_id: int | None, values: dict[str, object]) -> Merged:
+    with transaction.atomic(), connection.cursor() as cursor:
+        locks.hold(cursor, Lock.STAGED_BATCH, batch_key(cursor, batch))
+        cursor.execute(_NAMES, values)
+        names = cursor.fetchall()
+        staged, dead = sum(row[1] for row in names), sum(row[2] for row in names)
+        if not staged:
+            return Merged()
+        _ensure(cursor, [row[0] for row in names], values if dead else None)
+        cursor.execute(_CLAIM_IDS, values)
+        lost = staged - cursor.rowcount
+        found, duplicates, conflicts = put_duplicates_aside(cursor, batch, source_file_id) if lost else (0, 0, ())
+        if found != lost:
+            raise OnceMore("A message went away between losing an id to it and looking at it.")
+        if dead:
+            import_dead_letters(cursor, batch, actor)
+        cursor.execute(_ENQUEUE, values)
+        woken = dict(cursor.fetchall())
+        cursor.execute("DELETE FROM staged_message WHERE batch = %(batch)s", values)
+        merged = Merged(staged - lost, duplicates, lost - duplicates, conflicts)
+        if source_file_id is not None:
+            _count_into_file(cursor, source_file_id, merged)
+        lanes.wake_earliest(cursor, woken)
+    return merged
+
+
+def batch_key(cursor: CursorWrapper, batch: str) -> int:
+    """Return the second half of the advisory lock key of a batch."""
+    cursor.execute("SELECT hashtext(%s)", [batch])
+    return int(cursor.fetchone()[0])
+
+
+def _ensure(cursor: CursorWrapper, names: list[str], with_originals: dict[str, object] | None) -> None:
+    if with_originals is not None:
+        cursor.execute(_ORIGINALS, with_originals)
+        names = [*names, *(name for (name,) in cursor.fetchall() if name is not None)]
+    ensure_addresses(names)
+
+
+def _count_into_file(cursor: CursorWrapper, source_file_id: int, merged: Merged) -> None:
+    cursor.execute(
+        "UPDATE source_file SET accepted = accepted + %s, duplicates = duplicates + %s, rejected = rejected + %s "
+        "WHERE id = %s",
+        [merged.accepted, merged.duplicates, merged.conflicts, source_file_id],
+    )
