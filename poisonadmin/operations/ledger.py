@@ -4,9 +4,7 @@ A statement that changes states names its changed rows in a common table express
 """
 
 # The columns that RECORDED reads. `was_*` is what the message was before; `was_state` NULL: it was not here.
-CHANGED_COLUMNS = (
-    "id, address_id, state, reason, group_id, attempt_number, was_address_id, was_state, was_reason, was_group_id, event"
-)
+CHANGED_COLUMNS = "id, address_id, state, reason, group_id, attempt_number, was_address_id, was_state, was_reason, was_group_id, event"
 
 # Needs the parameters `actor` and `note`. Follows `changed AS (…)` inside a WITH.
 RECORDED = """

@@ -1,0 +1,79 @@
+"""How much one claim takes, for whom, and on how many tasks.
+
+Each destination has its own allowance, so that one that hangs never takes the room of another.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+# Below this many messages a second task costs more than it gains.
+MESSAGES_WORTH_A_TASK = 400
+# The busiest lane of a destination may have this share of its allowance while other lanes wait too.
+_FAIR_LANES = 4
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """A destination before a claim. `window`: messages a claim may take; `slots_ahead` None: no rate limit."""
+
+    destination_id: int
+    concurrency: int
+    window: int
+    in_flight: int
+    slots_ahead: int | None = None  # messages that the rate lets start within the claim's horizon
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """What a claim may take for one destination. `slots`: deliveries at once in each of its shards."""
+
+    destination_id: int
+    take: int
+    slots: int
+    shards: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class LaneCap:
+    """How many messages a claim may take from one lane."""
+
+    lane_id: int
+    destination_id: int
+    cap: int
+
+
+def allowances(capacities: Iterable[Capacity], *, tasks: int, limit: int) -> tuple[Allowance, ...]:
+    """Return what each destination with room may take; one without room is left out.
+
+    A destination that has `concurrency` messages under way gets nothing more, so its limit is kept across claims. All messages of a
+    rate-limited destination go to one shard, which spaces them.
+    """
+    given = []
+    for index, capacity in enumerate(capacities):
+        free = capacity.concurrency - capacity.in_flight
+        take = min(capacity.window, limit)
+        if capacity.slots_ahead is not None:
+            take = min(take, capacity.slots_ahead)
+        if free < 1 or take < 1:
+            continue
+        wanted = 1 if capacity.slots_ahead is not None else min(tasks, free, -(-take // MESSAGES_WORTH_A_TASK))
+        shards = tuple((index + offset) % tasks for offset in range(wanted))
+        given.append(Allowance(capacity.destination_id, take, free // wanted, shards))
+    return tuple(given)
+
+
+def lane_caps(lanes: Sequence[tuple[int, int]], given: Iterable[Allowance]) -> tuple[LaneCap, ...]:
+    """Return how much to take from each due lane, given as (lane id, destination id), the longest due first.
+
+    A lane alone may have all of its destination's allowance; beside others it gets at most a quarter, or its even share where that is more, so
+    that a backlog on one address does not hide the rest.
+    """
+    takes: Mapping[int, int] = {allowance.destination_id: allowance.take for allowance in given}
+    counts: dict[int, int] = {}
+    for _, destination_id in lanes:
+        counts[destination_id] = counts.get(destination_id, 0) + 1
+    return tuple(
+        LaneCap(lane_id, destination_id, -(-takes[destination_id] // min(counts[destination_id], _FAIR_LANES)))
+        for lane_id, destination_id in lanes
+        if destination_id in takes
+    )

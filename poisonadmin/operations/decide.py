@@ -1,0 +1,225 @@
+"""Decisions of people on single messages or a handful: approve, mark FAIL, quarantine, restore, deliver now, postpone, return.
+
+Each locks the messages, refuses those that are out of scope or in another state, and changes the rest in one statement.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from django.db import transaction
+
+from poisonadmin.domain.access import Permission, Principal
+from poisonadmin.domain.errors import PoisonAdminError
+from poisonadmin.domain.states import Event, State, TransitionNotAllowed, sources
+from poisonadmin.operations import audit
+from poisonadmin.operations.decision_sql import Locked, apply, lock
+
+NOT_FOUND = "not_found"
+NO_DESTINATION = "no_destination"
+NOT_MOVED = "not_moved"
+STALE = "precondition_failed"
+
+
+class MessageNotFound(PoisonAdminError):
+    """Raised when there is no such message in the caller's scope."""
+
+    code = "not_found"
+    status = 404
+
+
+class PreconditionFailed(PoisonAdminError):
+    """Raised when the message is no longer what the caller had seen."""
+
+    code = "precondition_failed"
+    status = 412
+
+
+class NoDestination(PoisonAdminError):
+    """Raised when the address that an approved message goes to delivers nowhere."""
+
+    code = "no_destination"
+    status = 409
+
+
+class NotMoved(PoisonAdminError):
+    """Raised when a message is to return to an address that it never left."""
+
+    code = "not_moved"
+    status = 409
+
+
+@dataclass(frozen=True)
+class Decided:
+    """`refused` maps each message that was left alone to why: a code, or the state it is in."""
+
+    event: Event
+    changed: tuple[int, ...]
+    refused: dict[int, str]
+
+
+@dataclass(frozen=True)
+class _Decision:
+    event: Event
+    to_state: State
+    check: Callable[[Locked], str | None] = lambda _: None
+    until: datetime | None = None
+
+
+def _has_destination(message: Locked) -> str | None:
+    return None if message.home_delivers else NO_DESTINATION
+
+
+def _was_moved(message: Locked) -> str | None:
+    return _has_destination(message) if message.home != message.address else NOT_MOVED
+
+
+_APPROVE = _Decision(Event.APPROVED, State.TBDL, _has_destination)
+_RETURN = _Decision(Event.APPROVED, State.TBDL, _was_moved)
+_MARK_FAIL = _Decision(Event.MARKED_FAIL, State.FAIL)
+_QUARANTINE = _Decision(Event.QUARANTINED, State.NDLV)
+_RESTORE = _Decision(Event.RESTORED, State.NDLV)
+_DELIVER_NOW = _Decision(Event.DELIVERED_NOW, State.TBDL)
+_POSTPONE = _Decision(Event.POSTPONED, State.TBDL)
+
+
+def approve(
+    ids: Sequence[int],
+    *,
+    principal: Principal,
+    reason: str,
+    expected_state: str | None = None,
+    expected_attempt: int | None = None,
+) -> Decided:
+    """NDLV -> TBDL, due now, at the address each was moved from where it was. `failure_count` starts again at 0.
+
+    An `expires_at` that has passed is taken away: a person wants the message delivered all the same.
+    Errors: `NotAllowed`. Shape: refused with `not_found`, `no_destination`, `precondition_failed`, or the state.
+    """
+    return _decide(_APPROVE, ids, principal, reason, (expected_state, expected_attempt))
+
+
+def return_to_original(
+    ids: Sequence[int],
+    *,
+    principal: Principal,
+    reason: str,
+    expected_state: str | None = None,
+    expected_attempt: int | None = None,
+) -> Decided:
+    """As `approve`, for messages that were moved only; others are refused with `not_moved`. Source: SEMANTICS WAS-3."""
+    return _decide(_RETURN, ids, principal, reason, (expected_state, expected_attempt))
+
+
+def mark_fail(
+    ids: Sequence[int],
+    *,
+    principal: Principal,
+    reason: str,
+    expected_state: str | None = None,
+    expected_attempt: int | None = None,
+) -> Decided:
+    """NDLV -> FAIL `failed_by_admin`. Errors and shape as `approve`."""
+    return _decide(_MARK_FAIL, ids, principal, reason, (expected_state, expected_attempt))
+
+
+def quarantine(
+    ids: Sequence[int],
+    *,
+    principal: Principal,
+    reason: str,
+    expected_state: str | None = None,
+    expected_attempt: int | None = None,
+) -> Decided:
+    """TBDL -> NDLV `quarantined`. Errors and shape as `approve`."""
+    return _decide(_QUARANTINE, ids, principal, reason, (expected_state, expected_attempt))
+
+
+def restore(
+    ids: Sequence[int],
+    *,
+    principal: Principal,
+    reason: str,
+    expected_state: str | None = None,
+    expected_attempt: int | None = None,
+) -> Decided:
+    """FAIL -> NDLV with the reason it last had there, or its own where it never was. Errors and shape as `approve`."""
+    return _decide(_RESTORE, ids, principal, reason, (expected_state, expected_attempt))
+
+
+def deliver_now(
+    ids: Sequence[int],
+    *,
+    principal: Principal,
+    reason: str,
+    expected_state: str | None = None,
+    expected_attempt: int | None = None,
+) -> Decided:
+    """TBDL stays, due now. Errors and shape as `approve`."""
+    return _decide(_DELIVER_NOW, ids, principal, reason, (expected_state, expected_attempt))
+
+
+def postpone(
+    ids: Sequence[int],
+    *,
+    until: datetime,
+    principal: Principal,
+    reason: str,
+    expected_state: str | None = None,
+    expected_attempt: int | None = None,
+) -> Decided:
+    """TBDL stays, due at `until`; a time in the past means now. Errors and shape as `approve`."""
+    return _decide(replace(_POSTPONE, until=until), ids, principal, reason, (expected_state, expected_attempt))
+
+
+def only(decided: Decided, message_id: int) -> None:
+    """Do nothing when the decision on this one message was carried out; raise why not otherwise.
+
+    Errors: `MessageNotFound`, `NoDestination`, `NotMoved`, `PreconditionFailed`, `TransitionNotAllowed`.
+    """
+    why = decided.refused.get(message_id)
+    if why is None:
+        return
+    if why == NOT_FOUND:
+        raise MessageNotFound(f"There is no message {message_id}.")
+    if why == NO_DESTINATION:
+        raise NoDestination("The address that this message would go to delivers nowhere; give it a destination first.")
+    if why == NOT_MOVED:
+        raise NotMoved("This message was not moved; there is no other address to return it to.")
+    if why == STALE:
+        raise PreconditionFailed("The message has changed since it was read; nothing was done. Read it again.")
+    raise TransitionNotAllowed(State(why), decided.event)
+
+
+def _decide(
+    decision: _Decision,
+    ids: Sequence[int],
+    principal: Principal,
+    reason: str,
+    expected: tuple[str | None, int | None],
+) -> Decided:
+    principal.require(Permission.DECIDE)
+    with transaction.atomic():
+        locked = lock(ids)
+        refused = {message_id: NOT_FOUND for message_id in ids if message_id not in locked}
+        for message_id, message in locked.items():
+            if why := _refusal(decision, message, principal, expected):
+                refused[message_id] = why
+        chosen = [message_id for message_id in locked if message_id not in refused]
+        apply(chosen, decision.event, actor=principal.name, note=reason, until=decision.until)
+        for message_id in chosen:
+            audit.record(principal.name, f"message.{decision.event}", "message", str(message_id), note=reason)
+    return Decided(decision.event, tuple(chosen), refused)
+
+
+def _refusal(
+    decision: _Decision, message: Locked, principal: Principal, expected: tuple[str | None, int | None]
+) -> str | None:
+    expected_state, expected_attempt = expected
+    if not principal.sees(message.address):
+        return NOT_FOUND
+    if expected_state not in (None, message.state) or expected_attempt not in (None, message.attempt_number):
+        return STALE
+    if message.state not in sources(decision.event):
+        return message.state
+    return decision.check(message)

@@ -1,0 +1,147 @@
+"""Settle failures: the policy's verdict on each, applied to all of a batch in one statement."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from django.db import connection, transaction
+from django.db.backends.utils import CursorWrapper
+
+from poisonadmin.domain.verdicts import Verdict, on_failure
+from poisonadmin.operations import groups, lanes
+from poisonadmin.operations.addresses import AddressRef, ensure_addresses
+from poisonadmin.operations.dead_letters import record_moves
+from poisonadmin.operations.ledger import RECORDED
+from poisonadmin.queries.policy_book import book
+
+FAILURES_A_TRANSACTION = 2_000
+
+
+class Answered(NamedTuple):
+    """A message in DLNG whose attempt failed, locked."""
+
+    id: int
+    attempt_number: int
+    failure_count: int
+    address: str
+    lane_id: int
+    address_id: int
+    fingerprint: str
+    title: str
+    error_class: str
+    finished_at: datetime
+    retry_after_ms: int | None
+
+
+_ANSWERED = """
+SELECT message.id, message.attempt_number, failure_count, address.name, lane_id, address_id, fingerprint, title,
+       error_class, finished_at, retry_after_ms
+FROM message JOIN attempt ON attempt.message_id = message.id AND attempt.attempt_number = message.attempt_number
+     JOIN address ON address.id = message.address_id
+WHERE state = 'DLNG' AND outcome = 'failed' AND (%(claim)s::bigint IS NULL OR message.claim_id = %(claim)s)
+ORDER BY message.id LIMIT %(limit)s FOR UPDATE OF message SKIP LOCKED
+"""
+
+_APPLY = f"""
+WITH verdict AS (
+    SELECT * FROM unnest(%(ids)s::bigint[], %(states)s::text[], %(reasons)s::text[], %(delays)s::bigint[],
+                         %(counts)s::int[], %(groups)s::bigint[], %(addresses)s::bigint[], %(lanes)s::bigint[],
+                         %(ats)s::timestamptz[])
+        AS v(id, state, reason, delay_ms, failure_count, group_id, address_id, lane_id, failed_at)
+), before AS (
+    SELECT message.id, message.address_id, message.state, message.reason, message.group_id
+    FROM message JOIN verdict USING (id)
+), changed AS (
+    UPDATE message SET state = verdict.state, reason = verdict.reason, state_at = now(),
+        due_at = now() + verdict.delay_ms * interval '1 ms', failure_count = verdict.failure_count,
+        group_id = verdict.group_id, failed_at = verdict.failed_at, address_id = verdict.address_id,
+        lane_id = verdict.lane_id,
+        original_address_id = CASE WHEN verdict.address_id = message.address_id THEN message.original_address_id
+                                   ELSE coalesce(message.original_address_id, message.address_id) END
+    FROM verdict JOIN before ON before.id = verdict.id
+    WHERE message.id = verdict.id
+    RETURNING message.id, message.address_id, message.state, message.reason, message.group_id, message.attempt_number,
+              before.address_id AS was_address_id, before.state AS was_state, before.reason AS was_reason,
+              before.group_id AS was_group_id, 'failed' AS event, message.lane_id, message.due_at
+), {RECORDED}
+SELECT lane_id, min(due_at) FROM changed WHERE state = 'TBDL' GROUP BY lane_id
+"""  # noqa: S608  (fragments are constants)
+
+_STOP = """
+UPDATE address SET status = 'STOPPED', status_by = 'system', status_message_id = %(message)s, status_at = now(),
+                   status_note = 'a failed delivery reached the limit at which this address stops'
+WHERE id = %(address)s AND status = 'ON' RETURNING id
+"""
+
+
+def settle_failures(claim_id: int | None = None) -> int:
+    """Apply the policy's verdict to the failed messages of one claim, or of all; return how many. One transaction."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(_ANSWERED, {"claim": claim_id, "limit": FAILURES_A_TRANSACTION})
+        answered = [Answered(*row) for row in cursor.fetchall()]
+        if not answered:
+            return 0
+        verdicts = _judge(answered)
+        targets = ensure_addresses(verdict.move_to for verdict in verdicts if verdict.move_to)
+        group_ids = groups.ensure(
+            cursor, (groups.Seen(a.fingerprint, a.title, a.error_class, a.id, a.finished_at) for a in answered)
+        )
+        _apply(cursor, answered, verdicts, targets, group_ids)
+        record_moves(cursor, [(a.id, a.address, v) for a, v in zip(answered, verdicts, strict=True) if v.move_to])
+        for failed, verdict in zip(answered, verdicts, strict=True):
+            if verdict.stop_address:
+                _stop(cursor, failed)
+    return len(answered)
+
+
+def _judge(answered: Sequence[Answered]) -> list[Verdict]:
+    policies = book()
+    return [
+        on_failure(
+            policies.resolve(failed.address).policy,
+            message_id=failed.id,
+            attempt_number=failed.attempt_number,
+            failure_count=failed.failure_count,
+            address=failed.address,
+            retry_after_ms=failed.retry_after_ms,
+        )
+        for failed in answered
+    ]
+
+
+def _apply(
+    cursor: CursorWrapper,
+    answered: Sequence[Answered],
+    verdicts: Sequence[Verdict],
+    targets: dict[str, AddressRef],
+    group_ids: dict[str, int],
+) -> None:
+    places = [
+        (targets[verdict.move_to].id, targets[verdict.move_to].lane_id)
+        if verdict.move_to
+        else (failed.address_id, failed.lane_id)
+        for failed, verdict in zip(answered, verdicts, strict=True)
+    ]
+    cursor.execute(
+        _APPLY,
+        {
+            "ids": [failed.id for failed in answered],
+            "states": [str(verdict.state) for verdict in verdicts],
+            "reasons": [verdict.reason and str(verdict.reason) for verdict in verdicts],
+            "delays": [verdict.delay_ms for verdict in verdicts],
+            "counts": [verdict.failure_count for verdict in verdicts],
+            "groups": [group_ids[failed.fingerprint] for failed in answered],
+            "addresses": [address_id for address_id, _ in places],
+            "lanes": [lane_id for _, lane_id in places],
+            "ats": [failed.finished_at for failed in answered],
+            "actor": "system",
+            "note": None,
+        },
+    )
+    lanes.wake(cursor, cursor.fetchall())
+
+
+def _stop(cursor: CursorWrapper, failed: Answered) -> None:
+    cursor.execute(_STOP, {"message": failed.id, "address": failed.address_id})
+    if cursor.fetchone():
+        lanes.reopen(cursor, [failed.address_id])
