@@ -15,7 +15,8 @@ MAX_FRAME_CHARS = 300
 _PYTHON_FRAME = re.compile(r'\s*File "(?P<file>[^"]++)", line \d++(?:, in (?P<function>.++))?')
 _JAVA_FRAME = re.compile(
     r"\s*at (?P<method>[^\s()]++)"
-    r"\((?:[^\s():]{1,200}\.(?:java|kt|kts|scala|groovy|clj)(?::\d++)?|SourceFile(?::\d++)?|Native Method|Unknown Source)\)"
+    r"\((?:[^\s():]{1,200}\.(?:java|kt|kts|scala|groovy|clj)(?::\d++)?"
+    r"|SourceFile(?::\d++)?|Native Method|Unknown Source)\)"
 )
 _JAVASCRIPT_FRAME = re.compile(
     r"\s*at (?:async )?"
