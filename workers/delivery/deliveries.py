@@ -1,0 +1,85 @@
+"""What a task is asked to deliver, and what it reports of each try."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """One claimed message. Times are Unix seconds by the database's clock.
+
+    `start_at`: its slot, never begun earlier (None: at once). `expires_at`: not begun from then on.
+    """
+
+    message_id: int
+    attempt_number: int
+    destination_id: int
+    address: str
+    producer_message_id: str
+    content_type: str
+    headers: dict[str, str]
+    payload: bytes
+    start_at: float | None = None
+    conversation_id: str | None = None
+    expires_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeRow:
+    """One row of the `attempt` table, column by column.
+
+    `outcome` is `delivered` or `failed`. `response` is the first 4 kB of the answer to a failed delivery. No text holds
+    NUL or a lone surrogate.
+    """
+
+    message_id: int
+    attempt_number: int
+    claim_id: int | None
+    shard: int | None
+    destination_id: int | None
+    started_at: datetime | None
+    finished_at: datetime
+    outcome: str
+    error_class: str | None = None
+    cause_class: str | None = None
+    error_message: str | None = None
+    stack: str | None = None
+    fingerprint: str | None = None
+    title: str | None = None
+    status_code: int | None = None
+    retry_after_ms: int | None = None
+    response: bytes | None = None
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts of one destination in one run; `transport_failures` are those without an HTTP status."""
+
+    begun: int = 0
+    delivered: int = 0
+    failed: int = 0
+    transport_failures: int = 0
+    not_begun: int = 0
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a run came to. `not_begun` counts what was read and left alone: the caller releases it."""
+
+    begun: int
+    delivered: int
+    failed: int
+    not_begun: int
+    by_destination: dict[int, Tally] = field(default_factory=dict)
+
+
+def summary_of(tallies: dict[int, Tally]) -> Summary:
+    """Return the run's summary, the sum over its destinations."""
+    each = tallies.values()
+    return Summary(
+        begun=sum(tally.begun for tally in each),
+        delivered=sum(tally.delivered for tally in each),
+        failed=sum(tally.failed for tally in each),
+        not_begun=sum(tally.not_begun for tally in each),
+        by_destination=tallies,
+    )

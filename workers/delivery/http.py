@@ -1,0 +1,110 @@
+"""Asynchronous delivery over HTTP: all of a task's destinations at once, none waiting for another.
+
+No Django and no Spark here: deliveries come in as an iterable, outcomes go out through a callable.
+"""
+
+import asyncio
+import contextlib
+import itertools
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+
+from poisonadmin.domain.ssrf import Guard
+from workers.delivery.deliveries import Delivery, OutcomeRow, Summary, Tally, summary_of
+from workers.delivery.http_destination import HttpDestination, parse_http_config
+from workers.delivery.http_exchange import Exchange
+from workers.delivery.outlet import Outlet
+from workers.delivery.resolver import Lookup, system_lookup
+from workers.delivery.run import Flag, Run
+
+__all__ = [
+    "Delivery",
+    "HttpDestination",
+    "OutcomeRow",
+    "Summary",
+    "Tally",
+    "deliver_all",
+    "parse_http_config",
+]
+
+_SLICE = 128
+# How soon a stop, or a lease that was cut short, is noticed while nothing is being begun.
+_LOOK_SECONDS = 0.05
+
+
+async def deliver_all(
+    deliveries: Iterable[Delivery],
+    destinations: Mapping[int, HttpDestination],
+    *,
+    start_deadline: Callable[[], float],
+    stop: Flag,
+    record: Callable[[OutcomeRow], None],
+    claim_id: int | None,
+    shard: int | None,
+    guard: Guard = Guard(),  # noqa: B008  frozen
+    now: Callable[[], float] = time.time,
+    lookup: Lookup = system_lookup,
+) -> Summary:
+    """Deliver until nothing is left or nothing more may be begun; every delivery begun has been recorded afterwards.
+
+    `deliveries` come in the order they are due; an iterator is read in a thread of its own, and not further than
+    needed. `start_deadline` returns a `time.monotonic()` value and is asked before each start; once it has passed, or
+    `stop` is set, what is not begun is left alone and what is begun runs to its own timeout. `record` is called in the
+    event loop, once a delivery; what it raises ends the run and is raised here, after what was begun has ended.
+    `now` is the clock by which `start_at` and `expires_at` are meant (the database's); it is read once.
+    """
+    run = Run(start_deadline, stop, record, claim_id, shard, offset=now() - time.monotonic())
+    outlets: dict[int, Outlet] = {}
+    try:
+        await _feed(run, deliveries, destinations, outlets, lambda to: Exchange(to, guard, lookup))
+        while run.may_begin() and not all(outlet.is_idle for outlet in outlets.values()):
+            run.quiet.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(run.quiet.wait(), _LOOK_SECONDS)
+    finally:
+        run.is_over = True
+        await asyncio.gather(*(outlet.close() for outlet in outlets.values()))
+    if run.error is not None:
+        raise run.error
+    return summary_of(run.tallies)
+
+
+async def _feed(
+    run: Run,
+    deliveries: Iterable[Delivery],
+    destinations: Mapping[int, HttpDestination],
+    outlets: dict[int, Outlet],
+    open_exchange: Callable[[HttpDestination], Exchange],
+) -> None:
+    is_read_ahead = not isinstance(deliveries, Sequence)
+    async for some in _slices(deliveries, in_thread=is_read_ahead):
+        for delivery in some:
+            tally = run.tally(delivery.destination_id)
+            destination = destinations.get(delivery.destination_id)
+            if destination is None or not run.may_begin() or (is_read_ahead and not await run.has_room()):
+                tally.not_begun += 1
+                continue
+            outlet = outlets.get(destination.id)
+            if outlet is None:
+                outlet = outlets[destination.id] = Outlet(run, destination, open_exchange, tally)
+            outlet.offer(delivery)
+        if not run.may_begin():
+            return
+
+
+async def _slices(deliveries: Iterable[Delivery], *, in_thread: bool) -> AsyncIterator[Sequence[Delivery]]:
+    """Yield the deliveries some at a time, letting those that are under way go on in between."""
+    source = iter(deliveries)
+    while True:
+        if in_thread:
+            some = await asyncio.to_thread(_take, source)
+        else:
+            some = _take(source)
+            await asyncio.sleep(0)
+        if not some:
+            return
+        yield some
+
+
+def _take(source: Iterable[Delivery]) -> list[Delivery]:
+    return list(itertools.islice(source, _SLICE))

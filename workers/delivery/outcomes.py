@@ -1,0 +1,70 @@
+"""An answer as the row that `settle` reads and an administrator sees."""
+
+from datetime import datetime
+from functools import lru_cache
+
+from poisonadmin.domain.failures import Failure, fingerprint, title
+from workers.delivery.deliveries import Delivery, OutcomeRow
+from workers.delivery.http_exchange import Answer
+
+DELIVERED = "delivered"
+FAILED = "failed"
+
+MAX_CLASS_CHARS = 255
+MAX_MESSAGE_CHARS = 4096
+MAX_STACK_CHARS = 64 * 1024
+MAX_TITLE_CHARS = 300
+
+
+def outcome_row(
+    delivery: Delivery, answer: Answer, *, claim_id: int | None, shard: int | None, times: tuple[datetime, datetime]
+) -> OutcomeRow:
+    """Return the attempt's row; `times` are when it was begun and when it ended."""
+    failure = answer.failure
+    if failure is None:
+        return OutcomeRow(
+            delivery.message_id,
+            delivery.attempt_number,
+            claim_id,
+            shard,
+            delivery.destination_id,
+            times[0],
+            times[1],
+            DELIVERED,
+            status_code=answer.status,
+        )
+    mark, line = group_of(failure)
+    return OutcomeRow(
+        message_id=delivery.message_id,
+        attempt_number=delivery.attempt_number,
+        claim_id=claim_id,
+        shard=shard,
+        destination_id=delivery.destination_id,
+        started_at=times[0],
+        finished_at=times[1],
+        outcome=FAILED,
+        error_class=storable(failure.exception_class, MAX_CLASS_CHARS),
+        cause_class=None if failure.cause_class is None else storable(failure.cause_class, MAX_CLASS_CHARS),
+        error_message=storable(failure.message, MAX_MESSAGE_CHARS),
+        stack=storable(failure.stack, MAX_STACK_CHARS) or None,
+        fingerprint=mark,
+        title=storable(line, MAX_TITLE_CHARS),
+        status_code=answer.status,
+        retry_after_ms=answer.retry_after_ms,
+        response=answer.body or None,
+    )
+
+
+@lru_cache(maxsize=4096)
+def group_of(failure: Failure) -> tuple[str, str]:
+    """Return fingerprint and title; a destination that is down fails with the same words a thousand times."""
+    return fingerprint(failure), title(failure)
+
+
+def storable(text: str, max_chars: int) -> str:
+    """Return `text` cut, and without what PostgreSQL cannot keep: NUL and lone surrogates.
+
+    >>> storable("a\\0b\\udcff", 10)
+    'a�b?'
+    """
+    return text[:max_chars].replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")

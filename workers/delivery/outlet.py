@@ -1,0 +1,140 @@
+"""The way out to one destination: its queue, its slots, its workers."""
+
+import asyncio
+import heapq
+from collections import deque
+from collections.abc import Callable
+
+from workers.delivery.deliveries import Delivery, Tally
+from workers.delivery.http_destination import HttpDestination
+from workers.delivery.http_exchange import Exchange
+from workers.delivery.outcomes import outcome_row
+from workers.delivery.run import Run, instant, weight
+
+# A slot that was missed by more than this is not used: its message is released and gets another one.
+MAX_LAG_SECONDS = 1.0
+
+
+class Outlet:
+    """Begins deliveries in the order they are offered, each at its slot, at most `concurrency` at once.
+
+    Slots keep their distances: when one was used late, those behind it are late by as much, so that no burst makes
+    good for lost time. A worker lives while there is something to begin, so an idle outlet costs nothing.
+    """
+
+    def __init__(
+        self, run: Run, destination: HttpDestination, open_exchange: Callable[[HttpDestination], Exchange], tally: Tally
+    ) -> None:
+        self._run = run
+        self._destination = destination
+        self._open = open_exchange
+        self._exchange: Exchange | None = None
+        self._concurrency = destination.concurrency
+        self._tally = tally
+        self._ready: deque[Delivery] = deque()
+        self._slotted: list[tuple[float, int, Delivery]] = []
+        self._offered = 0
+        self._lag = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._workers: set[asyncio.Task[None]] = set()
+
+    def offer(self, delivery: Delivery) -> None:
+        """Take a delivery into the queue and begin it as soon as it may be."""
+        self._offered += 1
+        self._run.held += weight(delivery)
+        if delivery.start_at is None:
+            self._ready.append(delivery)
+            self._hire()
+        else:
+            heapq.heappush(self._slotted, (delivery.start_at, self._offered, delivery))
+            if self._slotted[0][2] is delivery:
+                self._wait_for_slot()
+
+    @property
+    def is_idle(self) -> bool:
+        """Return whether nothing waits and nothing is under way."""
+        return not (self._workers or self._ready or self._slotted)
+
+    async def close(self) -> None:
+        """Leave alone what waits, wait for what was begun, close the connections."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._tally.not_begun += len(self._ready) + len(self._slotted)
+        self._ready.clear()
+        self._slotted.clear()
+        if self._workers:
+            await asyncio.wait(self._workers)
+        if self._exchange is not None:
+            await self._exchange.close()
+
+    def _hire(self) -> None:
+        if len(self._workers) < self._concurrency and self._run.may_begin():
+            worker = asyncio.create_task(self._work())
+            self._workers.add(worker)
+            worker.add_done_callback(self._dismiss)
+
+    def _dismiss(self, worker: asyncio.Task[None]) -> None:
+        self._workers.discard(worker)
+        if not worker.cancelled() and (error := worker.exception()) is not None:
+            self._run.error = self._run.error or error
+        if self.is_idle:
+            self._run.quiet.set()
+        elif self._slotted and self._timer is None:
+            self._wait_for_slot()
+
+    async def _work(self) -> None:
+        exchange = self._exchange = self._exchange or self._open(self._destination)
+        while self._run.may_begin() and (delivery := self._next()) is not None:
+            if self._slotted and self._timer is None:
+                self._wait_for_slot()
+            await self._deliver(exchange, delivery)
+
+    async def _deliver(self, exchange: Exchange, delivery: Delivery) -> None:
+        run, tally = self._run, self._tally
+        tally.begun += 1
+        started = instant(run.now())
+        answer = await exchange.post(delivery, now=started)
+        finished = instant(run.now())
+        if answer.failure is None:
+            tally.delivered += 1
+        else:
+            tally.failed += 1
+            tally.transport_failures += answer.status is None
+        run.write(outcome_row(delivery, answer, claim_id=run.claim_id, shard=run.shard, times=(started, finished)))
+
+    def _next(self) -> Delivery | None:
+        """Return what to begin now: a message whose slot has come, else the longest due, else None."""
+        while (delivery := self._pop()) is not None:
+            self._run.held -= weight(delivery)
+            self._run.room.set()
+            if self._is_wanted(delivery):
+                return delivery
+            self._tally.not_begun += 1
+        return None
+
+    def _pop(self) -> Delivery | None:
+        if self._slotted and self._run.now() - self._slotted[0][0] >= self._lag:
+            return heapq.heappop(self._slotted)[2]
+        return self._ready.popleft() if self._ready else None
+
+    def _is_wanted(self, delivery: Delivery) -> bool:
+        if delivery.expires_at is None and delivery.start_at is None:
+            return True
+        now = self._run.now()
+        if delivery.expires_at is not None and now >= delivery.expires_at:
+            return False
+        if delivery.start_at is not None:
+            if now - delivery.start_at > MAX_LAG_SECONDS:
+                return False
+            self._lag = max(self._lag, now - delivery.start_at)
+        return True
+
+    def _wait_for_slot(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        wait = self._slotted[0][0] + self._lag - self._run.now()
+        self._timer = asyncio.get_running_loop().call_later(max(0.0, wait), self._slot_has_come)
+
+    def _slot_has_come(self) -> None:
+        self._timer = None
+        self._hire()
