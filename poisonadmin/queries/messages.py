@@ -13,6 +13,7 @@ from poisonadmin.queries.message_filter import MessageFilter, parse_filter
 from poisonadmin.queries.message_list import Count, MessageRow, count_messages, iter_messages, list_messages
 from poisonadmin.queries.message_log import AttemptRow, HistoryRow, HopRow, attempts, history, hops
 from poisonadmin.queries.paging import InvalidCursor, Page
+from poisonadmin.queries.schedule import Schedule, schedule
 
 __all__ = [
     "AttemptRow",
@@ -27,6 +28,7 @@ __all__ = [
     "MessageRow",
     "Page",
     "Payload",
+    "Schedule",
     "Term",
     "attempts",
     "count_messages",
@@ -38,4 +40,5 @@ __all__ = [
     "parse_filter",
     "payload",
     "payload_start",
+    "schedule",
 ]

@@ -15,6 +15,7 @@ Row = TypeVar("Row")
 DEFAULT_LIMIT = 50
 MAX_LIMIT = 500
 MAX_ID = 2**63 - 1
+_SQL_TYPES: dict[type, str] = {int: "bigint", datetime: "timestamptz", str: "text"}
 
 
 class InvalidCursor(PoisonAdminError):
@@ -34,7 +35,7 @@ class Page(Generic[Row]):
 
 @dataclass(frozen=True)
 class Key:
-    """The columns that order a list, unique together; `kinds` (int or datetime) is what a cursor must hold."""
+    """The columns that order a list, unique together; `kinds` (int, datetime, str) is what a cursor must hold."""
 
     columns: tuple[str, ...]
     kinds: tuple[type, ...]
@@ -62,7 +63,7 @@ class Window:
         """The SQL condition; its parameters are `parameters`."""
         if self.after is None:
             return "TRUE"
-        places = ", ".join("%s::bigint" if kind is int else "%s::timestamptz" for kind in self.key.kinds)
+        places = ", ".join(f"%s::{_SQL_TYPES[kind]}" for kind in self.key.kinds)
         return f"({', '.join(self.key.columns)}) {'<' if self._falling else '>'} ({places})"
 
     @property
@@ -123,6 +124,10 @@ def _checked(value: Any, kind: type) -> Any:
         if type(value) is not int or not 0 <= value <= MAX_ID:
             raise ValueError(value)
         return value
+    if kind is str:
+        if type(value) is not str or "\x00" in value:
+            raise ValueError(value)
+        return value.encode().decode()
     moment = datetime.fromisoformat(value)
     if moment.tzinfo is None:
         raise ValueError(value)

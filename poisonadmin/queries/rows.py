@@ -1,5 +1,6 @@
 """Running a query and getting its rows as frozen values."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -14,6 +15,7 @@ Row = TypeVar("Row")
 Parameters = Sequence[Any] | Mapping[str, Any]
 
 SEARCH_SECONDS = 10
+_JSONB = 3802
 
 
 class QueryTooExpensive(PoisonAdminError):
@@ -28,7 +30,17 @@ def fetch(row: type[Row], sql: str, parameters: Parameters = ()) -> list[Row]:
     with connection.cursor() as cursor:
         cursor.execute(sql, parameters)
         names = [column.name for column in cursor.description]
-        return [row(**dict(zip(names, values, strict=True))) for values in cursor.fetchall()]
+        # Django leaves jsonb as text, so that its JSONField can choose the decoder.
+        documents = [index for index, column in enumerate(cursor.description) if column.type_code == _JSONB]
+        return [row(**dict(zip(names, _parsed(values, documents), strict=True))) for values in cursor.fetchall()]
+
+
+def _parsed(values: tuple[Any, ...], documents: Sequence[int]) -> Sequence[Any]:
+    if not documents:
+        return values
+    return [
+        json.loads(value) if index in documents and value is not None else value for index, value in enumerate(values)
+    ]
 
 
 def fetch_one(row: type[Row], sql: str, parameters: Parameters = ()) -> Row | None:

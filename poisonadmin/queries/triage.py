@@ -1,0 +1,38 @@
+"""What the list of messages needs besides its pages: the ticked rows, and how many came since."""
+
+from collections.abc import Sequence
+
+from poisonadmin.domain.access import Permission, Principal
+from poisonadmin.queries.message_filter import MessageFilter
+from poisonadmin.queries.message_list import COLUMNS, JOINS, Count, MessageRow
+from poisonadmin.queries.message_where import compile_filter
+from poisonadmin.queries.paging import MAX_ID, MAX_LIMIT
+from poisonadmin.queries.rows import bounded, fetch, fetch_values
+
+NEWER_CAP = 100
+
+
+def ticked(ids: Sequence[int], *, principal: Principal) -> list[MessageRow]:
+    """Return the messages among `ids` (at most 500 are read) that the principal may see, newest first."""
+    principal.require(Permission.READ)
+    wanted = [message_id for message_id in ids if 0 < message_id <= MAX_ID][:MAX_LIMIT]
+    rows = fetch(
+        MessageRow,
+        f"SELECT {COLUMNS} FROM message m {JOINS} WHERE m.id = ANY(%s) ORDER BY m.id DESC",  # noqa: S608
+        [wanted],
+    )
+    return [row for row in rows if principal.sees(row.address)]
+
+
+def count_newer(message_filter: MessageFilter, *, principal: Principal, since: int) -> Count:
+    """Return how many matching messages came after `since`, counted no further than 100."""
+    principal.require(Permission.READ)
+    with bounded():
+        where = compile_filter(message_filter, principal)
+        state = "m.state = ANY(%s) AND " if where.states else ""
+        found = fetch_values(
+            f"SELECT count(*) FROM (SELECT FROM message m WHERE m.id > %s AND {state}{where.sql}"  # noqa: S608
+            f" LIMIT {NEWER_CAP + 1}) newer",
+            [min(since, MAX_ID), *([list(where.states)] if where.states else []), *where.parameters],
+        )[0]
+    return Count(min(found, NEWER_CAP), found > NEWER_CAP)
