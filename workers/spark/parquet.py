@@ -1,0 +1,93 @@
+"""Rows of a Parquet file as the fields of envelopes."""
+
+import base64
+import json
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from poisonadmin.domain import strict_json
+from poisonadmin.domain.envelope import Envelope, InvalidEnvelope, parse_envelope
+from poisonadmin.domain.strict_json import InvalidJson
+from workers.spark.sources import FREE_EXPANSION_BYTES, MAX_EXPANSION, FileBroken
+
+_BATCH_ROWS = 512
+# Few distinct values may stand for a great many rows; as dictionaries they are held once.
+_OFTEN_REPEATED = ("payload", "payload_base64")
+
+
+def rows_of(handle: BinaryIO, size_bytes: int) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield each row with its number from 1, without its nulls.
+
+    Errors: `FileBroken` when the file is no Parquet file, is damaged, or expands beyond measure.
+    """
+    limit = max(FREE_EXPANSION_BYTES, size_bytes * MAX_EXPANSION)
+    number = 0
+    try:
+        with pq.ParquetFile(handle, read_dictionary=list(_OFTEN_REPEATED)) as table:
+            for batch in table.iter_batches(batch_size=_BATCH_ROWS):
+                for row in _rows(batch):
+                    number += 1
+                    limit -= sum(len(value) for value in row.values() if isinstance(value, str | bytes))
+                    if limit < 0:
+                        raise FileBroken(f"The file expands to more than {MAX_EXPANSION} times its size.")
+                    yield number, row
+    except (pa.ArrowException, OSError) as error:
+        raise FileBroken(f"Not a whole Parquet file: {error}") from None
+
+
+def _rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
+    # One row at a time: a batch of great payloads must not stand in memory as Python values all at once.
+    for index in range(batch.num_rows):
+        row = {name: column[index].as_py() for name, column in zip(batch.schema.names, batch.columns, strict=True)}
+        yield {name: value for name, value in row.items() if value is not None}
+
+
+def envelope_of(row: dict[str, Any]) -> Envelope:
+    """Return the envelope in a row: the fields of a JSON line as columns.
+
+    `payload` may be binary. `headers` is a map or struct of strings, or JSON text; `dead_letter` a struct or JSON text.
+    Errors: `InvalidEnvelope`, as for a line.
+    """
+    fields = dict(row)
+    if isinstance(fields.get("payload"), bytes):
+        if "payload_base64" in fields:
+            raise InvalidEnvelope("payload_conflict", "payload", "Give payload or payload_base64, not both.")
+        fields["payload_base64"] = base64.b64encode(fields.pop("payload")).decode()
+    for name in ("headers", "dead_letter"):
+        if name in fields:
+            fields[name] = _object(name, fields[name])
+    return parse_envelope(fields)
+
+
+def _object(name: str, value: object) -> object:
+    if isinstance(value, str):
+        try:
+            return strict_json.loads(value.encode("utf-8", "surrogatepass"))
+        except InvalidJson as error:
+            raise InvalidEnvelope(error.code, name, error.detail) from None
+    if isinstance(value, list):
+        try:
+            members = dict(value)
+        except (TypeError, ValueError):
+            raise InvalidEnvelope(f"invalid_{name}", name, f"{name} must be a map or a struct.") from None
+        if len(members) != len(value):
+            raise InvalidEnvelope("duplicate_key", name, f"{name} has the same key twice.")
+        return members
+    if isinstance(value, dict):
+        return {key: one for key, one in value.items() if one is not None}
+    return value
+
+
+def raw_of(row: dict[str, Any]) -> bytes:
+    """Return a row that was refused as a line of JSON; bytes become base64, in `payload_base64` where they were the payload."""
+    shown = dict(row)
+    if isinstance(shown.get("payload"), bytes):
+        shown["payload_base64"] = shown.pop("payload")
+    return json.dumps(shown, ensure_ascii=False, default=_shown).encode("utf-8", "surrogatepass")
+
+
+def _shown(value: object) -> str:
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)

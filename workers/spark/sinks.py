@@ -1,0 +1,107 @@
+"""The rows of one part into PostgreSQL: bodies and staged rows by COPY, one transaction a part.
+
+A part is there whole or not at all. Whoever finds it there, a second run after the first was killed or a task that Spark
+started twice, leaves it as it is; whoever finds another at it waits for that one's end first.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+
+import psycopg
+
+from poisonadmin.domain import staged_rows
+from poisonadmin.domain.envelope import Envelope, InvalidEnvelope
+from poisonadmin.domain.envelope_fields import storable
+from workers.spark.parts import Part
+
+STAGED_BATCH_LOCK = 25  # operations/locks.py names it
+SLICE_ROWS = 5000
+SLICE_BYTES = 8 * 1024 * 1024
+
+_ALREADY = """
+SELECT (SELECT count(*) FROM staged_message WHERE batch = %(batch)s),
+       (SELECT count(*) FROM rejected_line WHERE batch = %(batch)s)
+"""
+
+Parsed = tuple[int, Envelope | InvalidEnvelope, bytes]
+"""A line's number, what it says or why it says nothing, and its bytes (empty where they are not needed)."""
+
+
+@dataclass(frozen=True)
+class Counted:
+    """How many lines of a part are staged, and how many are set aside."""
+
+    staged: int
+    rejected: int
+
+
+@dataclass
+class _Slice:
+    good: list[tuple[int, Envelope]] = field(default_factory=list)
+    bad: list[tuple[int, InvalidEnvelope, bytes]] = field(default_factory=list)
+
+
+def stage(part: Part, parsed: Iterable[Parsed], database_url: str) -> Counted:
+    """Stage the part's lines under its batch, unless they are there already; return how many there are.
+
+    `parsed` is read only when they are not there. When it raises, nothing of the part is kept.
+    """
+    with psycopg.connect(database_url) as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(%s, hashtext(%s))", [STAGED_BATCH_LOCK, part.batch])
+        cursor.execute(_ALREADY, {"batch": part.batch})
+        already = Counted(*(cursor.fetchone() or (0, 0)))
+        if already.staged or already.rejected:
+            return already
+        staged = rejected = 0
+        for one in _slices(parsed):
+            _copy_good(cursor, part, one.good)
+            _copy_bad(cursor, part, one.bad)
+            staged += len(one.good)
+            rejected += len(one.bad)
+        return Counted(staged, rejected)
+
+
+def _slices(parsed: Iterable[Parsed]) -> Iterator[_Slice]:
+    lines = iter(parsed)
+    while rows := list(_up_to_size(islice(lines, SLICE_ROWS))):
+        one = _Slice()
+        for line, outcome, raw in rows:
+            if isinstance(outcome, Envelope):
+                one.good.append((line, outcome))
+            else:
+                one.bad.append((line, outcome, raw))
+        yield one
+
+
+def _up_to_size(lines: Iterable[Parsed]) -> Iterator[Parsed]:
+    room = SLICE_BYTES
+    for line in lines:
+        yield line
+        room -= len(line[1].payload) if isinstance(line[1], Envelope) else len(line[2])
+        if room <= 0:
+            return
+
+
+def _copy_good(cursor: psycopg.Cursor, part: Part, good: list[tuple[int, Envelope]]) -> None:
+    cursor.execute(staged_rows.TAKE_IDS, [len(good)])
+    ids = [row[0] for row in cursor.fetchall()]
+    with cursor.copy(staged_rows.BODY_COPY) as copy:
+        copy.set_types(staged_rows.BODY_TYPES)
+        for row_id, (_, envelope) in zip(ids, good, strict=True):
+            copy.write_row(staged_rows.body_row(row_id, envelope))
+    with cursor.copy(staged_rows.STAGED_COPY) as copy:
+        copy.set_types(staged_rows.STAGED_TYPES)
+        for row_id, (line, envelope) in zip(ids, good, strict=True):
+            # The same line of the same file has the same id, however often it is read.
+            message_id = envelope.message_id or f"file-{part.file.id}-{line}"
+            copy.write_row(staged_rows.staged_row(row_id, envelope, message_id, batch=part.batch, line=line))
+
+
+def _copy_bad(cursor: psycopg.Cursor, part: Part, bad: list[tuple[int, InvalidEnvelope, bytes]]) -> None:
+    if not bad:
+        return
+    with cursor.copy(staged_rows.REJECTED_COPY) as copy:
+        copy.set_types(staged_rows.REJECTED_TYPES)
+        for line, why, raw in bad:
+            copy.write_row((part.file.source_id, part.file.id, part.batch, line, why.code, storable(why.detail), raw))

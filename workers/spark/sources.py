@@ -1,0 +1,105 @@
+"""The lines of one part of a file, read by a task.
+
+`spark.read` is not used here: its text source decodes, and so changes bytes that are not UTF-8, and does not number lines.
+"""
+
+import contextlib
+import os
+import stat
+import zlib
+from collections.abc import Iterator
+from gzip import BadGzipFile, GzipFile
+from typing import BinaryIO
+
+from poisonadmin.domain.envelope import LIMITS
+from poisonadmin.domain.lines import BYTE_ORDER_MARK, split_lines
+from poisonadmin.domain.source_files import FileKind, FileToTake
+from workers.spark.parts import Part
+
+_CHUNK_BYTES = 1024 * 1024
+# Real logs shrink to a thirtieth; what expands more than this, beyond the first stretch, was made to do harm (RELIABILITY S2).
+MAX_EXPANSION = 500
+FREE_EXPANSION_BYTES = 64 * 1024 * 1024
+
+
+class FileBroken(Exception):
+    """Raised when a file's bytes cannot be read as what its name says."""
+
+
+class FileGone(Exception):
+    """Raised when the file is not there any more, or is not the one that was seen."""
+
+
+@contextlib.contextmanager
+def opened(file: FileToTake) -> Iterator[BinaryIO]:
+    """Open the file that was seen, and no other; look again afterwards.
+
+    Errors: `FileGone` when it is missing or has another size or time, before or after; `OSError`.
+    """
+    try:
+        # No link is followed and no pipe is waited for, whatever has taken the file's place since.
+        descriptor = os.open(file.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        raise FileGone("The file is not there any more.") from None
+    with os.fdopen(descriptor, "rb", buffering=0) as handle:
+        _check_identity(descriptor, file)
+        yield handle
+        _check_identity(descriptor, file)
+
+
+def _check_identity(descriptor: int, file: FileToTake) -> None:
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode) or (found.st_size, found.st_mtime_ns) != (file.size_bytes, file.modified_ns):
+        raise FileGone("The file has changed since it was seen.")
+
+
+def lines_of(part: Part, handle: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    """Yield the part's lines that are not blank, each with its number in the file.
+
+    Errors: `FileBroken` for a gzip file that is damaged, cut off, or expands beyond measure.
+    """
+    chunks = _inflated(part, handle) if part.file.kind is FileKind.GZIP else chunks_of(part, handle)
+    for number, raw in split_lines(chunks, max_bytes=LIMITS.line_bytes, first=part.first_line):
+        yield number, raw.removeprefix(BYTE_ORDER_MARK) if number == 1 else raw
+
+
+def newlines_of(part: Part, handle: BinaryIO) -> int:
+    """Return how many newlines the part has."""
+    return sum(chunk.count(b"\n") for chunk in chunks_of(part, handle))
+
+
+def chunks_of(part: Part, handle: BinaryIO) -> Iterator[bytes]:
+    """Yield the bytes of the lines that begin within the part's stretch, whole lines to the last one's newline."""
+    start = _line_start(handle, part.start, part.file.size_bytes)
+    end = _line_start(handle, part.end, part.file.size_bytes)
+    handle.seek(start)
+    while start < end and (chunk := handle.read(min(_CHUNK_BYTES, end - start))):
+        start += len(chunk)
+        yield chunk
+
+
+def _line_start(handle: BinaryIO, offset: int, size_bytes: int) -> int:
+    """Return where the first line begins that begins at `offset` or later; the file's size where none does."""
+    if offset <= 0 or offset >= size_bytes:
+        return max(0, min(offset, size_bytes))
+    position = offset - 1
+    handle.seek(position)
+    while chunk := handle.read(_CHUNK_BYTES):
+        found = chunk.find(b"\n")
+        if found >= 0:
+            return position + found + 1
+        position += len(chunk)
+    return size_bytes
+
+
+def _inflated(part: Part, handle: BinaryIO) -> Iterator[bytes]:
+    limit = max(FREE_EXPANSION_BYTES, part.file.size_bytes * MAX_EXPANSION)
+    try:
+        with GzipFile(fileobj=handle, mode="rb") as inflated:
+            while chunk := inflated.read(_CHUNK_BYTES):
+                limit -= len(chunk)
+                if limit < 0:
+                    raise FileBroken(f"The file expands to more than {MAX_EXPANSION} times its size.")
+                yield chunk
+    except (BadGzipFile, EOFError, zlib.error) as error:
+        raise FileBroken(f"Not a whole gzip file: {error}") from None
