@@ -1,6 +1,7 @@
 """Child processes: each in a session of its own, none outliving the process that started it."""
 
 import ctypes
+import enum
 import os
 import signal
 import subprocess
@@ -16,6 +17,13 @@ _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 
+class Restart(enum.Enum):
+    """When a child that has ended by itself is started again."""
+
+    ALWAYS = "always"
+    ON_FAILURE = "on failure"
+
+
 @dataclass(frozen=True)
 class ChildSpec:
     """What to start, and how to stop it."""
@@ -28,6 +36,11 @@ class ChildSpec:
     stop_signal: signal.Signals = signal.SIGTERM
     # What the kernel sends the child when the process that started it is gone, however it went.
     orphan_signal: signal.Signals = signal.SIGKILL
+    restart: Restart = Restart.ALWAYS
+    # Lines that hold one of these are harmless, alarm the reader, and cannot be switched off at their source.
+    unsaid: Sequence[str] = ()
+    # Run before each start: makes room where an earlier one left something behind.
+    clear_the_way: Callable[[], None] | None = None
 
 
 def spawn(spec: ChildSpec, output: int | IO[bytes] | None = None) -> subprocess.Popen[bytes]:

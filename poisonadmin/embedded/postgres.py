@@ -31,6 +31,7 @@ _SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "log_min_messages": "warning",
     "log_line_prefix": "",
+    "log_checkpoints": "off",
     "timezone": "UTC",
     "log_timezone": "UTC",
     "password_encryption": "scram-sha-256",
@@ -71,10 +72,15 @@ class Postgres:
             account=self.account,
             stop_signal=signal.SIGINT,
             orphan_signal=signal.SIGINT,
+            clear_the_way=self.clear_the_way,
         )
 
     def is_ready(self) -> bool:
         """Return whether the server takes a session of the application's role now."""
+        # A session that comes too early is refused with a FATAL line in the log, so its own word is read first.
+        with contextlib.suppress(OSError):
+            if "ready" not in (self.data / "postmaster.pid").read_text():
+                return False
         with contextlib.suppress(psycopg.OperationalError), psycopg.connect(self.url, connect_timeout=2):
             return True
         return False
@@ -91,6 +97,8 @@ def prepare(home: Path, *, durable: bool = True) -> Postgres:
     """
     account = database_account()
     parent = data_parent(home, account)
+    if (parent / "data").exists() and not (home / "postgres-password").exists():
+        raise EmbeddedError(f"{parent / 'data'} is there, and its password, {home / 'postgres-password'}, is gone.")
     postgres = Postgres(
         programs=postgres_programs(account),
         data=parent / "data",

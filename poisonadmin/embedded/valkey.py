@@ -33,6 +33,7 @@ class Valkey:
             command=[get_binary_path(), self.configuration],
             environment={"LC_ALL": "C"},
             working_directory=self.configuration.parent,
+            unsaid=["Memory overcommit must be enabled"],
         )
 
     def is_ready(self) -> bool:

@@ -1,0 +1,31 @@
+"""`python -m poisonadmin.embedded up` (or `demo`): what `make up` and `make demo` run."""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from poisonadmin.embedded.bring_up import run
+from poisonadmin.embedded.environment import read_wishes
+from poisonadmin.embedded.errors import EmbeddedError
+from poisonadmin.embedded.plan import DEMO, UP
+
+PLANS = {"up": UP, "demo": DEMO}
+
+
+def main() -> int:
+    """Run the command and return its exit status; a failure that we can explain is one line, not a traceback."""
+    parser = argparse.ArgumentParser(prog="python -m poisonadmin.embedded", description=__doc__)
+    parser.add_argument("command", choices=PLANS, help="start everything, empty or with the sample")
+    parser.add_argument("--home", type=Path, help="the data directory; POISONADMIN_HOME by default")
+    arguments = parser.parse_args()
+    try:
+        run(read_wishes(os.environ, arguments.home), PLANS[arguments.command])
+    except EmbeddedError as error:
+        sys.stderr.write(f"PoisonAdmin cannot run: {error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,157 @@
+"""`make up` and `make demo`: everything in order, then supervision, then the end in reverse order."""
+
+import contextlib
+import os
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import psycopg
+import redis
+
+from poisonadmin.embedded import postgres, valkey
+from poisonadmin.embedded.child import ChildSpec
+from poisonadmin.embedded.environment import Wishes, exported
+from poisonadmin.embedded.home import claim_home
+from poisonadmin.embedded.invoker import watch_make
+from poisonadmin.embedded.java import java_home
+from poisonadmin.embedded.logs import Log, wants_colour
+from poisonadmin.embedded.plan import PROJECT, SERVICES, Plan
+from poisonadmin.embedded.ports import require_free
+from poisonadmin.embedded.secrets import write_private
+from poisonadmin.embedded.supervisor import NAME, StopRequested, Supervisor
+from poisonadmin.embedded.trees import MARK, kill, marked
+
+_SERVICE_SECONDS = 60.0
+_WEB_SECONDS = 60.0
+# Counted from the wish to stop: PoisonAdmin's processes, then Valkey, then the database. Ten seconds are promised.
+_STOP_BY_SECONDS = (6.0, 7.0, 9.0)
+
+
+def run(wishes: Wishes, plan: Plan) -> None:
+    """Start everything and keep it running until SIGINT or SIGTERM; when this returns, no process is left.
+
+    Raises `EmbeddedError` when something cannot be started; no process is left then either.
+    """
+    with claim_home(wishes.home):
+        kill(marked(wishes.home))
+        require_free(wishes.port, "POISONADMIN_PORT")
+        log = Log(sys.stdout.fileno(), colour=wants_colour(sys.stdout.fileno(), os.environ))
+        supervisor = Supervisor(log)
+        watch = watch_make(supervisor.request_stop)
+        watcher = _start_watcher(wishes.home)
+        supervisor.keep_away_from(watcher)
+        try:
+            with contextlib.suppress(StopRequested):
+                _start_everything(supervisor, wishes, plan)
+                supervisor.supervise([watch] if watch else [])
+        finally:
+            log.say(NAME, "stopping")
+            supervisor.stop_all(list(zip(_STOP_GROUPS, _STOP_BY_SECONDS, strict=True)))
+            watcher.kill()
+            watcher.wait()
+            log.say(NAME, "stopped")
+            log.flush(1.0)
+
+
+_STOP_GROUPS: Sequence[Callable[[ChildSpec], bool]] = (
+    lambda spec: spec.name not in SERVICES,
+    lambda spec: spec.name == "valkey",
+    lambda spec: spec.name == "postgres",
+)
+
+
+def _start_everything(supervisor: Supervisor, wishes: Wishes, plan: Plan) -> None:
+    environment = exported(
+        os.environ,
+        wishes,
+        database_url=_database(supervisor, wishes),
+        redis_url=_queue(supervisor, wishes),
+        java_home=java_home(wishes.home, os.environ),
+    )
+    _write_environment(wishes.home, environment)
+    supervisor.run(*plan.before(environment))
+    first_start = supervisor.run_for_output(plan.bootstrap(environment))
+    supervisor.start(plan.web(environment, wishes.port))
+    address = f"http://127.0.0.1:{wishes.port}"
+    supervisor.wait_until_ready("web", lambda: _answers(f"{address}/healthz"), seconds=_WEB_SECONDS)
+    for spec in plan.after(environment, wishes.home):
+        supervisor.start(spec)
+    supervisor.log.say_plainly(_welcome(address, wishes.home, first_start))
+
+
+def _database(supervisor: Supervisor, wishes: Wishes) -> str:
+    if wishes.database_url:
+        url = wishes.database_url
+        supervisor.wait_until_ready(
+            "the database of DATABASE_URL", lambda: _takes_sessions(url), seconds=_SERVICE_SECONDS
+        )
+        return url
+    server = postgres.prepare(wishes.home)
+    supervisor.start(server.spec)
+    supervisor.wait_until_ready("postgres", server.is_ready, seconds=_SERVICE_SECONDS)
+    return server.url
+
+
+def _queue(supervisor: Supervisor, wishes: Wishes) -> str:
+    if wishes.redis_url:
+        url = wishes.redis_url
+        supervisor.wait_until_ready("the server of REDIS_URL", lambda: _answers_ping(url), seconds=_SERVICE_SECONDS)
+        return url
+    server = valkey.prepare(wishes.home)
+    supervisor.start(server.spec)
+    supervisor.wait_until_ready("valkey", server.is_ready, seconds=_SERVICE_SECONDS)
+    return server.url
+
+
+def _takes_sessions(url: str) -> bool:
+    with contextlib.suppress(psycopg.OperationalError), psycopg.connect(url, connect_timeout=2):
+        return True
+    return False
+
+
+def _answers_ping(url: str) -> bool:
+    with contextlib.suppress(redis.RedisError, OSError), redis.Redis.from_url(url, socket_timeout=2) as client:
+        return bool(client.ping())
+    return False
+
+
+def _answers(address: str) -> bool:
+    # No proxy: the address is our own.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with contextlib.suppress(OSError), opener.open(address, timeout=2) as answer:
+        return bool(answer.status == 200)
+    return False
+
+
+def _start_watcher(home: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "poisonadmin.embedded.watcher", str(home)],
+        stdin=subprocess.PIPE,
+        start_new_session=True,
+        cwd=PROJECT,
+        env={name: value for name, value in os.environ.items() if name != MARK},
+    )
+
+
+_FOR_COMMANDS = ("DATABASE_URL", "REDIS_URL", "POISONADMIN_HOME", "POISONADMIN_PORT", "JAVA_HOME", "PYSPARK_PYTHON")
+
+
+def _write_environment(home: Path, environment: dict[str, str]) -> None:
+    """Keep what a command run by hand beside the supervisor needs (`set -a; . .poisonadmin/environment`)."""
+    write_private(home / "environment", "".join(f"{name}='{environment[name]}'\n" for name in _FOR_COMMANDS))
+
+
+def _welcome(address: str, home: Path, first_start: str) -> str:
+    lines = [
+        f"PoisonAdmin is ready at {address}/",
+        *(line.strip() for line in first_start.splitlines() if line.strip()),
+        "User: admin",
+        f"API token: in {home / 'admin-token'}",
+        f"For commands run by hand: set -a; . {home / 'environment'}; set +a",
+        "Ctrl-C stops everything.",
+    ]
+    rule = "-" * max(map(len, lines))
+    return "\n".join(["", rule, *lines, rule, ""])

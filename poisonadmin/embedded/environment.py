@@ -1,0 +1,62 @@
+"""What the supervisor reads from its environment, and what it exports to its children."""
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from poisonadmin.embedded.errors import EmbeddedError
+from poisonadmin.embedded.plan import PROJECT
+from poisonadmin.embedded.trees import MARK
+
+DEFAULT_PORT = 8000
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """How the user wants PoisonAdmin to be started."""
+
+    home: Path
+    port: int
+    database_url: str | None
+    redis_url: str | None
+
+
+def read_wishes(environment: Mapping[str, str], home: Path | None = None) -> Wishes:
+    """Return the wishes in `environment`, `home` going before POISONADMIN_HOME; raise `EmbeddedError` for a bad one."""
+    chosen = home or Path(environment.get("POISONADMIN_HOME") or PROJECT / ".poisonadmin")
+    return Wishes(
+        home=chosen.expanduser().resolve(),
+        port=_port(environment.get("POISONADMIN_PORT") or str(DEFAULT_PORT)),
+        database_url=environment.get("DATABASE_URL") or None,
+        redis_url=environment.get("REDIS_URL") or None,
+    )
+
+
+def exported(
+    environment: Mapping[str, str], wishes: Wishes, *, database_url: str, redis_url: str, java_home: Path
+) -> dict[str, str]:
+    """Return the environment of every process of PoisonAdmin."""
+    path = [str(PROJECT), *filter(None, [environment.get("PYTHONPATH")])]
+    return dict(environment) | {
+        "DATABASE_URL": database_url,
+        "REDIS_URL": redis_url,
+        "POISONADMIN_HOME": str(wishes.home),
+        "POISONADMIN_PORT": str(wishes.port),
+        "JAVA_HOME": str(java_home),
+        # Spark starts its own Python processes, which import our packages too.
+        "PYTHONPATH": os.pathsep.join(path),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": environment.get("SPARK_LOCAL_IP", "127.0.0.1"),
+        "SPARK_LOCAL_DIRS": environment.get("SPARK_LOCAL_DIRS", str(wishes.home / "spark")),
+        "PYTHONUNBUFFERED": "1",
+        MARK: str(wishes.home),
+    }
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text) < 65536:
+        raise EmbeddedError(f"POISONADMIN_PORT={text} is not a port: choose a number from 1 to 65535.")
+    return int(text)

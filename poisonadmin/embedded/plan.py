@@ -1,0 +1,104 @@
+"""The processes of PoisonAdmin, as children of the supervisor."""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from poisonadmin.embedded.child import ChildSpec, Restart
+
+PROJECT = Path(__file__).resolve().parents[2]
+SERVICES = frozenset({"postgres", "valkey"})
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What runs on top of the services, each part made from the environment it is to have."""
+
+    # Run to their ends, side by side, before anything else.
+    before: Callable[[Mapping[str, str]], Sequence[ChildSpec]]
+    # Run to its end; what it prints is for the user to read.
+    bootstrap: Callable[[Mapping[str, str]], ChildSpec]
+    # Started, and waited for until /healthz answers on the given port.
+    web: Callable[[Mapping[str, str], int], ChildSpec]
+    # Started last, in this order; the path is the data directory.
+    after: Callable[[Mapping[str, str], Path], Sequence[ChildSpec]]
+
+
+def migrate(environment: Mapping[str, str]) -> ChildSpec:
+    """Bring the database to this version's tables."""
+    return _manage("migrate", environment, "migrate", "--no-input", "--verbosity", "0")
+
+
+def collect_static(environment: Mapping[str, str]) -> ChildSpec:
+    """Put the front-end files where the web process serves them from, named by their content."""
+    return _manage("collectstatic", environment, "collectstatic", "--no-input", "--verbosity", "0")
+
+
+def bootstrap(environment: Mapping[str, str]) -> ChildSpec:
+    """Make the first user and token where there are none."""
+    return _manage("bootstrap", environment, "bootstrap")
+
+
+def web(environment: Mapping[str, str], port: int) -> ChildSpec:
+    """The dashboard and the API, on the loopback interface."""
+    return _python(
+        "web",
+        dict(environment) | {"POISONADMIN_DB_POOL": "true"},
+        *("uvicorn", "poisonadmin.asgi:application", "--host", "127.0.0.1", "--port", str(port)),
+        *("--timeout-graceful-shutdown", "3", "--no-access-log"),
+    )
+
+
+def background(environment: Mapping[str, str], home: Path) -> list[ChildSpec]:
+    """The beat and the workers, in the order of their start."""
+    return [
+        _celery("beat", environment, "beat", "-s", str(home / "beat-schedule")),
+        _worker("io", environment, "--concurrency", "2"),
+        _worker("spark-redelivery", environment, "--pool=solo"),
+        _worker("spark-batch", environment, "--pool=solo"),
+    ]
+
+
+def sample(environment: Mapping[str, str]) -> list[ChildSpec]:
+    """The sample: its consumers, and what configures them and hands in the messages, once."""
+    return [
+        _python("consumers", environment, "sample.consumers"),
+        _manage("sample", environment, "load_sample"),
+    ]
+
+
+UP = Plan(
+    before=lambda environment: [migrate(environment), collect_static(environment)],
+    bootstrap=bootstrap,
+    web=web,
+    after=background,
+)
+DEMO = replace(UP, after=lambda environment, home: [*background(environment, home), *sample(environment)])
+
+
+def _worker(queue: str, environment: Mapping[str, str], *options: str) -> ChildSpec:
+    return _celery(queue, environment, "worker", "-Q", queue, "-n", f"{queue}@%h", "--loglevel=WARNING", *options)
+
+
+def _celery(name: str, environment: Mapping[str, str], *arguments: str) -> ChildSpec:
+    return _python(name, environment, "celery", "-A", "workers.celery_app", *arguments)
+
+
+def _manage(name: str, environment: Mapping[str, str], *arguments: str) -> ChildSpec:
+    return ChildSpec(
+        name=name,
+        command=[sys.executable, PROJECT / "manage.py", *arguments],
+        environment=environment,
+        working_directory=PROJECT,
+        restart=Restart.ON_FAILURE,
+    )
+
+
+def _python(name: str, environment: Mapping[str, str], *arguments: str) -> ChildSpec:
+    return ChildSpec(
+        name=name,
+        command=[sys.executable, "-m", *arguments],
+        environment=environment,
+        working_directory=PROJECT,
+    )

@@ -1,0 +1,159 @@
+"""`make up`, with real PostgreSQL and Valkey and small programs of our own."""
+
+import contextlib
+import signal
+import socket
+from pathlib import Path
+
+import psutil
+import psycopg
+import pytest
+import redis
+
+from poisonadmin.embedded.ports import free_port
+from poisonadmin.embedded.stack import Services
+from tests.embedded.conftest import Start
+from tests.embedded.running import Running
+
+PROMISED_STOP_SECONDS = 10
+
+
+def test_everything_starts_in_order_and_says_where_it_is(running: Running) -> None:
+    output = running.output
+    names = ["postgres", "valkey", "migrate", "web", "last"]
+    positions = [output.index(f"started {name} (") for name in names]
+    assert positions == sorted(positions)
+    assert f"ready at http://127.0.0.1:{running.port}/" in output
+    assert output.count("Password: as printed once") == 1
+    assert str(running.home / "admin-token") in output
+
+
+@pytest.mark.parametrize("wish", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_every_process_even_one_that_does_not_listen(start: Start, wish: signal.Signals) -> None:
+    running = start(**({"STUBBORN": "yes"} if wish == signal.SIGTERM else {}))
+    running.until("last is up")
+    running.signal(wish)
+    assert running.process.wait(PROMISED_STOP_SECONDS) == 0
+    assert running.left() == []
+
+
+def test_a_signal_during_the_start_ends_it(start: Start) -> None:
+    running = start()
+    running.until(r"started postgres")
+    running.signal(signal.SIGTERM)
+    assert running.process.wait(PROMISED_STOP_SECONDS) == 0
+    assert running.left() == []
+
+
+def test_killing_the_supervisor_leaves_no_process_and_the_next_start_works(start: Start) -> None:
+    first = start(STUBBORN="yes")
+    first.until("last is up")
+    first.signal(signal.SIGKILL)
+    first.process.wait()
+    first.until_none_left()
+    second = start(home=first.home, port=first.port)
+    second.until("last is up")
+
+
+def test_killing_make_ends_what_it_started(start: Start, tmp_path: Path) -> None:
+    makefile = tmp_path / "Makefile"
+    makefile.write_text("up:\n\t@exec $(COMMAND)\n")
+    for wish in (signal.SIGINT, signal.SIGKILL):
+        running = start(home=tmp_path / wish.name, under=["sh", "-c", _UNDER_MAKE, str(makefile)])
+        running.until("last is up")
+        running.signal(wish)
+        running.process.wait(PROMISED_STOP_SECONDS)
+        running.until("supervisor +. stopped")
+        running.until_none_left()
+
+
+# make gets the command of the supervisor as a variable; the shell is replaced by make, whom the signal is for.
+_UNDER_MAKE = 'makefile=$0; exec make -f "$makefile" up COMMAND="$*"'
+
+
+@pytest.mark.parametrize("name", ["web", "last", "valkey", "postgres"])
+def test_a_killed_child_is_started_again_and_said_to_be(running: Running, name: str) -> None:
+    first = running.pid_of(name)
+    psutil.Process(first).kill()
+    running.until(rf"{name} \(process {first}\) ended with signal SIGKILL; starting it again in \d")
+    running.until(lambda: running.pid_of(name) != first)
+
+
+def test_a_killed_database_comes_back_with_what_was_committed_despite_a_busy_session(running: Running) -> None:
+    url = running.urls["DATABASE_URL"]
+    session = psycopg.connect(url)
+    session.execute("CREATE TABLE kept (what text)")
+    session.execute("INSERT INTO kept VALUES ('committed')")
+    session.commit()
+    session.execute("INSERT INTO kept VALUES ('not committed')")
+    psutil.Process(running.pid_of("postgres")).kill()
+    session.close()
+    running.until(lambda: _takes_sessions(url))
+    with psycopg.connect(url) as session:
+        assert session.execute("SELECT what FROM kept").fetchall() == [("committed",)]
+
+
+def test_the_next_start_finds_the_data_of_the_one_before(start: Start) -> None:
+    first = start()
+    first.until("last is up")
+    with psycopg.connect(first.urls["DATABASE_URL"]) as session:
+        session.execute("CREATE TABLE kept ()")
+    first.signal(signal.SIGTERM)
+    first.process.wait(PROMISED_STOP_SECONDS)
+    second = start(home=first.home)
+    second.until("last is up")
+    with psycopg.connect(second.urls["DATABASE_URL"]) as session:
+        assert session.execute("SELECT to_regclass('kept') IS NOT NULL").fetchone() == (True,)
+
+
+def test_two_supervisors_on_one_home_refuse_clearly(running: Running) -> None:
+    second = Running(running.home, free_port())
+    assert second.process.wait(PROMISED_STOP_SECONDS) == 1
+    assert f"already runs on {running.home} (process {running.process.pid})" in second.output
+    assert psutil.pid_exists(running.pid_of("postgres"))
+
+
+def test_a_taken_port_is_named_with_the_way_to_choose_another(start: Start) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        running = start(port=port)
+        assert running.process.wait(PROMISED_STOP_SECONDS) == 1
+    assert f"Port {port} is taken" in running.output
+    assert f"POISONADMIN_PORT={port + 1}" in running.output
+    assert running.left() == []
+
+
+def test_a_failing_migration_is_said_and_leaves_no_process(start: Start) -> None:
+    running = start(BROKEN_MIGRATION="yes")
+    assert running.process.wait(60) == 1
+    assert "migrate failed with status 3" in running.output
+    assert running.left() == []
+
+
+def test_services_of_ones_own_replace_the_embedded_ones(start: Start, services: Services) -> None:
+    urls = {"DATABASE_URL": services.database_url, "REDIS_URL": services.redis_url}
+    running = start(**urls)
+    running.until("last is up")
+    assert "started postgres" not in running.output
+    assert "started valkey" not in running.output
+    assert {name: running.urls[name] for name in urls} == urls
+
+
+def test_the_services_ask_for_their_passwords(running: Running) -> None:
+    urls = running.urls
+    secret = (running.home / "postgres-password").read_text()
+    with pytest.raises(psycopg.OperationalError, match="password"):
+        psycopg.connect(urls["DATABASE_URL"].replace(secret, "guessed"))
+    port = urls["REDIS_URL"].rsplit(":", 1)[1]
+    with redis.Redis.from_url(f"redis://127.0.0.1:{port}") as client, pytest.raises(redis.AuthenticationError):
+        client.ping()
+    for name in ("postgres-password", "postgres-superuser-password", "valkey-password", "environment"):
+        assert (running.home / name).stat().st_mode & 0o077 == 0
+    for process in running.left():
+        assert secret not in " ".join(process.cmdline())
+
+
+def _takes_sessions(url: str) -> bool:
+    with contextlib.suppress(psycopg.OperationalError), psycopg.connect(url):
+        return True
+    return False
