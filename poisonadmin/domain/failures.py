@@ -114,7 +114,7 @@ def http_status_failure(status: int, reason: str, body_excerpt: str) -> Failure:
 
 
 def _short_class(name: str) -> str:
-    return name.rsplit(".", 1)[-1] or name
+    return " ".join((name.rsplit(".", 1)[-1] or name).split())
 
 
 def _text(told: Mapping[str, object], field: str) -> str:
