@@ -9,12 +9,10 @@ from dataclasses import dataclass
 
 from poisonadmin.domain.policy import ExceptionDestination, OnExhausted, Policy
 from poisonadmin.domain.redelivery import delay_ms, jitter
+from poisonadmin.domain.retry_after import MAX_RETRY_AFTER_MS
 from poisonadmin.domain.states import Event, Reason, State
 
 SYSTEM_DEAD_LETTER_QUEUE = "SYSTEM.DEAD.LETTER.QUEUE"
-
-# A consumer may ask for patience, not for ever.
-MAX_RETRY_AFTER_MS = 24 * 3600 * 1000
 
 
 @dataclass(frozen=True)

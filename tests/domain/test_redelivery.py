@@ -111,17 +111,10 @@ def test_a_ladder_never_falls(policy: Policy, failures: int) -> None:
 
 
 def _exact_delay(policy: Policy, failures: int, sign: int, fraction: Fraction) -> Fraction:
-    """Return the delay before it is cut to whole milliseconds, by multiplying step by step until the cap is passed."""
-    delay = Fraction(policy.redelivery_delay)
-    far_beyond = (
-        2 * Fraction(policy.delay_cap + 1) / (1 - Fraction(policy.redelivery_collision_avoidance_factor) * fraction)
-    )
-    for _ in range(max(failures, 1) - 1):
-        if policy.redelivery_delay_multiplier >= 1 and delay > far_beyond:
-            break
-        delay *= Fraction(policy.redelivery_delay_multiplier)
-    delay = Fraction(delay.__floor__())
-    return delay + delay * sign * Fraction(policy.redelivery_collision_avoidance_factor) * fraction
+    """Return the delay before it is cut to whole milliseconds and capped, however large, without any rounding."""
+    power = Fraction(policy.redelivery_delay_multiplier) ** (max(failures, 1) - 1)
+    compounded = Fraction((policy.redelivery_delay * power).__floor__())
+    return compounded * (1 + sign * Fraction(policy.redelivery_collision_avoidance_factor) * fraction)
 
 
 def test_delays_agree_with_exact_fractions_over_ten_thousand_random_policies() -> None:

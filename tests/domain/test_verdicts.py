@@ -7,9 +7,9 @@ import pytest
 from poisonadmin.domain.policy import BUILT_IN, ExceptionDestination, OnExhausted, Policy
 from poisonadmin.domain.presets import preset
 from poisonadmin.domain.redelivery import delay_ms, jitter
+from poisonadmin.domain.retry_after import MAX_RETRY_AFTER_MS
 from poisonadmin.domain.states import Event, Reason, State, allowed, reasons
 from poisonadmin.domain.verdicts import (
-    MAX_RETRY_AFTER_MS,
     DeadLetterTarget,
     Verdict,
     dead_letter_target,
