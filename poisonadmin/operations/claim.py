@@ -11,6 +11,7 @@ from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.domain.claim_plan import Allowance, Capacity, LaneCap, allowances, lane_caps
+from poisonadmin.domain.destinations import DEFAULTS
 from poisonadmin.operations.ledger import RECORDED
 from poisonadmin.operations.locks import Lock, try_lock
 
@@ -33,7 +34,7 @@ class ClaimRef:
 _IS_DUE = "SELECT EXISTS (SELECT FROM lane WHERE is_open AND next_due <= now())"
 
 _CAPACITIES = """
-SELECT destination.id, (config->>'concurrency')::int, "window", max_rate_per_second,
+SELECT destination.id, coalesce((config->>'concurrency')::int, %(concurrency)s), "window", max_rate_per_second,
        EXTRACT(epoch FROM GREATEST(next_slot, now()) - now())::float,
        (SELECT count(*) FROM message JOIN address ON address.id = message.address_id
         WHERE message.state = 'DLNG' AND address.destination_id = destination.id)
@@ -128,7 +129,7 @@ def claim_due(*, tasks: int, job_id: int | None = None, limit: int = MESSAGES_A_
 
 
 def _capacities(cursor: CursorWrapper) -> list[Capacity]:
-    cursor.execute(_CAPACITIES)
+    cursor.execute(_CAPACITIES, {"concurrency": DEFAULTS["concurrency"]})
     return [
         Capacity(
             destination_id=destination_id,

@@ -2,7 +2,7 @@
 
 from django.db import connection, transaction
 
-from poisonadmin.operations.locks import Lock, try_lock
+from poisonadmin.operations.locks import Lock, Tick, try_lock
 
 _FOLD = """
 WITH taken AS (DELETE FROM counter_delta RETURNING address_id, state, reason, group_id, delta)
@@ -11,11 +11,9 @@ SELECT address_id, state, reason, group_id, sum(delta) FROM taken GROUP BY 1, 2,
 ON CONFLICT (address_id, state, reason, group_id) DO UPDATE SET total = counter.total + excluded.total
 """
 
-_KEY_FOLD = 1
-
 
 def fold() -> None:
     """Add the deltas to the totals and remove them, in one transaction; nothing while another does it."""
     with transaction.atomic(), connection.cursor() as cursor:
-        if try_lock(cursor, Lock.TICK, _KEY_FOLD):
+        if try_lock(cursor, Lock.TICK, Tick.FOLD):
             cursor.execute(_FOLD)

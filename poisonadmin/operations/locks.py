@@ -1,7 +1,10 @@
 """Advisory locks, named in one place so that two uses never share a number."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import IntEnum
 
+from django.db import connection
 from django.db.backends.utils import CursorWrapper
 
 
@@ -31,3 +34,26 @@ def share(cursor: CursorWrapper, lock: Lock, key: int = 0) -> None:
 def hold(cursor: CursorWrapper, lock: Lock, key: int = 0) -> None:
     """Wait for and hold the lock alone until the transaction ends."""
     cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", [lock, key])
+
+
+class Tick(IntEnum):
+    """What `single_flight` keeps from running twice at once: the second half of a TICK lock's key."""
+
+    FOLD = 1
+    RECOVER = 2
+    EXPIRE = 3
+    HOUSEKEEPING = 4
+
+
+@contextmanager
+def single_flight(tick: Tick) -> Iterator[bool]:
+    """Hold the tick's lock in this session meanwhile; yield False when somebody else holds it."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_try_advisory_lock(%s, %s)", [Lock.TICK, tick])
+        is_alone = bool(cursor.fetchone()[0])
+    try:
+        yield is_alone
+    finally:
+        if is_alone:
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [Lock.TICK, tick])

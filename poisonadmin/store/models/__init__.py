@@ -12,6 +12,7 @@ from poisonadmin.store.models.job import Job
 from poisonadmin.store.models.lane import Address, Lane
 from poisonadmin.store.models.message import Body, Envelope, Hop, Message
 from poisonadmin.store.models.policy import PolicyRow
+from poisonadmin.store.models.worker import Worker
 
 __all__ = [
     "Access",
@@ -38,4 +39,5 @@ __all__ = [
     "Source",
     "SourceFile",
     "StagedMessage",
+    "Worker",
 ]

@@ -1,0 +1,43 @@
+"""The Celery application: what runs when. Celery only wakes up and looks; the timetable is in PostgreSQL."""
+
+import os
+
+import django
+from celery import Celery
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "poisonadmin.settings")
+django.setup()
+
+from django.conf import settings  # noqa: E402  (after setup)
+
+IO = "io"
+SPARK_REDELIVERY = "spark-redelivery"
+SPARK_BATCH = "spark-batch"
+
+app = Celery("poisonadmin", broker=settings.REDIS_URL, include=["workers.tasks"])
+app.conf.update(
+    task_serializer="json",
+    accept_content=["json"],
+    result_accept_content=["json"],
+    task_ignore_result=True,
+    worker_prefetch_multiplier=1,
+    worker_hijack_root_logger=False,
+    worker_send_task_events=False,
+    worker_enable_remote_control=False,
+    broker_connection_retry_on_startup=True,
+    broker_transport_options={"global_keyprefix": "poisonadmin:", "socket_timeout": 10, "socket_connect_timeout": 5},
+    task_default_queue=IO,
+    timezone="UTC",
+    # A tick that nobody took in time is dropped: the next one does the same work. Two beats at once do no harm.
+    beat_schedule={
+        name: {"task": f"workers.tasks.{name}", "schedule": seconds, "options": {"expires": seconds * 2}}
+        for name, seconds in {
+            "redeliver_tick": 1.0,
+            "recover_tick": 1.0,
+            "expire_tick": 1.0,
+            "fold_tick": 2.0,
+            "ingest_tick": 2.0,
+            "housekeeping_tick": 600.0,
+        }.items()
+    },
+)

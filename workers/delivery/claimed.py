@@ -1,0 +1,107 @@
+"""What a shard holds, read in two steps: who they are, then their bytes a few megabytes at a time."""
+
+import json
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+import psycopg
+from psycopg.rows import class_row
+
+from workers.delivery.deliveries import Delivery
+from workers.delivery.http_destination import HttpDestination, parse_http_config
+
+_SLICE_MESSAGES = 500
+_SLICE_BYTES = 8 * 1024 * 1024
+
+
+class Claimed(NamedTuple):
+    """A claimed message without its body."""
+
+    id: int
+    attempt_number: int
+    address: str
+    destination_id: int
+    message_id: str
+    conversation_id: str | None
+    content_type: str
+    payload_bytes: int
+    start_at: datetime | None
+    expires_at: datetime | None
+
+
+_CLAIMED = """
+SELECT message.id, attempt_number, address.name AS address, destination_id, envelope.message_id, conversation_id,
+       content_type, payload_bytes, start_at, expires_at
+FROM message JOIN envelope USING (id) JOIN address ON address.id = message.address_id
+WHERE claim_id = %s AND shard = %s AND state = 'DLNG' AND destination_id IS NOT NULL
+ORDER BY start_at NULLS FIRST, due_at, message.id
+"""
+
+_DESTINATIONS = """
+SELECT destination.id, name, config, secrets, claim.plan
+FROM destination, claim WHERE destination.id = ANY(%s) AND claim.id = %s
+"""
+
+
+def read_claimed(reader: "psycopg.Connection[tuple[object, ...]]", claim_id: int, shard: int) -> list[Claimed]:
+    """Return the shard's messages in the order in which they are to begin."""
+    with reader.cursor(row_factory=class_row(Claimed)) as cursor:
+        return cursor.execute(_CLAIMED, [claim_id, shard]).fetchall()
+
+
+def read_destinations(
+    reader: "psycopg.Connection[tuple[object, ...]]", claim_id: int, ids: set[int]
+) -> dict[int, HttpDestination]:
+    """Return the destinations by id, each with this shard's part of its concurrency."""
+    found: dict[int, HttpDestination] = {}
+    for row in reader.execute(_DESTINATIONS, [list(ids), claim_id]).fetchall():
+        destination_id, name, config, secrets, plan = row
+        assert isinstance(destination_id, int)
+        assert isinstance(config, dict)
+        assert isinstance(plan, dict)
+        found[destination_id] = parse_http_config(
+            config,
+            secrets,  # type: ignore[arg-type]
+            id=destination_id,
+            name=str(name),
+            concurrency=plan[str(destination_id)]["slots"],
+        )
+    return found
+
+
+def with_bodies(reader: "psycopg.Connection[tuple[object, ...]]", claimed: Sequence[Claimed]) -> Iterator[Delivery]:
+    """Yield each message with its headers and payload, reading a slice at a time and holding no snapshot in between."""
+    for some in _slices(claimed):
+        rows = reader.execute(
+            "SELECT id, headers, payload FROM body WHERE id = ANY(%s)", [[one.id for one in some]], binary=True
+        ).fetchall()
+        bodies = {row[0]: row for row in rows}
+        for one in some:
+            _, headers, payload = bodies[one.id]
+            yield Delivery(
+                message_id=one.id,
+                attempt_number=one.attempt_number,
+                destination_id=one.destination_id,
+                address=one.address,
+                producer_message_id=one.message_id,
+                content_type=one.content_type,
+                headers=json.loads(headers),  # type: ignore[arg-type]
+                payload=payload,  # type: ignore[arg-type]
+                start_at=one.start_at.timestamp() if one.start_at else None,
+                conversation_id=one.conversation_id,
+                expires_at=one.expires_at.timestamp() if one.expires_at else None,
+            )
+
+
+def _slices(claimed: Sequence[Claimed]) -> Iterator[list[Claimed]]:
+    some: list[Claimed] = []
+    size = 0
+    for one in claimed:
+        if some and (len(some) >= _SLICE_MESSAGES or size + one.payload_bytes > _SLICE_BYTES):
+            yield some
+            some, size = [], 0
+        some.append(one)
+        size += one.payload_bytes
+    if some:
+        yield some

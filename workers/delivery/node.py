@@ -1,0 +1,160 @@
+"""A delivering task as a node: its fence, its heartbeat, and the outcomes it writes.
+
+One thread with one connection does all three, so that a task which delivers never waits for the database. What cannot be written while the
+database is away is kept and written when it is back.
+"""
+
+import collections
+import contextlib
+import logging
+import os
+import platform
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import fields
+
+import psycopg
+
+from workers.delivery.deliveries import OutcomeRow
+
+HEARTBEAT_SECONDS = 0.5
+FLUSH_SECONDS = 0.1
+LEASE_SECONDS = 60
+# Nothing is begun this close to the end of the lease: the clock of the database and ours may run apart.
+LEASE_MARGIN_SECONDS = 5
+LOCK_CLASS = 20
+
+_COLUMNS = tuple(field.name for field in fields(OutcomeRow))
+_ENTER = """
+INSERT INTO node (name, host, pid, claim_id, shard, lease_until)
+VALUES (%s, %s, %s, %s, %s, now() + %s * interval '1 s') ON CONFLICT (claim_id, shard) DO NOTHING RETURNING id
+"""
+_BEAT = """
+UPDATE node SET heartbeat_at = now(), lease_until = now() + %s * interval '1 s'
+WHERE id = %s AND ended_at IS NULL RETURNING (SELECT is_stopping FROM claim WHERE claim.id = node.claim_id)
+"""
+_END = """
+UPDATE node SET ended_at = now(), "end" = 'clean', begun = %s, unanswered = %s WHERE id = %s AND ended_at IS NULL
+"""
+_INSERT = f"""
+INSERT INTO attempt ({", ".join(_COLUMNS)}) VALUES ({", ".join(["%s"] * len(_COLUMNS))}) ON CONFLICT DO NOTHING
+"""  # noqa: S608  (our own column names)
+
+log = logging.getLogger(__name__)
+
+
+class Node:
+    """The right to deliver one shard of a claim, from `enter` to `end`."""
+
+    def __init__(
+        self, dsn: str, connection: "psycopg.Connection[tuple[object, ...]]", node_id: int, budget: float
+    ) -> None:
+        self._dsn = dsn
+        self._connection = connection
+        self._id = node_id
+        self._outcomes: collections.deque[OutcomeRow] = collections.deque()
+        self._stop_thread = threading.Event()
+        self._budget_until = time.monotonic() + budget
+        self._lease_until = time.monotonic() + LEASE_SECONDS - LEASE_MARGIN_SECONDS
+        self.stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"node-{node_id}", daemon=True)
+        self._thread.start()
+
+    def start_deadline(self) -> float:
+        """Return the `time.monotonic()` after which no delivery may begin; in the past once the node must stop."""
+        return 0.0 if self.stopping.is_set() else min(self._budget_until, self._lease_until)
+
+    def record(self, outcome: OutcomeRow) -> None:
+        """Have the outcome written soon; never blocks."""
+        self._outcomes.append(outcome)
+
+    def end(self, *, begun: int, unanswered: Iterable[int]) -> None:
+        """Write what is left and, in the same transaction, that this node has ended. Does nothing if it was fenced off."""
+        self._stop_thread.set()
+        self._thread.join()
+        until = time.monotonic() + LEASE_SECONDS
+        while True:
+            try:
+                with self._connected().transaction():
+                    self._flush()
+                    self._connection.execute(_END, [begun, list(unanswered), self._id])
+                break
+            except psycopg.OperationalError:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(FLUSH_SECONDS)
+        self._connection.close()
+
+    def _run(self) -> None:
+        next_beat = 0.0
+        while not self._stop_thread.wait(FLUSH_SECONDS):
+            try:
+                self._connected()
+                self._flush()
+                if time.monotonic() >= next_beat:
+                    next_beat = time.monotonic() + HEARTBEAT_SECONDS
+                    self._beat()
+            except psycopg.OperationalError as error:
+                log.warning("node %s cannot reach the database: %s", self._id, str(error).splitlines()[0])
+
+    def _beat(self) -> None:
+        sent = time.monotonic()
+        row = self._connection.execute(_BEAT, [LEASE_SECONDS, self._id]).fetchone()
+        if row is None or row[0]:
+            self.stopping.set()
+        if row is not None:
+            self._lease_until = sent + LEASE_SECONDS - LEASE_MARGIN_SECONDS
+
+    def _flush(self) -> None:
+        rows = [self._outcomes.popleft() for _ in range(len(self._outcomes))]
+        if not rows:
+            return
+        try:
+            self._write(rows)
+        except BaseException:
+            self._outcomes.extendleft(reversed(rows))
+            raise
+
+    def _write(self, rows: list[OutcomeRow]) -> None:
+        values = [tuple(getattr(row, column) for column in _COLUMNS) for row in rows]
+        try:
+            with (
+                self._connection.transaction(),
+                self._connection.cursor() as cursor,
+                cursor.copy(f"COPY attempt ({', '.join(_COLUMNS)}) FROM STDIN") as copy,
+            ):
+                for value in values:
+                    copy.write_row(value)
+        except psycopg.errors.UniqueViolation:
+            # Written before the connection was lost, and the confirmation lost with it.
+            with self._connection.transaction(), self._connection.cursor() as cursor:
+                cursor.executemany(_INSERT, values)
+
+    def _connected(self) -> "psycopg.Connection[tuple[object, ...]]":
+        if self._connection.closed or self._connection.broken:
+            self._connection = _connect(self._dsn)
+            _lock(self._connection, self._id)
+        return self._connection
+
+
+def enter(dsn: str, *, claim_id: int, shard: int, budget_seconds: float) -> Node | None:
+    """Become the node of this shard and start its heartbeat; None when another task took it or `recover` fenced it."""
+    connection = _connect(dsn)
+    name = f"{platform.node()}/{os.getpid()}"
+    row = connection.execute(_ENTER, [name, platform.node(), os.getpid(), claim_id, shard, LEASE_SECONDS]).fetchone()
+    if row is None:
+        connection.close()
+        return None
+    node_id = int(str(row[0]))
+    _lock(connection, node_id)
+    return Node(dsn, connection, node_id, budget_seconds)
+
+
+def _connect(dsn: str) -> "psycopg.Connection[tuple[object, ...]]":
+    return psycopg.connect(dsn, autocommit=True, connect_timeout=5, application_name="poisonadmin node")
+
+
+def _lock(connection: "psycopg.Connection[tuple[object, ...]]", node_id: int) -> None:
+    with contextlib.suppress(psycopg.errors.LockNotAvailable):
+        connection.execute("SELECT pg_try_advisory_lock(%s, %s)", [LOCK_CLASS, node_id & 0x7FFFFFFF])

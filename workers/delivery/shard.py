@@ -1,0 +1,139 @@
+"""Deliver one shard of a claim: fence, read, deliver, write outcomes. Runs in a Spark task; knows neither Spark nor Django."""
+
+import asyncio
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import psycopg
+
+from poisonadmin.domain.ssrf import guard_from
+from poisonadmin.domain.window import TRANSPORT_CAUSES
+from workers.delivery.claimed import Claimed, read_claimed, read_destinations, with_bodies
+from workers.delivery.deliveries import Delivery, OutcomeRow, Summary
+from workers.delivery.http import deliver_all
+from workers.delivery.node import Node, enter
+
+# How long a task may begin deliveries. What is not begun by then goes back and is claimed again, by a smaller window.
+START_BUDGET_SECONDS = 2.0
+# What was begun when the node is told to stop has this long to end; its outcome is unknown after that.
+STOP_GRACE_SECONDS = 4.0
+
+
+@dataclass(frozen=True)
+class DestinationTally:
+    """What one shard came to for one destination. `cause`: the most frequent transport failure, as a person would say it."""
+
+    destination_id: int
+    claimed: int
+    begun: int
+    delivered: int
+    failed: int
+    transport_failures: int
+    cause: str | None
+
+
+def deliver_shard(dsn: str, *, claim_id: int, shard: int) -> list[DestinationTally]:
+    """Deliver the shard unless another task did or does; return what it came to, one row a destination.
+
+    Every delivery that began has its outcome written when this returns. Errors: `psycopg.OperationalError` when the database stays away.
+    """
+    node = enter(dsn, claim_id=claim_id, shard=shard, budget_seconds=START_BUDGET_SECONDS)
+    if node is None:
+        return []
+    recorded: set[int] = set()
+    causes: dict[int, Counter[str]] = {}
+
+    def record(outcome: OutcomeRow) -> None:
+        recorded.add(outcome.message_id)
+        if outcome.error_class in TRANSPORT_CAUSES and outcome.destination_id is not None:
+            cause = TRANSPORT_CAUSES[outcome.error_class]
+            causes.setdefault(outcome.destination_id, Counter())[cause] += 1
+        node.record(outcome)
+
+    offered: set[int] = set()
+    summary: Summary | None = None
+    claimed: list[Claimed] = []
+    try:
+        with psycopg.connect(dsn, autocommit=True, connect_timeout=5, application_name="poisonadmin reader") as reader:
+            claimed = read_claimed(reader, claim_id, shard)
+            summary = asyncio.run(_deliver(reader, node, claimed, (claim_id, shard), record, offered))
+    finally:
+        unanswered = [] if summary else sorted(offered - recorded)
+        node.end(begun=summary.begun if summary else len(recorded), unanswered=unanswered)
+    return _tallies(claimed, summary, causes)
+
+
+async def _deliver(
+    reader: "psycopg.Connection[tuple[object, ...]]",
+    node: Node,
+    claimed: list[Claimed],
+    key: tuple[int, int],
+    record: Callable[[OutcomeRow], None],
+    offered: set[int],
+) -> Summary | None:
+    """Run the delivery to its end; None when it had to be broken off."""
+    destinations = read_destinations(reader, key[0], {one.destination_id for one in claimed})
+    database_now = _database_clock(reader)
+
+    def deliveries() -> Iterator[Delivery]:
+        for delivery in with_bodies(reader, claimed):
+            offered.add(delivery.message_id)
+            yield delivery
+
+    delivering = asyncio.ensure_future(
+        deliver_all(
+            deliveries(),
+            destinations,
+            start_deadline=node.start_deadline,
+            stop=node.stopping,
+            record=record,
+            claim_id=key[0],
+            shard=key[1],
+            guard=guard_from(os.environ),
+            now=database_now,
+        )
+    )
+    grace_until = float("inf")
+    while not delivering.done():
+        await asyncio.wait([delivering], timeout=0.2)
+        if node.stopping.is_set():
+            grace_until = min(grace_until, time.monotonic() + STOP_GRACE_SECONDS)
+            if time.monotonic() > grace_until:
+                delivering.cancel()
+                await asyncio.wait([delivering], timeout=1)
+                return None
+    return delivering.result()
+
+
+def _database_clock(reader: "psycopg.Connection[tuple[object, ...]]") -> Callable[[], float]:
+    row = reader.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()
+    assert row is not None
+    offset = float(str(row[0])) - time.monotonic()
+    return lambda: time.monotonic() + offset
+
+
+def _tallies(
+    claimed: list[Claimed], summary: Summary | None, causes: dict[int, "Counter[str]"]
+) -> list[DestinationTally]:
+    if summary is None:
+        return []
+    sizes = Counter(one.destination_id for one in claimed)
+    tallies = []
+    for destination_id, size in sizes.items():
+        tally = summary.by_destination.get(destination_id)
+        common = causes.get(destination_id, Counter()).most_common(1)
+        tallies.append(
+            DestinationTally(
+                destination_id=destination_id,
+                claimed=size,
+                begun=tally.begun if tally else 0,
+                delivered=tally.delivered if tally else 0,
+                failed=tally.failed if tally else 0,
+                transport_failures=tally.transport_failures if tally else 0,
+                cause=common[0][0] if common else None,
+            )
+        )
+    return tallies

@@ -1,0 +1,61 @@
+"""The SparkSession of a worker process: one, warm, started before any thread.
+
+`SPARK_REMOTE` (Spark Connect) or `SPARK_MASTER` say where it runs; local by default.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+# More task slots than cores: a task that waits for a slow endpoint uses no core. Four tries: delivery is fenced, so a try may be repeated.
+LOCAL_MASTER = "local[12,4]"
+
+_SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.speculation": "false",
+    "spark.python.worker.reuse": "true",
+    "spark.driver.memory": "1g",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.log.level": "ERROR",
+}
+
+
+class UnsafeSparkSettings(RuntimeError):
+    """Raised at start when Spark would run a task twice at once, or not again after its executor died."""
+
+
+def start_session(app_name: str, *, master: str | None = None) -> SparkSession:
+    """Start Spark and return its session.
+
+    Errors: `UnsafeSparkSettings`.
+    """
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    project = str(Path(__file__).resolve().parent.parent.parent)
+    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if project not in paths:  # the Python workers import this package
+        os.environ["PYTHONPATH"] = os.pathsep.join([project, *filter(None, paths)])
+    builder = SparkSession.builder.appName(f"poisonadmin {app_name}")
+    if remote := os.environ.get("SPARK_REMOTE"):
+        builder = builder.remote(remote)
+    else:
+        builder = builder.master(master or os.environ.get("SPARK_MASTER") or LOCAL_MASTER)
+        for name, value in _SETTINGS.items():
+            builder = builder.config(name, value)
+    session: SparkSession = builder.getOrCreate()
+    _check(session)
+    return session
+
+
+def _check(session: SparkSession) -> None:
+    if session.conf.get("spark.speculation", "false") != "false":
+        raise UnsafeSparkSettings("spark.speculation must be false: a second copy of a task delivers nothing")
+    master = session.conf.get("spark.master", "")
+    if master.startswith("local") and not master.startswith("local-cluster") and "," not in master:
+        raise UnsafeSparkSettings(f"SPARK_MASTER={master} tries a task once; write local[N,4]")

@@ -1,0 +1,71 @@
+"""A Celery worker that drives Spark: its session, its heartbeat, its end. One a process, made before any thread."""
+
+import logging
+import os
+import threading
+import time
+
+from pyspark.sql import SparkSession
+
+from workers.keeper import Keeper
+from workers.pump import Pump
+from workers.spark.session import start_session
+
+STOP_SECONDS = 6.0
+EXIT_JVM_DIED = 70
+
+log = logging.getLogger(__name__)
+
+
+class SparkWorker:
+    """What a solo worker process keeps for its lifetime."""
+
+    def __init__(self, name: str) -> None:
+        started = time.monotonic()
+        self.name = name
+        self.spark: SparkSession = start_session(name)
+        self.keeper = Keeper(os.environ["DATABASE_URL"], name)
+        self.pump = Pump(self.spark, self.keeper, name)
+        self._is_stopping = False
+        if not os.environ.get("SPARK_REMOTE"):
+            threading.Thread(target=self._end_with_the_jvm, name="jvm-watch", daemon=True).start()
+        log.info("Spark %s is ready after %.1f s", self.spark.version, time.monotonic() - started)
+
+    def stop(self) -> None:
+        """Stop what runs, within `STOP_SECONDS`: nothing more begins, what was begun gets a moment, the rest is cancelled."""
+        if self._is_stopping:
+            return
+        self._is_stopping = True
+        self.pump.stop(STOP_SECONDS)
+        if not os.environ.get("SPARK_REMOTE"):
+            self.spark.sparkContext.cancelAllJobs()
+
+    def _end_with_the_jvm(self) -> None:
+        """Leave when the JVM has died: nothing works without it, and the supervisor starts a new process."""
+        jvm = self.spark.sparkContext._gateway.proc  # noqa: SLF001  (no public way to ask)
+        jvm.wait()
+        if not self._is_stopping:
+            log.critical("the JVM has died (exit code %s); this worker ends and is started again", jvm.returncode)
+            os._exit(EXIT_JVM_DIED)
+
+
+_worker: SparkWorker | None = None
+
+
+def start(name: str) -> None:
+    """Make this process's Spark worker."""
+    global _worker
+    _worker = SparkWorker(name)
+
+
+def current() -> SparkWorker:
+    """Return this process's Spark worker; an error in a process that is none."""
+    if _worker is None:
+        raise RuntimeError("this worker has no Spark: start it with --pool=solo on a spark- queue")
+    return _worker
+
+
+def stop() -> None:
+    """Stop this process's Spark worker, if it is one."""
+    if _worker is not None:
+        _worker.stop()

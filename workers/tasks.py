@@ -1,0 +1,78 @@
+"""The Celery tasks: load, one call inward. Ticks are acknowledged early, expire, and run one at a time."""
+
+import threading
+from typing import Any
+
+from celery.signals import celeryd_init, worker_process_init, worker_shutting_down
+
+from poisonadmin.operations.counters import fold
+from poisonadmin.operations.expire import expire_due
+from poisonadmin.operations.housekeeping import clean_up
+from poisonadmin.operations.locks import Tick, single_flight
+from poisonadmin.operations.recover import recover
+from workers import spark_worker
+from workers.celery_app import IO, SPARK_BATCH, SPARK_REDELIVERY, app
+
+# A little less than the tick's period, so that the next tick finds the worker free.
+PUMP_SECONDS = 0.95
+
+_name = "worker"
+
+
+@celeryd_init.connect
+def _remember_name(sender: str, **_: Any) -> None:
+    global _name
+    _name = sender.split("@")[0]
+
+
+@worker_process_init.connect
+def _start_spark(**_: Any) -> None:
+    if _name.startswith("spark-"):
+        spark_worker.start(_name)
+
+
+@worker_shutting_down.connect
+def _stop_spark(**_: Any) -> None:
+    # In a thread: this is a signal handler, and what it interrupts may hold the connection.
+    threading.Thread(target=spark_worker.stop, name="stop").start()
+
+
+@app.task(queue=SPARK_REDELIVERY)  # type: ignore[untyped-decorator]
+def redeliver_tick(**_: Any) -> None:
+    """Deliver what is due until the next tick comes."""
+    spark_worker.current().pump.run_for(PUMP_SECONDS)
+
+
+@app.task(queue=IO)  # type: ignore[untyped-decorator]
+def recover_tick(**_: Any) -> None:
+    """Settle what is answered, and give back what dead nodes held."""
+    with single_flight(Tick.RECOVER) as alone:
+        if alone:
+            recover()
+
+
+@app.task(queue=IO)  # type: ignore[untyped-decorator]
+def expire_tick(**_: Any) -> None:
+    """Give up what waits past its expiry."""
+    with single_flight(Tick.EXPIRE) as alone:
+        if alone:
+            expire_due()
+
+
+@app.task(queue=IO)  # type: ignore[untyped-decorator]
+def fold_tick(**_: Any) -> None:
+    """Fold the counters."""
+    fold()
+
+
+@app.task(queue=IO)  # type: ignore[untyped-decorator]
+def housekeeping_tick(**_: Any) -> None:
+    """Remove what is only kept for a while."""
+    with single_flight(Tick.HOUSEKEEPING) as alone:
+        if alone:
+            clean_up()
+
+
+@app.task(queue=SPARK_BATCH)  # type: ignore[untyped-decorator]
+def ingest_tick(**_: Any) -> None:
+    """Take in the files that have arrived in directory sources."""
