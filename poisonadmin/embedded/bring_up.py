@@ -27,7 +27,7 @@ from poisonadmin.embedded.trees import MARK, kill, marked
 _SERVICE_SECONDS = 60.0
 _WEB_SECONDS = 60.0
 # Counted from the wish to stop: PoisonAdmin's processes, then Valkey, then the database. Ten seconds are promised.
-_STOP_BY_SECONDS = (6.0, 7.0, 9.0)
+_STOP_BY_SECONDS = (8.0, 8.5, 9.5)
 
 
 def run(wishes: Wishes, plan: Plan) -> None:
