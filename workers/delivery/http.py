@@ -43,6 +43,7 @@ async def deliver_all(
     shard: int | None,
     guard: Guard = Guard(),  # noqa: B008  frozen
     now: Callable[[], float] = time.time,
+    began: Callable[[Delivery], None] | None = None,
     lookup: Lookup = system_lookup,
 ) -> Summary:
     """Deliver until nothing is left or nothing more may be begun; every delivery begun has been recorded afterwards.
@@ -51,9 +52,11 @@ async def deliver_all(
     needed. `start_deadline` returns a `time.monotonic()` value and is asked before each start; once it has passed, or
     `stop` is set, what is not begun is left alone and what is begun runs to its own timeout. `record` is called in the
     event loop, once a delivery; what it raises ends the run and is raised here, after what was begun has ended.
-    `now` is the clock by which `start_at` and `expires_at` are meant (the database's); it is read once.
+    `now` is the clock by which `start_at` and `expires_at` are meant (the database's); it is read once. `began` is
+    called just before a request is sent. When this is cancelled, what is under way is broken off and not recorded:
+    its outcome is unknown.
     """
-    run = Run(start_deadline, stop, record, claim_id, shard, offset=now() - time.monotonic())
+    run = Run(start_deadline, stop, record, began, claim_id, shard, offset=now() - time.monotonic())
     outlets: dict[int, Outlet] = {}
     try:
         await _feed(run, deliveries, destinations, outlets, lambda to: Exchange(to, guard, lookup))
@@ -61,6 +64,10 @@ async def deliver_all(
             run.quiet.clear()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(run.quiet.wait(), _LOOK_SECONDS)
+    except asyncio.CancelledError:
+        for outlet in outlets.values():
+            outlet.break_off()
+        raise
     finally:
         run.is_over = True
         await asyncio.gather(*(outlet.close() for outlet in outlets.values()))

@@ -55,6 +55,11 @@ class Outlet:
         """Return whether nothing waits and nothing is under way."""
         return not (self._workers or self._ready or self._slotted)
 
+    def break_off(self) -> None:
+        """Cancel what is under way."""
+        for worker in self._workers:
+            worker.cancel()
+
     async def close(self) -> None:
         """Leave alone what waits, wait for what was begun, close the connections."""
         if self._timer is not None:
@@ -91,6 +96,8 @@ class Outlet:
 
     async def _deliver(self, exchange: Exchange, delivery: Delivery) -> None:
         run, tally = self._run, self._tally
+        if run.began is not None:
+            run.began(delivery)
         tally.begun += 1
         started = instant(run.now())
         answer = await exchange.post(delivery, now=started)

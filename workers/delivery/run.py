@@ -40,6 +40,7 @@ class Run:
     start_deadline: Callable[[], float]
     stop: Flag
     record: Callable[[OutcomeRow], None]
+    began: Callable[[Delivery], None] | None
     claim_id: int | None
     shard: int | None
     offset: float
