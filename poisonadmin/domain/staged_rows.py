@@ -20,8 +20,8 @@ RejectedRow = tuple[int | None, int | None, str, int, str, str, bytes]
 BODY_COPY = "COPY body (id, headers, payload) FROM STDIN (FORMAT binary)"
 BODY_TYPES = ("int8", "bytea", "bytea")
 STAGED_COPY = (
-    "COPY staged_message (id, batch, line, address, message_id, conversation_id, bookmark, content_type, payload_bytes, "
-    "expires_at, dead_letter) FROM STDIN (FORMAT binary)"
+    "COPY staged_message (id, batch, line, address, message_id, conversation_id, bookmark, content_type, "
+    "payload_bytes, expires_at, dead_letter) FROM STDIN (FORMAT binary)"
 )
 STAGED_TYPES = (
     "int8", "varchar", "int8", "varchar", "varchar", "varchar", "varchar", "varchar", "int4", "timestamptz", "bytea"

@@ -77,9 +77,8 @@ def accept_stream(chunks: Iterable[bytes], *, principal: Principal, received_by:
 
 def _slices(lines: Iterable[tuple[int, bytes]], principal: Principal) -> Iterator[_Slice]:
     part = _Slice()
-    for number, raw in lines:
-        if number == 1:
-            raw = raw.removeprefix(BYTE_ORDER_MARK)
+    for number, line in lines:
+        raw = line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line
         try:
             envelope = parse_line(raw)
             _refuse_out_of_scope(envelope, principal)

@@ -16,7 +16,8 @@ class Conflict:
     detail: str
 
 
-# Runs after the envelopes are in: a staged row without one has lost. Its line is written again as it could be handed in.
+# Runs after the envelopes are in: a staged row without one has lost. Its line is written again as it could be handed
+# in, since the bytes that came are not kept.
 _PUT_ASIDE = """
 WITH lost AS MATERIALIZED (
     SELECT staged.*, first.id AS first_id,

@@ -46,7 +46,7 @@ SELECT count(*) FROM changed
 
 
 def import_dead_letters(cursor: CursorWrapper, batch: str, actor: str) -> None:
-    """Write message, history, attempt 0, hop and counters of the batch's dead letters, and count them into their groups."""
+    """Write message, history, attempt 0, hop and counters of the batch's dead letters; count them into their groups."""
     values = {"batch": batch, "actor": actor}
     cursor.execute(_SEEN, values)
     groups.ensure(cursor, (groups.Seen(*row) for row in cursor.fetchall()))

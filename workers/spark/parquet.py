@@ -82,7 +82,7 @@ def _object(name: str, value: object) -> object:
 
 
 def raw_of(row: dict[str, Any]) -> bytes:
-    """Return a row that was refused as a line of JSON; bytes become base64, in `payload_base64` where they were the payload."""
+    """Return a row that was refused as a line of JSON; bytes become base64, a binary payload `payload_base64`."""
     shown = dict(row)
     if isinstance(shown.get("payload"), bytes):
         shown["payload_base64"] = shown.pop("payload")

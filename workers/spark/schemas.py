@@ -1,6 +1,30 @@
-"""The shapes of the rows that Spark jobs hand back to their drivers."""
+"""The shapes of the rows that the tasks of a job hand back to its driver."""
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The same columns for Spark, which declares them, and for Arrow, which carries them."""
+
+    spark: str
+    arrow: pa.Schema
+
 
 # One row a part. `outcome` is a `Staging`; `error` is null for a part that is staged.
-STAGED_PART = "part long, outcome string, staged long, rejected long, error string"
+STAGED_PART = Shape(
+    "part long, outcome string, staged long, rejected long, error string",
+    pa.schema(
+        {
+            "part": pa.int64(),
+            "outcome": pa.string(),
+            "staged": pa.int64(),
+            "rejected": pa.int64(),
+            "error": pa.string(),
+        }
+    ),
+)
 # One row a part of a file that was cut.
-NEWLINES = "part long, newlines long"
+NEWLINES = Shape("part long, newlines long", pa.schema({"part": pa.int64(), "newlines": pa.int64()}))

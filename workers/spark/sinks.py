@@ -1,7 +1,7 @@
 """The rows of one part into PostgreSQL: bodies and staged rows by COPY, one transaction a part.
 
-A part is there whole or not at all. Whoever finds it there, a second run after the first was killed or a task that Spark
-started twice, leaves it as it is; whoever finds another at it waits for that one's end first.
+A part is there whole or not at all. Whoever finds it there, a second run after the first was killed or a task that
+Spark started twice, leaves it as it is; whoever finds another at it waits for that one's end first.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,11 +14,14 @@ from poisonadmin.domain import staged_rows
 from poisonadmin.domain.envelope import Envelope, InvalidEnvelope
 from poisonadmin.domain.envelope_fields import storable
 from workers.spark.parts import Part
+from workers.spark.sources import FileGone
 
 STAGED_BATCH_LOCK = 25  # operations/locks.py names it
 SLICE_ROWS = 5000
 SLICE_BYTES = 8 * 1024 * 1024
 
+# Held to the end: a file cannot become STAGED while a part of it is being staged, nor be staged once it is.
+_IS_WANTED = "SELECT FROM source_file WHERE id = %s AND state = 'seen' FOR SHARE"
 _ALREADY = """
 SELECT (SELECT count(*) FROM staged_message WHERE batch = %(batch)s),
        (SELECT count(*) FROM rejected_line WHERE batch = %(batch)s)
@@ -46,6 +49,7 @@ def stage(part: Part, parsed: Iterable[Parsed], database_url: str) -> Counted:
     """Stage the part's lines under its batch, unless they are there already; return how many there are.
 
     `parsed` is read only when they are not there. When it raises, nothing of the part is kept.
+    Errors: `FileGone` when the file is not SEEN any more.
     """
     with psycopg.connect(database_url) as connection, connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s, hashtext(%s))", [STAGED_BATCH_LOCK, part.batch])
@@ -53,6 +57,8 @@ def stage(part: Part, parsed: Iterable[Parsed], database_url: str) -> Counted:
         already = Counted(*(cursor.fetchone() or (0, 0)))
         if already.staged or already.rejected:
             return already
+        if cursor.execute(_IS_WANTED, [part.file.id]).fetchone() is None:
+            raise FileGone("The file is taken or forgotten already.")
         staged = rejected = 0
         for one in _slices(parsed):
             _copy_good(cursor, part, one.good)

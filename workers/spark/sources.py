@@ -1,6 +1,6 @@
 """The lines of one part of a file, read by a task.
 
-`spark.read` is not used here: its text source decodes, and so changes bytes that are not UTF-8, and does not number lines.
+`spark.read` is not used here: its text source decodes, and so changes bytes that are not UTF-8, and numbers no lines.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from poisonadmin.domain.source_files import FileKind, FileToTake
 from workers.spark.parts import Part
 
 _CHUNK_BYTES = 1024 * 1024
-# Real logs shrink to a thirtieth; what expands more than this, beyond the first stretch, was made to do harm (RELIABILITY S2).
+# Real logs shrink to a thirtieth; what expands more than this, beyond the first stretch, means harm (RELIABILITY S2).
 MAX_EXPANSION = 500
 FREE_EXPANSION_BYTES = 64 * 1024 * 1024
 

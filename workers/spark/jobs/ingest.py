@@ -1,6 +1,7 @@
 """The `ingest` job: files become staged rows. `operations.sources` calls it, merges what it staged, and nobody else.
 
-Parts of files are the rows of a DataFrame, one a task; the task reads, parses and stages its part, and answers with a row.
+Parts of files are the rows of a DataFrame, one a task; the task reads, parses and stages its part and answers with a
+row.
 """
 
 import os
@@ -14,9 +15,10 @@ from pyspark.sql import SparkSession
 
 from poisonadmin.domain.envelope import InvalidEnvelope, parse_line
 from poisonadmin.domain.source_files import FileKind, FileToTake, StagedFile, Staging
-from workers.spark import schemas, sinks
+from workers.spark import sinks
 from workers.spark.parquet import envelope_of, raw_of, rows_of
 from workers.spark.parts import PART_BYTES, Part, parts_of, with_first_lines
+from workers.spark.schemas import NEWLINES, STAGED_PART, Shape
 from workers.spark.sources import FileBroken, FileGone, lines_of, newlines_of, opened
 
 Row = dict[str, Any]
@@ -30,30 +32,30 @@ def stage_files(spark: SparkSession, files: Sequence[FileToTake], *, part_bytes:
     """
     parts = parts_of(files, part_bytes=part_bytes)
     cut = [part for part in parts if part.file.size_bytes > part.end - part.start]
-    newlines = {cut[row["part"]].batch: row["newlines"] for row in _run(spark, cut, _count_newlines, schemas.NEWLINES)}
+    newlines = {cut[row["part"]].batch: row["newlines"] for row in _run(spark, cut, _count_newlines, NEWLINES)}
     numbered = with_first_lines(parts, newlines)
-    rows = sorted(_run(spark, numbered, _stage_part, schemas.STAGED_PART), key=lambda row: row["part"])
+    rows = sorted(_run(spark, numbered, _stage_part, STAGED_PART), key=lambda row: row["part"])
     return [
         _staged_file([(numbered[row["part"]], row) for row in of_file])
         for _, of_file in groupby(rows, key=lambda row: numbered[row["part"]].file.id)
     ]
 
 
-def _run(spark: SparkSession, parts: Sequence[Part], work: Callable[[Part], Row], schema: str) -> list[Row]:
+def _run(spark: SparkSession, parts: Sequence[Part], work: Callable[[Part], Row], shape: Shape) -> list[Row]:
     """Do `work` for each part, a task each; return the rows, in any order."""
     if not parts:
         return []
     tasks = spark.range(0, len(parts), 1, len(parts))
-    return [row.asDict() for row in tasks.mapInArrow(partial(_work_on, parts, work), schema).collect()]
+    return [row.asDict() for row in tasks.mapInArrow(partial(_work_on, parts, work, shape), shape.spark).collect()]
 
 
 def _work_on(
-    parts: Sequence[Part], work: Callable[[Part], Row], batches: Iterable[pa.RecordBatch]
+    parts: Sequence[Part], work: Callable[[Part], Row], shape: Shape, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         rows = [{"part": index, **work(parts[index])} for index in batch.column(0).to_pylist()]
         if rows:
-            yield pa.RecordBatch.from_pylist(rows, schema=_SCHEMAS[work])
+            yield pa.RecordBatch.from_pylist(rows, schema=shape.arrow)
 
 
 def _count_newlines(part: Part) -> Row:
@@ -95,19 +97,6 @@ def _checked(part: Part, handle: Any) -> Iterator[sinks.Parsed]:
             except InvalidEnvelope as why:
                 yield number, why, raw
 
-
-_SCHEMAS = {
-    _count_newlines: pa.schema([("part", pa.int64()), ("newlines", pa.int64())]),
-    _stage_part: pa.schema(
-        [
-            ("part", pa.int64()),
-            ("outcome", pa.string()),
-            ("staged", pa.int64()),
-            ("rejected", pa.int64()),
-            ("error", pa.string()),
-        ]
-    ),
-}
 
 # Of the parts of one file the worst counts.
 _WORST = (Staging.GONE, Staging.BROKEN, Staging.UNREADABLE, Staging.STAGED)
