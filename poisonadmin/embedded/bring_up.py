@@ -148,8 +148,6 @@ def _welcome(address: str, home: Path, first_start: str) -> str:
     lines = [
         f"PoisonAdmin is ready at {address}/",
         *(line.strip() for line in first_start.splitlines() if line.strip()),
-        "User: admin",
-        f"API token: in {home / 'admin-token'}",
         f"For commands run by hand: set -a; . {home / 'environment'}; set +a",
         "Ctrl-C stops everything.",
     ]

@@ -51,6 +51,8 @@ def exported(
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": environment.get("SPARK_LOCAL_IP", "127.0.0.1"),
         "SPARK_LOCAL_DIRS": environment.get("SPARK_LOCAL_DIRS", str(wishes.home / "spark")),
+        # Everything here runs on the loopback interface, so destinations may stand there too.
+        "POISONADMIN_ALLOW_LOOPBACK": environment.get("POISONADMIN_ALLOW_LOOPBACK", "1"),
         "PYTHONUNBUFFERED": "1",
         MARK: str(wishes.home),
     }

@@ -55,7 +55,20 @@ def data_parent(home: Path, account: Account | None) -> Path:
     target = link.readlink()
     target.mkdir(mode=0o755, exist_ok=True)
     target.chmod(0o755)
+    _claim(target, home)
     return target
+
+
+def _claim(target: Path, home: Path) -> None:
+    """Write down whose database files these are; refuse those of another data directory, of which `home` is a copy."""
+    note = target / "belongs-to"
+    owner = Path(note.read_text()) if note.exists() else home
+    if owner != home and (owner / "postgres").is_symlink() and (owner / "postgres").readlink() == target:
+        raise EmbeddedError(
+            f"{home / 'postgres'} is a link to the database of {owner}, which is still there: "
+            f"remove the link to begin with an empty database, or start the one in {owner}."
+        )
+    note.write_text(str(home))
 
 
 def others_can_enter(directory: Path) -> bool:

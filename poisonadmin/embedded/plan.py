@@ -64,7 +64,7 @@ def sample(environment: Mapping[str, str]) -> list[ChildSpec]:
     """The sample: its consumers, and what configures them and hands in the messages, once."""
     return [
         _python("consumers", environment, "sample.consumers"),
-        _manage("sample", environment, "load_sample"),
+        _manage("sample", environment, "load_sample", "--keep-going"),
     ]
 
 

@@ -50,7 +50,7 @@ PLAN = Plan(
     before=lambda environment: [
         _python("migrate", environment, "import os, sys; sys.exit(3 if 'BROKEN_MIGRATION' in os.environ else 0)"),
     ],
-    bootstrap=lambda environment: _python("bootstrap", environment, "print('Password: as printed once')"),
+    bootstrap=lambda environment: _python("bootstrap", environment, "print('password: as printed once')"),
     web=lambda environment, port: _python("web", environment, WEB, str(port)),
     after=lambda environment, _: [_python("last", environment, STUBBORN if "STUBBORN" in environment else POLITE)],
 )

@@ -24,8 +24,8 @@ def test_everything_starts_in_order_and_says_where_it_is(running: Running) -> No
     positions = [output.index(f"started {name} (") for name in names]
     assert positions == sorted(positions)
     assert f"ready at http://127.0.0.1:{running.port}/" in output
-    assert output.count("Password: as printed once") == 1
-    assert str(running.home / "admin-token") in output
+    assert output.count("password: as printed once") == 1
+    assert str(running.home / "environment") in output
 
 
 @pytest.mark.parametrize("wish", [signal.SIGTERM, signal.SIGINT])
