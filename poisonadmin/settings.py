@@ -43,7 +43,7 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "django.contrib.sessions",
     "whitenoise.runserver_nostatic",
-    "django.contrib.staticfiles",
+    "poisonadmin.dashboard.statics.OnlyWhatPagesUse",
     "allauth",
     "allauth.account",
     "axes",
@@ -158,6 +158,7 @@ SECURE_REFERRER_POLICY = "same-origin"
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
 CSRF_COOKIE_SAMESITE = "Lax"
+CSRF_FAILURE_VIEW = "poisonadmin.dashboard.errors.csrf_failure"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = BEHIND_TLS
 SECURE_SSL_REDIRECT = BEHIND_TLS
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if BEHIND_TLS else None
@@ -169,7 +170,7 @@ STATIC_ROOT = HOME / "staticfiles"
 _modules = BASE_DIR / "node_modules"
 STATICFILES_DIRS = [
     BASE_DIR / "static",
-    ("tabler", _modules / "@tabler" / "core" / "dist"),
+    ("tabler", _modules / "@tabler" / "core" / "dist" / "css"),
     ("uplot", _modules / "uplot" / "dist"),
 ]
 STORAGES = {

@@ -8,3 +8,8 @@ urlpatterns = [
     path("accounts/", include("allauth.account.urls")),
     path("", include("poisonadmin.dashboard.urls")),
 ]
+
+handler400 = "poisonadmin.dashboard.errors.bad_request"
+handler403 = "poisonadmin.dashboard.errors.forbidden"
+handler404 = "poisonadmin.dashboard.errors.not_found"
+handler500 = "poisonadmin.dashboard.errors.server_error"

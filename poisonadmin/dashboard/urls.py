@@ -1,5 +1,52 @@
-"""Routes."""
+"""The pages. A route's name before the first dash is the entry of the side bar that it belongs to."""
 
-from django.urls import URLPattern
+from django.urls import path
 
-urlpatterns: list[URLPattern] = []
+from poisonadmin.dashboard import (
+    addresses,
+    configuration,
+    decisions,
+    failures,
+    groups,
+    message,
+    messages,
+    overview,
+    policies,
+    system,
+)
+
+urlpatterns = [
+    path("", overview.show, name="overview"),
+    path("outcomes.json", overview.outcomes_over_time, name="overview-outcomes"),
+    path("messages/", messages.show, name="messages"),
+    path("messages/newer/", messages.newer, name="messages-newer"),
+    path("messages/messages.csv", messages.as_csv, name="messages-csv"),
+    path("messages/decide/<slug:action>/", decisions.ask, name="messages-ask"),
+    path("messages/decide/<slug:action>/now/", decisions.carry_out, name="messages-decide"),
+    path("messages/<int:message_id>/", message.show, name="messages-one"),
+    path("messages/<int:message_id>/payload/", message.download, name="messages-payload"),
+    path("groups/", groups.show_all, name="groups"),
+    path("groups/<int:group_id>/", groups.show, name="groups-one"),
+    path("failures/", failures.show, name="failures"),
+    path("addresses/", addresses.show_all, name="addresses"),
+    path("addresses/one/", addresses.show, name="addresses-one"),
+    path("addresses/one/pause/", addresses.ask, {"change": "pause"}, name="addresses-ask-pause"),
+    path("addresses/one/resume/", addresses.ask, {"change": "resume"}, name="addresses-ask-resume"),
+    path("addresses/one/pause/now/", addresses.carry_out, {"change": "pause"}, name="addresses-pause"),
+    path("addresses/one/resume/now/", addresses.carry_out, {"change": "resume"}, name="addresses-resume"),
+    path("destinations/", configuration.destinations, name="destinations"),
+    path("destinations/one/", configuration.destination, name="destinations-one"),
+    path("policies/", policies.show_all, name="policies"),
+    path("policies/new/", policies.edit, name="policies-new"),
+    path("policies/<int:policy_id>/", policies.edit, name="policies-one"),
+    path("policies/<int:policy_id>/delete/", policies.delete, name="policies-delete"),
+    path("sources/", configuration.sources, name="sources"),
+    path("sources/<int:source_id>/", configuration.source, name="sources-one"),
+    path("sources/<int:source_id>/rejected/", configuration.rejected, name="sources-rejected"),
+    path("sources/batch/rejected/", configuration.rejected, name="sources-batch"),
+    path("sources/rejected/<int:rejected_id>/", configuration.rejected_line, name="sources-line"),
+    path("jobs/", system.jobs, name="jobs"),
+    path("jobs/<int:job_id>/", system.job, name="jobs-one"),
+    path("nodes/", system.nodes, name="nodes"),
+    path("audit/", system.audit, name="audit"),
+]

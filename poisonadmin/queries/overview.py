@@ -1,29 +1,26 @@
-"""What the first page shows, each part from something small: counters, lanes, partial indexes; never a scan of messages."""
+"""What the first page shows, each part from something small: counters, lanes, partial indexes; no scan of messages."""
 
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from poisonadmin.domain.access import Permission, Principal
-from poisonadmin.domain.states import State
 from poisonadmin.queries.address_ids import visible_ids
+from poisonadmin.queries.counts import NOW
 from poisonadmin.queries.rows import fetch, fetch_one, fetch_values
 from poisonadmin.store.models.history import DECISIONS
 
 OVERDUE_SECONDS = 10
 CAP = 10_000
 
-# The deltas are those that no tick has folded yet: with them the counts are exact at any moment.
-_COUNTS = """(SELECT address_id, state, reason, group_id, total AS n FROM counter
- UNION ALL SELECT address_id, state, reason, group_id, delta FROM counter_delta) c"""
 # Spelt out as in the partial index `history_decisions`, which a parameter would hide from the planner.
 _DECISIONS = ", ".join(f"'{event}'" for event in DECISIONS)
 
 
 @dataclass(frozen=True)
 class Due:
-    """`due` counts what should be delivered now, `overdue` what is late by more than 10 s, `held` what is due on an address
-    that does not deliver; each counted up to 10,000. `next_due` is when the next waiting message is due, at the earliest.
+    """`due` counts what should be delivered now, `overdue` what is late by more than 10 s, `held` what is due on an
+    address that does not deliver; each counted up to 10,000. `next_due` is when the next one is due, at the earliest.
     """
 
     due: int
@@ -58,7 +55,6 @@ class Fleet:
     """Nodes that deliver right now, and when one was last seen."""
 
     alive: int
-    delivering: int
     last_seen_at: datetime | None
 
 
@@ -76,23 +72,11 @@ class Decision:
     at: datetime
 
 
-def counts_by_state(principal: Principal) -> dict[str, int]:
-    """Return the exact count for every state, in the states' order."""
-    principal.require(Permission.READ)
-    counts = dict.fromkeys((str(state) for state in State), 0)
-    scope, parameters = _scope(principal, "c.address_id")
-    for row in fetch(
-        _StateCount, f"SELECT state, sum(n)::bigint AS n FROM {_COUNTS} WHERE {scope} GROUP BY 1", parameters
-    ):  # noqa: S608
-        counts[row.state] = row.n
-    return counts
-
-
 def undecided_count(principal: Principal) -> int:
     """Return how many messages wait for a decision."""
     principal.require(Permission.READ)
     scope, parameters = _scope(principal, "c.address_id")
-    sql = f"SELECT coalesce(sum(n), 0)::bigint FROM {_COUNTS} WHERE state = 'NDLV' AND {scope}"  # noqa: S608
+    sql = f"SELECT coalesce(sum(n), 0)::bigint FROM {NOW} WHERE state = 'NDLV' AND {scope}"  # noqa: S608
     return int(fetch_values(sql, parameters)[0])
 
 
@@ -138,7 +122,7 @@ def top_groups(principal: Principal, limit: int = 6) -> list[TopGroup]:
     return fetch(
         TopGroup,
         f"""SELECT g.id, g.title, g.error_class, n AS undecided, g.last_at
-            FROM (SELECT group_id, sum(n)::bigint AS n FROM {_COUNTS}
+            FROM (SELECT group_id, sum(n)::bigint AS n FROM {NOW}
                   WHERE state = 'NDLV' AND group_id IS NOT NULL AND {scope}
                   GROUP BY 1 HAVING sum(n) > 0 ORDER BY 2 DESC, 1 LIMIT %s) top
             JOIN failure_group g ON g.id = top.group_id ORDER BY n DESC, g.id""",  # noqa: S608
@@ -151,7 +135,6 @@ def fleet() -> Fleet:
     row = fetch_one(
         Fleet,
         """SELECT count(*) FILTER (WHERE ended_at IS NULL AND heartbeat_at > now() - interval '10 s') AS alive,
-                  (SELECT count(*) FROM message WHERE state = 'DLNG') AS delivering,
                   (SELECT heartbeat_at FROM node ORDER BY id DESC LIMIT 1) AS last_seen_at
            FROM node WHERE ended_at IS NULL""",
     )
@@ -171,12 +154,6 @@ def recent_decisions(principal: Principal, limit: int = 8) -> list[Decision]:
             ORDER BY h.at DESC LIMIT %s""",  # noqa: S608
         [*parameters, limit],
     )
-
-
-@dataclass(frozen=True)
-class _StateCount:
-    state: str
-    n: int
 
 
 def _scope(principal: Principal, column: str) -> tuple[str, list[Any]]:

@@ -1,0 +1,142 @@
+"""The decisions that a person can take, as pages offer them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from django.utils import timezone
+
+from poisonadmin.domain.access import Principal
+from poisonadmin.domain.states import Event, sources
+from poisonadmin.operations import decide
+from poisonadmin.operations.decide import Decided
+from poisonadmin.queries.messages import MessageRow
+
+
+@dataclass(frozen=True)
+class Action:
+    """`label` is on the button, `verb` on the dialog's, `done` in the note after; `means` says what will happen."""
+
+    key: str
+    label: str
+    verb: str
+    done: str
+    means: str
+    event: Event
+    perform: Callable[..., Decided]
+    icon: str
+    button: str = ""
+    on_lists: bool = False
+    delays: tuple[tuple[int, str], ...] = ()
+    fits: Callable[[MessageRow], bool] = field(default=lambda _: True)
+
+    def allows(self, message: MessageRow) -> bool:
+        """Return whether the message's state allows it; the operation has the last word."""
+        return message.state in sources(self.event) and self.fits(message)
+
+
+_DELAYS = ((600, "10 minutes"), (3600, "1 hour"), (4 * 3600, "4 hours"), (86_400, "1 day"), (7 * 86_400, "7 days"))
+
+ACTIONS: dict[str, Action] = {
+    action.key: action
+    for action in (
+        Action(
+            "approve",
+            "Approve…",
+            "Approve",
+            "approved",
+            "They become due now and are delivered again with all their attempts.",
+            Event.APPROVED,
+            decide.approve,
+            "check",
+            "btn-primary",
+            on_lists=True,
+        ),
+        Action(
+            "fail",
+            "Mark FAIL…",
+            "Mark FAIL",
+            "marked FAIL",
+            "They are given up and are not delivered again. They stay on record and can be restored.",
+            Event.MARKED_FAIL,
+            decide.mark_fail,
+            "ban",
+            "btn-danger",
+            on_lists=True,
+        ),
+        Action(
+            "return",
+            "Return…",
+            "Return to the original address",
+            "returned to the original address",
+            "They go back to the address that they were moved from, due now.",
+            Event.APPROVED,
+            decide.return_to_original,
+            "undo",
+            fits=lambda message: message.original_address not in (None, message.address),
+        ),
+        Action(
+            "deliver_now",
+            "Deliver now…",
+            "Deliver now",
+            "made due now",
+            "They no longer wait: the next delivery is due now. Their failures still count.",
+            Event.DELIVERED_NOW,
+            decide.deliver_now,
+            "play",
+        ),
+        Action(
+            "postpone",
+            "Postpone…",
+            "Postpone",
+            "postponed",
+            "They wait, and are delivered when the time has come.",
+            Event.POSTPONED,
+            decide.postpone,
+            "clock",
+            delays=_DELAYS,
+        ),
+        Action(
+            "quarantine",
+            "Quarantine…",
+            "Quarantine",
+            "quarantined",
+            "They are not delivered until somebody approves them.",
+            Event.QUARANTINED,
+            decide.quarantine,
+            "shield",
+        ),
+        Action(
+            "restore",
+            "Restore…",
+            "Restore",
+            "restored",
+            "They are not delivered yet: they wait for a decision again.",
+            Event.RESTORED,
+            decide.restore,
+            "refresh",
+        ),
+    )
+}
+
+
+def offered(message: MessageRow) -> list[Action]:
+    """Return the actions that the message's state allows."""
+    return [action for action in ACTIONS.values() if action.allows(message)]
+
+
+def perform(
+    action: Action,
+    ids: Sequence[int],
+    *,
+    principal: Principal,
+    reason: str,
+    delay_seconds: int | None = None,
+    expected: tuple[str | None, int | None] = (None, None),
+) -> Decided:
+    """Carry the action out; `delay_seconds` is for those that take one, `expected` the (state, attempt) seen."""
+    more: dict[str, Any] = {"expected_state": expected[0], "expected_attempt": expected[1]}
+    if action.delays:
+        more["until"] = timezone.now() + timedelta(seconds=delay_seconds or action.delays[0][0])
+    return action.perform(ids, principal=principal, reason=reason, **more)

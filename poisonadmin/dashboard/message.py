@@ -1,0 +1,79 @@
+"""One message: everything that helps to decide, and the decisions that its state allows."""
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import render
+
+from poisonadmin.dashboard import payload_tree, stack_view
+from poisonadmin.dashboard.actions import offered
+from poisonadmin.dashboard.gate import page
+from poisonadmin.dashboard.links import require_known
+from poisonadmin.dashboard.payload_tree import MAX_SHOWN_BYTES, Unfit
+from poisonadmin.domain.access import Permission, Principal
+from poisonadmin.queries.messages import MessageDetail, attempts, get_message, history, hops, payload, payload_start
+from poisonadmin.queries.schedule import schedule
+
+SHOWN_ATTEMPTS = 50
+SHOWN_HISTORY = 100
+
+
+@page()
+def show(request: HttpRequest, principal: Principal, message_id: int) -> HttpResponseBase:
+    """Render the message."""
+    require_known(request, "view")
+    message = get_message(message_id, principal=principal)
+    made = attempts(message_id, principal=principal, limit=SHOWN_ATTEMPTS)
+    last_failure = next((attempt for attempt in made.results if attempt.outcome != "delivered"), None)
+    context: dict[str, Any] = {
+        "message": message,
+        "headers": sorted(message.headers.items()),
+        "attempts": made.results,
+        "more_attempts": made.next is not None,
+        "failure": last_failure,
+        "frames": stack_view.folded(last_failure.stack) if last_failure and last_failure.stack else [],
+        "history": history(message_id, principal=principal, limit=SHOWN_HISTORY).results,
+        "hops": hops(message_id, principal=principal).results,
+        "schedule": schedule(message_id, principal=principal),
+        "actions": offered(message) if principal.may(Permission.DECIDE) else [],
+        "final": message.state in {"DLVD", "FAIL"},
+    }
+    if principal.may(Permission.READ_PAYLOAD):
+        context["payload"] = _payload(request, principal, message)
+    return render(request, "pages/message.html", context)
+
+
+@page(Permission.READ_PAYLOAD)
+def download(request: HttpRequest, principal: Principal, message_id: int) -> HttpResponseBase:  # noqa: ARG001
+    """Answer with the payload's bytes as they came in, as a file that no browser opens by itself."""
+    found = payload(message_id, principal=principal)
+    name = f'attachment; filename="message-{message_id}.bin"'
+    return HttpResponse(
+        bytes(found.payload), content_type="application/octet-stream", headers={"Content-Disposition": name}
+    )
+
+
+def _payload(request: HttpRequest, principal: Principal, message: MessageDetail) -> dict[str, Any]:
+    start = payload_start(message.id, principal=principal, most_bytes=MAX_SHOWN_BYTES)
+    cut = message.payload_bytes > len(start)
+    nodes, why_no_tree = [], ""
+    if cut:
+        why_no_tree = "larger than 256 kB"
+    else:
+        try:
+            nodes = payload_tree.tree(start)
+        except Unfit as error:
+            why_no_tree = str(error)
+    raw = payload_tree.text(start)
+    wanted = request.GET.get("view", "")
+    possible = [*(["tree"] if nodes else []), *(["raw"] if raw is not None else []), "hex"]
+    return {
+        "view": wanted if wanted in possible else possible[0],
+        "possible": possible,
+        "nodes": nodes,
+        "why_no_tree": why_no_tree,
+        "raw": raw,
+        "hex": payload_tree.hexadecimal(start),
+        "hex_cut": message.payload_bytes > payload_tree.MAX_HEX_BYTES,
+        "cut": cut,
+    }

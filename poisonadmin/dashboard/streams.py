@@ -1,0 +1,23 @@
+"""Answers that are sent while they are made."""
+
+from collections.abc import AsyncIterator, Iterator
+
+from asgiref.sync import sync_to_async
+from django.core.handlers.asgi import ASGIRequest
+from django.http import HttpRequest, StreamingHttpResponse
+
+
+def streamed(
+    request: HttpRequest, chunks: Iterator[bytes], *, content_type: str, filename: str
+) -> StreamingHttpResponse:
+    """Return a download that holds one chunk in memory at a time."""
+    # Under ASGI a plain iterator would be read to its end before the first byte is sent.
+    source = _one_by_one(chunks) if isinstance(request, ASGIRequest) else chunks
+    headers = {"Content-Disposition": f'attachment; filename="{filename}"', "X-Accel-Buffering": "no"}
+    return StreamingHttpResponse(source, content_type=content_type, headers=headers)
+
+
+async def _one_by_one(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
+    take = sync_to_async(next, thread_sensitive=True)
+    while (chunk := await take(chunks, None)) is not None:
+        yield chunk

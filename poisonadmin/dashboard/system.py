@@ -1,0 +1,86 @@
+"""What runs: jobs and nodes; and who did what."""
+
+from django.http import HttpRequest, HttpResponseBase
+from django.shortcuts import render
+
+from poisonadmin.dashboard.gate import page
+from poisonadmin.dashboard.links import pager, require_known, tidied
+from poisonadmin.domain.access import Principal
+from poisonadmin.queries.audit import AuditFilter, list_audit
+from poisonadmin.queries.filter_fields import checked_text, moment
+from poisonadmin.queries.jobs import get_job, list_jobs
+from poisonadmin.queries.nodes import list_nodes
+from poisonadmin.store.models.job import JobKind, JobState
+
+
+@page()
+def jobs(request: HttpRequest, principal: Principal) -> HttpResponseBase:
+    """Render the jobs, newest first."""
+    if tidy := tidied(request):
+        return tidy
+    require_known(request, "kind", "state")
+    kinds = [text for text in request.GET.getlist("kind") if text in set(JobKind)]
+    states = [text for text in request.GET.getlist("state") if text in set(JobState)]
+    found = list_jobs(principal=principal, kinds=kinds, states=states, cursor=request.GET.get("cursor"))
+    context = {
+        "rows": found.results,
+        "pager": pager(request, found),
+        "kinds": [(str(kind), str(kind) in kinds) for kind in JobKind],
+        "states": [(str(state), str(state) in states) for state in JobState],
+        "filtered": bool(kinds or states),
+        "limited": not principal.sees_everything,
+    }
+    return render(request, "pages/jobs_live.html" if request.htmx else "pages/jobs.html", context)  # type: ignore[attr-defined]
+
+
+@page()
+def job(request: HttpRequest, principal: Principal, job_id: int) -> HttpResponseBase:
+    """Render one job."""
+    require_known(request)
+    found = get_job(job_id, principal=principal)
+    running = found.state in {JobState.QUEUED, JobState.RUNNING}
+    context = {
+        "job": found,
+        "running": running,
+        "params": sorted(found.params.items()),
+        "counts": sorted(found.counts.items()),
+    }
+    return render(request, "pages/job_live.html" if request.htmx else "pages/job.html", context)  # type: ignore[attr-defined]
+
+
+@page()
+def nodes(request: HttpRequest, principal: Principal) -> HttpResponseBase:
+    """Render the nodes, newest first."""
+    require_known(request, "alive")
+    alive = {"true": True, "false": False}.get(request.GET.get("alive", ""))
+    found = list_nodes(principal=principal, alive=alive, cursor=request.GET.get("cursor"))
+    context = {
+        "rows": found.results,
+        "pager": pager(request, found),
+        "alive": request.GET.get("alive", ""),
+        "limited": not principal.sees_everything,
+    }
+    return render(request, "pages/nodes_live.html" if request.htmx else "pages/nodes.html", context)  # type: ignore[attr-defined]
+
+
+@page()
+def audit(request: HttpRequest, principal: Principal) -> HttpResponseBase:
+    """Render who did what, newest first."""
+    if tidy := tidied(request):
+        return tidy
+    require_known(request, "actor", "action", "object_type", "object_id", "after", "before")
+    texts = {
+        name: checked_text(name, request.GET[name])
+        for name in ("actor", "action", "object_type", "object_id")
+        if name in request.GET
+    }
+    moments = {name: moment(name, request.GET[name]) for name in ("after", "before") if name in request.GET}
+    found = list_audit(AuditFilter(**texts, **moments), principal=principal, cursor=request.GET.get("cursor"))
+    context = {
+        "rows": found.results,
+        "pager": pager(request, found),
+        "values": request.GET.dict(),
+        "filtered": bool(texts or moments),
+        "limited": not principal.sees_everything,
+    }
+    return render(request, "pages/audit.html", context)

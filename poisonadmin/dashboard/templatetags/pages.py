@@ -1,0 +1,92 @@
+"""Tags and filters of the pages: `{% load pages %}`."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from django import template
+from django.utils import timezone
+
+from poisonadmin.dashboard import clock, hostile, words
+from poisonadmin.dashboard.icons import ICONS
+
+register = template.Library()
+register.filter("visible", hostile.visible)
+register.filter("reason_words", words.reason_words)
+register.filter("event_words", words.event_words)
+register.filter("state_words", words.state_words)
+register.filter("refusal_words", words.refusal_words)
+
+
+@register.inclusion_tag("parts/icon.html")
+def icon(name: str) -> dict[str, Any]:
+    """Draw an icon; decoration only, hidden from screen readers."""
+    return {"paths": ICONS[name]}
+
+
+@register.inclusion_tag("parts/state.html")
+def state(code: str) -> dict[str, Any]:
+    """Show a state as colour and word."""
+    return {"code": code, "words": words.state_words(code), "hint": words.STATE_HINTS.get(code, "")}
+
+
+@register.inclusion_tag("parts/time.html")
+def ago(when: datetime | None, empty: str = "–") -> dict[str, Any]:
+    """Show a time as a distance from now, with the full time in its title."""
+    if when is None:
+        return {"when": None, "empty": empty}
+    return {"when": when, "kind": "ago", "text": clock.ago(when, timezone.now()), "title": clock.absolute(when)}
+
+
+@register.inclusion_tag("parts/time.html")
+def at(when: datetime | None, empty: str = "–") -> dict[str, Any]:
+    """Show a time in full, with the distance from now in its title."""
+    if when is None:
+        return {"when": None, "empty": empty}
+    return {"when": when, "kind": "at", "text": clock.absolute(when), "title": clock.ago(when, timezone.now())}
+
+
+@register.inclusion_tag("parts/trend.html")
+def trend(hours: Sequence[int], peak: int) -> dict[str, Any]:
+    """Draw one bar an hour, all on the scale of `peak`."""
+    heights = [round(26 * hour / peak) if peak and hour else 0 for hour in hours]
+    bars = [
+        {"x": position * 5, "y": 27 - max(height, 1), "height": max(height, 1)}
+        for position, height in enumerate(heights)
+    ]
+    return {"bars": bars, "label": f"{sum(hours):,} failures in {len(hours)} hours, {hours[-1]:,} in the last one"}
+
+
+@register.simple_tag
+def took(started: datetime | None, finished: datetime | None) -> str:
+    """Return how long something took, or takes so far."""
+    if started is None:
+        return "–"
+    seconds = ((finished or timezone.now()) - started).total_seconds()
+    return clock.length(seconds) if finished else f"{clock.length(seconds)} so far"
+
+
+@register.filter
+def clip(text: object, limit: int = hostile.MAX_NAME_CHARS) -> str:
+    """Return a stranger's text fit to look at and cut to `limit` characters."""
+    return hostile.clipped(hostile.visible(text), limit)
+
+
+@register.filter
+def milliseconds(value: float | None) -> str:
+    """Return a span given in milliseconds in words."""
+    return "–" if value is None else clock.length(value / 1000) if value else "0 s"
+
+
+@register.filter
+def size(count: int | None) -> str:
+    """Return a number of bytes in words.
+
+    >>> size(512), size(20_480)
+    ('512 B', '20.0 kB')
+    """
+    if count is None:
+        return "–"
+    if count < 1024:
+        return f"{count} B"
+    return f"{count / 1024:.1f} kB" if count < 1024**2 else f"{count / 1024**2:.1f} MB"

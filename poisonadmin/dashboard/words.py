@@ -1,0 +1,86 @@
+"""What the pages call things: the field's words, never the code's (no claim, lease or settle)."""
+
+from poisonadmin.domain.states import LABELS, Event, Reason, State
+
+STATES: dict[str, str] = {str(state): f"{label} ({state})" for state, label in LABELS.items()}
+
+STATE_HINTS: dict[str, str] = {
+    State.TBDL: "Waiting for its next delivery",
+    State.DLNG: "With a node right now",
+    State.DLVD: "Accepted by its destination",
+    State.NDLV: "Stopped; an administrator decides",
+    State.FAIL: "Given up; kept for the record",
+}
+
+REASONS: dict[str, str] = {
+    Reason.IMPORTED: "Handed in as a dead letter",
+    Reason.ATTEMPTS_EXHAUSTED: "All attempts failed",
+    Reason.LISTED: "On the poison list",
+    Reason.DISCARDED_BY_POLICY: "Discarded by the policy",
+    Reason.CONVERSATION_ENDED: "Conversation ended with an error",
+    Reason.RULE: "Stopped by a rule",
+    Reason.BLACKLISTED: "Crashed what processed it",
+    Reason.REJECTED: "Content refused",
+    Reason.OVERSIZED: "Too large",
+    Reason.QUARANTINED: "Quarantined",
+    Reason.EXPIRED: "Expired before delivery",
+    Reason.RETURNED: "Came back from the broker",
+    Reason.FAILED_BY_ADMIN: "Failed by an administrator",
+}
+
+EVENTS: dict[str, str] = {
+    Event.ENQUEUED: "Taken in",
+    Event.IMPORTED: "Handed in as a dead letter",
+    Event.CLAIMED: "Delivery begun",
+    Event.DELIVERED: "Delivered",
+    Event.FAILED: "Delivery failed",
+    Event.MOVED: "Moved",
+    Event.RELEASED: "Put back, not begun",
+    Event.OUTCOME_LOST: "Put back, its result was lost",
+    Event.CRASHED: "Crashed what processed it",
+    Event.NODE_LOST: "Its node was lost",
+    Event.DELIVERED_NOW: "Made due now",
+    Event.POSTPONED: "Postponed",
+    Event.OPERATION_CANCELLED: "Operation cancelled",
+    Event.REJECTED: "Content refused",
+    Event.QUARANTINED: "Quarantined",
+    Event.REDIRECTED: "Redirected",
+    Event.CONVERSATION_ENDED: "Conversation ended",
+    Event.EXPIRED: "Expired",
+    Event.APPROVED: "Approved",
+    Event.MARKED_FAIL: "Marked FAIL",
+    Event.RESTORED: "Restored",
+    Event.RETURNED: "Returned",
+}
+
+REFUSALS: dict[str, str] = {
+    "not_found": "not found, or not yours to see",
+    "no_destination": "its address delivers nowhere; give it a destination first",
+    "no_original_address": "it was never moved, so there is nowhere to return it to",
+    "precondition_failed": "it changed since this page was made",
+    "transition_not_allowed": "its state does not allow this",
+}
+
+
+def state_words(state: str) -> str:
+    """Return the state as pages show it.
+
+    >>> state_words("NDLV")
+    'Not delivered (NDLV)'
+    """
+    return STATES.get(state, state)
+
+
+def reason_words(reason: str | None) -> str:
+    """Return a reason code in words; the code itself when it has none, nothing for None."""
+    return REASONS.get(reason, reason) if reason else ""
+
+
+def event_words(event: str) -> str:
+    """Return an event of the history in words."""
+    return EVENTS.get(event, event)
+
+
+def refusal_words(why: str) -> str:
+    """Return why a decision was refused for one message; `why` is a code or the state that it was in."""
+    return f"it is {STATES[why]}" if why in STATES else REFUSALS.get(why, why)

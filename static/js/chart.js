@@ -1,0 +1,83 @@
+// Outcomes over time, drawn by uPlot (a classic script, loaded before this one).
+const place = document.getElementById("outcomes-chart");
+const note = document.getElementById("outcomes-note");
+const SERIES = [
+  ["Delivered", "delivered"],
+  ["Failed, tried again", "retried"],
+  ["Not delivered", "undecided"],
+  ["Given up", "failed"],
+];
+let plot = null;
+let drawn = null;
+
+const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--chart-${name}`).trim();
+
+function zone() {
+  try {
+    return localStorage.getItem("zone") ?? "utc";
+  } catch {
+    return "utc";
+  }
+}
+
+function options() {
+  const axis = { stroke: colour("text"), grid: { stroke: colour("grid"), width: 1 }, ticks: { show: false }, font: "12px system-ui, sans-serif" };
+  return {
+    width: place.clientWidth,
+    height: 220,
+    tzDate: (seconds) => (zone() === "utc" ? uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC") : new Date(seconds * 1000)),
+    cursor: { y: false, drag: { x: false, y: false } },
+    legend: { live: true },
+    scales: { y: { range: (_plot, _min, max) => [0, Math.max(4, max * 1.1)] } },
+    axes: [axis, { ...axis, size: 56, values: (_plot, ticks) => ticks.map((tick) => (Number.isInteger(tick) ? tick.toLocaleString("en") : "")) }],
+    series: [
+      { label: "Time", value: "{YYYY}-{MM}-{DD} {HH}:{mm}:{ss}" },
+      ...SERIES.map(([label, key]) => ({
+        label,
+        stroke: colour(key),
+        fill: `${colour(key)}22`,
+        width: 2,
+        points: { show: false },
+        value: (_plot, value) => (value == null ? "–" : value.toLocaleString("en")),
+      })),
+    ],
+  };
+}
+
+function draw() {
+  if (!drawn) return;
+  plot?.destroy();
+  place.replaceChildren();
+  plot = new uPlot(options(), drawn, place);
+}
+
+async function load() {
+  const span = new URLSearchParams(location.search).get("span") ?? place.dataset.span;
+  const answer = await fetch(`${place.dataset.url}?span=${encodeURIComponent(span)}`, { headers: { Accept: "application/json" } });
+  const found = answer.headers.get("Content-Type")?.startsWith("application/json") ? await answer.json() : {};
+  if (!answer.ok || !found.at) throw new Error(found.detail ?? "The chart cannot be read now.");
+  const points = [found.at, ...SERIES.map(([, key]) => found[key])];
+  const isFirst = !drawn || drawn[0].length !== points[0].length;
+  drawn = points;
+  if (isFirst || !plot) draw();
+  else plot.setData(drawn);
+  const total = SERIES.map(([label, key]) => `${found[key].reduce((sum, n) => sum + n, 0).toLocaleString("en")} ${label.toLowerCase()}`);
+  note.textContent = `${total.join(", ")}.`;
+}
+
+async function refresh() {
+  if (document.hidden) return;
+  try {
+    await load();
+  } catch (error) {
+    note.textContent = error.message;
+  }
+}
+
+if (place) {
+  refresh();
+  setInterval(refresh, 10000);
+  document.addEventListener("theme", draw);
+  document.addEventListener("zone", draw);
+  new ResizeObserver(() => plot?.setSize({ width: place.clientWidth, height: 220 })).observe(place);
+}
