@@ -60,6 +60,9 @@ lock: install ## Resolve the dependencies anew within their limits, and write bo
 		--python-version 3.11 --universal --upgrade --output-file requirements.lock --custom-compile-command 'make lock' --quiet
 	$(NODE_PATH) $(NPM) install --package-lock-only --ignore-scripts --omit-lockfile-registry-resolved
 
+# Certificates come with uv; behind a proxy with a certificate of its own, the system's are needed.
+SYNC = $(BIN)/uv pip sync --quiet --require-hashes --python $(BIN)/python requirements.lock
+
 # uv comes from its own lines of the lock file, so that not even the installer is unpinned.
 $(INSTALLED): requirements.lock
 	@test -n "$(PYTHON)" || { echo 'PoisonAdmin needs Python 3.11 or newer: install it, or name it with PYTHON=...' >&2; exit 1; }
@@ -67,7 +70,7 @@ $(INSTALLED): requirements.lock
 		echo 'This Python cannot make virtual environments: install its venv package (Debian: python3-venv).' >&2; exit 1; }
 	@sed -n '/^uv==/,/^    #/p' requirements.lock > $(VENV)/uv.txt
 	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r $(VENV)/uv.txt
-	$(BIN)/uv pip sync --quiet --require-hashes --python $(BIN)/python requirements.lock
+	$(SYNC) || $(SYNC) --system-certs
 	@touch $@
 
 # Node from the system where it has one, else the one that the locked dependencies brought.
