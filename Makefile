@@ -78,5 +78,5 @@ NPM = $(shell command -v node >/dev/null && command -v npm || echo $(CURDIR)/$(B
 NODE_PATH = PATH="$$PATH:$(CURDIR)/$(BIN)"
 
 $(ASSETS): package-lock.json package.json | $(INSTALLED)
-	@$(NODE_PATH) $(NPM) ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	@$(NODE_PATH) $(NPM) ci --ignore-scripts --no-audit --no-fund --no-update-notifier --loglevel=error
 	@touch $@
