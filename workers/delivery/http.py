@@ -16,6 +16,7 @@ from workers.delivery.http_exchange import Exchange
 from workers.delivery.outlet import Outlet
 from workers.delivery.resolver import Lookup, system_lookup
 from workers.delivery.run import Flag, Run
+from workers.delivery.waiting import HELD_BYTES, Waiting
 
 __all__ = [
     "Delivery",
@@ -88,12 +89,17 @@ async def _feed(
         for delivery in some:
             tally = run.tally(delivery.destination_id)
             destination = destinations.get(delivery.destination_id)
-            if destination is None or not run.may_begin() or (is_read_ahead and not await run.has_room()):
+            if destination is None or not run.may_begin():
                 tally.not_begun += 1
                 continue
             outlet = outlets.get(destination.id)
             if outlet is None:
-                outlet = outlets[destination.id] = Outlet(run, destination, open_exchange, tally)
+                waiting = Waiting(HELD_BYTES // len(destinations))
+                outlet = Outlet(run, destination, open_exchange, tally=tally, waiting=waiting)
+                outlets[destination.id] = outlet
+            if is_read_ahead and not await outlet.has_room():
+                tally.not_begun += 1
+                continue
             outlet.offer(delivery)
         if not run.may_begin():
             return

@@ -1,15 +1,14 @@
 """The way out to one destination: its queue, its slots, its workers."""
 
 import asyncio
-import heapq
-from collections import deque
 from collections.abc import Callable
 
 from workers.delivery.deliveries import Delivery, Tally
 from workers.delivery.http_destination import HttpDestination
 from workers.delivery.http_exchange import Exchange
 from workers.delivery.outcomes import outcome_row
-from workers.delivery.run import Run, instant, weight
+from workers.delivery.run import Run, instant
+from workers.delivery.waiting import Waiting
 
 # A slot that was missed by more than this is not used: its message is released and gets another one.
 MAX_LAG_SECONDS = 1.0
@@ -23,7 +22,13 @@ class Outlet:
     """
 
     def __init__(
-        self, run: Run, destination: HttpDestination, open_exchange: Callable[[HttpDestination], Exchange], tally: Tally
+        self,
+        run: Run,
+        destination: HttpDestination,
+        open_exchange: Callable[[HttpDestination], Exchange],
+        *,
+        tally: Tally,
+        waiting: Waiting,
     ) -> None:
         self._run = run
         self._destination = destination
@@ -31,29 +36,27 @@ class Outlet:
         self._exchange: Exchange | None = None
         self._concurrency = destination.concurrency
         self._tally = tally
-        self._ready: deque[Delivery] = deque()
-        self._slotted: list[tuple[float, int, Delivery]] = []
-        self._offered = 0
+        self._waiting = waiting
         self._lag = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._workers: set[asyncio.Task[None]] = set()
 
     def offer(self, delivery: Delivery) -> None:
         """Take a delivery into the queue and begin it as soon as it may be."""
-        self._offered += 1
-        self._run.held += weight(delivery)
+        self._waiting.add(delivery)
         if delivery.start_at is None:
-            self._ready.append(delivery)
             self._hire()
-        else:
-            heapq.heappush(self._slotted, (delivery.start_at, self._offered, delivery))
-            if self._slotted[0][2] is delivery:
-                self._wait_for_slot()
+        elif self._waiting.next_slot() == delivery.start_at:
+            self._wait_for_slot()
+
+    async def has_room(self) -> bool:
+        """Return whether another delivery may be offered, after a short wait for room where there is none."""
+        return await self._waiting.has_room()
 
     @property
     def is_idle(self) -> bool:
         """Return whether nothing waits and nothing is under way."""
-        return not (self._workers or self._ready or self._slotted)
+        return not (self._workers or self._waiting)
 
     def break_off(self) -> None:
         """Cancel what is under way."""
@@ -64,9 +67,8 @@ class Outlet:
         """Leave alone what waits, wait for what was begun, close the connections."""
         if self._timer is not None:
             self._timer.cancel()
-        self._tally.not_begun += len(self._ready) + len(self._slotted)
-        self._ready.clear()
-        self._slotted.clear()
+        self._tally.not_begun += len(self._waiting)
+        self._waiting = Waiting(0)
         if self._workers:
             await asyncio.wait(self._workers)
         if self._exchange is not None:
@@ -84,13 +86,13 @@ class Outlet:
             self._run.error = self._run.error or error
         if self.is_idle:
             self._run.quiet.set()
-        elif self._slotted and self._timer is None:
+        elif self._timer is None:
             self._wait_for_slot()
 
     async def _work(self) -> None:
         exchange = self._exchange = self._exchange or self._open(self._destination)
         while self._run.may_begin() and (delivery := self._next()) is not None:
-            if self._slotted and self._timer is None:
+            if self._timer is None:
                 self._wait_for_slot()
             await self._deliver(exchange, delivery)
 
@@ -112,17 +114,16 @@ class Outlet:
     def _next(self) -> Delivery | None:
         """Return what to begin now: a message whose slot has come, else the longest due, else None."""
         while (delivery := self._pop()) is not None:
-            self._run.held -= weight(delivery)
-            self._run.room.set()
             if self._is_wanted(delivery):
                 return delivery
             self._tally.not_begun += 1
         return None
 
     def _pop(self) -> Delivery | None:
-        if self._slotted and self._run.now() - self._slotted[0][0] >= self._lag:
-            return heapq.heappop(self._slotted)[2]
-        return self._ready.popleft() if self._ready else None
+        slot = self._waiting.next_slot()
+        if slot is not None and self._run.now() - slot >= self._lag:
+            return self._waiting.take_slotted()
+        return self._waiting.take()
 
     def _is_wanted(self, delivery: Delivery) -> bool:
         if delivery.expires_at is None and delivery.start_at is None:
@@ -139,8 +140,10 @@ class Outlet:
     def _wait_for_slot(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        wait = self._slotted[0][0] + self._lag - self._run.now()
-        self._timer = asyncio.get_running_loop().call_later(max(0.0, wait), self._slot_has_come)
+            self._timer = None
+        if (slot := self._waiting.next_slot()) is not None:
+            wait = slot + self._lag - self._run.now()
+            self._timer = asyncio.get_running_loop().call_later(max(0.0, wait), self._slot_has_come)
 
     def _slot_has_come(self) -> None:
         self._timer = None

@@ -1,7 +1,6 @@
 """What all destinations of one run share: its clock, its end, its counts, and where outcomes go."""
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -10,23 +9,12 @@ from typing import Protocol
 
 from workers.delivery.deliveries import Delivery, OutcomeRow, Tally
 
-# What was read and waits for its turn is held in memory, up to this; beyond it the reader waits.
-HELD_BYTES = 64 * 1024 * 1024
-# A destination that takes nothing for so long keeps the others waiting no longer.
-ROOM_SECONDS = 0.1
-_BYTES_PER_DELIVERY = 1024
-
 
 class Flag(Protocol):
     """Something like threading.Event or multiprocessing.Event."""
 
     def is_set(self) -> bool:
         """Return whether it is set."""
-
-
-def weight(delivery: Delivery) -> int:
-    """Return about how many bytes a waiting delivery takes."""
-    return len(delivery.payload) + _BYTES_PER_DELIVERY
 
 
 @dataclass(slots=True)
@@ -45,11 +33,8 @@ class Run:
     shard: int | None
     offset: float
     tallies: dict[int, Tally] = field(default_factory=dict)
-    held: int = 0
     is_over: bool = False
-    is_stalled: bool = False
     error: BaseException | None = None
-    room: asyncio.Event = field(default_factory=asyncio.Event)
     quiet: asyncio.Event = field(default_factory=asyncio.Event)
 
     def now(self) -> float:
@@ -64,17 +49,6 @@ class Run:
         if not self.is_over:
             self.is_over = self.error is not None or self.stop.is_set() or time.monotonic() >= self.start_deadline()
         return not self.is_over
-
-    async def has_room(self) -> bool:
-        """Wait a moment for held deliveries to be begun when there are too many; return whether another one fits."""
-        patience = 0.0 if self.is_stalled else ROOM_SECONDS
-        deadline = time.monotonic() + patience
-        while self.held >= HELD_BYTES and time.monotonic() < deadline:
-            self.room.clear()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.room.wait(), deadline - time.monotonic())
-        self.is_stalled = self.held >= HELD_BYTES
-        return not self.is_stalled
 
     def tally(self, destination_id: int) -> Tally:
         """Return the counts of a destination."""
