@@ -12,6 +12,7 @@ from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.domain.claim_plan import Allowance, Capacity, LaneCap, allowances, lane_caps
 from poisonadmin.domain.destinations import DEFAULTS
+from poisonadmin.operations.in_flight import IN_FLIGHT
 from poisonadmin.operations.ledger import RECORDED
 from poisonadmin.operations.locks import Lock, try_lock
 
@@ -33,13 +34,16 @@ class ClaimRef:
 
 _IS_DUE = "SELECT EXISTS (SELECT FROM lane WHERE is_open AND next_due <= now())"
 
-_CAPACITIES = """
+_CAPACITIES = f"""
+WITH under_way AS (
+    SELECT address.destination_id, count(*) AS n
+    FROM {IN_FLIGHT} JOIN address ON address.id = message.address_id GROUP BY 1
+)
 SELECT destination.id, coalesce((config->>'concurrency')::int, %(concurrency)s), "window", max_rate_per_second,
        EXTRACT(epoch FROM GREATEST(next_slot, now()) - now())::float,
-       (SELECT count(*) FROM message JOIN address ON address.id = message.address_id
-        WHERE message.state = 'DLNG' AND address.destination_id = destination.id)
-FROM destination WHERE is_enabled ORDER BY id
-"""
+       coalesce(under_way.n, 0)
+FROM destination LEFT JOIN under_way ON under_way.destination_id = destination.id WHERE is_enabled ORDER BY id
+"""  # noqa: S608  (fragments are constants)
 
 _LANES = """
 SELECT lane.id, address.destination_id
@@ -78,13 +82,16 @@ WITH claim AS (
     FROM picked WHERE message.id = picked.id
     RETURNING message.id, message.address_id, message.state, message.reason, message.group_id, message.attempt_number,
               picked.address_id AS was_address_id, picked.state AS was_state, picked.reason AS was_reason,
-              picked.group_id AS was_group_id, 'claimed' AS event, picked.destination_id, message.shard
+              picked.group_id AS was_group_id, 'claimed' AS event, picked.destination_id, message.shard, picked.place
+), shards AS (
+    INSERT INTO claim_shard (claim_id, shard, message_ids)
+    SELECT (SELECT id FROM claim), shard, array_agg(id ORDER BY place) FROM changed GROUP BY shard RETURNING shard
 ), slots AS (
     UPDATE destination SET next_slot = GREATEST(next_slot, now()) + used.n / max_rate_per_second * interval '1 s'
     FROM (SELECT destination_id, count(*) AS n FROM changed GROUP BY 1) AS used
     WHERE destination.id = used.destination_id AND max_rate_per_second IS NOT NULL
 ), {RECORDED}
-SELECT (SELECT id FROM claim), count(*), coalesce(array_agg(DISTINCT shard), '{{}}') FROM changed
+SELECT (SELECT id FROM claim), count(*), coalesce((SELECT array_agg(shard) FROM shards), '{{}}') FROM changed
 """  # noqa: S608  (fragments are constants)
 
 # The floor rises to the first message that still waits. The old floor bounds the search, so that the index entries of messages claimed before,
@@ -92,7 +99,8 @@ SELECT (SELECT id FROM claim), count(*), coalesce(array_agg(DISTINCT shard), '{{
 _RAISE_FLOORS = """
 UPDATE lane SET next_due = (
     SELECT min(due_at) FROM message
-    WHERE lane_id = lane.id AND state = 'TBDL' AND due_at >= lane.next_due)
+    WHERE lane_id = lane.id AND state = 'TBDL' AND due_at >= lane.next_due
+)
 WHERE id = ANY(%(lanes)s)
 """
 

@@ -33,9 +33,9 @@ WHERE message.id = ANY(%(ids)s) ORDER BY message.id FOR UPDATE OF message
 _SETS: dict[Event, str] = {
     Event.APPROVED: """state = 'TBDL', reason = NULL, due_at = now(), failure_count = 0, address_id = home_id,
         lane_id = home_lane_id, original_address_id = NULL,
-        expires_at = CASE WHEN expires_at > now() THEN expires_at END""",
+        expires_at = (SELECT envelope.expires_at FROM envelope WHERE envelope.id = message.id AND envelope.expires_at > now())""",
     Event.MARKED_FAIL: "state = 'FAIL', reason = 'failed_by_admin'",
-    Event.QUARANTINED: "state = 'NDLV', reason = 'quarantined', due_at = NULL",
+    Event.QUARANTINED: "state = 'NDLV', reason = 'quarantined', due_at = NULL, expires_at = NULL",
     Event.RESTORED: """state = 'NDLV', reason = coalesce((SELECT history.reason FROM history
         WHERE history.message_id = message.id AND to_state = 'NDLV' ORDER BY seq DESC LIMIT 1), message.reason)""",
     Event.DELIVERED_NOW: "due_at = now()",

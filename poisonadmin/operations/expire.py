@@ -9,7 +9,7 @@ WITH late AS (
     SELECT id, address_id, state, reason, group_id FROM message
     WHERE state = 'TBDL' AND expires_at <= now() ORDER BY expires_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 ), changed AS (
-    UPDATE message SET state = 'FAIL', reason = 'expired', state_at = now(), due_at = NULL
+    UPDATE message SET state = 'FAIL', reason = 'expired', state_at = now(), due_at = NULL, expires_at = NULL
     FROM late WHERE message.id = late.id
     RETURNING message.id, message.address_id, message.state, message.reason, message.group_id, message.attempt_number,
               late.address_id AS was_address_id, late.state AS was_state, late.reason AS was_reason,

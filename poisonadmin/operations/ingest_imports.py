@@ -8,7 +8,7 @@ from poisonadmin.operations.ledger import RECORDED
 # Parsed once a row; `told` is what was handed in, the rest is attempt 0 (domain/staged_rows.py).
 _TOLD = """
 told AS MATERIALIZED (
-    SELECT staged.id, staged.address, staged.expires_at, one.*, one.told ->> 'reason' AS note,
+    SELECT staged.id, staged.address, one.*, one.told ->> 'reason' AS note,
            (one.told ->> 'delivery_count')::int AS delivery_count,
            one.told ->> 'original_address' AS original_address,
            LEAST((one.told ->> 'failed_at')::timestamptz, now()) AS failed_at
@@ -22,9 +22,9 @@ _SEEN = f"WITH {_TOLD} SELECT fingerprint, title, error_class, id, failed_at FRO
 
 _IMPORT = f"""
 WITH {_TOLD}, changed AS (
-    INSERT INTO message (id, address_id, lane_id, state, reason, expires_at, failure_count, failed_at, group_id,
+    INSERT INTO message (id, address_id, lane_id, state, reason, failure_count, failed_at, group_id,
                          original_address_id)
-    SELECT told.id, here.id, lane.id, 'NDLV', 'imported', told.expires_at, coalesce(told.delivery_count, 0),
+    SELECT told.id, here.id, lane.id, 'NDLV', 'imported', coalesce(told.delivery_count, 0),
            told.failed_at, failure_group.id, original.id
     FROM told JOIN address AS here ON here.name = told.address
          JOIN lane ON lane.address_id = here.id AND lane.conversation_id IS NULL

@@ -37,9 +37,9 @@ FROM staged_message WHERE batch = %(batch)s AND dead_letter IS NOT NULL
 # Who comes first in the batch wins. The narrow rows of a batch are sorted in a few milliseconds.
 _TAKE_IDS = """
 INSERT INTO envelope (id, intake_address_id, message_id, conversation_id, bookmark, content_type, payload_bytes,
-                      received_by)
+                      expires_at, received_by)
 SELECT staged.id, address.id, staged.message_id, staged.conversation_id, staged.bookmark, staged.content_type,
-       staged.payload_bytes, %(received_by)s
+       staged.payload_bytes, staged.expires_at, %(received_by)s
 FROM staged_message AS staged JOIN address ON address.name = staged.address
 WHERE staged.batch = %(batch)s ORDER BY staged.id
 """

@@ -37,9 +37,9 @@ class Accepted:
 _INSERT = f"""
 WITH stored AS (
     INSERT INTO envelope (id, intake_address_id, message_id, conversation_id, bookmark, content_type, payload_bytes,
-                          received_by)
+                          expires_at, received_by)
     VALUES (nextval(pg_get_serial_sequence('message', 'id')), %(address)s, %(message_id)s, %(conversation_id)s,
-            %(bookmark)s, %(content_type)s, length(%(payload)s::bytea), %(received_by)s)
+            %(bookmark)s, %(content_type)s, length(%(payload)s::bytea), %(expires_at)s, %(received_by)s)
     ON CONFLICT (intake_address_id, message_id) DO NOTHING RETURNING id
 ), bytes AS (
     INSERT INTO body (id, headers, payload) SELECT id, %(headers)s, %(payload)s FROM stored
@@ -47,7 +47,7 @@ WITH stored AS (
     INSERT INTO message (id, address_id, lane_id, state, reason, due_at, expires_at, failure_count, failed_at,
                          original_address_id)
     SELECT id, %(address)s, %(lane)s, %(state)s, %(reason)s, CASE WHEN %(state)s = 'TBDL' THEN now() END,
-           %(expires_at)s, %(failure_count)s, %(failed_at)s, %(original_address)s FROM stored
+           CASE WHEN %(state)s = 'TBDL' THEN %(expires_at)s::timestamptz END, %(failure_count)s, %(failed_at)s, %(original_address)s FROM stored
     RETURNING id, address_id, lane_id, state, reason, group_id, attempt_number, due_at,
               NULL::bigint AS was_address_id, NULL::text AS was_state, NULL::text AS was_reason,
               NULL::bigint AS was_group_id, %(event)s AS event
@@ -82,7 +82,7 @@ def accept(envelope: Envelope, *, principal: Principal, received_by: str) -> Acc
             cursor.execute(_SAME, values)
             first, is_same = cursor.fetchone()
         elif envelope.dead_letter:
-            import_failure(cursor, created[0], envelope)
+            import_failure(cursor, created[0], envelope, actor=principal.name)
         else:
             lanes.wake(cursor, [(values["lane"], created[1])])
     if created:
@@ -132,6 +132,11 @@ SELECT id, 0, failed_at, 'imported', %(error_class)s, %(error_message)s, %(stack
 FROM message WHERE id = %(id)s RETURNING finished_at
 """
 
+_HOP = """
+INSERT INTO hop (message_id, from_address, to_address, reason, by, at)
+SELECT %(id)s, %(original)s, %(address)s, %(reason)s, %(actor)s, %(at)s
+"""
+
 _JOIN_GROUP = """
 WITH joined AS (UPDATE message SET group_id = %(group)s WHERE id = %(id)s RETURNING address_id, state, reason)
 INSERT INTO counter_delta (address_id, state, reason, group_id, delta)
@@ -140,7 +145,7 @@ UNION ALL SELECT address_id, state, reason, %(group)s, 1 FROM joined
 """
 
 
-def import_failure(cursor: CursorWrapper, message_id: int, envelope: Envelope) -> None:
+def import_failure(cursor: CursorWrapper, message_id: int, envelope: Envelope, *, actor: str) -> None:
     """Write the failure that a dead letter brought along as attempt 0, and put the message in its group."""
     dead = envelope.dead_letter
     assert dead is not None
@@ -161,8 +166,10 @@ def import_failure(cursor: CursorWrapper, message_id: int, envelope: Envelope) -
         "title": failures.title(failure)[:300],
     }
     cursor.execute(_IMPORT_ATTEMPT, values)
-    seen = groups.Seen(
-        values["fingerprint"], values["title"], failure.exception_class, message_id, cursor.fetchone()[0]
-    )
+    failed_at = cursor.fetchone()[0]
+    if dead.original_address not in (None, envelope.address):
+        hop = {"id": message_id, "original": dead.original_address, "address": envelope.address, "at": failed_at}
+        cursor.execute(_HOP, hop | {"reason": dead.reason or "imported", "actor": actor})
+    seen = groups.Seen(values["fingerprint"], values["title"], failure.exception_class, message_id, failed_at)
     group = groups.ensure(cursor, [seen])[seen.fingerprint]
     cursor.execute(_JOIN_GROUP, {"id": message_id, "group": group})

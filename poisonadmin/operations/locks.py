@@ -9,7 +9,8 @@ from django.db.backends.utils import CursorWrapper
 
 
 class Lock(IntEnum):
-    """The first half of each two-part lock key. NODE, JOB and SOURCE are held by sessions, the others by transactions."""
+    """The first half of each two-part lock key. NODE, JOB, SOURCE and IDEMPOTENCY_KEY are held by sessions,
+    the others by transactions."""
 
     NODE = 20
     JOB = 21
@@ -18,6 +19,7 @@ class Lock(IntEnum):
     TICK = 24
     STAGED_BATCH = 25  # workers/spark/sinks.py takes it too
     SOURCE = 26
+    IDEMPOTENCY_KEY = 27
 
 
 def try_lock(cursor: CursorWrapper, lock: Lock, key: int = 0) -> bool:

@@ -37,12 +37,11 @@ RETURNING id, name
 # A shard whose task never began, and whose job is gone: the row that we insert keeps a late task from delivering it.
 _FENCE_SHARDS = f"""
 INSERT INTO node (name, host, pid, claim_id, shard, lease_until, ended_at, "end")
-SELECT 'recover', '', 0, message.claim_id, message.shard, now(), now(), 'fenced'
-FROM claim JOIN message ON message.claim_id = claim.id AND message.state = 'DLNG'
+SELECT 'recover', '', 0, claim.id, claim_shard.shard, now(), now(), 'fenced'
+FROM claim JOIN claim_shard ON claim_shard.claim_id = claim.id
      LEFT JOIN job ON job.id = claim.job_id
 WHERE claim.is_open AND (claim.lease_until < now()
                          OR (job.id IS NOT NULL AND (job.finished_at IS NOT NULL OR ({_SILENT} AND {_lock_is_free(Lock.JOB, "job.id")}))))
-GROUP BY message.claim_id, message.shard
 ON CONFLICT (claim_id, shard) DO NOTHING
 RETURNING id
 """  # noqa: S608  (fragments are constants)

@@ -3,13 +3,15 @@
 A message in DLNG with attempt number N is answered when the row (message, N) is in `attempt`. Settling again finds nothing to do.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from django.db import connection, transaction
 
+from poisonadmin.operations.in_flight import IN_FLIGHT
 from poisonadmin.operations.lanes import wake
 from poisonadmin.operations.ledger import RECORDED
-from poisonadmin.operations.settle_failures import settle_failures
+from poisonadmin.operations.settle_failures import FAILURES_A_TRANSACTION, settle_failures
 
 DELIVERIES_A_TRANSACTION = 10_000
 
@@ -34,12 +36,13 @@ class Settled:
 _DELIVERED = f"""
 WITH answered AS (
     SELECT message.id, address_id, state, reason, group_id
-    FROM message JOIN attempt ON attempt.message_id = message.id AND attempt.attempt_number = message.attempt_number
-    WHERE state = 'DLNG' AND outcome = 'delivered' AND (%(claim)s::bigint IS NULL OR message.claim_id = %(claim)s)
+    FROM {IN_FLIGHT}
+         JOIN attempt ON attempt.message_id = message.id AND attempt.attempt_number = message.attempt_number
+    WHERE outcome = 'delivered' AND (%(claim)s::bigint IS NULL OR taken.claim_id = %(claim)s)
     ORDER BY message.id LIMIT %(limit)s FOR UPDATE OF message SKIP LOCKED
 ), changed AS (
-    UPDATE message SET state = 'DLVD', state_at = now(), due_at = NULL, failure_count = 0, crash_count = 0,
-                       candidate = FALSE
+    UPDATE message SET state = 'DLVD', state_at = now(), failure_count = 0, crash_count = 0, candidate = FALSE,
+                       expires_at = NULL
     FROM answered WHERE message.id = answered.id
     RETURNING message.id, message.address_id, message.state, message.reason, message.group_id, message.attempt_number,
               answered.address_id AS was_address_id, answered.state AS was_state, answered.reason AS was_reason,
@@ -54,8 +57,9 @@ _RETURNED = f"""
 WITH left_over AS (
     SELECT message.id, address_id, lane_id, state, reason, group_id,
            CASE WHEN node."end" = 'lost' OR message.id = ANY(node.unanswered) THEN 'outcome_lost' ELSE 'released' END AS event
-    FROM message JOIN node ON node.claim_id = message.claim_id AND node.shard = message.shard
-    WHERE state = 'DLNG' AND node.ended_at IS NOT NULL AND (%(claim)s::bigint IS NULL OR message.claim_id = %(claim)s)
+    FROM {IN_FLIGHT}
+         JOIN node ON node.claim_id = taken.claim_id AND node.shard = taken.shard
+    WHERE node.ended_at IS NOT NULL AND (%(claim)s::bigint IS NULL OR taken.claim_id = %(claim)s)
       AND NOT EXISTS (SELECT FROM attempt WHERE attempt.message_id = message.id
                                             AND attempt.attempt_number = message.attempt_number)
     ORDER BY message.id LIMIT %(limit)s FOR UPDATE OF message SKIP LOCKED
@@ -68,11 +72,10 @@ WITH left_over AS (
 SELECT lane_id, min(due_at), count(*) FROM changed GROUP BY lane_id
 """  # noqa: S608  (fragments are constants)
 
-_CLOSE = """
+_CLOSE = f"""
 UPDATE claim SET is_open = FALSE
-WHERE is_open AND (%(claim)s::bigint IS NULL OR id = %(claim)s)
-  AND NOT EXISTS (SELECT FROM message WHERE message.claim_id = claim.id AND message.state = 'DLNG')
-"""
+WHERE is_open AND (%(claim)s::bigint IS NULL OR id = %(claim)s) AND id NOT IN (SELECT taken.claim_id FROM {IN_FLIGHT})
+"""  # noqa: S608  (fragments are constants)
 
 
 def settle(claim_id: int | None = None) -> Settled:
@@ -80,23 +83,38 @@ def settle(claim_id: int | None = None) -> Settled:
 
     A row that another settle holds is left to it.
     """
-    settled = Settled()
-    while (step := _settle_some(claim_id)).total:
-        settled += step
+    settled = Settled(
+        delivered=_repeat(_settle_delivered, claim_id, DELIVERIES_A_TRANSACTION),
+        failed=_repeat(settle_failures, claim_id, FAILURES_A_TRANSACTION),
+        returned=_repeat(_return_unanswered, claim_id, DELIVERIES_A_TRANSACTION),
+    )
     with connection.cursor() as cursor:
         cursor.execute(_CLOSE, {"claim": claim_id})
     return settled
 
 
-def _settle_some(claim_id: int | None) -> Settled:
-    values = {"claim": claim_id, "limit": DELIVERIES_A_TRANSACTION, "actor": "system", "note": None}
-    with connection.cursor() as cursor:
-        with transaction.atomic():
-            cursor.execute(_DELIVERED, values)
-            delivered = cursor.fetchone()[0]
-        failed = settle_failures(claim_id)
-        with transaction.atomic():
-            cursor.execute(_RETURNED, values)
-            rows = cursor.fetchall()
-            wake(cursor, [(lane_id, due_at) for lane_id, due_at, _ in rows])
-    return Settled(delivered, failed, sum(count for _, _, count in rows))
+def _repeat(step: Callable[[int | None], int], claim_id: int | None, full: int) -> int:
+    """Take steps until one is not full; return the sum."""
+    total = 0
+    while (count := step(claim_id)) == full:
+        total += count
+    return total + count
+
+
+def _settle_delivered(claim_id: int | None) -> int:
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(_DELIVERED, _values(claim_id))
+        count: int = cursor.fetchone()[0]
+    return count
+
+
+def _return_unanswered(claim_id: int | None) -> int:
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(_RETURNED, _values(claim_id))
+        rows = cursor.fetchall()
+        wake(cursor, [(lane_id, due_at) for lane_id, due_at, _ in rows])
+    return sum(count for _, _, count in rows)
+
+
+def _values(claim_id: int | None) -> dict[str, int | str | None]:
+    return {"claim": claim_id, "limit": DELIVERIES_A_TRANSACTION, "actor": "system", "note": None}

@@ -11,6 +11,7 @@ from poisonadmin.domain.verdicts import Verdict, on_failure
 from poisonadmin.operations import groups, lanes
 from poisonadmin.operations.addresses import AddressRef, ensure_addresses
 from poisonadmin.operations.dead_letters import record_moves
+from poisonadmin.operations.in_flight import IN_FLIGHT
 from poisonadmin.operations.ledger import RECORDED
 from poisonadmin.queries.policy_book import book
 
@@ -33,14 +34,15 @@ class Answered(NamedTuple):
     retry_after_ms: int | None
 
 
-_ANSWERED = """
+_ANSWERED = f"""
 SELECT message.id, message.attempt_number, failure_count, address.name, lane_id, address_id, fingerprint, title,
        error_class, finished_at, retry_after_ms
-FROM message JOIN attempt ON attempt.message_id = message.id AND attempt.attempt_number = message.attempt_number
+FROM {IN_FLIGHT}
+     JOIN attempt ON attempt.message_id = message.id AND attempt.attempt_number = message.attempt_number
      JOIN address ON address.id = message.address_id
-WHERE state = 'DLNG' AND outcome = 'failed' AND (%(claim)s::bigint IS NULL OR message.claim_id = %(claim)s)
+WHERE outcome = 'failed' AND (%(claim)s::bigint IS NULL OR taken.claim_id = %(claim)s)
 ORDER BY message.id LIMIT %(limit)s FOR UPDATE OF message SKIP LOCKED
-"""
+"""  # noqa: S608  (fragments are constants)
 
 _APPLY = f"""
 WITH verdict AS (
@@ -55,6 +57,7 @@ WITH verdict AS (
     UPDATE message SET state = verdict.state, reason = verdict.reason, state_at = now(),
         due_at = now() + verdict.delay_ms * interval '1 ms', failure_count = verdict.failure_count,
         group_id = verdict.group_id, failed_at = verdict.failed_at, address_id = verdict.address_id,
+        expires_at = CASE WHEN verdict.state = 'TBDL' THEN message.expires_at END,
         lane_id = verdict.lane_id,
         original_address_id = CASE WHEN verdict.address_id = message.address_id THEN message.original_address_id
                                    ELSE coalesce(message.original_address_id, message.address_id) END

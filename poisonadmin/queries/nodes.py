@@ -48,8 +48,10 @@ def list_nodes(
              n.begun, coalesce(held.n, 0) AS delivering, coalesce(held.ids, ARRAY[]::bigint[]) AS message_ids
             FROM (SELECT n.* FROM node n WHERE {condition} AND {page.condition} {page.order}) n
             LEFT JOIN LATERAL (
-              SELECT count(*) AS n, (array_agg(m.id ORDER BY m.id))[1:{SHOWN_MESSAGES}] AS ids FROM message m
-              WHERE m.state = 'DLNG' AND m.claim_id = n.claim_id AND m.shard = n.shard
+              SELECT count(*) AS n, (array_agg(m.id ORDER BY m.id))[1:{SHOWN_MESSAGES}] AS ids
+              FROM claim_shard s CROSS JOIN LATERAL unnest(s.message_ids) AS taken (id)
+              JOIN message m ON m.id = taken.id AND m.state = 'DLNG' AND m.claim_id = n.claim_id
+              WHERE s.claim_id = n.claim_id AND s.shard = n.shard
             ) held ON n.ended_at IS NULL
             {page.order}""",  # noqa: S608
         page.parameters,

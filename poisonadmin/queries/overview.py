@@ -89,6 +89,7 @@ def due(principal: Principal) -> Due:
         f"""WITH waiting AS (
               SELECT l.is_open, m.due_at FROM lane l
               JOIN LATERAL (SELECT due_at FROM message WHERE lane_id = l.id AND state = 'TBDL' AND due_at <= now()
+                              AND due_at >= l.next_due
                             ORDER BY due_at LIMIT {CAP}) m ON true
               WHERE {scope} LIMIT {CAP})
             SELECT count(*) FILTER (WHERE is_open) AS due,

@@ -31,11 +31,13 @@ class Claimed(NamedTuple):
 
 
 _CLAIMED = """
-SELECT message.id, attempt_number, address.name AS address, destination_id, envelope.message_id, conversation_id,
-       content_type, payload_bytes, start_at, expires_at
-FROM message JOIN envelope USING (id) JOIN address ON address.id = message.address_id
-WHERE claim_id = %s AND shard = %s AND state = 'DLNG' AND destination_id IS NOT NULL
-ORDER BY start_at NULLS FIRST, due_at, message.id
+SELECT message.id, message.attempt_number, address.name AS address, destination_id, envelope.message_id, conversation_id,
+       content_type, payload_bytes, start_at, message.expires_at
+FROM claim_shard CROSS JOIN LATERAL unnest(message_ids) WITH ORDINALITY AS taken (id, place)
+     JOIN message ON message.id = taken.id AND message.claim_id = claim_shard.claim_id AND state = 'DLNG'
+     JOIN envelope ON envelope.id = message.id JOIN address ON address.id = message.address_id
+WHERE claim_shard.claim_id = %s AND claim_shard.shard = %s AND destination_id IS NOT NULL
+ORDER BY place
 """
 
 _DESTINATIONS = """

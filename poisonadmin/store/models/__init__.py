@@ -3,7 +3,7 @@
 from poisonadmin.store.models.access import Access, ApiToken, IdempotencyKey
 from poisonadmin.store.models.attempt import Attempt, FailureGroup
 from poisonadmin.store.models.audit import Audit
-from poisonadmin.store.models.claim import Claim, Node
+from poisonadmin.store.models.claim import Claim, ClaimShard, Node
 from poisonadmin.store.models.counter import Counter, CounterDelta
 from poisonadmin.store.models.destination import Destination
 from poisonadmin.store.models.history import History
@@ -22,6 +22,7 @@ __all__ = [
     "Audit",
     "Body",
     "Claim",
+    "ClaimShard",
     "Counter",
     "CounterDelta",
     "Destination",

@@ -40,6 +40,18 @@ class Claim(models.Model):
         indexes = [models.Index("id", name="claim_open", condition=Q(is_open=True))]
 
 
+class ClaimShard(models.Model):
+    """Which messages a claim took into a shard, in the order in which they are to begin. Those still DLNG under this claim are under way."""
+
+    pk = models.CompositePrimaryKey("claim_id", "shard")
+    claim_id = models.BigIntegerField()
+    shard = models.SmallIntegerField()
+    message_ids = ArrayField(models.BigIntegerField())
+
+    class Meta:
+        db_table = "claim_shard"
+
+
 class Node(models.Model):
     """A process that delivers one shard of a claim. The unique (claim, shard) is the fence: whoever inserts the row delivers.
 

@@ -13,7 +13,12 @@ from poisonadmin.store.models.choices import only_values_of
 
 
 class Message(models.Model):
-    """Where a message is now. About 150 bytes, no text that a producer wrote; fillfactor 50."""
+    """Where a message is now. About 150 bytes, no text that a producer wrote; fillfactor 50.
+
+    No index names `state`, `attempt_number` or what a claim writes, in its columns or its predicate, so that claiming and delivering rewrite the
+    row on its page and touch no index (docs/decisions/0005-updates-in-place.md). `due_at` is therefore left as it was once a message is
+    delivered, and means something in TBDL only. `expires_at` is set while the message may still expire; the producer's word is the envelope's.
+    """
 
     id = models.BigAutoField(primary_key=True)
     address = models.ForeignKey("store.Address", models.DO_NOTHING, db_constraint=False, db_index=False)
@@ -37,6 +42,12 @@ class Message(models.Model):
     original_address = models.ForeignKey(
         "store.Address", models.DO_NOTHING, null=True, db_constraint=False, db_index=False, related_name="+"
     )
+    is_undecided = models.GeneratedField(
+        expression=Q(state=State.NDLV), output_field=models.BooleanField(), db_persist=True
+    )
+    is_given_up = models.GeneratedField(
+        expression=Q(state=State.FAIL), output_field=models.BooleanField(), db_persist=True
+    )
 
     class Meta:
         db_table = "message"
@@ -56,11 +67,10 @@ class Message(models.Model):
             ),
         ]
         indexes = [
-            models.Index("lane", "due_at", name="message_due", condition=Q(state=State.TBDL)),
-            models.Index("claim_id", "shard", name="message_claimed", condition=Q(state=State.DLNG)),
-            models.Index("expires_at", name="message_expiry", condition=Q(state=State.TBDL, expires_at__isnull=False)),
-            models.Index("id", name="message_undecided", condition=Q(state=State.NDLV)),
-            models.Index("id", name="message_given_up", condition=Q(state=State.FAIL)),
+            models.Index("lane", "due_at", name="message_due", condition=Q(due_at__isnull=False)),
+            models.Index("expires_at", name="message_expiry", condition=Q(expires_at__isnull=False)),
+            models.Index("id", name="message_undecided", condition=Q(is_undecided=True)),
+            models.Index("id", name="message_given_up", condition=Q(is_given_up=True)),
             models.Index("address", "id", name="message_by_address"),
             models.Index("group", "id", name="message_by_group", condition=Q(group__isnull=False)),
         ]
@@ -76,6 +86,7 @@ class Envelope(models.Model):
     bookmark = models.CharField(max_length=255, null=True)
     content_type = models.CharField(max_length=255)
     payload_bytes = models.IntegerField()
+    expires_at = models.DateTimeField(null=True)
     received_at = models.DateTimeField(db_default=Now())
     received_by = models.CharField(max_length=255)
     parent_id = models.BigIntegerField(null=True)

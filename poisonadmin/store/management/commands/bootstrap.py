@@ -1,0 +1,33 @@
+"""`manage.py bootstrap`: the user `admin` and its token, on a new installation."""
+
+import sys
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from poisonadmin.operations.bootstrap import TOKEN_FILE, bootstrap
+
+
+class Command(BaseCommand):
+    """Does nothing where `admin` exists."""
+
+    help = "Create the user admin with a random password, printed once, and an API token in POISONADMIN_HOME."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Add `--password-stdin`."""
+        parser.add_argument("--password-stdin", action="store_true", help="read the password from the first line")
+
+    def handle(self, *_: Any, **options: Any) -> None:
+        """Say what was made."""
+        password = sys.stdin.readline().rstrip("\n") if options["password_stdin"] else None
+        if password == "":
+            raise CommandError("The password on standard input is empty.")
+        made = bootstrap(settings.HOME, password=password)
+        if made is None:
+            self.stdout.write(f"The user admin exists; its token was written to {settings.HOME / TOKEN_FILE}.")
+            return
+        self.stdout.write(f"user:     {made.username}")
+        if password is None:
+            self.stdout.write(f"password: {made.password}   (shown this once)")
+        self.stdout.write(f"token:    {made.token_file}")

@@ -1,0 +1,54 @@
+"""`manage.py user create`."""
+
+import sys
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.contrib.auth.password_validation import validate_password
+from django.core.exceptions import ValidationError
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import transaction
+
+from poisonadmin.domain.access import Role
+from poisonadmin.domain.addresses import validate_pattern
+from poisonadmin.domain.errors import PoisonAdminError
+from poisonadmin.operations import audit
+from poisonadmin.store.models import Access
+
+
+class Command(BaseCommand):
+    """A user with a role; the password is the first line of standard input."""
+
+    help = "Create a user with a role, or give an existing one another role."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Add the one action."""
+        actions = parser.add_subparsers(dest="action", required=True)
+        create = actions.add_parser("create")
+        create.add_argument("username")
+        create.add_argument("--role", choices=list(Role), required=True)
+        create.add_argument("--pattern", action="append", default=[], help="address pattern, repeatable; absent: all")
+
+    def handle(self, *_: Any, **options: Any) -> None:
+        """Create the user, or change the role."""
+        try:
+            patterns = [validate_pattern(pattern) for pattern in options["pattern"]]
+        except PoisonAdminError as error:
+            raise CommandError(error.detail) from error
+        with transaction.atomic():
+            user = User.objects.filter(username=options["username"]).first() or self._made(options["username"])
+            Access.objects.update_or_create(user=user, defaults={"role": options["role"], "address_patterns": patterns})
+            details = {"role": options["role"], "address_patterns": patterns}
+            audit.record("command line", "user.saved", "user", user.get_username(), details=details)
+
+    def _made(self, username: str) -> User:
+        password = sys.stdin.readline().rstrip("\n")
+        user = User(username=username)
+        try:
+            user.full_clean(exclude=["password"])
+            validate_password(password, user)
+        except ValidationError as error:
+            raise CommandError(" ".join(error.messages)) from error
+        user.set_password(password)
+        user.save(force_insert=True)
+        return user
