@@ -37,6 +37,7 @@ class ChildSpec:
     # What the kernel sends the child when the process that started it is gone, however it went.
     orphan_signal: signal.Signals = signal.SIGKILL
     restart: Restart = Restart.ALWAYS
+    start_after_seconds: float = 0.0
     # Lines that hold one of these are harmless, alarm the reader, and cannot be switched off at their source.
     unsaid: Sequence[str] = ()
     # Run before each start: makes room where an earlier one left something behind.

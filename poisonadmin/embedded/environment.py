@@ -54,6 +54,8 @@ def exported(
         # Everything here runs on the loopback interface, so destinations may stand there too.
         "POISONADMIN_ALLOW_LOOPBACK": environment.get("POISONADMIN_ALLOW_LOOPBACK", "1"),
         "PYTHONUNBUFFERED": "1",
+        # Celery's alarm at being started as root is about pickle, which our workers do not take.
+        "PYTHONWARNINGS": environment.get("PYTHONWARNINGS", "ignore:You're running the worker with superuser"),
         MARK: str(wishes.home),
     }
 

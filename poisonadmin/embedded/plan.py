@@ -8,6 +8,7 @@ from pathlib import Path
 from poisonadmin.embedded.child import ChildSpec, Restart
 
 PROJECT = Path(__file__).resolve().parents[2]
+SECOND_SPARK_SECONDS = 12.0
 SERVICES = frozenset({"postgres", "valkey"})
 
 
@@ -46,7 +47,7 @@ def web(environment: Mapping[str, str], port: int) -> ChildSpec:
         "web",
         dict(environment) | {"POISONADMIN_DB_POOL": "true"},
         *("uvicorn", "poisonadmin.asgi:application", "--host", "127.0.0.1", "--port", str(port)),
-        *("--timeout-graceful-shutdown", "3", "--no-access-log"),
+        *("--timeout-graceful-shutdown", "3", "--no-access-log", "--lifespan", "off"),
     )
 
 
@@ -56,7 +57,8 @@ def background(environment: Mapping[str, str], home: Path) -> list[ChildSpec]:
         _celery("beat", environment, "beat", "-s", str(home / "beat-schedule")),
         _worker("io", environment, "--concurrency", "2"),
         _worker("spark-redelivery", environment, "--pool=solo"),
-        _worker("spark-batch", environment, "--pool=solo"),
+        # Not at once: two Java machines starting side by side on two cores keep the first redelivery waiting.
+        replace(_worker("spark-batch", environment, "--pool=solo"), start_after_seconds=SECOND_SPARK_SECONDS),
     ]
 
 
@@ -82,7 +84,7 @@ def _worker(queue: str, environment: Mapping[str, str], *options: str) -> ChildS
 
 
 def _celery(name: str, environment: Mapping[str, str], *arguments: str) -> ChildSpec:
-    return _python(name, environment, "celery", "-A", "workers.celery_app", *arguments)
+    return _python(name, environment, "celery", "--quiet", "-A", "workers.celery_app", *arguments)
 
 
 def _manage(name: str, environment: Mapping[str, str], *arguments: str) -> ChildSpec:

@@ -17,6 +17,7 @@ from poisonadmin.embedded.restarts import delay_before_restart, failures_in_a_ro
 from poisonadmin.embedded.trees import adopt_orphans, descendants, in_session, kill, reap_adopted
 
 _TICK_SECONDS = 0.25
+_PROBE_SECONDS = 0.1
 NAME = "supervisor"
 
 
@@ -57,10 +58,13 @@ class Supervisor:
         self.stop_requested_at = self.stop_requested_at or time.monotonic()
 
     def start(self, spec: ChildSpec) -> None:
-        """Start `spec` and keep it running."""
+        """Start `spec`, now or after the time it names, and keep it running."""
         child = _Child(spec)
         self._children.append(child)
-        self._start(child)
+        if spec.start_after_seconds:
+            child.start_at = time.monotonic() + spec.start_after_seconds
+        else:
+            self._start(child)
 
     def wait_until_ready(self, name: str, is_ready: Callable[[], bool], *, seconds: float) -> None:
         """Return when `is_ready()`. A child that ends meanwhile is started again, up to three times.
@@ -74,7 +78,7 @@ class Supervisor:
                 raise NotReady(f"{name} does not start; its last lines above say why.")
             if time.monotonic() > deadline:
                 raise NotReady(f"{name} did not answer within {seconds:.0f} s.")
-            self._tick(0.05)
+            self._tick_for(_PROBE_SECONDS)
 
     def run(self, *specs: ChildSpec) -> None:
         """Run `specs` side by side to their ends; raise `EmbeddedError` when one of them fails."""
@@ -160,6 +164,12 @@ class Supervisor:
             if child.start_at is not None and time.monotonic() >= child.start_at:
                 self._start(child)
         reap_adopted(self._own_pids())
+
+    def _tick_for(self, seconds: float) -> None:
+        """Go on for the whole of `seconds`, where a tick ends as soon as somebody prints a line."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            self._tick(left)
 
     def _take_note_of_end(self, child: _Child) -> None:
         assert child.process is not None
