@@ -60,8 +60,8 @@ class Keeper:
                     )
                     self._locked.clear()
                 self._beat(connection)
-            except psycopg.OperationalError as error:
-                log.warning("the database is away: %s", str(error).splitlines()[0])
+            except psycopg.Error as error:  # of any kind: a thread that ends here would let every job be taken for dead
+                log.warning("the database does not answer as it should: %s", str(error).splitlines()[0])
                 connection = None
         if connection is not None:
             connection.close()

@@ -24,6 +24,9 @@ class SparkWorker:
         started = time.monotonic()
         self.name = name
         self.spark: SparkSession = start_session(name)
+        self.spark.range(1).mapInArrow(
+            lambda batches: batches, "id long"
+        ).collect()  # the first Python task starts much
         self.keeper = Keeper(os.environ["DATABASE_URL"], name)
         self.pump = Pump(self.spark, self.keeper, name)
         self._is_stopping = False

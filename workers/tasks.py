@@ -12,8 +12,10 @@ from poisonadmin.operations.housekeeping import clean_up
 from poisonadmin.operations.locks import Tick, single_flight
 from poisonadmin.operations.recover import recover
 from poisonadmin.operations.sources import ingest_due
+from poisonadmin.operations.sources import ingest_due
 from workers import spark_worker
 from workers.celery_app import IO, SPARK_BATCH, SPARK_REDELIVERY, app
+from workers.spark.jobs.ingest import stage_files
 from workers.spark.jobs.ingest import stage_files
 
 # A little less than the tick's period, so that the next tick finds the worker free.
@@ -79,5 +81,7 @@ def housekeeping_tick(**_: Any) -> None:
 @app.task(queue=SPARK_BATCH)  # type: ignore[untyped-decorator]
 def ingest_tick(**_: Any) -> None:
     """Take in the files that have arrived in directory sources."""
+    worker = spark_worker.current()
+    ingest_due(partial(stage_files, worker.spark), worker=worker.name, keeper=worker.keeper)
     worker = spark_worker.current()
     ingest_due(partial(stage_files, worker.spark), worker=worker.name, keeper=worker.keeper)

@@ -11,6 +11,7 @@ from poisonadmin.domain.addresses import validate_address
 from poisonadmin.domain.errors import PoisonAdminError
 from poisonadmin.operations import audit, lanes, locks
 from poisonadmin.operations.locks import Lock
+from poisonadmin.operations.once_more import retried
 from poisonadmin.queries.policy_book import book
 
 
@@ -108,13 +109,17 @@ def _set_status(
     if not principal.sees(name):
         raise AddressNotFound(f"There is no address {name}.")
     values = {"to": to_status, "actor": principal.name, "reason": reason, "name": name, "from": list(from_statuses)}
-    with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute(_SET_STATUS, values)
-        changed = cursor.fetchone()
-        if changed is None:
-            raise _why_not(cursor, name)
-        lanes.reopen(cursor, [changed[0]])
-        audit.record(principal.name, f"address.{to_status.lower()}", "address", name, note=reason)
+
+    def set_once() -> None:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute(_SET_STATUS, values)
+            changed = cursor.fetchone()
+            if changed is None:
+                raise _why_not(cursor, name)
+            lanes.reopen(cursor, [changed[0]])
+            audit.record(principal.name, f"address.{to_status.lower()}", "address", name, note=reason)
+
+    retried(set_once)
 
 
 def _why_not(cursor: CursorWrapper, name: str) -> PoisonAdminError:

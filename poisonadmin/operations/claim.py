@@ -43,6 +43,7 @@ SELECT destination.id, coalesce((config->>'concurrency')::int, %(concurrency)s),
        EXTRACT(epoch FROM GREATEST(next_slot, now()) - now())::float,
        coalesce(under_way.n, 0)
 FROM destination LEFT JOIN under_way ON under_way.destination_id = destination.id WHERE is_enabled ORDER BY id
+FOR NO KEY UPDATE OF destination SKIP LOCKED
 """  # noqa: S608  (fragments are constants)
 
 _LANES = """

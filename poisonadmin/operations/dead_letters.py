@@ -1,11 +1,11 @@
 """Moves to a dead-letter address: the hop, and the child where that address delivers somewhere itself."""
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.domain.verdicts import Verdict
-from poisonadmin.operations import lanes
 from poisonadmin.operations.ledger import RECORDED
 
 _HOPS = """
@@ -43,10 +43,13 @@ SELECT lane_id, min(due_at) FROM changed GROUP BY lane_id
 """  # noqa: S608  (fragments are constants)
 
 
-def record_moves(cursor: CursorWrapper, moves: Sequence[tuple[int, str, Verdict]]) -> None:
-    """Append a hop for each (message id, address it was on, verdict that moves it), and enqueue the children due."""
+def record_moves(cursor: CursorWrapper, moves: Sequence[tuple[int, str, Verdict]]) -> list[tuple[int, datetime]]:
+    """Append a hop for each (message id, address it was on, verdict that moves it), and enqueue the children due.
+
+    Shape: (lane, due_at) of the children, for the caller to wake.
+    """
     if not moves:
-        return
+        return []
     values = {
         "ids": [message_id for message_id, _, _ in moves],
         "froms": [from_address for _, from_address, _ in moves],
@@ -60,4 +63,5 @@ def record_moves(cursor: CursorWrapper, moves: Sequence[tuple[int, str, Verdict]
     cursor.execute(_HOPS, values)
     if any(verdict.create_child for _, _, verdict in moves):
         cursor.execute(_CHILDREN, values)
-        lanes.wake(cursor, cursor.fetchall())
+        return list(cursor.fetchall())
+    return []

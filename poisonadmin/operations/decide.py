@@ -14,6 +14,7 @@ from poisonadmin.domain.errors import PoisonAdminError
 from poisonadmin.domain.states import Event, State, TransitionNotAllowed, sources
 from poisonadmin.operations import audit
 from poisonadmin.operations.decision_sql import Locked, apply, lock
+from poisonadmin.operations.once_more import retried
 
 NOT_FOUND = "not_found"
 NO_DESTINATION = "no_destination"
@@ -199,6 +200,16 @@ def _decide(
     expected: tuple[str | None, int | None],
 ) -> Decided:
     principal.require(Permission.DECIDE)
+    return retried(lambda: _decide_once(decision, ids, principal, reason, expected))
+
+
+def _decide_once(
+    decision: _Decision,
+    ids: Sequence[int],
+    principal: Principal,
+    reason: str,
+    expected: tuple[str | None, int | None],
+) -> Decided:
     with transaction.atomic():
         locked = lock(ids)
         refused = {message_id: NOT_FOUND for message_id in ids if message_id not in locked}

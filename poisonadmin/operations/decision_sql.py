@@ -22,11 +22,13 @@ class Locked(NamedTuple):
     home_delivers: bool
 
 
-_LOCK = """
+# Two statements: what the lock waited for may have moved the message, and a join in the locking statement would then lose the row.
+_LOCK = "SELECT FROM message WHERE id = ANY(%(ids)s) ORDER BY id FOR UPDATE"
+_READ = """
 SELECT message.id, address.name, state, attempt_number, home.name, home.destination_id IS NOT NULL
 FROM message JOIN address ON address.id = message.address_id
      JOIN address AS home ON home.id = coalesce(message.original_address_id, message.address_id)
-WHERE message.id = ANY(%(ids)s) ORDER BY message.id FOR UPDATE OF message
+WHERE message.id = ANY(%(ids)s) ORDER BY message.id
 """
 
 # What each event writes; the columns it does not name stay.
@@ -68,6 +70,7 @@ def lock(ids: Sequence[int]) -> dict[int, Locked]:
     """Lock the messages in the order of their ids and return those that exist. Call inside a transaction."""
     with connection.cursor() as cursor:
         cursor.execute(_LOCK, {"ids": list(ids)})
+        cursor.execute(_READ, {"ids": list(ids)})
         return {row[0]: Locked(*row) for row in cursor.fetchall()}
 
 

@@ -89,11 +89,14 @@ def settle_failures(claim_id: int | None = None) -> int:
         group_ids = groups.ensure(
             cursor, (groups.Seen(a.fingerprint, a.title, a.error_class, a.id, a.finished_at) for a in answered)
         )
-        _apply(cursor, answered, verdicts, targets, group_ids)
-        record_moves(cursor, [(a.id, a.address, v) for a, v in zip(answered, verdicts, strict=True) if v.move_to])
-        for failed, verdict in zip(answered, verdicts, strict=True):
-            if verdict.stop_address:
-                _stop(cursor, failed)
+        waiting = _apply(cursor, answered, verdicts, targets, group_ids)
+        waiting += record_moves(
+            cursor, [(a.id, a.address, v) for a, v in zip(answered, verdicts, strict=True) if v.move_to]
+        )
+        stopped = _stop(cursor, [a for a, v in zip(answered, verdicts, strict=True) if v.stop_address])
+        # Lanes come last, and all at once: the order of locks is messages, groups, addresses, lanes.
+        lanes.wake(cursor, waiting)
+        lanes.reopen(cursor, stopped)
     return len(answered)
 
 
@@ -118,7 +121,8 @@ def _apply(
     verdicts: Sequence[Verdict],
     targets: dict[str, AddressRef],
     group_ids: dict[str, int],
-) -> None:
+) -> list[tuple[int, datetime]]:
+    """Write the verdicts; return (lane, due_at) of what waits again."""
     places = [
         (targets[verdict.move_to].id, targets[verdict.move_to].lane_id)
         if verdict.move_to
@@ -141,10 +145,14 @@ def _apply(
             "note": None,
         },
     )
-    lanes.wake(cursor, cursor.fetchall())
+    waiting: list[tuple[int, datetime]] = cursor.fetchall()
+    return waiting
 
 
-def _stop(cursor: CursorWrapper, failed: Answered) -> None:
-    cursor.execute(_STOP, {"message": failed.id, "address": failed.address_id})
-    if cursor.fetchone():
-        lanes.reopen(cursor, [failed.address_id])
+def _stop(cursor: CursorWrapper, failed: Sequence[Answered]) -> list[int]:
+    """Stop the addresses of messages whose failure reached that limit; return those that were ON."""
+    stopped = []
+    for message in sorted(failed, key=lambda one: one.address_id):
+        cursor.execute(_STOP, {"message": message.id, "address": message.address_id})
+        stopped += [row[0] for row in cursor.fetchall()]
+    return stopped

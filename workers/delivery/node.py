@@ -80,7 +80,7 @@ class Node:
                     self._flush()
                     self._connection.execute(_END, [begun, list(unanswered), self._id])
                 break
-            except psycopg.OperationalError:
+            except psycopg.Error:
                 if time.monotonic() > until:
                     raise
                 time.sleep(FLUSH_SECONDS)
@@ -95,8 +95,8 @@ class Node:
                 if time.monotonic() >= next_beat:
                     next_beat = time.monotonic() + HEARTBEAT_SECONDS
                     self._beat()
-            except psycopg.OperationalError as error:
-                log.warning("node %s cannot reach the database: %s", self._id, str(error).splitlines()[0])
+            except psycopg.Error as error:  # of any kind, a read-only database too: what is not written is kept
+                log.warning("node %s cannot write: %s", self._id, str(error).splitlines()[0])
 
     def _beat(self) -> None:
         sent = time.monotonic()

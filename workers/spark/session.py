@@ -20,6 +20,7 @@ _SETTINGS = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.speculation": "false",
     "spark.python.worker.reuse": "true",
+    "spark.python.daemon.module": "workers.spark.daemon",
     "spark.driver.memory": "1g",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
