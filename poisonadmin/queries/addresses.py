@@ -41,6 +41,16 @@ class AddressRow:
     counts: ByState
     in_force: Resolved
 
+    @property
+    def policy(self) -> dict[str, Any]:
+        """The policy's values, by the names of its settings."""
+        return vars(self.in_force.policy)
+
+    @property
+    def origins(self) -> dict[str, Any]:
+        """The pattern, and the preset where it was one, that each value comes from."""
+        return {name: origin._asdict() for name, origin in self.in_force.origins.items()}
+
 
 @dataclass(frozen=True)
 class _Stored:

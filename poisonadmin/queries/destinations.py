@@ -9,7 +9,7 @@ from poisonadmin.domain.access import Permission, Principal
 from poisonadmin.domain.errors import PoisonAdminError
 from poisonadmin.queries.address_ids import visible_ids
 from poisonadmin.queries.paging import DEFAULT_LIMIT, Key, Page, window
-from poisonadmin.queries.rows import fetch, fetch_one
+from poisonadmin.queries.rows import fetch, fetch_one, fetch_values
 
 _KEY = Key(("d.name",), (str,), descending=False)
 
@@ -74,6 +74,11 @@ def get_destination(name: str, *, principal: Principal) -> DestinationRow:
     if found is None:
         raise DestinationNotFound(f"There is no destination {name[:100]}.")
     return found
+
+
+def destination_exists(name: str) -> bool:
+    """Return whether the name is taken, whoever may see it."""
+    return bool(fetch_values("SELECT EXISTS (SELECT FROM destination WHERE name = %s)", [name])[0])
 
 
 def _scope(principal: Principal) -> tuple[str, list[Any]]:

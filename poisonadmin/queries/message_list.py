@@ -15,8 +15,8 @@ from poisonadmin.queries.rows import bounded, fetch, fetch_values
 ORDERINGS = {"-id": Key(("m.id",), (int,)), "id": Key(("m.id",), (int,), descending=False)}
 EXPORT_SLICE = 1000
 
-# No index names `state` (store/models/message.py). What waits lies above the floors of the lanes that have something, and what is under way is
-# named by the open claims; both are few beside what is delivered.
+# No index names `state` (store/models/message.py). What waits lies above the floors of the lanes that have something,
+# and what is under way is named by the open claims; both are few beside what is delivered.
 IN_STATE = {
     "TBDL": """m.state = 'TBDL' AND m.id IN (
         SELECT waiting.id FROM lane CROSS JOIN LATERAL (
@@ -31,7 +31,8 @@ IN_STATE = {
 
 COLUMNS = """m.id, e.message_id, a.name AS address, m.state, m.reason, m.candidate, m.attempt_number, m.failure_count,
  m.crash_count, CASE WHEN m.state = 'TBDL' THEN m.due_at END AS due_at, m.state_at, e.received_at, m.failed_at,
- e.expires_at, e.conversation_id, e.content_type, e.payload_bytes, o.name AS original_address, m.group_id, g.title AS group_title"""
+ e.expires_at, e.conversation_id, e.content_type, e.payload_bytes, o.name AS original_address, m.group_id,
+ g.title AS group_title"""
 JOINS = """JOIN envelope e ON e.id = m.id JOIN address a ON a.id = m.address_id
  LEFT JOIN address o ON o.id = m.original_address_id LEFT JOIN failure_group g ON g.id = m.group_id"""
 

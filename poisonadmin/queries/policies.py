@@ -72,6 +72,11 @@ def get_policy(policy_id: int, *, principal: Principal) -> PolicyView:
     return found
 
 
+def find_policy(match: str) -> PolicyView | None:
+    """Return the policy of exactly this pattern, for whoever is about to write it."""
+    return fetch_one(PolicyView, f"{_SELECT} WHERE p.match = %s", [match])
+
+
 def resolve_address(address: str, *, principal: Principal) -> Resolved:
     """Return the values in force on the address, known or not, and where each comes from.
 

@@ -41,6 +41,11 @@ class NextStep:
     delay_ms: int | None
     explanation: Explanation | None
 
+    @property
+    def formula(self) -> str | None:
+        """The wait's terms in one line."""
+        return self.explanation.formula() if self.explanation else None
+
 
 @dataclass(frozen=True)
 class Schedule:

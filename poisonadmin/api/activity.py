@@ -1,0 +1,92 @@
+"""What runs, and who did what."""
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from poisonadmin.api.contract import Paged, contract
+from poisonadmin.api.parameters import PAGE, boolean, choice, text, time
+from poisonadmin.api.shapes import AUDIT, JOB, NODE
+from poisonadmin.api.view import ApiView
+from poisonadmin.domain.access import Permission
+from poisonadmin.queries import audit, jobs, nodes
+from poisonadmin.queries.paging import DEFAULT_LIMIT
+from poisonadmin.store.models.job import JobKind, JobState
+
+
+class JobList(ApiView):
+    """`/jobs/`."""
+
+    @contract(
+        Permission.READ,
+        "activity",
+        {200: Paged(JOB)},
+        query=(choice("kind", JobKind, many=True), choice("state", JobState, many=True), *PAGE),
+    )
+    def get(self, request: Request) -> Response:
+        """List jobs, newest first."""
+        found = jobs.list_jobs(
+            principal=self.principal,
+            kinds=self.query["kind"],
+            states=self.query["state"],
+            cursor=self.query["cursor"],
+            limit=self.query["limit"] or DEFAULT_LIMIT,
+        )
+        return self.paged(found, JOB)
+
+
+class JobOne(ApiView):
+    """`/jobs/{id}/`."""
+
+    @contract(Permission.READ, "activity", {200: JOB})
+    def get(self, request: Request, job_id: int) -> Response:
+        """Show a job with its phase, progress, counts and error."""
+        return Response(JOB.render(jobs.get_job(job_id, principal=self.principal)))
+
+
+class NodeList(ApiView):
+    """`/nodes/`."""
+
+    @contract(
+        Permission.READ,
+        "activity",
+        {200: Paged(NODE)},
+        query=(boolean("alive", "Only those that are, or are not."), *PAGE),
+    )
+    def get(self, request: Request) -> Response:
+        """List the processes that deliver or have delivered, newest first, and what each holds."""
+        found = nodes.list_nodes(
+            principal=self.principal,
+            alive=self.query["alive"],
+            cursor=self.query["cursor"],
+            limit=self.query["limit"] or DEFAULT_LIMIT,
+        )
+        return self.paged(found, NODE)
+
+
+class AuditList(ApiView):
+    """`/audit/`."""
+
+    @contract(
+        Permission.READ,
+        "activity",
+        {200: Paged(AUDIT)},
+        query=(
+            text("actor"),
+            text("action", "Such as message.approved."),
+            text("object_type"),
+            text("object_id"),
+            time("after"),
+            time("before"),
+            *PAGE,
+        ),
+    )
+    def get(self, request: Request) -> Response:
+        """List who did what, when and why, newest first."""
+        names = ("actor", "action", "object_type", "object_id", "after", "before")
+        found = audit.list_audit(
+            audit.AuditFilter(**{name: self.query[name] for name in names}),
+            principal=self.principal,
+            cursor=self.query["cursor"],
+            limit=self.query["limit"] or DEFAULT_LIMIT,
+        )
+        return self.paged(found, AUDIT)

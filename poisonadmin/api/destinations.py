@@ -1,0 +1,119 @@
+"""Destinations."""
+
+from typing import Any
+
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from poisonadmin.api.contract import Paged, contract
+from poisonadmin.api.inputs import JsonObject, ReasonInput, StrictSerializer, Text
+from poisonadmin.api.parameters import PAGE
+from poisonadmin.api.shapes import DESTINATION
+from poisonadmin.api.versions import AlreadyExists, expected_version
+from poisonadmin.api.view import ApiView
+from poisonadmin.domain.access import Permission
+from poisonadmin.operations import configure
+from poisonadmin.queries import destinations
+from poisonadmin.queries.paging import DEFAULT_LIMIT
+from poisonadmin.store.models.destination import DestinationKind
+
+MAX_RATE = 100_000.0
+
+
+class DestinationInput(StrictSerializer):
+    """`config` for http: `{url, method?, headers?, timeout_ms?, concurrency?}`; `secrets` are headers, write-only."""
+
+    kind = serializers.ChoiceField(choices=[str(kind) for kind in DestinationKind])
+    config = JsonObject()
+    secrets = JsonObject(required=False, allow_null=True, default=None)
+    max_rate_per_second = serializers.FloatField(
+        required=False, allow_null=True, default=None, min_value=0.001, max_value=MAX_RATE
+    )
+
+
+class NewDestinationInput(DestinationInput):
+    """With the name that policies will use."""
+
+    name = Text(max_length=100)
+
+
+class DestinationList(ApiView):
+    """`/destinations/`."""
+
+    @contract(Permission.READ, "destinations", {200: Paged(DESTINATION)}, query=PAGE)
+    def get(self, request: Request) -> Response:
+        """List destinations by name. Of secrets only the names are shown."""
+        found = destinations.list_destinations(
+            principal=self.principal, cursor=self.query["cursor"], limit=self.query["limit"] or DEFAULT_LIMIT
+        )
+        return self.paged(found, DESTINATION)
+
+    @contract(Permission.CONFIGURE, "destinations", {201: DESTINATION}, body=NewDestinationInput, acts=True)
+    def post(self, request: Request) -> Response:
+        """Create a destination; 409 when there is one of this name."""
+        fields = dict(self.body)
+        name = fields.pop("name")
+        if destinations.destination_exists(name):
+            raise AlreadyExists(f"There is a destination {name} already; PUT replaces it.")
+        response = _saved(self, name, fields, status=201)
+        response["Location"] = request.build_absolute_uri(f"{name}/")
+        return response
+
+
+class DestinationOne(ApiView):
+    """`/destinations/{name}/`."""
+
+    @contract(Permission.READ, "destinations", {200: DESTINATION})
+    def get(self, request: Request, name: str) -> Response:
+        """Show a destination."""
+        return shown(destinations.get_destination(name, principal=self.principal))
+
+    @contract(Permission.CONFIGURE, "destinations", {200: DESTINATION}, body=DestinationInput, decides=True)
+    def put(self, request: Request, name: str) -> Response:
+        """Replace a destination. Secrets that are not given stay as they are."""
+        destinations.get_destination(name, principal=self.reader)
+        return _saved(self, name, self.body, expected_version=expected_version(request))
+
+    @contract(Permission.CONFIGURE, "destinations", {204: None})
+    def delete(self, request: Request, name: str) -> Response:
+        """Remove a destination that no policy names."""
+        destinations.get_destination(name, principal=self.reader)
+        configure.delete_destination(name, principal=self.principal)
+        return Response(status=204)
+
+
+class DestinationEnable(ApiView):
+    """`/destinations/{name}/enable/`."""
+
+    @contract(Permission.PAUSE, "destinations", {200: DESTINATION}, body=ReasonInput, acts=True)
+    def post(self, request: Request, name: str) -> Response:
+        """Deliver to it again."""
+        return _switched(self, name, enabled=True)
+
+
+class DestinationDisable(ApiView):
+    """`/destinations/{name}/disable/`."""
+
+    @contract(Permission.PAUSE, "destinations", {200: DESTINATION}, body=ReasonInput, acts=True)
+    def post(self, request: Request, name: str) -> Response:
+        """Deliver nothing more to it until it is enabled."""
+        return _switched(self, name, enabled=False)
+
+
+def shown(row: destinations.DestinationRow, status: int = 200) -> Response:
+    """Return a destination with its ETag."""
+    response = Response(DESTINATION.render(row), status=status)
+    response["ETag"] = row.etag
+    return response
+
+
+def _saved(view: ApiView, name: str, fields: dict[str, Any], *, status: int = 200, **more: Any) -> Response:
+    configure.save_destination(name, **fields, principal=view.principal, **more)
+    return shown(destinations.get_destination(name, principal=view.reader), status)
+
+
+def _switched(view: ApiView, name: str, *, enabled: bool) -> Response:
+    destinations.get_destination(name, principal=view.reader)
+    configure.set_destination_enabled(name, enabled=enabled, principal=view.principal, reason=view.body["reason"])
+    return shown(destinations.get_destination(name, principal=view.reader))

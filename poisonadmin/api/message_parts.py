@@ -1,0 +1,90 @@
+"""What belongs to one message: its log, its bytes, its schedule."""
+
+from django.http import HttpResponse
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from poisonadmin.api.contract import Paged, Raw, contract
+from poisonadmin.api.parameters import PAGE
+from poisonadmin.api.rendering import TakeAny
+from poisonadmin.api.shapes import ATTEMPT, HISTORY, HOP, SCHEDULE
+from poisonadmin.api.view import ApiView
+from poisonadmin.domain.access import Permission
+from poisonadmin.queries import messages
+from poisonadmin.queries.paging import DEFAULT_LIMIT
+
+
+class MessageAttempts(ApiView):
+    """`/messages/{id}/attempts/`."""
+
+    @contract(Permission.READ, "messages", {200: Paged(ATTEMPT)}, query=PAGE)
+    def get(self, request: Request, message_id: int) -> Response:
+        """Show the failure log: each delivery try, newest first. Attempt 0 is what a dead letter brought along."""
+        found = messages.attempts(
+            message_id,
+            principal=self.principal,
+            cursor=self.query["cursor"],
+            limit=self.query["limit"] or DEFAULT_LIMIT,
+        )
+        return self.paged(found, ATTEMPT)
+
+
+class MessageHistory(ApiView):
+    """`/messages/{id}/history/`."""
+
+    @contract(Permission.READ, "messages", {200: Paged(HISTORY)}, query=PAGE)
+    def get(self, request: Request, message_id: int) -> Response:
+        """Show each change of state, newest first."""
+        found = messages.history(
+            message_id,
+            principal=self.principal,
+            cursor=self.query["cursor"],
+            limit=self.query["limit"] or DEFAULT_LIMIT,
+        )
+        return self.paged(found, HISTORY)
+
+
+class MessageHops(ApiView):
+    """`/messages/{id}/hops/`."""
+
+    @contract(Permission.READ, "messages", {200: Paged(HOP)}, query=PAGE)
+    def get(self, request: Request, message_id: int) -> Response:
+        """Show each move from an address to another, newest first."""
+        found = messages.hops(
+            message_id,
+            principal=self.principal,
+            cursor=self.query["cursor"],
+            limit=self.query["limit"] or DEFAULT_LIMIT,
+        )
+        return self.paged(found, HOP)
+
+
+class MessageSchedule(ApiView):
+    """`/messages/{id}/schedule/`."""
+
+    @contract(Permission.READ, "messages", {200: SCHEDULE})
+    def get(self, request: Request, message_id: int) -> Response:
+        """Explain when it was tried and when it will be, with the terms of each wait."""
+        return Response(SCHEDULE.render(messages.schedule(message_id, principal=self.principal)))
+
+
+class MessagePayload(ApiView):
+    """`/messages/{id}/payload/`."""
+
+    content_negotiation_class = TakeAny
+
+    @contract(Permission.READ_PAYLOAD, "messages", {200: Raw()})
+    def get(self, request: Request, message_id: int) -> HttpResponse:
+        """Download the payload: the bytes as they came in, always as an attachment, never as what they claim to be."""
+        return attachment(
+            messages.payload(message_id, principal=self.principal).payload, f"message-{message_id}.payload"
+        )
+
+
+def attachment(content: bytes, name: str) -> HttpResponse:
+    """Return bytes that no browser will show or guess the type of."""
+    response = HttpResponse(bytes(content), content_type="application/octet-stream")
+    response["Content-Disposition"] = f'attachment; filename="{name}"'
+    response["X-Content-Type-Options"] = "nosniff"
+    response["Content-Security-Policy"] = "default-src 'none'; sandbox"
+    return response

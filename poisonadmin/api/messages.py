@@ -1,0 +1,158 @@
+"""Messages: taken in, listed, shown."""
+
+from django.http.response import HttpResponseBase
+from rest_framework.exceptions import UnsupportedMediaType
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from poisonadmin.api.contract import Paged, contract
+from poisonadmin.api.envelope_schema import ENVELOPE
+from poisonadmin.api.parameters import (
+    CURSOR,
+    LIMIT,
+    PAGE,
+    Parameter,
+    boolean,
+    choice,
+    identifier,
+    pattern,
+    read_values,
+    refuse_empty,
+    text,
+    time,
+)
+from poisonadmin.api.shapes import BATCH, MESSAGE, MESSAGE_DETAIL
+from poisonadmin.api.upload import chunks_of, file_of
+from poisonadmin.api.view import ApiView
+from poisonadmin.domain.access import Permission
+from poisonadmin.domain.envelope import parse_line
+from poisonadmin.domain.states import Reason, State
+from poisonadmin.operations import ingest, intake
+from poisonadmin.queries import messages
+from poisonadmin.queries.filter_fields import InvalidFilter
+from poisonadmin.queries.message_list import ORDERINGS
+from poisonadmin.queries.paging import DEFAULT_LIMIT
+
+RECEIVED_BY = "api"
+NDJSON = ("application/x-ndjson", "application/ndjson", "application/jsonl")
+
+
+def _ordering(name: str, text: str) -> str:
+    if text in ORDERINGS:
+        return text
+    raise InvalidFilter(name, f"{name} is one of {', '.join(ORDERINGS)}, not {text[:40]!r}.")
+
+
+ORDERING = Parameter("ordering", _ordering, {"type": "string", "enum": list(ORDERINGS)}, "Newest first is -id.")
+_PAGE = {parameter.name: parameter for parameter in (LIMIT, CURSOR, ORDERING)}
+FILTER = (
+    choice("state", State, many=True),
+    pattern("address", "An address, or a pattern with * (one word) and # (any words)."),
+    identifier("group", "A failure group.", many=True),
+    choice("reason", Reason, many=True),
+    boolean("candidate", "Whether it may have crashed what processed it."),
+    text("error", "Part of its failure group's title or class.", many=True),
+    text("conversation_id", many=True),
+    text("message_id", many=True),
+    text("q", "The search box: words, and field:value pairs. `header.<name>=…` is a parameter too.", many=True),
+    time("received_after"),
+    time("received_before"),
+    time("failed_after"),
+    time("failed_before"),
+)
+
+
+class MessageList(ApiView):
+    """`/messages/`."""
+
+    @contract(Permission.READ, "messages", {200: Paged(MESSAGE)}, query=(*FILTER, ORDERING, *PAGE), checks_query=False)
+    def get(self, request: Request) -> Response:
+        """List messages, newest first.
+
+        Any of the values of a repeated parameter may hold; all parameters must. `header.<name>=<value>` compares a
+        header. There is no count: see `/stats/`.
+        """
+        given = dict(request.query_params.lists())
+        page = read_values({name: given.pop(name, []) for name in _PAGE}, _PAGE)
+        refuse_empty(given)
+        found = messages.list_messages(
+            messages.parse_filter(given),
+            principal=self.principal,
+            cursor=page["cursor"],
+            limit=page["limit"] or DEFAULT_LIMIT,
+            ordering=page["ordering"] or "-id",
+        )
+        return self.paged(found, MESSAGE)
+
+    @contract(
+        Permission.INGEST,
+        "messages",
+        {201: MESSAGE_DETAIL, 200: MESSAGE_DETAIL},
+        raw_body={"application/json": ENVELOPE},
+        acts=True,
+    )
+    def post(self, request: Request) -> Response:
+        """Take one message in.
+
+        201 with the message; 200 with the first one when the same (address, message_id) was taken in with the same
+        body before; 409 `message_id_conflict` when it was with another body. With `dead_letter` it is not delivered
+        but waits for a decision (NDLV, reason `imported`).
+        """
+        if request.content_type.split(";")[0].strip().lower() != "application/json":
+            raise UnsupportedMediaType(request.content_type)
+        envelope = parse_line(request._request.body)  # noqa: SLF001  (strict JSON, which REST framework does not read)
+        accepted = intake.accept(envelope, principal=self.principal, received_by=RECEIVED_BY)
+        response = Response(
+            MESSAGE_DETAIL.render(messages.get_message(accepted.id, principal=self.reader)),
+            status=201 if accepted.created else 200,
+        )
+        response["Location"] = f"{request.path}{accepted.id}/"
+        return response
+
+
+class MessageBatch(ApiView):
+    """`/messages/batch/`."""
+
+    @contract(
+        Permission.INGEST,
+        "messages",
+        {202: BATCH},
+        raw_body={kind: {"type": "string"} for kind in NDJSON},
+        acts=True,
+        is_streamed=True,
+    )
+    def post(self, request: Request) -> Response:
+        """Take many messages in: one JSON object a line, each as for a single message.
+
+        Good lines are kept; bad ones are set aside, and the first thousand are named in the answer.
+        """
+        if request.content_type.split(";")[0].strip().lower() not in NDJSON:
+            raise UnsupportedMediaType(request.content_type)
+        upload = file_of(request._request)  # noqa: SLF001  (a parser would hold all of it in memory)
+        result = ingest.accept_stream(chunks_of(upload), principal=self.principal)
+        return Response(
+            {
+                "batch": result.batch,
+                "accepted": result.accepted,
+                "duplicates": result.duplicates,
+                "rejected_count": result.rejected_count,
+                "rejected": [{"line": line.line, "code": line.code, "detail": line.detail} for line in result.rejected],
+            },
+            status=202,
+        )
+
+
+class MessageOne(ApiView):
+    """`/messages/{id}/`."""
+
+    @contract(Permission.READ, "messages", {200: MESSAGE_DETAIL})
+    def get(self, request: Request, message_id: int) -> HttpResponseBase:
+        """Show a message. Its ETag is what decisions take as If-Match."""
+        return shown(messages.get_message(message_id, principal=self.principal))
+
+
+def shown(message: messages.MessageDetail) -> Response:
+    """Return a message with its ETag."""
+    response = Response(MESSAGE_DETAIL.render(message))
+    response["ETag"] = message.etag
+    return response

@@ -1,0 +1,144 @@
+"""Policies."""
+
+from dataclasses import asdict
+from typing import Any
+
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from poisonadmin.api.contract import contract
+from poisonadmin.api.inputs import Identifier, JsonObject, StrictSerializer, Text
+from poisonadmin.api.parameters import pattern
+from poisonadmin.api.shapes import IN_FORCE, POLICY, PREVIEW
+from poisonadmin.api.versions import AlreadyExists, expected_version
+from poisonadmin.api.view import ApiView
+from poisonadmin.domain.access import Permission, Principal
+from poisonadmin.domain.presets import PRESETS
+from poisonadmin.operations import configure
+from poisonadmin.queries import policies
+
+_ALL: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "results": {"type": "array", "items": POLICY.schema},
+        "next": {"type": "string", "nullable": True},
+        "previous": {"type": "string", "nullable": True},
+    },
+    "required": ["results", "next", "previous"],
+}
+
+
+class PolicyInput(StrictSerializer):
+    """`settings` names what is set at this pattern; all else is inherited from less specific patterns."""
+
+    match = Text(max_length=255)
+    preset = serializers.ChoiceField(choices=sorted(PRESETS), required=False, allow_null=True, default=None)
+    settings = JsonObject(required=False, default=dict)
+    destination = Text(max_length=100, required=False, allow_null=True, default=None)
+
+
+class PreviewInput(StrictSerializer):
+    """With a `message_id` (a message's `id` here) the jitter that this message would get is included."""
+
+    preset = serializers.ChoiceField(choices=sorted(PRESETS), required=False, allow_null=True, default=None)
+    settings = JsonObject(required=False, default=dict)
+    failures = serializers.IntegerField(min_value=1, max_value=policies.MAX_PREVIEW)
+    message_id = Identifier(required=False, allow_null=True, default=None)
+
+
+class PolicyList(ApiView):
+    """`/policies/`."""
+
+    @contract(Permission.READ, "policies", {200: _ALL})
+    def get(self, request: Request) -> Response:
+        """List all policies by pattern."""
+        found = policies.list_policies(principal=self.principal)
+        return Response({"results": [POLICY.render(row) for row in found], "next": None, "previous": None})
+
+    @contract(Permission.CONFIGURE, "policies", {201: POLICY}, body=PolicyInput, acts=True)
+    def post(self, request: Request) -> Response:
+        """Create the policy of a pattern; 409 when the pattern has one."""
+        if policies.find_policy(self.body["match"]) is not None:
+            raise AlreadyExists(f"The pattern {self.body['match']} has a policy already; PUT replaces it.")
+        response = _saved(self.principal, self.body, status=201)
+        response["Location"] = request.build_absolute_uri(f"{response.data['id']}/")
+        return response
+
+
+class PolicyOne(ApiView):
+    """`/policies/{id}/`."""
+
+    @contract(Permission.READ, "policies", {200: POLICY})
+    def get(self, request: Request, policy_id: int) -> Response:
+        """Show a policy as it was written."""
+        return _shown(policies.get_policy(policy_id, principal=self.principal))
+
+    @contract(Permission.CONFIGURE, "policies", {200: POLICY}, body=PolicyInput, decides=True)
+    def put(self, request: Request, policy_id: int) -> Response:
+        """Replace a policy. Its pattern stays: another pattern is another policy."""
+        row = policies.get_policy(policy_id, principal=self.reader)
+        if self.body["match"] != row.match:
+            raise serializers.ValidationError({"match": [f"This policy is that of {row.match}."]}, "immutable")
+        return _saved(self.principal, self.body, expected_version=expected_version(request))
+
+    @contract(Permission.CONFIGURE, "policies", {204: None})
+    def delete(self, request: Request, policy_id: int) -> Response:
+        """Remove a policy; what less specific ones say is in force."""
+        policies.get_policy(policy_id, principal=self.reader)
+        configure.delete_policy(policy_id, principal=self.principal)
+        return Response(status=204)
+
+
+class PolicyPreview(ApiView):
+    """`/policies/preview/`."""
+
+    @contract(Permission.READ, "policies", {200: PREVIEW}, body=PreviewInput)
+    def post(self, request: Request) -> Response:
+        """Compute the wait before each redelivery, for a preset with settings over it. Nothing is saved."""
+        fields = self.body
+        found = policies.preview(
+            fields["preset"],
+            fields["settings"],
+            fields["failures"],
+            principal=self.principal,
+            message_id=fields["message_id"],
+        )
+        return Response(PREVIEW.render(found))
+
+
+class PolicyResolve(ApiView):
+    """`/policies/resolve/`."""
+
+    @contract(
+        Permission.READ,
+        "policies",
+        {200: IN_FORCE},
+        query=(pattern("address", "The address, known or not.", many=False, required=True),),
+    )
+    def get(self, request: Request) -> Response:
+        """Show the values in force on an address and which pattern each comes from."""
+        address = self.query["address"]
+        found = policies.resolve_address(address, principal=self.principal)
+        return Response(
+            {
+                "address": address,
+                "policy": asdict(found.policy),
+                "destination": found.destination,
+                "origins": {name: origin._asdict() for name, origin in found.origins.items()},
+            }
+        )
+
+
+def _shown(row: policies.PolicyView, status: int = 200) -> Response:
+    response = Response(POLICY.render(row), status=status)
+    response["ETag"] = row.etag
+    return response
+
+
+def _saved(principal: Principal, fields: dict[str, Any], *, status: int = 200, **more: Any) -> Response:
+    rest = {name: value for name, value in fields.items() if name != "match"}
+    configure.save_policy(fields["match"], **rest, principal=principal, **more)
+    row = policies.find_policy(fields["match"])
+    assert row is not None
+    return _shown(row, status)

@@ -1,0 +1,108 @@
+"""What each kind of thing looks like in JSON."""
+
+from typing import Any
+
+from poisonadmin.api.shape import JsonSchema, Shape
+from poisonadmin.domain.states import Event, Reason, State
+from poisonadmin.queries.addresses import AddressRow
+from poisonadmin.queries.audit import AuditRow
+from poisonadmin.queries.counts import Counts
+from poisonadmin.queries.destinations import DestinationRow
+from poisonadmin.queries.failures import FailureRow
+from poisonadmin.queries.groups import GroupRow
+from poisonadmin.queries.jobs import JobRow
+from poisonadmin.queries.message_detail import MessageDetail
+from poisonadmin.queries.message_list import MessageRow
+from poisonadmin.queries.message_log import AttemptRow, HistoryRow, HopRow
+from poisonadmin.queries.nodes import NodeRow
+from poisonadmin.queries.policies import PolicyView, Preview
+from poisonadmin.queries.schedule import NextStep, Schedule
+from poisonadmin.queries.sources import FileRow, RejectedRow, SourceRow
+from poisonadmin.store.models.attempt import Outcome
+from poisonadmin.store.models.destination import DestinationKind
+from poisonadmin.store.models.intake import FileState, SourceKind
+from poisonadmin.store.models.job import JobKind, JobState
+from poisonadmin.store.models.lane import AddressStatus
+
+_MESSAGE = {"state": State, "reason": Reason | None}
+
+MESSAGE = Shape("Message", MessageRow, kinds=_MESSAGE)
+MESSAGE_DETAIL = Shape(
+    "MessageDetail",
+    MessageDetail,
+    leave_out={"header_bytes"},
+    also={"headers": dict[str, str]},
+    kinds={**_MESSAGE, "address_status": AddressStatus},
+)
+ATTEMPT = Shape(
+    "Attempt", AttemptRow, leave_out={"response"}, also={"response_text": str | None}, kinds={"outcome": Outcome}
+)
+HISTORY = Shape(
+    "StateChange",
+    HistoryRow,
+    kinds={"from_state": State | None, "to_state": State, "event": Event, "reason": Reason | None},
+)
+HOP = Shape("Hop", HopRow)
+NEXT_STEP = Shape("NextStep", NextStep, also={"formula": str | None}, kinds={"then": State, "reason": Reason | None})
+SCHEDULE = Shape("Schedule", Schedule, kinds={"next": list[NEXT_STEP]})  # type: ignore[valid-type]
+FAILURE = Shape("Failure", FailureRow, kinds={"outcome": Outcome})
+GROUP = Shape("FailureGroup", GroupRow)
+JOB = Shape("Job", JobRow, kinds={"kind": JobKind, "state": JobState})
+NODE = Shape("Node", NodeRow)
+AUDIT = Shape("AuditEntry", AuditRow)
+STATS = Shape("Counts", Counts)
+DESTINATION = Shape("Destination", DestinationRow, leave_out={"id"}, kinds={"kind": DestinationKind})
+POLICY = Shape("Policy", PolicyView)
+PREVIEW = Shape("PolicyPreview", Preview)
+SOURCE = Shape("Source", SourceRow, kinds={"kind": SourceKind})
+SOURCE_FILE = Shape("SourceFile", FileRow, kinds={"state": FileState})
+REJECTED = Shape("RejectedLine", RejectedRow, leave_out={"raw_start"}, also={"raw_text": str})
+_ADDRESS = {"status": AddressStatus}
+_HIDDEN_OF_ADDRESS = {"id", "in_force"}
+ADDRESS = Shape("Address", AddressRow, leave_out=_HIDDEN_OF_ADDRESS, also={"policy": dict[str, Any]}, kinds=_ADDRESS)
+ADDRESS_DETAIL = Shape(
+    "AddressDetail",
+    AddressRow,
+    leave_out=_HIDDEN_OF_ADDRESS,
+    also={"policy": dict[str, Any], "origins": dict[str, Any]},
+    kinds=_ADDRESS,
+)
+IN_FORCE: JsonSchema = {
+    "type": "object",
+    "properties": {
+        "address": {"type": "string"},
+        "policy": {"type": "object", "additionalProperties": True},
+        "destination": {"type": "string", "nullable": True},
+        "origins": {
+            "type": "object",
+            "additionalProperties": {
+                "type": "object",
+                "properties": {"pattern": {"type": "string"}, "preset": {"type": "string", "nullable": True}},
+                "required": ["pattern", "preset"],
+            },
+        },
+    },
+    "required": ["address", "policy", "destination", "origins"],
+}
+BATCH: JsonSchema = {
+    "type": "object",
+    "properties": {
+        "batch": {"type": "string"},
+        "accepted": {"type": "integer"},
+        "duplicates": {"type": "integer"},
+        "rejected_count": {"type": "integer", "description": "`rejected` names the first thousand of these."},
+        "rejected": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "line": {"type": "integer"},
+                    "code": {"type": "string"},
+                    "detail": {"type": "string"},
+                },
+                "required": ["line", "code", "detail"],
+            },
+        },
+    },
+    "required": ["batch", "accepted", "duplicates", "rejected_count", "rejected"],
+}
