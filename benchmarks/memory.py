@@ -1,0 +1,109 @@
+"""How much memory each process takes: PSS, in which what several share is divided among them."""
+
+import contextlib
+import threading
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import psutil
+
+KIB = 1024
+SAMPLE_SECONDS = 1.0
+
+
+def pss_bytes(pid: int) -> int:
+    """Return the process's proportional set size; 0 when it is gone."""
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) * KIB
+    return 0
+
+
+def resident_bytes(pid: int, field: str = "VmRSS") -> int:
+    """Return the resident set (`VmRSS`) or its peak (`VmHWM`)."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith(field):
+            return int(line.split()[1]) * KIB
+    return 0
+
+
+def forget_peak(pid: int) -> None:
+    """Begin anew with the kernel's peak of the resident set."""
+    Path(f"/proc/{pid}/clear_refs").write_text("5")
+
+
+def labelled(supervisor: int) -> dict[str, list[int]]:
+    """Return the processes under a supervisor by what they are, its own included."""
+    found: dict[str, list[int]] = {"supervisor": [supervisor]}
+    with contextlib.suppress(psutil.Error):
+        for child in psutil.Process(supervisor).children():
+            with contextlib.suppress(psutil.Error):
+                add_tree(found, child, name_of(child.cmdline()))
+    return found
+
+
+def add_tree(found: dict[str, list[int]], top: psutil.Process, name: str) -> None:
+    """File a process and all below it under `name`, a JVM and Spark's Python processes apart."""
+    found.setdefault(name, []).append(top.pid)
+    for process in top.children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            found.setdefault(_part(name, process), []).append(process.pid)
+
+
+def _part(name: str, process: psutil.Process) -> str:
+    if Path(process.exe()).name == "java":
+        return f"{name}: JVM"
+    if any(argument.startswith("pyspark.daemon") for argument in process.cmdline()):
+        return f"{name}: Python tasks"
+    return name
+
+
+def name_of(command: Iterable[str]) -> str:
+    """Return what a child of the supervisor is, from its command line.
+
+    >>> name_of(["python", "-m", "celery", "-A", "workers.celery_app", "worker", "-Q", "io", "-n", "io@%h"])
+    'io'
+    >>> name_of(["python", "-m", "uvicorn", "poisonadmin.asgi:application"])
+    'web'
+    """
+    words = list(command)
+    if "-Q" in words:
+        return words[words.index("-Q") + 1]
+    for word, name in {
+        "uvicorn": "web",
+        "beat": "beat",
+        "poisonadmin.embedded.watcher": "supervisor",
+        "sample.consumers": "consumers",
+    }.items():
+        if word in words:
+            return name
+    program = Path(words[0]).name if words else "?"
+    return "valkey" if program.startswith("valkey") else program
+
+
+def footprint(processes: Mapping[str, Iterable[int]]) -> dict[str, int]:
+    """Return the PSS of each label's processes together, in bytes."""
+    return {name: sum(map(pss_bytes, pids)) for name, pids in processes.items()}
+
+
+class Watch:
+    """Notes the greatest PSS of everything under a process, by label, until it is stopped."""
+
+    def __init__(self, supervisor: int) -> None:
+        self.peaks: dict[str, int] = {}
+        self._supervisor = supervisor
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="memory", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> dict[str, int]:
+        """Return the peaks."""
+        self._over.set()
+        self._thread.join()
+        return self.peaks
+
+    def _run(self) -> None:
+        while not self._over.wait(SAMPLE_SECONDS):
+            for name, size in footprint(labelled(self._supervisor)).items():
+                self.peaks[name] = max(size, self.peaks.get(name, 0))

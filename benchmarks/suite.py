@@ -1,0 +1,34 @@
+"""Which benchmarks there are, in the order in which they run: first those that need the machine's database alone."""
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from benchmarks.results import Line
+from benchmarks.world import World
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A benchmark by its id; its module is imported when Django is set up."""
+
+    name: str
+    title: str
+    module: str
+
+    def load(self) -> Callable[[World], list[Line]]:
+        """Return the function that measures."""
+        run: Callable[[World], list[Line]] = importlib.import_module(f"benchmarks.{self.module}").run
+        return run
+
+
+BENCHMARKS = (
+    Benchmark("B6", "claim and settle, no delivery", "b06_claim_settle"),
+    Benchmark("B4", "Spark ingest of files", "b04_spark_ingest"),
+    Benchmark("BATCH", "the batch API's intake", "batch_intake"),
+    Benchmark("B5H", "redelivery over HTTP", "b05h_http"),
+    Benchmark("B12", "an endpoint that hangs beside one that does not", "b12_hanging_endpoint"),
+    Benchmark("B15", "messages falling due over a minute", "b15_punctuality"),
+    Benchmark("SCHEDULE", "the default policy's ten attempts", "schedule"),
+    Benchmark("B16", "idle footprint and cold start", "b16_footprint"),
+)
