@@ -196,6 +196,7 @@ SPECTACULAR_SETTINGS = {
     "DESCRIPTION": "Take poison messages in, see why they fail, decide, redeliver.",
     "VERSION": "1",
     "SERVE_INCLUDE_SCHEMA": False,
+    "POSTPROCESSING_HOOKS": [],
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
 }
