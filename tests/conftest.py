@@ -20,10 +20,20 @@ def services() -> Services:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator["SparkSession"]:
-    """Yield the one SparkSession of the run, set up as the workers set it up."""
+def test_database_url(services: Services, django_db_setup: None) -> str:
+    """Return the address of the database that the tests use, for processes other than this one."""
+    from django.db import connection
+
+    return f"{services.database_url.rpartition('/')[0]}/{connection.settings_dict['NAME']}"
+
+
+@pytest.fixture(scope="session")
+def spark(test_database_url: str) -> Iterator["SparkSession"]:
+    """Yield the one SparkSession of the run, set up as the workers set it up; its tasks use the tests' database."""
     from workers.spark.session import start_session
 
-    session = start_session("tests", master="local[4,4]")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("DATABASE_URL", test_database_url)
+        session = start_session("tests", master="local[4,4]")
     yield session
     session.stop()

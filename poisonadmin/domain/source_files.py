@@ -1,11 +1,13 @@
 """Files of a directory source: which are taken, how they are named in the database, what staging them came to."""
 
+import hashlib
 from dataclasses import dataclass
 from enum import StrEnum
 from urllib.parse import quote_from_bytes
 
 # A writer marks a file that is not complete by one of these, and renames it when it is.
 UNFINISHED_SUFFIXES = (".tmp", ".part", ".partial", ".crdownload", ".filepart", "~")
+MAX_PATH_BYTES = 2000
 
 
 class FileKind(StrEnum):
@@ -84,7 +86,8 @@ def is_unfinished(name: bytes) -> bool:
 def stored_path(path: bytes) -> str:
     """Return the text that stands for `path` in the database; two paths never share one.
 
-    A path that is not printable UTF-8 is written with its odd bytes as %XX behind `bytes:`.
+    A path that is not printable UTF-8 is written with its odd bytes as %XX behind `bytes:`; one that is too long for an
+    index is its SHA-256 and its end.
 
     >>> stored_path("/in/Zoë.ndjson".encode()), stored_path(b"/in/\\xff\\n.ndjson")
     ('/in/Zoë.ndjson', 'bytes:/in/%FF%0A.ndjson')
@@ -93,7 +96,10 @@ def stored_path(path: bytes) -> str:
         text = path.decode("utf-8")
     except UnicodeDecodeError:
         text = ""
-    return text if text.startswith("/") and text.isprintable() else "bytes:" + quote_from_bytes(path)
+    shown = text if text.startswith("/") and text.isprintable() else "bytes:" + quote_from_bytes(path)
+    if len(shown.encode()) <= MAX_PATH_BYTES:
+        return shown
+    return f"sha256:{hashlib.sha256(path).hexdigest()}:{quote_from_bytes(path)[-500:]}"
 
 
 def batch_of(file_id: int, start: int, end: int) -> str:

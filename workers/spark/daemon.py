@@ -6,6 +6,7 @@ Spark lets idle Python workers go after a minute; importing again would cost the
 import pyspark.daemon
 
 import workers.delivery.shard
+import workers.spark.jobs.ingest
 import workers.spark.jobs.redeliver  # noqa: F401  (imported for the fork)
 
 if __name__ == "__main__":
