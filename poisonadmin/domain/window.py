@@ -15,6 +15,7 @@ TRANSPORT_CAUSES = {
     "HttpTimeout": "no answer in time",
     "HttpTlsError": "TLS failed",
     "DestinationRefused": "address not allowed",
+    "InvalidDestination": "configuration not usable",
 }
 
 # Fewer failures than this may be one bad connection; at a window below it the whole window is all there is to see.

@@ -1,4 +1,7 @@
-"""Configuration by administrators: policies, destinations, sources. Each change is audited and in force at the next verdict."""
+"""Configuration by administrators.
+
+Policies, destinations, sources. Each change is audited and in force at the next verdict.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,7 +11,7 @@ from django.db.models.functions import Now
 
 from poisonadmin.domain.access import Permission, Principal
 from poisonadmin.domain.addresses import validate_pattern
-from poisonadmin.domain.destinations import validate_http_config
+from poisonadmin.domain.destinations import validate_headers, validate_http_config
 from poisonadmin.domain.errors import PoisonAdminError
 from poisonadmin.domain.policy_settings import validate_settings
 from poisonadmin.domain.presets import preset as preset_named
@@ -50,8 +53,8 @@ def save_policy(
 ) -> PolicyRow:
     """Create or replace the policy of a pattern; addresses deliver where the policies now say.
 
-    Errors: `NotAllowed`, `InvalidAddress`, `UnknownPreset`, `UnknownSetting`, `InvalidSetting`, `ConfigurationNotFound` (destination),
-    `VersionConflict`.
+    Errors: `NotAllowed`, `InvalidAddress`, `UnknownPreset`, `UnknownSetting`, `InvalidSetting`, `ConfigurationNotFound`
+    (destination), `VersionConflict`.
     """
     principal.require(Permission.CONFIGURE)
     validate_pattern(match)
@@ -122,7 +125,7 @@ def save_destination(
             "updated_at": Now(),
         }
         if secrets is not None:
-            values["secrets"] = dict(secrets)
+            values["secrets"] = validate_headers(secrets, field="secrets")
         row, _ = Destination.objects.update_or_create(name=name, defaults=values)
         audit.record(principal.name, "destination.saved", "destination", name, details={"config": checked})
     row.refresh_from_db()
@@ -143,7 +146,10 @@ def delete_destination(name: str, *, principal: Principal) -> None:
 
 
 def set_destination_enabled(name: str, *, enabled: bool, principal: Principal, reason: str) -> Destination:
-    """Switch a destination on or off; off, nothing more is taken for it. Errors: `NotAllowed`, `ConfigurationNotFound`."""
+    """Switch a destination on or off.
+
+    Off, nothing more is taken for it. Errors: `NotAllowed`, `ConfigurationNotFound`.
+    """
     principal.require(Permission.PAUSE)
     with transaction.atomic(), connection.cursor() as cursor:
         locks.hold(cursor, Lock.POLICIES)

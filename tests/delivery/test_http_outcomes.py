@@ -348,6 +348,17 @@ def test_an_error_of_our_own_is_a_failure_with_its_stack_and_not_a_lost_message(
     assert good.outcome == "delivered"
 
 
+def test_a_destination_that_cannot_be_used_fails_its_own_deliveries_only():
+    async def run():
+        async with http_sink() as url:
+            broken = destination("", 1, broken="url: is missing")
+            return await deliver([delivery(1), delivery(2, destination_id=2)], broken, destination(url, 2))
+
+    broken, good = sorted(asyncio.run(run()).rows, key=lambda row: row.message_id)
+    assert (broken.error_class, broken.error_message) == ("InvalidDestination", "url: is missing")
+    assert good.outcome == "delivered"
+
+
 def test_stop_flags_of_any_kind_are_asked():
     event = threading.Event()
     event.set()

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import psycopg
 from psycopg.rows import class_row
 
+from poisonadmin.domain.destinations import InvalidDestination
 from workers.delivery.deliveries import Delivery
 from workers.delivery.http_destination import HttpDestination, parse_http_config
 
@@ -31,8 +32,8 @@ class Claimed(NamedTuple):
 
 
 _CLAIMED = """
-SELECT message.id, message.attempt_number, address.name AS address, destination_id, envelope.message_id, conversation_id,
-       content_type, payload_bytes, start_at, message.expires_at
+SELECT message.id, message.attempt_number, address.name AS address, destination_id, envelope.message_id,
+       conversation_id,       content_type, payload_bytes, start_at, message.expires_at
 FROM claim_shard CROSS JOIN LATERAL unnest(message_ids) WITH ORDINALITY AS taken (id, place)
      JOIN message ON message.id = taken.id AND message.claim_id = claim_shard.claim_id AND state = 'DLNG'
      JOIN envelope ON envelope.id = message.id JOIN address ON address.id = message.address_id
@@ -62,13 +63,17 @@ def read_destinations(
         assert isinstance(destination_id, int)
         assert isinstance(config, dict)
         assert isinstance(plan, dict)
-        found[destination_id] = parse_http_config(
-            config,
-            secrets,  # type: ignore[arg-type]
-            id=destination_id,
-            name=str(name),
-            concurrency=plan[str(destination_id)]["slots"],
-        )
+        try:
+            found[destination_id] = parse_http_config(
+                config,
+                secrets,  # type: ignore[arg-type]
+                id=destination_id,
+                name=str(name),
+                concurrency=plan[str(destination_id)]["slots"],
+            )
+        except InvalidDestination as error:
+            # Its deliveries fail and say why; those of the other destinations go on.
+            found[destination_id] = HttpDestination(destination_id, str(name), url="", broken=error.detail)
     return found
 
 

@@ -10,7 +10,10 @@ from poisonadmin.domain.http_headers import COPIED_BY_DEFAULT
 
 @dataclass(frozen=True)
 class HttpDestination:
-    """Where to send and how. `concurrency`: requests at once in this task. `headers` include the secret ones."""
+    """Where to send and how. `concurrency`: requests at once in this task. `headers` include the secret ones.
+
+    `broken`: why the configuration cannot be used; each delivery then fails with that.
+    """
 
     id: int
     name: str
@@ -21,6 +24,7 @@ class HttpDestination:
     concurrency: int = 64
     verify_tls: bool = True
     copy_headers: tuple[str, ...] = COPIED_BY_DEFAULT
+    broken: str | None = None
 
 
 def parse_http_config(

@@ -2,10 +2,13 @@
 
 import asyncio
 from collections.abc import Callable
+from datetime import datetime
 
+from poisonadmin.domain.destinations import InvalidDestination
+from poisonadmin.domain.failures import Failure
 from workers.delivery.deliveries import Delivery, Tally
 from workers.delivery.http_destination import HttpDestination
-from workers.delivery.http_exchange import Exchange
+from workers.delivery.http_exchange import Answer, Exchange
 from workers.delivery.outcomes import outcome_row
 from workers.delivery.run import Run, instant
 from workers.delivery.waiting import Waiting
@@ -90,19 +93,18 @@ class Outlet:
             self._wait_for_slot()
 
     async def _work(self) -> None:
-        exchange = self._exchange = self._exchange or self._open(self._destination)
         while self._run.may_begin() and (delivery := self._next()) is not None:
             if self._timer is None:
                 self._wait_for_slot()
-            await self._deliver(exchange, delivery)
+            await self._deliver(delivery)
 
-    async def _deliver(self, exchange: Exchange, delivery: Delivery) -> None:
+    async def _deliver(self, delivery: Delivery) -> None:
         run, tally = self._run, self._tally
         if run.began is not None:
             run.began(delivery)
         tally.begun += 1
         started = instant(run.now())
-        answer = await exchange.post(delivery, now=started)
+        answer = await self._answer(delivery, started)
         finished = instant(run.now())
         if answer.failure is None:
             tally.delivered += 1
@@ -110,6 +112,13 @@ class Outlet:
             tally.failed += 1
             tally.transport_failures += answer.status is None
         run.write(outcome_row(delivery, answer, claim_id=run.claim_id, shard=run.shard, times=(started, finished)))
+
+    async def _answer(self, delivery: Delivery, now: datetime) -> Answer:
+        if self._destination.broken is not None:
+            return Answer(failure=Failure(InvalidDestination.__name__, self._destination.broken))
+        if self._exchange is None:
+            self._exchange = self._open(self._destination)
+        return await self._exchange.post(delivery, now=now)
 
     def _next(self) -> Delivery | None:
         """Return what to begin now: a message whose slot has come, else the longest due, else None."""

@@ -1,10 +1,13 @@
-"""Deliver one shard of a claim: fence, read, deliver, write outcomes. Runs in a Spark task; knows neither Spark nor Django."""
+"""Deliver one shard of a claim.
+
+Fence, read, deliver, write outcomes. Runs in a Spark task; knows neither Spark nor Django.
+"""
 
 import asyncio
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import psycopg
@@ -12,7 +15,7 @@ import psycopg
 from poisonadmin.domain.ssrf import guard_from
 from poisonadmin.domain.window import TRANSPORT_CAUSES
 from workers.delivery.claimed import Claimed, read_claimed, read_destinations, with_bodies
-from workers.delivery.deliveries import Delivery, OutcomeRow, Summary
+from workers.delivery.deliveries import OutcomeRow, Summary
 from workers.delivery.http import deliver_all
 from workers.delivery.node import Node, enter
 
@@ -24,7 +27,10 @@ STOP_GRACE_SECONDS = 4.0
 
 @dataclass(frozen=True)
 class DestinationTally:
-    """What one shard came to for one destination. `cause`: the most frequent transport failure, as a person would say it."""
+    """What one shard came to for one destination.
+
+    `cause`: the most frequent transport failure, as a person would say it.
+    """
 
     destination_id: int
     claimed: int
@@ -38,7 +44,8 @@ class DestinationTally:
 def deliver_shard(dsn: str, *, claim_id: int, shard: int) -> list[DestinationTally]:
     """Deliver the shard unless another task did or does; return what it came to, one row a destination.
 
-    Every delivery that began has its outcome written when this returns. Errors: `psycopg.OperationalError` when the database stays away.
+    Every delivery that began has its outcome written when this returns. Errors: `psycopg.OperationalError` when the
+    database stays away.
     """
     node = enter(dsn, claim_id=claim_id, shard=shard, budget_seconds=START_BUDGET_SECONDS)
     if node is None:
@@ -53,16 +60,15 @@ def deliver_shard(dsn: str, *, claim_id: int, shard: int) -> list[DestinationTal
             causes.setdefault(outcome.destination_id, Counter())[cause] += 1
         node.record(outcome)
 
-    offered: set[int] = set()
+    begun: set[int] = set()
     summary: Summary | None = None
     claimed: list[Claimed] = []
     try:
         with psycopg.connect(dsn, autocommit=True, connect_timeout=5, application_name="poisonadmin reader") as reader:
             claimed = read_claimed(reader, claim_id, shard)
-            summary = asyncio.run(_deliver(reader, node, claimed, (claim_id, shard), record, offered))
+            summary = asyncio.run(_deliver(reader, node, claimed, (claim_id, shard), record, begun))
     finally:
-        unanswered = [] if summary else sorted(offered - recorded)
-        node.end(begun=summary.begun if summary else len(recorded), unanswered=unanswered)
+        node.end(begun=len(begun), unanswered=sorted(begun - recorded))
     return _tallies(claimed, summary, causes)
 
 
@@ -72,20 +78,15 @@ async def _deliver(
     claimed: list[Claimed],
     key: tuple[int, int],
     record: Callable[[OutcomeRow], None],
-    offered: set[int],
+    begun: set[int],
 ) -> Summary | None:
     """Run the delivery to its end; None when it had to be broken off."""
     destinations = read_destinations(reader, key[0], {one.destination_id for one in claimed})
     database_now = _database_clock(reader)
 
-    def deliveries() -> Iterator[Delivery]:
-        for delivery in with_bodies(reader, claimed):
-            offered.add(delivery.message_id)
-            yield delivery
-
     delivering = asyncio.ensure_future(
         deliver_all(
-            deliveries(),
+            with_bodies(reader, claimed),
             destinations,
             start_deadline=node.start_deadline,
             stop=node.stopping,
@@ -94,6 +95,7 @@ async def _deliver(
             shard=key[1],
             guard=guard_from(os.environ),
             now=database_now,
+            began=lambda delivery: begun.add(delivery.message_id),
         )
     )
     grace_until = float("inf")
