@@ -2,12 +2,15 @@
 
 import contextlib
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import psutil
 
+from benchmarks.results import Line
+
 KIB = 1024
+MIB = 1024 * KIB
 SAMPLE_SECONDS = 1.0
 
 
@@ -33,11 +36,11 @@ def forget_peak(pid: int) -> None:
     Path(f"/proc/{pid}/clear_refs").write_text("5")
 
 
-def labelled(supervisor: int) -> dict[str, list[int]]:
-    """Return the processes under a supervisor by what they are, its own included."""
-    found: dict[str, list[int]] = {"supervisor": [supervisor]}
+def labelled(top: int, *, own: str = "supervisor") -> dict[str, list[int]]:
+    """Return the processes under `top` by what they are, itself as `own`."""
+    found: dict[str, list[int]] = {own: [top]}
     with contextlib.suppress(psutil.Error):
-        for child in psutil.Process(supervisor).children():
+        for child in psutil.Process(top).children():
             with contextlib.suppress(psutil.Error):
                 add_tree(found, child, name_of(child.cmdline()))
     return found
@@ -87,12 +90,21 @@ def footprint(processes: Mapping[str, Iterable[int]]) -> dict[str, int]:
     return {name: sum(map(pss_bytes, pids)) for name, pids in processes.items()}
 
 
-class Watch:
-    """Notes the greatest PSS of everything under a process, by label, until it is stopped."""
+def lines(benchmark: str, when: str, sizes: Mapping[str, int]) -> list[Line]:
+    """Return one line a label, and one for all together."""
+    shown = [
+        Line(benchmark, f"memory, {when}: {name}", f"{size / MIB:,.0f} MiB")
+        for name, size in sorted(sizes.items(), key=lambda one: -one[1])
+    ]
+    return [*shown, Line(benchmark, f"memory, {when}: all", f"{sum(sizes.values()) / MIB:,.0f} MiB")]
 
-    def __init__(self, supervisor: int) -> None:
+
+class Watch:
+    """Notes the greatest PSS of each label's processes until it is stopped."""
+
+    def __init__(self, processes: Callable[[], Mapping[str, Iterable[int]]]) -> None:
         self.peaks: dict[str, int] = {}
-        self._supervisor = supervisor
+        self._processes = processes
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="memory", daemon=True)
         self._thread.start()
@@ -105,5 +117,5 @@ class Watch:
 
     def _run(self) -> None:
         while not self._over.wait(SAMPLE_SECONDS):
-            for name, size in footprint(labelled(self._supervisor)).items():
+            for name, size in footprint(self._processes()).items():
                 self.peaks[name] = max(size, self.peaks.get(name, 0))

@@ -1,0 +1,67 @@
+"""B4: Spark takes in files, deduplicated and restartable, against a binary COPY of the finished rows and JDBC."""
+
+import os
+import time
+from functools import partial
+
+from benchmarks import bare_copy, files, jdbc_peer, loads, memory
+from benchmarks.results import Line, alternate, compared, pairs_of, say
+from benchmarks.world import World
+from poisonadmin.operations.sources import ingest_source
+from poisonadmin.store.models import Source
+from workers.spark.jobs.ingest import stage_files
+from workers.spark.session import start_session
+
+NAME = "B4"
+MESSAGES = 1_000_000
+OURS = "Spark ingest of files"
+COPY = "binary COPY of the finished rows"
+JDBC = "Spark JDBC, its defaults"
+LIMIT = ""
+
+
+def run(world: World) -> list[Line]:
+    """Measure. The job is called as the worker calls it, without the tick before it."""
+    count = world.count(MESSAGES, least=10_000)
+    url = world.services.database_url
+    dropped = world.directory / "dropped"
+    paths = files.write_ndjson(dropped, count)
+    size = sum(path.stat().st_size for path in paths) / 2**20
+    driver = jdbc_peer.fetch_driver(world.directory)
+    if driver:
+        jdbc_peer.put_on_class_path(driver)
+    else:
+        say("  the PostgreSQL JDBC driver cannot be fetched here (Maven and Maven Central): that peer is left out")
+    say(f"  {count:,} messages, {len(paths)} NDJSON files, {size:,.0f} MB; the JDBC driver is {driver and driver.name}")
+    spark = start_session("benchmark")
+    source, _ = Source.objects.get_or_create(name="b4", kind="directory", defaults={"config": {"path": str(dropped)}})
+
+    def ingest() -> float:
+        loads.empty()
+        began = time.perf_counter()
+        ingested = ingest_source(source.id, stage=partial(stage_files, spark), worker="benchmark")
+        rate = count / (time.perf_counter() - began)
+        assert ingested is not None
+        assert ingested.accepted == count, f"{ingested} instead of {count} messages"
+        return rate
+
+    watch = memory.Watch(lambda: memory.labelled(os.getpid(), own="driver"))
+    try:
+        ingest()  # the JVM and the Python tasks are warm from here on
+        peaks = watch.stop()
+        bare_copy.dump(url, world.directory)
+        measures = [(OURS, ingest), (COPY, lambda: bare_copy.load(url, world.directory, count))]
+        if driver:
+            measures.append((JDBC, lambda: jdbc_peer.load(spark, paths, url, count)))
+        rates = alternate(measures, rounds=world.rounds, unit="messages")
+    finally:
+        spark.stop()
+        loads.empty()
+    lines = [
+        compared(NAME, f"{OURS} / {COPY}", pairs_of(rates, OURS, COPY), unit="messages", aim=0.6, limit=LIMIT),
+        *memory.lines(NAME, "peak while Spark ingests", peaks),
+    ]
+    if driver:
+        pairs = pairs_of(rates, OURS, JDBC)
+        lines.insert(1, compared(NAME, f"{OURS} / {JDBC}", pairs, unit="messages", aim=1.2))
+    return lines
