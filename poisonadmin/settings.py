@@ -16,7 +16,7 @@ HOME = Path(env.str("POISONADMIN_HOME", str(BASE_DIR / ".poisonadmin"))).resolve
 
 def _secret_key() -> str:
     """Return the signing key: POISONADMIN_SECRET_KEY, else one made once and kept in POISONADMIN_HOME (mode 600)."""
-    if key := env.str("POISONADMIN_SECRET_KEY", ""):
+    if key := str(env.str("POISONADMIN_SECRET_KEY", "")):
         return key
     path = HOME / "secret-key"
     HOME.mkdir(parents=True, exist_ok=True)

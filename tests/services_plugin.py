@@ -1,7 +1,8 @@
 """Starts one PostgreSQL and one Valkey for the test run, before pytest-django reads the settings.
 
-Loaded by `-p tests.services_plugin` (pyproject.toml). Importing starts them: pytest-django reads the settings in the first
-hook there is, so no hook of ours comes early enough. Under xdist each worker starts its own; the controller needs none.
+Loaded by `-p tests.services_plugin` (pyproject.toml). Importing starts them: pytest-django reads the settings in the
+first hook there is, so no hook of ours comes early enough. Under xdist each worker starts its own; the controller needs
+none.
 """
 
 import atexit
@@ -22,6 +23,7 @@ def _start() -> Services | None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "poisonadmin.settings")
     home = Path(tempfile.mkdtemp(prefix="poisonadmin-test-"))
     os.environ["POISONADMIN_HOME"] = str(home)
+    (home / "staticfiles").mkdir()  # WhiteNoise warns of its absence, and warnings are errors
     os.environ["POISONADMIN_ALLOW_LOOPBACK"] = "1"
     os.environ["PYSPARK_PYTHON"] = sys.executable
     if _is_xdist_controller():

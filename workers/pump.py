@@ -1,4 +1,7 @@
-"""Keeps redelivery jobs going: claims what is due, runs each claim's Spark job on a driver thread, settles as outcomes arrive."""
+"""Keeps redelivery jobs going.
+
+Claims what is due, runs each claim's Spark job on a driver thread, settles as outcomes arrive.
+"""
 
 import logging
 import os

@@ -4,6 +4,7 @@ import logging
 import os
 import threading
 import time
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -35,7 +36,10 @@ class SparkWorker:
         log.info("Spark %s is ready after %.1f s", self.spark.version, time.monotonic() - started)
 
     def stop(self) -> None:
-        """Stop what runs, within `STOP_SECONDS`: nothing more begins, what was begun gets a moment, the rest is cancelled."""
+        """Stop what runs, within `STOP_SECONDS`.
+
+        Nothing more begins, what was begun gets a moment, the rest is cancelled.
+        """
         if self._is_stopping:
             return
         self._is_stopping = True
@@ -45,7 +49,8 @@ class SparkWorker:
 
     def _end_with_the_jvm(self) -> None:
         """Leave when the JVM has died: nothing works without it, and the supervisor starts a new process."""
-        jvm = self.spark.sparkContext._gateway.proc  # noqa: SLF001  (no public way to ask)
+        gateway: Any = self.spark.sparkContext._gateway  # noqa: SLF001  (no public way to ask)
+        jvm = gateway.proc
         jvm.wait()
         if not self._is_stopping:
             log.critical("the JVM has died (exit code %s); this worker ends and is started again", jvm.returncode)

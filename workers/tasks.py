@@ -12,10 +12,8 @@ from poisonadmin.operations.housekeeping import clean_up
 from poisonadmin.operations.locks import Tick, single_flight
 from poisonadmin.operations.recover import recover
 from poisonadmin.operations.sources import ingest_due
-from poisonadmin.operations.sources import ingest_due
 from workers import spark_worker
 from workers.celery_app import IO, SPARK_BATCH, SPARK_REDELIVERY, app
-from workers.spark.jobs.ingest import stage_files
 from workers.spark.jobs.ingest import stage_files
 
 # A little less than the tick's period, so that the next tick finds the worker free.
@@ -24,19 +22,19 @@ PUMP_SECONDS = 0.95
 _name = "worker"
 
 
-@celeryd_init.connect
+@celeryd_init.connect  # type: ignore[untyped-decorator]
 def _remember_name(sender: str, **_: Any) -> None:
     global _name
-    _name = sender.split("@")[0]
+    _name = sender.split("@", maxsplit=1)[0]
 
 
-@worker_process_init.connect
+@worker_process_init.connect  # type: ignore[untyped-decorator]
 def _start_spark(**_: Any) -> None:
     if _name.startswith("spark-"):
         spark_worker.start(_name)
 
 
-@worker_shutting_down.connect
+@worker_shutting_down.connect  # type: ignore[untyped-decorator]
 def _stop_spark(**_: Any) -> None:
     # In a thread: this is a signal handler, and what it interrupts may hold the connection.
     threading.Thread(target=spark_worker.stop, name="stop").start()

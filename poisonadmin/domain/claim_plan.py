@@ -45,8 +45,8 @@ class LaneCap:
 def allowances(capacities: Iterable[Capacity], *, tasks: int, limit: int) -> tuple[Allowance, ...]:
     """Return what each destination with room may take; one without room is left out.
 
-    A destination that has `concurrency` messages under way gets nothing more, so its limit is kept across claims. All messages of a
-    rate-limited destination go to one shard, which spaces them.
+    A destination that has `concurrency` messages under way gets nothing more, so its limit is kept across claims. All
+    messages of a rate-limited destination go to one shard, which spaces them.
     """
     given = []
     for index, capacity in enumerate(capacities):
@@ -65,8 +65,8 @@ def allowances(capacities: Iterable[Capacity], *, tasks: int, limit: int) -> tup
 def lane_caps(lanes: Sequence[tuple[int, int]], given: Iterable[Allowance]) -> tuple[LaneCap, ...]:
     """Return how much to take from each due lane, given as (lane id, destination id), the longest due first.
 
-    A lane alone may have all of its destination's allowance; beside others it gets at most a quarter, or its even share where that is more, so
-    that a backlog on one address does not hide the rest.
+    A lane alone may have all of its destination's allowance; beside others it gets at most a quarter, or its even share
+    where that is more, so that a backlog on one address does not hide the rest.
     """
     takes: Mapping[int, int] = {allowance.destination_id: allowance.take for allowance in given}
     counts: dict[int, int] = {}

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
@@ -108,7 +109,13 @@ def _set_status(
     principal.require(Permission.PAUSE)
     if not principal.sees(name):
         raise AddressNotFound(f"There is no address {name}.")
-    values = {"to": to_status, "actor": principal.name, "reason": reason, "name": name, "from": list(from_statuses)}
+    values: dict[str, Any] = {
+        "to": to_status,
+        "actor": principal.name,
+        "reason": reason,
+        "name": name,
+        "from": list(from_statuses),
+    }
 
     def set_once() -> None:
         with transaction.atomic(), connection.cursor() as cursor:

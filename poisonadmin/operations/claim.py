@@ -1,7 +1,8 @@
 """Claim: take what is due for delivery, TBDL -> DLNG, a whole batch at once.
 
-Lanes are locked first and messages are picked in a second statement, whose snapshot is taken after the locks: in one statement a message
-committed in between would be missed *and* its lane's floor raised above it (docs/decisions/0004-claim-in-two-steps.md).
+Lanes are locked first and messages are picked in a second statement, whose snapshot is taken after the locks: in one
+statement a message committed in between would be missed *and* its lane's floor raised above it
+(docs/decisions/0004-claim-in-two-steps.md).
 """
 
 import json
@@ -59,13 +60,15 @@ WITH claim AS (
     INSERT INTO claim (lease_until, shards, size, plan, job_id)
     VALUES (now() + %(lease)s * interval '1 s', %(shards)s, 0, %(plan)s, %(job)s) RETURNING id
 ), caps AS (
-    SELECT * FROM unnest(%(lanes)s::bigint[], %(lane_destinations)s::bigint[], %(caps)s::int[]) AS c(lane_id, destination_id, cap)
+    SELECT * FROM unnest(%(lanes)s::bigint[], %(lane_destinations)s::bigint[], %(caps)s::int[])
+        AS c (lane_id, destination_id, cap)
 ), takes AS (
     SELECT allowance.*, destination.next_slot, destination.max_rate_per_second AS rate
     FROM jsonb_to_recordset(%(allowances)s) AS allowance(destination_id bigint, take int, first_shard int, shards int)
     JOIN destination ON destination.id = allowance.destination_id
 ), picked AS MATERIALIZED (
-    SELECT takes.*, due.*, row_number() OVER (PARTITION BY takes.destination_id ORDER BY due.due_at, due.id) - 1 AS place
+    SELECT takes.*, due.*,
+           row_number() OVER (PARTITION BY takes.destination_id ORDER BY due.due_at, due.id) - 1 AS place
     FROM takes CROSS JOIN LATERAL (
         SELECT one.* FROM caps CROSS JOIN LATERAL (
             SELECT id, due_at, address_id, state, reason, group_id FROM message
@@ -95,8 +98,9 @@ WITH claim AS (
 SELECT (SELECT id FROM claim), count(*), coalesce((SELECT array_agg(shard) FROM shards), '{{}}') FROM changed
 """  # noqa: S608  (fragments are constants)
 
-# The floor rises to the first message that still waits. The old floor bounds the search, so that the index entries of messages claimed before,
-# which an old snapshot may keep alive, are not walked again and again (PERFORMANCE, "claim floor").
+# The floor rises to the first message that still waits. The old floor bounds the search, so that the index entries of
+# messages claimed before, which an old snapshot may keep alive, are not walked again and again (PERFORMANCE, "claim
+# floor").
 _RAISE_FLOORS = """
 UPDATE lane SET next_due = (
     SELECT min(due_at) FROM message

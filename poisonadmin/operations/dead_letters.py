@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
 from django.db.backends.utils import CursorWrapper
 
@@ -14,13 +15,14 @@ SELECT * FROM unnest(%(ids)s::bigint[], %(froms)s::text[], %(tos)s::text[], %(qu
                      %(bys)s::text[])
 """
 
-# The child carries where it comes from, as Artemis stamps it (SEMANTICS ART-11). Its id at the producer is the parent's with ours behind it, since
-# the dead-letter address may get the same message again.
+# The child carries where it comes from, as Artemis stamps it (SEMANTICS ART-11). Its id at the producer is the parent's
+# with ours behind it, since the dead-letter address may get the same message again.
 _CHILDREN = f"""
 WITH parent AS (
     SELECT envelope.*, body.headers, body.payload, moved.from_address, moved.queue, target.id AS target_id,
            lane.id AS lane_id, nextval(pg_get_serial_sequence('message', 'id')) AS child_id
-    FROM unnest(%(ids)s::bigint[], %(froms)s::text[], %(tos)s::text[], %(queues)s::text[]) AS moved(id, from_address, to_address, queue)
+    FROM unnest(%(ids)s::bigint[], %(froms)s::text[], %(tos)s::text[], %(queues)s::text[])
+         AS moved (id, from_address, to_address, queue)
     JOIN envelope USING (id) JOIN body USING (id)
     JOIN address AS target ON target.name = moved.to_address AND target.destination_id IS NOT NULL
     JOIN lane ON lane.address_id = target.id AND lane.conversation_id IS NULL
@@ -35,7 +37,8 @@ WITH parent AS (
                '_AMQ_ORIG_ADDRESS', from_address, '_AMQ_ORIG_QUEUE', coalesce(queue, from_address),
                '_AMQ_ORIG_MESSAGE_ID', message_id)))::text, 'UTF8'), payload FROM parent
 ), changed AS (
-    INSERT INTO message (id, address_id, lane_id, state, due_at) SELECT child_id, target_id, lane_id, 'TBDL', now() FROM parent
+    INSERT INTO message (id, address_id, lane_id, state, due_at)
+    SELECT child_id, target_id, lane_id, 'TBDL', now() FROM parent
     RETURNING id, address_id, lane_id, state, reason, group_id, attempt_number, due_at, NULL::bigint AS was_address_id,
               NULL::text AS was_state, NULL::text AS was_reason, NULL::bigint AS was_group_id, 'enqueued' AS event
 ), {RECORDED}
@@ -50,7 +53,7 @@ def record_moves(cursor: CursorWrapper, moves: Sequence[tuple[int, str, Verdict]
     """
     if not moves:
         return []
-    values = {
+    values: dict[str, Any] = {
         "ids": [message_id for message_id, _, _ in moves],
         "froms": [from_address for _, from_address, _ in moves],
         "tos": [verdict.move_to for _, _, verdict in moves],

@@ -1,4 +1,5 @@
-"""Decisions of people on single messages or a handful: approve, mark FAIL, quarantine, restore, deliver now, postpone, return.
+"""Decisions of people on single messages or a handful: approve, mark FAIL, quarantine, restore, deliver now, postpone,
+return.
 
 Each locks the messages, refuses those that are out of scope or in another state, and changes the rest in one statement.
 """

@@ -22,7 +22,8 @@ class Locked(NamedTuple):
     home_delivers: bool
 
 
-# Two statements: what the lock waited for may have moved the message, and a join in the locking statement would then lose the row.
+# Two statements: what the lock waited for may have moved the message, and a join in the locking statement would then
+# lose the row.
 _LOCK = "SELECT FROM message WHERE id = ANY(%(ids)s) ORDER BY id FOR UPDATE"
 _READ = """
 SELECT message.id, address.name, state, attempt_number, home.name, home.destination_id IS NOT NULL
@@ -35,7 +36,8 @@ WHERE message.id = ANY(%(ids)s) ORDER BY message.id
 _SETS: dict[Event, str] = {
     Event.APPROVED: """state = 'TBDL', reason = NULL, due_at = now(), failure_count = 0, address_id = home_id,
         lane_id = home_lane_id, original_address_id = NULL,
-        expires_at = (SELECT envelope.expires_at FROM envelope WHERE envelope.id = message.id AND envelope.expires_at > now())""",
+        expires_at = (SELECT envelope.expires_at FROM envelope
+                      WHERE envelope.id = message.id AND envelope.expires_at > now())""",
     Event.MARKED_FAIL: "state = 'FAIL', reason = 'failed_by_admin'",
     Event.QUARANTINED: "state = 'NDLV', reason = 'quarantined', due_at = NULL, expires_at = NULL",
     Event.RESTORED: """state = 'NDLV', reason = coalesce((SELECT history.reason FROM history

@@ -20,7 +20,10 @@ SELECT count(*) FROM changed
 
 
 def expire_due(limit: int = 10_000) -> int:
-    """Move messages that wait past their `expires_at` to FAIL `expired`; return how many. One under way is left to end."""
+    """Move messages that wait past their `expires_at` to FAIL `expired`.
+
+    Return how many. One under way is left to end.
+    """
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(_EXPIRE, {"limit": limit, "actor": "system", "note": None})
         count: int = cursor.fetchone()[0]

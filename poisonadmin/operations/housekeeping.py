@@ -4,7 +4,8 @@ from django.db import connection
 
 _STATEMENTS = (
     "DELETE FROM idempotency_key WHERE created_at < now() - interval '1 day'",
-    # The attempts keep what was delivered when and to whom; the rows of the machinery are kept for looking into trouble.
+    # The attempts keep what was delivered when and to whom; the rows of the machinery are kept for looking into
+    # trouble.
     "DELETE FROM job WHERE kind = 'redeliver' AND state = 'succeeded' AND finished_at < now() - interval '2 days'",
     "DELETE FROM node WHERE ended_at < now() - interval '7 days' AND \"end\" <> 'lost'",
     "DELETE FROM claim WHERE NOT is_open AND claimed_at < now() - interval '7 days'",

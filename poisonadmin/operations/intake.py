@@ -47,7 +47,8 @@ WITH stored AS (
     INSERT INTO message (id, address_id, lane_id, state, reason, due_at, expires_at, failure_count, failed_at,
                          original_address_id)
     SELECT id, %(address)s, %(lane)s, %(state)s, %(reason)s, CASE WHEN %(state)s = 'TBDL' THEN now() END,
-           CASE WHEN %(state)s = 'TBDL' THEN %(expires_at)s::timestamptz END, %(failure_count)s, %(failed_at)s, %(original_address)s FROM stored
+           CASE WHEN %(state)s = 'TBDL' THEN %(expires_at)s::timestamptz END, %(failure_count)s, %(failed_at)s,
+           %(original_address)s FROM stored
     RETURNING id, address_id, lane_id, state, reason, group_id, attempt_number, due_at,
               NULL::bigint AS was_address_id, NULL::text AS was_state, NULL::text AS was_reason,
               NULL::bigint AS was_group_id, %(event)s AS event
@@ -157,7 +158,7 @@ def import_failure(cursor: CursorWrapper, message_id: int, envelope: Envelope, *
             "stack": dead.stack,
         }
     )
-    values = {
+    values: dict[str, Any] = {
         "id": message_id,
         "error_class": failure.exception_class,
         "error_message": failure.message,
@@ -168,7 +169,12 @@ def import_failure(cursor: CursorWrapper, message_id: int, envelope: Envelope, *
     cursor.execute(_IMPORT_ATTEMPT, values)
     failed_at = cursor.fetchone()[0]
     if dead.original_address not in (None, envelope.address):
-        hop = {"id": message_id, "original": dead.original_address, "address": envelope.address, "at": failed_at}
+        hop: dict[str, Any] = {
+            "id": message_id,
+            "original": dead.original_address,
+            "address": envelope.address,
+            "at": failed_at,
+        }
         cursor.execute(_HOP, hop | {"reason": dead.reason or "imported", "actor": actor})
     seen = groups.Seen(values["fingerprint"], values["title"], failure.exception_class, message_id, failed_at)
     group = groups.ensure(cursor, [seen])[seen.fingerprint]

@@ -9,11 +9,14 @@ from django.db import connection
 from poisonadmin.store.models.job import JobKind
 
 _BEGIN = """
-INSERT INTO job (kind, state, params, counts, runs, max_runs, worker, requested_by, started_at, heartbeat_at, phase, total)
-VALUES (%(kind)s, 'running', %(params)s, '{}', 1, 1, %(worker)s, %(by)s, now(), now(), %(phase)s, %(total)s) RETURNING id
+INSERT INTO job (kind, state, params, counts, runs, max_runs, worker, requested_by, started_at, heartbeat_at,
+                 phase, total)
+VALUES (%(kind)s, 'running', %(params)s, '{}', 1, 1, %(worker)s, %(by)s, now(), now(), %(phase)s, %(total)s)
+RETURNING id
 """
 _MOVE = """
-UPDATE job SET phase = %(phase)s, done = coalesce(%(done)s, done), total = coalesce(%(total)s, total), heartbeat_at = now()
+UPDATE job SET phase = %(phase)s, done = coalesce(%(done)s, done), total = coalesce(%(total)s, total),
+               heartbeat_at = now()
 WHERE id = %(id)s AND state = 'running'
 """
 _END = """
@@ -56,6 +59,6 @@ def fail(job_id: int, *, error: str, counts: Mapping[str, int] | None = None) ->
 
 
 def _end(job_id: int, state: str, counts: Mapping[str, int], error: str | None, done: int | None) -> None:
-    values = {"id": job_id, "state": state, "counts": json.dumps(counts), "error": error, "done": done}
+    values: dict[str, Any] = {"id": job_id, "state": state, "counts": json.dumps(counts), "error": error, "done": done}
     with connection.cursor() as cursor:
         cursor.execute(_END, values)

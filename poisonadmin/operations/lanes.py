@@ -1,7 +1,7 @@
 """The claim's view of addresses: the floor of each lane, and whether it is open.
 
-Whoever leaves a message in TBDL calls `wake` last in its transaction. Lanes are locked in the order of their ids, and by nobody who then
-waits for a message, so that two writers never wait for each other.
+Whoever leaves a message in TBDL calls `wake` last in its transaction. Lanes are locked in the order of their ids, and
+by nobody who then waits for a message, so that two writers never wait for each other.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -40,6 +40,7 @@ def wake_earliest(cursor: CursorWrapper, earliest: Mapping[int, datetime]) -> No
 
 
 def reopen(cursor: CursorWrapper, address_ids: Sequence[int]) -> None:
-    """Set `is_open` of the addresses' lanes from the addresses' status and destination, as they stand in this transaction."""
+    """Set `is_open` of the addresses' lanes from the addresses' status and destination, as they stand in this
+    transaction."""
     if address_ids:
         cursor.execute(_REOPEN, {"addresses": list(address_ids)})

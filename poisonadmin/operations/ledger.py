@@ -1,10 +1,9 @@
 """What every state change leaves behind, written by the same statement: a history row a message, and counter deltas.
 
-A statement that changes states names its changed rows in a common table expression with exactly these columns, and appends `RECORDED`.
+A statement that changes states names its changed rows in a common table expression `changed` with the columns id,
+address_id, state, reason, group_id, attempt_number, event, and was_address_id, was_state, was_reason, was_group_id:
+what each was before (was_state NULL: it was not here). Then it appends `RECORDED`.
 """
-
-# The columns that RECORDED reads. `was_*` is what the message was before; `was_state` NULL: it was not here.
-CHANGED_COLUMNS = "id, address_id, state, reason, group_id, attempt_number, was_address_id, was_state, was_reason, was_group_id, event"
 
 # Needs the parameters `actor` and `note`. Follows `changed AS (…)` inside a WITH.
 RECORDED = """

@@ -1,7 +1,7 @@
 """Recover: notice that a process which delivers is gone, and give back what it held.
 
-A free lock is only a hint: a restarted database frees every lock. A node is dead when its lock is free and its heartbeat is old, or when its
-lease has run out (DESIGN section 4).
+A free lock is only a hint: a restarted database frees every lock. A node is dead when its lock is free and its
+heartbeat is old, or when its lease has run out (DESIGN section 4).
 """
 
 from dataclasses import dataclass
@@ -22,10 +22,10 @@ heartbeat_at < now() - CASE WHEN pg_postmaster_start_time() > now() - interval '
 
 
 def _lock_is_free(lock: Lock, key: str) -> str:
-    return (
-        "NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database "
-        f"WHERE datname = current_database()) AND classid = {int(lock)} AND objid = {key} & 2147483647 AND granted)"
-    )  # fmt: skip
+    return f"""NOT EXISTS (
+        SELECT FROM pg_locks
+        WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+          AND classid = {int(lock)} AND objid = {key} & 2147483647 AND granted)"""  # noqa: S608  (no input)
 
 
 _LOSE_NODES = f"""
@@ -41,16 +41,14 @@ SELECT 'recover', '', 0, claim.id, claim_shard.shard, now(), now(), 'fenced'
 FROM claim JOIN claim_shard ON claim_shard.claim_id = claim.id
      LEFT JOIN job ON job.id = claim.job_id
 WHERE claim.is_open AND (claim.lease_until < now()
-                         OR (job.id IS NOT NULL AND (job.finished_at IS NOT NULL OR ({_SILENT} AND {_lock_is_free(Lock.JOB, "job.id")}))))
-ON CONFLICT (claim_id, shard) DO NOTHING
-RETURNING id
+                         OR (job.id IS NOT NULL AND (job.finished_at IS NOT NULL OR ({_SILENT} AND
+                         {_lock_is_free(Lock.JOB, "job.id")})))) ON CONFLICT (claim_id, shard) DO NOTHING RETURNING id
 """  # noqa: S608  (fragments are constants)
 
 _LOSE_JOBS = f"""
 UPDATE job SET state = CASE WHEN kind = 'redeliver' OR runs >= max_runs THEN 'failed' ELSE 'queued' END,
-               error = 'its worker ended while it ran', finished_at = CASE WHEN kind = 'redeliver' OR runs >= max_runs THEN now() END
-WHERE state = 'running' AND {_SILENT} AND {_lock_is_free(Lock.JOB, "job.id")}
-RETURNING id
+               error = 'its worker ended while it ran', finished_at = CASE WHEN kind = 'redeliver' OR runs >= max_runs
+               THEN now() END WHERE state = 'running' AND {_SILENT} AND {_lock_is_free(Lock.JOB, "job.id")} RETURNING id
 """  # noqa: S608  (fragments are constants)
 
 

@@ -17,13 +17,20 @@ from poisonadmin.store.models.job import JobKind
 class Tally(Protocol):
     """What one shard came to for one destination (workers/delivery/shard.py)."""
 
-    destination_id: int
-    claimed: int
-    begun: int
-    delivered: int
-    failed: int
-    transport_failures: int
-    cause: str | None
+    @property
+    def destination_id(self) -> int: ...
+    @property
+    def claimed(self) -> int: ...
+    @property
+    def begun(self) -> int: ...
+    @property
+    def delivered(self) -> int: ...
+    @property
+    def failed(self) -> int: ...
+    @property
+    def transport_failures(self) -> int: ...
+    @property
+    def cause(self) -> str | None: ...
 
 
 @dataclass(frozen=True)
@@ -80,7 +87,10 @@ def stop_claims(worker: str) -> None:
 
 
 def _follow(destination_id: int, tallies: list[Tally]) -> None:
-    """Set the destination's window; a change made meanwhile by another claim's end is overwritten, and made again soon."""
+    """Set the destination's window.
+
+    A change made meanwhile by another claim's end is overwritten, and made again soon.
+    """
     destination = Destination.objects.only("window", "slowed_by").get(id=destination_id)
     causes = [tally.cause for tally in tallies if tally.cause]
     window, why = next_window(

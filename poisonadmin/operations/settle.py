@@ -1,6 +1,7 @@
 """Settle: what became of the messages in DLNG, from the attempts that their nodes wrote.
 
-A message in DLNG with attempt number N is answered when the row (message, N) is in `attempt`. Settling again finds nothing to do.
+A message in DLNG with attempt number N is answered when the row (message, N) is in `attempt`. Settling again finds
+nothing to do.
 """
 
 from collections.abc import Callable
@@ -51,25 +52,21 @@ WITH answered AS (
 SELECT count(*) FROM changed
 """  # noqa: S608  (fragments are constants)
 
-# A node that ended has written all it ever will: what it leaves without an answer goes back. Nobody is accused: HTTP deliveries run no payload
-# code here (ruling R2). What it had not begun was never an attempt.
+# A node that ended has written all it ever will: what it leaves without an answer goes back. Nobody is accused: HTTP
+# deliveries run no payload code here (ruling R2). What it had not begun was never an attempt.
 _RETURNED = f"""
 WITH left_over AS (
     SELECT message.id, address_id, lane_id, state, reason, group_id,
-           CASE WHEN node."end" = 'lost' OR message.id = ANY(node.unanswered) THEN 'outcome_lost' ELSE 'released' END AS event
-    FROM {IN_FLIGHT}
-         JOIN node ON node.claim_id = taken.claim_id AND node.shard = taken.shard
-    WHERE node.ended_at IS NOT NULL AND (%(claim)s::bigint IS NULL OR taken.claim_id = %(claim)s)
-      AND NOT EXISTS (SELECT FROM attempt WHERE attempt.message_id = message.id
-                                            AND attempt.attempt_number = message.attempt_number)
-    ORDER BY message.id LIMIT %(limit)s FOR UPDATE OF message SKIP LOCKED
-), changed AS (
-    UPDATE message SET state = 'TBDL', state_at = now(), due_at = now() FROM left_over WHERE message.id = left_over.id
-    RETURNING message.id, message.address_id, message.state, message.reason, message.group_id, message.attempt_number,
-              left_over.address_id AS was_address_id, left_over.state AS was_state, left_over.reason AS was_reason,
-              left_over.group_id AS was_group_id, left_over.event, message.lane_id, message.due_at
-), {RECORDED}
-SELECT lane_id, min(due_at), count(*) FROM changed GROUP BY lane_id
+           CASE WHEN node."end" = 'lost' OR message.id = ANY(node.unanswered) THEN 'outcome_lost' ELSE 'released' END AS
+           event FROM {IN_FLIGHT} JOIN node ON node.claim_id = taken.claim_id AND node.shard = taken.shard WHERE
+           node.ended_at IS NOT NULL AND (%(claim)s::bigint IS NULL OR taken.claim_id = %(claim)s) AND NOT EXISTS
+           (SELECT FROM attempt WHERE attempt.message_id = message.id AND attempt.attempt_number =
+           message.attempt_number) ORDER BY message.id LIMIT %(limit)s FOR UPDATE OF message SKIP LOCKED ), changed AS (
+           UPDATE message SET state = 'TBDL', state_at = now(), due_at = now() FROM left_over WHERE message.id =
+           left_over.id RETURNING message.id, message.address_id, message.state, message.reason, message.group_id,
+           message.attempt_number, left_over.address_id AS was_address_id, left_over.state AS was_state,
+           left_over.reason AS was_reason, left_over.group_id AS was_group_id, left_over.event, message.lane_id,
+           message.due_at ), {RECORDED} SELECT lane_id, min(due_at), count(*) FROM changed GROUP BY lane_id
 """  # noqa: S608  (fragments are constants)
 
 _CLOSE = f"""

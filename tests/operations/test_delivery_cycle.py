@@ -1,5 +1,7 @@
 """Claim, settle, recover, expire: on a real database, without Spark."""
 
+import itertools
+
 import pytest
 from django.db import connection
 
@@ -176,7 +178,7 @@ def test_a_rate_reserves_slots_and_takes_no_more_than_start_within_a_second(shop
     assert taken.size == 4
     assert len(taken.shards) == 1
     starts = list(Message.objects.filter(state="DLNG").order_by("start_at").values_list("start_at", flat=True))
-    gaps = {round((b - a).total_seconds(), 3) for a, b in zip(starts, starts[1:], strict=False) if a and b}
+    gaps = {round((b - a).total_seconds(), 3) for a, b in itertools.pairwise(starts) if a and b}
     assert gaps == {0.25}
     assert claim_due(tasks=2) is None
 

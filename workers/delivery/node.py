@@ -1,7 +1,7 @@
 """A delivering task as a node: its fence, its heartbeat, and the outcomes it writes.
 
-One thread with one connection does all three, so that a task which delivers never waits for the database. What cannot be written while the
-database is away is kept and written when it is back.
+One thread with one connection does all three, so that a task which delivers never waits for the database. What cannot
+be written while the database is away is kept and written when it is back.
 """
 
 import collections
@@ -70,7 +70,10 @@ class Node:
         self._outcomes.append(outcome)
 
     def end(self, *, begun: int, unanswered: Iterable[int]) -> None:
-        """Write what is left and, in the same transaction, that this node has ended. Does nothing if it was fenced off."""
+        """Write what is left and, in the same transaction, that this node has ended.
+
+        Does nothing if it was fenced off.
+        """
         self._stop_thread.set()
         self._thread.join()
         until = time.monotonic() + LEASE_SECONDS

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-# More task slots than cores: a task that waits for a slow endpoint uses no core. Four tries: delivery is fenced, so a try may be repeated.
+# More task slots than cores: a task that waits for a slow endpoint uses no core. Four tries: delivery is fenced, so a
+# try may be repeated.
 LOCAL_MASTER = "local[12,4]"
 
 _SETTINGS = {
@@ -57,6 +58,6 @@ def start_session(app_name: str, *, master: str | None = None) -> SparkSession:
 def _check(session: SparkSession) -> None:
     if session.conf.get("spark.speculation", "false") != "false":
         raise UnsafeSparkSettings("spark.speculation must be false: a second copy of a task delivers nothing")
-    master = session.conf.get("spark.master", "")
+    master = session.conf.get("spark.master") or ""
     if master.startswith("local") and not master.startswith("local-cluster") and "," not in master:
         raise UnsafeSparkSettings(f"SPARK_MASTER={master} tries a task once; write local[N,4]")

@@ -22,7 +22,10 @@ class Access(models.Model):
 
 
 class ApiToken(models.Model):
-    """`digest` is the SHA-256 of the token, hex; the token itself is shown once. `scopes`: roles' permissions, never more than the user's."""
+    """`digest` is the SHA-256 of the token, hex.
+
+    The token itself is shown once. `scopes`: roles' permissions, never more than the user's.
+    """
 
     id = models.BigAutoField(primary_key=True)
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="api_tokens")

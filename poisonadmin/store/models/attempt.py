@@ -21,9 +21,9 @@ class Outcome(StrEnum):
 class Attempt(models.Model):
     """One delivery try, written once by the task that made it, and at the same time the outcome that `settle` reads.
 
-    A message in DLNG with attempt number N and a row (message, N) here is answered but not settled; nothing marks a row as settled,
-    so settling twice changes nothing (docs/decisions/0003-attempts-are-outcomes.md). Rows of a fenced node match no message and only inform.
-    `error_message`, `stack` hold no NUL; `response` is at most 4 kB of the answer.
+    A message in DLNG with attempt number N and a row (message, N) here is answered but not settled; nothing marks a row
+    as settled, so settling twice changes nothing (docs/decisions/0003-attempts-are-outcomes.md). Rows of a fenced node
+    match no message and only inform. `error_message`, `stack` hold no NUL; `response` is at most 4 kB of the answer.
     """
 
     pk = models.CompositePrimaryKey("message_id", "attempt_number")

@@ -11,7 +11,10 @@ from poisonadmin.store.models.choices import only_values_of
 
 
 class NodeEnd(StrEnum):
-    """CLEAN: all its outcomes are written. LOST: it died or its lease ran out. FENCED: `recover` took the shard before it began."""
+    """CLEAN.
+
+    All its outcomes are written. LOST: it died or its lease ran out. FENCED: `recover` took the shard before it began.
+    """
 
     CLEAN = "clean"
     LOST = "lost"
@@ -41,7 +44,10 @@ class Claim(models.Model):
 
 
 class ClaimShard(models.Model):
-    """Which messages a claim took into a shard, in the order in which they are to begin. Those still DLNG under this claim are under way."""
+    """Which messages a claim took into a shard, in the order in which they are to begin.
+
+    Those still DLNG under this claim are under way.
+    """
 
     pk = models.CompositePrimaryKey("claim_id", "shard")
     claim_id = models.BigIntegerField()
@@ -53,7 +59,8 @@ class ClaimShard(models.Model):
 
 
 class Node(models.Model):
-    """A process that delivers one shard of a claim. The unique (claim, shard) is the fence: whoever inserts the row delivers.
+    """A process that delivers one shard of a claim. The unique (claim, shard) is the fence: whoever inserts the row
+    delivers.
 
     While it lives its session holds the advisory lock (20, id) and renews `heartbeat_at` and `lease_until`.
     `unanswered`: messages that it had begun when it was stopped, and whose outcome nobody knows.

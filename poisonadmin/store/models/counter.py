@@ -1,4 +1,7 @@
-"""Exact counts by address, state, reason and group: deltas appended by the statement that changes states, folded by a tick."""
+"""Exact counts by address, state, reason and group.
+
+Deltas appended by the statement that changes states, folded by a tick.
+"""
 
 from django.db import models
 

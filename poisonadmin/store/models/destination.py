@@ -15,8 +15,9 @@ class DestinationKind(StrEnum):
 class Destination(models.Model):
     """`config` is what a viewer may see, `secrets` (header name -> value) is write-only.
 
-    `window` is how many messages one claim may take for it: doubled while claims finish in time, shrunk to what was begun when they
-    do not, halved when a whole claim failed in transport (domain/window.py). `next_slot` is the next free time of its rate.
+    `window` is how many messages one claim may take for it: doubled while claims finish in time, shrunk to what was
+    begun when they do not, halved when a whole claim failed in transport (domain/window.py). `next_slot` is the next
+    free time of its rate.
     """
 
     id = models.BigAutoField(primary_key=True)

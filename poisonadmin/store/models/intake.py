@@ -14,7 +14,8 @@ class SourceKind(StrEnum):
 
 
 class FileState(StrEnum):
-    """SEEN is found and stable; STAGED is read to its end, whole, and being merged; TAKEN is merged, once; BROKEN cannot be read.
+    """SEEN is found and stable; STAGED is read to its end, whole, and being merged; TAKEN is merged, once; BROKEN
+    cannot be read.
 
     A job killed before STAGED stages the missing parts again; one killed after it only goes on merging.
     """
@@ -44,7 +45,8 @@ class Source(models.Model):
 
 
 class SourceFile(models.Model):
-    """One file of a directory source, identified by path, size and modification time, so that it is taken exactly once."""
+    """One file of a directory source, identified by path, size and modification time, so that it is taken exactly
+    once."""
 
     id = models.BigAutoField(primary_key=True)
     source = models.ForeignKey(Source, models.CASCADE)
@@ -74,7 +76,8 @@ class SourceFile(models.Model):
 
 
 class StagedMessage(models.Model):
-    """A parsed line that waits for the merge. Its body is already in `body` under `id`; a duplicate's body is removed by the merge.
+    """A parsed line that waits for the merge. Its body is already in `body` under `id`; a duplicate's body is removed
+    by the merge.
 
     `batch` names one unit that is merged at once: `file:<source_file>:<part>` or `batch:<uuid>`.
     `dead_letter` is the JSON of envelope.DeadLetter or NULL.

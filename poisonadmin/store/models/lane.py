@@ -18,7 +18,10 @@ class AddressStatus(StrEnum):
 
 
 class Address(models.Model):
-    """A named lane of messages, `orders.eu.created`, with its status and where it delivers (None: a parking address)."""
+    """A named lane of messages, `orders.eu.created`, with its status and where it delivers (None.
+
+    A parking address).
+    """
 
     id = models.BigAutoField(primary_key=True)
     name = models.CharField(max_length=255, unique=True)

@@ -15,9 +15,10 @@ from poisonadmin.store.models.choices import only_values_of
 class Message(models.Model):
     """Where a message is now. About 150 bytes, no text that a producer wrote; fillfactor 50.
 
-    No index names `state`, `attempt_number` or what a claim writes, in its columns or its predicate, so that claiming and delivering rewrite the
-    row on its page and touch no index (docs/decisions/0005-updates-in-place.md). `due_at` is therefore left as it was once a message is
-    delivered, and means something in TBDL only. `expires_at` is set while the message may still expire; the producer's word is the envelope's.
+    No index names `state`, `attempt_number` or what a claim writes, in its columns or its predicate, so that claiming
+    and delivering rewrite the row on its page and touch no index (docs/decisions/0005-updates-in-place.md). `due_at` is
+    therefore left as it was once a message is delivered, and means something in TBDL only. `expires_at` is set while
+    the message may still expire; the producer's word is the envelope's.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -43,10 +44,14 @@ class Message(models.Model):
         "store.Address", models.DO_NOTHING, null=True, db_constraint=False, db_index=False, related_name="+"
     )
     is_undecided = models.GeneratedField(
-        expression=Q(state=State.NDLV), output_field=models.BooleanField(), db_persist=True
+        expression=Q(state=State.NDLV),  # type: ignore[arg-type]
+        output_field=models.BooleanField(),
+        db_persist=True,
     )
     is_given_up = models.GeneratedField(
-        expression=Q(state=State.FAIL), output_field=models.BooleanField(), db_persist=True
+        expression=Q(state=State.FAIL),  # type: ignore[arg-type]
+        output_field=models.BooleanField(),
+        db_persist=True,
     )
 
     class Meta:
