@@ -1,27 +1,24 @@
 """Bodies that are too long to be held in memory."""
 
 import hashlib
-import tempfile
+import io
 from collections.abc import Iterator
-from typing import IO, BinaryIO, cast
+from typing import IO
 
 from django.http import HttpRequest
 
 CHUNK_BYTES = 256 * 1024
-IN_MEMORY_BYTES = 2 * 1024 * 1024
 
 
 def file_of(request: HttpRequest) -> IO[bytes]:
-    """Return the body as a file at its beginning, which can be read again.
+    """Return the body as a file at its beginning, which can be read again. Nothing else may have read it.
 
-    Under ASGI Django has put it into one already; from WSGI it is copied into one. Nothing else may have read it.
+    Under ASGI Django has written a long body to a file already. Django's test client gives a stream that can be read
+    once; that is copied into memory.
     """
     stream = request._stream  # noqa: SLF001
     if not stream.seekable():
-        copy = cast("BinaryIO", tempfile.SpooledTemporaryFile(max_size=IN_MEMORY_BYTES))  # noqa: SIM115
-        while chunk := stream.read(CHUNK_BYTES):
-            copy.write(chunk)
-        stream = request._stream = copy  # noqa: SLF001
+        stream = request._stream = io.BytesIO(stream.read())  # noqa: SLF001
     stream.seek(0)
     return stream
 

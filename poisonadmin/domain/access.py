@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from poisonadmin.domain.addresses import matches
+from poisonadmin.domain.addresses import ANY_WORDS, ONE_WORD, matches
 from poisonadmin.domain.errors import PoisonAdminError
 
 
@@ -70,10 +70,30 @@ class Principal:
         """Return whether the address is in scope. Out of scope reads as absent (404), never as forbidden."""
         return all(any(matches(pattern, address) for pattern in some) for some in self.patterns if some)
 
+    def covers(self, pattern: str) -> bool:
+        """Return whether every address that the pattern matches is in scope.
+
+        >>> principal("pat", Role.ADMIN, ["orders.*"]).covers("orders.#")
+        False
+        """
+        longest = max((len(one.split(".")) for some in self.patterns for one in some), default=0)
+        # Any run of words that no pattern names stands for what a wildcard may match.
+        examples = (_example(pattern, run) for run in range(longest + 2))
+        return all(self.sees(example) for example in examples if example)
+
     @property
     def sees_everything(self) -> bool:
         """Return whether no address pattern limits this principal."""
         return not any(self.patterns)
+
+
+def _example(pattern: str, run: int) -> str:
+    """Return an address that the pattern matches, `#` standing for `run` words."""
+    unnamed = "\N{MIDDLE DOT}"
+    words = [
+        [unnamed] * run if word == ANY_WORDS else [unnamed if word == ONE_WORD else word] for word in pattern.split(".")
+    ]
+    return ".".join(word for some in words for word in some)
 
 
 def principal(name: str, role: Role, patterns: Sequence[str] = ()) -> Principal:

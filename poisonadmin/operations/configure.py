@@ -9,7 +9,7 @@ from typing import Any
 from django.db import connection, transaction
 from django.db.models.functions import Now
 
-from poisonadmin.domain.access import Permission, Principal
+from poisonadmin.domain.access import NotAllowed, Permission, Principal
 from poisonadmin.domain.addresses import validate_pattern
 from poisonadmin.domain.destinations import validate_headers, validate_http_config
 from poisonadmin.domain.errors import PoisonAdminError
@@ -58,6 +58,7 @@ def save_policy(
     """
     principal.require(Permission.CONFIGURE)
     validate_pattern(match)
+    _require_cover(principal, match)
     if preset is not None:
         preset_named(preset)
     checked = validate_settings(settings)
@@ -90,7 +91,7 @@ def delete_policy(policy_id: int, *, principal: Principal) -> None:
     with transaction.atomic(), connection.cursor() as cursor:
         locks.hold(cursor, Lock.POLICIES)
         row = PolicyRow.objects.filter(id=policy_id).first()
-        if row is None:
+        if row is None or not principal.covers(row.match):
             raise ConfigurationNotFound(f"There is no policy {policy_id}.")
         row.delete()
         route_addresses(cursor)
@@ -112,6 +113,7 @@ def save_destination(
     Errors: `NotAllowed`, `InvalidDestination`, `VersionConflict`.
     """
     principal.require(Permission.CONFIGURE)
+    _require_no_limit(principal)
     checked = validate_http_config(config)
     with transaction.atomic():
         before = Destination.objects.select_for_update().filter(name=name).first()
@@ -135,6 +137,7 @@ def save_destination(
 def delete_destination(name: str, *, principal: Principal) -> None:
     """Remove a destination that no policy names. Errors: `NotAllowed`, `ConfigurationNotFound`, `InUse`."""
     principal.require(Permission.CONFIGURE)
+    _require_no_limit(principal)
     with transaction.atomic(), connection.cursor() as cursor:
         locks.hold(cursor, Lock.POLICIES)
         row = _destination_named(name)
@@ -151,6 +154,7 @@ def set_destination_enabled(name: str, *, enabled: bool, principal: Principal, r
     Off, nothing more is taken for it. Errors: `NotAllowed`, `ConfigurationNotFound`.
     """
     principal.require(Permission.PAUSE)
+    _require_no_limit(principal)
     with transaction.atomic(), connection.cursor() as cursor:
         locks.hold(cursor, Lock.POLICIES)
         if not Destination.objects.filter(name=name).update(is_enabled=enabled):
@@ -159,6 +163,16 @@ def set_destination_enabled(name: str, *, enabled: bool, principal: Principal, r
         action = "destination.enabled" if enabled else "destination.disabled"
         audit.record(principal.name, action, "destination", name, note=reason)
     return Destination.objects.get(name=name)
+
+
+def _require_cover(principal: Principal, match: str) -> None:
+    if not principal.covers(match):
+        raise NotAllowed(f"The pattern {match} reaches beyond the addresses that {principal.name} is limited to.")
+
+
+def _require_no_limit(principal: Principal) -> None:
+    if not principal.sees_everything:
+        raise NotAllowed(f"A destination may serve any address, and {principal.name} is limited to some.")
 
 
 def _destination_named(name: str | None) -> Destination | None:

@@ -60,14 +60,14 @@ _SELECT = """SELECT p.id, p.match, p.preset, p.settings, d.name AS destination, 
 def list_policies(*, principal: Principal) -> list[PolicyView]:
     """Return the policies by pattern, of those whose pattern lies within the caller's scope."""
     principal.require(Permission.READ)
-    return [row for row in fetch(PolicyView, f"{_SELECT} ORDER BY p.match") if principal.sees(row.match)]
+    return [row for row in fetch(PolicyView, f"{_SELECT} ORDER BY p.match") if principal.covers(row.match)]
 
 
 def get_policy(policy_id: int, *, principal: Principal) -> PolicyView:
     """Return the policy; raise PolicyNotFound."""
     principal.require(Permission.READ)
     found = fetch_one(PolicyView, f"{_SELECT} WHERE p.id = %s", [policy_id]) if 0 < policy_id <= MAX_ID else None
-    if found is None or not principal.sees(found.match):
+    if found is None or not principal.covers(found.match):
         raise PolicyNotFound(f"There is no policy {policy_id}.")
     return found
 
