@@ -3,6 +3,7 @@
 Policies, destinations, sources. Each change is audited and in force at the next verdict.
 """
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +16,7 @@ from poisonadmin.domain.destinations import validate_headers, validate_http_conf
 from poisonadmin.domain.errors import PoisonAdminError
 from poisonadmin.domain.policy_settings import validate_settings
 from poisonadmin.domain.presets import preset as preset_named
+from poisonadmin.domain.ssrf import guard_from
 from poisonadmin.operations import audit, locks
 from poisonadmin.operations.locks import Lock
 from poisonadmin.operations.routing import route_addresses
@@ -114,7 +116,7 @@ def save_destination(
     """
     principal.require(Permission.CONFIGURE)
     _require_no_limit(principal)
-    checked = validate_http_config(config)
+    checked = validate_http_config(config, guard=guard_from(os.environ))
     with transaction.atomic():
         before = Destination.objects.select_for_update().filter(name=name).first()
         if expected_version is not None and (before is None or before.version != expected_version):

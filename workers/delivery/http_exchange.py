@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import io
 from dataclasses import dataclass
-from datetime import datetime
 
 import aiohttp
 from multidict import CIMultiDict
@@ -12,7 +11,6 @@ from yarl import URL
 
 from poisonadmin.domain.failures import Failure, http_status_failure
 from poisonadmin.domain.http_headers import CopyList, field_text, is_sendable
-from poisonadmin.domain.retry_after import retry_after_ms
 from poisonadmin.domain.ssrf import Guard
 from workers.delivery.deliveries import Delivery
 from workers.delivery.http_destination import HttpDestination
@@ -33,11 +31,11 @@ _FALLBACK_TYPE = "application/octet-stream"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back: a status where there was one, else the failure says why not."""
+    """What came back: a status where there was one, else the failure says why not. `retry_after` is as it was sent."""
 
     status: int | None = None
     failure: Failure | None = None
-    retry_after_ms: int | None = None
+    retry_after: str | None = None
     body: bytes | None = None
 
 
@@ -88,8 +86,8 @@ class Exchange:
                 fields[name] = value.strip()
         return fields
 
-    async def post(self, delivery: Delivery, *, now: datetime) -> Answer:
-        """Send the delivery and return the answer; never raises but for cancellation. `now` is for `Retry-After`."""
+    async def post(self, delivery: Delivery) -> Answer:
+        """Send the delivery and return the answer; never raises but for cancellation."""
         payload = delivery.payload
         # aiohttp writes bytes in one go; a large payload goes piece by piece, so that other requests get their turn.
         body = payload if len(payload) < _LARGE_BYTES else io.BytesIO(payload)
@@ -108,11 +106,10 @@ class Exchange:
             await _read(response)
             return Answer(status=status)
         answer = await _read(response)
-        wish = response.headers.get("Retry-After")
         return Answer(
             status=status,
             failure=http_status_failure(status, response.reason or "", _excerpt(response, answer)),
-            retry_after_ms=None if wish is None else retry_after_ms(wish, now=now),
+            retry_after=response.headers.get("Retry-After"),
             body=answer,
         )
 

@@ -4,6 +4,7 @@ from datetime import datetime
 from functools import lru_cache
 
 from poisonadmin.domain.failures import Failure, fingerprint, title
+from poisonadmin.domain.retry_after import retry_after_ms
 from workers.delivery.deliveries import Delivery, OutcomeRow
 from workers.delivery.http_exchange import Answer
 
@@ -50,7 +51,7 @@ def outcome_row(
         fingerprint=mark,
         title=storable(line, MAX_TITLE_CHARS),
         status_code=answer.status,
-        retry_after_ms=answer.retry_after_ms,
+        retry_after_ms=None if answer.retry_after is None else retry_after_ms(answer.retry_after, now=times[1]),
         response=answer.body or None,
     )
 

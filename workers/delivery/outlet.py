@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from datetime import datetime
 
 from poisonadmin.domain.destinations import InvalidDestination
 from poisonadmin.domain.failures import Failure
@@ -104,7 +103,7 @@ class Outlet:
             run.began(delivery)
         tally.begun += 1
         started = instant(run.now())
-        answer = await self._answer(delivery, started)
+        answer = await self._answer(delivery)
         finished = instant(run.now())
         if answer.failure is None:
             tally.delivered += 1
@@ -113,12 +112,12 @@ class Outlet:
             tally.transport_failures += answer.status is None
         run.write(outcome_row(delivery, answer, claim_id=run.claim_id, shard=run.shard, times=(started, finished)))
 
-    async def _answer(self, delivery: Delivery, now: datetime) -> Answer:
+    async def _answer(self, delivery: Delivery) -> Answer:
         if self._destination.broken is not None:
             return Answer(failure=Failure(InvalidDestination.__name__, self._destination.broken))
         if self._exchange is None:
             self._exchange = self._open(self._destination)
-        return await self._exchange.post(delivery, now=now)
+        return await self._exchange.post(delivery)
 
     def _next(self) -> Delivery | None:
         """Return what to begin now: a message whose slot has come, else the longest due, else None."""
