@@ -1,12 +1,9 @@
 """The first page: how the messages stand, what is late, what waits for a decision."""
 
-from datetime import timedelta
 from typing import Any
 
-from django.conf import settings
 from django.http import HttpRequest, HttpResponseBase, JsonResponse
 from django.shortcuts import render
-from django.utils import timezone
 
 from poisonadmin.dashboard.gate import page
 from poisonadmin.dashboard.links import require_known
@@ -16,16 +13,19 @@ from poisonadmin.queries import jobs, outcomes, overview, stats
 
 SPAN_WORDS = {900: "15 min", 3600: "1 hour", 21_600: "6 hours", 86_400: "1 day"}
 JOBS_SHOWN = 5
-FRESH = timedelta(seconds=30)
 
 
 @page()
 def show(request: HttpRequest, principal: Principal) -> HttpResponseBase:
-    """Render the page; the part that is refreshed alone when htmx asks."""
-    require_known(request, "span")
-    span = _span(request)
-    context = _figures(principal) | {"span": span, "spans": SPAN_WORDS, "home": settings.HOME.name}
-    return render(request, "pages/overview_live.html" if request.htmx else "pages/overview.html", context)  # type: ignore[attr-defined]
+    """Render the page; one of its two living parts when htmx asks for it."""
+    require_known(request, "span", "part")
+    part = request.GET.get("part") if request.htmx else None  # type: ignore[attr-defined]
+    if part == "tiles":
+        return render(request, "pages/overview_tiles.html", _tiles(principal))
+    if part == "lists":
+        return render(request, "pages/overview_lists.html", _lists(principal))
+    context = _tiles(principal) | _lists(principal) | {"span": _span(request), "spans": SPAN_WORDS}
+    return render(request, "pages/overview.html", context)
 
 
 @page()
@@ -51,17 +51,20 @@ def _span(request: HttpRequest) -> int:
     return int(text) if text.isascii() and text.isdigit() and int(text) in SPAN_WORDS else 3600
 
 
-def _figures(principal: Principal) -> dict[str, Any]:
+def _tiles(principal: Principal) -> dict[str, Any]:
     counts = stats.counts(principal).by_state
-    recent = jobs.list_jobs(principal=principal, limit=JOBS_SHOWN).results
     return {
         "counts": counts,
         "nothing_yet": not any(counts.values()),
         "due": overview.due(principal),
         "oldest": overview.oldest_undecided(principal),
-        "groups": overview.top_groups(principal),
         "fleet": overview.fleet() if principal.sees_everything else None,
-        "jobs": recent,
+    }
+
+
+def _lists(principal: Principal) -> dict[str, Any]:
+    return {
+        "groups": overview.top_groups(principal),
+        "jobs": jobs.list_jobs(principal=principal, limit=JOBS_SHOWN).results,
         "decisions": overview.recent_decisions(principal),
-        "now": timezone.now(),
     }

@@ -96,7 +96,7 @@ def _render(
     context = {
         "form": form,
         "policy_id": policy_id,
-        "sections": form.sections(),
+        "setting_sections": form.sections(),
         "presets": list(PRESETS),
         "destinations": [row.name for row in list_destinations(principal=principal, limit=500).results],
         "error": error,

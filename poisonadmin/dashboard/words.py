@@ -53,10 +53,17 @@ EVENTS: dict[str, str] = {
     Event.RETURNED: "Returned",
 }
 
+COUNTS: dict[str, str] = {
+    "claimed": "taken",
+    "claim": "batch",
+    "not_begun": "not begun",
+    "outcome_lost": "results lost",
+}
+
 REFUSALS: dict[str, str] = {
     "not_found": "not found, or not yours to see",
     "no_destination": "its address delivers nowhere; give it a destination first",
-    "no_original_address": "it was never moved, so there is nowhere to return it to",
+    "not_moved": "it was never moved, so there is nowhere to return it to",
     "precondition_failed": "it changed since this page was made",
     "transition_not_allowed": "its state does not allow this",
 }
@@ -84,3 +91,8 @@ def event_words(event: str) -> str:
 def refusal_words(why: str) -> str:
     """Return why a decision was refused for one message; `why` is a code or the state that it was in."""
     return f"it is {STATES[why]}" if why in STATES else REFUSALS.get(why, why)
+
+
+def count_words(name: str) -> str:
+    """Return the name of a job's count or parameter in words."""
+    return COUNTS.get(name, name.replace("_", " "))

@@ -3,7 +3,7 @@ const place = document.getElementById("outcomes-chart");
 const note = document.getElementById("outcomes-note");
 const SERIES = [
   ["Delivered", "delivered"],
-  ["Failed, tried again", "retried"],
+  ["Failed, to be tried again", "retried"],
   ["Not delivered", "undecided"],
   ["Given up", "failed"],
 ];
@@ -20,6 +20,12 @@ function zone() {
   }
 }
 
+function clock(seconds) {
+  const at = new Date(seconds * 1000);
+  const [hours, minutes] = zone() === "utc" ? [at.getUTCHours(), at.getUTCMinutes()] : [at.getHours(), at.getMinutes()];
+  return `${String(hours).padStart(2, "0")}:${String(minutes).padStart(2, "0")}`;
+}
+
 function options() {
   const axis = { stroke: colour("text"), grid: { stroke: colour("grid"), width: 1 }, ticks: { show: false }, font: "12px system-ui, sans-serif" };
   return {
@@ -29,7 +35,7 @@ function options() {
     cursor: { y: false, drag: { x: false, y: false } },
     legend: { live: true },
     scales: { y: { range: (_plot, _min, max) => [0, Math.max(4, max * 1.1)] } },
-    axes: [axis, { ...axis, size: 56, values: (_plot, ticks) => ticks.map((tick) => (Number.isInteger(tick) ? tick.toLocaleString("en") : "")) }],
+    axes: [{ ...axis, values: (_plot, ticks) => ticks.map(clock) }, { ...axis, size: 56, values: (_plot, ticks) => ticks.map((tick) => (Number.isInteger(tick) ? tick.toLocaleString("en") : "")) }],
     series: [
       { label: "Time", value: "{YYYY}-{MM}-{DD} {HH}:{mm}:{ss}" },
       ...SERIES.map(([label, key]) => ({
@@ -62,7 +68,7 @@ async function load() {
   if (isFirst || !plot) draw();
   else plot.setData(drawn);
   const total = SERIES.map(([label, key]) => `${found[key].reduce((sum, n) => sum + n, 0).toLocaleString("en")} ${label.toLowerCase()}`);
-  note.textContent = `${total.join(", ")}.`;
+  note.textContent = `${total.join(" · ")}`;
 }
 
 async function refresh() {

@@ -13,6 +13,7 @@ from poisonadmin.dashboard.icons import ICONS
 register = template.Library()
 register.filter("visible", hostile.visible)
 register.filter("reason_words", words.reason_words)
+register.filter("count_words", words.count_words)
 register.filter("event_words", words.event_words)
 register.filter("state_words", words.state_words)
 register.filter("refusal_words", words.refusal_words)

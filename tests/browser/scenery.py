@@ -1,0 +1,267 @@
+"""A busy installation to look at and to test pages on: real payloads, invented failures, every state, some decisions.
+
+Everything goes through the operations, so that counters, history and groups agree; only the attempts are written here, as
+a node would, and the times are spread over the last hour.
+"""
+
+import json
+import random
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+from django.db import connection
+from django.utils import timezone
+
+from poisonadmin.domain import failures
+from poisonadmin.domain.access import SYSTEM, Principal, Role, principal
+from poisonadmin.domain.envelope import parse_envelope
+from poisonadmin.domain.failures import Failure
+from poisonadmin.operations import addresses, configure, decide, jobs
+from poisonadmin.operations.claim import ClaimRef, claim_due
+from poisonadmin.operations.counters import fold
+from poisonadmin.operations.intake import accept
+from poisonadmin.operations.settle import settle
+from poisonadmin.store.models import Attempt, Claim, Job, Message, Node, RejectedLine, Source, SourceFile
+from poisonadmin.store.models.claim import NodeEnd
+from poisonadmin.store.models.intake import FileState
+from poisonadmin.store.models.job import JobKind
+from tests.browser.stacks import STACKS
+
+SAMPLE = Path(__file__).resolve().parents[2] / "sample" / "github-webhooks.ndjson"
+OPERATOR = principal("mara", Role.OPERATOR)
+DICE_SEED = 20261120
+
+DESTINATIONS = {
+    "webhook-relay": {"url": "https://relay.example.org/hooks", "concurrency": 64},
+    "billing": {"url": "https://billing.example.org/v2/events", "timeout_ms": 10_000, "headers": {"X-Team": "billing"}},
+    "warehouse": {"url": "https://warehouse.example.org/intake", "method": "PUT", "concurrency": 8},
+}
+POLICIES = (
+    ("github.#", "artemis", {"redelivery_delay": 60_000, "max_redelivery_delay": 900_000, "on_exhausted": "park"}, "webhook-relay"),
+    ("github.pull_request", None, {"redelivery_delay": 0, "max_delivery_attempts": 2}, None),
+    ("github.issues", None, {"redelivery_delay": 0, "max_delivery_attempts": 1}, None),
+    ("orders.#", None, {"redelivery_delay": 30_000, "max_delivery_attempts": 5}, "billing"),
+    ("orders.eu.*", None, {"redelivery_delay": 0, "max_delivery_attempts": 1}, None),
+    ("warehouse.#", "websphere", {}, "warehouse"),
+)
+# What becomes of the deliveries from an address: which failure, and how many of a hundred deliveries meet it.
+TROUBLE = {
+    "github.pull_request": ("pydantic", 60),
+    "github.issues": ("java_null", 45),
+    "github.check_run": ("timeout", 70),
+    "github.release": ("http_503", 100),
+    "orders.eu.created": ("dotnet", 55),
+    "orders.eu.refunded": ("sql", 80),
+    "orders.us.created": ("http_503", 30),
+    "warehouse.stock": ("node", 40),
+}
+
+
+def furnish(*, rounds: int = 3) -> None:
+    """Fill an empty database."""
+    dice = random.Random(DICE_SEED)
+    _configure()
+    for fields in _envelopes(dice):
+        accept(parse_envelope(fields), principal=SYSTEM, received_by="api")
+    for number in range(rounds):
+        _deliver(dice, number)
+    _leave_some_in_delivery(dice)
+    _decide(dice)
+    _sources()
+    fold()
+    _spread_over_the_last_hour()
+
+
+def _configure() -> None:
+    for name, config in DESTINATIONS.items():
+        secrets = {"Authorization": "Bearer of-the-scenery"} if name == "billing" else None
+        configure.save_destination(
+            name, kind="http", config=config, secrets=secrets, max_rate_per_second=None, principal=SYSTEM
+        )
+    for match, preset, settings, destination in POLICIES:
+        configure.save_policy(match, preset=preset, settings=settings, destination=destination, principal=SYSTEM)
+
+
+def _envelopes(dice: random.Random) -> Iterator[dict[str, object]]:
+    for line in SAMPLE.read_text(encoding="utf-8").splitlines():
+        yield json.loads(line)
+    for number in range(140):
+        address = dice.choice(("orders.eu.created", "orders.eu.refunded", "orders.us.created", "warehouse.stock"))
+        yield {
+            "address": address,
+            "message_id": f"{address.split('.')[-1]}-{number:05d}",
+            "conversation_id": f"customer-{dice.randrange(40)}",
+            "headers": {"X-Tenant": dice.choice(("north", "south")), "X-Trace-Id": f"{dice.getrandbits(64):016x}"},
+            "payload": {
+                "order": {"id": 10_000 + number, "total": f"{dice.random() * 400:.2f}", "currency": "EUR"},
+                "lines": [{"sku": f"SKU-{dice.randrange(900)}", "quantity": dice.randrange(1, 5)} for _ in range(3)],
+                "paid": dice.random() < 0.7,
+            },
+        }
+    for number in range(12):
+        stack = STACKS[("java_null", "sql", "dotnet")[number % 3]]
+        yield {
+            "address": "legacy.invoices",
+            "message_id": f"invoice-{number}",
+            "payload": f"<invoice number='{number}'><total>12.5O</total></invoice>",
+            "content_type": "application/xml",
+            "dead_letter": {
+                "reason": "MaxDeliveryAttemptsReached",
+                "exception_class": stack.exception_class,
+                "exception_message": stack.message.format(n=4711 + number),
+                "stack": stack.text,
+                "original_address": "orders.us.created",
+                "delivery_count": 10,
+            },
+        }
+
+
+def _deliver(dice: random.Random, number: int) -> None:
+    job = jobs.begin(JobKind.REDELIVER, worker="spark-redelivery@host", params={}, phase="delivering")
+    taken = claim_due(tasks=4, job_id=job)
+    if taken is None:
+        jobs.succeed(job, counts={})
+        return
+    for shard in taken.shards:
+        _node(taken, shard, NodeEnd.CLEAN)
+    rows = [_attempt(dice, message) for message in _taken(taken)]
+    Attempt.objects.bulk_create(rows)
+    settle(taken.id)
+    failed = sum(row.outcome == "failed" for row in rows)
+    counts = {"claimed": taken.size, "delivered": len(rows) - failed, "failed": failed}
+    if number == 1:
+        jobs.fail(job, error="The destination 'warehouse' did not answer within 30 s; 12 messages were put back.", counts=counts)
+    else:
+        jobs.succeed(job, counts=counts, done=taken.size)
+
+
+def _leave_some_in_delivery(dice: random.Random) -> None:
+    for number in range(24):
+        accept(
+            parse_envelope({"address": "github.push", "message_id": f"late-{number}", "payload": {"ref": "main"}}),
+            principal=SYSTEM,
+            received_by="api",
+        )
+    job = jobs.begin(JobKind.REDELIVER, worker="spark-redelivery@host", params={}, phase="delivering", total=24)
+    taken = claim_due(tasks=2, job_id=job)
+    assert taken is not None
+    for shard in taken.shards:
+        _node(taken, shard, None)
+    Attempt.objects.bulk_create([_attempt(dice, message) for message in _taken(taken)[:10]])
+    settle(taken.id)
+    Job.objects.filter(id=job).update(done=10)
+    Claim.objects.filter(id=taken.id).update(lease_until=timezone.now() + timedelta(hours=1))
+
+
+def _taken(taken: ClaimRef) -> list[Message]:
+    return list(Message.objects.filter(state="DLNG").select_related("address").order_by("id"))
+
+
+def _node(taken: ClaimRef, shard: int, end: NodeEnd | None) -> None:
+    now = timezone.now()
+    Node.objects.create(
+        name=f"spark-{taken.id}-{shard}",
+        host="worker-1",
+        pid=4000 + taken.id * 10 + shard,
+        claim_id=taken.id,
+        shard=shard,
+        heartbeat_at=now,
+        lease_until=now + timedelta(minutes=1),
+        ended_at=now if end else None,
+        end=end,
+        begun=taken.size // len(taken.shards),
+    )
+
+
+def _attempt(dice: random.Random, message: Message) -> Attempt:
+    now = timezone.now()
+    row = Attempt(
+        message_id=message.id,
+        attempt_number=message.attempt_number,
+        claim_id=message.claim_id,
+        shard=message.shard,
+        destination_id=message.address.destination_id,
+        started_at=now - timedelta(milliseconds=dice.randrange(20, 900)),
+        finished_at=now,
+        outcome="delivered",
+        status_code=204,
+    )
+    trouble, share = TROUBLE.get(message.address.name, ("http_503", 4))
+    if dice.randrange(100) >= share:
+        return row
+    stack = STACKS[trouble]
+    failure = Failure(stack.exception_class, stack.message.format(n=message.id), stack.cause_class, (), stack.text)
+    row.outcome = "failed"
+    row.status_code = stack.status_code
+    row.error_class, row.cause_class, row.error_message = failure.exception_class, failure.cause_class, failure.message
+    row.stack = stack.text or None
+    row.fingerprint, row.title = failures.fingerprint(failure), failures.title(failure)[:300]
+    row.response = stack.response
+    return row
+
+
+def _decide(dice: random.Random) -> None:
+    undecided = list(Message.objects.filter(state="NDLV").order_by("id").values_list("id", flat=True))
+    dice.shuffle(undecided)
+    say = _says(OPERATOR)
+    say(decide.approve, undecided[:5], "The parser was repaired in release 4.2; deliver them again.")
+    say(decide.mark_fail, undecided[5:9], "Test orders of the load test, nobody waits for them.")
+    waiting = list(Message.objects.filter(state="TBDL", due_at__gt=timezone.now()).values_list("id", flat=True)[:3])
+    say(decide.quarantine, waiting[:1], "Asked the team that sends it whether the amount is right.")
+    say(decide.deliver_now, waiting[1:2], "The consumer is back.")
+    addresses.pause("github.fork", principal=OPERATOR, reason="Maintenance of the fork service until noon.")
+
+
+def _says(who: Principal):  # type: ignore[no-untyped-def]
+    return lambda act, ids, reason: act(ids, principal=who, reason=reason)
+
+
+def _sources() -> None:
+    now = timezone.now()
+    source = Source.objects.create(
+        name="nightly-export", kind="directory", config={"path": "/srv/exports/orders"}, last_success_at=now
+    )
+    for number, state in enumerate((FileState.TAKEN, FileState.TAKEN, FileState.BROKEN, FileState.SEEN)):
+        file = SourceFile.objects.create(
+            source=source,
+            path=f"/srv/exports/orders/2026-11-{number + 16}.ndjson.gz",
+            size_bytes=48_213_004 + number,
+            modified_ns=number,
+            state=state,
+            accepted=120_400 if state == FileState.TAKEN else 0,
+            duplicates=312 if state == FileState.TAKEN else 0,
+            rejected=2 if number == 0 else 0,
+            error="Not a gzip file: the first bytes are 3c 68 74 6d" if state == FileState.BROKEN else None,
+            taken_at=now if state == FileState.TAKEN else None,
+        )
+        if number == 0:
+            for line, code, detail, raw in (
+                (17, "invalid_json", "Expecting ',' delimiter at character 44.", b'{"address": "orders.eu.created", "payload" 1}'),
+                (90_311, "invalid_address", "'orders..eu' is not an address: a word between dots is empty.", b'{"address": "orders..eu"}'),
+            ):
+                RejectedLine.objects.create(
+                    source=source, source_file=file, batch=f"file:{file.id}:0", line=line, code=code, detail=detail, raw=raw
+                )
+
+
+def _spread_over_the_last_hour() -> None:
+    """Move what happened now back in time, message by message, and in the order in which it happened."""
+    with connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE history DISABLE TRIGGER USER")
+        cursor.execute(
+            """WITH whole AS (SELECT min(seq) AS first, greatest(max(seq) - min(seq), 1) AS span FROM history)
+               UPDATE history SET at = now() - interval '55 min' * (1 - (seq - first)::float / span) FROM whole"""
+        )
+        cursor.execute("ALTER TABLE history ENABLE TRIGGER USER")
+        cursor.execute(
+            """UPDATE message m SET state_at = h.at, failed_at = CASE WHEN m.failed_at IS NULL THEN NULL ELSE h.at END
+               FROM (SELECT DISTINCT ON (message_id) message_id, at FROM history ORDER BY message_id, seq DESC) h
+               WHERE h.message_id = m.id"""
+        )
+        cursor.execute("UPDATE envelope e SET received_at = h.at FROM history h WHERE h.message_id = e.id AND h.from_state IS NULL")
+        cursor.execute(
+            """UPDATE attempt t SET finished_at = h.at, started_at = h.at - (t.finished_at - t.started_at) FROM history h
+               WHERE h.message_id = t.message_id AND h.attempt_number = t.attempt_number
+                 AND h.event IN ('delivered', 'failed')"""
+        )

@@ -1,0 +1,111 @@
+"""Takes a picture of every page, light and dark, wide and narrow, and runs axe on each.
+
+`python -m tests.browser.shots http://127.0.0.1:8000 admin PASSWORD out/` against a running installation.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from tests.browser.axe import violations
+from tests.browser.ensure_chromium import chromium_path
+
+ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+WIDTHS = {"wide": (1440, 900), "narrow": (360, 740)}
+
+
+def main(base: str, user: str, password: str, out: Path, only: str = "") -> int:
+    """Write the pictures into `out` and print what axe and the console say; return the number of complaints."""
+    out.mkdir(parents=True, exist_ok=True)
+    complaints = 0
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium_path(), args=ARGUMENTS)
+        for theme in ("light", "dark"):
+            for size, (width, height) in WIDTHS.items():
+                complaints += _walk(browser, base, (user, password), out, f"{size}-{theme}", theme, width, height, only)
+        browser.close()
+    return complaints
+
+
+def _walk(
+    browser: Browser, base: str, account: tuple[str, str], out: Path, name: str, theme: Any, width: int, height: int, only: str
+) -> int:
+    context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=theme)
+    page = context.new_page()
+    said: list[str] = []
+    page.on("console", lambda message: said.append(f"{message.type}: {message.text}") if message.type in {"error", "warning"} else None)
+    page.on("pageerror", lambda error: said.append(f"exception: {error}"))
+    page.goto(f"{base}/accounts/login/")
+    page.screenshot(path=out / f"login-{name}.png")
+    page.fill("input[name=login]", account[0])
+    page.fill("input[name=password]", account[1])
+    page.click("button[type=submit]")
+    page.wait_for_url(f"{base}/")
+    complaints = 0
+    refused = {"mistaken", "missing"}
+    for label, path in paths(page, base).items():
+        if only and label not in only.split(","):
+            continue
+        page.goto(f"{base}{path}")
+        page.wait_for_timeout(400)
+        page.screenshot(path=out / f"{label}-{name}.png", full_page=True)
+        wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        found = violations(page)
+        if wide > 0:
+            found.append(f"reaches {wide} px beyond the window")
+        # That a refused page is refused is also written to the console.
+        said[:] = [line for line in said if label not in refused or "Failed to load resource" not in line]
+        for problem in [*found, *said]:
+            print(f"{label} {name}: {problem}")
+        complaints += len(found) + len(said)
+        said.clear()
+    context.close()
+    return complaints
+
+
+def paths(page: Page, base: str) -> dict[str, str]:
+    """Return the pages to visit, with ids that exist."""
+    fixed = {
+        "overview": "/",
+        "messages": "/messages/",
+        "undecided": "/messages/?state=NDLV",
+        "nothing": "/messages/?message_id=no-such",
+        "mistaken": "/messages/?q=address:a..b",
+        "groups": "/groups/",
+        "failures": "/failures/",
+        "addresses": "/addresses/",
+        "destinations": "/destinations/",
+        "policies": "/policies/?address=github.issues",
+        "policy-new": "/policies/new/",
+        "sources": "/sources/",
+        "jobs": "/jobs/",
+        "nodes": "/nodes/",
+        "audit": "/audit/",
+        "missing": "/messages/999999999/",
+        "password": "/accounts/password/change/",
+    }
+    found = {}
+    for label, listed, selector in (
+        ("message-undecided", "/messages/?state=NDLV", "a[data-open]"),
+        ("message-waiting", "/messages/?state=TBDL", "a[data-open]"),
+        ("message-imported", "/messages/?reason=imported", "a[data-open]"),
+        ("group", "/groups/", "a[data-open]"),
+        ("address", "/addresses/?status=PAUSED", "a[data-open]"),
+        ("destination", "/destinations/", "a[data-open]"),
+        ("policy", "/policies/", "a[data-open]"),
+        ("source", "/sources/", "a[data-open]"),
+        ("rejected", "/sources/", "a[href$='/rejected/']"),
+        ("job", "/jobs/", "a[data-open]"),
+    ):
+        page.goto(f"{base}{listed}")
+        link = page.query_selector(selector)
+        if link:
+            found[label] = str(link.get_attribute("href"))
+    return fixed | found
+
+
+if __name__ == "__main__":
+    print(json.dumps({"complaints": main(*sys.argv[1:4], Path(sys.argv[4]), *sys.argv[5:])}))
