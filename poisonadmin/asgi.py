@@ -1,13 +1,16 @@
 """The web process, under uvicorn."""
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 
 from django.core.asgi import get_asgi_application
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "poisonadmin.settings")
 os.environ.setdefault("POISONADMIN_DB_POOL", "1")
-_django = get_asgi_application()
+application = get_asgi_application()
 
-from poisonadmin.api.upload_limit import with_upload_limit  # noqa: E402  (settings come first)
+from poisonadmin.store.schema import check_schema  # noqa: E402  (after the settings are loaded)
 
-application = with_upload_limit(_django)
+# In a thread of its own: uvicorn imports this inside its event loop, where Django refuses to wait for a database.
+with ThreadPoolExecutor(1) as _thread:
+    _thread.submit(check_schema).result()

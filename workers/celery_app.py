@@ -4,11 +4,14 @@ import os
 
 import django
 from celery import Celery
+from celery.signals import beat_init, celeryd_init
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "poisonadmin.settings")
 django.setup()
 
 from django.conf import settings  # noqa: E402  (after setup)
+
+from poisonadmin.store.schema import check_schema  # noqa: E402
 
 IO = "io"
 SPARK_REDELIVERY = "spark-redelivery"
@@ -41,3 +44,9 @@ app.conf.update(
         }.items()
     },
 )
+
+
+@celeryd_init.connect  # type: ignore[untyped-decorator]
+@beat_init.connect  # type: ignore[untyped-decorator]
+def _check_schema(**_: object) -> None:
+    check_schema()
