@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+from django.conf import settings
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.plumbing import ResolvedComponent
@@ -40,6 +41,17 @@ class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-ca
     def get_security_definition(self, auto_schema: AutoSchema) -> JsonSchema:
         """Return the scheme."""
         return {"type": "http", "scheme": "bearer", "bearerFormat": "pa_…"}
+
+
+class SessionScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
+    """The dashboard's session, in the document's terms."""
+
+    target_class = "poisonadmin.api.authentication.SessionAuthentication"
+    name = "session"
+
+    def get_security_definition(self, auto_schema: AutoSchema) -> JsonSchema:
+        """Return the scheme."""
+        return {"type": "apiKey", "in": "cookie", "name": settings.SESSION_COOKIE_NAME}
 
 
 class ContractSchema(AutoSchema):

@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from poisonadmin.api.shape import ID
 from poisonadmin.queries.filter_fields import InvalidFilter, moment, number
 
 MAX_REASON_CHARS = 2000
@@ -30,6 +32,7 @@ class Text(serializers.CharField):
         return str(super().to_internal_value(data))
 
 
+@extend_schema_field({"type": "string", "format": "date-time"})
 class Moment(serializers.Field[Any, Any, Any, Any]):
     """A time with its offset from UTC."""
 
@@ -41,6 +44,7 @@ class Moment(serializers.Field[Any, Any, Any, Any]):
             raise serializers.ValidationError(error.detail, error.code) from error
 
 
+@extend_schema_field(ID)
 class Identifier(serializers.Field[Any, Any, Any, Any]):
     """An id, written as a string of digits."""
 

@@ -73,6 +73,8 @@ class ApiView(APIView):
         super().initial(request, *args, **kwargs)
         if self.contract is None:
             raise exceptions.MethodNotAllowed(request.method or "")
+        if any("\x00" in name for name in kwargs.values() if isinstance(name, str)):
+            raise exceptions.NotFound  # no name holds NUL, and the database cannot be asked for one
         if self.contract.checks_query:
             self.query = read_query(request.query_params, self.contract.query)
 

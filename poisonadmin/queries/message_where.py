@@ -101,11 +101,12 @@ def _header(term: Term) -> Condition:
         "EXISTS (SELECT FROM body b WHERE b.id = m.id AND ("
         + " OR ".join("position(%s::bytea in b.headers) > 0" for _ in term.values)
         + "))",
-        [_member(term.name, value) for value in term.values],
+        [member(term.name, value) for value in term.values],
     )
 
 
-def _member(name: str, value: str) -> bytes:
+def member(name: str, value: str) -> bytes:
+    """Return the bytes of one member of the JSON object that `body.headers` holds."""
     return json.dumps({name: value}, ensure_ascii=False, separators=(",", ":"))[1:-1].encode()
 
 
