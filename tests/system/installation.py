@@ -25,7 +25,7 @@ from poisonadmin.embedded.ports import free_port
 from poisonadmin.embedded.trees import marked
 
 PROJECT = Path(__file__).resolve().parents[2]
-START_SECONDS = 120
+START_SECONDS = 300
 STOP_SECONDS = 20
 WORKERS = ("beat", "io", "spark-redelivery", "spark-batch")
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))

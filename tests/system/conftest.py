@@ -1,0 +1,44 @@
+"""One installation for all tests of the whole path, and consumers of their own."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.system.consumer import Behaviour, Consumer, consuming, takes
+from tests.system.installation import Installation
+from tests.system.shop import Shop
+
+OpenShop = Callable[..., Shop]
+
+
+@pytest.fixture(scope="session")
+def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+    """Everything that `make up` starts, running."""
+    running = Installation(tmp_path_factory.mktemp("installation"))
+    try:
+        running.until_ready()
+        yield running
+    finally:
+        running.stop()
+
+
+@pytest.fixture
+def open_shop(installation: Installation) -> Iterator[OpenShop]:
+    """Open a shop: a consumer, its destination, and the policy of its addresses."""
+    with contextlib.ExitStack() as open_until_the_end:
+
+        def open_one(name: str, behaviour: Behaviour = takes, **settings: object) -> Shop:
+            consumer: Consumer = open_until_the_end.enter_context(consuming(behaviour))
+            return Shop.open(installation, name, consumer, **settings)
+
+        yield open_one
+
+
+@pytest.fixture
+def inbox(tmp_path: Path) -> Path:
+    """Return a directory to drop files into."""
+    directory = tmp_path / "inbox"
+    directory.mkdir()
+    return directory
