@@ -56,13 +56,18 @@ def read_claimed(reader: "psycopg.Connection[tuple[object, ...]]", claim_id: int
 def read_destinations(
     reader: "psycopg.Connection[tuple[object, ...]]", claim_id: int, ids: set[int]
 ) -> dict[int, HttpDestination]:
-    """Return the destinations by id, each with this shard's part of its concurrency."""
+    """Return the destinations by id, each with this shard's part of its concurrency.
+
+    One that an address was given only after the claim is left out: its messages go back and are claimed for it.
+    """
     found: dict[int, HttpDestination] = {}
     for row in reader.execute(_DESTINATIONS, [list(ids), claim_id]).fetchall():
         destination_id, name, config, secrets, plan = row
         assert isinstance(destination_id, int)
         assert isinstance(config, dict)
         assert isinstance(plan, dict)
+        if str(destination_id) not in plan:
+            continue
         try:
             found[destination_id] = parse_http_config(
                 config,
