@@ -4,14 +4,18 @@
 """
 
 import argparse
+import contextlib
+import itertools
 import sys
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 
-from benchmarks import machine
+from benchmarks import machine, memory
 from benchmarks.report import print_table
 from benchmarks.results import Line, say
-from benchmarks.suite import BENCHMARKS
-from benchmarks.world import make_world
+from benchmarks.suite import BENCHMARKS, Benchmark
+from benchmarks.world import World, make_world
 
 
 def main() -> int:
@@ -22,21 +26,42 @@ def main() -> int:
         for line in machine.description(world.services.database_url):
             say(line)
         say(f"scale {arguments.scale:g}, {arguments.pairs} pairs, bodies of 1 KB unless said")
-        lines: list[Line] = []
-        failed: list[str] = []
-        for benchmark in chosen:
-            began = time.monotonic()
-            say(f"\n{benchmark.name}: {benchmark.title}")
-            try:
-                lines += benchmark.load()(world)
-            except Exception as error:
-                failed.append(benchmark.name)
-                say(f"  could not be carried out: {type(error).__name__}: {error}")
-            say(f"  took {time.monotonic() - began:.0f} s")
+        lines, failed = _measure_all(chosen, world)
     print_table(lines)
     for name in failed:
         say(f"{name} could not be carried out.")
     return 1 if failed else 0
+
+
+def _measure_all(chosen: Sequence[Benchmark], world: World) -> tuple[list[Line], list[str]]:
+    """Return what was measured, and which benchmarks could not be carried out."""
+    lines: list[Line] = []
+    failed: list[str] = []
+    for on_live_system, group in itertools.groupby(chosen, key=lambda benchmark: benchmark.on_live_system):
+        with contextlib.ExitStack() as stack:
+            place = _with_live_system(world, stack) if on_live_system else world
+            for benchmark in group:
+                _measure(benchmark, place, lines, failed)
+            if place.running:
+                lines += memory.lines("MEMORY", "peak while all of this ran", place.running.memory.peaks)
+    return lines, failed
+
+
+def _measure(benchmark: Benchmark, world: World, lines: list[Line], failed: list[str]) -> None:
+    began = time.monotonic()
+    say(f"\n{benchmark.name}: {benchmark.title}")
+    try:
+        lines += benchmark.load()(world)
+    except Exception as error:
+        failed.append(benchmark.name)
+        say(f"  could not be carried out: {type(error).__name__}: {error}")
+    say(f"  took {time.monotonic() - began:.0f} s")
+
+
+def _with_live_system(world: World, stack: contextlib.ExitStack) -> World:
+    from benchmarks.live import live_system  # needs Django, which is set up by now
+
+    return replace(world, running=stack.enter_context(live_system(world.directory)))
 
 
 def _arguments() -> argparse.Namespace:

@@ -94,3 +94,37 @@ def due_times() -> dict[int, float]:
     with connection.cursor() as cursor:
         cursor.execute("SELECT id, extract(epoch FROM due_at)::float8 FROM message WHERE state = 'TBDL'")
         return dict(cursor.fetchall())
+
+
+def message_ids() -> list[int]:
+    """Return the ids of all messages in ascending order."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT id FROM message ORDER BY id")
+        return [row[0] for row in cursor.fetchall()]
+
+
+def count_in(address: str, state: str) -> int:
+    """Return how many messages of the address are in the state."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(*) FROM message JOIN address ON address.id = address_id WHERE name = %s AND state = %s",
+            [address, state],
+        )
+        return int(cursor.fetchone()[0])
+
+
+def give_up_waiting(address: str) -> None:
+    """Take what waits on the address out of the way."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE message SET state = 'DLVD' FROM address "
+            "WHERE address.id = address_id AND name = %s AND state = 'TBDL'",
+            [address],
+        )
+
+
+def last_change() -> float:
+    """Return when a message last changed its state, in Unix seconds."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT extract(epoch FROM max(state_at))::float8 FROM message")
+        return float(cursor.fetchone()[0])

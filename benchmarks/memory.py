@@ -57,7 +57,7 @@ def add_tree(found: dict[str, list[int]], top: psutil.Process, name: str) -> Non
 def _part(name: str, process: psutil.Process) -> str:
     if Path(process.exe()).name == "java":
         return f"{name}: JVM"
-    if any(argument.startswith("pyspark.daemon") for argument in process.cmdline()):
+    if "pyspark.worker" in process.cmdline():
         return f"{name}: Python tasks"
     return name
 

@@ -8,9 +8,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from poisonadmin.embedded.java import java_home
 from poisonadmin.embedded.stack import Services, start_services
+
+if TYPE_CHECKING:
+    from benchmarks.live import Live
 
 
 @dataclass(frozen=True)
@@ -21,6 +25,13 @@ class World:
     services: Services
     scale: float
     rounds: int
+    running: "Live | None" = None
+
+    @property
+    def live(self) -> "Live":
+        """The running system, for the benchmarks that are given one."""
+        assert self.running is not None
+        return self.running
 
     def count(self, full: int, *, least: int = 100) -> int:
         """Return how many things to do where `full` is the whole size."""

@@ -1,0 +1,57 @@
+"""B5h: redelivery over HTTP by the whole system, against a plain aiohttp client that posts the same bodies."""
+
+import asyncio
+import time
+
+import aiohttp
+
+from benchmarks import live, loads
+from benchmarks.results import Line, alternate, compared, pairs_of, say
+from benchmarks.world import World
+
+NAME = "B5H"
+MESSAGES = 100_000
+CONCURRENCY = 64
+PATH = "/ok/b5h"
+LIMIT = ""
+
+
+def run(world: World) -> list[Line]:
+    """Measure. Ours counts from when the messages are due until all are settled as delivered."""
+    count = world.count(MESSAGES, least=1_000)
+    sink = world.live.sink
+    loads.deliver_to("b5h", sink.url(PATH), concurrency=CONCURRENCY)
+    say(f"  {count:,} messages, {CONCURRENCY} requests at once")
+
+    def ours() -> float:
+        begin, end = live.deliver("b5h.x", count)
+        assert len({arrival.message_id for arrival in sink.take_arrivals(PATH)}) == count, "not all arrived"
+        return count / (end - begin)
+
+    def peer() -> float:
+        rate = asyncio.run(post_all(sink.url(PATH), count))
+        sink.take_arrivals(PATH)
+        return rate
+
+    live.deliver("b5h.x", min(count, 5_000))  # so that the claims have grown to what the consumer can take
+    sink.take_arrivals(PATH)
+    rates = alternate([("redelivery", ours), ("plain aiohttp client", peer)], rounds=world.rounds, unit="messages")
+    pairs = pairs_of(rates, "redelivery", "plain aiohttp client")
+    return [compared(NAME, "redelivery over HTTP / plain aiohttp client", pairs, unit="messages", aim=0.5, limit=LIMIT)]
+
+
+async def post_all(url: str, count: int) -> float:
+    """Post `count` bodies, `CONCURRENCY` at once over kept connections; return requests a second."""
+    body = b"x" * loads.BODY_BYTES
+    left = iter(range(count))
+
+    async def work(session: aiohttp.ClientSession) -> None:
+        for _ in left:
+            async with session.post(url, data=body, headers={"Content-Type": "text/plain"}) as answer:
+                await answer.read()
+                assert answer.status == 200
+
+    began = time.perf_counter()
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=CONCURRENCY)) as session:
+        await asyncio.gather(*(work(session) for _ in range(CONCURRENCY)))
+    return count / (time.perf_counter() - began)
