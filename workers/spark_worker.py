@@ -25,9 +25,9 @@ class SparkWorker:
         started = time.monotonic()
         self.name = name
         self.spark: SparkSession = start_session(name)
-        self.spark.range(1).mapInArrow(
+        self.spark.range(0, 1, 1, 1).mapInArrow(
             lambda batches: batches, "id long"
-        ).collect()  # the first Python task starts much
+        ).collect()  # the first Python task starts much; one a task slot would hold 50 MB each
         self.keeper = Keeper(os.environ["DATABASE_URL"], name)
         self.pump = Pump(self.spark, self.keeper, name)
         self._is_stopping = False
