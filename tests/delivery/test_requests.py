@@ -1,6 +1,7 @@
 """What a consumer receives: the bytes as they were, our headers, those that may be copied, and no others."""
 
 import asyncio
+import gzip
 from collections.abc import Mapping
 
 import pytest
@@ -86,6 +87,13 @@ def test_headers_of_the_message_are_copied_by_the_list():
     assert headers["X-GitHub-Event"] == "push"
     assert headers["traceparent"] == "00-1"
     assert "Subject" not in headers
+
+
+def test_a_payload_that_was_compressed_by_its_producer_goes_on_as_it_is():
+    packed = gzip.compress(b'{"n": 1}')
+    request = received_bytes(delivery(payload=packed, headers={"Content-Encoding": "gzip"}))
+    assert b"Content-Encoding: gzip\r\n" in request
+    assert request.endswith(b"\r\n\r\n" + packed)
 
 
 def test_what_frames_or_identifies_a_request_is_never_taken_from_a_message():
