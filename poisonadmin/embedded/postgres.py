@@ -154,6 +154,8 @@ def _run(postgres: Postgres, command: Sequence[str | Path], text: str = "") -> N
         input=text.encode(),
         env=_environment(),
         cwd="/",
+        # Ctrl-C is for the supervisor, which lets the files be finished first.
+        start_new_session=True,
         user=account.user_id if account else None,
         group=account.group_id if account else None,
         extra_groups=[] if account else None,
