@@ -20,6 +20,7 @@ from poisonadmin.domain.errors import PoisonAdminError
 from poisonadmin.operations import decide
 from poisonadmin.operations.decide import Decided
 from poisonadmin.queries.messages import MessageRow
+from poisonadmin.queries.overview import undecided_count
 from poisonadmin.queries.triage import ticked
 
 MAX_TICKED = 500
@@ -117,7 +118,12 @@ def _answer(request: HttpRequest, principal: Principal, form: Form, decided: Dec
     if form.origin == "message":
         return HttpResponseClientRedirect(form.back)
     rows = ticked(form.ids, principal=principal)
-    context = {"rows": rows, "changed": set(decided.changed), "swap": True, "may_decide": True}
+    context = {
+        "rows": rows,
+        "changed": set(decided.changed),
+        "swap": True,
+        "undecided": undecided_count(principal),
+    }
     return trigger_client_event(render(request, "parts/decided.html", context), "decided", after="settle")
 
 

@@ -60,7 +60,7 @@ def tree(payload: bytes) -> list[Node]:
         raise Unfit("not UTF-8 text") from None
     except (ValueError, RecursionError):
         raise Unfit("not JSON") from None
-    nodes = []
+    nodes: list[Node] = []
     for node in _lines(found, None, 0):
         if len(nodes) >= MAX_NODES:
             # The open branches still have to be closed, or the page's markup would not nest.

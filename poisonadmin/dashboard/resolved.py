@@ -58,6 +58,7 @@ SECTIONS = (
         ("ordered", "max_payload_bytes", "business_keys", "persist_delivery_count_before_delivery"),
     ),
 )
+ALWAYS_OPEN = {"Redelivery", "Dead letters", "Crashes"}
 IN_MILLISECONDS = {"redelivery_delay", "max_redelivery_delay", "blocked_retry_timeout"}
 
 
@@ -65,23 +66,34 @@ IN_MILLISECONDS = {"redelivery_delay", "max_redelivery_delay", "blocked_retry_ti
 class Value:
     """One setting in force. `is_own` False: it is the built-in one."""
 
-    section: str
     name: str
     text: str
     origin: str
     is_own: bool
 
 
-def values_in_force(resolved: Resolved) -> list[Value]:
+@dataclass(frozen=True)
+class SectionInForce:
+    """The settings of a section; `opened` when a page should show them at once."""
+
+    title: str
+    values: list[Value]
+    opened: bool
+
+
+def values_in_force(resolved: Resolved) -> list[SectionInForce]:
     """Return every setting in force, section by section."""
-    found = []
-    for section in SECTIONS:
-        for name in section.names:
-            origin = resolved.origins[name]
-            built_in = origin == BUILT_IN_ORIGIN
-            where = "built in" if built_in else f"{origin.pattern}{f' ({origin.preset})' if origin.preset else ''}"
-            found.append(Value(section.title, name, shown(name, getattr(resolved.policy, name)), where, not built_in))
-    return found
+    return [
+        SectionInForce(section.title, [_value(resolved, name) for name in section.names], section.title in ALWAYS_OPEN)
+        for section in SECTIONS
+    ]
+
+
+def _value(resolved: Resolved, name: str) -> Value:
+    origin = resolved.origins[name]
+    built_in = origin == BUILT_IN_ORIGIN
+    where = "built in" if built_in else f"{origin.pattern}{f' ({origin.preset})' if origin.preset else ''}"
+    return Value(name, shown(name, getattr(resolved.policy, name)), where, not built_in)
 
 
 def shown(name: str, value: object) -> str:
@@ -90,7 +102,7 @@ def shown(name: str, value: object) -> str:
     >>> shown("redelivery_delay", 5000), shown("ordered", True), shown("max_delivery_attempts", -1)
     ('5000 ms', 'yes', 'unlimited')
     """
-    if value is None or value == ():
+    if value is None or value in ((), ""):
         return "–"
     if isinstance(value, bool):
         return "yes" if value else "no"
@@ -98,7 +110,9 @@ def shown(name: str, value: object) -> str:
         return "unlimited"
     if isinstance(value, tuple | list):
         return ", ".join(str(item) for item in value)
-    return f"{value} ms" if name in IN_MILLISECONDS else str(value)
+    if isinstance(value, float):
+        return f"{value:g}"
+    return f"{value} ms" if name in IN_MILLISECONDS else f"{value} bytes" if name == "max_payload_bytes" else str(value)
 
 
 def kinds() -> dict[str, str]:

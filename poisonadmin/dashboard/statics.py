@@ -1,7 +1,5 @@
 """How the front-end files are collected and named."""
 
-from typing import ClassVar
-
 from django.contrib.staticfiles.apps import StaticFilesConfig
 from whitenoise.storage import CompressedManifestStaticFilesStorage
 
@@ -9,7 +7,7 @@ from whitenoise.storage import CompressedManifestStaticFilesStorage
 class OnlyWhatPagesUse(StaticFilesConfig):
     """Leaves out of `collectstatic` what Tabler ships and no page loads: 21 MB become one style sheet."""
 
-    ignore_patterns: ClassVar[list[str]] = [
+    ignore_patterns = [  # noqa: RUF012  (an instance variable to the stubs)
         *StaticFilesConfig.ignore_patterns,
         "*.map",
         "*.rtl*",
@@ -20,7 +18,7 @@ class OnlyWhatPagesUse(StaticFilesConfig):
     ]
 
 
-class Storage(CompressedManifestStaticFilesStorage):
+class Storage(CompressedManifestStaticFilesStorage):  # type: ignore[misc]
     """Names files by content. Source maps are not followed: Tabler names one that is not collected."""
 
     patterns = (("*.css", (r"""(?P<matched>url\(['"]{0,1}\s*(?P<url>.*?)["']{0,1}\))""",)),)

@@ -18,6 +18,6 @@ def streamed(
 
 
 async def _one_by_one(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
-    take = sync_to_async(next, thread_sensitive=True)
-    while (chunk := await take(chunks, None)) is not None:
+    take = sync_to_async(lambda: next(chunks, None), thread_sensitive=True)
+    while (chunk := await take()) is not None:
         yield chunk

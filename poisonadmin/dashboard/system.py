@@ -1,5 +1,7 @@
 """What runs: jobs and nodes; and who did what."""
 
+from datetime import datetime
+
 from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import render
 
@@ -69,18 +71,28 @@ def audit(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     if tidy := tidied(request):
         return tidy
     require_known(request, "actor", "action", "object_type", "object_id", "after", "before")
-    texts = {
-        name: checked_text(name, request.GET[name])
-        for name in ("actor", "action", "object_type", "object_id")
-        if name in request.GET
-    }
-    moments = {name: moment(name, request.GET[name]) for name in ("after", "before") if name in request.GET}
-    found = list_audit(AuditFilter(**texts, **moments), principal=principal, cursor=request.GET.get("cursor"))
+    only = AuditFilter(
+        actor=_text(request, "actor"),
+        action=_text(request, "action"),
+        object_type=_text(request, "object_type"),
+        object_id=_text(request, "object_id"),
+        after=_moment(request, "after"),
+        before=_moment(request, "before"),
+    )
+    found = list_audit(only, principal=principal, cursor=request.GET.get("cursor"))
     context = {
         "rows": found.results,
         "pager": pager(request, found),
         "values": request.GET.dict(),
-        "filtered": bool(texts or moments),
+        "filtered": only != AuditFilter(),
         "limited": not principal.sees_everything,
     }
     return render(request, "pages/audit.html", context)
+
+
+def _text(request: HttpRequest, name: str) -> str | None:
+    return checked_text(name, request.GET[name]) if name in request.GET else None
+
+
+def _moment(request: HttpRequest, name: str) -> datetime | None:
+    return moment(name, request.GET[name]) if name in request.GET else None

@@ -13,7 +13,7 @@ def violations(page: Page) -> list[str]:
     page.evaluate(files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8"))
     found = page.evaluate("tags => axe.run(document, {runOnly: {type: 'tag', values: tags}})", TAGS)
     return [
-        f"{problem['id']} ({problem['impact']}): {problem['help']}: {node['html'][:160]} {' '.join(node['failureSummary'].split())[:260]}"
+        f"{problem['id']}: {problem['help']}: {node['html'][:160]} {' '.join(node['failureSummary'].split())[:260]}"
         for problem in found["violations"]
         for node in problem["nodes"][:3]
     ]

@@ -1,7 +1,7 @@
 """A busy installation to look at and to test pages on: real payloads, invented failures, every state, some decisions.
 
-Everything goes through the operations, so that counters, history and groups agree; only the attempts are written here, as
-a node would, and the times are spread over the last hour.
+Everything goes through the operations, so that counters, history and groups agree; only the attempts are written here,
+as a node would, and the times are spread over the last hour.
 """
 
 import json
@@ -38,7 +38,12 @@ DESTINATIONS = {
     "warehouse": {"url": "https://warehouse.example.org/intake", "method": "PUT", "concurrency": 8},
 }
 POLICIES = (
-    ("github.#", "artemis", {"redelivery_delay": 60_000, "max_redelivery_delay": 900_000, "on_exhausted": "park"}, "webhook-relay"),
+    (
+        "github.#",
+        "artemis",
+        {"redelivery_delay": 60_000, "max_redelivery_delay": 900_000, "on_exhausted": "park"},
+        "webhook-relay",
+    ),
     ("github.pull_request", None, {"redelivery_delay": 0, "max_delivery_attempts": 2}, None),
     ("github.issues", None, {"redelivery_delay": 0, "max_delivery_attempts": 1}, None),
     ("orders.#", None, {"redelivery_delay": 30_000, "max_delivery_attempts": 5}, "billing"),
@@ -131,7 +136,11 @@ def _deliver(dice: random.Random, number: int) -> None:
     failed = sum(row.outcome == "failed" for row in rows)
     counts = {"claimed": taken.size, "delivered": len(rows) - failed, "failed": failed}
     if number == 1:
-        jobs.fail(job, error="The destination 'warehouse' did not answer within 30 s; 12 messages were put back.", counts=counts)
+        jobs.fail(
+            job,
+            error="The destination 'warehouse' did not answer within 30 s; 12 messages were put back.",
+            counts=counts,
+        )
     else:
         jobs.succeed(job, counts=counts, done=taken.size)
 
@@ -237,11 +246,27 @@ def _sources() -> None:
         )
         if number == 0:
             for line, code, detail, raw in (
-                (17, "invalid_json", "Expecting ',' delimiter at character 44.", b'{"address": "orders.eu.created", "payload" 1}'),
-                (90_311, "invalid_address", "'orders..eu' is not an address: a word between dots is empty.", b'{"address": "orders..eu"}'),
+                (
+                    17,
+                    "invalid_json",
+                    "Expecting ',' delimiter at character 44.",
+                    b'{"address": "orders.eu.created", "payload" 1}',
+                ),
+                (
+                    90_311,
+                    "invalid_address",
+                    "'orders..eu' is not an address: a word between dots is empty.",
+                    b'{"address": "orders..eu"}',
+                ),
             ):
                 RejectedLine.objects.create(
-                    source=source, source_file=file, batch=f"file:{file.id}:0", line=line, code=code, detail=detail, raw=raw
+                    source=source,
+                    source_file=file,
+                    batch=f"file:{file.id}:0",
+                    line=line,
+                    code=code,
+                    detail=detail,
+                    raw=raw,
                 )
 
 
@@ -251,7 +276,8 @@ def _spread_over_the_last_hour() -> None:
         cursor.execute("ALTER TABLE history DISABLE TRIGGER USER")
         cursor.execute(
             """WITH whole AS (SELECT min(seq) AS first, greatest(max(seq) - min(seq), 1) AS span FROM history)
-               UPDATE history SET at = now() - interval '55 min' * (1 - (seq - first)::float / span) FROM whole"""
+               UPDATE history SET at = now() - interval '55 min' * (1 - (seq - first)::float / span)
+               FROM whole"""
         )
         cursor.execute("ALTER TABLE history ENABLE TRIGGER USER")
         cursor.execute(
@@ -259,9 +285,13 @@ def _spread_over_the_last_hour() -> None:
                FROM (SELECT DISTINCT ON (message_id) message_id, at FROM history ORDER BY message_id, seq DESC) h
                WHERE h.message_id = m.id"""
         )
-        cursor.execute("UPDATE envelope e SET received_at = h.at FROM history h WHERE h.message_id = e.id AND h.from_state IS NULL")
         cursor.execute(
-            """UPDATE attempt t SET finished_at = h.at, started_at = h.at - (t.finished_at - t.started_at) FROM history h
+            """UPDATE envelope SET received_at = h.at FROM history h
+               WHERE h.message_id = envelope.id AND h.from_state IS NULL"""
+        )
+        cursor.execute(
+            """UPDATE attempt t SET finished_at = h.at, started_at = h.at - (t.finished_at - t.started_at)
+               FROM history h
                WHERE h.message_id = t.message_id AND h.attempt_number = t.attempt_number
                  AND h.event IN ('delivered', 'failed')"""
         )

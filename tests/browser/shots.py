@@ -31,12 +31,25 @@ def main(base: str, user: str, password: str, out: Path, only: str = "") -> int:
 
 
 def _walk(
-    browser: Browser, base: str, account: tuple[str, str], out: Path, name: str, theme: Any, width: int, height: int, only: str
+    browser: Browser,
+    base: str,
+    account: tuple[str, str],
+    out: Path,
+    name: str,
+    theme: Any,
+    width: int,
+    height: int,
+    only: str,
 ) -> int:
     context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=theme)
     page = context.new_page()
     said: list[str] = []
-    page.on("console", lambda message: said.append(f"{message.type}: {message.text}") if message.type in {"error", "warning"} else None)
+    page.on(
+        "console",
+        lambda message: (
+            said.append(f"{message.type}: {message.text}") if message.type in {"error", "warning"} else None
+        ),
+    )
     page.on("pageerror", lambda error: said.append(f"exception: {error}"))
     page.goto(f"{base}/accounts/login/")
     page.screenshot(path=out / f"login-{name}.png")

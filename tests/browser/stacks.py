@@ -15,7 +15,7 @@ class Stack:
     response: bytes | None = None
 
 
-_PYDANTIC = '''Traceback (most recent call last):
+_PYDANTIC = """Traceback (most recent call last):
   File "/usr/local/lib/python3.11/site-packages/starlette/routing.py", line 74, in app
     response = await func(request)
   File "/usr/local/lib/python3.11/site-packages/fastapi/routing.py", line 299, in app
@@ -26,14 +26,14 @@ _PYDANTIC = '''Traceback (most recent call last):
     return cls.__pydantic_validator__.validate_python(obj)
 pydantic_core._pydantic_core.ValidationError: 1 validation error for PullRequestEvent
 pull_request.merged_at
-  Input should be a valid datetime [type=datetime_type, input_value='', input_type=str]'''
+  Input should be a valid datetime [type=datetime_type, input_value='', input_type=str]"""
 
 _JAVA = """com.example.relay.issues.IssueRejectedException: Issue event could not be applied
 \tat com.example.relay.issues.IssueHandler.onEvent(IssueHandler.java:112)
 \tat jdk.internal.reflect.GeneratedMethodAccessor81.invoke(Unknown Source)
 \tat java.base/java.lang.reflect.Method.invoke(Method.java:580)
 \tat org.springframework.messaging.handler.invocation.InvocableHandlerMethod.doInvoke(InvocableHandlerMethod.java:169)
-\tat org.springframework.jms.listener.AbstractMessageListenerContainer.doExecuteListener(AbstractMessageListenerContainer.java:493)
+\tat org.springframework.jms.listener.AbstractListenerContainer.doExecute(AbstractListenerContainer.java:493)
 \tat java.base/java.lang.Thread.run(Thread.java:1583)
 Caused by: java.lang.NullPointerException: Cannot invoke "Milestone.getDueOn()" because the return value is null
 \tat com.example.relay.issues.MilestoneMapper.map(MilestoneMapper.java:41)
@@ -41,7 +41,7 @@ Caused by: java.lang.NullPointerException: Cannot invoke "Milestone.getDueOn()" 
 \t... 14 more"""
 
 _SQL = """org.springframework.dao.DataIntegrityViolationException: could not execute statement
-\tat org.springframework.orm.jpa.vendor.HibernateJpaDialect.convertHibernateAccessException(HibernateJpaDialect.java:290)
+\tat org.springframework.orm.jpa.vendor.HibernateJpaDialect.convertHibernateError(HibernateJpaDialect.java:290)
 \tat com.example.billing.refunds.RefundService.book(RefundService.java:77)
 \tat com.example.billing.refunds.RefundListener.onMessage(RefundListener.java:33)
 \tat org.apache.activemq.artemis.jms.client.JMSMessageListenerWrapper.onMessage(JMSMessageListenerWrapper.java:110)
@@ -82,12 +82,14 @@ STACKS = {
     ),
     "sql": Stack(
         "org.springframework.dao.DataIntegrityViolationException",
-        'could not execute statement; duplicate key value violates unique constraint "refund_once", key (refund_id)=({n})',
+        'could not execute statement; duplicate key violates unique constraint "refund_once", key (refund_id)=({n})',
         _SQL,
         "org.postgresql.util.PSQLException",
         status_code=500,
     ),
-    "dotnet": Stack("System.FormatException", "The input string '12.5O' was not in a correct format.", _DOTNET, status_code=500),
+    "dotnet": Stack(
+        "System.FormatException", "The input string '12.5O' was not in a correct format.", _DOTNET, status_code=500
+    ),
     "node": Stack("TypeError", "Cannot read properties of undefined (reading 'warehouse')", _NODE, status_code=500),
     "timeout": Stack("HttpTimeout", "No answer within 10000 ms"),
     "http_503": Stack(

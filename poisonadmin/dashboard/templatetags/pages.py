@@ -1,5 +1,6 @@
 """Tags and filters of the pages: `{% load pages %}`."""
 
+import json
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
@@ -71,6 +72,14 @@ def took(started: datetime | None, finished: datetime | None) -> str:
 def clip(text: object, limit: int = hostile.MAX_NAME_CHARS) -> str:
     """Return a stranger's text fit to look at and cut to `limit` characters."""
     return hostile.clipped(hostile.visible(text), limit)
+
+
+@register.filter
+def as_json(value: object) -> str:
+    """Return a value of a JSON document in one line; a text as it is, nothing as a dash."""
+    if value is None:
+        return "–"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
 @register.filter
