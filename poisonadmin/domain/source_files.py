@@ -100,8 +100,3 @@ def stored_path(path: bytes) -> str:
     if len(shown.encode()) <= MAX_PATH_BYTES:
         return shown
     return f"sha256:{hashlib.sha256(path).hexdigest()}:{quote_from_bytes(path)[-500:]}"
-
-
-def batch_of(file_id: int, start: int, end: int) -> str:
-    """Return the name under which this stretch of a file is staged; what was cut differently has another one."""
-    return f"file:{file_id}:{start}-{end}"

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -104,15 +104,11 @@ def leftover_batches(source: Source) -> dict[int, set[str]]:
     return {file_id: found[file_id] for file_id in ours}
 
 
-def mark_staged(file: StagedFile, leftover: set[str], *, job_id: int | None) -> bool:
-    """Make a SEEN file STAGED; drop what an earlier run had staged in another cut. Return whether it was SEEN."""
-    with transaction.atomic():
-        changed = SourceFile.objects.filter(id=file.file_id, state=FileState.SEEN).update(
-            state=FileState.STAGED, rejected=file.rejected, job_id=job_id, error=None
-        )
-        if changed:
-            _drop(leftover - set(file.batches))
-            RejectedLine.objects.filter(source_file_id=file.file_id).exclude(batch__in=file.batches).delete()
+def mark_staged(file: StagedFile, *, job_id: int | None) -> bool:
+    """Make a SEEN file STAGED; return whether it was SEEN."""
+    changed = SourceFile.objects.filter(id=file.file_id, state=FileState.SEEN).update(
+        state=FileState.STAGED, rejected=file.rejected, job_id=job_id, error=None
+    )
     return bool(changed)
 
 
@@ -121,11 +117,10 @@ def mark_taken(file_id: int) -> None:
     SourceFile.objects.filter(id=file_id, state=FileState.STAGED).update(state=FileState.TAKEN, taken_at=Now())
 
 
-def mark_broken(file: StagedFile, leftover: set[str], *, job_id: int | None) -> None:
+def mark_broken(file: StagedFile, *, job_id: int | None) -> None:
     """Make a SEEN file BROKEN and drop what was staged of it: nothing of it is taken in."""
     with transaction.atomic():
-        _drop(leftover | set(file.batches))
-        RejectedLine.objects.filter(source_file_id=file.file_id).delete()
+        drop_staged(file.file_id, file.batches)
         SourceFile.objects.filter(id=file.file_id, state=FileState.SEEN).update(
             state=FileState.BROKEN, error=file.error, rejected=0, job_id=job_id
         )
@@ -143,14 +138,15 @@ def forget(file_ids: Sequence[int]) -> None:
         return
     with transaction.atomic(), connection.cursor() as cursor:
         rows = SourceFile.objects.filter(id__in=file_ids, state=FileState.SEEN)
-        going = list(rows.select_for_update().values_list("id", flat=True))
-        patterns = [f"file:{file_id}:%" for file_id in going]
-        cursor.execute("SELECT DISTINCT batch FROM staged_message WHERE batch LIKE ANY(%s)", [patterns])
-        _drop({batch for (batch,) in cursor.fetchall()})
-        rows.filter(id__in=going).delete()
+        for file_id in rows.select_for_update().values_list("id", flat=True):
+            cursor.execute("SELECT DISTINCT batch FROM staged_message WHERE batch LIKE %s", [f"file:{file_id}:%"])
+            drop_staged(file_id, [batch for (batch,) in cursor.fetchall()])
+            rows.filter(id=file_id).delete()
 
 
-def _drop(batches: set[str]) -> None:
-    if batches:
-        with connection.cursor() as cursor:
+def drop_staged(file_id: int, batches: Collection[str]) -> None:
+    """Remove what was staged and set aside of a file that is not taken in."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        if batches:
             cursor.execute(_DROP_STAGED, {"batches": sorted(batches)})
+        RejectedLine.objects.filter(source_file_id=file_id).delete()

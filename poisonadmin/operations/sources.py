@@ -1,7 +1,7 @@
 """Directory sources: what has arrived is staged by whoever can (Spark), and merged here.
 
-A file goes SEEN -> STAGED -> TAKEN. Killed before STAGED, the parts that are staged already are found by the next run;
-killed after it, the next run merges the rest. Either way each line is taken once.
+A file goes SEEN -> STAGED -> TAKEN. Killed before STAGED, the next run drops what is staged and begins the file again;
+killed after it, the next run merges the rest. Either way each line is taken once, in the order of the file.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -147,13 +147,14 @@ def _take(
         merging = [merge(file_id, leftover.get(file_id, ())) for file_id in staged]
         for wave in _waves(waiting):
             now_staged: list[StagedFile] = []
+            for begun in wave:
+                source_files.drop_staged(begun.id, leftover.get(begun.id, ()))
             for file in stage(wave):
-                left = leftover.get(file.file_id, set())
-                if file.outcome is Staging.STAGED and source_files.mark_staged(file, left, job_id=job_id):
+                if file.outcome is Staging.STAGED and source_files.mark_staged(file, job_id=job_id):
                     now_staged.append(file)
                     ingested.rejected += file.rejected
                 elif file.outcome is Staging.BROKEN:
-                    source_files.mark_broken(file, left, job_id=job_id)
+                    source_files.mark_broken(file, job_id=job_id)
                     ingested.files_broken += 1
                 elif file.outcome is Staging.GONE:
                     source_files.forget([file.file_id])

@@ -6,7 +6,7 @@ from typing import Any
 from django.db import connection
 
 
-def rows(sql: str, *values: object) -> list[tuple[Any, ...]]:
+def rows(sql: str, *values: str | int) -> list[tuple[Any, ...]]:
     """Return what the query returns, every bytea as bytes."""
     with connection.cursor() as cursor:
         cursor.execute(sql, values)

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from django.db import transaction
@@ -91,8 +92,8 @@ def test_the_same_message_again_is_a_duplicate_and_another_body_a_conflict() -> 
     "difference",
     [{"payload": "y"}, {"content_type": "a/b"}, {"headers": {"h": "2"}}, {"conversation_id": "d"}, {"bookmark": "l"}],
 )
-def test_any_part_of_the_body_makes_a_conflict(difference: dict[str, object]) -> None:
-    fields = {"message_id": "7", "headers": {"h": "1"}, "conversation_id": "c", "bookmark": "k"}
+def test_any_part_of_the_body_makes_a_conflict(difference: dict[str, Any]) -> None:
+    fields: Any = {"message_id": "7", "headers": {"h": "1"}, "conversation_id": "c", "bookmark": "k"}
     result = accept_stream([line(**fields), line(**fields | difference)], principal=SYSTEM)
     assert (result.accepted, result.duplicates, result.rejected_count) == (1, 0, 1)
 
@@ -109,7 +110,7 @@ def test_a_conflict_is_kept_as_a_line_that_can_be_handed_in_again() -> None:
         "original_address": "orders.home",
         "failed_at": "2026-01-02T03:04:05Z",
     }
-    second = {"headers": {"h": "ü\n"}, "conversation_id": "c", "bookmark": "k", "dead_letter": told}
+    second: Any = {"headers": {"h": "ü\n"}, "conversation_id": "c", "bookmark": "k", "dead_letter": told}
     accept_stream([line(message_id="7"), line(message_id="7", payload="\0" * 100, **second)], principal=SYSTEM)
     [(_, _, raw)] = rejected()
     kept = json.loads(raw)

@@ -18,6 +18,14 @@ _BATCH_ROWS = 512
 _OFTEN_REPEATED = ("payload", "payload_base64")
 
 
+def row_count_of(handle: BinaryIO) -> int:
+    """Return how many rows the file says it has; `FileBroken` when it is no Parquet file."""
+    try:
+        return int(pq.read_metadata(handle).num_rows)
+    except (pa.ArrowException, OSError) as error:
+        raise FileBroken(f"Not a Parquet file: {error}") from None
+
+
 def rows_of(handle: BinaryIO, size_bytes: int) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield each row with its number from 1, without its nulls.
 
@@ -26,7 +34,8 @@ def rows_of(handle: BinaryIO, size_bytes: int) -> Iterator[tuple[int, dict[str, 
     limit = max(FREE_EXPANSION_BYTES, size_bytes * MAX_EXPANSION)
     number = 0
     try:
-        with pq.ParquetFile(handle, read_dictionary=list(_OFTEN_REPEATED)) as table:
+        repeated = [name for name in pq.read_schema(handle).names if name in _OFTEN_REPEATED]
+        with pq.ParquetFile(handle, read_dictionary=repeated) as table:
             for batch in table.iter_batches(batch_size=_BATCH_ROWS):
                 for row in _rows(batch):
                     number += 1

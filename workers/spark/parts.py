@@ -1,10 +1,10 @@
 """How files are cut into parts, one Spark task each."""
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from poisonadmin.domain.source_files import FileKind, FileToTake, batch_of
+from poisonadmin.domain.source_files import FileKind, FileToTake
 
 # Large enough that a task's own cost vanishes, small enough that many cores share a file and a lost task loses little.
 PART_BYTES = 32 * 1024 * 1024
@@ -14,6 +14,8 @@ PART_BYTES = 32 * 1024 * 1024
 class Part:
     """The lines of a file that begin within start..end (bytes), numbered from `first_line`.
 
+    `id_ranges` (first, last) are the ids for its messages, at least one a line, growing along the file and from file to
+    file: messages that must be delivered in order are, however many tasks stage them.
     Only uncompressed NDJSON is cut; any other file is one part.
     """
 
@@ -21,11 +23,17 @@ class Part:
     start: int
     end: int
     first_line: int = 1
+    id_ranges: tuple[tuple[int, int], ...] = ()
 
     @property
     def batch(self) -> str:
-        """The name under which the part is staged."""
-        return batch_of(self.file.id, self.start, self.end)
+        """The name under which the part is staged: the same for each try of its task, another one in another run."""
+        return f"file:{self.file.id}:{self.id_ranges[0][0]}"
+
+    @property
+    def ids(self) -> Iterator[int]:
+        """The ids for the part's messages, in order."""
+        return (row_id for first, last in self.id_ranges for row_id in range(first, last + 1))
 
 
 def parts_of(files: Iterable[FileToTake], *, part_bytes: int = PART_BYTES) -> list[Part]:
@@ -33,15 +41,17 @@ def parts_of(files: Iterable[FileToTake], *, part_bytes: int = PART_BYTES) -> li
     return [Part(file, start, end) for file in files for start, end in _stretches(file, part_bytes)]
 
 
-def with_first_lines(parts: Sequence[Part], newlines: Mapping[str, int]) -> list[Part]:
-    """Return the parts numbered through, given how many newlines each batch of a file that was cut has."""
-    numbered: list[Part] = []
+def numbered(
+    parts: Sequence[Part], newlines: Sequence[int], id_ranges: Sequence[Sequence[tuple[int, int]]]
+) -> list[Part]:
+    """Return the parts with their first lines and their ids, given the newlines of each and the ranges by place."""
+    found: list[Part] = []
     line = 1
-    for part in parts:
+    for place, (part, count) in enumerate(zip(parts, newlines, strict=True)):
         line = 1 if part.start == 0 else line
-        numbered.append(dataclasses.replace(part, first_line=line))
-        line += newlines.get(part.batch, 0)
-    return numbered
+        found.append(dataclasses.replace(part, first_line=line, id_ranges=tuple(id_ranges[place])))
+        line += count
+    return found
 
 
 def _stretches(file: FileToTake, part_bytes: int) -> Iterator[tuple[int, int]]:

@@ -26,5 +26,8 @@ STAGED_PART = Shape(
         }
     ),
 )
-# One row a part of a file that was cut.
-NEWLINES = Shape("part long, newlines long", pa.schema({"part": pa.int64(), "newlines": pa.int64()}))
+# One row a part, before it is staged. `newlines` is null unless the outcome is STAGED: it can be read.
+SURVEYED_PART = Shape(
+    "part long, outcome string, newlines long, error string",
+    pa.schema({"part": pa.int64(), "outcome": pa.string(), "newlines": pa.int64(), "error": pa.string()}),
+)

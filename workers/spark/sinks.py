@@ -1,10 +1,10 @@
 """The rows of one part into PostgreSQL: bodies and staged rows by COPY, one transaction a part.
 
-A part is there whole or not at all. Whoever finds it there, a second run after the first was killed or a task that
-Spark started twice, leaves it as it is; whoever finds another at it waits for that one's end first.
+A part is there whole or not at all. A try that finds it there, since Spark tries a task again, leaves it as it is; one
+that finds another at it waits for that one's end first.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -60,8 +60,9 @@ def stage(part: Part, parsed: Iterable[Parsed], database_url: str) -> Counted:
         if cursor.execute(_IS_WANTED, [part.file.id]).fetchone() is None:
             raise FileGone("The file is taken or forgotten already.")
         staged = rejected = 0
+        ids = part.ids
         for one in _slices(parsed):
-            _copy_good(cursor, part, one.good)
+            _copy_good(cursor, part, list(islice(ids, len(one.good))), one.good)
             _copy_bad(cursor, part, one.bad)
             staged += len(one.good)
             rejected += len(one.bad)
@@ -89,9 +90,9 @@ def _up_to_size(lines: Iterable[Parsed]) -> Iterator[Parsed]:
             return
 
 
-def _copy_good(cursor: psycopg.Cursor, part: Part, good: list[tuple[int, Envelope]]) -> None:
-    cursor.execute(staged_rows.TAKE_IDS, [len(good)])
-    ids = [row[0] for row in cursor.fetchall()]
+def _copy_good(cursor: psycopg.Cursor, part: Part, ids: list[int], good: list[tuple[int, Envelope]]) -> None:
+    if len(ids) < len(good):
+        raise FileGone("The file has more lines than when they were counted.")
     with cursor.copy(staged_rows.BODY_COPY) as copy:
         copy.set_types(staged_rows.BODY_TYPES)
         for row_id, (_, envelope) in zip(ids, good, strict=True):
@@ -111,3 +112,25 @@ def _copy_bad(cursor: psycopg.Cursor, part: Part, bad: list[tuple[int, InvalidEn
         copy.set_types(staged_rows.REJECTED_TYPES)
         for line, why, raw in bad:
             copy.write_row((part.file.source_id, part.file.id, part.batch, line, why.code, storable(why.detail), raw))
+
+
+# Nobody else's `nextval` can be kept from coming in between: ids are islands of consecutive numbers, mostly one a part.
+_RESERVE = """
+WITH ids AS MATERIALIZED (
+    SELECT part.place, nextval(pg_get_serial_sequence('message', 'id')) AS id
+    FROM unnest(%(counts)s::bigint[]) WITH ORDINALITY AS part(size, place)
+         CROSS JOIN LATERAL generate_series(1, part.size)
+), islands AS (
+    SELECT place, id, id - row_number() OVER (ORDER BY id) AS island FROM ids
+)
+SELECT place - 1, min(id), max(id) FROM islands GROUP BY place, island ORDER BY min(id)
+"""
+
+
+def reserve_ids(counts: Sequence[int], database_url: str) -> list[list[tuple[int, int]]]:
+    """Take `counts` message ids for each place; return their (first, last) ranges, which grow from place to place."""
+    ranges: list[list[tuple[int, int]]] = [[] for _ in counts]
+    with psycopg.connect(database_url) as connection:
+        for place, first, last in connection.execute(_RESERVE, {"counts": list(counts)}):
+            ranges[place].append((first, last))
+    return ranges

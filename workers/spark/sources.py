@@ -58,17 +58,23 @@ def lines_of(part: Part, handle: BinaryIO) -> Iterator[tuple[int, bytes]]:
 
     Errors: `FileBroken` for a gzip file that is damaged, cut off, or expands beyond measure.
     """
-    chunks = _inflated(part, handle) if part.file.kind is FileKind.GZIP else chunks_of(part, handle)
-    for number, raw in split_lines(chunks, max_bytes=LIMITS.line_bytes, first=part.first_line):
+    for number, raw in split_lines(_chunks(part, handle), max_bytes=LIMITS.line_bytes, first=part.first_line):
         yield number, raw.removeprefix(BYTE_ORDER_MARK) if number == 1 else raw
 
 
 def newlines_of(part: Part, handle: BinaryIO) -> int:
-    """Return how many newlines the part has."""
-    return sum(chunk.count(b"\n") for chunk in chunks_of(part, handle))
+    """Return how many newlines the part has.
+
+    Errors: `FileBroken`, as for `lines_of`.
+    """
+    return sum(chunk.count(b"\n") for chunk in _chunks(part, handle))
 
 
-def chunks_of(part: Part, handle: BinaryIO) -> Iterator[bytes]:
+def _chunks(part: Part, handle: BinaryIO) -> Iterator[bytes]:
+    return _inflated(part, handle) if part.file.kind is FileKind.GZIP else _stretch(part, handle)
+
+
+def _stretch(part: Part, handle: BinaryIO) -> Iterator[bytes]:
     """Yield the bytes of the lines that begin within the part's stretch, whole lines to the last one's newline."""
     start = _line_start(handle, part.start, part.file.size_bytes)
     end = _line_start(handle, part.end, part.file.size_bytes)

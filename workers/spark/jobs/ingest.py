@@ -6,9 +6,9 @@ row.
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict
 from functools import partial
-from itertools import groupby
-from typing import Any
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -16,29 +16,28 @@ from pyspark.sql import SparkSession
 from poisonadmin.domain.envelope import InvalidEnvelope, parse_line
 from poisonadmin.domain.source_files import FileKind, FileToTake, StagedFile, Staging
 from workers.spark import sinks
-from workers.spark.parquet import envelope_of, raw_of, rows_of
-from workers.spark.parts import PART_BYTES, Part, parts_of, with_first_lines
-from workers.spark.schemas import NEWLINES, STAGED_PART, Shape
+from workers.spark.parquet import envelope_of, raw_of, row_count_of, rows_of
+from workers.spark.parts import PART_BYTES, Part, numbered, parts_of
+from workers.spark.schemas import STAGED_PART, SURVEYED_PART, Shape
 from workers.spark.sources import FileBroken, FileGone, lines_of, newlines_of, opened
 
 Row = dict[str, Any]
 
 
 def stage_files(spark: SparkSession, files: Sequence[FileToTake], *, part_bytes: int = PART_BYTES) -> list[StagedFile]:
-    """Stage every line of the files, and answer for each file in their order.
+    """Stage every line of the files, and answer for each file in their order; it is STAGED when all its parts are.
 
-    What an earlier run has staged of them stays; a file is STAGED when all its parts are. The executors read
-    `DATABASE_URL` from their environment.
+    First every part is read to count its lines, so that lines have their numbers, and messages ids in the order of the
+    lines, whichever task comes first. Driver and executors read `DATABASE_URL` from their environment.
     """
     parts = parts_of(files, part_bytes=part_bytes)
-    cut = [part for part in parts if part.file.size_bytes > part.end - part.start]
-    newlines = {cut[row["part"]].batch: row["newlines"] for row in _run(spark, cut, _count_newlines, NEWLINES)}
-    numbered = with_first_lines(parts, newlines)
-    rows = sorted(_run(spark, numbered, _stage_part, STAGED_PART), key=lambda row: row["part"])
-    return [
-        _staged_file([(numbered[row["part"]], row) for row in of_file])
-        for _, of_file in groupby(rows, key=lambda row: numbered[row["part"]].file.id)
-    ]
+    surveyed = _by_file(parts, _run(spark, parts, _survey, SURVEYED_PART))
+    sound = [one for rows in surveyed.values() for one in rows if _outcome(rows) is Staging.STAGED]
+    newlines = [row["newlines"] for _, row in sound]
+    ranges = sinks.reserve_ids([count + 1 for count in newlines], os.environ["DATABASE_URL"])
+    wanted = numbered([part for part, _ in sound], newlines, ranges)
+    staged = _by_file(wanted, _run(spark, wanted, _stage, STAGED_PART))
+    return [_staged_file(file.id, staged.get(file.id) or surveyed[file.id]) for file in files]
 
 
 def _run(spark: SparkSession, parts: Sequence[Part], work: Callable[[Part], Row], shape: Shape) -> list[Row]:
@@ -58,32 +57,32 @@ def _work_on(
             yield pa.RecordBatch.from_pylist(rows, schema=shape.arrow)
 
 
-def _count_newlines(part: Part) -> Row:
-    try:
-        with opened(part.file) as handle:
-            return {"newlines": newlines_of(part, handle)}
-    except (FileGone, OSError):
-        return {"newlines": 0}  # staging meets the same and says so
+def _survey(part: Part) -> Row:
+    return _answer(part, lambda handle: {"newlines": _newlines(part, handle)})
 
 
-def _stage_part(part: Part) -> Row:
+def _newlines(part: Part, handle: BinaryIO) -> int:
+    return row_count_of(handle) if part.file.kind is FileKind.PARQUET else newlines_of(part, handle)
+
+
+def _stage(part: Part) -> Row:
+    return _answer(part, lambda handle: asdict(sinks.stage(part, _checked(part, handle), os.environ["DATABASE_URL"])))
+
+
+def _answer(part: Part, work: Callable[[BinaryIO], Row]) -> Row:
+    """Return what the work on the opened file came to, or why the file cannot be read."""
     try:
         with opened(part.file) as handle:
-            counted = sinks.stage(part, _checked(part, handle), os.environ["DATABASE_URL"])
+            return {"outcome": Staging.STAGED.value, **work(handle)}
     except FileBroken as error:
-        return _not_staged(Staging.BROKEN, error)
+        return {"outcome": Staging.BROKEN.value, "error": str(error)[:2000]}
     except FileGone as error:
-        return _not_staged(Staging.GONE, error)
+        return {"outcome": Staging.GONE.value, "error": str(error)}
     except OSError as error:
-        return _not_staged(Staging.UNREADABLE, error)
-    return {"outcome": Staging.STAGED.value, "staged": counted.staged, "rejected": counted.rejected, "error": None}
+        return {"outcome": Staging.UNREADABLE.value, "error": str(error)}
 
 
-def _not_staged(outcome: Staging, error: Exception) -> Row:
-    return {"outcome": outcome.value, "staged": 0, "rejected": 0, "error": str(error)[:2000]}
-
-
-def _checked(part: Part, handle: Any) -> Iterator[sinks.Parsed]:
+def _checked(part: Part, handle: BinaryIO) -> Iterator[sinks.Parsed]:
     if part.file.kind is FileKind.PARQUET:
         for number, row in rows_of(handle, part.file.size_bytes):
             try:
@@ -98,17 +97,32 @@ def _checked(part: Part, handle: Any) -> Iterator[sinks.Parsed]:
                 yield number, why, raw
 
 
+Answers = Sequence[tuple[Part, Row]]
+
+
+def _by_file(parts: Sequence[Part], rows: Iterable[Row]) -> dict[int, Answers]:
+    found: dict[int, list[tuple[Part, Row]]] = {}
+    for row in sorted(rows, key=lambda row: row["part"]):
+        part = parts[row["part"]]
+        found.setdefault(part.file.id, []).append((part, row))
+    return dict(found)
+
+
 # Of the parts of one file the worst counts.
 _WORST = (Staging.GONE, Staging.BROKEN, Staging.UNREADABLE, Staging.STAGED)
 
 
-def _staged_file(parts: Sequence[tuple[Part, Row]]) -> StagedFile:
-    outcome = min((Staging(row["outcome"]) for _, row in parts), key=_WORST.index)
+def _outcome(answers: Answers) -> Staging:
+    return min((Staging(row["outcome"]) for _, row in answers), key=_WORST.index)
+
+
+def _staged_file(file_id: int, answers: Answers) -> StagedFile:
+    outcome = _outcome(answers)
     return StagedFile(
-        file_id=parts[0][0].file.id,
+        file_id=file_id,
         outcome=outcome,
-        batches=tuple(part.batch for part, _ in parts),
-        staged=sum(row["staged"] for _, row in parts),
-        rejected=sum(row["rejected"] for _, row in parts),
-        error=next((row["error"] for _, row in parts if row["outcome"] == outcome), None),
+        batches=tuple(part.batch for part, _ in answers if part.id_ranges),
+        staged=sum(row.get("staged") or 0 for _, row in answers),
+        rejected=sum(row.get("rejected") or 0 for _, row in answers),
+        error=next((row["error"] for _, row in answers if row["outcome"] == outcome), None),
     )
