@@ -7,10 +7,13 @@ from django.core.asgi import get_asgi_application
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "poisonadmin.settings")
 os.environ.setdefault("POISONADMIN_DB_POOL", "1")
-application = get_asgi_application()
+_django = get_asgi_application()
 
-from poisonadmin.store.schema import check_schema  # noqa: E402  (after the settings are loaded)
+from poisonadmin.api.upload_limit import with_upload_limit  # noqa: E402  (after the settings are loaded)
+from poisonadmin.store.schema import check_schema  # noqa: E402
 
 # In a thread of its own: uvicorn imports this inside its event loop, where Django refuses to wait for a database.
 with ThreadPoolExecutor(1) as _thread:
     _thread.submit(check_schema).result()
+
+application = with_upload_limit(_django)
