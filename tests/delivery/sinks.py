@@ -84,6 +84,31 @@ async def accept(request: web.Request) -> web.StreamResponse:
     return web.Response(text="ok")
 
 
+class Gate:
+    """A sink that holds every request until it is opened, and counts how many it holds."""
+
+    def __init__(self) -> None:
+        self.open = asyncio.Event()
+        self.arrived = asyncio.Condition()
+        self.inside = self.most = self.total = 0
+
+    async def answer(self, _request: web.Request) -> web.StreamResponse:
+        self.inside += 1
+        self.total += 1
+        self.most = max(self.most, self.inside)
+        async with self.arrived:
+            self.arrived.notify_all()
+        try:
+            await self.open.wait()
+        finally:
+            self.inside -= 1
+        return web.Response()
+
+    async def holds(self, count: int) -> None:
+        async with self.arrived:
+            await self.arrived.wait_for(lambda: self.inside == count)
+
+
 @contextlib.asynccontextmanager
 async def http_sink(
     answer: Answerer = accept, *, seen: Seen | None = None, tls: ssl.SSLContext | None = None
@@ -156,3 +181,13 @@ def closed_port() -> int:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         return int(taken.getsockname()[1])
+
+
+def outcome_of_connection(connection: Connection, **settings: Any) -> OutcomeRow:
+    """Deliver one message to a server that does with its connection whatever `connection` does."""
+
+    async def run() -> OutcomeRow:
+        async with raw_sink(connection) as url:
+            return (await deliver([delivery()], destination(url, **settings))).row
+
+    return asyncio.run(run())
