@@ -82,7 +82,10 @@ class Pump:
             tallies = redeliver(self._spark, claim_id=redelivery.claim.id, shards=redelivery.claim.shards)
             finish_redelivery(redelivery, tallies)
         except Exception as error:
-            log.exception("redelivery job %s failed", redelivery.job_id)
+            if self._stopping.is_set():
+                log.info("redelivery job %s was broken off", redelivery.job_id)
+            else:
+                log.exception("redelivery job %s failed", redelivery.job_id)
             self._fail(redelivery, error)
         finally:
             self._active.discard(redelivery.job_id)
