@@ -187,9 +187,13 @@ WHERE state = 'DLNG' AND coalesce(node.lease_until, claim.lease_until, '-infinit
 
 
 def early(ask: Ask, policy_of: Callable[[str], Policy], arrivals: Iterable[Arrival]) -> list[str]:
-    """P: return attempts that were claimed, or came to a consumer, before the wait of their policy was over."""
+    """P: return attempts that were claimed, or came to a consumer, before the wait of their policy was over.
+
+    The wait counts from the end of the failed attempt, by the database's clock.
+    """
     addresses = dict(ask("SELECT envelope.id, name FROM envelope JOIN address ON address.id = intake_address_id"))
     came = {(one.message_id, one.attempt): one.at for one in arrivals}
+    ended = {(message_id, attempt): at for message_id, attempt, at in ask(_FAILED)}
     wrong = []
     for message_id, steps in groupby(ask(_CHAINS), key=lambda row: row[0]):
         not_before: datetime | None = None
@@ -205,8 +209,14 @@ def early(ask: Ask, policy_of: Callable[[str], Policy], arrivals: Iterable[Arriv
                 not_before = None
             if event == "failed" and to_state == "TBDL":
                 wait = explain(policy_of(addresses[message_id]), failures, message_id, attempt).delay
-                not_before = at + timedelta(milliseconds=wait)
+                not_before = ended[message_id, attempt] + timedelta(milliseconds=wait)
     return _told("early", wrong)
+
+
+_FAILED = """
+SELECT message_id, attempt.attempt_number, finished_at FROM attempt JOIN message ON message.id = message_id
+WHERE outcome = 'failed'
+"""
 
 
 def states(ask: Ask) -> Mapping[str, int]:

@@ -89,7 +89,7 @@ class Consumer:
 
     def stop(self) -> None:
         """End the server; connections that are open are broken off."""
-        asyncio.run_coroutine_threadsafe(self._runner.cleanup(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(10)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
         self._loop.close()
@@ -107,6 +107,14 @@ class Consumer:
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=self._tls, backlog=4096).start()
         self.url = f"{'https' if self._tls else 'http'}://127.0.0.1:{self._runner.addresses[0][1]}/"
+
+    async def _end(self) -> None:
+        await self._runner.cleanup()
+        # A handler that is slow on purpose outlives the server.
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
 
     def _answer(self, request: web.Request) -> Awaitable[web.StreamResponse]:
         return self._answered(request, time.time())

@@ -1,0 +1,136 @@
+"""Producers that hand messages in whatever happens, and somebody who asks the web process how it is all the while."""
+
+import json
+import random
+import threading
+import time
+from dataclasses import dataclass
+
+from tests.system.consumer import Answer, Behaviour, Request
+from tests.system.installation import Installation, NoAnswer
+from tests.system.shop import Shop
+
+BATCH = 10
+WATCH_SECONDS = 0.25
+PATIENCE_SECONDS = 240
+
+
+@dataclass(frozen=True)
+class Mood:
+    """How the consumer treats messages, chosen by their ids: so many of a hundred are slow, so many fail first."""
+
+    seed: int
+    slow_percent: int
+    failing_percent: int
+
+    def behaviour(self) -> Behaviour:
+        """Return the consumer's behaviour; the same message is treated the same in every run of the seed."""
+
+        def answer(request: Request) -> Answer:
+            dice = random.Random(f"{self.seed} {request.producer_id.rpartition('-')[2]}")
+            seconds = dice.uniform(0.1, 1.0) if dice.uniform(0, 100) < self.slow_percent else 0.0
+            times = dice.randint(1, 2) if dice.uniform(0, 100) < self.failing_percent else 0
+            return Answer(503 if request.nth <= times else 200, seconds)
+
+        return answer
+
+
+class Load:
+    """Hands `count` messages in at `rate` a second, in batches, each again until it is acknowledged."""
+
+    def __init__(self, shop: Shop, count: int, rate: float) -> None:
+        self.sent = [f"{shop.name}-{n}" for n in range(count)]
+        self.accepted: set[str] = set()
+        self.error: str | None = None
+        self._shop = shop
+        self._rate = rate
+        self._thread = threading.Thread(target=self._run, name="load", daemon=True)
+
+    def __enter__(self) -> "Load":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.join(PATIENCE_SECONDS)
+
+    def _run(self) -> None:
+        began = time.monotonic()
+        for first in range(0, len(self.sent), BATCH):
+            time.sleep(max(0.0, began + first / self._rate - time.monotonic()))
+            ids = self.sent[first : first + BATCH]
+            lines = [{"address": self._shop.address, "payload": f"body of {one}", "message_id": one} for one in ids]
+            if not self._hand_in("\n".join(map(json.dumps, lines)).encode()):
+                return
+            self.accepted |= set(ids)
+
+    def _hand_in(self, body: bytes) -> bool:
+        until = time.monotonic() + PATIENCE_SECONDS
+        said = "nothing"
+        while time.monotonic() < until:
+            try:
+                reply = self._shop.installation.ask("POST", "messages/batch/", body, seconds=15)
+                said = f"{reply.status} {reply.body[:200]!r}"
+                if reply.status == 202 and not reply.json["rejected"]:
+                    return True
+            except NoAnswer as error:
+                said = str(error)
+            time.sleep(0.2)
+        self.error = f"a batch was not acknowledged within {PATIENCE_SECONDS} s: {said}"
+        return False
+
+
+@dataclass(frozen=True)
+class Look:
+    """One request to the web process; `status` 0: no answer."""
+
+    path: str
+    at: float
+    seconds: float
+    status: int
+    said: str
+
+
+class Watch:
+    """Asks the web process all the while, and keeps what it said."""
+
+    PATHS = ("/readyz", "messages/?limit=1", "stats/")
+
+    def __init__(self, installation: Installation) -> None:
+        self.looks: list[Look] = []
+        self._installation = installation
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
+
+    def __enter__(self) -> "Watch":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        self._thread.join(60)
+
+    def speechless(self, *, may_be_away: bool) -> list[str]:
+        """S: return the requests that got no answer, or one that does not say plainly why not."""
+        return [
+            f"the web process answered {look.path} with {look.status or 'nothing'}: {look.said[:200]}"
+            for look in self.looks
+            if not (look.status == 200 or _says_why_not(look) or (look.status == 0 and may_be_away))
+        ][:5]
+
+    def _run(self) -> None:
+        while not self._is_over.wait(WATCH_SECONDS):
+            for path in self.PATHS:
+                self.looks.append(self._look(path))
+
+    def _look(self, path: str) -> Look:
+        began = time.monotonic()
+        try:
+            reply = self._installation.ask("GET", path, seconds=30)
+            status, said = reply.status, reply.body.decode(errors="replace")
+        except NoAnswer as error:
+            status, said = 0, str(error)
+        return Look(path, time.time(), time.monotonic() - began, status, said)
+
+
+def _says_why_not(look: Look) -> bool:
+    return look.status == 503 and ('"checks"' in look.said or '"code"' in look.said)

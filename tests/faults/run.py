@@ -1,0 +1,211 @@
+"""One run: load, a fault in the middle of it, quiet, and then what is left of it all."""
+
+import bisect
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import psycopg
+
+from poisonadmin.domain.policy import Policy
+from tests.faults import invariants
+from tests.faults.load import Load, Mood, Watch
+from tests.system.consumer import Arrival, consuming
+from tests.system.installation import Installation, until
+from tests.system.shop import Shop
+
+RATE = 60.0
+QUIET_SECONDS = 240
+# The rate before counts as reached again at this share of it (RELIABILITY, R).
+SHARE = 0.98
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What a fault finds: everything is running, messages are on their way."""
+
+    installation: Installation
+    shop: Shop
+    load: Load
+    dice: random.Random
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Something that goes wrong. `strike` returns once nothing is wrong any more but for what has to heal by itself.
+
+    It returns what it did, for the table. `back_seconds`: how soon the rate must be back after that.
+    """
+
+    family: str
+    name: str
+    strike: Callable[[Scene], str]
+    back_seconds: float
+    web_may_be_away: bool = False
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a seed decides: the same seed, the same plan."""
+
+    messages: int
+    strike_after: int
+    mood: Mood
+
+    @classmethod
+    def of(cls, fault: Fault, seed: int) -> "Plan":
+        """Return the plan of a seed."""
+        dice = random.Random(f"{fault.family} {fault.name} {seed}")
+        messages = dice.randrange(300, 500, 10)
+        mood = Mood(seed, slow_percent=dice.choice([0, 10, 30]), failing_percent=dice.choice([0, 5, 20]))
+        return cls(messages, dice.randint(40, messages // 3), mood)
+
+
+@dataclass(frozen=True)
+class Result:
+    """A line of the table. `wrong` is empty when every invariant holds."""
+
+    family: str
+    fault: str
+    seed: int
+    moment: str
+    messages: int
+    duplicates: int
+    lost: int
+    stuck: int
+    accused: int
+    back_seconds: float
+    wrong: tuple[str, ...]
+
+    @property
+    def verdict(self) -> str:
+        """Return the verdict in a word."""
+        return "broken" if self.wrong else "held"
+
+
+# What the shops of the runs have in force: PROMPT with these settings.
+POLICY = Policy(
+    redelivery_delay=200,
+    redelivery_delay_multiplier=2.0,
+    redelivery_collision_avoidance_factor=0.0,
+    max_redelivery_delay=2000,
+)
+SETTINGS = {"max_delivery_attempts": 10, "redelivery_delay_multiplier": 2, "max_redelivery_delay": 2000}
+
+
+def run(installation: Installation, fault: Fault, seed: int) -> Result:
+    """Carry out the seed's plan of the fault and return what came of it."""
+    plan = Plan.of(fault, seed)
+    name = f"{fault.family.lower()}-{seed}-{time.monotonic_ns() // 1_000_000 % 1_000_000_000}"
+    with consuming(plan.mood.behaviour()) as consumer:
+        shop = Shop.open(installation, name, consumer, **SETTINGS)
+        with Watch(installation) as watch, Load(shop, plan.messages, RATE) as load:
+            until(lambda: len(consumer.arrivals) >= plan.strike_after, 120, lambda: load.error or "no arrivals")
+            struck_at = time.time()
+            dice = random.Random(f"strike {fault.name} {seed}")
+            moment = fault.strike(Scene(installation, shop, load, dice))
+            over_at = time.time()
+        is_quiet = _quiet(shop, load)
+        arrivals = list(consumer.arrivals)
+    return _judged(fault, seed, plan, shop, load, watch, arrivals, (struck_at, over_at, moment), is_quiet)
+
+
+def _quiet(shop: Shop, load: Load) -> bool:
+    """Wait until every message of the run is where it belongs; return whether that came true in time."""
+    left = "SELECT count(*) FROM message JOIN address ON address.id = address_id WHERE name = %s AND state <> 'DLVD'"
+    here = "SELECT count(*) FROM message JOIN address ON address.id = address_id WHERE name = %s"
+    deadline = time.monotonic() + QUIET_SECONDS
+    while time.monotonic() < deadline:
+        try:
+            if shop.installation.rows(left, [shop.address]) == [(0,)] and shop.installation.rows(here, [shop.address])[
+                0
+            ][0] >= len(load.accepted):
+                return True
+        except psycopg.OperationalError:
+            pass
+        time.sleep(0.2)
+    return False
+
+
+def _judged(
+    fault: Fault,
+    seed: int,
+    plan: Plan,
+    shop: Shop,
+    load: Load,
+    watch: Watch,
+    arrivals: list[Arrival],
+    strike: tuple[float, float, str],
+    is_quiet: bool,
+) -> Result:
+    ask = _asking(shop)
+    struck_at, over_at, moment = strike
+    back = seconds_until_back(arrivals, struck_at, over_at)
+    lost = invariants.lost(ask, load.accepted, arrivals)
+    accused = [*invariants.accused(ask), *_falsely_failed(ask, arrivals)]
+    stuck = invariants.stuck(shop.installation.rows)
+    taken_twice = invariants.duplicates(arrivals)
+    wrong = [
+        *([load.error] if load.error else []),
+        *([] if is_quiet else [f"not quiet within {QUIET_SECONDS} s: {invariants.states(ask)}"]),
+        *lost,
+        *invariants.untraceable(shop.installation.rows, arrivals),
+        *accused,
+        *invariants.all_broken(shop.installation.rows),
+        *invariants.early(ask, lambda _: POLICY, arrivals),
+        *watch.speechless(may_be_away=fault.web_may_be_away),
+        *([f"back after {back:.1f} s, not {fault.back_seconds:.0f} s"] if back > fault.back_seconds else []),
+    ]
+    return Result(
+        family=fault.family,
+        fault=fault.name,
+        seed=seed,
+        moment=f"after {plan.strike_after} of {plan.messages}: {moment}",
+        messages=len(load.accepted),
+        duplicates=len(taken_twice),
+        lost=len(lost),
+        stuck=len(stuck),
+        accused=len(accused),
+        back_seconds=back,
+        wrong=tuple(wrong),
+    )
+
+
+def seconds_until_back(arrivals: list[Arrival], struck_at: float, over_at: float) -> float:
+    """R: return the seconds from the end of the fault until the messages of a second are as many as before it.
+
+    The rate before is what came in the last two seconds; when fewer messages are left than that, their end counts.
+    """
+    times = sorted(one.at for one in arrivals)
+    before = (bisect.bisect(times, struck_at) - bisect.bisect(times, struck_at - 2)) / 2
+    after = times[bisect.bisect(times, over_at) :]
+    wanted = max(1, min(int(before * SHARE), len(after)))
+    for index in range(len(after) - wanted + 1):
+        if after[index + wanted - 1] - after[index] <= 1.0:
+            return after[index] - over_at
+    return (after[-1] - over_at) if after else 0.0
+
+
+def _asking(shop: Shop) -> invariants.Ask:
+    """Return a way to ask about this run's messages only, whatever else the database holds."""
+    scope = (
+        "WITH mine AS MATERIALIZED (SELECT envelope.id AS mine_id FROM public.envelope JOIN public.address"
+        f" ON address.id = intake_address_id WHERE name = '{shop.address}'),"
+        " message AS (SELECT message.* FROM public.message JOIN mine ON mine_id = message.id),"
+        " history AS (SELECT history.* FROM public.history JOIN mine ON mine_id = message_id) "
+    )
+    return lambda query: shop.installation.rows(scope + query)
+
+
+def _falsely_failed(ask: invariants.Ask, arrivals: list[Arrival]) -> list[str]:
+    """N: return messages with more failures on record than their consumer has given them."""
+    refused: dict[int, int] = {}
+    for one in arrivals:
+        refused[one.message_id] = refused.get(one.message_id, 0) + (not one.is_taken)
+    counted = ask("SELECT message_id, count(*) FROM history WHERE event = 'failed' GROUP BY 1")
+    return [
+        f"message {message_id} has {n} failures on record, its consumer failed it {refused.get(message_id, 0)} times"
+        for message_id, n in counted
+        if n > refused.get(message_id, 0)
+    ]
