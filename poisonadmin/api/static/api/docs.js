@@ -11,7 +11,7 @@ SwaggerUIBundle({
   url: main.dataset.schema,
   domNode: main,
   deepLinking: true,
-  docExpansion: "none",
+  docExpansion: "list",
   filter: true,
   validatorUrl: null,
   requestInterceptor: (request) => {
