@@ -2,6 +2,8 @@
 
 from django.db import connection
 
+from poisonadmin.operations.ingest_sweep import sweep_orphans
+
 _STATEMENTS = (
     "DELETE FROM idempotency_key WHERE created_at < now() - interval '1 day'",
     # The attempts keep what was delivered when and to whom; the rows of the machinery are kept for looking into
@@ -14,7 +16,8 @@ _STATEMENTS = (
 
 
 def clean_up() -> None:
-    """Remove idempotency keys after a day, ended redelivery jobs after two, claims and nodes after a week."""
+    """Remove idempotency keys after a day, ended redelivery jobs after two, claims and nodes after a week; and what intake left behind."""
     with connection.cursor() as cursor:
         for statement in _STATEMENTS:
             cursor.execute(statement)
+    sweep_orphans()
