@@ -89,7 +89,7 @@ def hexadecimal(payload: bytes) -> str:
     """Return the first 4 kB as offset, bytes and characters.
 
     >>> hexadecimal(b"PoisonAdmin\\x00")
-    '00000000  50 6f 69 73 6f 6e 41 64  6d 69 6e 00               PoisonAdmin.'
+    '00000000  50 6f 69 73 6f 6e 41 64  6d 69 6e 00              PoisonAdmin.'
     """
     lines = []
     for offset in range(0, min(len(payload), MAX_HEX_BYTES), 16):

@@ -187,4 +187,6 @@ def _destination_named(name: str | None) -> Destination | None:
 
 
 def _plain(value: object) -> object:
+    if isinstance(value, tuple):
+        return list(value)
     return value if value is None or isinstance(value, bool | int | float | list) else str(value)

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
-from django.db import connection
 from django.utils import timezone
 
 from poisonadmin.domain import failures
@@ -22,10 +21,10 @@ from poisonadmin.operations.claim import ClaimRef, claim_due
 from poisonadmin.operations.counters import fold
 from poisonadmin.operations.intake import accept
 from poisonadmin.operations.settle import settle
-from poisonadmin.store.models import Attempt, Claim, Job, Message, Node, RejectedLine, Source, SourceFile
+from poisonadmin.store.models import Attempt, Claim, Job, Message, Node
 from poisonadmin.store.models.claim import NodeEnd
-from poisonadmin.store.models.intake import FileState
 from poisonadmin.store.models.job import JobKind
+from tests.browser.scenery_extras import make_source, spread_over_the_last_hour
 from tests.browser.stacks import STACKS
 
 SAMPLE = Path(__file__).resolve().parents[2] / "sample" / "github-webhooks.ndjson"
@@ -73,9 +72,9 @@ def furnish(*, rounds: int = 3) -> None:
         _deliver(dice, number)
     _leave_some_in_delivery(dice)
     _decide(dice)
-    _sources()
+    make_source()
     fold()
-    _spread_over_the_last_hour()
+    spread_over_the_last_hour()
 
 
 def _configure() -> None:
@@ -224,74 +223,3 @@ def _decide(dice: random.Random) -> None:
 
 def _says(who: Principal):  # type: ignore[no-untyped-def]
     return lambda act, ids, reason: act(ids, principal=who, reason=reason)
-
-
-def _sources() -> None:
-    now = timezone.now()
-    source = Source.objects.create(
-        name="nightly-export", kind="directory", config={"path": "/srv/exports/orders"}, last_success_at=now
-    )
-    for number, state in enumerate((FileState.TAKEN, FileState.TAKEN, FileState.BROKEN, FileState.SEEN)):
-        file = SourceFile.objects.create(
-            source=source,
-            path=f"/srv/exports/orders/2026-11-{number + 16}.ndjson.gz",
-            size_bytes=48_213_004 + number,
-            modified_ns=number,
-            state=state,
-            accepted=120_400 if state == FileState.TAKEN else 0,
-            duplicates=312 if state == FileState.TAKEN else 0,
-            rejected=2 if number == 0 else 0,
-            error="Not a gzip file: the first bytes are 3c 68 74 6d" if state == FileState.BROKEN else None,
-            taken_at=now if state == FileState.TAKEN else None,
-        )
-        if number == 0:
-            for line, code, detail, raw in (
-                (
-                    17,
-                    "invalid_json",
-                    "Expecting ',' delimiter at character 44.",
-                    b'{"address": "orders.eu.created", "payload" 1}',
-                ),
-                (
-                    90_311,
-                    "invalid_address",
-                    "'orders..eu' is not an address: a word between dots is empty.",
-                    b'{"address": "orders..eu"}',
-                ),
-            ):
-                RejectedLine.objects.create(
-                    source=source,
-                    source_file=file,
-                    batch=f"file:{file.id}:0",
-                    line=line,
-                    code=code,
-                    detail=detail,
-                    raw=raw,
-                )
-
-
-def _spread_over_the_last_hour() -> None:
-    """Move what happened now back in time, message by message, and in the order in which it happened."""
-    with connection.cursor() as cursor:
-        cursor.execute("ALTER TABLE history DISABLE TRIGGER USER")
-        cursor.execute(
-            """WITH whole AS (SELECT min(seq) AS first, greatest(max(seq) - min(seq), 1) AS span FROM history)
-               UPDATE history SET at = now() - interval '55 min' * (1 - (seq - first)::float / span)
-               FROM whole"""
-        )
-        cursor.execute("ALTER TABLE history ENABLE TRIGGER USER")
-        cursor.execute(
-            """UPDATE message m SET state_at = h.at, failed_at = CASE WHEN m.failed_at IS NULL THEN NULL ELSE h.at END
-               FROM (SELECT DISTINCT ON (message_id) message_id, at FROM history ORDER BY message_id, seq DESC) h
-               WHERE h.message_id = m.id"""
-        )
-        cursor.execute(
-            """UPDATE envelope SET received_at = h.at FROM history h
-               WHERE h.message_id = envelope.id AND h.from_state IS NULL"""
-        )
-        cursor.execute(
-            """UPDATE attempt t SET finished_at = h.at, started_at = h.at - (t.finished_at - t.started_at)
-               FROM history h
-               WHERE h.message_id = t.message_id AND h.attempt_number = t.attempt_number
-                 AND h.event IN ('delivered', 'failed')"""
-        )

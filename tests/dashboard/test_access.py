@@ -1,0 +1,186 @@
+"""Every page as anonymous, viewer, operator, admin and outsider; a new route without an expectation fails."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from poisonadmin.dashboard.urls import urlpatterns
+from poisonadmin.domain.access import SYSTEM, Permission
+from poisonadmin.operations import configure
+from poisonadmin.store.models import Address, FailureGroup, Job, PolicyRow, RejectedLine, Source
+from tests.dashboard.conftest import dead_letter
+
+pytestmark = pytest.mark.django_db
+
+READERS = ("viewer", "operator", "admin")
+OF_AN_ADDRESS = "404 for the outsider"
+OPEN = "an empty page for the outsider"
+
+
+@dataclass(frozen=True)
+class Expected:
+    """How a route answers: `permission` decides who gets `status`, `scope` what the outsider gets."""
+
+    permission: Permission = Permission.READ
+    scope: str = OPEN
+    method: str = "get"
+    sent: dict[str, str] = field(default_factory=dict)
+    status: int = 200
+
+
+READ, PAYLOAD, DECIDE = Permission.READ, Permission.READ_PAYLOAD, Permission.DECIDE
+PAUSE, EXPORT, CONFIGURE = Permission.PAUSE, Permission.EXPORT, Permission.CONFIGURE
+
+ROUTES = {
+    "overview": Expected(),
+    "overview-outcomes": Expected(),
+    "messages": Expected(),
+    "messages-newer": Expected(sent={"since": "0"}),
+    "messages-csv": Expected(EXPORT),
+    "messages-ask": Expected(DECIDE, method="post", sent={"id": "{message}"}),
+    "messages-decide": Expected(
+        DECIDE, OF_AN_ADDRESS, "post", {"id": "{message}", "reason": "r", "origin": "message"}, 302
+    ),
+    "messages-one": Expected(READ, OF_AN_ADDRESS),
+    "messages-payload": Expected(PAYLOAD, OF_AN_ADDRESS),
+    "groups": Expected(),
+    "groups-one": Expected(READ, OF_AN_ADDRESS),
+    "failures": Expected(),
+    "addresses": Expected(),
+    "addresses-one": Expected(READ, OF_AN_ADDRESS, sent={"name": "orders.eu"}),
+    "addresses-ask-pause": Expected(PAUSE, OF_AN_ADDRESS, "post", {"name": "orders.eu"}),
+    "addresses-ask-resume": Expected(PAUSE, OF_AN_ADDRESS, "post", {"name": "orders.eu"}),
+    "addresses-pause": Expected(PAUSE, OF_AN_ADDRESS, "post", {"name": "orders.eu", "reason": "r"}, 302),
+    "addresses-resume": Expected(PAUSE, OF_AN_ADDRESS, "post", {"name": "orders.us", "reason": "r"}, 302),
+    "destinations": Expected(),
+    "destinations-one": Expected(READ, OF_AN_ADDRESS, sent={"name": "shop"}),
+    "policies": Expected(),
+    "policies-new": Expected(CONFIGURE),
+    "policies-one": Expected(CONFIGURE),
+    "policies-delete": Expected(CONFIGURE, method="post", status=302),
+    "sources": Expected(),
+    "sources-one": Expected(READ, OF_AN_ADDRESS),
+    "sources-rejected": Expected(PAYLOAD, OF_AN_ADDRESS),
+    "sources-batch": Expected(PAYLOAD),
+    "sources-line": Expected(PAYLOAD, OF_AN_ADDRESS),
+    "jobs": Expected(),
+    "jobs-one": Expected(READ, OF_AN_ADDRESS),
+    "nodes": Expected(),
+    "audit": Expected(),
+}
+
+
+@pytest.fixture
+def objects(delivering: None) -> dict[str, int]:
+    """Make one of everything; return the ids that routes need."""
+    message = dead_letter("orders.eu")
+    dead_letter("orders.us")
+    Address.objects.filter(name="orders.us").update(status="PAUSED")
+    source = Source.objects.create(name="files", kind="directory", config={"path": "/nowhere"})
+    line = RejectedLine.objects.create(source=source, batch="b", line=1, code="invalid_json", detail="no", raw=b"{")
+    return {
+        "message_id": message.id,
+        "group_id": FailureGroup.objects.get().id,
+        "policy_id": PolicyRow.objects.get().id,
+        "source_id": source.id,
+        "rejected_id": line.id,
+        "job_id": Job.objects.create(kind="redeliver", requested_by="system").id,
+    }
+
+
+def _answer(client: Client, name: str, objects: dict[str, int]) -> int:
+    expected = ROUTES[name]
+    pattern = next(found for found in urlpatterns if found.name == name)
+    values = {key: "approve" if key == "action" else objects[key] for key in pattern.pattern.converters}
+    sent = {key: text.format(message=objects["message_id"]) for key, text in expected.sent.items()}
+    return getattr(client, expected.method)(reverse(name, kwargs=values), sent).status_code
+
+
+def test_every_route_has_an_expectation() -> None:
+    assert {pattern.name for pattern in urlpatterns} == set(ROUTES)
+
+
+@pytest.mark.parametrize("name", ROUTES)
+def test_nobody_sees_a_page_without_logging_in(
+    name: str, objects: dict[str, int], browser_of: Callable[[str], Client]
+) -> None:
+    assert _answer(browser_of("anonymous"), name, objects) == 302
+
+
+@pytest.mark.parametrize("name", ROUTES)
+def test_an_account_without_a_role_sees_nothing(
+    name: str, objects: dict[str, int], browser_of: Callable[[str], Client]
+) -> None:
+    assert _answer(browser_of("roleless"), name, objects) == 403
+
+
+@pytest.mark.parametrize("who", READERS)
+@pytest.mark.parametrize("name", ROUTES)
+def test_a_role_opens_what_it_includes_and_nothing_else(
+    name: str, who: str, objects: dict[str, int], browser_of: Callable[[str], Client]
+) -> None:
+    allowed = {
+        "viewer": {READ, PAYLOAD, EXPORT},
+        "operator": {READ, PAYLOAD, EXPORT, DECIDE, PAUSE},
+        "admin": set(Permission),
+    }
+    expected = ROUTES[name]
+    status = expected.status if expected.permission in allowed[who] else 403
+    assert _answer(browser_of(who), name, objects) == status
+
+
+@pytest.mark.parametrize("name", ROUTES)
+def test_what_lies_outside_the_scope_is_not_found(
+    name: str, objects: dict[str, int], browser_of: Callable[[str], Client]
+) -> None:
+    expected = ROUTES[name]
+    if expected.permission is CONFIGURE:
+        assert _answer(browser_of("outsider"), name, objects) == 403
+    elif expected.scope == OF_AN_ADDRESS:
+        assert _answer(browser_of("outsider"), name, objects) == 404
+    else:
+        assert _answer(browser_of("outsider"), name, objects) == 200
+
+
+def test_lists_of_an_outsider_name_nothing_of_others(
+    objects: dict[str, int], browser_of: Callable[[str], Client]
+) -> None:
+    client = browser_of("outsider")
+    for name in ("overview", "messages", "groups", "failures", "addresses", "destinations", "policies", "audit"):
+        text = client.get(reverse(name)).content.decode()
+        assert "orders" not in text.replace("orders.#", "").replace("orders.*", "").replace("orders.eu.created", ""), (
+            name
+        )
+        assert "com.example.Boom" not in text, name
+    csv = b"".join(client.get(reverse("messages-csv"))).decode()
+    assert len(csv.splitlines()) == 1
+
+
+def test_a_secret_of_a_destination_is_on_no_page(objects: dict[str, int], browser_of: Callable[[str], Client]) -> None:
+    client = browser_of("admin")
+    for name, expected in ROUTES.items():
+        if expected.method == "get":
+            pattern = next(found for found in urlpatterns if found.name == name)
+            values = {key: objects.get(key, "approve") for key in pattern.pattern.converters}
+            answer = client.get(reverse(name, kwargs=values), expected.sent)
+            body = b"".join(answer) if answer.streaming else answer.content
+            assert b"planted-canary" not in body, name
+
+
+def test_a_reader_is_offered_no_decision(objects: dict[str, int], browser_of: Callable[[str], Client]) -> None:
+    viewer = browser_of("viewer").get(reverse("messages-one", args=[objects["message_id"]])).content
+    operator = browser_of("operator").get(reverse("messages-one", args=[objects["message_id"]])).content
+    assert b"Mark FAIL\xe2\x80\xa6" in operator
+    assert b'data-decision="' not in viewer
+
+
+def test_policies_of_a_wider_pattern_are_not_shown_to_the_limited(
+    delivering: None, browser_of: Callable[[str], Client]
+) -> None:
+    configure.save_policy("elsewhere.eu", preset=None, settings={"crash_limit": 7}, destination=None, principal=SYSTEM)
+    text = browser_of("outsider").get(reverse("policies")).content.decode()
+    assert "crash_limit=7" in text
+    assert "shop" not in text
