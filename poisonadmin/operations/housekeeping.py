@@ -16,7 +16,10 @@ _STATEMENTS = (
 
 
 def clean_up() -> None:
-    """Remove idempotency keys after a day, ended redelivery jobs after two, claims and nodes after a week; and what intake left behind."""
+    """Remove what has had its time, and what intake left behind.
+
+    Idempotency keys after a day, ended redelivery jobs after two, claims and nodes after a week.
+    """
     with connection.cursor() as cursor:
         for statement in _STATEMENTS:
             cursor.execute(statement)
