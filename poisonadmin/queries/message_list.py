@@ -1,33 +1,20 @@
 """Lists of messages, by keyset and never counted to be paged."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from itertools import product
 
 from poisonadmin.domain.access import Permission, Principal
 from poisonadmin.queries.filter_fields import InvalidFilter
+from poisonadmin.queries.message_axes import Where
 from poisonadmin.queries.message_filter import MessageFilter
-from poisonadmin.queries.message_where import Where, compile_filter
+from poisonadmin.queries.message_where import compile_filter
 from poisonadmin.queries.paging import DEFAULT_LIMIT, Key, Page, Window, window
 from poisonadmin.queries.rows import bounded, fetch, fetch_values
 
 ORDERINGS = {"-id": Key(("m.id",), (int,)), "id": Key(("m.id",), (int,), descending=False)}
 EXPORT_SLICE = 1000
-
-# No index names `state` (store/models/message.py). What waits lies above the floors of the lanes that have something,
-# and what is under way is named by the open claims; both are few beside what is delivered.
-IN_STATE = {
-    "TBDL": """m.state = 'TBDL' AND m.id IN (
-        SELECT waiting.id FROM lane CROSS JOIN LATERAL (
-            SELECT w.id FROM message w WHERE w.lane_id = lane.id AND w.state = 'TBDL' AND w.due_at >= lane.next_due
-        ) AS waiting WHERE lane.next_due IS NOT NULL)""",
-    "DLNG": """m.state = 'DLNG' AND m.id IN (
-        SELECT unnest(message_ids) FROM claim_shard JOIN claim ON claim.id = claim_id WHERE is_open)""",
-    "DLVD": "m.state = 'DLVD'",
-    "NDLV": "m.is_undecided",
-    "FAIL": "m.is_given_up",
-}
 
 COLUMNS = """m.id, e.message_id, a.name AS address, m.state, m.reason, m.candidate, m.attempt_number, m.failure_count,
  m.crash_count, CASE WHEN m.state = 'TBDL' THEN m.due_at END AS due_at, m.state_at, e.received_at, m.failed_at,
@@ -99,9 +86,8 @@ def count_messages(message_filter: MessageFilter, *, principal: Principal, cap: 
     principal.require(Permission.READ)
     with bounded():
         where = compile_filter(message_filter, principal)
-        state = f"({' OR '.join(IN_STATE[state] for state in where.states)}) AND " if where.states else ""
         found = fetch_values(
-            f"SELECT count(*) FROM (SELECT FROM message m WHERE {state}{where.sql} LIMIT {int(cap) + 1}) m",  # noqa: S608
+            f"SELECT count(*) FROM (SELECT FROM message m WHERE {where.whole} LIMIT {int(cap) + 1}) m",  # noqa: S608
             where.parameters,
         )[0]
     return Count(min(found, cap), found > cap)
@@ -124,19 +110,17 @@ def iter_messages(message_filter: MessageFilter, principal: Principal, limit: in
 
 
 def _read(where: Where, page: Window) -> list[MessageRow]:
-    ids, parameters = _ids(where, page)
+    """Read the page: one branch for each combination on the axes, so that each can use an index of its own."""
+    combinations = list(product(*(axis.conditions for axis in where.axes)))
+    if not combinations:
+        return []
+    rest = f"{where.sql} AND {page.condition} {page.order}"
+    branches = [
+        f"(SELECT m.* FROM message m WHERE {' AND '.join([*combination, rest])})"  # noqa: S608
+        for combination in combinations
+    ]
     return fetch(
         MessageRow,
-        f"SELECT {COLUMNS} FROM ({ids}) m {JOINS} {page.order}",  # noqa: S608
-        parameters,
+        f"SELECT {COLUMNS} FROM ({' UNION ALL '.join(branches)}) m {JOINS} {page.order}",  # noqa: S608
+        [*where.parameters, *page.parameters] * len(branches),
     )
-
-
-def _ids(where: Where, page: Window) -> tuple[str, Sequence[Any]]:
-    """Return the page's message rows as a subquery: a branch for each state, so that each can use its own index."""
-    rest = f"{where.sql} AND {page.condition} {page.order}"
-    parameters = [*where.parameters, *page.parameters]
-    if not where.states:
-        return f"SELECT m.* FROM message m WHERE {rest}", parameters  # noqa: S608
-    branches = [f"(SELECT m.* FROM message m WHERE {IN_STATE[state]} AND {rest})" for state in where.states]  # noqa: S608
-    return " UNION ALL ".join(branches), parameters * len(where.states)

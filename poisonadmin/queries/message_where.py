@@ -6,47 +6,61 @@ hand the planner can choose between walking the newest messages and an index.
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from poisonadmin.domain.access import Principal
+from poisonadmin.domain.states import State
 from poisonadmin.queries.address_ids import address_ids, addresses_holding, visible_ids
 from poisonadmin.queries.filter_fields import Term
+from poisonadmin.queries.message_axes import Axis, Where
 from poisonadmin.queries.message_filter import MessageFilter
 from poisonadmin.queries.rows import fetch_values
 
 # Up to so many messages a free word may name by id before the search walks the messages instead.
 FEW = 1000
+# Up to so many combinations of state and address or group are looked up each in its own index, and merged.
+FEW_BRANCHES = 48
 NOTHING = "FALSE"
-
-
-@dataclass(frozen=True)
-class Where:
-    """`states` are those that the filter asks for, each with an index of its own; `sql` is everything else."""
-
-    states: tuple[str, ...]
-    sql: str
-    parameters: list[Any]
 
 
 def compile_filter(message_filter: MessageFilter, principal: Principal) -> Where:
     """Return the condition for what the filter says and the principal may see."""
+    addresses, groups = visible_ids(principal), None
     states: tuple[str, ...] = ()
     conditions: list[str] = []
     parameters: list[Any] = []
-    visible = visible_ids(principal)
-    if visible is not None:
-        conditions.append("m.address_id = ANY(%s)")
-        parameters.append(visible)
     for term in message_filter.terms:
-        if term.field == "state" and not term.negated and not states:
+        if term.field in _NARROWING and not term.negated:
+            found = _NARROWING[term.field](term.values)
+            if term.field == "address":
+                addresses = _both(addresses, found)
+            else:
+                groups = _both(groups, found)
+        elif term.field == "state" and not term.negated and not states:
             states = tuple(dict.fromkeys(str(value) for value in term.values))
+        else:
+            sql, values = _CONDITIONS[term.field](term)
+            # NOT of an unknown would hide rows whose column is NULL: a message without a reason is not `returned`.
+            conditions.append(f"({sql}) IS NOT TRUE" if term.negated else f"({sql})")
+            parameters.extend(values)
+    if not states and any(term.field == "reason" and not term.negated for term in message_filter.terms):
+        # Only what has stopped has a reason, and each of the two has an index.
+        states = (State.NDLV, State.FAIL)
+    axes = [Axis("state", states)] if states else []
+    # One of the two is enough to be few; the other is compared row by row.
+    for column, ids in (("group_id", groups), ("address_id", addresses)):
+        if ids is None:
             continue
-        sql, values = _CONDITIONS[term.field](term)
-        # NOT of an unknown would hide rows whose column is NULL: a message without a reason has not been `returned`.
-        conditions.append(f"({sql}) IS NOT TRUE" if term.negated else f"({sql})")
-        parameters.extend(values)
-    return Where(states, " AND ".join(conditions) or "TRUE", parameters)
+        if len(ids) * max(1, len(states)) <= FEW_BRANCHES and all(axis.name == "state" for axis in axes):
+            axes.append(Axis(column, ids))
+        else:
+            conditions.append(f"m.{column} = ANY(%s)")
+            parameters.append(list(ids))
+    return Where(tuple(axes), " AND ".join(conditions) or "TRUE", parameters)
+
+
+def _both(ids: Sequence[int] | None, others: Sequence[int]) -> list[int]:
+    return sorted(others if ids is None else set(ids) & set(others))
 
 
 Condition = tuple[str, Sequence[Any]]
@@ -142,6 +156,11 @@ def groups_holding(texts: Sequence[str]) -> list[int]:
     )
 
 
+_NARROWING: dict[str, Callable[[Sequence[Any]], Sequence[int]]] = {
+    "address": address_ids,
+    "group": list,
+    "error": groups_holding,
+}
 _CONDITIONS: dict[str, Callable[[Term], Condition]] = {
     "state": _column("m.state = ANY(%s)"),
     "address": _address,

@@ -29,10 +29,9 @@ def count_newer(message_filter: MessageFilter, *, principal: Principal, since: i
     principal.require(Permission.READ)
     with bounded():
         where = compile_filter(message_filter, principal)
-        state = "m.state = ANY(%s) AND " if where.states else ""
         found = fetch_values(
-            f"SELECT count(*) FROM (SELECT FROM message m WHERE m.id > %s AND {state}{where.sql}"  # noqa: S608
+            f"SELECT count(*) FROM (SELECT FROM message m WHERE m.id > %s AND {where.whole}"  # noqa: S608
             f" LIMIT {NEWER_CAP + 1}) newer",
-            [min(since, MAX_ID), *([list(where.states)] if where.states else []), *where.parameters],
+            [min(since, MAX_ID), *where.parameters],
         )[0]
     return Count(min(found, NEWER_CAP), found > NEWER_CAP)
