@@ -4,23 +4,21 @@ import hashlib
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from typing import Any
+from datetime import datetime
 
 from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models.functions import Now
-from django.utils import timezone
 
 from poisonadmin.domain.access import Permission, Principal, Role, principal
 from poisonadmin.domain.addresses import validate_pattern
 from poisonadmin.domain.errors import PoisonAdminError
 from poisonadmin.operations import audit
+from poisonadmin.queries.rows import fetch_one
 from poisonadmin.store.models import Access, ApiToken
 
 PREFIX = "pa_"
 MAX_NAME_CHARS = 100
-LAST_USED_EVERY = timedelta(minutes=1)
 
 
 class InvalidToken(PoisonAdminError):
@@ -86,20 +84,19 @@ def revoke(token_id: int, *, by: str) -> None:
         audit.record(by, "token.revoked", "token", str(token_id))
 
 
-def authenticate(text: str) -> tuple[Any, Principal] | None:
-    """Return the owner of a token that is in force and what the token may do; None for any other text."""
+def authenticate(text: str) -> tuple[User, Principal] | None:
+    """Return the owner of a token that is in force and what the token may do; None for any other text.
+
+    The owner is not read whole: only its id and name are set.
+    """
     if not text.startswith(PREFIX) or not text.isascii():
         return None
-    row = ApiToken.objects.select_related("user__access").filter(digest=digest_of(text), revoked_at=None).first()
-    now = timezone.now()
-    if row is None or not row.user.is_active or (row.expires_at is not None and row.expires_at <= now):
+    found = fetch_one(_InForce, _IN_FORCE, [digest_of(text)])
+    if found is None:
         return None
-    access = getattr(row.user, "access", None)
-    if access is None:
-        return None
-    if row.last_used_at is None or row.last_used_at < now - LAST_USED_EVERY:
-        ApiToken.objects.filter(id=row.id).update(last_used_at=Now())
-    return row.user, _principal(row, access)
+    if found.is_use_unnoted:
+        ApiToken.objects.filter(id=found.id).update(last_used_at=Now())
+    return User(id=found.user_id, username=found.username), _principal(found)
 
 
 def digest_of(text: str) -> str:
@@ -107,12 +104,35 @@ def digest_of(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _principal(row: ApiToken, access: Access) -> Principal:
-    owner = principal(row.user.get_username(), Role(access.role), access.address_patterns)
-    patterns = (*owner.patterns, tuple(row.address_patterns)) if row.address_patterns else owner.patterns
+@dataclass(frozen=True)
+class _InForce:
+    id: int
+    name: str
+    scopes: list[str]
+    token_patterns: list[str]
+    user_id: int
+    username: str
+    role: str
+    user_patterns: list[str]
+    is_use_unnoted: bool
+
+
+# Asked with every request; by hand because composing it through the ORM took a third of a small request's time.
+_IN_FORCE = """
+SELECT t.id, t.name, t.scopes, t.address_patterns AS token_patterns, u.id AS user_id, u.username, a.role,
+       a.address_patterns AS user_patterns,
+       coalesce(t.last_used_at < now() - interval '1 minute', true) AS is_use_unnoted
+FROM api_token t JOIN auth_user u ON u.id = t.user_id JOIN access a ON a.user_id = u.id
+WHERE t.digest = %s AND t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > now()) AND u.is_active
+"""
+
+
+def _principal(token: _InForce) -> Principal:
+    owner = principal(token.username, Role(token.role), token.user_patterns)
+    patterns = (*owner.patterns, tuple(token.token_patterns)) if token.token_patterns else owner.patterns
     return replace(
         owner,
-        name=f"{owner.name} via {row.name}",
-        permissions=owner.permissions & {Permission(scope) for scope in row.scopes if scope in set(Permission)},
+        name=f"{owner.name} via {token.name}",
+        permissions=owner.permissions.intersection(token.scopes),
         patterns=patterns,
     )
