@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from django.db import connection, transaction
 
-from poisonadmin.operations.in_flight import IN_FLIGHT
+from poisonadmin.operations.in_flight import IN_FLIGHT, TAKEN
 from poisonadmin.operations.lanes import wake
 from poisonadmin.operations.ledger import RECORDED
 from poisonadmin.operations.settle_failures import FAILURES_A_TRANSACTION, settle_failures
@@ -36,11 +36,15 @@ class Settled:
 
 _DELIVERED = f"""
 WITH answered AS (
-    SELECT message.id, address_id, state, reason, group_id
-    FROM {IN_FLIGHT}
-         JOIN attempt ON attempt.message_id = message.id AND attempt.attempt_number = message.attempt_number
-    WHERE outcome = 'delivered' AND (%(claim)s::bigint IS NULL OR taken.claim_id = %(claim)s)
-    ORDER BY message.id LIMIT %(limit)s FOR UPDATE OF message SKIP LOCKED
+    SELECT message.* FROM {TAKEN} CROSS JOIN LATERAL (
+        SELECT message.id, address_id, state, reason, group_id
+        FROM message
+             JOIN attempt ON attempt.message_id = message.id AND attempt.attempt_number = message.attempt_number
+        WHERE message.id = taken.message_id AND message.claim_id = taken.claim_id AND state = 'DLNG'
+          AND outcome = 'delivered'
+        FOR UPDATE OF message SKIP LOCKED
+    ) AS message
+    WHERE %(claim)s::bigint IS NULL OR taken.claim_id = %(claim)s LIMIT %(limit)s
 ), changed AS (
     UPDATE message SET state = 'DLVD', state_at = now(), failure_count = 0, crash_count = 0, candidate = FALSE,
                        expires_at = NULL
@@ -56,17 +60,25 @@ SELECT count(*) FROM changed
 # deliveries run no payload code here (ruling R2). What it had not begun was never an attempt.
 _RETURNED = f"""
 WITH left_over AS (
-    SELECT message.id, address_id, lane_id, state, reason, group_id,
-           CASE WHEN node."end" = 'lost' OR message.id = ANY(node.unanswered) THEN 'outcome_lost' ELSE 'released' END AS
-           event FROM {IN_FLIGHT} JOIN node ON node.claim_id = taken.claim_id AND node.shard = taken.shard WHERE
-           node.ended_at IS NOT NULL AND (%(claim)s::bigint IS NULL OR taken.claim_id = %(claim)s) AND NOT EXISTS
-           (SELECT FROM attempt WHERE attempt.message_id = message.id AND attempt.attempt_number =
-           message.attempt_number) ORDER BY message.id LIMIT %(limit)s FOR UPDATE OF message SKIP LOCKED ), changed AS (
-           UPDATE message SET state = 'TBDL', state_at = now(), due_at = now() FROM left_over WHERE message.id =
-           left_over.id RETURNING message.id, message.address_id, message.state, message.reason, message.group_id,
-           message.attempt_number, left_over.address_id AS was_address_id, left_over.state AS was_state,
-           left_over.reason AS was_reason, left_over.group_id AS was_group_id, left_over.event, message.lane_id,
-           message.due_at ), {RECORDED} SELECT lane_id, min(due_at), count(*) FROM changed GROUP BY lane_id
+    SELECT message.* FROM {TAKEN} JOIN node ON node.claim_id = taken.claim_id AND node.shard = taken.shard
+         CROSS JOIN LATERAL (
+        SELECT id, address_id, lane_id, state, reason, group_id,
+               CASE WHEN node."end" = 'lost' OR id = ANY(node.unanswered) THEN 'outcome_lost' ELSE 'released' END
+                   AS event
+        FROM message
+        WHERE id = taken.message_id AND claim_id = taken.claim_id AND state = 'DLNG'
+          AND NOT EXISTS (SELECT FROM attempt WHERE attempt.message_id = message.id
+                                                AND attempt.attempt_number = message.attempt_number)
+        FOR UPDATE SKIP LOCKED
+    ) AS message
+    WHERE node.ended_at IS NOT NULL AND (%(claim)s::bigint IS NULL OR taken.claim_id = %(claim)s) LIMIT %(limit)s
+), changed AS (
+    UPDATE message SET state = 'TBDL', state_at = now(), due_at = now() FROM left_over WHERE message.id = left_over.id
+    RETURNING message.id, message.address_id, message.state, message.reason, message.group_id, message.attempt_number,
+              left_over.address_id AS was_address_id, left_over.state AS was_state, left_over.reason AS was_reason,
+              left_over.group_id AS was_group_id, left_over.event, message.lane_id, message.due_at
+), {RECORDED}
+SELECT lane_id, min(due_at), count(*) FROM changed GROUP BY lane_id
 """  # noqa: S608  (fragments are constants)
 
 _CLOSE = f"""

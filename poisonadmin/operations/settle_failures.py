@@ -11,7 +11,7 @@ from poisonadmin.domain.verdicts import Verdict, on_failure
 from poisonadmin.operations import groups, lanes
 from poisonadmin.operations.addresses import AddressRef, ensure_addresses
 from poisonadmin.operations.dead_letters import record_moves
-from poisonadmin.operations.in_flight import IN_FLIGHT
+from poisonadmin.operations.in_flight import TAKEN
 from poisonadmin.operations.ledger import RECORDED
 from poisonadmin.queries.policy_book import book
 
@@ -35,13 +35,17 @@ class Answered(NamedTuple):
 
 
 _ANSWERED = f"""
-SELECT message.id, message.attempt_number, failure_count, address.name, lane_id, address_id, fingerprint, title,
-       error_class, finished_at, retry_after_ms
-FROM {IN_FLIGHT}
-     JOIN attempt ON attempt.message_id = message.id AND attempt.attempt_number = message.attempt_number
-     JOIN address ON address.id = message.address_id
-WHERE outcome = 'failed' AND (%(claim)s::bigint IS NULL OR taken.claim_id = %(claim)s)
-ORDER BY message.id LIMIT %(limit)s FOR UPDATE OF message SKIP LOCKED
+SELECT answered.* FROM {TAKEN} CROSS JOIN LATERAL (
+    SELECT message.id, message.attempt_number, failure_count, address.name, lane_id, address_id, fingerprint, title,
+           error_class, finished_at, retry_after_ms
+    FROM message
+         JOIN attempt ON attempt.message_id = message.id AND attempt.attempt_number = message.attempt_number
+         JOIN address ON address.id = message.address_id
+    WHERE message.id = taken.message_id AND message.claim_id = taken.claim_id AND state = 'DLNG'
+      AND outcome = 'failed'
+    FOR UPDATE OF message SKIP LOCKED
+) AS answered
+WHERE %(claim)s::bigint IS NULL OR taken.claim_id = %(claim)s LIMIT %(limit)s
 """  # noqa: S608  (fragments are constants)
 
 _APPLY = f"""

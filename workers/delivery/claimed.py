@@ -33,9 +33,12 @@ class Claimed(NamedTuple):
 
 _CLAIMED = """
 SELECT message.id, message.attempt_number, address.name AS address, destination_id, envelope.message_id,
-       conversation_id,       content_type, payload_bytes, start_at, message.expires_at
+       conversation_id, content_type, payload_bytes, start_at, message.expires_at
 FROM claim_shard CROSS JOIN LATERAL unnest(message_ids) WITH ORDINALITY AS taken (id, place)
-     JOIN message ON message.id = taken.id AND message.claim_id = claim_shard.claim_id AND state = 'DLNG'
+     -- OFFSET 0 keeps the planner from reading the whole table: its statistics know no message of this claim.
+     CROSS JOIN LATERAL (
+         SELECT * FROM message WHERE id = taken.id AND claim_id = claim_shard.claim_id AND state = 'DLNG' OFFSET 0
+     ) AS message
      JOIN envelope ON envelope.id = message.id JOIN address ON address.id = message.address_id
 WHERE claim_shard.claim_id = %s AND claim_shard.shard = %s AND destination_id IS NOT NULL
 ORDER BY place
