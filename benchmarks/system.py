@@ -17,7 +17,7 @@ from benchmarks import memory
 from poisonadmin.embedded.plan import PROJECT
 from poisonadmin.embedded.ports import free_port
 
-START_SECONDS = 180.0
+START_SECONDS = 300.0
 STOP_SECONDS = 30.0
 SPARK_WORKERS = 2
 
