@@ -21,9 +21,10 @@ Ask = Callable[..., Rows]
 _SHOWN = 5
 
 _CHAINS = """
-SELECT message_id, seq, from_state, to_state, event, attempt_number, at FROM history ORDER BY message_id, seq
+SELECT message.id, seq, from_state, to_state, event, history.attempt_number, history.at, message.state,
+       message.attempt_number
+FROM message LEFT JOIN history ON message_id = message.id ORDER BY message.id, seq
 """
-_NOW = "SELECT id, state, attempt_number FROM message"
 
 
 def all_broken(ask: Ask) -> list[str]:
@@ -125,21 +126,22 @@ WHERE candidate OR crash_count > 0 OR failure_count > 0 OR state IN ('NDLV', 'FA
 
 def broken_chains(ask: Ask) -> list[str]:
     """A: return the messages whose history does not lead, by legal steps, from their intake to where they are."""
-    now = {message_id: (state, attempt) for message_id, state, attempt in ask(_NOW)}
-    wrong = [f"{message_id}: no history" for message_id in now]
-    chains = {message_id: list(steps) for message_id, steps in groupby(ask(_CHAINS), key=lambda row: row[0])}
-    wrong = [f"{message_id}: no history" for message_id in now if message_id not in chains]
-    for message_id, steps in chains.items():
+    wrong: list[str] = []
+    for message_id, rows in groupby(ask(_CHAINS), key=lambda row: row[0]):
+        steps = list(rows)
+        if steps[0][1] is None:
+            wrong.append(f"{message_id}: no history")
+            continue
         wrong += [f"{message_id}: {what}" for what in _breaks(steps)]
-        last_state, last_attempt = steps[-1][3], steps[-1][5]
-        if now.get(message_id) != (last_state, last_attempt):
-            wrong.append(f"{message_id}: is {now.get(message_id)}, its history ends in {(last_state, last_attempt)}")
+        _, _, _, last_state, _, last_attempt, _, state, attempt = steps[-1]
+        if (state, attempt) != (last_state, last_attempt):
+            wrong.append(f"{message_id}: is {(state, attempt)}, its history ends in {(last_state, last_attempt)}")
     return _told("broken history", wrong)
 
 
 def _breaks(steps: Rows) -> Iterable[str]:
     state, attempt = None, 0
-    for _, _, from_state, to_state, event, attempt_number, _ in steps:
+    for _, _, from_state, to_state, event, attempt_number, *_ in steps:
         if from_state != state:
             yield f"{event} leaves {from_state}, and it was {state}"
         if to_state not in allowed(State(from_state) if from_state else None, Event(event)):
@@ -198,7 +200,7 @@ def early(ask: Ask, policy_of: Callable[[str], Policy], arrivals: Iterable[Arriv
     for message_id, steps in groupby(ask(_CHAINS), key=lambda row: row[0]):
         not_before: datetime | None = None
         failures = 0
-        for _, _, _, to_state, event, attempt, at in steps:
+        for _, _, _, to_state, event, attempt, at, *_ in steps:
             if event == "claimed" and not_before is not None:
                 if at < not_before:
                     wrong.append(f"{message_id}: attempt {attempt} claimed {not_before - at} early")

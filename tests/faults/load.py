@@ -36,14 +36,15 @@ class Mood:
 
 
 class Load:
-    """Hands `count` messages in at `rate` a second, in batches, each again until it is acknowledged."""
+    """Hands messages in at `rate` a second, in batches, each again until it is acknowledged, until it is stopped."""
 
-    def __init__(self, shop: Shop, count: int, rate: float) -> None:
-        self.sent = [f"{shop.name}-{n}" for n in range(count)]
+    def __init__(self, shop: Shop, rate: float) -> None:
+        self.sent: list[str] = []
         self.accepted: set[str] = set()
         self.error: str | None = None
         self._shop = shop
         self._rate = rate
+        self._last: int | None = None
         self._thread = threading.Thread(target=self._run, name="load", daemon=True)
 
     def __enter__(self) -> "Load":
@@ -51,13 +52,21 @@ class Load:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.stop_after(0)
+        self._thread.join(PATIENCE_SECONDS)
+
+    def stop_after(self, count: int) -> None:
+        """Hand in so many more and end; return when they are acknowledged."""
+        if self._last is None:
+            self._last = len(self.sent) + count
         self._thread.join(PATIENCE_SECONDS)
 
     def _run(self) -> None:
         began = time.monotonic()
-        for first in range(0, len(self.sent), BATCH):
-            time.sleep(max(0.0, began + first / self._rate - time.monotonic()))
-            ids = self.sent[first : first + BATCH]
+        while self._last is None or len(self.sent) < self._last:
+            time.sleep(max(0.0, began + len(self.sent) / self._rate - time.monotonic()))
+            ids = [f"{self._shop.name}-{len(self.sent) + n}" for n in range(BATCH)]
+            self.sent += ids
             lines = [{"address": self._shop.address, "payload": f"body of {one}", "message_id": one} for one in ids]
             if not self._hand_in("\n".join(map(json.dumps, lines)).encode()):
                 return

@@ -11,11 +11,12 @@ import psycopg
 from tests.faults.run import Scene
 from tests.system.installation import until
 
-# What only these statements contain.
-CLAIM = "INSERT INTO claim_shard"
-SETTLE = "outcome = 'delivered'"
-MERGE = "FROM staged_message AS staged JOIN address"
-STATEMENTS = {"claim": CLAIM, "settle": SETTLE, "merge": MERGE}
+# What only these statements contain, within the first kilobyte: the database shows no more of them.
+STATEMENTS = {
+    "claim": "INSERT INTO claim (lease_until",
+    "settle": "outcome = 'delivered'",
+    "merge": "staged.expires_at\n    FROM staged_message AS staged JOIN address",
+}
 CATCH_SECONDS = 60
 
 _SET_UP = """

@@ -35,7 +35,8 @@ class Scene:
 class Fault:
     """Something that goes wrong. `strike` returns once nothing is wrong any more but for what has to heal by itself.
 
-    It returns what it did, for the table. `back_seconds`: how soon the rate must be back after that.
+    It returns what it did, for the table; what it asserts is one of the invariants. `back_seconds`: how soon the rate
+    must be back after that. `stage`: the kind of installation it needs (tests/faults/stages.py).
     """
 
     family: str
@@ -43,23 +44,23 @@ class Fault:
     strike: Callable[[Scene], str]
     back_seconds: float
     web_may_be_away: bool = False
+    stage: str = "plain"
 
 
 @dataclass(frozen=True)
 class Plan:
     """What a seed decides: the same seed, the same plan."""
 
-    messages: int
     strike_after: int
+    messages_after: int
     mood: Mood
 
     @classmethod
     def of(cls, fault: Fault, seed: int) -> "Plan":
         """Return the plan of a seed."""
         dice = random.Random(f"{fault.family} {fault.name} {seed}")
-        messages = dice.randrange(300, 500, 10)
         mood = Mood(seed, slow_percent=dice.choice([0, 10, 30]), failing_percent=dice.choice([0, 5, 20]))
-        return cls(messages, dice.randint(40, messages // 3), mood)
+        return cls(dice.randint(60, 180), dice.randrange(180, 300, 10), mood)
 
 
 @dataclass(frozen=True)
@@ -100,15 +101,26 @@ def run(installation: Installation, fault: Fault, seed: int) -> Result:
     name = f"{fault.family.lower()}-{seed}-{time.monotonic_ns() // 1_000_000 % 1_000_000_000}"
     with consuming(plan.mood.behaviour()) as consumer:
         shop = Shop.open(installation, name, consumer, **SETTINGS)
-        with Watch(installation) as watch, Load(shop, plan.messages, RATE) as load:
+        with Watch(installation) as watch, Load(shop, RATE) as load:
             until(lambda: len(consumer.arrivals) >= plan.strike_after, 120, lambda: load.error or "no arrivals")
             struck_at = time.time()
             dice = random.Random(f"strike {fault.name} {seed}")
-            moment = fault.strike(Scene(installation, shop, load, dice))
+            moment, missed = _struck(fault, Scene(installation, shop, load, dice))
             over_at = time.time()
+            load.stop_after(plan.messages_after)
         is_quiet = _quiet(shop, load)
         arrivals = list(consumer.arrivals)
-    return _judged(fault, seed, plan, shop, load, watch, arrivals, (struck_at, over_at, moment), is_quiet)
+        result = _judged(fault, seed, plan, shop, load, watch, arrivals, (struck_at, over_at, moment), is_quiet, missed)
+        # What is left over where something was wrong must not keep the next run busy.
+        installation.post(f"destinations/{name}/disable/", {"reason": "the run is over"})
+    return result
+
+
+def _struck(fault: Fault, scene: Scene) -> tuple[str, list[str]]:
+    try:
+        return fault.strike(scene), []
+    except AssertionError as error:
+        return "see below", [str(error)]
 
 
 def _quiet(shop: Shop, load: Load) -> bool:
@@ -138,6 +150,7 @@ def _judged(
     arrivals: list[Arrival],
     strike: tuple[float, float, str],
     is_quiet: bool,
+    missed: list[str],
 ) -> Result:
     ask = _asking(shop)
     struck_at, over_at, moment = strike
@@ -147,6 +160,7 @@ def _judged(
     stuck = invariants.stuck(shop.installation.rows)
     taken_twice = invariants.duplicates(arrivals)
     wrong = [
+        *missed,
         *([load.error] if load.error else []),
         *([] if is_quiet else [f"not quiet within {QUIET_SECONDS} s: {invariants.states(ask)}"]),
         *lost,
@@ -161,7 +175,7 @@ def _judged(
         family=fault.family,
         fault=fault.name,
         seed=seed,
-        moment=f"after {plan.strike_after} of {plan.messages}: {moment}",
+        moment=f"after {plan.strike_after} messages: {moment}",
         messages=len(load.accepted),
         duplicates=len(taken_twice),
         lost=len(lost),

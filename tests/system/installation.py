@@ -1,5 +1,6 @@
 """PoisonAdmin as its users run it, seen from outside: `python -m poisonadmin.embedded up` and its HTTP API."""
 
+import contextlib
 import json
 import os
 import re
@@ -62,18 +63,22 @@ class Installation:
         self.home.mkdir(parents=True, exist_ok=True)
         self.port = free_port()
         self.log = self.home / "output.log"
+        self._environment = environment
+        self._token = ""
+        self.process = self._started()
+
+    def _started(self) -> "subprocess.Popen[bytes]":
         kept = {name: value for name, value in os.environ.items() if name not in _NOT_HANDED_ON}
         own = {"POISONADMIN_HOME": str(self.home), "POISONADMIN_PORT": str(self.port)}
         with self.log.open("ab") as output:
-            self.process = subprocess.Popen(
+            return subprocess.Popen(
                 [sys.executable, "-m", "poisonadmin.embedded", "up"],
                 cwd=PROJECT,
-                env=kept | own | environment,
+                env=kept | own | self._environment,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        self._token = ""
 
     # --- from outside ---
 
@@ -188,6 +193,20 @@ class Installation:
             until(lambda: not self.left(), STOP_SECONDS, self._last_lines)
             if (self.home / "postgres").is_symlink():
                 shutil.rmtree((self.home / "postgres").readlink(), ignore_errors=True)
+
+    def kill_everything(self) -> None:
+        """Kill every process at once, the supervisor first, as a power cut would; the disks stay."""
+        victims = [self.process, *self.left()]
+        for victim in victims:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                victim.kill()
+        self.process.wait()
+        until(lambda: not self.left(), STOP_SECONDS, self._last_lines)
+
+    def start_again(self) -> None:
+        """Start on the same data directory and return when everything is ready."""
+        self.process = self._started()
+        self.until_ready()
 
     def left(self) -> list[psutil.Process]:
         """Return its processes that are still alive, but for the supervisor."""

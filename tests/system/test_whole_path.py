@@ -57,7 +57,7 @@ def test_the_delay_schedule_is_kept_never_early_and_hardly_late(open_shop: OpenS
     waits = [later - earlier for earlier, later in itertools.pairwise(came)]
     assert len(waits) == 4
     late = [wait - meant for wait, meant in zip(waits, (1, 2, 4, 4), strict=True)]
-    print("waits", [round(wait, 3) for wait in waits])  # noqa: T201  (the measurement, shown by -rP)
+    print("waits", [round(wait, 3) for wait in waits])
     assert min(late) >= 0
     assert max(late) <= LATENESS_SECONDS
 

@@ -1,0 +1,68 @@
+"""The fault campaign: `python -m tests.faults [--seed N] [--runs K] [F5 "F9 read-only" …]`.
+
+Each run strikes a running PoisonAdmin under load and checks the invariants of docs/reliability.md afterwards. A run is
+named by its fault and its seed; the same seed makes the same plan. Ends with 1 when an invariant was broken.
+"""
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+
+from tests.faults import f05_processes, f09_database, f14_locks, f23_destinations, f25_everything, f27_migrations
+from tests.faults.run import Fault, Result, run
+from tests.faults.stages import CannotStage, staged
+from tests.faults.table import line, rule
+
+FAULTS: tuple[Fault, ...] = (
+    *f05_processes.FAULTS,
+    *f09_database.FAULTS,
+    *f14_locks.FAULTS,
+    *f23_destinations.FAULTS,
+    *f25_everything.FAULTS,
+)
+
+
+def main() -> int:
+    """Run the campaign and print its table; return the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
+    parser.add_argument("--seed", type=int, default=1, help="the first seed")
+    parser.add_argument("--runs", type=int, default=1, help="how many seeds each fault is run with")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="a family or the beginning of a fault's name; all")
+    wishes = parser.parse_args()
+    seeds = range(wishes.seed, wishes.seed + wishes.runs)
+    broken = 0
+    print(rule())
+    for result in campaign(wishes.names, seeds):
+        broken += bool(result.wrong)
+        print(line(result), flush=True)
+    print(rule())
+    print(f"{broken} runs broke an invariant" if broken else "every invariant held in every run")
+    return 1 if broken else 0
+
+
+def campaign(names: Sequence[str], seeds: Sequence[int]) -> Iterator[Result]:
+    """Yield the results of the chosen faults, all seeds of one before the next, one installation a stage."""
+    chosen = [fault for fault in FAULTS if _is_chosen(f"{fault.family} {fault.name}", names)]
+    for stage in dict.fromkeys(fault.stage for fault in chosen):
+        try:
+            with staged(stage) as installation:
+                for fault in chosen:
+                    if fault.stage == stage:
+                        yield from (run(installation, fault, seed) for seed in seeds)
+        except CannotStage as error:
+            yield Result(f"({stage})", "not run", 0, str(error), 0, 0, 0, 0, 0, 0.0, (str(error),))
+    for name, run_alone in f27_migrations.RUNS.items():
+        if _is_chosen(name, names):
+            yield from (run_alone(seed) for seed in seeds)
+
+
+def _is_chosen(name: str, names: Sequence[str]) -> bool:
+    return not names or any(name == wanted or name.startswith(f"{wanted} ") for wanted in names)
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("POISONADMIN_ALLOW_LOOPBACK", "1")
+    print(f"machine: {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, {time.strftime('%Y-%m-%d %H:%M')}")
+    sys.exit(main())

@@ -1,0 +1,142 @@
+"""F23: destinations that are slow, hang, break off, answer 5xx, speak bad TLS or are not there, all at once."""
+
+import contextlib
+import json
+import socket
+import ssl
+import time
+
+import trustme
+
+from tests.faults.run import Fault, Scene
+from tests.system.consumer import Answer, Behaviour, consuming
+from tests.system.installation import until
+from tests.system.shop import Shop
+
+PROMPT_SECONDS = 10
+MESSAGES_EACH = 60
+# From PERFORMANCE B12: what hangs elsewhere must not make the others later than this.
+LATENESS_SECONDS = 1.5
+
+BAD: dict[str, Behaviour] = {
+    "slow": lambda _: Answer(seconds=0.8),
+    "hanging": lambda _: Answer(seconds=6.0),
+    "resetting": lambda _: Answer(0),
+    "failing": lambda _: Answer(500),
+}
+SETTINGS = {"max_delivery_attempts": 2, "redelivery_delay": 500}
+
+
+def bad_destinations(scene: Scene) -> str:
+    """Send messages to every kind of bad destination at once, and look at what becomes of the good one."""
+    bad = dict(BAD)
+    names = scene.dice.sample(sorted(bad), 3)
+    with contextlib.ExitStack() as open_until_the_end:
+        shops = [
+            _open(
+                scene,
+                kind,
+                open_until_the_end.enter_context(consuming(bad[kind])).url,
+                timeout_ms=2000 if kind == "hanging" else 30_000,
+            )
+            for kind in names
+        ]
+        shops.append(_open(scene, "tls", open_until_the_end.enter_context(consuming(tls=_bad_tls())).url))
+        shops.append(_open(scene, "refused", f"http://127.0.0.1:{_closed_port()}/"))
+        began = time.time()
+        for shop in shops:
+            _send(shop)
+        prompt = [shop for shop in shops if _kind(shop) not in {"slow", "hanging"}]
+        until(lambda: all(_is_decided(shop) for shop in prompt), 200, lambda: _states(shops))
+        took = time.time() - began
+        _check_causes(shops)
+        for shop in shops:
+            scene.installation.post(f"destinations/{shop.name}/disable/", {"reason": "seen enough"})
+    late = _lateness(scene, began)
+    assert late <= LATENESS_SECONDS, f"p95 {late:.1f} s late beside {', '.join(names)}"
+    return f"{', '.join(names)}, bad TLS, refused: decided after {took:.0f} s; the good one p95 {late:.2f} s late"
+
+
+def _open(scene: Scene, kind: str, url: str, **config: object) -> Shop:
+    name = f"{scene.shop.name}-{kind}"
+    installation = scene.installation
+    destination = {"url": url, "concurrency": 8} | config
+    installation.post("destinations/", {"name": name, "kind": "http", "config": destination})
+    installation.post("policies/", {"match": f"{name}.#", "settings": SETTINGS, "destination": name})
+    return Shop(installation, name, scene.shop.consumer)
+
+
+def _send(shop: Shop) -> None:
+    lines = [json.dumps({"address": shop.address, "payload": f"{n}"}) for n in range(MESSAGES_EACH)]
+    shop.installation.ask("POST", "messages/batch/", "\n".join(lines).encode()).expect(202)
+
+
+def _kind(shop: Shop) -> str:
+    return shop.name.rpartition("-")[2]
+
+
+def _is_decided(shop: Shop) -> bool:
+    waiting = """
+        SELECT count(*) FROM message JOIN address ON address.id = address_id
+        WHERE name = %s AND state IN ('TBDL', 'DLNG')
+    """
+    return shop.installation.rows(waiting, [shop.address]) == [(0,)]
+
+
+def _states(shops: list[Shop]) -> object:
+    query = "SELECT name, state, count(*) FROM message JOIN address ON address.id = address_id GROUP BY 1, 2"
+    return [row for row in shops[0].installation.rows(query) if row[0] in {shop.address for shop in shops}]
+
+
+CAUSES = {
+    "hanging": "HttpTimeout",
+    "resetting": "HttpConnectionReset",
+    "failing": "HttpStatusError",
+    "tls": "HttpTlsError",
+    "refused": "HttpConnectionRefused",
+}
+
+
+def _check_causes(shops: list[Shop]) -> None:
+    """Each kind fails with a class of its own, and claims of what does not answer at all become small."""
+    for shop in shops:
+        kind = _kind(shop)
+        if kind not in CAUSES:
+            continue
+        query = """
+            SELECT array_agg(DISTINCT error_class) FROM attempt JOIN message ON message.id = message_id
+            JOIN address ON address.id = address_id WHERE name = %s AND outcome = 'failed'
+        """
+        ((classes,),) = shop.installation.rows(query, [shop.address])
+        assert set(classes) == {CAUSES[kind]}, f"{kind} failed with {classes}"
+        if kind != "failing":
+            ((window,),) = shop.installation.rows('SELECT "window" FROM destination WHERE name = %s', [shop.name])
+            assert window < 256, f"the window of the {kind} destination is still {window}"
+
+
+def _lateness(scene: Scene, since: float) -> float:
+    """Return the 95th percentile of the seconds from acceptance to the good consumer, for what came meanwhile."""
+    query = "SELECT id, extract(epoch FROM received_at)::float FROM envelope WHERE message_id = ANY(%s)"
+    received = dict(scene.installation.rows(query, [scene.load.sent]))
+    waits = sorted(
+        one.at - received[one.message_id]
+        for one in list(scene.shop.consumer.arrivals)
+        if one.attempt == 1 and received.get(one.message_id, 0.0) > since
+    )
+    return waits[int(len(waits) * 0.95)] if waits else 0.0
+
+
+def _bad_tls() -> ssl.SSLContext:
+    """Return a server's context with a certificate that nobody trusts."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
+    return context
+
+
+def _closed_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])
+
+
+FAULTS = (Fault("F23", "bad destinations", bad_destinations, PROMPT_SECONDS),)
