@@ -81,5 +81,3 @@ def ingest_tick(**_: Any) -> None:
     """Take in the files that have arrived in directory sources."""
     worker = spark_worker.current()
     ingest_due(partial(stage_files, worker.spark), worker=worker.name, keeper=worker.keeper)
-    worker = spark_worker.current()
-    ingest_due(partial(stage_files, worker.spark), worker=worker.name, keeper=worker.keeper)

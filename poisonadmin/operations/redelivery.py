@@ -59,7 +59,7 @@ def begin_redelivery(*, worker: str, tasks: int) -> Redelivery | None:
 def finish_redelivery(redelivery: Redelivery, tallies: Iterable[Tally]) -> None:
     """Settle the claim, follow what each destination could do, and end the job."""
     each = list(tallies)
-    settled = settle(redelivery.claim.id)
+    settle(redelivery.claim.id)
     for destination_id in sorted({tally.destination_id for tally in each}):
         _follow(destination_id, [tally for tally in each if tally.destination_id == destination_id])
     counts = {
@@ -68,7 +68,7 @@ def finish_redelivery(redelivery: Redelivery, tallies: Iterable[Tally]) -> None:
         "failed": sum(tally.failed for tally in each),
         "not_begun": sum(tally.claimed - tally.begun for tally in each),
     }
-    jobs.succeed(redelivery.job_id, counts=counts, done=settled.total)
+    jobs.succeed(redelivery.job_id, counts=counts, done=counts["delivered"] + counts["failed"])
 
 
 def fail_redelivery(redelivery: Redelivery, error: str) -> None:
