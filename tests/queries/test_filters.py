@@ -1,12 +1,12 @@
 """Every filter against a plain look at every message."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -26,9 +26,16 @@ ADDRESSES = ("orders.eu", "orders.eu.created", "orders.us", "bills", "parked.ord
 Kept = Callable[[MessageDetail], bool]
 
 
-@pytest.fixture
-def some_messages() -> list[MessageDetail]:
-    """Return messages that differ in everything that can be asked for."""
+@pytest.fixture(scope="module")
+def some_messages(django_db_setup: None, django_db_blocker: Any) -> Iterator[list[MessageDetail]]:
+    """Yield messages that differ in everything that can be asked for, newest first; made once for all tests here."""
+    with django_db_blocker.unblock(), transaction.atomic():
+        yield make_messages()
+        transaction.set_rollback(True)
+
+
+def make_messages() -> list[MessageDetail]:
+    """Take in forty messages and decide on some."""
     ids = []
     for number in range(40):
         fields: dict[str, Any] = {
