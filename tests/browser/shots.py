@@ -121,4 +121,5 @@ def paths(page: Page, base: str) -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    print(json.dumps({"complaints": main(*sys.argv[1:4], Path(sys.argv[4]), *sys.argv[5:])}))
+    base_url, name, secret, directory, *labels = sys.argv[1:]
+    print(json.dumps({"complaints": main(base_url, name, secret, Path(directory), ",".join(labels))}))

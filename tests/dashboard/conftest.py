@@ -67,6 +67,11 @@ def operator(browser_of: Callable[[str], Client]) -> Client:
 @pytest.fixture
 def delivering(db: None) -> None:
     """Let `orders.#` deliver somewhere."""
+    make_delivering()
+
+
+def make_delivering() -> None:
+    """Make a destination, with a secret, and a policy that sends `orders.#` there."""
     configure.save_destination(
         "shop",
         kind="http",

@@ -96,7 +96,7 @@ def _answer(client: Client, name: str, objects: dict[str, int]) -> int:
     pattern = next(found for found in urlpatterns if found.name == name)
     values = {key: "approve" if key == "action" else objects[key] for key in pattern.pattern.converters}
     sent = {key: text.format(message=objects["message_id"]) for key, text in expected.sent.items()}
-    return getattr(client, expected.method)(reverse(name, kwargs=values), sent).status_code
+    return int(getattr(client, expected.method)(reverse(name, kwargs=values), sent).status_code)
 
 
 def test_every_route_has_an_expectation() -> None:

@@ -13,7 +13,7 @@ from tests.dashboard.conftest import dead_letter, waiting
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("delivering")]
 
-HTMX = {"HTTP_HX_REQUEST": "true"}
+HTMX = {"HX-Request": "true"}
 
 
 def ask(client: Client, action: str, *ids: int, **fields: str):  # type: ignore[no-untyped-def]
@@ -130,7 +130,7 @@ def test_approving_on_an_address_that_delivers_nowhere_says_so(operator: Client)
 
 def test_an_htmx_decision_answers_with_the_rows_as_they_are_now(operator: Client) -> None:
     message = dead_letter()
-    answer = operator.post(reverse("messages-decide", args=["fail"]), {"id": [message.id], "reason": "r"}, **HTMX)
+    answer = operator.post(reverse("messages-decide", args=["fail"]), {"id": [message.id], "reason": "r"}, headers=HTMX)
     text = answer.content.decode()
     assert f'id="m-{message.id}" data-row class="changed" hx-swap-oob="true"' in text
     assert "Failed (FAIL)" in text
@@ -141,7 +141,9 @@ def test_an_htmx_decision_answers_with_the_rows_as_they_are_now(operator: Client
 def test_an_htmx_request_of_a_session_that_ended_is_sent_to_the_login_as_a_whole_page(
     browser_of: Callable[[str], Client],
 ) -> None:
-    answer = browser_of("anonymous").get("/", HTTP_HX_CURRENT_URL="http://testserver/messages/?state=NDLV", **HTMX)
+    answer = browser_of("anonymous").get(
+        "/", headers=HTMX | {"HX-Current-URL": "http://testserver/messages/?state=NDLV"}
+    )
     assert answer.headers["HX-Redirect"] == "/accounts/login/?next=/messages/%3Fstate%3DNDLV"
 
 

@@ -14,7 +14,7 @@ from tests.dashboard.conftest import dead_letter, waiting
 
 pytestmark = pytest.mark.django_db
 
-HTMX = {"HTTP_HX_REQUEST": "true"}
+HTMX = {"HX-Request": "true"}
 
 
 def ids(html: str) -> list[int]:
@@ -98,11 +98,11 @@ def test_messages_that_came_since_are_announced_and_do_not_move_the_rows(operato
     first = dead_letter()
     text = operator.get("/messages/?state=NDLV").content.decode()
     assert f"since={first.id}" in text
-    assert operator.get(f"/messages/newer/?state=NDLV&since={first.id}", **HTMX).content.strip() == b""
+    assert operator.get(f"/messages/newer/?state=NDLV&since={first.id}", headers=HTMX).content.strip() == b""
     dead_letter()
     dead_letter()
     waiting()
-    banner = operator.get(f"/messages/newer/?state=NDLV&since={first.id}", **HTMX).content.decode()
+    banner = operator.get(f"/messages/newer/?state=NDLV&since={first.id}", headers=HTMX).content.decode()
     assert "2 new" in banner
     assert 'href="/messages/?state=NDLV"' in banner
 
@@ -131,7 +131,7 @@ def test_the_chart_has_a_bucket_for_every_minute_of_the_hour(operator: Client) -
 
 def test_the_parts_of_the_overview_are_refreshed_alone(operator: Client) -> None:
     for part, mark in (("tiles", "tile-NDLV"), ("lists", "Top failure groups")):
-        text = operator.get(f"/?part={part}", **HTMX).content.decode()
+        text = operator.get(f"/?part={part}", headers=HTMX).content.decode()
         assert mark in text
         assert "<html" not in text
 

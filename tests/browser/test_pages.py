@@ -1,0 +1,92 @@
+"""Every page in Chromium: nothing planted runs, the policy holds, axe is content, and 320 px are enough."""
+
+import pytest
+
+from poisonadmin.domain.access import SYSTEM
+from poisonadmin.operations import addresses
+from tests.browser.axe import violations
+from tests.browser.conftest import Visit
+from tests.browser.scenery import furnish
+from tests.browser.shots import paths
+from tests.dashboard.conftest import dead_letter
+from tests.dashboard.test_hostile import BARE, XSS
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+REFUSED = {"mistaken", "missing", "policy-new", "policy"}
+# Between them they hold every colour there is.
+COLOURFUL = {"overview", "messages", "message-undecided", "policies", "jobs", "mistaken", "missing"}
+
+
+def test_every_page_is_accessible_and_keeps_to_the_policy(furnished: Visit) -> None:
+    found: list[str] = []
+    visited = paths(furnished.page, furnished.base)
+    for name, path in visited.items():
+        furnished.complaints.clear()
+        page = furnished.open(path)
+        found += [f"{name}: {problem}" for problem in violations(page)]
+        found += [
+            f"{name}: {complaint}"
+            for complaint in furnished.complaints
+            if name not in REFUSED or "Failed to load resource" not in complaint
+        ]
+        page.set_viewport_size({"width": 320, "height": 900})
+        beyond = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        if beyond > 0:
+            found.append(f"{name}: reaches {beyond} px beyond a window of 320 px")
+        page.set_viewport_size({"width": 1280, "height": 900})
+    assert found == []
+    assert len(visited) > 20
+
+
+def test_the_dark_theme_can_be_read(furnished: Visit) -> None:
+    furnished.page.emulate_media(color_scheme="dark")
+    found: list[str] = []
+    for name, path in paths(furnished.page, furnished.base).items():
+        if name in COLOURFUL:
+            page = furnished.open(path)
+            found += [f"{name}: {problem}" for problem in violations(page, "color-contrast", "link-in-text-block")]
+    assert found == []
+
+
+@pytest.fixture
+def furnished(visit: Visit) -> Visit:
+    """Fill the installation before the visit."""
+    furnish()
+    return visit
+
+
+def test_nothing_that_was_planted_runs(visit: Visit) -> None:
+    message = dead_letter(
+        BARE,
+        message_id=XSS,
+        conversation_id=XSS,
+        headers={"X-Evil": XSS},
+        content_type="text/html",
+        payload=f"<html><body>{XSS}</body></html>",
+        dead_letter={"exception_class": XSS, "exception_message": XSS, "stack": XSS, "reason": XSS},
+    )
+    addresses.pause(BARE, principal=SYSTEM, reason=XSS)
+    visit.page.add_init_script("window.hit = 0; window.alert = () => { window.hit = 1; };")
+    listed = (
+        "/",
+        "/messages/",
+        "/groups/",
+        "/failures/",
+        "/addresses/",
+        "/audit/",
+        "/messages/?q=%3Cimg/src=x/onerror=hit()%3E",
+    )
+    for path in (*listed, *(f"/messages/{message.id}/?view={view}" for view in ("raw", "hex"))):
+        page = visit.open(path)
+        page.wait_for_load_state("load")
+        assert page.evaluate("window.hit") == 0, path
+        assert page.evaluate("document.querySelectorAll('main img, main iframe, main svg[onload]').length") == 0, path
+    page.locator("#search").fill(XSS[:200])
+    page.keyboard.press("Enter")
+    page.wait_for_load_state("load")
+    assert page.evaluate("window.hit") == 0
+    with page.expect_download() as download:
+        page.evaluate(f"location.assign('/messages/{message.id}/payload/')")
+    assert download.value.suggested_filename == f"message-{message.id}.bin"
+    assert [said for said in visit.complaints if "Content Security Policy" in said] == []
