@@ -6,7 +6,14 @@ from datetime import UTC, datetime
 from poisonadmin.domain.dead_letter import DeadLetter
 from poisonadmin.domain.envelope import parse_envelope
 from poisonadmin.domain.failures import fingerprint, from_dead_letter
-from poisonadmin.domain.staged_rows import STAGED_TYPES, body_row, dead_letter_json, headers_json, staged_row
+from poisonadmin.domain.staged_rows import (
+    STAGED_TYPES,
+    body_row,
+    dead_letter_json,
+    headers_json,
+    intake_row,
+    staged_row,
+)
 
 MESSAGE = {
     "address": "orders.eu",
@@ -20,7 +27,7 @@ MESSAGE = {
 
 
 def test_the_payload_goes_into_the_body_byte_for_byte() -> None:
-    assert body_row(5, parse_envelope(MESSAGE)) == (5, b'{"a":"1","b":"2"}', "Zoë".encode())
+    assert body_row(5, intake_row(parse_envelope(MESSAGE))) == (5, b'{"a":"1","b":"2"}', "Zoë".encode())
 
 
 def test_the_same_headers_in_another_order_give_the_same_bytes() -> None:
@@ -29,7 +36,7 @@ def test_the_same_headers_in_another_order_give_the_same_bytes() -> None:
 
 
 def test_a_staged_row_has_a_value_for_every_column() -> None:
-    row = staged_row(5, parse_envelope(MESSAGE), "7", batch="batch:x", line=3)
+    row = staged_row(5, intake_row(parse_envelope(MESSAGE)), "made", batch="batch:x", line=3)
     expires_at = datetime(2026, 1, 2, 2, 4, 5, tzinfo=UTC)
     assert row == (5, "batch:x", 3, "orders.eu", "7", "c", "k", "text/plain; charset=utf-8", 4, expires_at, None)
     assert len(row) == len(STAGED_TYPES)

@@ -11,8 +11,9 @@ from itertools import islice
 import psycopg
 
 from poisonadmin.domain import staged_rows
-from poisonadmin.domain.envelope import Envelope, InvalidEnvelope
+from poisonadmin.domain.envelope import InvalidEnvelope
 from poisonadmin.domain.envelope_fields import storable
+from poisonadmin.domain.staged_rows import IntakeRow
 from workers.spark.parts import Part
 from workers.spark.sources import FileGone
 
@@ -27,7 +28,7 @@ SELECT (SELECT count(*) FROM staged_message WHERE batch = %(batch)s),
        (SELECT count(*) FROM rejected_line WHERE batch = %(batch)s)
 """
 
-Parsed = tuple[int, Envelope | InvalidEnvelope, bytes]
+Parsed = tuple[int, IntakeRow | InvalidEnvelope, bytes]
 """A line's number, what it says or why it says nothing, and its bytes (empty where they are not needed)."""
 
 
@@ -41,7 +42,7 @@ class Counted:
 
 @dataclass
 class _Slice:
-    good: list[tuple[int, Envelope]] = field(default_factory=list)
+    good: list[tuple[int, IntakeRow]] = field(default_factory=list)
     bad: list[tuple[int, InvalidEnvelope, bytes]] = field(default_factory=list)
 
 
@@ -74,10 +75,10 @@ def _slices(parsed: Iterable[Parsed]) -> Iterator[_Slice]:
     while rows := list(_up_to_size(islice(lines, SLICE_ROWS))):
         one = _Slice()
         for line, outcome, raw in rows:
-            if isinstance(outcome, Envelope):
-                one.good.append((line, outcome))
-            else:
+            if isinstance(outcome, InvalidEnvelope):
                 one.bad.append((line, outcome, raw))
+            else:
+                one.good.append((line, outcome))
         yield one
 
 
@@ -85,24 +86,25 @@ def _up_to_size(lines: Iterable[Parsed]) -> Iterator[Parsed]:
     room = SLICE_BYTES
     for line in lines:
         yield line
-        room -= len(line[1].payload) if isinstance(line[1], Envelope) else len(line[2])
+        room -= len(line[2]) if isinstance(line[1], InvalidEnvelope) else len(line[1][2])
         if room <= 0:
             return
 
 
-def _copy_good(cursor: psycopg.Cursor, part: Part, ids: list[int], good: list[tuple[int, Envelope]]) -> None:
+def _copy_good(cursor: psycopg.Cursor, part: Part, ids: list[int], good: list[tuple[int, IntakeRow]]) -> None:
     if len(ids) < len(good):
         raise FileGone("The file has more lines than when they were counted.")
     with cursor.copy(staged_rows.BODY_COPY) as copy:
         copy.set_types(staged_rows.BODY_TYPES)
-        for row_id, (_, envelope) in zip(ids, good, strict=True):
-            copy.write_row(staged_rows.body_row(row_id, envelope))
+        for row_id, (_, row) in zip(ids, good, strict=True):
+            copy.write_row(staged_rows.body_row(row_id, row))
+    batch = part.batch
     with cursor.copy(staged_rows.STAGED_COPY) as copy:
         copy.set_types(staged_rows.STAGED_TYPES)
-        for row_id, (line, envelope) in zip(ids, good, strict=True):
+        for row_id, (line, row) in zip(ids, good, strict=True):
             # The same line of the same file has the same id, however often it is read.
-            message_id = envelope.message_id or f"file-{part.file.id}-{line}"
-            copy.write_row(staged_rows.staged_row(row_id, envelope, message_id, batch=part.batch, line=line))
+            made_id = f"file-{part.file.id}-{line}"
+            copy.write_row(staged_rows.staged_row(row_id, row, made_id, batch=batch, line=line))
 
 
 def _copy_bad(cursor: psycopg.Cursor, part: Part, bad: list[tuple[int, InvalidEnvelope, bytes]]) -> None:

@@ -10,11 +10,14 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any, BinaryIO
 
+import orjson
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from poisonadmin.domain.envelope import InvalidEnvelope, parse_line
+from poisonadmin.domain.quick_lines import quick_reader
 from poisonadmin.domain.source_files import FileKind, FileToTake, StagedFile, Staging
+from poisonadmin.domain.staged_rows import intake_row
 from workers.spark import sinks
 from workers.spark.parquet import envelope_of, raw_of, row_count_of, rows_of
 from workers.spark.parts import PART_BYTES, Part, numbered, parts_of
@@ -22,6 +25,8 @@ from workers.spark.schemas import STAGED_PART, SURVEYED_PART, Shape
 from workers.spark.sources import FileBroken, FileGone, lines_of, newlines_of, opened
 
 Row = dict[str, Any]
+
+_quick = quick_reader(orjson.loads, orjson.dumps, partial(orjson.dumps, option=orjson.OPT_SORT_KEYS))
 
 
 def stage_files(spark: SparkSession, files: Sequence[FileToTake], *, part_bytes: int = PART_BYTES) -> list[StagedFile]:
@@ -86,13 +91,13 @@ def _checked(part: Part, handle: BinaryIO) -> Iterator[sinks.Parsed]:
     if part.file.kind is FileKind.PARQUET:
         for number, row in rows_of(handle, part.file.size_bytes):
             try:
-                yield number, envelope_of(row), b""
+                yield number, intake_row(envelope_of(row)), b""
             except InvalidEnvelope as why:
                 yield number, why, raw_of(row)
     else:
         for number, raw in lines_of(part, handle):
             try:
-                yield number, parse_line(raw), b""
+                yield number, _quick(raw) or intake_row(parse_line(raw)), b""
             except InvalidEnvelope as why:
                 yield number, why, raw
 
