@@ -14,6 +14,7 @@ from workers.spark.session import start_session
 
 STOP_SECONDS = 6.0
 EXIT_JVM_DIED = 70
+EXIT_NO_SPARK = 71
 
 log = logging.getLogger(__name__)
 
@@ -61,9 +62,16 @@ _worker: SparkWorker | None = None
 
 
 def start(name: str) -> None:
-    """Make this process's Spark worker."""
+    """Make this process's Spark worker; end the process when Spark does not start, so that it is started again.
+
+    Celery calls this as a signal's receiver: it would write the error down and go on as a worker that can do nothing.
+    """
     global _worker
-    _worker = SparkWorker(name)
+    try:
+        _worker = SparkWorker(name)
+    except Exception:
+        log.critical("Spark does not start; this worker ends and is started again", exc_info=True)
+        os._exit(EXIT_NO_SPARK)
 
 
 def current() -> SparkWorker:

@@ -7,13 +7,17 @@ named by its fault and its seed; the same seed makes the same plan. Ends with 1 
 import argparse
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
 
 from tests.faults import f05_processes, f09_database, f14_locks, f23_destinations, f25_everything, f27_migrations
 from tests.faults.run import Fault, Result, run
 from tests.faults.stages import CannotStage, staged
 from tests.faults.table import line, rule
+from tests.system.installation import Installation
 
 FAULTS: tuple[Fault, ...] = (
     *f05_processes.FAULTS,
@@ -50,12 +54,22 @@ def campaign(names: Sequence[str], seeds: Sequence[int]) -> Iterator[Result]:
             with staged(stage) as installation:
                 for fault in chosen:
                     if fault.stage == stage:
-                        yield from (run(installation, fault, seed) for seed in seeds)
+                        yield from (_logged(installation, run(installation, fault, seed)) for seed in seeds)
         except CannotStage as error:
             yield Result(f"({stage})", "not run", 0, str(error), 0, 0, 0, 0, 0, 0.0, (str(error),))
     for name, run_alone in f27_migrations.RUNS.items():
         if _is_chosen(name, names):
             yield from (run_alone(seed) for seed in seeds)
+
+
+def _logged(installation: Installation, result: Result) -> Result:
+    """Keep what the processes have printed up to now where an invariant was broken, and say where."""
+    if not result.wrong:
+        return result
+    name = f"{result.family} {result.fault} {result.seed}".replace(" ", "-").replace(",", "")
+    kept = Path(tempfile.gettempdir()) / f"poisonadmin-{name}.log"
+    kept.write_text(installation.output)
+    return replace(result, wrong=(*result.wrong, f"log: {kept}"))
 
 
 def _is_chosen(name: str, names: Sequence[str]) -> bool:

@@ -32,15 +32,10 @@ def bad_destinations(scene: Scene) -> str:
     bad = dict(BAD)
     names = scene.dice.sample(sorted(bad), 3)
     with contextlib.ExitStack() as open_until_the_end:
-        shops = [
-            _open(
-                scene,
-                kind,
-                open_until_the_end.enter_context(consuming(bad[kind])).url,
-                timeout_ms=2000 if kind == "hanging" else 30_000,
-            )
-            for kind in names
-        ]
+        shops = []
+        for kind in names:
+            consumer = open_until_the_end.enter_context(consuming(bad[kind]))
+            shops.append(_open(scene, kind, consumer.url, timeout_ms=2000 if kind == "hanging" else 30_000))
         shops.append(_open(scene, "tls", open_until_the_end.enter_context(consuming(tls=_bad_tls())).url))
         shops.append(_open(scene, "refused", f"http://127.0.0.1:{_closed_port()}/"))
         began = time.time()

@@ -27,8 +27,8 @@ def clock_steps(scene: Scene) -> str:
     file = clock_file(scene.installation.home)
     steps = [scene.dice.choice([-1, 1]) * scene.dice.choice([30, 3600, 86_400]) for _ in range(2)]
     for seconds in [*steps, 0]:
-        file.write_text(f"{seconds:+d}\n")
-        time.sleep(3)
+        file.write_text(f"{seconds}\n")
+        time.sleep(4)
     return f"clock of the workers {steps[0]:+d} s, {steps[1]:+d} s, and right again"
 
 

@@ -4,7 +4,6 @@ import contextlib
 import ctypes
 import os
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +11,7 @@ from pathlib import Path
 from tests.system.installation import Installation
 
 SMALL_DISK_MEGABYTES = 700
-_LIBRARIES = ("/usr/lib", "/usr/lib64", "/usr/local/lib")
+_STEPPING = Path(__file__).resolve().parent / "stepping"
 
 
 class CannotStage(Exception):
@@ -41,14 +40,8 @@ def staged(stage: str) -> Iterator[Installation]:
 @contextlib.contextmanager
 def _prepared(stage: str, home: Path) -> Iterator[dict[str, str]]:
     if stage == "stepping":
-        clock_file(home).write_text("+0\n")
-        yield {
-            "LD_PRELOAD": str(_faketime()),
-            "FAKETIME_TIMESTAMP_FILE": str(clock_file(home)),
-            "FAKETIME_NO_CACHE": "1",
-            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-            "DONT_FAKE_MONOTONIC": "1",
-        }
+        clock_file(home).write_text("0\n")
+        yield {"PYTHONPATH": str(_STEPPING), "FAULT_CLOCK_FILE": str(clock_file(home))}
     elif stage == "small-disk":
         with _mounted(home / "postgres"):
             yield {}
@@ -59,17 +52,6 @@ def _prepared(stage: str, home: Path) -> Iterator[dict[str, str]]:
 def clock_file(home: Path) -> Path:
     """Return the file whose content, in seconds, is how far the clock is off on the stage `stepping`."""
     return home / "clock"
-
-
-def _faketime() -> Path:
-    """Return libfaketime, installed by apt where it is missing and apt is there."""
-    for attempt in range(2):
-        for directory in map(Path, _LIBRARIES):
-            if found := next(directory.glob("**/libfaketime.so.1"), None):
-                return found
-        if attempt == 0 and os.geteuid() == 0 and shutil.which("apt-get"):
-            subprocess.run(["apt-get", "install", "-y", "-qq", "libfaketime"], capture_output=True, check=False)
-    raise CannotStage("the clock of a process cannot be stepped without libfaketime (Debian: libfaketime)")
 
 
 @contextlib.contextmanager
