@@ -83,8 +83,8 @@ def test_nothing_that_was_planted_runs(visit: Visit) -> None:
         assert page.evaluate("window.hit") == 0, path
         assert page.evaluate("document.querySelectorAll('main img, main iframe, main svg[onload]').length") == 0, path
     page.locator("#search").fill(XSS[:200])
-    page.keyboard.press("Enter")
-    page.wait_for_load_state("load")
+    with page.expect_navigation():
+        page.keyboard.press("Enter")
     assert page.evaluate("window.hit") == 0
     with page.expect_download() as download:
         page.evaluate(f"location.assign('/messages/{message.id}/payload/')")
