@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from poisonadmin.domain.access import Permission, Principal
 from poisonadmin.domain.states import State
 from poisonadmin.queries.address_ids import visible_ids
-from poisonadmin.queries.rows import fetch
+from poisonadmin.queries.rows import fetch, fetch_values
 
 NOW = """(SELECT address_id, state, reason, group_id, total AS n FROM counter
  UNION ALL SELECT address_id, state, reason, group_id, delta FROM counter_delta) c"""
@@ -88,3 +88,9 @@ def by_state_of_each(column: str, keys: list[int], principal: Principal) -> dict
     for row in rows:
         found[row.key][row.state] = row.n
     return found
+
+
+def how_many(address_ids: list[int]) -> int:
+    """Return how many messages the addresses hold, in any state."""
+    sql = f"SELECT coalesce(sum(c.n), 0)::bigint FROM {NOW} WHERE c.address_id = ANY(%s)"  # noqa: S608
+    return int(fetch_values(sql, [address_ids])[0])

@@ -1,6 +1,5 @@
 """The failure log across messages, newest first."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -11,6 +10,7 @@ from poisonadmin.queries.message_where import groups_holding
 from poisonadmin.queries.paging import DEFAULT_LIMIT, Key, Page, window
 from poisonadmin.queries.rows import bounded, fetch
 
+FEW_MESSAGES = 20_000
 _KEY = Key(("t.finished_at", "t.message_id", "t.attempt_number"), (datetime, int, int))
 
 
@@ -52,43 +52,60 @@ def list_failures(
     principal.require(Permission.READ)
     page = window(cursor, limit, _KEY)
     with bounded():
-        where, parameters = _where(only, principal)
+        addresses = _addresses(only, principal)
+        groups = _groups(only)
+        if addresses == [] or groups == []:
+            return Page([], None, None)
+        where, parameters = _where(only, addresses, groups)
+        messages, own = _messages(addresses)
         rows = fetch(
             FailureRow,
             "SELECT t.message_id, t.attempt_number, t.finished_at, t.outcome, t.error_class, t.error_message,"  # noqa: S608
             " t.title, t.status_code, a.name AS address, d.name AS destination, n.name AS node, g.id AS group_id"
-            " FROM attempt t JOIN message m ON m.id = t.message_id JOIN address a ON a.id = m.address_id"
+            f" FROM attempt t JOIN {messages} m ON m.id = t.message_id JOIN address a ON a.id = m.address_id"
             " LEFT JOIN destination d ON d.id = t.destination_id"
             " LEFT JOIN node n ON n.claim_id = t.claim_id AND n.shard = t.shard"
             " LEFT JOIN failure_group g ON g.fingerprint = t.fingerprint"
             # Spelt out as in the partial index `attempt_failures`, which a parameter would hide from the planner.
             f" WHERE t.outcome <> 'delivered' AND {where} AND {page.condition} {page.order}",
-            [*parameters, *page.parameters],
+            [*own, *parameters, *page.parameters],
         )
     return page.page(rows, lambda row: (row.finished_at, row.message_id, row.attempt_number))
 
 
-def _where(only: FailureFilter, principal: Principal) -> tuple[str, list[Any]]:
-    conditions: list[tuple[str, Any]] = []
+def _addresses(only: FailureFilter, principal: Principal) -> list[int] | None:
     visible = visible_ids(principal)
-    if visible is not None:
-        conditions.append(("m.address_id = ANY(%s)", visible))
-    if only.addresses:
-        conditions.append(("m.address_id = ANY(%s)", address_ids(only.addresses)))
-    if only.groups:
-        conditions.append(("g.id = ANY(%s)", list(only.groups)))
-    if only.errors:
-        conditions.append(("g.id = ANY(%s)", groups_holding(only.errors)))
-    if only.destinations:
-        conditions.append(("d.name = ANY(%s)", list(only.destinations)))
-    if only.message is not None:
-        conditions.append(("t.message_id = %s", only.message))
-    if only.failed_after is not None:
-        conditions.append(("t.finished_at >= %s", only.failed_after))
-    if only.failed_before is not None:
-        conditions.append(("t.finished_at < %s", only.failed_before))
-    return _joined(conditions)
+    if not only.addresses:
+        return visible
+    wanted = address_ids(only.addresses)
+    return wanted if visible is None else sorted(set(wanted) & set(visible))
 
 
-def _joined(conditions: Sequence[tuple[str, Any]]) -> tuple[str, list[Any]]:
-    return " AND ".join(["TRUE", *(sql for sql, _ in conditions)]), [value for _, value in conditions]
+def _groups(only: FailureFilter) -> list[int] | None:
+    if not only.errors:
+        return list(only.groups) or None
+    found = groups_holding(only.errors)
+    return sorted(set(found) & set(only.groups)) if only.groups else found
+
+
+def _messages(addresses: list[int] | None) -> tuple[str, list[Any]]:
+    """Return what to join the attempts with: where the addresses hold few messages, those first and alone.
+
+    Walking the log newest first would read all of it for an address whose messages do not fail.
+    """
+    if addresses is None or how_many(addresses) > FEW_MESSAGES:
+        return "message", []
+    return "(SELECT id, address_id FROM message WHERE address_id = ANY(%s) OFFSET 0)", [addresses]
+
+
+def _where(only: FailureFilter, addresses: list[int] | None, groups: list[int] | None) -> tuple[str, list[Any]]:
+    conditions = {
+        "m.address_id = ANY(%s)": addresses,
+        "g.id = ANY(%s)": groups,
+        "d.name = ANY(%s)": list(only.destinations) or None,
+        "t.message_id = %s": only.message,
+        "t.finished_at >= %s": only.failed_after,
+        "t.finished_at < %s": only.failed_before,
+    }
+    given = {sql: value for sql, value in conditions.items() if value is not None}
+    return " AND ".join(["TRUE", *given]), list(given.values())

@@ -10,7 +10,7 @@ from poisonadmin.queries.address_ids import visible_ids
 from poisonadmin.queries.counts import NOW, ByState, by_state_of_each
 from poisonadmin.queries.message_where import groups_holding
 from poisonadmin.queries.paging import DEFAULT_LIMIT, MAX_ID, Key, Page, window
-from poisonadmin.queries.rows import bounded, fetch
+from poisonadmin.queries.rows import bounded, fetch, fetch_values
 
 _KEY = Key(("g.last_at", "g.id"), (datetime, int))
 TREND_HOURS = 24
@@ -64,8 +64,10 @@ class _Hour:
 _SELECT = """SELECT g.id, g.title, g.error_class, g.fingerprint, g.version, g.first_at, g.last_at, g.failures,
  g.sample_message_id, a.name AS sample_address FROM failure_group g
  LEFT JOIN message m ON m.id = g.sample_message_id LEFT JOIN address a ON a.id = m.address_id"""
-_IN_SCOPE = f"""EXISTS (SELECT FROM {NOW} WHERE c.group_id = g.id AND c.address_id = ANY(%s)
- GROUP BY c.group_id, c.state HAVING sum(c.n) > 0)"""
+# By group and state, so that what left a state does not hide what is in another.
+_COUNTED = f"""SELECT DISTINCT group_id FROM (
+ SELECT c.group_id FROM {NOW} WHERE c.group_id IS NOT NULL AND c.address_id = ANY(%s)
+ GROUP BY c.group_id, c.state HAVING sum(c.n) > 0) counted"""  # noqa: S608
 
 
 def list_groups(
@@ -75,13 +77,14 @@ def list_groups(
     principal.require(Permission.READ)
     page = window(cursor, limit, _KEY)
     with bounded():
-        visible = visible_ids(principal)
-        conditions = ["TRUE" if visible is None else _IN_SCOPE, "g.id = ANY(%s)" if error else "TRUE"]
-        parameters = [*([] if visible is None else [visible]), *([groups_holding([error])] if error else [])]
+        wanted = [
+            ids for ids in (_visible_groups(principal), groups_holding([error]) if error else None) if ids is not None
+        ]
+        conditions = ["TRUE", *["g.id = ANY(%s)"] * len(wanted)]
         rows = fetch(
             _Stored,
             f"{_SELECT} WHERE {' AND '.join(conditions)} AND {page.condition} {page.order}",
-            [*parameters, *page.parameters],
+            [*wanted, *page.parameters],
         )
         found = page.page(rows, lambda row: (row.last_at, row.id))
         return Page(_with_counts(found.results, principal), found.next, found.previous)
@@ -90,15 +93,18 @@ def list_groups(
 def get_group(group_id: int, *, principal: Principal) -> GroupRow:
     """Return the group; raise GroupNotFound."""
     principal.require(Permission.READ)
-    rows: list[_Stored] = []
-    if 0 < group_id <= MAX_ID:
-        visible = visible_ids(principal)
-        scope, parameters = ("TRUE", []) if visible is None else (_IN_SCOPE, [visible])
-        rows = fetch(_Stored, f"{_SELECT} WHERE g.id = %s AND {scope}", [group_id, *parameters])
-    if not rows:
+    rows = fetch(_Stored, f"{_SELECT} WHERE g.id = %s", [group_id]) if 0 < group_id <= MAX_ID else []
+    visible = _visible_groups(principal)
+    if not rows or (visible is not None and group_id not in visible):
         raise GroupNotFound(f"There is no failure group {group_id}.")
     with bounded():
         return _with_counts(rows, principal)[0]
+
+
+def _visible_groups(principal: Principal) -> list[int] | None:
+    """Return the groups that have a message in the principal's scope; None where that is all of them."""
+    visible = visible_ids(principal)
+    return None if visible is None else fetch_values(_COUNTED, [visible])
 
 
 def _with_counts(rows: Iterable[_Stored], principal: Principal) -> list[GroupRow]:
