@@ -6,6 +6,7 @@ from typing import Any
 
 from poisonadmin.domain.access import Permission, Principal
 from poisonadmin.queries.address_ids import address_ids, visible_ids
+from poisonadmin.queries.counts import how_many
 from poisonadmin.queries.message_where import groups_holding
 from poisonadmin.queries.paging import DEFAULT_LIMIT, Key, Page, window
 from poisonadmin.queries.rows import bounded, fetch
