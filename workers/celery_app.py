@@ -31,9 +31,11 @@ app.conf.update(
     broker_transport_options={"global_keyprefix": "poisonadmin:", "socket_timeout": 10, "socket_connect_timeout": 5},
     task_default_queue=IO,
     timezone="UTC",
+    beat_scheduler="workers.beat:SteadyScheduler",
     # A tick that nobody took in time is dropped: the next one does the same work. Two beats at once do no harm.
+    # The expiry is a time by the beat's clock, so it leaves room for a worker's that is ahead.
     beat_schedule={
-        name: {"task": f"workers.tasks.{name}", "schedule": seconds, "options": {"expires": seconds * 2}}
+        name: {"task": f"workers.tasks.{name}", "schedule": seconds, "options": {"expires": max(seconds * 2, 30.0)}}
         for name, seconds in {
             "redeliver_tick": 1.0,
             "recover_tick": 1.0,

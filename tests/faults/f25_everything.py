@@ -25,7 +25,8 @@ def everything_killed(scene: Scene) -> str:
 def clock_steps(scene: Scene) -> str:
     """Step the clock of every process of PoisonAdmin, though not the database's, forth and back."""
     file = clock_file(scene.installation.home)
-    steps = [scene.dice.choice([-1, 1]) * scene.dice.choice([30, 3600, 86_400]) for _ in range(2)]
+    ahead, behind = (scene.dice.choice([30, 3600, 86_400]) for _ in range(2))
+    steps = scene.dice.choice([[ahead, -behind], [-behind, ahead]])
     for seconds in [*steps, 0]:
         file.write_text(f"{seconds}\n")
         time.sleep(4)
