@@ -21,6 +21,11 @@ from poisonadmin.store.models.destination import DestinationKind
 MAX_RATE = 100_000.0
 
 
+def _printable(name: str) -> None:
+    if not name.isprintable() or "/" in name:
+        raise serializers.ValidationError("A name is printable and holds no slash: it is part of a path.")
+
+
 class DestinationInput(StrictSerializer):
     """`config` for http: `{url, method?, headers?, timeout_ms?, concurrency?}`; `secrets` are headers, write-only."""
 
@@ -35,7 +40,7 @@ class DestinationInput(StrictSerializer):
 class NewDestinationInput(DestinationInput):
     """With the name that policies will use."""
 
-    name = Text(max_length=100)
+    name = Text(max_length=100, validators=[_printable])
 
 
 class DestinationList(ApiView):

@@ -74,6 +74,20 @@ def test_secrets_stay_when_they_are_not_given(admin: Caller) -> None:
     assert admin.ask("PUT", "destinations/hooks/", {**body, "secrets": {}}).json()["secret_names"] == []
 
 
+@pytest.mark.parametrize("name", ["", " ", "a/b", "a\nb", "x" * 101, 7])
+def test_a_name_must_fit_a_path(name: Any, admin: Caller) -> None:
+    answer = admin.post("destinations/", {**http(), "name": name})
+    assert answer.json()["errors"][0]["field"] == "name"
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://169.254.169.254/", "http://10.1.2.3/", "http://[::ffff:10.1.2.3]/", "http://[fe80::1]/", "http://0/"],
+)
+def test_a_url_into_a_private_network_is_refused(url: str, admin: Caller) -> None:
+    assert admin.post("destinations/", http(url)).json()["code"] == "invalid_destination"
+
+
 def test_a_name_is_taken_once(admin: Caller) -> None:
     first = admin.post("destinations/", http())
     assert (first.status_code, first["Location"]) == (201, "http://testserver/api/v1/destinations/hooks/")
