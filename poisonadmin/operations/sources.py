@@ -26,8 +26,8 @@ from poisonadmin.store.models.job import JobKind
 Stage = Callable[[Sequence[FileToTake]], Sequence[StagedFile]]
 """Stages files and answers for each. Passed in: what stages (workers) imports this package, not the other way round."""
 
-# Files staged together: while one wave is staged the one before is merged.
-WAVE_BYTES = 256 * 1024 * 1024
+# Files staged together: while one wave is staged the one before is merged. A wave costs two Spark jobs, so some 0.5 s.
+WAVE_BYTES = 1024 * 1024 * 1024
 WAVE_FILES = 200
 # The rows of a merge are the database's work; a second thread keeps a second core of it busy.
 MERGES_AT_ONCE = 2

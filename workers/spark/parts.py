@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from poisonadmin.domain.source_files import FileKind, FileToTake
 
 # Large enough that a task's own cost vanishes, small enough that many cores share a file and a lost task loses little.
-PART_BYTES = 32 * 1024 * 1024
+PART_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -58,5 +58,6 @@ def _stretches(file: FileToTake, part_bytes: int) -> Iterator[tuple[int, int]]:
     if file.kind is not FileKind.NDJSON or file.size_bytes <= part_bytes:
         yield 0, file.size_bytes
         return
-    for start in range(0, file.size_bytes, part_bytes):
-        yield start, min(start + part_bytes, file.size_bytes)
+    count = -(-file.size_bytes // part_bytes)
+    for place in range(count):
+        yield file.size_bytes * place // count, file.size_bytes * (place + 1) // count
