@@ -7,9 +7,9 @@ from poisonadmin.dashboard.gate import page
 from poisonadmin.dashboard.links import pager, require_known
 from poisonadmin.domain.access import Permission, Principal
 from poisonadmin.domain.destinations import DEFAULTS
-from poisonadmin.queries.addresses import list_addresses
 from poisonadmin.queries.destinations import get_destination, list_destinations
 from poisonadmin.queries.sources import get_source, list_files, list_rejected, list_sources, rejected_raw
+from poisonadmin.queries.triage import addresses_of
 
 
 @page()
@@ -26,12 +26,11 @@ def destination(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     require_known(request, "name")
     found = get_destination(request.GET.get("name", ""), principal=principal)
     settings = {name: found.config.get(name, default) for name, default in DEFAULTS.items() if name != "headers"}
-    addresses = [row for row in list_addresses(principal=principal, limit=500).results if row.destination == found.name]
     context = {
         "destination": found,
         "settings": settings,
         "headers": sorted(dict(found.config.get("headers", {})).items()),
-        "addresses": addresses,
+        "addresses": addresses_of(found.id, principal=principal),
     }
     return render(request, "pages/destination.html", context)
 

@@ -1,8 +1,10 @@
-"""What the list of messages needs besides its pages: the ticked rows, and how many came since."""
+"""What pages need besides their lists: the ticked rows, how many came since, who delivers to a destination."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from poisonadmin.domain.access import Permission, Principal
+from poisonadmin.queries.address_ids import visible_ids
 from poisonadmin.queries.message_filter import MessageFilter
 from poisonadmin.queries.message_list import COLUMNS, JOINS, Count, MessageRow
 from poisonadmin.queries.message_where import compile_filter
@@ -10,6 +12,26 @@ from poisonadmin.queries.paging import MAX_ID, MAX_LIMIT
 from poisonadmin.queries.rows import bounded, fetch, fetch_values
 
 NEWER_CAP = 100
+
+
+@dataclass(frozen=True)
+class AddressStatusRow:
+    """An address and whether it delivers."""
+
+    name: str
+    status: str
+
+
+def addresses_of(destination_id: int, *, principal: Principal, limit: int = 200) -> list[AddressStatusRow]:
+    """Return the first addresses, by name, that deliver to the destination and that the principal may see."""
+    principal.require(Permission.READ)
+    ids = visible_ids(principal)
+    scope, parameters = ("TRUE", []) if ids is None else ("a.id = ANY(%s)", [ids])
+    return fetch(
+        AddressStatusRow,
+        f"SELECT a.name, a.status FROM address a WHERE a.destination_id = %s AND {scope} ORDER BY a.name LIMIT %s",  # noqa: S608
+        [destination_id, *parameters, limit],
+    )
 
 
 def ticked(ids: Sequence[int], *, principal: Principal) -> list[MessageRow]:

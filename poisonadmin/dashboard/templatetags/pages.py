@@ -83,6 +83,12 @@ def as_json(value: object) -> str:
 
 
 @register.filter
+def plain_words(value: object) -> str:
+    """Return a setting's value in words: yes and no instead of True and False."""
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+
+
+@register.filter
 def milliseconds(value: float | None) -> str:
     """Return a span given in milliseconds in words."""
     return "–" if value is None else clock.length(value / 1000) if value else "0 s"
