@@ -33,7 +33,7 @@ class Bucket:
     failed: int = 0
 
 
-# (database, scope, width) -> the buckets that can no longer change: a page that asks every ten seconds reads the newest.
+# (database, scope, width) -> the buckets that can no longer change: a page that asks again reads the newest only.
 _past: OrderedDict[tuple[Any, ...], dict[datetime, Bucket]] = OrderedDict()
 
 
