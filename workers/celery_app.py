@@ -11,7 +11,7 @@ django.setup()
 
 from django.conf import settings  # noqa: E402  (after setup)
 
-from poisonadmin.store.schema import check_schema  # noqa: E402
+from poisonadmin.store.schema import SchemaMismatch, check_schema  # noqa: E402
 
 IO = "io"
 SPARK_REDELIVERY = "spark-redelivery"
@@ -51,4 +51,8 @@ app.conf.update(
 @celeryd_init.connect  # type: ignore[untyped-decorator]
 @beat_init.connect  # type: ignore[untyped-decorator]
 def _check_schema(**_: object) -> None:
-    check_schema()
+    try:
+        check_schema()
+    except SchemaMismatch as error:
+        # Celery writes an error of a signal's receiver down and goes on.
+        raise SystemExit(f"not started: {error}") from None

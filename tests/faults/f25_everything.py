@@ -9,6 +9,7 @@ import psycopg
 from tests.faults.kills import until_database_answers
 from tests.faults.run import Fault, Scene
 from tests.faults.stages import clock_file
+from tests.system.installation import until
 
 START_SECONDS = 60
 PROMPT_SECONDS = 15
@@ -53,22 +54,35 @@ def disk_full(scene: Scene) -> str:
     return f"disk of the database full for {seconds:.1f} s"
 
 
+_REFUSAL = "has migrations that this version does not know (9999_newer)"
+
+
 def newer_tables(scene: Scene) -> str:
-    """Bring the tables to a later version under the running code, and start every process of the old code on them."""
+    """Bring the tables to a later version under the running code, and start processes of the old code on them."""
+    said = len(scene.installation.output)
+    names = ("web", "io", "spark-redelivery", "beat")
     with psycopg.connect(scene.installation.database_url, autocommit=True) as session:
         session.execute("ALTER TABLE message ADD COLUMN newer text DEFAULT 'x'")
         session.execute("CREATE TABLE newer (id bigint)")
         session.execute("INSERT INTO django_migrations (app, name, applied) VALUES ('store', '9999_newer', now())")
     try:
-        for name in ("web", "io", "spark-redelivery"):
+        for name in names:
             scene.installation.process_of(name).kill()
-        time.sleep(15)
+        # What runs goes on; what is started refuses, and says why.
+        until(
+            lambda: scene.installation.output[said:].count(_REFUSAL) >= 3, 60, lambda: scene.installation.output[-900:]
+        )
     finally:
         with psycopg.connect(scene.installation.database_url, autocommit=True) as session:
             session.execute("ALTER TABLE message DROP COLUMN newer")
             session.execute("DROP TABLE newer")
             session.execute("DELETE FROM django_migrations WHERE name = '9999_newer'")
-    return "a later version's tables under this code, which was started on them"
+    return "a later version's tables: what was started refused them and said so"
+
+
+def _refused(output: str) -> set[str]:
+    """Return the names of the processes that have said that they do not know these tables."""
+    return {line.split()[0] for line in output.splitlines() if _REFUSAL in line}
 
 
 FAULTS = (
