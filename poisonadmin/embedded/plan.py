@@ -8,7 +8,7 @@ from pathlib import Path
 from poisonadmin.embedded.child import ChildSpec, Restart
 
 PROJECT = Path(__file__).resolve().parents[2]
-SECOND_SPARK_SECONDS = 12.0
+SECOND_SPARK_SECONDS = 20.0
 SERVICES = frozenset({"postgres", "valkey"})
 
 
