@@ -1,13 +1,26 @@
 """The process from which Spark forks its Python workers, with what a task needs imported already.
 
-Spark lets idle Python workers go after a minute; importing again would cost the next delivery most of a second.
+Spark lets idle Python workers go after a minute; importing again would cost the next delivery more than a second of
+processor time.
 """
 
+import gc
+import os
+
+# No pool of threads for linear algebra, which nobody here does: what is forked should have no threads.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import pandas as pd  # noqa: F401  (pyarrow imports it as soon as it makes its first array)
 import pyspark.daemon
+import pyspark.sql.conversion
+import pyspark.worker
 
 import workers.delivery.shard
 import workers.spark.jobs.ingest
-import workers.spark.jobs.redeliver  # noqa: F401  (imported for the fork)
+import workers.spark.jobs.redeliver  # noqa: F401
 
 if __name__ == "__main__":
+    # The collector writes into every object that it looks at, and so would copy for each fork what all could share.
+    gc.collect()
+    gc.freeze()
     pyspark.daemon.manager()
