@@ -13,7 +13,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tests.faults import f05_processes, f09_database, f14_locks, f23_destinations, f25_everything, f27_migrations
+from tests.faults import (
+    f05_processes,
+    f07_ingest,
+    f09_database,
+    f14_locks,
+    f23_destinations,
+    f25_everything,
+    f27_migrations,
+)
 from tests.faults.run import Fault, Result, run
 from tests.faults.stages import CannotStage, staged
 from tests.faults.table import line, rule
@@ -21,6 +29,7 @@ from tests.system.installation import Installation
 
 FAULTS: tuple[Fault, ...] = (
     *f05_processes.FAULTS,
+    *f07_ingest.FAULTS,
     *f09_database.FAULTS,
     *f14_locks.FAULTS,
     *f23_destinations.FAULTS,
