@@ -25,5 +25,5 @@ def record(
         object_id=object_id,
         note=note,
         details=dict(details or {}),
-        request_id=structlog.contextvars.get_contextvars().get("request_id"),
+        request_id=str(structlog.contextvars.get_contextvars().get("request_id") or "")[:64] or None,
     )

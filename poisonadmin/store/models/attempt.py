@@ -50,6 +50,13 @@ class Attempt(models.Model):
         constraints = [only_values_of("outcome", Outcome)]
         indexes = [
             models.Index("finished_at", "message_id", name="attempt_failures", condition=~Q(outcome=Outcome.DELIVERED)),
+            models.Index(
+                "fingerprint",
+                "finished_at",
+                "message_id",
+                name="attempt_by_group",
+                condition=~Q(outcome=Outcome.DELIVERED),
+            ),
             BrinIndex(fields=["finished_at"], name="attempt_by_time", pages_per_range=32),
         ]
 

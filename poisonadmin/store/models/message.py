@@ -102,9 +102,12 @@ class Envelope(models.Model):
             models.UniqueConstraint(fields=["intake_address", "message_id"], name="envelope_once_per_address")
         ]
         indexes = [
-            models.Index("message_id", name="envelope_by_message_id"),
+            models.Index(fields=["message_id"], opclasses=["varchar_pattern_ops"], name="envelope_by_message_id"),
             models.Index(
-                "conversation_id", name="envelope_by_conversation", condition=Q(conversation_id__isnull=False)
+                fields=["conversation_id"],
+                opclasses=["varchar_pattern_ops"],
+                name="envelope_by_conversation",
+                condition=Q(conversation_id__isnull=False),
             ),
         ]
 
