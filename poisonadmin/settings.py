@@ -8,6 +8,7 @@ import secrets
 from pathlib import Path
 
 import environ
+import structlog
 
 env = environ.Env()
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -202,6 +203,19 @@ SPECTACULAR_SETTINGS = {
 }
 DATA_UPLOAD_MAX_MEMORY_SIZE = 96 * 1024 * 1024  # a 64 MiB payload, base64-encoded
 
+# structlog writes through logging, so that one place says what is logged; a line a request is the proxy's business.
+structlog.configure(
+    processors=[
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.filter_by_level,
+        structlog.processors.StackInfoRenderer(),
+        structlog.processors.format_exc_info,
+        structlog.processors.KeyValueRenderer(key_order=["event"]),
+    ],
+    logger_factory=structlog.stdlib.LoggerFactory(),
+    wrapper_class=structlog.stdlib.BoundLogger,
+    cache_logger_on_first_use=True,
+)
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
