@@ -36,6 +36,11 @@ class SparkWorker:
             threading.Thread(target=self._end_with_the_jvm, name="jvm-watch", daemon=True).start()
         log.info("Spark %s is ready after %.1f s", self.spark.version, time.monotonic() - started)
 
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the process is to end."""
+        return self._is_stopping
+
     def stop(self) -> None:
         """Stop what runs, within `STOP_SECONDS`.
 

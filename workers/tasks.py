@@ -80,4 +80,9 @@ def housekeeping_tick(**_: Any) -> None:
 def ingest_tick(**_: Any) -> None:
     """Take in the files that have arrived in directory sources."""
     worker = spark_worker.current()
-    ingest_due(partial(stage_files, worker.spark), worker=worker.name, keeper=worker.keeper)
+    ingest_due(
+        partial(stage_files, worker.spark),
+        worker=worker.name,
+        keeper=worker.keeper,
+        is_stopping=lambda: worker.is_stopping,
+    )

@@ -58,6 +58,11 @@ def fail(job_id: int, *, error: str, counts: Mapping[str, int] | None = None) ->
     _end(job_id, "failed", counts or {}, error[:4000], None)
 
 
+def cancel(job_id: int, *, counts: Mapping[str, int] | None = None) -> None:
+    """End a running job because its worker is to end; the next run goes on with what is left."""
+    _end(job_id, "cancelled", counts or {}, None, None)
+
+
 def _end(job_id: int, state: str, counts: Mapping[str, int], error: str | None, done: int | None) -> None:
     values: dict[str, Any] = {"id": job_id, "state": state, "counts": json.dumps(counts), "error": error, "done": done}
     with connection.cursor() as cursor:

@@ -4,33 +4,25 @@ A file goes SEEN -> STAGED -> TAKEN. Killed before STAGED, the next run drops wh
 killed after it, the next run merges the rest. Either way each line is taken once, in the order of the file.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Protocol
 
-from django.db import connection, connections
+from django.db import connection
 from django.db.models.functions import Now
 
 from poisonadmin.domain.access import Permission, Principal
-from poisonadmin.domain.source_files import FileToTake, StagedFile, Staging
+from poisonadmin.domain.source_files import FileToTake
 from poisonadmin.operations import audit, jobs, source_files
-from poisonadmin.operations.ingest_merge import Merged, merge_staged
+from poisonadmin.operations.ingest_run import Ingested, IngestRun, Stage
 from poisonadmin.operations.locks import Lock
 from poisonadmin.queries.sources import get_source
 from poisonadmin.store.models import Source, SourceFile
 from poisonadmin.store.models.intake import FileState
 from poisonadmin.store.models.job import JobKind
 
-Stage = Callable[[Sequence[FileToTake]], Sequence[StagedFile]]
-"""Stages files and answers for each. Passed in: what stages (workers) imports this package, not the other way round."""
-
-# Files staged together: while one wave is staged the one before is merged. A wave costs two Spark jobs, so some 0.5 s.
-WAVE_BYTES = 1024 * 1024 * 1024
-WAVE_FILES = 200
-# The rows of a merge are the database's work; a second thread keeps a second core of it busy.
-MERGES_AT_ONCE = 2
+__all__ = ["Ingested", "JobKeeper", "Stage", "ingest_due", "ingest_source", "request_ingest"]
 
 
 class JobKeeper(Protocol):
@@ -38,23 +30,6 @@ class JobKeeper(Protocol):
 
     def hold(self, job_id: int) -> None: ...
     def release(self, job_id: int) -> None: ...
-
-
-@dataclass
-class Ingested:
-    """What one run came to: files, and the lines in them."""
-
-    files_taken: int = 0
-    files_broken: int = 0
-    accepted: int = 0
-    duplicates: int = 0
-    rejected: int = 0
-
-    def add(self, merged: Merged) -> None:
-        """Count what a merge came to."""
-        self.accepted += merged.accepted
-        self.duplicates += merged.duplicates
-        self.rejected += merged.conflicts
 
 
 def request_ingest(source_id: int, principal: Principal) -> None:
@@ -68,22 +43,33 @@ def request_ingest(source_id: int, principal: Principal) -> None:
     audit.record(principal.name, "source.ingest_requested", "source", source.name)
 
 
-def ingest_due(stage: Stage, *, worker: str, keeper: JobKeeper) -> None:
+def ingest_due(
+    stage: Stage, *, worker: str, keeper: JobKeeper, is_stopping: Callable[[], bool] = lambda: False
+) -> None:
     """Take in what has arrived in each enabled source; a source in trouble does not keep the others from their turn.
 
     Errors: the last source's that failed; its job row and the source say so too.
     """
     failed: Exception | None = None
     for source in Source.objects.filter(is_enabled=True).order_by("id"):
+        if is_stopping():
+            return
         try:
-            ingest_source(source.id, stage=stage, worker=worker, keeper=keeper)
+            ingest_source(source.id, stage=stage, worker=worker, keeper=keeper, is_stopping=is_stopping)
         except Exception as error:
             failed = error
     if failed is not None:
         raise failed
 
 
-def ingest_source(source_id: int, *, stage: Stage, worker: str, keeper: JobKeeper | None = None) -> Ingested | None:
+def ingest_source(
+    source_id: int,
+    *,
+    stage: Stage,
+    worker: str,
+    keeper: JobKeeper | None = None,
+    is_stopping: Callable[[], bool] = lambda: False,
+) -> Ingested | None:
     """Take in the files that wait in the source, and return what they came to; None when there is nothing to do.
 
     Nothing either when somebody else is at it, or when the directory cannot be read: the source then says why.
@@ -101,103 +87,45 @@ def ingest_source(source_id: int, *, stage: Stage, worker: str, keeper: JobKeepe
         staged = list(SourceFile.objects.filter(source=source, state=FileState.STAGED).order_by("id"))
         if not waiting and not staged:
             return None
-        return _as_job(source, waiting, [row.id for row in staged], stage=stage, worker=worker, keeper=keeper)
+        job_id = _begin_job(source, worker, len(waiting) + len(staged))
+        run = IngestRun(actor=f"source {source.name}", job_id=job_id, stage=stage, is_stopping=is_stopping)
+        if keeper:
+            keeper.hold(job_id)
+        try:
+            return _carry_out(run, source, job_id, waiting, [row.id for row in staged], is_stopping=is_stopping)
+        finally:
+            if keeper:
+                keeper.release(job_id)
 
 
-def _as_job(
+def _begin_job(source: Source, worker: str, total: int) -> int:
+    params = {"source": source.name}
+    return jobs.begin(JobKind.INGEST, worker=worker, params=params, phase="taking in files", total=total)
+
+
+def _carry_out(
+    run: IngestRun,
     source: Source,
+    job_id: int,
     waiting: list[FileToTake],
     staged: list[int],
     *,
-    stage: Stage,
-    worker: str,
-    keeper: JobKeeper | None,
+    is_stopping: Callable[[], bool],
 ) -> Ingested:
-    total = len(waiting) + len(staged)
-    params = {"source": source.name}
-    job_id = jobs.begin(JobKind.INGEST, worker=worker, params=params, phase="taking in files", total=total)
-    if keeper:
-        keeper.hold(job_id)
-    ingested = Ingested()
     try:
-        _take(source, waiting, staged, stage, job_id, ingested)
+        ingested = run.take(waiting, staged, source_files.leftover_batches(source))
     except Exception as error:
+        counts = asdict(run.ingested)
+        if is_stopping():  # the error is the stop's doing
+            jobs.cancel(job_id, counts=counts)
+            return run.ingested
         said = str(error).strip().splitlines() or [""]
-        jobs.fail(job_id, error=f"{type(error).__name__}: {said[0]}", counts=asdict(ingested))
+        jobs.fail(job_id, error=f"{type(error).__name__}: {said[0]}", counts=counts)
         _note_error(source.id, said[0])
         raise
-    finally:
-        if keeper:
-            keeper.release(job_id)
     jobs.succeed(job_id, counts=asdict(ingested), done=ingested.files_taken + ingested.files_broken)
     Source.objects.filter(id=source.id).update(last_success_at=Now())
     return ingested
-
-
-def _take(
-    source: Source, waiting: list[FileToTake], staged: list[int], stage: Stage, job_id: int, ingested: Ingested
-) -> None:
-    leftover = source_files.leftover_batches(source)
-    actor = f"source {source.name}"
-    with ThreadPoolExecutor(MERGES_AT_ONCE, thread_name_prefix="merge") as threads:
-
-        def merge(file_id: int, batches: Iterable[str]) -> tuple[int, list[Future[Merged]]]:
-            return file_id, [threads.submit(_merge, batch, actor, file_id) for batch in sorted(batches)]
-
-        merging = [merge(file_id, leftover.get(file_id, ())) for file_id in staged]
-        for wave in _waves(waiting):
-            now_staged: list[StagedFile] = []
-            for begun in wave:
-                source_files.drop_staged(begun.id, leftover.get(begun.id, ()))
-            for file in stage(wave):
-                if file.outcome is Staging.STAGED and source_files.mark_staged(file, job_id=job_id):
-                    now_staged.append(file)
-                    ingested.rejected += file.rejected
-                elif file.outcome is Staging.BROKEN:
-                    source_files.mark_broken(file, job_id=job_id)
-                    ingested.files_broken += 1
-                elif file.outcome is Staging.GONE:
-                    source_files.forget([file.file_id])
-                elif file.outcome is Staging.UNREADABLE:
-                    source_files.mark_unreadable(file)
-            _finish(merging, ingested, job_id)
-            merging = [merge(file.file_id, file.batches) for file in now_staged]
-        _finish(merging, ingested, job_id)
-
-
-def _merge(batch: str, actor: str, file_id: int) -> Merged:
-    try:
-        return merge_staged(batch, actor=actor, source_file_id=file_id)
-    finally:
-        connections.close_all()  # this thread's
-
-
-def _finish(merging: list[tuple[int, list[Future[Merged]]]], ingested: Ingested, job_id: int) -> None:
-    """Wait for the merges and make their files TAKEN; raise the first error after all have ended."""
-    failed: BaseException | None = None
-    for file_id, merges in merging:
-        errors = [error for error in (merge.exception() for merge in merges) if error is not None]
-        if errors:
-            failed = failed or errors[0]
-            continue
-        for merge in merges:
-            ingested.add(merge.result())
-        source_files.mark_taken(file_id)
-        ingested.files_taken += 1
-    jobs.move(job_id, phase="taking in files", done=ingested.files_taken + ingested.files_broken)
-    if failed is not None:
-        raise failed
-
-
-def _waves(files: Sequence[FileToTake]) -> Iterator[list[FileToTake]]:
-    wave: list[FileToTake] = []
-    for file in files:
-        if wave and (len(wave) >= WAVE_FILES or sum(f.size_bytes for f in wave) + file.size_bytes > WAVE_BYTES):
-            yield wave
-            wave = []
-        wave.append(file)
-    if wave:
-        yield wave
 
 
 @contextmanager

@@ -5,9 +5,12 @@ Prints a line a step, so that whoever kills it can choose when.
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
@@ -16,10 +19,12 @@ import django
 django.setup()
 
 from poisonadmin.domain.source_files import FileToTake, StagedFile  # noqa: E402  (after setup)
-from poisonadmin.operations import sources  # noqa: E402
-from poisonadmin.operations.ingest_merge import Merged, merge_staged  # noqa: E402
+from poisonadmin.operations import ingest_run, sources  # noqa: E402
+from poisonadmin.operations.ingest_merge import merge_staged  # noqa: E402
+from poisonadmin.operations.sources import Stage  # noqa: E402
 from workers.spark import sinks  # noqa: E402
 from workers.spark.jobs import ingest  # noqa: E402
+from workers.spark.parts import Part  # noqa: E402
 
 PART_BYTES = 3000
 
@@ -28,45 +33,48 @@ def say(what: str) -> None:
     print(what, flush=True)
 
 
-def stage_here(files: Sequence[FileToTake]) -> list[StagedFile]:
+def stage_here(files: Sequence[FileToTake]) -> Sequence[StagedFile]:
     """Stage without Spark: the same steps, one part after the other, in this process."""
 
-    def run(_spark: object, parts: Sequence[ingest.Part], work: object, _shape: object) -> list[ingest.Row]:
-        return [{"part": place, **work(part)} for place, part in enumerate(parts)]  # type: ignore[operator]
+    def run(_spark: object, parts: Sequence[Part], work: Callable[[Part], Any], _shape: object) -> list[Any]:
+        return [{"part": place, **work(part)} for place, part in enumerate(parts)]
 
-    ingest._run = run
-    return ingest.stage_files(None, files, part_bytes=PART_BYTES)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(ingest, "_run", run)
+        return ingest.stage_files(None, files, part_bytes=PART_BYTES)
+
+
+def staging_by(how: str) -> Stage:
+    """Return how to stage files: `spark`, or anything else for this process alone."""
+    if how != "spark":
+        return stage_here
+    from workers.spark.session import start_session
+
+    return partial(ingest.stage_files, start_session("tests", master="local[2,4]"), part_bytes=PART_BYTES)
+
+
+def telling(what: str, step: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `step`, saying `what` after each time it was done."""
+
+    def told(*arguments: Any, **keywords: Any) -> Any:
+        done = step(*arguments, **keywords)
+        say(what)
+        return done
+
+    return told
 
 
 def main(source_id: int, how: str) -> None:
-    slices, stage = sinks._copy_good, sinks.stage
-
-    def told_copy(*arguments: object) -> None:
-        slices(*arguments)  # type: ignore[arg-type]
-        say("slice")
-
-    def told_stage(*arguments: object) -> sinks.Counted:
-        counted = stage(*arguments)  # type: ignore[arg-type]
-        say("part")
-        return counted
-
-    def told_merge(batch: str, **keywords: object) -> Merged:
-        merged = merge_staged(batch, **keywords)  # type: ignore[arg-type]
-        say("merge")
-        return merged
-
-    sinks._copy_good, sinks.stage = told_copy, told_stage
-    sinks.SLICE_ROWS = 10
-    sources.merge_staged = told_merge
-    sources.WAVE_FILES = 2
-    if how == "spark":
-        from workers.spark.session import start_session
-
-        staging = partial(ingest.stage_files, start_session("tests", master="local[2,4]"), part_bytes=PART_BYTES)
-    else:
-        staging = stage_here
+    """Take in the source, in small steps."""
+    patched = pytest.MonkeyPatch()
+    patched.setattr(sinks, "SLICE_ROWS", 10)
+    patched.setattr(sinks, "_copy_good", telling("slice", sinks._copy_good))
+    patched.setattr(sinks, "stage", telling("part", sinks.stage))
+    patched.setattr(ingest_run, "WAVE_FILES", 2)
+    patched.setattr(ingest_run, "merge_staged", telling("merge", merge_staged))
+    stage = staging_by(how)
     say("begin")
-    sources.ingest_source(source_id, stage=staging, worker="tests")
+    sources.ingest_source(source_id, stage=stage, worker="tests")
     say("end")
 
 

@@ -1,9 +1,12 @@
 """Sources: one run at a time, a source in trouble on its own, stray rows swept."""
 
+from collections.abc import Sequence
+
 import psycopg
 import pytest
 
 from poisonadmin.domain.access import SYSTEM, NotAllowed, Role, principal
+from poisonadmin.domain.source_files import FileToTake, StagedFile
 from poisonadmin.operations.ingest_sweep import sweep_orphans
 from poisonadmin.operations.locks import Lock
 from poisonadmin.operations.sources import Stage, ingest_due, ingest_source, request_ingest
@@ -44,6 +47,23 @@ def test_staging_that_fails_ends_the_job_and_is_said_on_the_source(inbox: Inbox)
     assert inbox.source.last_error == "the cluster is away"
     assert keeper.held == keeper.released == [job.id]
     assert inbox.files() == [("seen", 0, 0, 0)]
+
+
+def test_a_worker_that_is_to_end_leaves_the_rest_to_the_next_run(inbox: Inbox, stage: Stage) -> None:
+    inbox.drop("a.ndjson", line(message_id="1"))
+    stopping: list[bool] = []
+
+    def stage_and_be_stopped(files: Sequence[FileToTake]) -> Sequence[StagedFile]:
+        stopping.append(True)
+        return stage(files)
+
+    ingest_due(stage_and_be_stopped, worker="tests", keeper=Keeper(), is_stopping=lambda: bool(stopping))
+    inbox.source.refresh_from_db()
+    assert (Job.objects.get().state, inbox.source.last_error) == ("cancelled", None)
+    assert (inbox.files(), messages()) == ([("staged", 0, 0, 0)], {})
+    ingest_due(stage, worker="tests", keeper=Keeper())
+    assert (inbox.files(), len(messages())) == ([("taken", 1, 0, 0)], 1)
+    assert_whole()
 
 
 def test_a_source_in_trouble_does_not_keep_the_others_from_their_turn(inbox: Inbox, stage: Stage) -> None:
