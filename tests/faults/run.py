@@ -110,6 +110,7 @@ def run(installation: Installation, fault: Fault, seed: int) -> Result:
             over_at = time.time()
             load.stop_after(plan.messages_after)
         is_quiet = _quiet(shop, load)
+        until(installation.is_ready, QUIET_SECONDS, lambda: "the web process is not ready again")
         arrivals = list(consumer.arrivals)
         result = _judged(fault, seed, plan, shop, load, watch, arrivals, (struck_at, over_at, moment), is_quiet, missed)
         # What is left over where something was wrong must not keep the next run busy.
