@@ -5,7 +5,7 @@ import contextlib
 import ssl
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from aiohttp import web
@@ -116,10 +116,8 @@ class Consumer:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
 
-    def _answer(self, request: web.Request) -> Awaitable[web.StreamResponse]:
-        return self._answered(request, time.time())
-
-    async def _answered(self, request: web.Request, at: float) -> web.StreamResponse:
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        at = time.time()
         message_id = int(request.headers["PoisonAdmin-Message-Id"])
         self._seen[message_id] = nth = self._seen.get(message_id, 0) + 1
         asked = Request(
