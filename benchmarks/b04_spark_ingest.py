@@ -1,11 +1,11 @@
 """B4: Spark takes in files, deduplicated and restartable, against a binary COPY of the finished rows and JDBC."""
 
 import os
-import time
 from functools import partial
 
 from benchmarks import bare_copy, files, jdbc_peer, loads, memory
 from benchmarks.results import Line, alternate, compared, pairs_of, say
+from benchmarks.stopwatch import Rate, Stopwatch
 from benchmarks.world import World
 from poisonadmin.operations.sources import ingest_source
 from poisonadmin.store.models import Source
@@ -36,19 +36,19 @@ def run(world: World) -> list[Line]:
     spark = start_session("benchmark")
     source, _ = Source.objects.get_or_create(name="b4", kind="directory", defaults={"config": {"path": str(dropped)}})
 
-    def ingest() -> float:
+    def ingest() -> Rate:
         loads.empty()
-        began = time.perf_counter()
-        ingested = ingest_source(source.id, stage=partial(stage_files, spark), worker="benchmark")
-        rate = count / (time.perf_counter() - began)
+        watch = Stopwatch()
+        with watch:
+            ingested = ingest_source(source.id, stage=partial(stage_files, spark), worker="benchmark")
         assert ingested is not None
         assert ingested.accepted == count, f"{ingested} instead of {count} messages"
-        return rate
+        return watch.rate(count)
 
-    watch = memory.Watch(lambda: memory.labelled(os.getpid(), own="driver"))
+    memory_watch = memory.Watch(lambda: memory.labelled(os.getpid(), own="driver"))
     try:
         ingest()  # the JVM and the Python tasks are warm from here on
-        peaks = watch.stop()
+        peaks = memory_watch.stop()
         bare_copy.dump(url, world.directory)
         measures = [(OURS, ingest), (COPY, lambda: bare_copy.load(url, world.directory, count))]
         if driver:

@@ -1,12 +1,12 @@
 """B5h: redelivery over HTTP by the whole system, against a plain aiohttp client that posts the same bodies."""
 
 import asyncio
-import time
 
 import aiohttp
 
 from benchmarks import live, loads
 from benchmarks.results import Line, alternate, compared, pairs_of, say
+from benchmarks.stopwatch import Rate, Stopwatch
 from benchmarks.world import World
 
 NAME = "B5H"
@@ -23,12 +23,12 @@ def run(world: World) -> list[Line]:
     loads.deliver_to("b5h", sink.url(PATH), concurrency=CONCURRENCY)
     say(f"  {count:,} messages, {CONCURRENCY} requests at once")
 
-    def ours() -> float:
-        begin, end = live.deliver("b5h.x", count)
+    def ours() -> Rate:
+        delivered = live.deliver("b5h.x", count)
         assert len({arrival.message_id for arrival in sink.take_arrivals(PATH)}) == count, "not all arrived"
-        return count / (end - begin)
+        return delivered.watch.rate(count, seconds=delivered.seconds)
 
-    def peer() -> float:
+    def peer() -> Rate:
         rate = asyncio.run(post_all(sink.url(PATH), count))
         sink.take_arrivals(PATH)
         return rate
@@ -40,8 +40,8 @@ def run(world: World) -> list[Line]:
     return [compared(NAME, "redelivery over HTTP / plain aiohttp client", pairs, unit="messages", aim=0.5, limit=LIMIT)]
 
 
-async def post_all(url: str, count: int) -> float:
-    """Post `count` bodies, `CONCURRENCY` at once over kept connections; return requests a second."""
+async def post_all(url: str, count: int) -> Rate:
+    """Post `count` bodies, `CONCURRENCY` at once over kept connections."""
     body = b"x" * loads.BODY_BYTES
     left = iter(range(count))
 
@@ -51,7 +51,8 @@ async def post_all(url: str, count: int) -> float:
                 await answer.read()
                 assert answer.status == 200
 
-    began = time.perf_counter()
+    watch = Stopwatch()
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=CONCURRENCY)) as session:
-        await asyncio.gather(*(work(session) for _ in range(CONCURRENCY)))
-    return count / (time.perf_counter() - began)
+        with watch:
+            await asyncio.gather(*(work(session) for _ in range(CONCURRENCY)))
+    return watch.rate(count)

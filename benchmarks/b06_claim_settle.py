@@ -1,11 +1,11 @@
 """B6: claiming and settling without delivering, against two bare UPDATEs and against procrastinate's worker."""
 
-import time
-
 from django.db import connection, transaction
+from django.db.backends.utils import CursorWrapper
 
 from benchmarks import loads, procrastinate_peer
 from benchmarks.results import Line, alternate, compared, pairs_of, say
+from benchmarks.stopwatch import Rate, Stopwatch
 from benchmarks.world import World
 from poisonadmin.domain.window import MAX_WINDOW
 from poisonadmin.operations.claim import ClaimRef, claim_due
@@ -65,49 +65,50 @@ def run(world: World) -> list[Line]:
 LIMIT = "two history rows and their index entries a message"
 
 
-def claim_and_settle(count: int, *, with_outcomes: bool = False) -> float:
-    """Take `count` messages from TBDL to DLVD as the product does; return messages a second.
+def claim_and_settle(count: int, *, with_outcomes: bool = False) -> Rate:
+    """Take `count` messages from TBDL to DLVD as the product does.
 
     Writing the outcomes is the delivery's work: its time counts only where `with_outcomes` says so.
     """
     _fill(count)
-    spent = 0.0
+    watch, unwatched = Stopwatch(), Stopwatch()
     while True:
-        began = time.perf_counter()
-        claim = claim_due(tasks=2)
-        spent += time.perf_counter() - began
+        with watch:
+            claim = claim_due(tasks=2)
         if claim is None:
             break
-        began = time.perf_counter()
-        _write_outcomes(claim)
-        spent += (time.perf_counter() - began) * with_outcomes
-        began = time.perf_counter()
-        settle(claim.id)
-        spent += time.perf_counter() - began
+        with watch if with_outcomes else unwatched:
+            _write_outcomes(claim)
+        with watch:
+            settle(claim.id)
     assert loads.count_not("DLVD") == 0, "not every message was claimed and settled"
-    return count / spent
+    return watch.rate(count)
 
 
-def bare_updates(count: int) -> float:
-    """Take `count` messages from TBDL to DLVD with nothing but an UPDATE each way; return messages a second."""
+def bare_updates(count: int) -> Rate:
+    """Take `count` messages from TBDL to DLVD with nothing but an UPDATE each way."""
     _fill(count)
+    watch = Stopwatch()
     with connection.cursor() as cursor:
         cursor.execute("SELECT DISTINCT lane_id FROM message")
         (lane,) = cursor.fetchone()
-        floor = 0.0
-        began = time.perf_counter()
-        while True:
-            with transaction.atomic():
-                cursor.execute(_BARE_CLAIM, {"lane": lane, "limit": MAX_WINDOW, "floor": floor})
-                rows = cursor.fetchall()
-            if not rows:
-                break
-            floor = max(due_at for _, due_at in rows) - 0.001
-            with transaction.atomic():
-                cursor.execute(_BARE_SETTLE, {"ids": [message_id for message_id, _ in rows]})
-    spent = time.perf_counter() - began
+        with watch:
+            _update_twice(cursor, lane)
     assert loads.count_not("DLVD") == 0, "not every message was updated twice"
-    return count / spent
+    return watch.rate(count)
+
+
+def _update_twice(cursor: CursorWrapper, lane: int) -> None:
+    floor = 0.0
+    while True:
+        with transaction.atomic():
+            cursor.execute(_BARE_CLAIM, {"lane": lane, "limit": MAX_WINDOW, "floor": floor})
+            rows = cursor.fetchall()
+        if not rows:
+            return
+        floor = max(due_at for _, due_at in rows) - 0.001
+        with transaction.atomic():
+            cursor.execute(_BARE_SETTLE, {"ids": [message_id for message_id, _ in rows]})
 
 
 def _fill(count: int) -> None:

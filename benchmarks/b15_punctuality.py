@@ -17,10 +17,8 @@ def run(world: World) -> list[Line]:
     loads.deliver_to("b15", world.live.sink.url(PATH))
     live.deliver("b15.x", min(count, 5_000))
     world.live.sink.take_arrivals(PATH)
-    begin, _ = live.deliver("b15.x", count, over_seconds=OVER_SECONDS)
-    arrivals = world.live.sink.take_arrivals(PATH)
-    due = {message_id: begin + place * OVER_SECONDS / count for place, message_id in enumerate(loads.message_ids())}
-    late = live.lateness(arrivals, due)
+    delivered = live.deliver("b15.x", count, over_seconds=OVER_SECONDS)
+    late = live.lateness(world.live.sink.take_arrivals(PATH), delivered.due)
     assert len(late) == count, f"{len(late)} of {count} arrived"
     p50, p99 = quantile(late, 0.5), quantile(late, 0.99)
     say(f"    {count:,} over {OVER_SECONDS:.0f} s: p50 {p50:.2f} s, p99 {p99:.2f} s, least {min(late):.3f} s")

@@ -6,10 +6,9 @@ import time
 import urllib.request
 from pathlib import Path
 
-import psutil
-
 from benchmarks import memory
 from benchmarks.results import Line, say
+from benchmarks.stopwatch import cpu_seconds
 from benchmarks.system import System, running_system
 from benchmarks.world import World, temporary_directory
 from poisonadmin.embedded.ports import free_port
@@ -64,20 +63,9 @@ def _starts(system: System) -> str:
 
 def cpu_share(system: System, *, seconds: float) -> float:
     """Return how much of one core all of the system's processes use."""
-    before = _cpu_seconds(system)
+    before = cpu_seconds(system.supervisor)
     time.sleep(seconds)
-    return (_cpu_seconds(system) - before) / seconds
-
-
-def _cpu_seconds(system: System) -> float:
-    total = 0.0
-    for process in [psutil.Process(system.supervisor), *psutil.Process(system.supervisor).children(recursive=True)]:
-        try:
-            times = process.cpu_times()
-        except psutil.Error:
-            continue
-        total += times.user + times.system
-    return total
+    return (cpu_seconds(system.supervisor) - before) / seconds
 
 
 def bare_django(directory: Path) -> tuple[float, int]:

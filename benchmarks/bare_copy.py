@@ -1,11 +1,11 @@
 """The peer of every intake: the finished rows by binary COPY into the same tables with the same indexes."""
 
-import time
 from pathlib import Path
 
 import psycopg
 
 from benchmarks import loads
+from benchmarks.stopwatch import Rate, Stopwatch
 
 # What one accepted message consists of.
 TABLES = ("body", "envelope", "message", "history")
@@ -25,11 +25,11 @@ def dump(database_url: str, directory: Path) -> None:
                     file.write(block)
 
 
-def load(database_url: str, directory: Path, count: int) -> float:
-    """Copy the dumped rows into the emptied tables, in one transaction; return messages a second."""
+def load(database_url: str, directory: Path, count: int) -> Rate:
+    """Copy the dumped rows into the emptied tables, in one transaction."""
     loads.empty()
-    began = time.perf_counter()
-    with psycopg.connect(database_url) as connection:
+    watch = Stopwatch()
+    with watch, psycopg.connect(database_url) as connection:
         for table in TABLES:
             with (
                 _file(directory, table).open("rb") as file,
@@ -38,9 +38,8 @@ def load(database_url: str, directory: Path, count: int) -> float:
             ):
                 while block := file.read(_CHUNK_BYTES):
                     copy.write(block)
-    rate = count / (time.perf_counter() - began)
     assert loads.count_not("none") == count, "not every row was copied"
-    return rate
+    return watch.rate(count)
 
 
 def _file(directory: Path, table: str) -> Path:

@@ -2,11 +2,11 @@
 
 import http.client
 import json
-import time
 from pathlib import Path
 
 from benchmarks import bare_copy, files, loads, memory
 from benchmarks.results import Line, alternate, at_most, compared, pairs_of, say
+from benchmarks.stopwatch import Rate, Stopwatch
 from benchmarks.world import World
 
 NAME = "BATCH"
@@ -25,13 +25,13 @@ def run(world: World) -> list[Line]:
     url = world.services.database_url
     say(f"  {count:,} lines, {path.stat().st_size / memory.MIB:,.0f} MB")
 
-    def post() -> float:
+    def post() -> Rate:
         loads.empty()
-        began = time.perf_counter()
-        accepted = upload(world, path)
-        rate = count / (time.perf_counter() - began)
+        watch = Stopwatch()
+        with watch:
+            accepted = upload(world, path)
         assert accepted == count, f"{accepted} of {count} accepted"
-        return rate
+        return watch.rate(count)
 
     post()
     bare_copy.dump(url, world.directory)

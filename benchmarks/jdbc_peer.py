@@ -3,7 +3,6 @@
 import os
 import shutil
 import subprocess
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -12,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from benchmarks import loads
+from benchmarks.stopwatch import Rate, Stopwatch
 
 DRIVER = "org.postgresql:postgresql:42.7.4"
 _COPY_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
@@ -37,8 +37,8 @@ def put_on_class_path(driver: Path) -> None:
     os.environ["PYSPARK_SUBMIT_ARGS"] = f"--driver-class-path {driver} pyspark-shell"
 
 
-def load(spark: SparkSession, paths: Sequence[Path], database_url: str, count: int) -> float:
-    """Write the files' messages into the emptied tables of a message; return messages a second.
+def load(spark: SparkSession, paths: Sequence[Path], database_url: str, count: int) -> Rate:
+    """Write the files' messages into the emptied tables of a message.
 
     No duplicates are looked for, and a task that Spark runs again writes its rows again: this is what the product may
     not do.
@@ -47,15 +47,15 @@ def load(spark: SparkSession, paths: Sequence[Path], database_url: str, count: i
     place = urlsplit(database_url)
     url = f"jdbc:postgresql://{place.hostname}:{place.port}{place.path}"
     login = {"user": place.username or "", "password": place.password or "", "driver": "org.postgresql.Driver"}
-    began = time.perf_counter()
+    watch = Stopwatch()
     lines = spark.read.schema(_SHAPE).json([str(path) for path in paths])
     messages = lines.withColumn("id", f.monotonically_increasing_id()).persist()
-    for table, rows in _tables(messages).items():
-        rows.write.jdbc(url, table, mode="append", properties=login)
-    rate = count / (time.perf_counter() - began)
+    with watch:
+        for table, rows in _tables(messages).items():
+            rows.write.jdbc(url, table, mode="append", properties=login)
     messages.unpersist()
     assert loads.count_not("none") == count, "not every row was written"
-    return rate
+    return watch.rate(count)
 
 
 def _tables(messages: DataFrame) -> dict[str, DataFrame]:

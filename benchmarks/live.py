@@ -5,11 +5,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from benchmarks import loads
 from benchmarks.consumer import Arrival, Sink, running_sink
 from benchmarks.memory import Watch
 from benchmarks.results import say
+from benchmarks.stopwatch import Stopwatch
 from benchmarks.system import System, running_system
 
 POLL_SECONDS = 0.1
@@ -49,22 +51,32 @@ def wait_until(is_so: Callable[[], bool], *, seconds: float, what: str) -> None:
         time.sleep(POLL_SECONDS)
 
 
-def deliver(address: str, count: int, *, over_seconds: float = 0.0, seconds: float = 600) -> tuple[float, float]:
-    """Have `count` messages fall due in a moment and wait until all are delivered.
+class Delivered(NamedTuple):
+    """What it cost, how long it took from the first due time to the last settling, and which message was due when."""
 
-    Return when the first was due and when the last was settled, in Unix seconds.
-    """
+    watch: Stopwatch
+    seconds: float
+    due: dict[int, float]
+
+
+def deliver(address: str, count: int, *, over_seconds: float = 0.0, seconds: float = 600) -> Delivered:
+    """Have `count` messages fall due in a moment and wait until all are delivered."""
     loads.empty()
     begin = loads.database_now() + lead_seconds(count)
     loads.fill(address, count, begin=begin, over_seconds=over_seconds)
     loads.settle_down()
-    assert loads.database_now() < begin, "the messages fell due before all of them were there"
-    wait_until(
-        lambda: loads.database_now() > begin + over_seconds and loads.count_not("DLVD") == 0,
-        seconds=lead_seconds(count) + over_seconds + seconds,
-        what=f"{count:,} deliveries to {address}",
-    )
-    return begin, loads.last_change()
+    due = loads.due_times()
+    lead = begin - loads.database_now()
+    assert lead > 0, "the messages fell due before all of them were there"
+    time.sleep(max(0.0, lead - 0.2))
+    watch = Stopwatch()
+    with watch:
+        wait_until(
+            lambda: loads.database_now() > begin + over_seconds and loads.count_not("DLVD") == 0,
+            seconds=over_seconds + seconds,
+            what=f"{count:,} deliveries to {address}",
+        )
+    return Delivered(watch, loads.last_change() - begin, due)
 
 
 def lead_seconds(count: int) -> float:

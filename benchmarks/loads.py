@@ -69,7 +69,7 @@ def fill(address: str, count: int, *, begin: float, over_seconds: float = 0.0) -
     """Put `count` messages of 1 KB on the address, due from `begin` (Unix seconds) on, spread over `over_seconds`."""
     with transaction.atomic(), connection.cursor() as cursor:
         place = ensure_addresses([address])[address]
-        values = {"count": count, "address": place.id, "lane": place.lane_id, "begin": begin}
+        values: dict[str, Any] = {"count": count, "address": place.id, "lane": place.lane_id, "begin": begin}
         values |= {"step": over_seconds / count, "actor": "benchmark", "note": None}
         cursor.execute(_FILL, values)
         lanes.wake_earliest(cursor, dict(cursor.fetchall()))
@@ -94,13 +94,6 @@ def due_times() -> dict[int, float]:
     with connection.cursor() as cursor:
         cursor.execute("SELECT id, extract(epoch FROM due_at)::float8 FROM message WHERE state = 'TBDL'")
         return dict(cursor.fetchall())
-
-
-def message_ids() -> list[int]:
-    """Return the ids of all messages in ascending order."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT id FROM message ORDER BY id")
-        return [row[0] for row in cursor.fetchall()]
 
 
 def count_in(address: str, state: str) -> int:

@@ -96,7 +96,7 @@ def lines(benchmark: str, when: str, sizes: Mapping[str, int]) -> list[Line]:
         Line(benchmark, f"memory, {when}: {name}", f"{size / MIB:,.0f} MiB")
         for name, size in sorted(sizes.items(), key=lambda one: -one[1])
     ]
-    return [*shown, Line(benchmark, f"memory, {when}: all", f"{sum(sizes.values()) / MIB:,.0f} MiB")]
+    return [*shown, Line(benchmark, f"memory, {when}: sum", f"{sum(sizes.values()) / MIB:,.0f} MiB")]
 
 
 class Watch:

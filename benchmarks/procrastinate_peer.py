@@ -1,11 +1,12 @@
 """procrastinate's worker, a job queue on PostgreSQL as most people would use it."""
 
 import asyncio
-import time
 
 import procrastinate
 import psycopg
 from psycopg.conninfo import make_conninfo
+
+from benchmarks.stopwatch import Rate, Stopwatch
 
 DATABASE = "procrastinate_peer"
 JOBS_AT_ONCE = 20
@@ -19,8 +20,8 @@ def prepare(database_url: str) -> None:
     asyncio.run(_prepare(_app(database_url)))
 
 
-def work_off(database_url: str, jobs: int) -> float:
-    """Have one worker do `jobs` jobs that do nothing; return jobs a second, deferring not counted."""
+def work_off(database_url: str, jobs: int) -> Rate:
+    """Have one worker do `jobs` jobs that do nothing; deferring is not counted."""
     return asyncio.run(_work_off(_app(database_url), jobs))
 
 
@@ -43,9 +44,10 @@ async def _prepare(app: procrastinate.App) -> None:
         await app.schema_manager.apply_schema_async()
 
 
-async def _work_off(app: procrastinate.App, jobs: int) -> float:
+async def _work_off(app: procrastinate.App, jobs: int) -> Rate:
+    watch = Stopwatch()
     async with app.open_async():
-        await app.configure_task("nothing").batch_defer_async(*({"number": number} for number in range(jobs)))
-        began = time.perf_counter()
-        await app.run_worker_async(wait=False, concurrency=JOBS_AT_ONCE, install_signal_handlers=False)
-        return jobs / (time.perf_counter() - began)
+        await app.configure_task("nothing").batch_defer_async(*[{"number": number} for number in range(jobs)])
+        with watch:
+            await app.run_worker_async(wait=False, concurrency=JOBS_AT_ONCE, install_signal_handlers=False)
+    return watch.rate(jobs)

@@ -22,9 +22,9 @@ from tests.operations.conftest import counted, counters
 @pytest.mark.django_db(transaction=True)
 def test_claim_and_settle_and_the_bare_updates_do_the_same_messages() -> None:
     loads.deliver_to("b6", "http://127.0.0.1:9/", concurrency=512)
-    assert b06_claim_settle.claim_and_settle(600) > 0
+    assert b06_claim_settle.claim_and_settle(600).per_second > 0
     assert counters() == counted()
-    assert b06_claim_settle.bare_updates(600) > 0
+    assert b06_claim_settle.bare_updates(600).per_second > 0
     assert Destination.objects.get(name="b6").is_enabled
 
 
@@ -34,7 +34,7 @@ def test_the_bare_copy_brings_back_what_the_intake_made(tmp_path: Path, services
     (path,) = files.write_ndjson(tmp_path / "dropped", 50)
     assert accept_stream([path.read_bytes()], principal=SYSTEM).accepted == 50
     bare_copy.dump(url, tmp_path)
-    assert bare_copy.load(url, tmp_path, 50) > 0
+    assert bare_copy.load(url, tmp_path, 50).per_second > 0
     assert sum(counted().values()) == 50
 
 
