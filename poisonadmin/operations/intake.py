@@ -1,6 +1,5 @@
 """One message in, through the API."""
 
-import json
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from poisonadmin.domain import failures
 from poisonadmin.domain.access import Permission, Principal
 from poisonadmin.domain.envelope import Envelope
 from poisonadmin.domain.errors import PoisonAdminError
+from poisonadmin.domain.staged_rows import headers_json
 from poisonadmin.operations import audit, groups, lanes
 from poisonadmin.operations.addresses import AddressNotFound, AddressRef, ensure_addresses
 from poisonadmin.operations.ledger import RECORDED
@@ -94,11 +94,6 @@ def accept(envelope: Envelope, *, principal: Principal, received_by: str) -> Acc
     raise MessageIdConflict(
         f"{envelope.address} has a message {envelope.message_id!r} with another body already (id {first})."
     )
-
-
-def headers_json(headers: Mapping[str, str]) -> bytes:
-    """Return the bytes that `body.headers` holds for these headers; equal headers give equal bytes."""
-    return json.dumps(dict(sorted(headers.items())), ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def _values(envelope: Envelope, addresses: Mapping[str, AddressRef], *, actor: str, received_by: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from poisonadmin.operations.intake import headers_json
+from poisonadmin.domain.staged_rows import headers_json
 from poisonadmin.queries.message_where import member
 from tests.api.conftest import Caller
 
