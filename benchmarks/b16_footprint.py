@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks import memory
 from benchmarks.results import Line, say
-from benchmarks.stopwatch import cpu_seconds
+from benchmarks.stopwatch import others_cpu_seconds
 from benchmarks.system import System, running_system
 from benchmarks.world import World, temporary_directory
 from poisonadmin.embedded.ports import free_port
@@ -63,9 +63,9 @@ def _starts(system: System) -> str:
 
 def cpu_share(system: System, *, seconds: float) -> float:
     """Return how much of one core all of the system's processes use."""
-    before = cpu_seconds(system.supervisor)
+    before = others_cpu_seconds(system.supervisor)
     time.sleep(seconds)
-    return (cpu_seconds(system.supervisor) - before) / seconds
+    return (others_cpu_seconds(system.supervisor) - before) / seconds
 
 
 def bare_django(directory: Path) -> tuple[float, int]:
