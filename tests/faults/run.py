@@ -1,6 +1,7 @@
 """One run: load, a fault in the middle of it, quiet, and then what is left of it all."""
 
 import bisect
+import itertools
 import os
 import random
 import time
@@ -192,18 +193,23 @@ def _judged(
 
 
 def seconds_until_back(arrivals: list[Arrival], struck_at: float, over_at: float) -> float:
-    """R: return the seconds from the end of the fault until the messages of a second are as many as before it.
+    """R: return the seconds from the end of the fault until messages come as they came before it.
 
-    The rate before is what came in the last two seconds; when fewer messages are left than that, their end counts.
+    That is the end of the last silence that is longer than any before the fault (and than a second), or the first
+    second with as many messages as before, whichever is later. When fewer are left than that, their end counts.
     """
     times = sorted(one.at for one in arrivals)
-    before = (bisect.bisect(times, struck_at) - bisect.bisect(times, struck_at - 2)) / 2
-    after = times[bisect.bisect(times, over_at) :]
-    wanted = max(1, min(int(before * SHARE), len(after)))
-    for index in range(len(after) - wanted + 1):
-        if after[index + wanted - 1] - after[index] <= 1.0:
-            return after[index] - over_at
-    return (after[-1] - over_at) if after else 0.0
+    before, after = times[: bisect.bisect(times, struck_at)], times[bisect.bisect(times, over_at) :]
+    if not after:
+        return 0.0
+    usual = 2 * max((later - earlier for earlier, later in itertools.pairwise(before)), default=0.0)
+    silences = [
+        later - over_at for earlier, later in itertools.pairwise([over_at, *after]) if later - earlier > max(1.0, usual)
+    ]
+    rate = (len(before) - bisect.bisect(before, struck_at - 2)) / 2
+    wanted = max(1, min(int(rate * SHARE), len(after)))
+    full = (first - over_at for first, last in zip(after, after[wanted - 1 :], strict=False) if last - first <= 1.0)
+    return max([*silences[-1:], next(full, after[-1] - over_at)])
 
 
 def _asking(shop: Shop) -> invariants.Ask:

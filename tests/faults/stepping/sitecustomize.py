@@ -14,7 +14,7 @@ from pathlib import Path
 import time_machine
 
 _LOOK_SECONDS = 0.1
-_file = Path(os.environ["FAULT_CLOCK_FILE"])
+_file = Path(os.environ.get("FAULT_CLOCK_FILE", os.devnull))
 
 
 def _follow() -> None:
@@ -45,5 +45,6 @@ def _start_again_in_a_pool() -> None:
         _start()
 
 
-_start()
-os.register_at_fork(after_in_child=_start_again_in_a_pool)
+if "FAULT_CLOCK_FILE" in os.environ:
+    _start()
+    os.register_at_fork(after_in_child=_start_again_in_a_pool)
