@@ -115,6 +115,7 @@ def _carry_out(
     try:
         ingested = run.take(waiting, staged, source_files.leftover_batches(source))
     except Exception as error:
+        connection.close_if_unusable_or_obsolete()  # the error may be the database's; the job is ended on a new one
         counts = asdict(run.ingested)
         if is_stopping():  # the error is the stop's doing
             jobs.cancel(job_id, counts=counts)

@@ -9,6 +9,7 @@ import random
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -97,14 +98,36 @@ def test_a_python_worker_killed_while_it_writes_is_replaced_and_writes_once(
     inbox: Inbox, stage: Stage, test_database_url: str
 ) -> None:
     fill(inbox)
-    with psycopg.connect(test_database_url) as blocker, ThreadPoolExecutor(1) as thread:
-        # Bodies can be written meanwhile, staged rows cannot: every task comes to a stop in the middle of its part.
+    with staging_held_up(inbox, stage, test_database_url) as (_, client_port):
+        [pid] = {one.pid for one in psutil.net_connections("tcp") if one.laddr and one.laddr.port == client_port} - {
+            None
+        }
+        psutil.Process(pid).kill()
+    assert_taken_once(inbox)
+
+
+def test_a_session_that_the_database_ends_is_replaced_and_writes_once(
+    inbox: Inbox, stage: Stage, test_database_url: str
+) -> None:
+    fill(inbox)
+    with staging_held_up(inbox, stage, test_database_url) as (session_pid, _):
+        rows("SELECT pg_terminate_backend(%s)", session_pid)
+    assert_taken_once(inbox)
+
+
+@contextlib.contextmanager
+def staging_held_up(inbox: Inbox, stage: Stage, database_url: str) -> Iterator[tuple[int, int]]:
+    """Begin a run, hold its tasks up in the middle of their parts, yield (session's pid, client's port) of one of them.
+
+    Then let them go on, and wait for the run's end.
+    """
+    with psycopg.connect(database_url) as blocker, ThreadPoolExecutor(1) as thread:
+        # Bodies can be written meanwhile, staged rows cannot.
         blocker.execute("LOCK TABLE staged_message IN SHARE MODE")
         run = thread.submit(ingest_and_close, inbox, stage)
-        psutil.Process(client_of_a_blocked_copy(test_database_url)).kill()
+        yield blocked_copy(database_url)
         blocker.rollback()
-        run.result(timeout=60)
-    assert_taken_once(inbox)
+        run.result(timeout=120)
 
 
 def ingest_and_close(inbox: Inbox, stage: Stage) -> None:
@@ -114,19 +137,14 @@ def ingest_and_close(inbox: Inbox, stage: Stage) -> None:
         connections.close_all()
 
 
-def client_of_a_blocked_copy(database_url: str) -> int:
-    """Return the process that waits for its COPY into staged_message to go on."""
-    blocked = """SELECT client_port FROM pg_stat_activity
-                 WHERE wait_event_type = 'Lock' AND query LIKE 'COPY staged_message%%' AND client_port > 0 LIMIT 1"""
+def blocked_copy(database_url: str) -> tuple[int, int]:
+    """Return the session and its client's port of a COPY into staged_message that waits for its lock."""
+    blocked = """SELECT pid, client_port FROM pg_stat_activity
+                 WHERE wait_event_type = 'Lock' AND query LIKE 'COPY staged_message%' AND client_port > 0 LIMIT 1"""
     with psycopg.connect(database_url, autocommit=True) as session:
-        for _ in range(600):
+        for _ in range(1200):
             if (found := session.execute(blocked).fetchone()) is not None:
-                [pid] = {
-                    one.pid
-                    for one in psutil.net_connections("tcp")
-                    if one.laddr and one.laddr.port == found[0] and one.pid
-                }
-                return pid
+                return found[0], found[1]
             session.execute("SELECT pg_sleep(0.05)")
     raise AssertionError("no task came to write staged rows")
 
