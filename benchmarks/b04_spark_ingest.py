@@ -10,7 +10,7 @@ from benchmarks.world import World
 from poisonadmin.operations.sources import ingest_source
 from poisonadmin.store.models import Source
 from workers.spark.jobs.ingest import stage_files
-from workers.spark.session import start_session
+from workers.spark.session import LOCAL_BATCH_MASTER, start_session
 
 NAME = "B4"
 MESSAGES = 1_000_000
@@ -33,7 +33,7 @@ def run(world: World) -> list[Line]:
     else:
         say("  the PostgreSQL JDBC driver cannot be fetched here (Maven and Maven Central): that peer is left out")
     say(f"  {count:,} messages, {len(paths)} NDJSON files, {size:,.0f} MB; the JDBC driver is {driver and driver.name}")
-    spark = start_session("benchmark")
+    spark = start_session("benchmark", local=LOCAL_BATCH_MASTER)
     source, _ = Source.objects.get_or_create(name="b4", kind="directory", defaults={"config": {"path": str(dropped)}})
 
     def ingest() -> Rate:

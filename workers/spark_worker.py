@@ -10,9 +10,10 @@ from pyspark.sql import SparkSession
 
 from workers.keeper import Keeper
 from workers.pump import Pump
-from workers.spark.session import start_session
+from workers.spark.session import LOCAL_BATCH_MASTER, LOCAL_MASTER, start_session
 
 STOP_SECONDS = 6.0
+BATCH = "spark-batch"  # the worker's name
 EXIT_JVM_DIED = 70
 EXIT_NO_SPARK = 71
 
@@ -25,7 +26,8 @@ class SparkWorker:
     def __init__(self, name: str) -> None:
         started = time.monotonic()
         self.name = name
-        self.spark: SparkSession = start_session(name)
+        local = LOCAL_BATCH_MASTER if name == BATCH else LOCAL_MASTER
+        self.spark: SparkSession = start_session(name, local=local)
         self.spark.range(0, 1, 1, 1).mapInArrow(
             lambda batches: batches, "id long"
         ).collect()  # the first Python task starts much; one a task slot would hold 50 MB each

@@ -12,6 +12,8 @@ from pyspark.sql import SparkSession
 # More task slots than cores: a task that waits for a slow endpoint uses no core. Four tries: delivery is fenced, so a
 # try may be repeated.
 LOCAL_MASTER = "local[12,4]"
+# Taking files in keeps a core busy: two tasks a core cover the waits for the database, and each holds some 70 MB.
+LOCAL_BATCH_MASTER = f"local[{2 * (os.cpu_count() or 1)},4]"
 
 _SETTINGS = {
     "spark.ui.enabled": "false",
@@ -33,8 +35,8 @@ class UnsafeSparkSettings(RuntimeError):
     """Raised at start when Spark would run a task twice at once, or not again after its executor died."""
 
 
-def start_session(app_name: str, *, master: str | None = None) -> SparkSession:
-    """Start Spark and return its session.
+def start_session(app_name: str, *, master: str | None = None, local: str = LOCAL_MASTER) -> SparkSession:
+    """Start Spark and return its session: on `master`, else where the environment says, else locally as `local` says.
 
     Errors: `UnsafeSparkSettings`.
     """
@@ -47,7 +49,7 @@ def start_session(app_name: str, *, master: str | None = None) -> SparkSession:
     if remote := os.environ.get("SPARK_REMOTE"):
         builder = builder.remote(remote)
     else:
-        builder = builder.master(master or os.environ.get("SPARK_MASTER") or LOCAL_MASTER)
+        builder = builder.master(master or os.environ.get("SPARK_MASTER") or local)
         for name, value in _SETTINGS.items():
             builder = builder.config(name, value)
     session: SparkSession = builder.getOrCreate()
