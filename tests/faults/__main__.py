@@ -6,6 +6,7 @@ named by its fault and its seed; the same seed makes the same plan. Ends with 1 
 
 import argparse
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -44,6 +45,8 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=1, help="how many seeds each fault is run with")
     parser.add_argument("names", nargs="*", metavar="NAME", help="a family or the beginning of a fault's name; all")
     wishes = parser.parse_args()
+    # Ends the installations too, which live in sessions of their own.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     seeds = range(wishes.seed, wishes.seed + wishes.runs)
     broken = 0
     print(rule())

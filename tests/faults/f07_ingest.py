@@ -17,7 +17,7 @@ from tests.faults.kills import (
 from tests.faults.run import Fault, Scene
 from tests.system.installation import until
 
-LINES = 30_000
+LINES = 10_000
 TAKEN_SECONDS = 240
 # What a file's fault does to redelivery beside it.
 BACK_SECONDS = 20
