@@ -12,6 +12,7 @@ from poisonadmin.domain.errors import PoisonAdminError
 from poisonadmin.queries import jobs, outcomes, overview, stats
 
 SPAN_WORDS = {900: "15 min", 3600: "1 hour", 21_600: "6 hours", 86_400: "1 day"}
+DEFAULT_SPAN = 900
 JOBS_SHOWN = 5
 
 
@@ -47,8 +48,8 @@ def outcomes_over_time(request: HttpRequest, principal: Principal) -> HttpRespon
 
 
 def _span(request: HttpRequest) -> int:
-    text = request.GET.get("span", "3600")
-    return int(text) if text.isascii() and text.isdigit() and int(text) in SPAN_WORDS else 3600
+    text = request.GET.get("span", "")
+    return int(text) if text.isascii() and text.isdigit() and int(text) in SPAN_WORDS else DEFAULT_SPAN
 
 
 def _tiles(principal: Principal) -> dict[str, Any]:

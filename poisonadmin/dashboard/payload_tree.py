@@ -13,6 +13,7 @@ MAX_HEX_BYTES = 4 * 1024
 MAX_NODES = 4000
 MAX_DEPTH = 60
 MAX_TEXT_CHARS = 4000
+MAX_OPENED = 30
 # The closing quotation mark is optional so that an unclosed string is read once, not once a quotation mark in it.
 _OUTSIDE_STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
 
@@ -115,12 +116,17 @@ def _depth(payload: bytes) -> int:
 def _lines(value: Any, key: str | None, level: int) -> Iterator[Node]:
     shown = None if key is None else _cut(visible(key))
     if isinstance(value, _Members):
-        yield Node("open", shown, f"{{ {_many(len(value), 'member')} }}", level < 2)
+        yield Node(
+            "open",
+            shown,
+            f"{{ {_many(len(value), 'member')} }}",
+            level == 0 or (level == 1 and len(value) <= MAX_OPENED),
+        )
         for name, member in value:
             yield from _lines(member, name, level + 1)
         yield Node("close")
     elif isinstance(value, list):
-        yield Node("open", shown, f"[ {_many(len(value), 'item')} ]", level < 2 and len(value) <= 20)
+        yield Node("open", shown, f"[ {_many(len(value), 'item')} ]", level < 2 and len(value) <= MAX_OPENED)
         for position, item in enumerate(value):
             yield from _lines(item, str(position), level + 1)
         yield Node("close")

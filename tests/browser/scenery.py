@@ -103,6 +103,15 @@ def _envelopes(dice: random.Random) -> Iterator[dict[str, object]]:
                 "paid": dice.random() < 0.7,
             },
         }
+    # Names as long as they may be must not push anything out of sight.
+    yield {
+        "address": f"{'w' * 60}.{'x' * 120}.y",
+        "message_id": "z" * 255,
+        "conversation_id": "c" * 255,
+        "headers": {"X-" + "h" * 100: "v" * 500},
+        "payload": {"k" * 300: "v" * 900},
+        "dead_letter": {"reason": "r" * 200, "exception_class": "E" * 200, "exception_message": "m" * 3000},
+    }
     for number in range(12):
         stack = STACKS[("java_null", "sql", "dotnet")[number % 3]]
         yield {
