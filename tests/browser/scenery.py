@@ -36,7 +36,7 @@ DESTINATIONS = {
     "billing": {"url": "https://billing.example.org/v2/events", "timeout_ms": 10_000, "headers": {"X-Team": "billing"}},
     "warehouse": {"url": "https://warehouse.example.org/intake", "method": "PUT", "concurrency": 8},
 }
-POLICIES = (
+POLICIES: tuple[tuple[str, str | None, dict[str, object], str | None], ...] = (
     (
         "github.#",
         "artemis",

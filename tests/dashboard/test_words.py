@@ -14,8 +14,8 @@ from poisonadmin.dashboard import words
 from poisonadmin.dashboard.actions import ACTIONS
 from poisonadmin.dashboard.icons import ICONS
 from poisonadmin.dashboard.navigation import SECTIONS
-from poisonadmin.dashboard.policy_form import kinds
 from poisonadmin.dashboard.resolved import SECTIONS as SETTINGS
+from poisonadmin.dashboard.resolved import kinds
 from poisonadmin.dashboard.urls import urlpatterns
 from poisonadmin.domain.resolution import FIELDS
 from poisonadmin.domain.states import Event, Reason, State, sources
