@@ -19,7 +19,6 @@ BodyRow = tuple[int, bytes, bytes]
 StagedRow = tuple[
     int, str, int, str, str, str | None, str | None, str, int, datetime | None, bytes | None
 ]  # fmt: skip
-RejectedRow = tuple[int | None, int | None, str, int, str, str, bytes]
 
 BODY_COPY = "COPY body (id, headers, payload) FROM STDIN (FORMAT binary)"
 BODY_TYPES = ("int8", "bytea", "bytea")
