@@ -49,6 +49,12 @@ def test_the_dark_theme_can_be_read(furnished: Visit) -> None:
     assert found == []
 
 
+@pytest.mark.parametrize("path", ["/accounts/login/", "/accounts/signup/", "/accounts/password/reset/"])
+def test_the_way_in_is_accessible(visit: Visit, path: str) -> None:
+    visit.page.context.clear_cookies()
+    assert violations(visit.open(path)) == []
+
+
 @pytest.fixture
 def furnished(visit: Visit) -> Visit:
     """Fill the installation before the visit."""

@@ -6,6 +6,7 @@ from playwright.sync_api import expect
 from poisonadmin.domain.access import SYSTEM
 from poisonadmin.operations import decide
 from poisonadmin.store.models import History, Message
+from tests.browser.axe import violations
 from tests.browser.conftest import Visit
 from tests.dashboard.conftest import dead_letter, make_delivering, waiting
 
@@ -24,6 +25,7 @@ def test_messages_are_approved_and_failed_from_the_list_and_stay_in_sight(visit:
     dialog = page.locator("#dialog")
     expect(dialog.get_by_role("heading")).to_have_text("Approve 2 messages?")
     expect(dialog.locator("textarea")).to_be_focused()
+    assert violations(page) == []
     dialog.locator("textarea").fill("The parser is repaired.")
     dialog.locator("button[type=submit]").click()
     expect(dialog).to_be_hidden()
