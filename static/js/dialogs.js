@@ -21,7 +21,7 @@ document.addEventListener("htmx:beforeRequest", (event) => {
 document.addEventListener("htmx:afterSwap", (event) => {
   if (event.detail.target?.id !== "dialog-body") return;
   if (!dialog.open) dialog.showModal();
-  dialog.querySelector("[autofocus], textarea, input:not([type=hidden]), button")?.focus();
+  (dialog.querySelector("[autofocus]") ?? dialog.querySelector("button"))?.focus();
 });
 dialog.addEventListener("close", () => {
   document.getElementById("dialog-body").replaceChildren();
