@@ -116,6 +116,13 @@ def test_broken_files_are_not_taken_at_all_and_do_not_stop_the_others(inbox: Inb
     assert_whole()
 
 
+def test_a_file_of_something_else_is_broken_rather_than_set_aside_line_by_line(inbox: Inbox, ingest: Ingest) -> None:
+    inbox.drop("a.json.gz", gzip.compress(b"x\n" * 20_000 + line()))
+    assert ingest() == Ingested(files_broken=1)
+    assert rejected() == []
+    assert SourceFile.objects.get().error == "None of its first 10,000 lines is a message."
+
+
 def test_a_file_that_may_still_be_written_waits(inbox: Inbox, ingest: Ingest) -> None:
     inbox.drop("new.ndjson", numbered(1), age_seconds=0.5)
     inbox.drop("a.ndjson.part", numbered(1))

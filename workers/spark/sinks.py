@@ -15,11 +15,13 @@ from poisonadmin.domain.envelope import InvalidEnvelope
 from poisonadmin.domain.envelope_fields import storable
 from poisonadmin.domain.staged_rows import IntakeRow
 from workers.spark.parts import Part
-from workers.spark.sources import FileGone
+from workers.spark.sources import FileBroken, FileGone
 
 STAGED_BATCH_LOCK = 25  # operations/locks.py names it
 SLICE_ROWS = 5000
 SLICE_BYTES = 8 * 1024 * 1024
+# A file that begins with so many lines of which none is a message is something else: nobody will look at each of them.
+HOPELESS_LINES = 10_000
 
 # Held to the end: a file cannot become STAGED while a part of it is being staged, nor be staged once it is.
 _IS_WANTED = "SELECT FROM source_file WHERE id = %s AND state = 'seen' FOR SHARE"
@@ -50,7 +52,7 @@ def stage(part: Part, parsed: Iterable[Parsed], database_url: str) -> Counted:
     """Stage the part's lines under its batch, unless they are there already; return how many there are.
 
     `parsed` is read only when they are not there. When it raises, nothing of the part is kept.
-    Errors: `FileGone` when the file is not SEEN any more.
+    Errors: `FileGone` when the file is not SEEN any more; `FileBroken` when it is no file of messages.
     """
     with psycopg.connect(database_url) as connection, connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s, hashtext(%s))", [STAGED_BATCH_LOCK, part.batch])
@@ -67,6 +69,8 @@ def stage(part: Part, parsed: Iterable[Parsed], database_url: str) -> Counted:
             _copy_bad(cursor, part, one.bad)
             staged += len(one.good)
             rejected += len(one.bad)
+            if not staged and rejected >= HOPELESS_LINES and part.start == 0:
+                raise FileBroken(f"None of its first {rejected:,} lines is a message.")
         return Counted(staged, rejected)
 
 
