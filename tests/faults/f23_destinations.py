@@ -52,7 +52,8 @@ def bad_destinations(scene: Scene) -> str:
     # On a machine that is busy otherwise the good one is late by itself, and later in the proportion of the load.
     limit = max(LATENESS_SECONDS, 2 * before) * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
     assert late <= limit, f"p95 {late:.1f} s late beside {', '.join(names)}, {before:.1f} s before"
-    return f"{', '.join(names)}, bad TLS, refused: decided after {took:.0f} s; p95 {late:.2f} s late, {before:.2f} s before"
+    bad = f"{', '.join(names)}, bad TLS, refused"
+    return f"{bad}: decided after {took:.0f} s; p95 {late:.2f} s late, {before:.2f} s before"
 
 
 def _open(scene: Scene, kind: str, url: str, **config: object) -> Shop:
