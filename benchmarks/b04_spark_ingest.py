@@ -17,7 +17,7 @@ MESSAGES = 1_000_000
 OURS = "Spark ingest of files"
 COPY = "binary COPY of the finished rows"
 JDBC = "Spark JDBC, its defaults"
-LIMIT = ""
+LIMIT = "Python reading and checking each line, then the merge"
 
 
 def run(world: World) -> list[Line]:

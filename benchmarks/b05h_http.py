@@ -13,7 +13,7 @@ NAME = "B5H"
 MESSAGES = 100_000
 CONCURRENCY = 64
 PATH = "/ok/b5h"
-LIMIT = ""
+LIMIT = "the time between one claim's end and the next one's first request"
 
 
 def run(world: World) -> list[Line]:

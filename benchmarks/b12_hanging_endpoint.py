@@ -10,7 +10,7 @@ NAME = "B12"
 HANGING = 10_000
 ANSWERING = 1_000
 TIMEOUT_SECONDS = 30
-LIMIT = ""
+LIMIT = "the time from a claim to its first request"
 
 
 def run(world: World) -> list[Line]:

@@ -8,7 +8,7 @@ NAME = "B15"
 MESSAGES = 100_000
 OVER_SECONDS = 60.0
 PATH = "/ok/b15"
-LIMIT = ""
+LIMIT = "the time from a claim to its first request"
 
 
 def run(world: World) -> list[Line]:

@@ -13,7 +13,7 @@ NAME = "BATCH"
 MESSAGES = 100_000
 UPLOAD_BYTES = 200 * memory.MIB
 GROWTH_AIM_MIB = 64
-LIMIT = ""
+LIMIT = "Python reading and checking each line, then the merge"
 _PATH = "/api/v1/messages/batch/"
 _BLOCK_BYTES = 256 * 1024
 
