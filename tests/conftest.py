@@ -12,6 +12,21 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+# Playwright keeps an event loop running in this thread from the first browser test on, in which no other test could run
+# one; and an installation under test keeps two JVMs up. So these come last, in this order.
+LAST = ("tests/system", "tests/browser")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Put the tests of the running system behind the others, and those in a browser behind them."""
+
+    def place(item: pytest.Item) -> int:
+        path = item.path.relative_to(config.rootpath).as_posix()
+        return next((index for index, folder in enumerate(LAST, start=1) if path.startswith(f"{folder}/")), 0)
+
+    items.sort(key=place)
+
+
 @pytest.fixture(scope="session")
 def services() -> Services:
     """Return the running PostgreSQL and Valkey."""
