@@ -222,5 +222,5 @@ LOGGING = {
     "formatters": {"plain": {"format": "%(levelname)s %(name)s %(message)s"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "plain"}},
     "root": {"handlers": ["stderr"], "level": env.str("POISONADMIN_LOG_LEVEL", "INFO")},
-    "loggers": {"django_structlog": {"level": "WARNING"}, "axes": {"level": "WARNING"}},
+    "loggers": {name: {"level": "WARNING"} for name in ("django_structlog", "axes", "py4j")},
 }
