@@ -7,6 +7,7 @@ Each locks the messages, refuses those that are out of scope or in another state
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import NotRequired, TypedDict, Unpack
 
 from django.db import transaction
 
@@ -51,6 +52,15 @@ class NotMoved(PoisonAdminError):
     status = 409
 
 
+class Asked(TypedDict):
+    """What a decision is asked with. `expected_*`: what the caller has seen; None or left out: anything."""
+
+    principal: Principal
+    reason: str
+    expected_state: NotRequired[str | None]
+    expected_attempt: NotRequired[int | None]
+
+
 @dataclass(frozen=True)
 class Decided:
     """`refused` maps each message that was left alone to why: a code, or the state it is in."""
@@ -85,93 +95,43 @@ _DELIVER_NOW = _Decision(Event.DELIVERED_NOW, State.TBDL)
 _POSTPONE = _Decision(Event.POSTPONED, State.TBDL)
 
 
-def approve(
-    ids: Sequence[int],
-    *,
-    principal: Principal,
-    reason: str,
-    expected_state: str | None = None,
-    expected_attempt: int | None = None,
-) -> Decided:
+def approve(ids: Sequence[int], **asked: Unpack[Asked]) -> Decided:
     """NDLV -> TBDL, due now, at the address each was moved from where it was. `failure_count` starts again at 0.
 
     An `expires_at` that has passed is taken away: a person wants the message delivered all the same.
     Errors: `NotAllowed`. Shape: refused with `not_found`, `no_destination`, `precondition_failed`, or the state.
     """
-    return _decide(_APPROVE, ids, principal, reason, (expected_state, expected_attempt))
+    return _decide(_APPROVE, ids, asked)
 
 
-def return_to_original(
-    ids: Sequence[int],
-    *,
-    principal: Principal,
-    reason: str,
-    expected_state: str | None = None,
-    expected_attempt: int | None = None,
-) -> Decided:
+def return_to_original(ids: Sequence[int], **asked: Unpack[Asked]) -> Decided:
     """As `approve`, for messages that were moved only; others are refused with `not_moved`. Source: SEMANTICS WAS-3."""
-    return _decide(_RETURN, ids, principal, reason, (expected_state, expected_attempt))
+    return _decide(_RETURN, ids, asked)
 
 
-def mark_fail(
-    ids: Sequence[int],
-    *,
-    principal: Principal,
-    reason: str,
-    expected_state: str | None = None,
-    expected_attempt: int | None = None,
-) -> Decided:
+def mark_fail(ids: Sequence[int], **asked: Unpack[Asked]) -> Decided:
     """NDLV -> FAIL `failed_by_admin`. Errors and shape as `approve`."""
-    return _decide(_MARK_FAIL, ids, principal, reason, (expected_state, expected_attempt))
+    return _decide(_MARK_FAIL, ids, asked)
 
 
-def quarantine(
-    ids: Sequence[int],
-    *,
-    principal: Principal,
-    reason: str,
-    expected_state: str | None = None,
-    expected_attempt: int | None = None,
-) -> Decided:
+def quarantine(ids: Sequence[int], **asked: Unpack[Asked]) -> Decided:
     """TBDL -> NDLV `quarantined`. Errors and shape as `approve`."""
-    return _decide(_QUARANTINE, ids, principal, reason, (expected_state, expected_attempt))
+    return _decide(_QUARANTINE, ids, asked)
 
 
-def restore(
-    ids: Sequence[int],
-    *,
-    principal: Principal,
-    reason: str,
-    expected_state: str | None = None,
-    expected_attempt: int | None = None,
-) -> Decided:
+def restore(ids: Sequence[int], **asked: Unpack[Asked]) -> Decided:
     """FAIL -> NDLV with the reason it last had there, or its own where it never was. Errors and shape as `approve`."""
-    return _decide(_RESTORE, ids, principal, reason, (expected_state, expected_attempt))
+    return _decide(_RESTORE, ids, asked)
 
 
-def deliver_now(
-    ids: Sequence[int],
-    *,
-    principal: Principal,
-    reason: str,
-    expected_state: str | None = None,
-    expected_attempt: int | None = None,
-) -> Decided:
+def deliver_now(ids: Sequence[int], **asked: Unpack[Asked]) -> Decided:
     """TBDL stays, due now. Errors and shape as `approve`."""
-    return _decide(_DELIVER_NOW, ids, principal, reason, (expected_state, expected_attempt))
+    return _decide(_DELIVER_NOW, ids, asked)
 
 
-def postpone(
-    ids: Sequence[int],
-    *,
-    until: datetime,
-    principal: Principal,
-    reason: str,
-    expected_state: str | None = None,
-    expected_attempt: int | None = None,
-) -> Decided:
+def postpone(ids: Sequence[int], *, until: datetime, **asked: Unpack[Asked]) -> Decided:
     """TBDL stays, due at `until`; a time in the past means now. Errors and shape as `approve`."""
-    return _decide(replace(_POSTPONE, until=until), ids, principal, reason, (expected_state, expected_attempt))
+    return _decide(replace(_POSTPONE, until=until), ids, asked)
 
 
 def only(decided: Decided, message_id: int) -> None:
@@ -193,29 +153,18 @@ def only(decided: Decided, message_id: int) -> None:
     raise TransitionNotAllowed(State(why), decided.event)
 
 
-def _decide(
-    decision: _Decision,
-    ids: Sequence[int],
-    principal: Principal,
-    reason: str,
-    expected: tuple[str | None, int | None],
-) -> Decided:
-    principal.require(Permission.DECIDE)
-    return retried(lambda: _decide_once(decision, ids, principal, reason, expected))
+def _decide(decision: _Decision, ids: Sequence[int], asked: Asked) -> Decided:
+    asked["principal"].require(Permission.DECIDE)
+    return retried(lambda: _decide_once(decision, ids, asked))
 
 
-def _decide_once(
-    decision: _Decision,
-    ids: Sequence[int],
-    principal: Principal,
-    reason: str,
-    expected: tuple[str | None, int | None],
-) -> Decided:
+def _decide_once(decision: _Decision, ids: Sequence[int], asked: Asked) -> Decided:
+    principal, reason = asked["principal"], asked["reason"]
     with transaction.atomic():
         locked = lock(ids)
         refused = {message_id: NOT_FOUND for message_id in ids if message_id not in locked}
         for message_id, message in locked.items():
-            if why := _refusal(decision, message, principal, expected):
+            if why := _refusal(decision, message, asked):
                 refused[message_id] = why
         chosen = [message_id for message_id in locked if message_id not in refused]
         apply(chosen, decision.event, actor=principal.name, note=reason, until=decision.until)
@@ -224,13 +173,11 @@ def _decide_once(
     return Decided(decision.event, tuple(chosen), refused)
 
 
-def _refusal(
-    decision: _Decision, message: Locked, principal: Principal, expected: tuple[str | None, int | None]
-) -> str | None:
-    expected_state, expected_attempt = expected
-    if not principal.sees(message.address):
+def _refusal(decision: _Decision, message: Locked, asked: Asked) -> str | None:
+    if not asked["principal"].sees(message.address):
         return NOT_FOUND
-    if expected_state not in (None, message.state) or expected_attempt not in (None, message.attempt_number):
+    state, attempt = asked.get("expected_state"), asked.get("expected_attempt")
+    if state not in (None, message.state) or attempt not in (None, message.attempt_number):
         return STALE
     if message.state not in sources(decision.event):
         return message.state
