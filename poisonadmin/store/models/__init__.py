@@ -11,6 +11,7 @@ from poisonadmin.store.models.intake import RejectedLine, Source, SourceFile, St
 from poisonadmin.store.models.job import Job
 from poisonadmin.store.models.lane import Address, Lane
 from poisonadmin.store.models.message import Body, Envelope, Hop, Message
+from poisonadmin.store.models.poison import Consumer, PoisonEntry
 from poisonadmin.store.models.policy import PolicyRow
 from poisonadmin.store.models.worker import Worker
 
@@ -23,6 +24,7 @@ __all__ = [
     "Body",
     "Claim",
     "ClaimShard",
+    "Consumer",
     "Counter",
     "CounterDelta",
     "Destination",
@@ -35,6 +37,7 @@ __all__ = [
     "Lane",
     "Message",
     "Node",
+    "PoisonEntry",
     "PolicyRow",
     "RejectedLine",
     "Source",

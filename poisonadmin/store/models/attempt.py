@@ -11,10 +11,23 @@ from poisonadmin.store.models.choices import only_values_of
 
 
 class Outcome(StrEnum):
-    """`imported` is the failure that a dead letter brought along, as attempt 0."""
+    """What a try came to.
+
+    `crashed`: its sandbox died of it, or the connection was lost where that counts as a crash; `node_lost`: it had
+    begun on a node that was lost; `suspected`: it was in delivery when another message crashed (blame
+    `all_in_flight`). A handler may answer `discarded`, `moved`, `rolled_back`, `conversation_ended`. `imported` is the
+    failure that a dead letter brought along, as attempt 0.
+    """
 
     DELIVERED = "delivered"
     FAILED = "failed"
+    CRASHED = "crashed"
+    NODE_LOST = "node_lost"
+    SUSPECTED = "suspected"
+    DISCARDED = "discarded"
+    MOVED = "moved"
+    ROLLED_BACK = "rolled_back"
+    CONVERSATION_ENDED = "conversation_ended"
     IMPORTED = "imported"
 
 
@@ -23,7 +36,8 @@ class Attempt(models.Model):
 
     A message in DLNG with attempt number N and a row (message, N) here is answered but not settled; nothing marks a row
     as settled, so settling twice changes nothing (docs/decisions/0003-attempts-are-outcomes.md). Rows of a fenced node
-    match no message and only inform. `error_message`, `stack` hold no NUL; `response` is at most 4 kB of the answer.
+    match no message and only inform. `error_message`, `stack` hold no NUL; `response` is at most 4 kB of the answer,
+    `output` the last 8 kB that a handler printed. `exit_status`: of the sandbox that died, negative for a signal.
     """
 
     pk = models.CompositePrimaryKey("message_id", "attempt_number")
@@ -34,7 +48,7 @@ class Attempt(models.Model):
     destination_id = models.BigIntegerField(null=True)
     started_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField()
-    outcome = models.CharField(max_length=12)
+    outcome = models.CharField(max_length=20)
     error_class = models.CharField(max_length=255, null=True)
     cause_class = models.CharField(max_length=255, null=True)
     error_message = models.TextField(null=True)
@@ -44,6 +58,9 @@ class Attempt(models.Model):
     status_code = models.SmallIntegerField(null=True)
     retry_after_ms = models.BigIntegerField(null=True)
     response = models.BinaryField(null=True)
+    exit_status = models.SmallIntegerField(null=True)
+    output = models.BinaryField(null=True)
+    move_to = models.CharField(max_length=255, null=True)
 
     class Meta:
         db_table = "attempt"

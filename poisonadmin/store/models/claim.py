@@ -25,6 +25,7 @@ class Claim(models.Model):
     """A set of messages taken for delivery together. `lease_until` holds for the shards that no node has taken yet.
 
     `plan`: {destination id: {"shards": [shard, …], "slots": deliveries at once in each of them}}.
+    `is_isolation`: it holds candidates, delivered one after the other, each in a sandbox of its own.
     `is_stopping`: its nodes begin nothing more; what they have begun gets a few seconds to end.
     """
 
@@ -37,6 +38,7 @@ class Claim(models.Model):
     plan = models.JSONField(default=dict)
     is_open = models.BooleanField(db_default=True)
     is_stopping = models.BooleanField(db_default=False)
+    is_isolation = models.BooleanField(db_default=False)
 
     class Meta:
         db_table = "claim"
@@ -63,6 +65,8 @@ class Node(models.Model):
     delivers.
 
     While it lives its session holds the advisory lock (20, id) and renews `heartbeat_at` and `lease_until`.
+    `pages`: the directory with the pages of its sandboxes, on its host; None when it has run no handler.
+    `start_mark`: the candidate that it has begun, written before the candidate's sandbox sees it.
     `unanswered`: messages that it had begun when it was stopped, and whose outcome nobody knows.
     """
 
@@ -77,6 +81,8 @@ class Node(models.Model):
     lease_until = models.DateTimeField()
     ended_at = models.DateTimeField(null=True)
     end = models.CharField(max_length=8, null=True)
+    pages = models.TextField(null=True)
+    start_mark = models.BigIntegerField(null=True)
     begun = models.IntegerField(db_default=0)
     unanswered = ArrayField(models.BigIntegerField(), default=list, db_default=models.Value("{}"))
 

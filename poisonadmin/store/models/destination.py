@@ -10,6 +10,7 @@ from poisonadmin.store.models.choices import only_values_of
 
 class DestinationKind(StrEnum):
     HTTP = "http"
+    HANDLER = "handler"
 
 
 class Destination(models.Model):

@@ -6,7 +6,10 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from poisonadmin.domain.policy import Blame, Policy
 from poisonadmin.store.models.choices import only_values_of
+
+DEFAULT_MAX_PAYLOAD_BYTES = Policy().max_payload_bytes
 
 
 class AddressStatus(StrEnum):
@@ -18,9 +21,10 @@ class AddressStatus(StrEnum):
 
 
 class Address(models.Model):
-    """A named lane of messages, `orders.eu.created`, with its status and where it delivers (None.
+    """A named lane of messages, `orders.eu.created`, with its status and where it delivers (None: a parking address).
 
-    A parking address).
+    `destination`, `blame` and `max_payload_bytes` are what the policies say, written down so that neither the claim nor
+    a task need resolve anything (operations/routing.py).
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -31,17 +35,20 @@ class Address(models.Model):
     status_note = models.TextField(null=True)
     status_message_id = models.BigIntegerField(null=True)
     status_at = models.DateTimeField(db_default=Now())
+    blame = models.CharField(max_length=16, db_default=Blame.EXACT.value)
+    max_payload_bytes = models.BigIntegerField(db_default=DEFAULT_MAX_PAYLOAD_BYTES)
     created_at = models.DateTimeField(db_default=Now())
 
     class Meta:
         db_table = "address"
-        constraints = [only_values_of("status", AddressStatus)]
+        constraints = [only_values_of("status", AddressStatus), only_values_of("blame", Blame)]
 
 
 class Lane(models.Model):
     """The claim's view of an address: is it open, and when is its first message due.
 
-    One a address (conversation_id NULL), and one a conversation on ordered addresses.
+    One a address (conversation_id NULL), one a conversation on ordered addresses, and the isolation lane of an address,
+    made when its first message becomes a candidate: what waits there is delivered alone.
     `next_due` is a floor: no TBDL message of the lane is due earlier. NULL: none waits.
     `is_open`: the address is ON, has a destination, and the destination is enabled.
     """
@@ -51,10 +58,13 @@ class Lane(models.Model):
     conversation_id = models.CharField(max_length=255, null=True)
     is_open = models.BooleanField(db_default=False)
     next_due = models.DateTimeField(null=True)
+    is_isolation = models.BooleanField(db_default=False)
 
     class Meta:
         db_table = "lane"
         constraints = [
-            models.UniqueConstraint(fields=["address", "conversation_id"], name="lane_once", nulls_distinct=False)
+            models.UniqueConstraint(
+                fields=["address", "conversation_id", "is_isolation"], name="lane_once", nulls_distinct=False
+            )
         ]
         indexes = [models.Index("next_due", name="lane_ready", condition=Q(is_open=True))]
