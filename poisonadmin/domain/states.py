@@ -56,11 +56,14 @@ class Event(StrEnum):
     CLAIMED = "claimed"
     DELIVERED = "delivered"
     FAILED = "failed"
+    DISCARDED = "discarded"
+    ROLLED_BACK = "rolled_back"
     MOVED = "moved"
     RELEASED = "released"
     OUTCOME_LOST = "outcome_lost"
     CRASHED = "crashed"
     NODE_LOST = "node_lost"
+    LISTED = "listed"
     DELIVERED_NOW = "deliver_now"
     POSTPONED = "postponed"
     OPERATION_CANCELLED = "operation_cancelled"
@@ -97,7 +100,7 @@ TRANSITIONS: tuple[Transition, ...] = (
         (TBDL, NDLV, FAIL),
         (Reason.RULE, Reason.REJECTED, Reason.OVERSIZED, Reason.DISCARDED_BY_POLICY),
     ),
-    Transition(None, Event.IMPORTED, (NDLV,), (Reason.IMPORTED,)),
+    Transition(None, Event.IMPORTED, (NDLV,), (Reason.IMPORTED, Reason.LISTED)),
     Transition(TBDL, Event.CLAIMED, (DLNG,)),
     Transition(DLNG, Event.DELIVERED, (DLVD,)),
     Transition(
@@ -106,7 +109,10 @@ TRANSITIONS: tuple[Transition, ...] = (
         (TBDL, NDLV, FAIL),
         (Reason.ATTEMPTS_EXHAUSTED, Reason.LISTED, Reason.DISCARDED_BY_POLICY, Reason.CONVERSATION_ENDED),
     ),
+    Transition(DLNG, Event.DISCARDED, (FAIL,), (Reason.DISCARDED_BY_POLICY,)),
+    Transition(DLNG, Event.ROLLED_BACK, (TBDL,)),
     Transition(DLNG, Event.MOVED, (TBDL, NDLV, FAIL), (Reason.RULE,)),
+    Transition(DLNG, Event.CONVERSATION_ENDED, (FAIL,), (Reason.CONVERSATION_ENDED,)),
     Transition(DLNG, Event.RELEASED, (TBDL,)),
     Transition(DLNG, Event.OUTCOME_LOST, (TBDL,)),
     Transition(DLNG, Event.CRASHED, (TBDL, NDLV), (Reason.BLACKLISTED, Reason.LISTED)),
@@ -120,6 +126,7 @@ TRANSITIONS: tuple[Transition, ...] = (
         (NDLV, FAIL),
         (Reason.REJECTED, Reason.OVERSIZED, Reason.DISCARDED_BY_POLICY),
     ),
+    Transition(TBDL, Event.LISTED, (NDLV,), (Reason.LISTED,)),
     Transition(TBDL, Event.QUARANTINED, (NDLV,), (Reason.QUARANTINED,)),
     Transition(TBDL, Event.REDIRECTED, (TBDL,)),
     Transition(TBDL, Event.CONVERSATION_ENDED, (NDLV,), (Reason.CONVERSATION_ENDED,)),

@@ -62,6 +62,10 @@ class Migration(migrations.Migration):
             name="destination_kind_known",
         ),
         migrations.RemoveConstraint(
+            model_name="history",
+            name="history_event_known",
+        ),
+        migrations.RemoveConstraint(
             model_name="lane",
             name="lane_once",
         ),
@@ -115,6 +119,12 @@ class Migration(migrations.Migration):
             name="outcome",
             field=models.CharField(max_length=20),
         ),
+        migrations.AddIndex(
+            model_name="envelope",
+            index=models.Index(
+                models.F("bookmark"), condition=models.Q(("bookmark__isnull", False)), name="envelope_by_bookmark"
+            ),
+        ),
         migrations.AddConstraint(
             model_name="address",
             constraint=models.CheckConstraint(
@@ -148,6 +158,44 @@ class Migration(migrations.Migration):
             model_name="destination",
             constraint=models.CheckConstraint(
                 condition=models.Q(("kind__in", ["handler", "http"])), name="destination_kind_known"
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="history",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    (
+                        "event__in",
+                        [
+                            "approved",
+                            "claimed",
+                            "conversation_ended",
+                            "crashed",
+                            "deliver_now",
+                            "delivered",
+                            "discarded",
+                            "enqueued",
+                            "expired",
+                            "failed",
+                            "imported",
+                            "listed",
+                            "marked_fail",
+                            "moved",
+                            "node_lost",
+                            "operation_cancelled",
+                            "outcome_lost",
+                            "postponed",
+                            "quarantined",
+                            "redirected",
+                            "rejected",
+                            "released",
+                            "restored",
+                            "returned",
+                            "rolled_back",
+                        ],
+                    )
+                ),
+                name="history_event_known",
             ),
         ),
         migrations.AddConstraint(

@@ -109,6 +109,7 @@ class Envelope(models.Model):
                 name="envelope_by_conversation",
                 condition=Q(conversation_id__isnull=False),
             ),
+            models.Index("bookmark", name="envelope_by_bookmark", condition=Q(bookmark__isnull=False)),
         ]
 
 
