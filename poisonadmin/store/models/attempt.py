@@ -31,6 +31,10 @@ class Outcome(StrEnum):
     IMPORTED = "imported"
 
 
+# What says that a process died. Rare beside failures, so an index of its own stays small.
+CRASHES = (Outcome.CRASHED, Outcome.NODE_LOST, Outcome.SUSPECTED)
+
+
 class Attempt(models.Model):
     """One delivery try, written once by the task that made it, and at the same time the outcome that `settle` reads.
 
@@ -74,6 +78,7 @@ class Attempt(models.Model):
                 name="attempt_by_group",
                 condition=~Q(outcome=Outcome.DELIVERED),
             ),
+            models.Index("claim_id", "shard", "message_id", name="attempt_crashes", condition=Q(outcome__in=CRASHES)),
             BrinIndex(fields=["finished_at"], name="attempt_by_time", pages_per_range=32),
         ]
 

@@ -92,4 +92,7 @@ class Node(models.Model):
             models.UniqueConstraint(fields=["claim_id", "shard"], name="node_once_per_shard"),
             only_values_of("end", NodeEnd, nullable=True),
         ]
-        indexes = [models.Index("id", name="node_alive", condition=Q(ended_at__isnull=True))]
+        indexes = [
+            models.Index("id", name="node_alive", condition=Q(ended_at__isnull=True)),
+            models.Index("id", name="node_lost", condition=Q(end=NodeEnd.LOST)),
+        ]

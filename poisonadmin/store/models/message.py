@@ -5,7 +5,7 @@ the referenced row anyway, and a trigger a row would halve that rate (docs/decis
 """
 
 from django.db import models
-from django.db.models import Q
+from django.db.models import Case, F, Q, When
 from django.db.models.functions import Now
 
 from poisonadmin.domain.states import Reason, State
@@ -18,7 +18,8 @@ class Message(models.Model):
     No index names `state`, `attempt_number` or what a claim writes, in its columns or its predicate, so that claiming
     and delivering rewrite the row on its page and touch no index (docs/decisions/0005-updates-in-place.md). `due_at` is
     therefore left as it was once a message is delivered, and means something in TBDL only. `expires_at` is set while
-    the message may still expire; the producer's word is the envelope's.
+    the message may still expire; the producer's word is the envelope's. `blacklisted_at` is `state_at` while the message
+    is blacklisted, and None otherwise, so that the blacklist has an index which nothing else touches.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -54,6 +55,13 @@ class Message(models.Model):
         db_persist=True,
     )
 
+    blacklisted_at = models.GeneratedField(
+        expression=Case(When(state=State.NDLV, reason=Reason.BLACKLISTED, then=F("state_at"))),
+        output_field=models.DateTimeField(null=True),
+        db_persist=True,
+        null=True,
+    )
+
     class Meta:
         db_table = "message"
         constraints = [
@@ -77,6 +85,15 @@ class Message(models.Model):
             models.Index("id", name="message_undecided", condition=Q(is_undecided=True)),
             models.Index("id", name="message_given_up", condition=Q(is_given_up=True)),
             models.Index("address", "id", name="message_by_address"),
+            # The address as a key column, so that a narrowed blacklist is filtered without a look at the rows.
+            models.Index(
+                "blacklisted_at",
+                "id",
+                "address",
+                name="message_blacklisted",
+                condition=Q(blacklisted_at__isnull=False),
+            ),
+            models.Index("is_undecided", "is_given_up", "id", name="message_candidates", condition=Q(candidate=True)),
             models.Index("group", "id", name="message_by_group", condition=Q(group__isnull=False)),
         ]
 
