@@ -37,19 +37,23 @@ class AddressRef:
     id: int
     lane_id: int
     has_destination: bool
+    max_payload_bytes: int
 
 
 _FIND = """
-SELECT address.name, address.id, lane.id, address.destination_id IS NOT NULL
-FROM address JOIN lane ON lane.address_id = address.id AND lane.conversation_id IS NULL
+SELECT address.name, address.id, lane.id, address.destination_id IS NOT NULL, address.max_payload_bytes
+FROM address JOIN lane ON lane.address_id = address.id AND lane.conversation_id IS NULL AND NOT lane.is_isolation
 WHERE address.name = ANY(%s)
 """
 
 _MAKE = """
-WITH wanted AS (SELECT * FROM unnest(%(names)s::text[], %(destinations)s::text[]) AS w(name, destination)),
+WITH wanted AS (
+        SELECT * FROM unnest(%(names)s::text[], %(destinations)s::text[], %(blames)s::text[], %(limits)s::bigint[])
+            AS w(name, destination, blame, max_payload_bytes)),
      made AS (
-        INSERT INTO address (name, destination_id)
-        SELECT wanted.name, destination.id FROM wanted LEFT JOIN destination ON destination.name = wanted.destination
+        INSERT INTO address (name, destination_id, blame, max_payload_bytes)
+        SELECT wanted.name, destination.id, blame, max_payload_bytes
+        FROM wanted LEFT JOIN destination ON destination.name = wanted.destination
         ORDER BY wanted.name ON CONFLICT (name) DO NOTHING RETURNING id, destination_id)
 INSERT INTO lane (address_id, is_open)
 SELECT made.id, destination.is_enabled IS TRUE FROM made LEFT JOIN destination ON destination.id = made.destination_id
@@ -69,8 +73,14 @@ def ensure_addresses(names: Iterable[str]) -> dict[str, AddressRef]:
             # A policy saved meanwhile would not see addresses that are not committed, nor we that policy.
             locks.share(cursor, Lock.POLICIES)
             policies = book()
-            destinations = [policies.resolve(name).destination for name in missing]
-            cursor.execute(_MAKE, {"names": missing, "destinations": destinations})
+            said = [policies.resolve(name) for name in missing]
+            values: dict[str, Any] = {
+                "names": missing,
+                "destinations": [one.destination for one in said],
+                "blames": [str(one.policy.blame) for one in said],
+                "limits": [one.policy.max_payload_bytes for one in said],
+            }
+            cursor.execute(_MAKE, values)
             found |= _find(cursor, missing)
     return found
 

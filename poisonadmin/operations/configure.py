@@ -80,7 +80,7 @@ def save_policy(
                 "updated_at": Now(),
             },
         )
-        route_addresses(cursor)
+        route_addresses(cursor, actor=principal.name)
         details = {"preset": preset, "settings": row.settings, "destination": destination, "version": row.version}
         audit.record(principal.name, "policy.saved", "policy", match, details=details)
     row.refresh_from_db()
@@ -96,7 +96,7 @@ def delete_policy(policy_id: int, *, principal: Principal) -> None:
         if row is None or not principal.covers(row.match):
             raise ConfigurationNotFound(f"There is no policy {policy_id}.")
         row.delete()
-        route_addresses(cursor)
+        route_addresses(cursor, actor=principal.name)
         audit.record(principal.name, "policy.deleted", "policy", row.match, details={"settings": row.settings})
 
 

@@ -28,7 +28,7 @@ WITH {_TOLD}, changed AS (
     SELECT told.id, here.id, lane.id, 'NDLV', 'imported', coalesce(told.delivery_count, 0),
            told.failed_at, failure_group.id, original.id
     FROM told JOIN address AS here ON here.name = told.address
-         JOIN lane ON lane.address_id = here.id AND lane.conversation_id IS NULL
+         JOIN lane ON lane.address_id = here.id AND lane.conversation_id IS NULL AND NOT lane.is_isolation
          LEFT JOIN address AS original ON original.name = told.original_address
          LEFT JOIN failure_group ON failure_group.fingerprint = told.fingerprint
     RETURNING address_id, group_id

@@ -10,9 +10,10 @@ from poisonadmin.operations import lanes, locks
 from poisonadmin.operations.addresses import ensure_addresses
 from poisonadmin.operations.ingest_duplicates import Conflict, put_duplicates_aside
 from poisonadmin.operations.ingest_imports import import_dead_letters
-from poisonadmin.operations.ledger import RECORDED
+from poisonadmin.operations.ledger import recorded
 from poisonadmin.operations.locks import Lock
 from poisonadmin.operations.once_more import OnceMore, retried
+from poisonadmin.operations.oversize import SIZES
 
 
 @dataclass(frozen=True)
@@ -47,15 +48,18 @@ _TAKE_FREE_IDS = f"{_TAKE_IDS} ON CONFLICT (intake_address_id, message_id) DO NO
 
 _ENQUEUE = f"""
 WITH changed AS (
-    INSERT INTO message (id, address_id, lane_id, state, due_at, expires_at)
-    SELECT staged.id, address.id, lane.id, 'TBDL', now(), staged.expires_at
+    INSERT INTO message (id, address_id, lane_id, state, reason, due_at, expires_at)
+    SELECT staged.id, address.id, lane.id, CASE WHEN is_oversized THEN 'NDLV' ELSE 'TBDL' END,
+           CASE WHEN is_oversized THEN 'oversized' END, CASE WHEN NOT is_oversized THEN now() END,
+           CASE WHEN NOT is_oversized THEN staged.expires_at END
     FROM staged_message AS staged JOIN address ON address.name = staged.address
-         JOIN lane ON lane.address_id = address.id AND lane.conversation_id IS NULL
+         JOIN lane ON lane.address_id = address.id AND lane.conversation_id IS NULL AND NOT lane.is_isolation
+         CROSS JOIN LATERAL (SELECT staged.payload_bytes > address.max_payload_bytes AS is_oversized) AS judged
     WHERE staged.batch = %(batch)s AND staged.dead_letter IS NULL
     RETURNING id, address_id, lane_id, state, reason, group_id, attempt_number, due_at, NULL::bigint AS was_address_id,
               NULL::text AS was_state, NULL::text AS was_reason, NULL::bigint AS was_group_id, 'enqueued' AS event
-), {RECORDED}
-SELECT lane_id, min(due_at) FROM changed GROUP BY lane_id
+), {recorded(SIZES)}
+SELECT lane_id, min(due_at) FROM changed WHERE state = 'TBDL' GROUP BY lane_id
 """  # noqa: S608  (fragments are constants)
 
 
@@ -64,7 +68,8 @@ def merge_staged(
 ) -> Merged:
     """Make messages of everything staged under `batch`, in one transaction, and leave nothing staged there.
 
-    Each is TBDL and due now, or NDLV `imported` where it is a dead letter. Of equal (address, message_id) the first one
+    Each is TBDL and due now, NDLV `imported` where it is a dead letter, or NDLV `oversized` where its address takes
+    less. Of equal (address, message_id) the first one
     stays: the same body again is a duplicate, another body is a conflict and goes to `rejected_line`.
     A batch that is empty, or merged already, comes to nothing. `source_file_id`: the file to count into.
     Two merges that wait for each other's ids are told apart by the database; the loser is merged once more, unless a

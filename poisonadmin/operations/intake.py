@@ -14,9 +14,11 @@ from poisonadmin.domain.access import Permission, Principal
 from poisonadmin.domain.envelope import Envelope
 from poisonadmin.domain.errors import PoisonAdminError
 from poisonadmin.domain.staged_rows import headers_json
+from poisonadmin.domain.states import Reason, State
 from poisonadmin.operations import audit, groups, lanes
 from poisonadmin.operations.addresses import AddressNotFound, AddressRef, ensure_addresses
 from poisonadmin.operations.ledger import RECORDED
+from poisonadmin.operations.oversize import sizes
 
 
 class MessageIdConflict(PoisonAdminError):
@@ -64,7 +66,8 @@ FROM envelope JOIN body USING (id) WHERE intake_address_id = %(address)s AND mes
 
 
 def accept(envelope: Envelope, *, principal: Principal, received_by: str) -> Accepted:
-    """Take one message in: TBDL and due now, or NDLV `imported` where it is a dead letter.
+    """Take one message in: TBDL and due now, NDLV `imported` where it is a dead letter, `oversized` where it is too
+    large for its address.
 
     The same (address, message_id) with the same body again changes nothing and returns the first one.
     Errors: `NotAllowed`, `AddressNotFound` (out of scope), `InvalidAddress`, `MessageIdConflict`.
@@ -84,7 +87,7 @@ def accept(envelope: Envelope, *, principal: Principal, received_by: str) -> Acc
             first, is_same = cursor.fetchone()
         elif envelope.dead_letter:
             import_failure(cursor, created[0], envelope, actor=principal.name)
-        else:
+        elif values["state"] == State.TBDL:
             lanes.wake(cursor, [(values["lane"], created[1])])
     if created:
         return Accepted(created[0], created=True)
@@ -99,6 +102,7 @@ def accept(envelope: Envelope, *, principal: Principal, received_by: str) -> Acc
 def _values(envelope: Envelope, addresses: Mapping[str, AddressRef], *, actor: str, received_by: str) -> dict[str, Any]:
     dead = envelope.dead_letter
     here = addresses[envelope.address]
+    state, reason, note = _beginning(envelope, here)
     return {
         "address": here.id,
         "lane": here.lane_id,
@@ -110,15 +114,25 @@ def _values(envelope: Envelope, addresses: Mapping[str, AddressRef], *, actor: s
         "headers": headers_json(envelope.headers),
         "received_by": received_by,
         "expires_at": envelope.expires_at,
-        "state": "NDLV" if dead else "TBDL",
-        "reason": "imported" if dead else None,
+        "state": str(state),
+        "reason": reason and str(reason),
         "event": "imported" if dead else "enqueued",
         "failure_count": (dead.delivery_count or 0) if dead else 0,
         "failed_at": (dead.failed_at or datetime.now(UTC)) if dead else None,
         "original_address": addresses[dead.original_address].id if dead and dead.original_address else None,
         "actor": actor,
-        "note": dead.reason if dead else None,
+        "note": note,
     }
+
+
+def _beginning(envelope: Envelope, here: AddressRef) -> tuple[State, Reason | None, str | None]:
+    """Return the state, reason and note that a message begins with."""
+    if envelope.dead_letter:
+        return State.NDLV, Reason.IMPORTED, envelope.dead_letter.reason
+    size = len(envelope.payload)
+    if size > here.max_payload_bytes:
+        return State.NDLV, Reason.OVERSIZED, sizes(size, envelope.address, here.max_payload_bytes)
+    return State.TBDL, None, None
 
 
 _IMPORT_ATTEMPT = """

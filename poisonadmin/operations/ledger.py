@@ -5,11 +5,16 @@ address_id, state, reason, group_id, attempt_number, event, and was_address_id, 
 what each was before (was_state NULL: it was not here). Then it appends `RECORDED`.
 """
 
-# Needs the parameters `actor` and `note`. Follows `changed AS (…)` inside a WITH.
-RECORDED = """
+
+def recorded(note: str = "%(note)s") -> str:
+    """Return what follows `changed AS (…)` inside a WITH. It needs the parameter `actor`.
+
+    `note`: an expression over the columns of `changed`, for rows that do not share one.
+    """
+    return f"""
     recorded_history AS (
         INSERT INTO history (message_id, from_state, to_state, event, reason, attempt_number, actor, note)
-        SELECT id, was_state, state, event, reason, attempt_number, %(actor)s, %(note)s FROM changed
+        SELECT id, was_state, state, event, reason, attempt_number, %(actor)s, {note} FROM changed
     ),
     recorded_counts AS (
         INSERT INTO counter_delta (address_id, state, reason, group_id, delta)
@@ -21,4 +26,8 @@ RECORDED = """
         ) AS both_sides
         GROUP BY 1, 2, 3, 4 HAVING sum(delta) <> 0
     )
-"""
+"""  # noqa: S608  (the expressions are constants)
+
+
+# Needs the parameters `actor` and `note`.
+RECORDED = recorded()

@@ -1,23 +1,53 @@
-"""Where addresses deliver, as the policies say; written down so that the claim need not resolve anything."""
+"""What the policies say of each address, written down so that neither the claim nor a task need resolve anything."""
 
+from functools import partial
+
+from django.db import transaction
 from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.operations import lanes
+from poisonadmin.operations.oversize import reject_waiting
 from poisonadmin.queries.policy_book import book
 
 _ROUTE = """
-UPDATE address SET destination_id = destination.id
-FROM unnest(%(names)s::text[], %(destinations)s::text[]) AS routed(name, destination)
-     LEFT JOIN destination ON destination.name = routed.destination
-WHERE address.name = routed.name AND address.destination_id IS DISTINCT FROM destination.id
+UPDATE address
+SET destination_id = routed.destination_id, blame = routed.blame, max_payload_bytes = routed.max_payload_bytes
+FROM (
+    SELECT before.id, destination.id AS destination_id, said.blame, said.max_payload_bytes,
+           before.max_payload_bytes AS was_max_payload_bytes
+    FROM unnest(%(ids)s::bigint[], %(destinations)s::text[], %(blames)s::text[], %(limits)s::bigint[])
+         AS said (id, destination, blame, max_payload_bytes)
+    JOIN address AS before ON before.id = said.id LEFT JOIN destination ON destination.name = said.destination
+) AS routed
+WHERE address.id = routed.id
+  AND (address.destination_id, address.blame, address.max_payload_bytes)
+      IS DISTINCT FROM (routed.destination_id, routed.blame, routed.max_payload_bytes)
+RETURNING address.id, routed.max_payload_bytes < routed.was_max_payload_bytes
 """
 
 
-def route_addresses(cursor: CursorWrapper) -> None:
-    """Give every address the destination that the policies say, and open or close its lanes. Hold `Lock.POLICIES`."""
+def route_addresses(cursor: CursorWrapper, *, actor: str = "system") -> None:
+    """Give every address what the policies say, and open or close its lanes. Hold `Lock.POLICIES`.
+
+    Where less may be delivered than before, what waits and is too large is rejected after the commit.
+    """
     policies = book()
     cursor.execute("SELECT id, name FROM address ORDER BY id")
     addresses = cursor.fetchall()
-    names = [name for _, name in addresses]
-    cursor.execute(_ROUTE, {"names": names, "destinations": [policies.resolve(name).destination for name in names]})
-    lanes.reopen(cursor, [address_id for address_id, _ in addresses])
+    said = [policies.resolve(name) for _, name in addresses]
+    ids = [address_id for address_id, _ in addresses]
+    cursor.execute(
+        _ROUTE,
+        {
+            "ids": ids,
+            "destinations": [one.destination for one in said],
+            "blames": [str(one.policy.blame) for one in said],
+            "limits": [one.policy.max_payload_bytes for one in said],
+        },
+    )
+    lowered = [address_id for address_id, is_lower in cursor.fetchall() if is_lower]
+    lanes.reopen(cursor, ids)
+    if lowered:
+        # Not in this transaction, which holds up every intake to a new address. Should it not come to this, what is
+        # too large is found out when it is claimed.
+        transaction.on_commit(partial(reject_waiting, lowered, actor=actor), robust=True)
