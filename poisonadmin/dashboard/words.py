@@ -63,6 +63,7 @@ COUNTS: dict[str, str] = {
 REFUSALS: dict[str, str] = {
     "not_found": "not found, or not yours to see",
     "no_destination": "its address delivers nowhere; give it a destination first",
+    "oversized": "its payload is larger than its address takes; raise max_payload_bytes in the policy first",
     "not_moved": "it was never moved, so there is nowhere to return it to",
     "precondition_failed": "it changed since this page was made",
     "transition_not_allowed": "its state does not allow this",

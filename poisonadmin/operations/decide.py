@@ -20,6 +20,7 @@ from poisonadmin.operations.once_more import retried
 
 NOT_FOUND = "not_found"
 NO_DESTINATION = "no_destination"
+OVERSIZED = "oversized"
 NOT_MOVED = "not_moved"
 STALE = "precondition_failed"
 
@@ -42,6 +43,13 @@ class NoDestination(PoisonAdminError):
     """Raised when the address that an approved message goes to delivers nowhere."""
 
     code = "no_destination"
+    status = 409
+
+
+class Oversized(PoisonAdminError):
+    """Raised when an approved message is larger than the address that it goes to takes."""
+
+    code = "oversized"
     status = 409
 
 
@@ -78,15 +86,17 @@ class _Decision:
     until: datetime | None = None
 
 
-def _has_destination(message: Locked) -> str | None:
-    return None if message.home_delivers else NO_DESTINATION
+def _can_be_delivered(message: Locked) -> str | None:
+    if not message.home_delivers:
+        return NO_DESTINATION
+    return None if message.home_takes_its_size else OVERSIZED
 
 
 def _was_moved(message: Locked) -> str | None:
-    return _has_destination(message) if message.home != message.address else NOT_MOVED
+    return _can_be_delivered(message) if message.home != message.address else NOT_MOVED
 
 
-_APPROVE = _Decision(Event.APPROVED, State.TBDL, _has_destination)
+_APPROVE = _Decision(Event.APPROVED, State.TBDL, _can_be_delivered)
 _RETURN = _Decision(Event.APPROVED, State.TBDL, _was_moved)
 _MARK_FAIL = _Decision(Event.MARKED_FAIL, State.FAIL)
 _QUARANTINE = _Decision(Event.QUARANTINED, State.NDLV)
@@ -99,7 +109,8 @@ def approve(ids: Sequence[int], **asked: Unpack[Asked]) -> Decided:
     """NDLV -> TBDL, due now, at the address each was moved from where it was. `failure_count` starts again at 0.
 
     An `expires_at` that has passed is taken away: a person wants the message delivered all the same.
-    Errors: `NotAllowed`. Shape: refused with `not_found`, `no_destination`, `precondition_failed`, or the state.
+    Errors: `NotAllowed`. Shape: refused with `not_found`, `no_destination`, `oversized`, `precondition_failed`, or
+    the state.
     """
     return _decide(_APPROVE, ids, asked)
 
@@ -137,7 +148,7 @@ def postpone(ids: Sequence[int], *, until: datetime, **asked: Unpack[Asked]) -> 
 def only(decided: Decided, message_id: int) -> None:
     """Do nothing when the decision on this one message was carried out; raise why not otherwise.
 
-    Errors: `MessageNotFound`, `NoDestination`, `NotMoved`, `PreconditionFailed`, `TransitionNotAllowed`.
+    Errors: `MessageNotFound`, `NoDestination`, `Oversized`, `NotMoved`, `PreconditionFailed`, `TransitionNotAllowed`.
     """
     why = decided.refused.get(message_id)
     if why is None:
@@ -146,6 +157,8 @@ def only(decided: Decided, message_id: int) -> None:
         raise MessageNotFound(f"There is no message {message_id}.")
     if why == NO_DESTINATION:
         raise NoDestination("The address that this message would go to delivers nowhere; give it a destination first.")
+    if why == OVERSIZED:
+        raise Oversized("The payload is larger than its address takes; raise max_payload_bytes in its policy first.")
     if why == NOT_MOVED:
         raise NotMoved("This message was not moved; there is no other address to return it to.")
     if why == STALE:

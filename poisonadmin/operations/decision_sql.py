@@ -20,14 +20,16 @@ class Locked(NamedTuple):
     attempt_number: int
     home: str
     home_delivers: bool
+    home_takes_its_size: bool
 
 
 # Two statements: what the lock waited for may have moved the message, and a join in the locking statement would then
 # lose the row.
 _LOCK = "SELECT FROM message WHERE id = ANY(%(ids)s) ORDER BY id FOR UPDATE"
 _READ = """
-SELECT message.id, address.name, state, attempt_number, home.name, home.destination_id IS NOT NULL
-FROM message JOIN address ON address.id = message.address_id
+SELECT message.id, address.name, state, attempt_number, home.name, home.destination_id IS NOT NULL,
+       envelope.payload_bytes <= home.max_payload_bytes
+FROM message JOIN address ON address.id = message.address_id JOIN envelope ON envelope.id = message.id
      JOIN address AS home ON home.id = coalesce(message.original_address_id, message.address_id)
 WHERE message.id = ANY(%(ids)s) ORDER BY message.id
 """
