@@ -9,6 +9,9 @@ from pathlib import Path
 
 import environ
 import structlog
+from django.core.exceptions import ImproperlyConfigured
+
+from poisonadmin.domain.handler_path import UnusableHandlerPath, handler_directories
 
 env = environ.Env()
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -110,6 +113,13 @@ USE_I18N = False
 
 # --- queue ----------------------------------------------------------------------------------------------------------
 REDIS_URL = env.str("REDIS_URL", "redis://127.0.0.1:6379/0")
+
+# --- handlers -------------------------------------------------------------------------------------------------------
+# Checked at start, and read again from the environment wherever it is used: sandboxes are started without Django.
+try:
+    handler_directories(os.environ)
+except UnusableHandlerPath as error:
+    raise ImproperlyConfigured(str(error)) from None
 
 # --- login ----------------------------------------------------------------------------------------------------------
 AUTHENTICATION_BACKENDS = [

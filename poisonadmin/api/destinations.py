@@ -27,7 +27,10 @@ def _printable(name: str) -> None:
 
 
 class DestinationInput(StrictSerializer):
-    """`config` for http: `{url, method?, headers?, timeout_ms?, concurrency?}`; `secrets` are headers, write-only."""
+    """`config` for http: `{url, method?, headers?, timeout_ms?, concurrency?, verify_tls?, copy_headers?, crash_on?}`;
+    for handler: `{callable: "module:function", memory_mb?, cpu_seconds?, timeout_ms?, concurrency?}`, the module in one
+    of the directories of POISONADMIN_HANDLER_PATH. `secrets` are headers for http, write-only.
+    """
 
     kind = serializers.ChoiceField(choices=[str(kind) for kind in DestinationKind])
     config = JsonObject()

@@ -6,10 +6,14 @@ from django.shortcuts import render
 from poisonadmin.dashboard.gate import page
 from poisonadmin.dashboard.links import pager, require_known
 from poisonadmin.domain.access import Permission, Principal
-from poisonadmin.domain.destinations import DEFAULTS
+from poisonadmin.domain import destinations as http
+from poisonadmin.domain import handler_config as handler
 from poisonadmin.queries.destinations import get_destination, list_destinations
 from poisonadmin.queries.sources import get_source, list_files, list_rejected, list_sources, rejected_raw
 from poisonadmin.queries.triage import addresses_of
+from poisonadmin.store.models.destination import DestinationKind
+
+_DEFAULTS = {DestinationKind.HTTP: http.DEFAULTS, DestinationKind.HANDLER: handler.DEFAULTS}
 
 
 @page()
@@ -25,7 +29,8 @@ def destination(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render one destination; of its secrets only the names."""
     require_known(request, "name")
     found = get_destination(request.GET.get("name", ""), principal=principal)
-    settings = {name: found.config.get(name, default) for name, default in DEFAULTS.items() if name != "headers"}
+    defaults = _DEFAULTS[DestinationKind(found.kind)]
+    settings = {name: found.config.get(name, default) for name, default in defaults.items() if name != "headers"}
     context = {
         "destination": found,
         "settings": settings,

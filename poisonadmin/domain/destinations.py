@@ -14,6 +14,7 @@ MAX_URL_CHARS = 2048
 MAX_HEADERS = 50
 TIMEOUT_MS = range(100, 300_001)
 CONCURRENCY = range(1, 513)
+CONNECTION_LOST = "connection_lost"
 
 DEFAULTS: dict[str, Any] = {
     "method": "POST",
@@ -22,6 +23,7 @@ DEFAULTS: dict[str, Any] = {
     "concurrency": 64,
     "verify_tls": True,
     "copy_headers": list(COPIED_BY_DEFAULT),
+    "crash_on": None,
 }
 
 
@@ -38,8 +40,10 @@ class InvalidDestination(PoisonAdminError):
 def validate_http_config(config: Mapping[str, Any], *, guard: Guard | None = None) -> dict[str, Any]:
     """Return the configuration of an HTTP destination, only what it sets; raise InvalidDestination naming the field.
 
-    Shape: `{url, method?, headers?, timeout_ms?, concurrency?, verify_tls?, copy_headers?}`. With a `guard`, an
-    address that is written in the URL is checked too; names are resolved and checked when a connection is made.
+    Shape: `{url, method?, headers?, timeout_ms?, concurrency?, verify_tls?, copy_headers?, crash_on?}`. `crash_on` is
+    "connection_lost" where a connection that is lost after the request was sent counts as a crash of the consumer.
+    With a `guard`, an address that is written in the URL is checked too; names are resolved and checked when a
+    connection is made.
     """
     for field in config:
         if field != "url" and field not in DEFAULTS:
@@ -58,6 +62,8 @@ def validate_http_config(config: Mapping[str, Any], *, guard: Guard | None = Non
         checked["verify_tls"] = _boolean("verify_tls", config["verify_tls"])
     if "copy_headers" in config:
         checked["copy_headers"] = _copy_headers(config["copy_headers"])
+    if "crash_on" in config:
+        checked["crash_on"] = _crash_on(config["crash_on"])
     return checked
 
 
@@ -154,3 +160,9 @@ def _copy_headers(patterns: Any) -> list[str]:
         if not isinstance(pattern, str) or not (pattern == "*" or TOKEN.match(pattern.removesuffix("*"))):
             raise InvalidDestination("copy_headers", f"{pattern!r} is neither a header name nor a beginning like x-*")
     return list(patterns)
+
+
+def _crash_on(value: Any) -> str | None:
+    if value not in (None, CONNECTION_LOST):
+        raise InvalidDestination("crash_on", f"must be null or {CONNECTION_LOST}")
+    return CONNECTION_LOST if value else None

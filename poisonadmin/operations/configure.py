@@ -12,8 +12,10 @@ from django.db.models.functions import Now
 
 from poisonadmin.domain.access import NotAllowed, Permission, Principal
 from poisonadmin.domain.addresses import validate_pattern
-from poisonadmin.domain.destinations import validate_headers, validate_http_config
+from poisonadmin.domain.destinations import InvalidDestination, validate_headers, validate_http_config
 from poisonadmin.domain.errors import PoisonAdminError
+from poisonadmin.domain.handler_config import validate_handler_config
+from poisonadmin.domain.handler_path import handler_directories, require_module
 from poisonadmin.domain.policy_settings import validate_settings
 from poisonadmin.domain.presets import preset as preset_named
 from poisonadmin.domain.ssrf import guard_from
@@ -21,6 +23,7 @@ from poisonadmin.operations import audit, locks
 from poisonadmin.operations.locks import Lock
 from poisonadmin.operations.routing import route_addresses
 from poisonadmin.store.models import Destination, PolicyRow
+from poisonadmin.store.models.destination import DestinationKind
 
 
 class ConfigurationNotFound(PoisonAdminError):
@@ -110,13 +113,18 @@ def save_destination(
     principal: Principal,
     expected_version: int | None = None,
 ) -> Destination:
-    """Create or replace a destination. `secrets` None keeps those it has.
+    """Create or replace a destination. `secrets` None keeps those it has; a handler has none.
 
+    A handler's module is looked for, and not imported: only a sandbox ever does that.
     Errors: `NotAllowed`, `InvalidDestination`, `VersionConflict`.
     """
     principal.require(Permission.CONFIGURE)
     _require_no_limit(principal)
-    checked = validate_http_config(config, guard=guard_from(os.environ))
+    checked = _CHECKS[DestinationKind(kind)](config)
+    if kind == DestinationKind.HANDLER:
+        if secrets:
+            raise InvalidDestination("secrets", "a handler is sent no headers")
+        secrets = {}
     with transaction.atomic():
         before = Destination.objects.select_for_update().filter(name=name).first()
         if expected_version is not None and (before is None or before.version != expected_version):
@@ -134,6 +142,19 @@ def save_destination(
         audit.record(principal.name, "destination.saved", "destination", name, details={"config": checked})
     row.refresh_from_db()
     return row
+
+
+def _checked_http(config: Mapping[str, Any]) -> dict[str, Any]:
+    return validate_http_config(config, guard=guard_from(os.environ))
+
+
+def _checked_handler(config: Mapping[str, Any]) -> dict[str, Any]:
+    checked = validate_handler_config(config)
+    require_module(checked["callable"], handler_directories(os.environ))
+    return checked
+
+
+_CHECKS = {DestinationKind.HTTP: _checked_http, DestinationKind.HANDLER: _checked_handler}
 
 
 def delete_destination(name: str, *, principal: Principal) -> None:

@@ -43,6 +43,13 @@ class DestinationRow:
         """What `If-Match` is compared with."""
         return f'"{self.version}"'
 
+    @property
+    def goes_to(self) -> str:
+        """Where it delivers, in one line: the method and URL, or the handler's callable."""
+        if "callable" in self.config:
+            return str(self.config["callable"])
+        return f"{self.config.get('method', 'POST')} {self.config.get('url', '')}"
+
 
 _SELECT = """SELECT d.id, d.name, d.kind, d.config,
  ARRAY(SELECT jsonb_object_keys(d.secrets) ORDER BY 1) AS secret_names,

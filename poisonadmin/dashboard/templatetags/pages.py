@@ -84,8 +84,8 @@ def as_json(value: object) -> str:
 
 @register.filter
 def plain_words(value: object) -> str:
-    """Return a setting's value in words: yes and no instead of True and False."""
-    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+    """Return a setting's value in words: yes and no instead of True and False, none for what is not set."""
+    return {True: "yes", False: "no", None: "none"}[value] if value is None or isinstance(value, bool) else str(value)
 
 
 @register.filter
