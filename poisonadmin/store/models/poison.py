@@ -9,8 +9,9 @@ class PoisonEntry(models.Model):
     """One bookmark of a poison source that was reported. Consumers skip it while `is_listed`.
 
     `source`: any name that consumers agree on; for stored messages their address (ruling R7). `crashes` counts reports
-    with `fatal`, `failures` the others; both start again at a release. `why`: the last report's words (AMPS-2).
-    `change` grows with every change of any entry, so that a subscriber can tell what it has seen.
+    with `fatal`, `failures` the others; both start again at a release. The limits are those that the last report was
+    judged by. `why`: the last report's words (AMPS-2). `change` is set whenever `is_listed` changes and grows from one
+    commit to the next over all entries, so that a subscriber can tell what it has seen; 0: it never was listed.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -20,7 +21,9 @@ class PoisonEntry(models.Model):
     is_listed = models.BooleanField(db_default=False)
     is_fatal = models.BooleanField(db_default=False)
     failures = models.IntegerField(db_default=0)
+    failure_limit = models.IntegerField(db_default=1)
     crashes = models.IntegerField(db_default=0)
+    crash_limit = models.IntegerField(db_default=2)
     reported_by = models.CharField(max_length=255)
     first_at = models.DateTimeField(db_default=Now())
     last_at = models.DateTimeField(db_default=Now())
@@ -36,6 +39,7 @@ class PoisonEntry(models.Model):
         constraints = [models.UniqueConstraint(fields=["source", "bookmark"], name="poison_entry_once")]
         indexes = [
             models.Index("source", "id", name="poison_entry_listed", condition=Q(is_listed=True)),
+            models.Index("source", "change", name="poison_entry_changes", condition=Q(change__gt=0)),
             models.Index("message_id", name="poison_entry_message", condition=Q(message_id__isnull=False)),
         ]
 
