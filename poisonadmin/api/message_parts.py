@@ -1,9 +1,10 @@
 """What belongs to one message: its log, its bytes, its schedule."""
 
-from django.http import HttpResponse
+from django.http.response import HttpResponseBase
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from poisonadmin.api.attachments import attachment
 from poisonadmin.api.contract import Paged, Raw, contract
 from poisonadmin.api.parameters import PAGE
 from poisonadmin.api.rendering import TakeAny
@@ -74,17 +75,10 @@ class MessagePayload(ApiView):
     content_negotiation_class = TakeAny
 
     @contract(Permission.READ_PAYLOAD, "messages", {200: Raw()})
-    def get(self, request: Request, message_id: int) -> HttpResponse:
-        """Download the payload: the bytes as they came in, always as an attachment, never as what they claim to be."""
-        return attachment(
-            messages.payload(message_id, principal=self.principal).payload, f"message-{message_id}.payload"
-        )
+    def get(self, request: Request, message_id: int) -> HttpResponseBase:
+        """Download the payload: the bytes as they came in, always as an attachment, never as what they claim to be.
 
-
-def attachment(content: bytes, name: str) -> HttpResponse:
-    """Return bytes that no browser will show or guess the type of."""
-    response = HttpResponse(bytes(content), content_type="application/octet-stream")
-    response["Content-Disposition"] = f'attachment; filename="{name}"'
-    response["X-Content-Type-Options"] = "nosniff"
-    response["Content-Security-Policy"] = "default-src 'none'; sandbox"
-    return response
+        It is sent as it is read, a few megabytes at a time.
+        """
+        found = messages.payload(message_id, principal=self.principal)
+        return attachment(request, found, f"message-{message_id}.payload")

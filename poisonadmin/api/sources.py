@@ -1,13 +1,13 @@
 """Sources, their files, and what was set aside."""
 
-from django.http import HttpResponse
+from django.http.response import HttpResponseBase
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from poisonadmin.api.attachments import attachment
 from poisonadmin.api.contract import Paged, Raw, contract
 from poisonadmin.api.inputs import JsonObject, StrictSerializer, Text
-from poisonadmin.api.message_parts import attachment
 from poisonadmin.api.parameters import PAGE
 from poisonadmin.api.rendering import TakeAny
 from poisonadmin.api.shapes import REJECTED, SOURCE, SOURCE_FILE
@@ -118,6 +118,7 @@ class RejectedRaw(ApiView):
     content_negotiation_class = TakeAny
 
     @contract(Permission.READ_PAYLOAD, "sources", {200: Raw()})
-    def get(self, request: Request, rejected_id: int) -> HttpResponse:
+    def get(self, request: Request, rejected_id: int) -> HttpResponseBase:
         """Download all the bytes of a line that was set aside."""
-        return attachment(sources.rejected_raw(rejected_id, principal=self.principal), f"rejected-{rejected_id}.line")
+        found = sources.rejected_raw(rejected_id, principal=self.principal)
+        return attachment(request, found, f"rejected-{rejected_id}.line")

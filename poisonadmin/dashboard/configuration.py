@@ -1,13 +1,14 @@
 """Destinations and sources, as they are set up and how they do."""
 
-from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import render
 
 from poisonadmin.dashboard.gate import page
 from poisonadmin.dashboard.links import pager, require_known
-from poisonadmin.domain.access import Permission, Principal
+from poisonadmin.dashboard.streams import download
 from poisonadmin.domain import destinations as http
 from poisonadmin.domain import handler_config as handler
+from poisonadmin.domain.access import Permission, Principal
 from poisonadmin.queries.destinations import get_destination, list_destinations
 from poisonadmin.queries.sources import get_source, list_files, list_rejected, list_sources, rejected_raw
 from poisonadmin.queries.triage import addresses_of
@@ -82,11 +83,6 @@ def rejected(request: HttpRequest, principal: Principal, source_id: int | None =
 
 
 @page(Permission.READ_PAYLOAD)
-def rejected_line(request: HttpRequest, principal: Principal, rejected_id: int) -> HttpResponseBase:  # noqa: ARG001
+def rejected_line(request: HttpRequest, principal: Principal, rejected_id: int) -> HttpResponseBase:
     """Answer with all the bytes of one line, as a file."""
-    name = f'attachment; filename="line-{rejected_id}.bin"'
-    return HttpResponse(
-        rejected_raw(rejected_id, principal=principal),
-        content_type="application/octet-stream",
-        headers={"Content-Disposition": name},
-    )
+    return download(request, rejected_raw(rejected_id, principal=principal), f"line-{rejected_id}.bin")

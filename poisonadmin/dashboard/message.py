@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import render
 
-from poisonadmin.dashboard import payload_tree, stack_view
+from poisonadmin.dashboard import payload_tree, stack_view, streams
 from poisonadmin.dashboard.actions import offered
 from poisonadmin.dashboard.gate import page
 from poisonadmin.dashboard.links import require_known
@@ -44,13 +44,9 @@ def show(request: HttpRequest, principal: Principal, message_id: int) -> HttpRes
 
 
 @page(Permission.READ_PAYLOAD)
-def download(request: HttpRequest, principal: Principal, message_id: int) -> HttpResponseBase:  # noqa: ARG001
-    """Answer with the payload's bytes as they came in, as a file that no browser opens by itself."""
-    found = payload(message_id, principal=principal)
-    name = f'attachment; filename="message-{message_id}.bin"'
-    return HttpResponse(
-        bytes(found.payload), content_type="application/octet-stream", headers={"Content-Disposition": name}
-    )
+def download(request: HttpRequest, principal: Principal, message_id: int) -> HttpResponseBase:
+    """Answer with the payload's bytes as they came in."""
+    return streams.download(request, payload(message_id, principal=principal), f"message-{message_id}.bin")
 
 
 def _payload(request: HttpRequest, principal: Principal, message: MessageDetail) -> dict[str, Any]:

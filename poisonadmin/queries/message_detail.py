@@ -9,6 +9,7 @@ from poisonadmin.domain.errors import PoisonAdminError
 from poisonadmin.queries.message_list import COLUMNS, JOINS, MessageRow
 from poisonadmin.queries.paging import MAX_ID
 from poisonadmin.queries.rows import fetch_one
+from poisonadmin.queries.stored_bytes import StoredBytes, stored_bytes
 
 
 class MessageNotFound(PoisonAdminError):
@@ -41,16 +42,6 @@ class MessageDetail(MessageRow):
 
 
 @dataclass(frozen=True)
-class Payload:
-    """The bytes as they came in. `content_type` is the producer's word, and nothing to act upon."""
-
-    id: int
-    message_id: str
-    content_type: str
-    payload: bytes
-
-
-@dataclass(frozen=True)
 class _Place:
     address: str
 
@@ -73,15 +64,11 @@ def get_message(message_id: int, *, principal: Principal) -> MessageDetail:
     return found
 
 
-def payload(message_id: int, *, principal: Principal) -> Payload:
-    """Return the payload; raise MessageNotFound."""
+def payload(message_id: int, *, principal: Principal) -> StoredBytes:
+    """Return the payload, the bytes as they came in, to be read slice by slice; raise MessageNotFound."""
     principal.require(Permission.READ_PAYLOAD)
     require_message(message_id, principal=principal)
-    found = fetch_one(
-        Payload,
-        "SELECT e.id, e.message_id, e.content_type, b.payload FROM envelope e JOIN body b USING (id) WHERE e.id = %s",
-        [message_id],
-    )
+    found = stored_bytes("body", "payload", message_id)
     if found is None:
         raise MessageNotFound(f"There is no message {message_id}.")
     return found

@@ -4,7 +4,6 @@ from poisonadmin.queries.filter_fields import InvalidFilter, Term
 from poisonadmin.queries.message_detail import (
     MessageDetail,
     MessageNotFound,
-    Payload,
     get_message,
     payload,
     payload_start,
@@ -27,7 +26,6 @@ __all__ = [
     "MessageNotFound",
     "MessageRow",
     "Page",
-    "Payload",
     "Schedule",
     "Term",
     "attempts",

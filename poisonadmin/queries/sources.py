@@ -9,6 +9,7 @@ from poisonadmin.domain.access import Permission, Principal
 from poisonadmin.domain.errors import PoisonAdminError
 from poisonadmin.queries.paging import DEFAULT_LIMIT, MAX_ID, Key, Page, window
 from poisonadmin.queries.rows import fetch, fetch_one
+from poisonadmin.queries.stored_bytes import StoredBytes, stored_bytes
 
 _SOURCES = Key(("s.id",), (int,), descending=False)
 _FILES = Key(("f.id",), (int,))
@@ -143,17 +144,12 @@ def list_rejected(
     return page.page(rows, lambda row: (row.id,))
 
 
-@dataclass(frozen=True)
-class _Raw:
-    raw: bytes
-
-
-def rejected_raw(rejected_id: int, *, principal: Principal) -> bytes:
-    """Return all the bytes of a line that was set aside; raise SourceNotFound."""
+def rejected_raw(rejected_id: int, *, principal: Principal) -> StoredBytes:
+    """Return all the bytes of a line that was set aside, to be read slice by slice; raise SourceNotFound."""
     principal.require(Permission.READ_PAYLOAD)
     found = None
     if principal.sees_everything and 0 < rejected_id <= MAX_ID:
-        found = fetch_one(_Raw, "SELECT raw FROM rejected_line WHERE id = %s", [rejected_id])
+        found = stored_bytes("rejected_line", "raw", rejected_id)
     if found is None:
         raise SourceNotFound(f"There is no rejected line {rejected_id}.")
-    return bytes(found.raw)
+    return found
