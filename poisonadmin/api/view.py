@@ -22,11 +22,19 @@ from poisonadmin.api.rendering import JsonParser, JsonRenderer, Negotiation, to_
 from poisonadmin.api.shape import Shape
 from poisonadmin.api.upload import digest_of, file_of
 from poisonadmin.domain.access import Permission, Principal
+from poisonadmin.domain.errors import PoisonAdminError
 from poisonadmin.operations.idempotency import Answer, once
 from poisonadmin.queries.paging import Page
 
 JSON = "application/json"
 KEY_HEADER = "Idempotency-Key"
+
+
+class EncodedBody(PoisonAdminError):
+    """Raised when a request body is compressed; nothing is unpacked here, so nothing can swell."""
+
+    code = "unsupported_content_encoding"
+    status = 415
 
 
 class ApiView(APIView):
@@ -73,6 +81,8 @@ class ApiView(APIView):
         super().initial(request, *args, **kwargs)
         if self.contract is None:
             raise exceptions.MethodNotAllowed(request.method or "")
+        if request.headers.get("Content-Encoding", "identity").strip().lower() not in ("", "identity"):
+            raise EncodedBody("The body must not be compressed; a directory source takes .gz files.")
         if any("\x00" in name for name in kwargs.values() if isinstance(name, str)):
             raise exceptions.NotFound  # no name holds NUL, and the database cannot be asked for one
         if self.contract.checks_query:
