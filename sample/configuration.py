@@ -1,12 +1,25 @@
 """The destinations and policies of the sample. What is there already is left as it is."""
 
+import os
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from poisonadmin.domain.access import Principal
+from poisonadmin.domain.handler_path import handler_directories
 from poisonadmin.operations import configure
 from poisonadmin.store.models import Destination, PolicyRow
 
+HANDLERS = Path(__file__).resolve().with_name("handlers")
+CRASHING = "crashing"
+# The limits that suit sample/handlers/search_index.py: small, so that what runs into them does so soon.
+HANDLER = {
+    "callable": "search_index:handle",
+    "memory_mb": 256,
+    "cpu_seconds": 1,
+    "timeout_ms": 3000,
+    "concurrency": 2,
+}
 QUICK = {"redelivery_delay": 1000, "redelivery_delay_multiplier": 2, "max_redelivery_delay": 4000}
 
 
@@ -19,6 +32,10 @@ class SamplePolicy:
     settings: dict[str, Any] = field(default_factory=dict)
 
 
+INDEXED = (
+    *("commit_comment", "deploy_key", "meta", "repository_import", "public", "status", "fork"),
+    *("gollum", "ping", "discussion", "label", "project_card"),
+)
 POLICIES = (
     SamplePolicy("github.#", "healthy", {"redelivery_delay": 2000, "max_delivery_attempts": 4}),
     SamplePolicy("legacy.#", "healthy", {"redelivery_delay": 2000, "max_delivery_attempts": 4}),
@@ -37,13 +54,17 @@ POLICIES = (
     ),
     SamplePolicy("github.dependabot_alert", "rejecting", QUICK | {"max_delivery_attempts": 2}),
     SamplePolicy("github.security_advisory", "rejecting", QUICK | {"max_delivery_attempts": 2}),
+    *(SamplePolicy(f"github.{event}", CRASHING, QUICK | {"max_delivery_attempts": 3}) for event in INDEXED),
 )
 # The flaky consumer's slowest answer takes longer than this.
 TIMEOUT_MS = {"flaky": 4000}
 
 
 def configure_sample(urls: dict[str, str], *, principal: Principal) -> None:
-    """Create the destinations and policies that are missing; a destination follows its consumer to another port."""
+    """Create the destinations and policies that are missing; a destination follows its consumer to another port.
+
+    Without the sample's directory in POISONADMIN_HANDLER_PATH the crashing consumer is left out.
+    """
     for consumer, url in urls.items():
         config = {"url": url, "timeout_ms": TIMEOUT_MS.get(consumer, 10_000), "concurrency": 16}
         name = destination_name(consumer)
@@ -58,9 +79,19 @@ def configure_sample(urls: dict[str, str], *, principal: Principal) -> None:
                 max_rate_per_second=None if known is None else known.max_rate_per_second,
                 principal=principal,
             )
+    runs_handlers = HANDLERS in handler_directories(os.environ)
+    if runs_handlers and not Destination.objects.filter(name=destination_name(CRASHING)).exists():
+        configure.save_destination(
+            destination_name(CRASHING),
+            kind="handler",
+            config=HANDLER,
+            secrets=None,
+            max_rate_per_second=None,
+            principal=principal,
+        )
     known_patterns = set(PolicyRow.objects.values_list("match", flat=True))
     for policy in POLICIES:
-        if policy.match not in known_patterns:
+        if policy.match not in known_patterns and (runs_handlers or policy.to != CRASHING):
             configure.save_policy(
                 policy.match,
                 preset=None,

@@ -64,7 +64,7 @@ _STOP_GROUPS: Sequence[Callable[[ChildSpec], bool]] = (
 
 def _start_everything(supervisor: Supervisor, wishes: Wishes, plan: Plan) -> None:
     environment = exported(
-        os.environ,
+        plan.prepared(os.environ),
         wishes,
         database_url=_database(supervisor, wishes),
         redis_url=_queue(supervisor, wishes),
@@ -135,12 +135,16 @@ def _start_watcher(home: Path) -> subprocess.Popen[bytes]:
     )
 
 
-_FOR_COMMANDS = ("DATABASE_URL", "REDIS_URL", "POISONADMIN_HOME", "POISONADMIN_PORT", "JAVA_HOME", "PYSPARK_PYTHON")
+_FOR_COMMANDS = (
+    *("DATABASE_URL", "REDIS_URL", "POISONADMIN_HOME", "POISONADMIN_PORT", "JAVA_HOME", "PYSPARK_PYTHON"),
+    "POISONADMIN_HANDLER_PATH",
+)
 
 
 def _write_environment(home: Path, environment: dict[str, str]) -> None:
     """Keep what a command run by hand beside the supervisor needs (`set -a; . .poisonadmin/environment`)."""
-    write_private(home / "environment", "".join(f"{name}='{environment[name]}'\n" for name in _FOR_COMMANDS))
+    lines = [f"{name}='{environment[name]}'\n" for name in _FOR_COMMANDS if name in environment]
+    write_private(home / "environment", "".join(lines))
 
 
 def _welcome(address: str, home: Path, first_start: str) -> str:

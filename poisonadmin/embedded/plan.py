@@ -1,5 +1,6 @@
 """The processes of PoisonAdmin, as children of the supervisor."""
 
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,6 +25,8 @@ class Plan:
     web: Callable[[Mapping[str, str], int], ChildSpec]
     # Started last, in this order; the path is the data directory.
     after: Callable[[Mapping[str, str], Path], Sequence[ChildSpec]]
+    # What all of it finds in its environment, made from the supervisor's own.
+    prepared: Callable[[Mapping[str, str]], Mapping[str, str]] = dict
 
 
 def migrate(environment: Mapping[str, str]) -> ChildSpec:
@@ -70,13 +73,23 @@ def sample(environment: Mapping[str, str]) -> list[ChildSpec]:
     ]
 
 
+def with_sample_handlers(environment: Mapping[str, str]) -> dict[str, str]:
+    """Let the sample's handlers be imported, besides those that are configured already."""
+    directories = filter(None, [environment.get("POISONADMIN_HANDLER_PATH"), str(PROJECT / "sample" / "handlers")])
+    return dict(environment) | {"POISONADMIN_HANDLER_PATH": os.pathsep.join(directories)}
+
+
 UP = Plan(
     before=lambda environment: [migrate(environment), collect_static(environment)],
     bootstrap=bootstrap,
     web=web,
     after=background,
 )
-DEMO = replace(UP, after=lambda environment, home: [*background(environment, home), *sample(environment)])
+DEMO = replace(
+    UP,
+    after=lambda environment, home: [*background(environment, home), *sample(environment)],
+    prepared=with_sample_handlers,
+)
 
 
 def _worker(queue: str, environment: Mapping[str, str], *options: str) -> ChildSpec:
