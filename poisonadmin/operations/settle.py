@@ -12,6 +12,7 @@ from django.db import connection, transaction
 from poisonadmin.operations.in_flight import IN_FLIGHT, TAKEN
 from poisonadmin.operations.lanes import wake
 from poisonadmin.operations.ledger import RECORDED
+from poisonadmin.operations.oversize import reject_oversized
 from poisonadmin.operations.settle_failures import FAILURES_A_TRANSACTION, settle_failures
 
 DELIVERIES_A_TRANSACTION = 10_000
@@ -78,7 +79,7 @@ WITH left_over AS (
               left_over.address_id AS was_address_id, left_over.state AS was_state, left_over.reason AS was_reason,
               left_over.group_id AS was_group_id, left_over.event, message.lane_id, message.due_at
 ), {RECORDED}
-SELECT lane_id, min(due_at), count(*) FROM changed GROUP BY lane_id
+SELECT lane_id, min(due_at), array_agg(id) FROM changed GROUP BY lane_id
 """  # noqa: S608  (fragments are constants)
 
 _CLOSE = f"""
@@ -121,8 +122,10 @@ def _return_unanswered(claim_id: int | None) -> int:
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(_RETURNED, _values(claim_id))
         rows = cursor.fetchall()
+        returned = [message_id for _, _, ids in rows for message_id in ids]
+        reject_oversized(cursor, returned)
         wake(cursor, [(lane_id, due_at) for lane_id, due_at, _ in rows])
-    return sum(count for _, _, count in rows)
+    return len(returned)
 
 
 def _values(claim_id: int | None) -> dict[str, int | str | None]:

@@ -41,6 +41,7 @@ FROM claim_shard CROSS JOIN LATERAL unnest(message_ids) WITH ORDINALITY AS taken
      ) AS message
      JOIN envelope ON envelope.id = message.id JOIN address ON address.id = message.address_id
 WHERE claim_shard.claim_id = %s AND claim_shard.shard = %s AND destination_id IS NOT NULL
+      AND payload_bytes <= max_payload_bytes
 ORDER BY place
 """
 
@@ -51,7 +52,10 @@ FROM destination, claim WHERE destination.id = ANY(%s) AND claim.id = %s
 
 
 def read_claimed(reader: "psycopg.Connection[tuple[object, ...]]", claim_id: int, shard: int) -> list[Claimed]:
-    """Return the shard's messages in the order in which they are to begin."""
+    """Return the shard's messages in the order in which they are to begin.
+
+    One that is larger than its address takes is left out: it goes back, and is rejected then (operations/oversize.py).
+    """
     with reader.cursor(row_factory=class_row(Claimed)) as cursor:
         return cursor.execute(_CLAIMED, [claim_id, shard]).fetchall()
 
