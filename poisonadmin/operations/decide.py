@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import NotRequired, TypedDict, Unpack
 
-from django.db import transaction
+from django.db import connection, transaction
 
 from poisonadmin.domain.access import Permission, Principal
 from poisonadmin.domain.errors import PoisonAdminError
@@ -17,6 +17,7 @@ from poisonadmin.domain.states import Event, State, TransitionNotAllowed, source
 from poisonadmin.operations import audit
 from poisonadmin.operations.decision_sql import Locked, apply, lock
 from poisonadmin.operations.once_more import retried
+from poisonadmin.operations.poison_list import release_for_messages
 
 NOT_FOUND = "not_found"
 NO_DESTINATION = "no_destination"
@@ -180,6 +181,9 @@ def _decide_once(decision: _Decision, ids: Sequence[int], asked: Asked) -> Decid
             if why := _refusal(decision, message, asked):
                 refused[message_id] = why
         chosen = [message_id for message_id in locked if message_id not in refused]
+        if decision.event is Event.APPROVED and chosen:
+            with connection.cursor() as cursor:
+                release_for_messages(cursor, chosen, actor=principal.name, note=reason)
         apply(chosen, decision.event, actor=principal.name, note=reason, until=decision.until)
         for message_id in chosen:
             audit.record(principal.name, f"message.{decision.event}", "message", str(message_id), note=reason)

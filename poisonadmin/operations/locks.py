@@ -20,6 +20,7 @@ class Lock(IntEnum):
     STAGED_BATCH = 25  # workers/spark/sinks.py takes it too
     SOURCE = 26
     IDEMPOTENCY_KEY = 27
+    POISON_LIST = 28
 
 
 def try_lock(cursor: CursorWrapper, lock: Lock, key: int = 0) -> bool:

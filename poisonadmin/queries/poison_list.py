@@ -8,6 +8,7 @@ from poisonadmin.domain.access import Permission, Principal
 from poisonadmin.domain.errors import PoisonAdminError
 from poisonadmin.queries.address_ids import pattern_regex
 from poisonadmin.queries.paging import DEFAULT_LIMIT, MAX_ID, Key, Page, window
+from poisonadmin.queries.poison_feed import EntryChange
 from poisonadmin.queries.rows import fetch, fetch_one
 
 _KEY = Key(("p.id",), (int,))
@@ -89,6 +90,16 @@ def get_entry(entry_id: int, *, principal: Principal) -> EntryRow:
     if found is None or not principal.sees(found.source):
         raise EntryNotFound(f"There is no entry {entry_id} on the poison list.")
     return found
+
+
+def listed_now(source: str) -> list[EntryChange]:
+    """Return everything that is listed of a source, as the feed gives it."""
+    return fetch(
+        EntryChange,
+        "SELECT id, source, bookmark, why, is_listed, is_fatal, change FROM poison_entry"
+        " WHERE source = %s AND is_listed ORDER BY id",
+        [source],
+    )
 
 
 def source_scope(principal: Principal, column: str) -> tuple[list[str], list[Any]]:

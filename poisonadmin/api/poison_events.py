@@ -1,0 +1,190 @@
+"""The poison list of one source as server-sent events."""
+
+import asyncio
+import contextlib
+import signal
+import threading
+import time
+import weakref
+from collections.abc import AsyncIterator, Iterable, Iterator
+from dataclasses import asdict
+from types import FrameType
+from typing import Any
+
+import psycopg
+from asgiref.sync import sync_to_async
+from django.contrib.auth.models import User
+from django.core.handlers.asgi import ASGIRequest
+from django.db import DatabaseError, connection
+from django.http import StreamingHttpResponse
+from rest_framework.exceptions import AuthenticationFailed
+from rest_framework.request import Request
+
+from poisonadmin.api.authentication import TokenAuthentication
+from poisonadmin.api.contract import Raw, contract
+from poisonadmin.api.parameters import Parameter, text
+from poisonadmin.api.rendering import TakeAny, to_json
+from poisonadmin.api.view import ApiView
+from poisonadmin.domain.access import Permission, Principal
+from poisonadmin.domain.errors import PoisonAdminError
+from poisonadmin.operations.poison_list import PoisonSourceNotFound
+from poisonadmin.queries.poison_feed import EntryChange, Feed, Sign
+from poisonadmin.queries.poison_list import listed_now
+from poisonadmin.queries.principals import principal_of_user
+
+MAX_STREAMS = 200
+RECHECK_SECONDS = 10.0
+EVENT_STREAM = "text/event-stream"
+_SOURCE = text("source", "The poison source; one a stream.")
+SOURCE = Parameter(_SOURCE.name, _SOURCE.parse, {**_SOURCE.schema, "maxLength": 255}, _SOURCE.about, required=True)
+
+
+class TooManyStreams(PoisonAdminError):
+    """Raised when this process serves as many streams as it can hold open."""
+
+    code = "too_many_streams"
+    status = 503
+
+
+class _Streams:
+    """How many streams are open. A place is given back when its response is gone, however that came about."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._count = 0
+
+    def take(self) -> None:
+        with self._lock:
+            if self._count >= MAX_STREAMS:
+                raise TooManyStreams(f"{MAX_STREAMS} streams are open already; try again in a moment.")
+            self._count += 1
+
+    def give_back(self) -> None:
+        with self._lock:
+            self._count -= 1
+
+
+_streams = _Streams()
+_feed: Feed | None = None
+
+
+class PoisonEvents(ApiView):
+    """`/poison-list/events/`."""
+
+    content_negotiation_class = TakeAny
+
+    @contract(Permission.INGEST, "poison list", {200: Raw(EVENT_STREAM)}, query=(SOURCE,))
+    def get(self, request: Request) -> StreamingHttpResponse:  # type: ignore[override]
+        """Follow the poison list of a source, as server-sent events.
+
+        First a `listed` event for each bookmark on the list, then `loaded`; from then on `listed` and `released` as it
+        happens. A comment comes every ten seconds. The stream ends when the server stops or loses its database, or the
+        token is revoked: connect again, and the list comes anew.
+        """
+        source = self.query["source"]
+        if not self.principal.sees(source):
+            raise PoisonSourceNotFound(f"There is no poison source {source}.")
+        if isinstance(request._request, ASGIRequest):  # noqa: SLF001
+            return self._stream(request, source)
+        # Elsewhere a stream would hold a thread: the list as it is, and the end.
+        return _answer(_snapshot(listed_now(source)))
+
+    def _stream(self, request: Request, source: str) -> StreamingHttpResponse:
+        _streams.take()
+        try:
+            answer = _answer(_events(request, source))
+            weakref.finalize(answer, _streams.give_back)
+        except BaseException:
+            _streams.give_back()
+            raise
+        # The stream may last for days, and the pool's connection is others' meanwhile.
+        connection.close()
+        return answer
+
+
+def _answer(events: Any) -> StreamingHttpResponse:
+    answer = StreamingHttpResponse(events, content_type=EVENT_STREAM)
+    answer["X-Accel-Buffering"] = "no"
+    answer["Cache-Control"] = "no-store"
+    return answer
+
+
+async def _events(request: Request, source: str) -> AsyncIterator[bytes]:
+    checked_at = time.monotonic()
+    # The headers are on their way only with the first bytes.
+    yield b": the poison list\n\n"
+    with contextlib.suppress(psycopg.OperationalError):
+        async with contextlib.aclosing(_feed_of_this_process().follow(source)) as followed:
+            async for one in followed:
+                yield _written(one)
+                if time.monotonic() - checked_at >= RECHECK_SECONDS:
+                    checked_at = time.monotonic()
+                    if not await sync_to_async(_may_still, thread_sensitive=False)(request, source):
+                        return
+
+
+def _snapshot(entries: Iterable[EntryChange]) -> Iterator[bytes]:
+    yield _written(list(entries))
+    yield _written(Sign.LOADED)
+
+
+def _written(one: list[EntryChange] | Sign) -> bytes:
+    if one is Sign.QUIET:
+        return b": quiet\n\n"
+    if isinstance(one, Sign):
+        return b"event: loaded\ndata: {}\n\n"
+    return b"".join(_event(entry) for entry in one)
+
+
+def _event(entry: EntryChange) -> bytes:
+    kind = b"listed" if entry.is_listed else b"released"
+    # JSON has no line breaks of its own, so it is one line of the stream.
+    content = to_json(asdict(entry) | {"id": str(entry.id)})
+    return b"event: %s\nid: %d\ndata: %s\n\n" % (kind, entry.change, content)
+
+
+def _may_still(request: Request, source: str) -> bool:
+    """Return whether who opened the stream may still read it; ask the database for it."""
+    try:
+        principal = _principal_now(request)
+    except (AuthenticationFailed, DatabaseError):
+        return False
+    finally:
+        connection.close()
+    return principal is not None and principal.may(Permission.INGEST) and principal.sees(source)
+
+
+def _principal_now(request: Request) -> Principal | None:
+    if "Authorization" in request.headers:
+        found = TokenAuthentication().authenticate(request)
+        return found[1] if found else None
+    session = request.session
+    if not session.exists(session.session_key):
+        return None
+    user = User.objects.filter(pk=request.user.pk).first()
+    return principal_of_user(user) if user else None
+
+
+def _feed_of_this_process() -> Feed:
+    global _feed
+    if _feed is None:
+        _feed = Feed()
+        _end_with_the_process(_feed)
+    return _feed
+
+
+def _end_with_the_process(feed: Feed) -> None:
+    """End the streams when the process is told to stop: the server would wait for them first."""
+    if threading.current_thread() is not threading.main_thread():
+        return
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        then = signal.getsignal(number)
+        if not callable(then):
+            continue
+
+        def stop(signum: int, frame: FrameType | None, then: Any = then) -> None:
+            loop.call_soon_threadsafe(feed.end)
+            then(signum, frame)
+
+        signal.signal(number, stop)

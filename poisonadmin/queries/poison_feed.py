@@ -1,0 +1,206 @@
+"""The poison list of a source as it is, and then as it changes, for as long as somebody listens.
+
+A web process that has listeners holds two connections to the database: one waits for notifications, which say no more
+than that something has changed, the other reads what. Nothing is kept for a listener but the number of the last change
+it was given, so a slow one costs no memory and misses nothing. When a connection is lost every listener's stream ends:
+whoever is listening comes back and is given the list anew.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import psycopg
+from django.db import connection
+from psycopg.rows import class_row
+
+CHANNEL = "poison_list"
+KEEP_ALIVE_SECONDS = 10.0
+STUCK_SECONDS = 60.0
+ROWS_AT_ONCE = 500
+
+
+class Sign(Enum):
+    """What a stream says besides changes: the list is complete; nothing has happened for a while."""
+
+    LOADED = "loaded"
+    QUIET = "quiet"
+
+
+@dataclass(frozen=True)
+class EntryChange:
+    """An entry as it is now. `change` grows from one change of the list to the next."""
+
+    id: int
+    source: str
+    bookmark: str
+    why: str
+    is_listed: bool
+    is_fatal: bool
+    change: int
+
+
+_COLUMNS = "SELECT id, source, bookmark, why, is_listed, is_fatal, change FROM poison_entry"
+_LISTED = f"{_COLUMNS} WHERE source = %s AND is_listed AND id > %s ORDER BY id LIMIT {ROWS_AT_ONCE}"
+_CHANGED = f"{_COLUMNS} WHERE source = %s AND change > %s AND change > 0 ORDER BY change LIMIT {ROWS_AT_ONCE}"
+_NEWEST = "SELECT coalesce(max(change), 0) FROM poison_entry WHERE source = %s AND change > 0"
+
+
+class Listener:
+    """One stream: the event that wakes it, and since when it has been waiting for its reader."""
+
+    def __init__(self) -> None:
+        self.is_woken = asyncio.Event()
+        self.task = asyncio.current_task()
+        self.handed_over_at: float | None = None
+
+    def is_stuck(self, now: float) -> bool:
+        """Return whether its reader has taken nothing for a minute although there was something."""
+        return self.handed_over_at is not None and now - self.handed_over_at > STUCK_SECONDS
+
+
+class Session:
+    """The two connections and those who listen; it lives from the first listener to the last, or to its first fault."""
+
+    def __init__(self, listening: psycopg.AsyncConnection[Any], reading: psycopg.AsyncConnection[Any]) -> None:
+        self._listening = listening
+        self._reading = reading
+        self._listeners: set[Listener] = set()
+        self.is_over = False
+        self._waiting = asyncio.create_task(self._wait_for_notifications())
+
+    @classmethod
+    async def open(cls) -> "Session":
+        """Connect; raise psycopg.OperationalError."""
+        listening = await _connect()
+        await listening.execute(f"LISTEN {CHANNEL}")
+        return cls(listening, await _connect())
+
+    def join(self) -> Listener:
+        """Return a new listener, woken by every notification from now on."""
+        listener = Listener()
+        self._listeners.add(listener)
+        return listener
+
+    async def leave(self, listener: Listener) -> None:
+        """Forget the listener; the last one closes the connections."""
+        self._listeners.discard(listener)
+        if not self._listeners:
+            self.end()
+            self._waiting.cancel()
+            for one in (self._listening, self._reading):
+                with contextlib.suppress(psycopg.Error):
+                    await one.close()
+
+    def end(self) -> None:
+        """End every stream."""
+        self.is_over = True
+        self._wake()
+
+    async def listed(self, source: str, after: int) -> list[EntryChange]:
+        """Return the next entries that are listed, by their ids."""
+        return await self._read(_LISTED, source, after)
+
+    async def changed(self, source: str, since: int) -> list[EntryChange]:
+        """Return the next entries that were listed or released since, by their change numbers."""
+        return await self._read(_CHANGED, source, since)
+
+    async def newest(self, source: str) -> int:
+        """Return the number of the source's last change; 0: there was none."""
+        found = await (await self._reading.execute(_NEWEST, [source])).fetchone()
+        return int(found[0]) if found else 0
+
+    async def _read(self, query: str, source: str, number: int) -> list[EntryChange]:
+        async with self._reading.cursor(row_factory=class_row(EntryChange)) as cursor:
+            await cursor.execute(query, [source, number])
+            return await cursor.fetchall()
+
+    async def _wait_for_notifications(self) -> None:
+        try:
+            while not self.is_over:
+                async for _ in self._listening.notifies(timeout=KEEP_ALIVE_SECONDS):
+                    self._wake()
+                # A database that is gone without a word is noticed too.
+                await asyncio.wait_for(self._listening.execute("SELECT 1"), KEEP_ALIVE_SECONDS)
+                self._give_up_the_stuck()
+        except (psycopg.Error, TimeoutError):
+            pass
+        finally:
+            self.end()
+
+    def _wake(self) -> None:
+        for listener in self._listeners:
+            listener.is_woken.set()
+
+    def _give_up_the_stuck(self) -> None:
+        now = time.monotonic()
+        for listener in self._listeners:
+            if listener.is_stuck(now) and listener.task is not None:
+                listener.task.cancel()
+
+
+class Feed:
+    """The streams of this process; there is one session at a time."""
+
+    def __init__(self) -> None:
+        self._session: Session | None = None
+        self._opening = asyncio.Lock()
+
+    def end(self) -> None:
+        """End every stream: the process is about to stop."""
+        if self._session is not None:
+            self._session.end()
+
+    async def follow(self, source: str) -> AsyncIterator[list[EntryChange] | Sign]:
+        """Yield what is listed, then LOADED, then what changes, QUIET where nothing does; end when the session ends."""
+        session, listener = await self._join()
+        try:
+            async for one in _followed(session, listener, source):
+                listener.handed_over_at = time.monotonic()
+                yield one
+                listener.handed_over_at = None
+        except psycopg.Error:
+            session.end()
+        finally:
+            await session.leave(listener)
+
+    async def _join(self) -> tuple[Session, Listener]:
+        async with self._opening:
+            if self._session is None or self._session.is_over:
+                self._session = await Session.open()
+            return self._session, self._session.join()
+
+
+async def _followed(session: Session, listener: Listener, source: str) -> AsyncIterator[list[EntryChange] | Sign]:
+    # What changes while the list is read is read once more as a change: the number was taken before.
+    since, after = await session.newest(source), 0
+    while entries := await session.listed(source, after):
+        yield entries
+        after = entries[-1].id
+    listener.is_woken.set()
+    is_loaded = False
+    while not session.is_over:
+        if not listener.is_woken.is_set():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(listener.is_woken.wait(), KEEP_ALIVE_SECONDS)
+        if not listener.is_woken.is_set():
+            yield Sign.QUIET
+            continue
+        listener.is_woken.clear()
+        while not session.is_over and (entries := await session.changed(source, since)):
+            yield entries
+            since = entries[-1].change
+        if not is_loaded:
+            yield Sign.LOADED
+            is_loaded = True
+
+
+async def _connect() -> psycopg.AsyncConnection[Any]:
+    given = connection.get_connection_params()
+    # These are Django's own, and not for asynchronous connections.
+    parameters = {name: value for name, value in given.items() if name not in {"cursor_factory", "context"}}
+    return await psycopg.AsyncConnection.connect(autocommit=True, connect_timeout=5, **parameters)
