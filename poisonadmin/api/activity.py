@@ -50,13 +50,21 @@ class NodeList(ApiView):
         Permission.READ,
         "activity",
         {200: Paged(NODE)},
-        query=(boolean("alive", "Only those that are, or are not."), *PAGE),
+        query=(
+            boolean("alive", "Only those that are, or are not."),
+            boolean("lost", "Only those that died or went silent, or did not."),
+            *PAGE,
+        ),
     )
     def get(self, request: Request) -> Response:
-        """List the processes that deliver or have delivered, newest first, and what each holds."""
+        """List the processes that deliver or have delivered, newest first.
+
+        Each says what it holds, and what it had begun when it was lost.
+        """
         found = nodes.list_nodes(
             principal=self.principal,
             alive=self.query["alive"],
+            lost=self.query["lost"],
             cursor=self.query["cursor"],
             limit=self.query["limit"] or DEFAULT_LIMIT,
         )

@@ -19,6 +19,7 @@ from poisonadmin.queries.policies import PolicyView, Preview
 from poisonadmin.queries.schedule import NextStep, Schedule
 from poisonadmin.queries.sources import FileRow, RejectedRow, SourceRow
 from poisonadmin.store.models.attempt import Outcome
+from poisonadmin.store.models.claim import NodeEnd
 from poisonadmin.store.models.destination import DestinationKind
 from poisonadmin.store.models.intake import FileState, SourceKind
 from poisonadmin.store.models.job import JobKind, JobState
@@ -35,7 +36,11 @@ MESSAGE_DETAIL = Shape(
     kinds={**_MESSAGE, "address_status": AddressStatus},
 )
 ATTEMPT = Shape(
-    "Attempt", AttemptRow, leave_out={"response"}, also={"response_text": str | None}, kinds={"outcome": Outcome}
+    "Attempt",
+    AttemptRow,
+    leave_out={"response", "output"},
+    also={"response_text": str | None, "output_text": str | None, "signal": str | None},
+    kinds={"outcome": Outcome, "node_end": NodeEnd | None},
 )
 HISTORY = Shape(
     "StateChange",
@@ -48,7 +53,7 @@ SCHEDULE = Shape("Schedule", Schedule, kinds={"next": list[NEXT_STEP]})  # type:
 FAILURE = Shape("Failure", FailureRow, kinds={"outcome": Outcome})
 GROUP = Shape("FailureGroup", GroupRow)
 JOB = Shape("Job", JobRow, kinds={"kind": JobKind, "state": JobState})
-NODE = Shape("Node", NodeRow)
+NODE = Shape("Node", NodeRow, kinds={"end": NodeEnd | None})
 AUDIT = Shape("AuditEntry", AuditRow)
 STATS = Shape("Counts", Counts)
 DESTINATION = Shape("Destination", DestinationRow, leave_out={"id"}, kinds={"kind": DestinationKind})

@@ -3,14 +3,27 @@
 from django.db import connection
 
 from poisonadmin.operations.ingest_sweep import sweep_orphans
+from poisonadmin.queries.crashes import CRASHED
+
+# What a blacklisted message was delivered with, and by which node, is shown for as long as the message is there.
+_DELETE_QUIET = f"""
+DELETE FROM {{table}} WHERE {{is_old}} AND NOT EXISTS (SELECT FROM attempt WHERE claim_id = {{claim}} AND {CRASHED})
+"""  # noqa: S608  (fragments are constants)
 
 _STATEMENTS = (
     "DELETE FROM idempotency_key WHERE created_at < now() - interval '1 day'",
     # The attempts keep what was delivered when and to whom; the rows of the machinery are kept for looking into
     # trouble.
     "DELETE FROM job WHERE kind = 'redeliver' AND state = 'succeeded' AND finished_at < now() - interval '2 days'",
-    "DELETE FROM node WHERE ended_at < now() - interval '7 days' AND \"end\" <> 'lost'",
-    "DELETE FROM claim WHERE NOT is_open AND claimed_at < now() - interval '7 days'",
+    _DELETE_QUIET.format(
+        table="node",
+        is_old="ended_at < now() - interval '7 days' AND \"end\" <> 'lost'",
+        claim="node.claim_id",
+    ),
+    _DELETE_QUIET.format(
+        table="claim", is_old="NOT is_open AND claimed_at < now() - interval '7 days'", claim="claim.id"
+    ),
+    "DELETE FROM claim_shard WHERE NOT EXISTS (SELECT FROM claim WHERE claim.id = claim_id)",
     "DELETE FROM worker WHERE heartbeat_at < now() - interval '1 day'",
 )
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from poisonadmin.domain.access import Permission, Principal
+from poisonadmin.queries.crashes import readable, signal_name
 from poisonadmin.queries.message_detail import require_message
 from poisonadmin.queries.paging import DEFAULT_LIMIT, Key, Page, window
 from poisonadmin.queries.rows import fetch
@@ -15,7 +16,12 @@ _BY_ID = Key(("h.id",), (int,))
 
 @dataclass(frozen=True)
 class AttemptRow:
-    """One delivery try. Number 0 is the failure that a dead letter brought along."""
+    """One delivery try. Number 0 is the failure that a dead letter brought along.
+
+    `exit_status` is that of the sandbox that died, negative for a signal, whose name is `signal`; `output_text` is the
+    last 8 kB that the handler printed. `host` and `node_end` (clean, lost, fenced) are the node's. `is_alone`: it was
+    delivered by itself, as candidates are; None when that is no longer on record.
+    """
 
     attempt_number: int
     outcome: str
@@ -33,6 +39,23 @@ class AttemptRow:
     status_code: int | None
     retry_after_ms: int | None
     response: bytes | None
+    exit_status: int | None
+    output: bytes | None
+    move_to: str | None
+    node_id: int | None
+    host: str | None
+    node_end: str | None
+    is_alone: bool | None
+
+    @property
+    def signal(self) -> str | None:
+        """The name of the signal that killed the sandbox."""
+        return signal_name(self.exit_status)
+
+    @property
+    def output_text(self) -> str | None:
+        """What can be read of the output; never markup to be trusted."""
+        return readable(self.output)
 
     @property
     def response_text(self) -> str | None:
@@ -78,7 +101,8 @@ def attempts(
         AttemptRow,
         "SELECT t.attempt_number, t.outcome, n.name AS node, d.name AS destination, t.started_at, t.finished_at,"  # noqa: S608
         " t.error_class, t.cause_class, t.error_message, t.stack, t.title, t.fingerprint, g.id AS group_id,"
-        " t.status_code, t.retry_after_ms, t.response FROM attempt t"
+        ' t.status_code, t.retry_after_ms, t.response, t.exit_status, t.output, t.move_to, n.host, n."end" AS node_end'
+        " FROM attempt t"
         " LEFT JOIN node n ON n.claim_id = t.claim_id AND n.shard = t.shard"
         " LEFT JOIN destination d ON d.id = t.destination_id"
         " LEFT JOIN failure_group g ON g.fingerprint = t.fingerprint"

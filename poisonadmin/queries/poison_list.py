@@ -12,6 +12,8 @@ from poisonadmin.queries.poison_feed import EntryChange
 from poisonadmin.queries.rows import fetch, fetch_one
 
 _KEY = Key(("p.id",), (int,))
+# What is reported again after its release counts again, and is no longer released.
+_RELEASED = "(p.released_at IS NOT NULL AND NOT p.is_listed AND p.crashes + p.failures = 0)"
 
 
 class EntryNotFound(PoisonAdminError):
@@ -60,10 +62,11 @@ def list_entries(
     principal: Principal,
     source: str | None = None,
     listed: bool | None = None,
+    released: bool | None = None,
     cursor: str | None = None,
     limit: int = DEFAULT_LIMIT,
 ) -> Page[EntryRow]:
-    """Return one page; of one `source`, and only what is `listed`, or is not, where these are given.
+    """Return one page; of one `source`, and only what is `listed` or `released`, or is not, where these are given.
 
     Errors: `NotAllowed`, `InvalidCursor`.
     """
@@ -75,6 +78,8 @@ def list_entries(
         parameters.append(source)
     if listed is not None:
         conditions.append("p.is_listed" if listed else "NOT p.is_listed")
+    if released is not None:
+        conditions.append(_RELEASED if released else f"NOT {_RELEASED}")
     rows = fetch(
         EntryRow,
         f"{_SELECT} WHERE {' AND '.join([*conditions, page.condition])} {page.order}",
