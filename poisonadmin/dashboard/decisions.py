@@ -14,17 +14,22 @@ from django_htmx.http import HttpResponseClientRedirect, trigger_client_event
 from poisonadmin.dashboard.actions import ACTIONS, Action, perform
 from poisonadmin.dashboard.gate import page
 from poisonadmin.dashboard.links import back_to
+from poisonadmin.dashboard.outlooks import warnings
 from poisonadmin.dashboard.words import refusal_words
 from poisonadmin.domain.access import Permission, Principal
 from poisonadmin.domain.errors import PoisonAdminError
+from poisonadmin.domain.states import Event
 from poisonadmin.operations import decide
 from poisonadmin.operations.decide import Decided
+from poisonadmin.queries.blacklist import suspects
 from poisonadmin.queries.messages import MessageRow
 from poisonadmin.queries.overview import undecided_count
 from poisonadmin.queries.triage import ticked
 
 MAX_TICKED = 500
 MAX_REASON_CHARS = 2000
+# Who asks for a decision, and the page that it is on.
+ORIGINS = {"message": "messages-one", "list": "messages", "blacklist": "blacklist"}
 
 
 class InvalidDecision(PoisonAdminError):
@@ -35,7 +40,10 @@ class InvalidDecision(PoisonAdminError):
 
 @dataclass(frozen=True)
 class Form:
-    """A decision as it was sent. `expected` is (state, attempt) of a single message, when the page showed it."""
+    """A decision as it was sent. `expected` is (state, attempt) of a single message, when the page showed it.
+
+    `origin`: the page that asks, which says how its rows look: message, list or blacklist.
+    """
 
     ids: tuple[int, ...]
     reason: str
@@ -89,7 +97,7 @@ def _dialog(
         "split": _split(fitting),
         "skipped": Counter(row.state for row in rows if not action.allows(row)).most_common(),
         "missing": len(set(form.ids)) - len(rows),
-        "candidates": sum(row.candidate for row in fitting),
+        "warnings": warnings(fitting) if action.event is Event.APPROVED else [],
         "max_reason": MAX_REASON_CHARS,
         "error": error,
     }
@@ -117,9 +125,10 @@ def _answer(request: HttpRequest, principal: Principal, form: Form, decided: Dec
         return HttpResponseRedirect(form.back)
     if form.origin == "message":
         return HttpResponseClientRedirect(form.back)
-    rows = ticked(form.ids, principal=principal)
+    is_blacklist = form.origin == "blacklist"
     context = {
-        "rows": rows,
+        "rows": (suspects if is_blacklist else ticked)(form.ids, principal=principal),
+        "row_template": f"parts/{form.origin if is_blacklist else 'message'}_row.html",
         "changed": set(decided.changed),
         "swap": True,
         "undecided": undecided_count(principal),
@@ -137,7 +146,9 @@ def _form(request: HttpRequest) -> Form:
     ids = tuple(dict.fromkeys(_number(text) for text in request.POST.getlist("id")))
     if not 1 <= len(ids) <= MAX_TICKED:
         raise InvalidDecision(f"Tick 1 to {MAX_TICKED} messages; {len(ids)} were sent.")
-    origin = "message" if request.POST.get("origin") == "message" and len(ids) == 1 else "list"
+    origin = request.POST.get("origin", "")
+    if origin not in ORIGINS or (origin == "message" and len(ids) != 1):
+        origin = "list"
     state, attempt = request.POST.get("expected_state"), request.POST.get("expected_attempt")
     return Form(
         ids,
@@ -145,7 +156,7 @@ def _form(request: HttpRequest) -> Form:
         _number(request.POST["delay_seconds"]) if request.POST.get("delay_seconds") else None,
         (state or None, _number(attempt) if attempt else None) if origin == "message" else (None, None),
         origin,
-        back_to(request, reverse("messages-one", args=ids) if origin == "message" else reverse("messages")),
+        back_to(request, reverse(ORIGINS[origin], args=ids if origin == "message" else ())),
     )
 
 

@@ -9,13 +9,17 @@ from poisonadmin.dashboard import payload_tree, stack_view, streams
 from poisonadmin.dashboard.actions import offered
 from poisonadmin.dashboard.gate import page
 from poisonadmin.dashboard.links import require_known
+from poisonadmin.dashboard.message_story import story
 from poisonadmin.dashboard.payload_tree import MAX_SHOWN_BYTES, Unfit
 from poisonadmin.domain.access import Permission, Principal
+from poisonadmin.queries.approval import outlook_of
 from poisonadmin.queries.messages import MessageDetail, attempts, get_message, history, hops, payload, payload_start
 from poisonadmin.queries.schedule import schedule
+from poisonadmin.store.models.attempt import CRASHES, Outcome
 
 SHOWN_ATTEMPTS = 50
 SHOWN_HISTORY = 100
+FAILURES = {*CRASHES, Outcome.FAILED, Outcome.IMPORTED, Outcome.ROLLED_BACK, Outcome.CONVERSATION_ENDED}
 
 
 @page()
@@ -24,7 +28,8 @@ def show(request: HttpRequest, principal: Principal, message_id: int) -> HttpRes
     require_known(request, "view")
     message = get_message(message_id, principal=principal)
     made = attempts(message_id, principal=principal, limit=SHOWN_ATTEMPTS)
-    last_failure = next((attempt for attempt in made.results if attempt.outcome != "delivered"), None)
+    last_failure = next((attempt for attempt in made.results if attempt.outcome in FAILURES), None)
+    changes = history(message_id, principal=principal, limit=SHOWN_HISTORY).results
     context: dict[str, Any] = {
         "message": message,
         "headers": sorted(message.headers.items()),
@@ -32,7 +37,9 @@ def show(request: HttpRequest, principal: Principal, message_id: int) -> HttpRes
         "more_attempts": made.next is not None,
         "failure": last_failure,
         "frames": stack_view.folded(last_failure.stack) if last_failure and last_failure.stack else [],
-        "history": history(message_id, principal=principal, limit=SHOWN_HISTORY).results,
+        "history": story(message, changes, made.results),
+        "outlook": outlook_of(message),
+        "crash_outcomes": CRASHES,
         "hops": hops(message_id, principal=principal).results,
         "schedule": schedule(message_id, principal=principal),
         "actions": offered(message) if principal.may(Permission.DECIDE) else [],

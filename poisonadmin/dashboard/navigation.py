@@ -21,6 +21,7 @@ SECTIONS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
         "Triage",
         (
             Entry("Overview", "overview", "home", "o"),
+            Entry("Blacklist", "blacklist", "bolt", "b"),
             Entry("Messages", "messages", "mail", "m"),
             Entry("Failure groups", "groups", "layers", "g"),
             Entry("Failures", "failures", "alert", "f"),
@@ -32,6 +33,7 @@ SECTIONS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
             Entry("Addresses", "addresses", "route", "a"),
             Entry("Destinations", "destinations", "send", "d"),
             Entry("Policies", "policies", "sliders", "p"),
+            Entry("Poison list", "poison_list", "list-ban", "l"),
             Entry("Sources", "sources", "inbox", "s"),
         ),
     ),

@@ -9,7 +9,9 @@ from poisonadmin.dashboard.gate import page
 from poisonadmin.dashboard.links import require_known
 from poisonadmin.domain.access import Principal
 from poisonadmin.domain.errors import PoisonAdminError
-from poisonadmin.queries import jobs, outcomes, overview, stats
+from poisonadmin.domain.states import Reason, State
+from poisonadmin.queries import blacklist, jobs, outcomes, overview, stats
+from poisonadmin.queries.counts import empty as counts_of_none
 
 SPAN_WORDS = {900: "15 min", 3600: "1 hour", 21_600: "6 hours", 86_400: "1 day"}
 DEFAULT_SPAN = 900
@@ -53,9 +55,12 @@ def _span(request: HttpRequest) -> int:
 
 
 def _tiles(principal: Principal) -> dict[str, Any]:
-    counts = stats.counts(principal).by_state
+    found = stats.counts(principal)
+    counts = found.by_state
     return {
         "counts": counts,
+        "blacklisted": found.by_reason.get(Reason.BLACKLISTED, counts_of_none())[State.NDLV],
+        "candidates": blacklist.count_candidates(principal=principal),
         "nothing_yet": not any(counts.values()),
         "due": overview.due(principal),
         "oldest": overview.oldest_undecided(principal),

@@ -1,4 +1,4 @@
-"""What runs: jobs and nodes; and who did what."""
+"""What runs, and who did what."""
 
 from datetime import datetime
 
@@ -11,7 +11,6 @@ from poisonadmin.domain.access import Principal
 from poisonadmin.queries.audit import AuditFilter, list_audit
 from poisonadmin.queries.filter_fields import checked_text, moment
 from poisonadmin.queries.jobs import get_job, list_jobs
-from poisonadmin.queries.nodes import list_nodes
 from poisonadmin.store.models.job import JobKind, JobState
 
 
@@ -48,21 +47,6 @@ def job(request: HttpRequest, principal: Principal, job_id: int) -> HttpResponse
         "counts": sorted(found.counts.items()),
     }
     return render(request, "pages/job_live.html" if request.htmx else "pages/job.html", context)  # type: ignore[attr-defined]
-
-
-@page()
-def nodes(request: HttpRequest, principal: Principal) -> HttpResponseBase:
-    """Render the nodes, newest first."""
-    require_known(request, "alive")
-    alive = {"true": True, "false": False}.get(request.GET.get("alive", ""))
-    found = list_nodes(principal=principal, alive=alive, cursor=request.GET.get("cursor"))
-    context = {
-        "rows": found.results,
-        "pager": pager(request, found),
-        "alive": request.GET.get("alive", ""),
-        "limited": not principal.sees_everything,
-    }
-    return render(request, "pages/nodes_live.html" if request.htmx else "pages/nodes.html", context)  # type: ignore[attr-defined]
 
 
 @page()

@@ -4,13 +4,16 @@ from django.urls import path
 
 from poisonadmin.dashboard import (
     addresses,
+    blacklist,
     configuration,
     decisions,
     failures,
     groups,
     message,
     messages,
+    nodes,
     overview,
+    poison_list,
     policies,
     system,
 )
@@ -18,6 +21,9 @@ from poisonadmin.dashboard import (
 urlpatterns = [
     path("", overview.show, name="overview"),
     path("outcomes.json", overview.outcomes_over_time, name="overview-outcomes"),
+    path("blacklist/", blacklist.show, name="blacklist"),
+    path("blacklist/newer/", blacklist.newer, name="blacklist-newer"),
+    path("blacklist/<int:message_id>/bystanders/<int:attempt>/", blacklist.bystanders, name="blacklist-bystanders"),
     path("messages/", messages.show, name="messages"),
     path("messages/newer/", messages.newer, name="messages-newer"),
     path("messages/messages.csv", messages.as_csv, name="messages-csv"),
@@ -40,6 +46,9 @@ urlpatterns = [
     path("policies/new/", policies.edit, name="policies-new"),
     path("policies/<int:policy_id>/", policies.edit, name="policies-one"),
     path("policies/<int:policy_id>/delete/", policies.delete, name="policies-delete"),
+    path("poison-list/", poison_list.show, name="poison_list"),
+    path("poison-list/<int:entry_id>/release/", poison_list.ask, name="poison_list-ask"),
+    path("poison-list/<int:entry_id>/release/now/", poison_list.carry_out, name="poison_list-release"),
     path("sources/", configuration.sources, name="sources"),
     path("sources/<int:source_id>/", configuration.source, name="sources-one"),
     path("sources/<int:source_id>/rejected/", configuration.rejected, name="sources-rejected"),
@@ -47,6 +56,7 @@ urlpatterns = [
     path("sources/rejected/<int:rejected_id>/", configuration.rejected_line, name="sources-line"),
     path("jobs/", system.jobs, name="jobs"),
     path("jobs/<int:job_id>/", system.job, name="jobs-one"),
-    path("nodes/", system.nodes, name="nodes"),
+    path("nodes/", nodes.show_all, name="nodes"),
+    path("nodes/<int:node_id>/", nodes.show, name="nodes-one"),
     path("audit/", system.audit, name="audit"),
 ]

@@ -1,6 +1,8 @@
 """What the pages call things: the field's words, never the code's (no claim, lease or settle)."""
 
 from poisonadmin.domain.states import LABELS, Event, Reason, State
+from poisonadmin.store.models.attempt import Outcome
+from poisonadmin.store.models.claim import NodeEnd
 
 STATES: dict[str, str] = {str(state): f"{label} ({state})" for state, label in LABELS.items()}
 
@@ -34,11 +36,14 @@ EVENTS: dict[str, str] = {
     Event.CLAIMED: "Delivery begun",
     Event.DELIVERED: "Delivered",
     Event.FAILED: "Delivery failed",
+    Event.DISCARDED: "Discarded by its handler",
+    Event.ROLLED_BACK: "Rolled back by its handler",
     Event.MOVED: "Moved",
     Event.RELEASED: "Put back, not begun",
     Event.OUTCOME_LOST: "Put back, its result was lost",
     Event.CRASHED: "Crashed what processed it",
-    Event.NODE_LOST: "Its node was lost",
+    Event.NODE_LOST: "The node was lost while it was being delivered",
+    Event.LISTED: "Put on the poison list",
     Event.DELIVERED_NOW: "Made due now",
     Event.POSTPONED: "Postponed",
     Event.OPERATION_CANCELLED: "Operation cancelled",
@@ -51,6 +56,25 @@ EVENTS: dict[str, str] = {
     Event.MARKED_FAIL: "Marked FAIL",
     Event.RESTORED: "Restored",
     Event.RETURNED: "Returned",
+}
+
+OUTCOMES: dict[str, str] = {
+    Outcome.DELIVERED: "delivered",
+    Outcome.FAILED: "failed",
+    Outcome.CRASHED: "crashed",
+    Outcome.NODE_LOST: "node lost",
+    Outcome.SUSPECTED: "under way at a crash",
+    Outcome.DISCARDED: "discarded",
+    Outcome.MOVED: "moved",
+    Outcome.ROLLED_BACK: "rolled back",
+    Outcome.CONVERSATION_ENDED: "conversation ended",
+    Outcome.IMPORTED: "failed elsewhere",
+}
+
+NODE_ENDS: dict[str, str] = {
+    NodeEnd.CLEAN: "ended well",
+    NodeEnd.LOST: "lost",
+    NodeEnd.FENCED: "came too late, delivered nothing",
 }
 
 COUNTS: dict[str, str] = {
@@ -87,6 +111,16 @@ def reason_words(reason: str | None) -> str:
 def event_words(event: str) -> str:
     """Return an event of the history in words."""
     return EVENTS.get(event, event)
+
+
+def outcome_words(outcome: str) -> str:
+    """Return what an attempt came to in words."""
+    return OUTCOMES.get(outcome, outcome)
+
+
+def node_end_words(end: str | None) -> str:
+    """Return how a node ended in words; nothing while it runs."""
+    return NODE_ENDS.get(end, end) if end else ""
 
 
 def refusal_words(why: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from django import template
 from django.utils import timezone
 
-from poisonadmin.dashboard import clock, hostile, words
+from poisonadmin.dashboard import clock, deaths, hostile, words
 from poisonadmin.dashboard.icons import ICONS
 
 register = template.Library()
@@ -18,6 +18,9 @@ register.filter("count_words", words.count_words)
 register.filter("event_words", words.event_words)
 register.filter("state_words", words.state_words)
 register.filter("refusal_words", words.refusal_words)
+register.filter("outcome_words", words.outcome_words)
+register.filter("node_end_words", words.node_end_words)
+register.filter("death", deaths.told)
 
 
 @register.inclusion_tag("parts/icon.html")

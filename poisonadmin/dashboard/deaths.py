@@ -1,0 +1,54 @@
+"""Of what a process died, in words: on a tag, and in a sentence of the history."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from poisonadmin.store.models.attempt import Outcome
+
+
+class Death(Protocol):
+    """What is known of an attempt that ended with a death."""
+
+    @property
+    def outcome(self) -> str: ...
+    @property
+    def error_class(self) -> str | None: ...
+    @property
+    def exit_status(self) -> int | None: ...
+    @property
+    def signal(self) -> str | None: ...
+
+
+@dataclass(frozen=True)
+class Said:
+    """`tag` is short, `sentence` says what happened."""
+
+    tag: str
+    sentence: str
+
+
+# Where it was we who ended the sandbox, its limit says more than the signal that was sent.
+_LIMITS = {
+    "HandlerOutOfMemory": Said("memory limit", "Its sandbox ran out of memory"),
+    "HandlerCpuLimit": Said("CPU limit", "Its sandbox reached its limit of CPU time"),
+    "HandlerTimeLimit": Said("time limit", "Its sandbox reached its limit of time and was stopped"),
+    "ConsumerConnectionLost": Said(
+        "connection lost", "The connection to its consumer was lost before there was an answer"
+    ),
+}
+_UNKNOWN = Said("died", "Its sandbox died")
+
+
+def told(death: Death) -> Said:
+    """Return what to say of a death."""
+    if death.outcome == Outcome.NODE_LOST:
+        return Said("node lost", "The node was lost while it was being delivered")
+    if death.outcome == Outcome.SUSPECTED:
+        return Said("under way", "It was being delivered when another message crashed the sandbox")
+    if death.error_class in _LIMITS:
+        return _LIMITS[death.error_class]
+    if death.signal:
+        return Said(death.signal, f"Its sandbox was killed by {death.signal}")
+    if death.exit_status is not None:
+        return Said(f"exit code {death.exit_status}", f"Its sandbox exited with code {death.exit_status}")
+    return _UNKNOWN
