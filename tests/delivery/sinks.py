@@ -13,7 +13,7 @@ from typing import Any
 from aiohttp import web
 
 from poisonadmin.domain.ssrf import Guard
-from workers.delivery.http import Delivery, HttpDestination, OutcomeRow, Summary, deliver_all
+from workers.delivery.deliver import Delivery, HttpDestination, OutcomeRow, Summary, deliver_all
 
 LOCAL = Guard(allow_loopback=True)
 Answerer = Callable[[web.Request], Awaitable[web.StreamResponse]]

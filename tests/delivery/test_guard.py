@@ -7,7 +7,7 @@ import pytest
 
 from poisonadmin.domain.ssrf import Guard, parse_networks
 from tests.delivery.sinks import LOCAL, Seen, deliver, delivery, destination, http_sink
-from workers.delivery.http import OutcomeRow
+from workers.delivery.deliver import OutcomeRow
 
 STRICT = Guard()
 

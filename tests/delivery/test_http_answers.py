@@ -16,7 +16,7 @@ from tests.delivery.sinks import (
     read_request,
     saying,
 )
-from workers.delivery.http import OutcomeRow
+from workers.delivery.deliver import OutcomeRow
 from workers.delivery.http_exchange import KEPT_BYTES
 
 

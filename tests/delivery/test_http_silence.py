@@ -22,7 +22,7 @@ from tests.delivery.sinks import (
     read_request,
     saying,
 )
-from workers.delivery.http import OutcomeRow
+from workers.delivery.deliver import OutcomeRow
 
 
 def test_a_server_that_answers_late_is_a_timeout():

@@ -8,7 +8,7 @@ import time
 from aiohttp import web
 
 from tests.delivery.sinks import Gate, Seen, accept, deliver, delivery, destination, http_sink, raw_sink, read_request
-from workers.delivery import http as http_module
+from workers.delivery import deliver as http_module
 from workers.delivery import waiting as waiting_module
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from poisonadmin.domain.failures import Failure
 from poisonadmin.store.models.attempt import Attempt, Outcome
 from tests.delivery.sinks import delivery
-from workers.delivery.http import OutcomeRow
+from workers.delivery.deliver import OutcomeRow
 from workers.delivery.http_exchange import Answer
 from workers.delivery.outcomes import DELIVERED, FAILED, outcome_row, storable
 from workers.delivery.run import instant

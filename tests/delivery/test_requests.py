@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.delivery.sinks import Seen, deliver, delivery, destination, http_sink, raw_sink, read_request
-from workers.delivery.http import Delivery, parse_http_config
+from workers.delivery.deliver import Delivery, parse_http_config
 
 
 def received(one: Delivery, **settings) -> tuple[Mapping[str, str], bytes]:

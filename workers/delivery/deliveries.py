@@ -3,12 +3,23 @@
 from dataclasses import dataclass, field
 from datetime import datetime
 
+DELIVERED = "delivered"
+FAILED = "failed"
+CRASHED = "crashed"
+NODE_LOST = "node_lost"
+SUSPECTED = "suspected"
+DISCARDED = "discarded"
+MOVED = "moved"
+ROLLED_BACK = "rolled_back"
+CONVERSATION_ENDED = "conversation_ended"
+
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
     """One claimed message. Times are Unix seconds by the database's clock.
 
     `start_at`: its slot, never begun earlier (None: at once). `expires_at`: not begun from then on.
+    `blames_all`: a crash accuses all that are in delivery with it (SEMANTICS SAP-8), not only the one in turn.
     """
 
     message_id: int
@@ -22,14 +33,17 @@ class Delivery:
     start_at: float | None = None
     conversation_id: str | None = None
     expires_at: float | None = None
+    bookmark: str | None = None
+    blames_all: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class OutcomeRow:
     """One row of the `attempt` table, column by column.
 
-    `outcome` is `delivered` or `failed`. `response` is the first 4 kB of the answer to a failed delivery. No text holds
-    NUL or a lone surrogate.
+    `outcome` is one of those below. `response` is the first 4 kB of the answer to a failed delivery, `output` the last
+    8 kB that a handler printed, `exit_status` that of a sandbox that died, negative for a signal. No text holds NUL or
+    a lone surrogate.
     """
 
     message_id: int
@@ -49,6 +63,9 @@ class OutcomeRow:
     status_code: int | None = None
     retry_after_ms: int | None = None
     response: bytes | None = None
+    exit_status: int | None = None
+    output: bytes | None = None
+    move_to: str | None = None
 
 
 @dataclass(slots=True)

@@ -24,6 +24,7 @@ class HttpDestination:
     concurrency: int = 64
     verify_tls: bool = True
     copy_headers: tuple[str, ...] = COPIED_BY_DEFAULT
+    crash_on: str | None = None
     broken: str | None = None
 
 
@@ -54,4 +55,5 @@ def parse_http_config(
         concurrency=wanted["concurrency"] if concurrency is None else concurrency,
         verify_tls=wanted["verify_tls"],
         copy_headers=tuple(wanted["copy_headers"]),
+        crash_on=wanted["crash_on"],
     )

@@ -1,15 +1,18 @@
 """An answer as the row that `settle` reads and an administrator sees."""
 
+from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache
+from typing import Any
 
+from poisonadmin.domain.destinations import CONNECTION_LOST
 from poisonadmin.domain.failures import Failure, fingerprint, title
 from poisonadmin.domain.retry_after import retry_after_ms
-from workers.delivery.deliveries import Delivery, OutcomeRow
+from workers.delivery.deliveries import CRASHED, DELIVERED, FAILED, Delivery, OutcomeRow
 from workers.delivery.http_exchange import Answer
+from workers.delivery.http_failures import HTTP_CONNECTION_RESET
 
-DELIVERED = "delivered"
-FAILED = "failed"
+CONSUMER_CONNECTION_LOST = "ConsumerConnectionLost"
 
 MAX_CLASS_CHARS = 255
 MAX_MESSAGE_CHARS = 4096
@@ -18,10 +21,23 @@ MAX_TITLE_CHARS = 300
 
 
 def outcome_row(
-    delivery: Delivery, answer: Answer, *, claim_id: int | None, shard: int | None, times: tuple[datetime, datetime]
+    delivery: Delivery,
+    answer: Answer,
+    *,
+    claim_id: int | None,
+    shard: int | None,
+    times: tuple[datetime, datetime],
+    crash_on: str | None = None,
 ) -> OutcomeRow:
-    """Return the attempt's row; `times` are when it was begun and when it ended."""
+    """Return the attempt's row; `times` are when it was begun and when it ended.
+
+    `crash_on` "connection_lost": the request was sent, the connection is gone, there is no answer: that is a crash.
+    """
     failure = answer.failure
+    outcome = FAILED
+    if crash_on == CONNECTION_LOST and failure is not None and failure.exception_class == HTTP_CONNECTION_RESET:
+        failure = replace(failure, exception_class=CONSUMER_CONNECTION_LOST)
+        outcome = CRASHED
     if failure is None:
         return OutcomeRow(
             delivery.message_id,
@@ -34,6 +50,30 @@ def outcome_row(
             DELIVERED,
             status_code=answer.status,
         )
+    return failed_row(
+        delivery,
+        failure,
+        claim_id=claim_id,
+        shard=shard,
+        times=times,
+        outcome=outcome,
+        status_code=answer.status,
+        retry_after_ms=None if answer.retry_after is None else retry_after_ms(answer.retry_after, now=times[1]),
+        response=answer.body or None,
+    )
+
+
+def failed_row(
+    delivery: Delivery,
+    failure: Failure,
+    *,
+    claim_id: int | None,
+    shard: int | None,
+    times: tuple[datetime, datetime],
+    outcome: str = FAILED,
+    **more: Any,
+) -> OutcomeRow:
+    """Return the row of an attempt that came to a failure, or a crash; `more` are further columns."""
     mark, line = group_of(failure)
     return OutcomeRow(
         message_id=delivery.message_id,
@@ -43,16 +83,14 @@ def outcome_row(
         destination_id=delivery.destination_id,
         started_at=times[0],
         finished_at=times[1],
-        outcome=FAILED,
+        outcome=outcome,
         error_class=storable(failure.exception_class, MAX_CLASS_CHARS),
         cause_class=None if failure.cause_class is None else storable(failure.cause_class, MAX_CLASS_CHARS),
         error_message=storable(failure.message, MAX_MESSAGE_CHARS),
         stack=storable(failure.stack, MAX_STACK_CHARS) or None,
         fingerprint=mark,
         title=storable(line, MAX_TITLE_CHARS),
-        status_code=answer.status,
-        retry_after_ms=None if answer.retry_after is None else retry_after_ms(answer.retry_after, now=times[1]),
-        response=answer.body or None,
+        **more,
     )
 
 

@@ -2,12 +2,16 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Protocol
 
-from workers.delivery.deliveries import Delivery, OutcomeRow, Tally
+from workers.delivery.deliveries import DELIVERED, Delivery, OutcomeRow, Tally
+
+
+async def _no_mark(delivery: Delivery) -> None:
+    """Do nothing: what is not delivered in isolation needs no mark."""
 
 
 class Flag(Protocol):
@@ -22,7 +26,8 @@ class Run:
     """The state of one call of `deliver_all`.
 
     Wall-clock times are the caller's (the database's): `offset` is read once, so that a step of this machine's clock
-    in the middle moves nothing.
+    in the middle moves nothing. `is_isolation`: these are candidates, delivered one after the other, `mark` awaited
+    before each. `written` says how many of the `recorded` outcomes the database has; None: as many as are recorded.
     """
 
     start_deadline: Callable[[], float]
@@ -32,6 +37,11 @@ class Run:
     claim_id: int | None
     shard: int | None
     offset: float
+    is_isolation: bool = False
+    lease_deadline: Callable[[], float] = lambda: float("inf")
+    mark: Callable[[Delivery], Awaitable[None]] = _no_mark
+    written: Callable[[], int] | None = None
+    recorded: int = 0
     tallies: dict[int, Tally] = field(default_factory=dict)
     is_over: bool = False
     error: BaseException | None = None
@@ -54,12 +64,28 @@ class Run:
         """Return the counts of a destination."""
         return self.tallies.setdefault(destination_id, Tally())
 
-    def write(self, row: OutcomeRow) -> None:
-        """Hand an outcome on. When that fails nothing more is begun and `deliver_all` raises what happened."""
+    def begin(self, delivery: Delivery, tally: Tally) -> None:
+        """Note that the delivery is begun."""
+        if self.began is not None:
+            self.began(delivery)
+        tally.begun += 1
+
+    def finish(self, row: OutcomeRow, tally: Tally, *, in_transport: bool = False) -> None:
+        """Hand the outcome of a begun delivery on. When that fails nothing more is begun, and `deliver_all` raises."""
+        if row.outcome == DELIVERED:
+            tally.delivered += 1
+        else:
+            tally.failed += 1
+            tally.transport_failures += in_transport
+        self.recorded += 1
         try:
             self.record(row)
         except BaseException as error:
             self.error = self.error or error
+
+    def is_written(self, recorded: int) -> bool:
+        """Return whether the database has the first `recorded` outcomes."""
+        return self.written is None or self.written() >= recorded
 
 
 def instant(seconds: float) -> datetime:

@@ -15,8 +15,8 @@ import psycopg
 from poisonadmin.domain.ssrf import guard_from
 from poisonadmin.domain.window import TRANSPORT_CAUSES
 from workers.delivery.claimed import Claimed, read_claimed, read_destinations, with_bodies
+from workers.delivery.deliver import deliver_all
 from workers.delivery.deliveries import OutcomeRow, Summary
-from workers.delivery.http import deliver_all
 from workers.delivery.node import Node, enter
 
 # How long a task may begin deliveries. What is not begun by then goes back and is claimed again, by a smaller window.

@@ -1,4 +1,4 @@
-"""Asynchronous delivery over HTTP: all of a task's destinations at once, none waiting for another.
+"""Asynchronous delivery: all of a task's destinations at once, none waiting for another.
 
 No Django and no Spark here: deliveries come in as an iterable, outcomes go out through a callable.
 """
@@ -7,15 +7,20 @@ import asyncio
 import contextlib
 import itertools
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 from poisonadmin.domain.ssrf import Guard
 from workers.delivery.deliveries import Delivery, OutcomeRow, Summary, Tally, summary_of
+from workers.delivery.handler_destination import HandlerDestination
+from workers.delivery.handler_outlet import HandlerOutlet
 from workers.delivery.http_destination import HttpDestination, parse_http_config
 from workers.delivery.http_exchange import Exchange
 from workers.delivery.outlet import Outlet
 from workers.delivery.resolver import Lookup, system_lookup
 from workers.delivery.run import Flag, Run
+from workers.delivery.sandbox.start import Place
 from workers.delivery.waiting import HELD_BYTES, Waiting
 
 __all__ = [
@@ -28,14 +33,28 @@ __all__ = [
     "parse_http_config",
 ]
 
+Destination = HttpDestination | HandlerDestination
+
 _SLICE = 128
 # How soon a stop, or a lease that was cut short, is noticed while nothing is being begun.
 _LOOK_SECONDS = 0.05
 
 
+@dataclass(frozen=True)
+class NodeSide:
+    """What the delivering node gives a run beside its deadline. `pages`: where its sandboxes have their pages."""
+
+    node_id: int
+    pages: Path
+    is_isolation: bool
+    lease_deadline: Callable[[], float]
+    mark: Callable[[Delivery], Awaitable[None]]
+    written: Callable[[], int]
+
+
 async def deliver_all(
     deliveries: Iterable[Delivery],
-    destinations: Mapping[int, HttpDestination],
+    destinations: Mapping[int, Destination],
     *,
     start_deadline: Callable[[], float],
     stop: Flag,
@@ -46,6 +65,7 @@ async def deliver_all(
     now: Callable[[], float] = time.time,
     began: Callable[[Delivery], None] | None = None,
     lookup: Lookup = system_lookup,
+    node: NodeSide | None = None,
 ) -> Summary:
     """Deliver until nothing is left or nothing more may be begun; every delivery begun has been recorded afterwards.
 
@@ -54,13 +74,28 @@ async def deliver_all(
     `stop` is set, what is not begun is left alone and what is begun runs to its own timeout. `record` is called in the
     event loop, once a delivery; what it raises ends the run and is raised here, after what was begun has ended.
     `now` is the clock by which `start_at` and `expires_at` are meant (the database's); it is read once. `began` is
-    called just before a request is sent. When this is cancelled, what is under way is broken off and not recorded:
+    called just before a request is sent, and for a handler once it is known that it began. `node` is what handlers need
+    and isolation is told by; without it there are no handlers. When this is cancelled, what is under way is broken off
+    and not recorded:
     its outcome is unknown.
     """
     run = Run(start_deadline, stop, record, began, claim_id, shard, offset=now() - time.monotonic())
-    outlets: dict[int, Outlet] = {}
+    if node is not None:
+        run.is_isolation, run.lease_deadline, run.mark, run.written = (
+            node.is_isolation, node.lease_deadline, node.mark, node.written,
+        )  # fmt: skip
+    outlets: dict[int, Outlet | HandlerOutlet] = {}
+
+    def open_outlet(to: Destination) -> Outlet | HandlerOutlet:
+        waiting = Waiting(HELD_BYTES // len(destinations))
+        if isinstance(to, HandlerDestination):
+            assert node is not None
+            place = Place(node.pages, node.node_id, claim_id or 0, shard or 0, run.offset)
+            return HandlerOutlet(run, to, place, tally=run.tally(to.id), waiting=waiting)
+        return Outlet(run, to, lambda to: Exchange(to, guard, lookup), tally=run.tally(to.id), waiting=waiting)
+
     try:
-        await _feed(run, deliveries, destinations, outlets, lambda to: Exchange(to, guard, lookup))
+        await _feed(run, deliveries, destinations, outlets, open_outlet)
         while run.may_begin() and not all(outlet.is_idle for outlet in outlets.values()):
             run.quiet.clear()
             with contextlib.suppress(TimeoutError):
@@ -80,9 +115,9 @@ async def deliver_all(
 async def _feed(
     run: Run,
     deliveries: Iterable[Delivery],
-    destinations: Mapping[int, HttpDestination],
-    outlets: dict[int, Outlet],
-    open_exchange: Callable[[HttpDestination], Exchange],
+    destinations: Mapping[int, Destination],
+    outlets: dict[int, Outlet | HandlerOutlet],
+    open_outlet: Callable[[Destination], Outlet | HandlerOutlet],
 ) -> None:
     is_read_ahead = not isinstance(deliveries, Sequence)
     async for some in _slices(deliveries, in_thread=is_read_ahead):
@@ -94,9 +129,7 @@ async def _feed(
                 continue
             outlet = outlets.get(destination.id)
             if outlet is None:
-                waiting = Waiting(HELD_BYTES // len(destinations))
-                outlet = Outlet(run, destination, open_exchange, tally=tally, waiting=waiting)
-                outlets[destination.id] = outlet
+                outlet = outlets[destination.id] = open_outlet(destination)
             if is_read_ahead and not await outlet.has_room():
                 tally.not_begun += 1
                 continue

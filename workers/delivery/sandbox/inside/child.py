@@ -1,0 +1,189 @@
+"""The sandbox's side: reads messages, calls the handler, writes each result into the page.
+
+Started as `python -I -S child.py …`: the standard library is its whole path, to which the handler path is added. It
+trusts nothing that a handler may have touched: not the descriptors, not the process id, not `sys.stdout`.
+"""
+
+import ctypes
+import faulthandler
+import gc
+import importlib
+import importlib.util
+import json
+import marshal
+import mmap
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any, NoReturn
+
+MAX_WORDS = 4096
+RING_FULL_SECONDS = 0.001
+# Code, libraries and stacks are not what `memory_mb` is about; it limits what the handler allocates.
+ADDRESS_SPACE_MB = 2048
+PR_SET_PDEATHSIG = 1
+
+
+def load_file(name: str, path: str) -> ModuleType:
+    """Import one file under a name of its own, without making its folder importable."""
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+class Child:
+    """One sandbox, from its start to its end."""
+
+    def __init__(self, plan: dict[str, Any], here: str) -> None:
+        modules = load_file("_poisonadmin_page", plan["page_module"])
+        self._Word, self._Kind, self._Why, self._Phase = modules.Word, modules.Kind, modules.Why, modules.Phase
+        self._max_record = modules.MAX_RECORD_BYTES
+        self._answers = load_file("poisonadmin_handler", f"{here}/answers.py")
+        self._failure_of = load_file("_poisonadmin_failures", f"{here}/failures.py").failure_of
+        messages = load_file("_poisonadmin_messages", f"{here}/messages.py")
+        self._lost, self._input = messages.InputLost, messages.Input(plan["input"])
+        self._printed = load_file("_poisonadmin_printed", f"{here}/printed.py").Printed
+        self._page = modules.Page(mmap.mmap(plan["page"], modules.PAGE_BYTES))
+        self._roots = plan["roots"]
+        self._pid = os.getpid()
+        self._page.set(self._Word.PID, self._pid)
+
+    def run(self, callable_name: str) -> NoReturn:
+        """Load the handler, then handle messages until there are no more; never returns."""
+        sys.stdout = sys.stderr = self._printed(self._page)
+        handle = self._handler(callable_name)
+        gc.collect()
+        gc.freeze()
+        self._page.set(self._Word.PHASE, self._Phase.READY)
+        while True:
+            try:
+                frame = self._next()
+            except self._lost:
+                self._exit(self._Why.INPUT_LOST)
+            if frame is None:
+                self._exit(self._Why.NOTHING_MORE)
+            if time.monotonic() >= self._page.get_float(self._Word.DEADLINE):
+                self._exit(self._Why.DEADLINE)
+            self._one(handle, *marshal.loads(frame))  # noqa: S302  (our own parent wrote it)
+
+    def _next(self) -> bytes | None:
+        head = self._input.take(4)
+        return None if head is None else self._input.take(int.from_bytes(head, sys.byteorder))
+
+    def _handler(self, name: str) -> Callable[[Any], Any]:
+        self._page.set(self._Word.PHASE, self._Phase.LOADING)
+        sys.path[:0] = self._roots
+        module, _, function = name.partition(":")
+        try:
+            found: Any = importlib.import_module(module)
+            for part in function.split("."):
+                found = getattr(found, part)
+            if not callable(found):
+                raise TypeError(f"{name} is not a function but {type(found).__name__}")
+        except BaseException as error:
+            self._leave_if_forked()
+            self._put(self._Kind.NOT_LOADED, self._failure_of(error, self._roots))
+            self._exit(self._Why.NOT_LOADED)
+        return found  # type: ignore[no-any-return]
+
+    def _one(self, handle: Callable[[Any], Any], message: tuple[Any, ...], headers: bytes) -> None:
+        told = self._answers.Message(message[0], json.loads(headers), *message[1:])
+        self._page.begin(told.id, told.attempt, now=time.monotonic(), cpu=time.process_time())
+        try:
+            answer = handle(told)
+        except MemoryError:
+            self._die(self._Why.OUT_OF_MEMORY)
+        except SystemExit as error:
+            self._leave_if_forked()
+            code = error.code
+            self._page.set(self._Word.EXIT_CODE, code & 0xFF if isinstance(code, int) else int(code is not None))
+            self._die(self._Why.SYSTEM_EXIT)
+        except Exception as error:
+            self._leave_if_forked()
+            self._put(self._Kind.FAILED, self._failure_of(error, self._roots))
+            return
+        except BaseException:
+            self._die(self._Why.INTERRUPTED)
+        self._leave_if_forked()
+        self._put(*self._told(answer))
+
+    def _told(self, answer: Any) -> tuple[Any, dict[str, Any] | None]:
+        answers, kinds = self._answers, self._Kind
+        if isinstance(answer, answers.Discard):
+            return kinds.DISCARDED, {"why": str(answer.why)[:MAX_WORDS]}
+        if isinstance(answer, answers.MoveTo):
+            why = str(answer.why)[:MAX_WORDS]
+            return kinds.MOVED, {"address": str(answer.address)[:MAX_WORDS], "why": why}
+        if isinstance(answer, answers.Rollback):
+            return kinds.ROLLED_BACK, {"why": str(answer.why)[:MAX_WORDS]}
+        if isinstance(answer, answers.EndConversation):
+            return kinds.CONVERSATION_ENDED, {"why": str(answer.error)[:MAX_WORDS]}
+        if hasattr(answer, "__await__"):
+            close = getattr(answer, "close", None)
+            if close is not None:
+                close()
+            words = "the handler is asynchronous: nothing was run; write it without async"
+            return kinds.FAILED, {"class": "TypeError", "message": words}
+        return kinds.DELIVERED, None
+
+    def _put(self, kind: Any, details: dict[str, Any] | None) -> None:
+        printed = self._page.output()
+        if printed:
+            details = {**(details or {}), "output": printed.decode("latin-1")}
+        while details and details.get("stack") and len(json.dumps(details)) > self._max_record:
+            details["stack"] = details["stack"][-len(details["stack"]) // 2 :]
+        while not self._page.put(kind, details, now=time.monotonic()):
+            time.sleep(RING_FULL_SECONDS)
+
+    def _leave_if_forked(self) -> None:
+        """End a process that a handler forked and let return: what follows is its parent's business."""
+        if os.getpid() != self._pid:
+            os._exit(0)
+
+    def _die(self, why: Any) -> NoReturn:
+        """End while the turn stands: the parent takes it for a crash."""
+        self._leave_if_forked()
+        self._exit(why)
+
+    def _exit(self, why: Any) -> NoReturn:
+        self._page.set(self._Word.WHY, why)
+        os._exit(int(why))
+
+
+def limit(memory_mb: int) -> None:
+    """Limit what this process may allocate, and let it leave no core file."""
+    megabyte = 1024 * 1024
+    resource.setrlimit(resource.RLIMIT_DATA, (memory_mb * megabyte, memory_mb * megabyte))
+    space = (memory_mb + ADDRESS_SPACE_MB) * megabyte
+    resource.setrlimit(resource.RLIMIT_AS, (space, space))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def end_with(parent: int) -> None:
+    """Have the kernel end this process when the thread that started it ends; at once if that has happened already."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(0)
+
+
+def main() -> NoReturn:
+    """Run as a sandbox; the plan is the only argument, as JSON."""
+    plan = json.loads(sys.argv[1])
+    end_with(plan["parent"])
+    limit(plan["memory_mb"])
+    faulthandler.enable(file=2)  # type: ignore[arg-type]
+    here = __file__.rpartition("/")[0]
+    sys.argv[:] = [plan["callable"]]
+    Child(plan, here).run(plan["callable"])
+
+
+if __name__ == "__main__":
+    main()
