@@ -1,10 +1,11 @@
 """People with their tokens, and a small world of objects for them to ask for."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import psutil
 import pytest
 from django.contrib.auth.models import User
 from django.db import connection
@@ -18,6 +19,7 @@ from poisonadmin.operations.configure import save_destination, save_policy
 from poisonadmin.operations.intake import accept
 from poisonadmin.operations.source_setup import save_source
 from poisonadmin.store.models import Access, FailureGroup, Job, PolicyRow, RejectedLine
+from tests.api.live import running_web
 
 API = "/api/v1"
 ROLES: dict[str, tuple[Role, list[str]]] = {
@@ -156,3 +158,10 @@ def world(shop: None) -> dict[str, Any]:
         "rejected": rejected.id,
         "job": job.id,
     }
+
+
+@pytest.fixture
+def web(transactional_db: None) -> Iterator[tuple[str, psutil.Process]]:
+    """Run the web process on the test's database; yield its address and the process."""
+    with running_web() as web:
+        yield web

@@ -1,6 +1,7 @@
 """RELIABILITY S1: bytes in are bytes out, whatever they are."""
 
 import base64
+import gzip
 import json
 import random
 from typing import Any
@@ -13,22 +14,7 @@ from hypothesis import strategies as st
 from poisonadmin.domain.staged_rows import headers_json
 from poisonadmin.queries.message_where import member
 from tests.api.conftest import Caller
-
-HOSTILE: dict[str, bytes] = {
-    "NUL": b"\x00" * 10 + b"a\x00b",
-    "lone surrogate": b'"\xed\xa0\x80"',
-    "escaped surrogate": b'{"a": "\\ud800"}',
-    "bad UTF-8": bytes(range(256)),
-    "deep nesting": b"[" * 20_000 + b"]" * 20_000,
-    "long number": b"[" + b"9" * 5000 + b"]",
-    "duplicate keys": b'{"a": 1, "a": 2}',
-    "NaN": b'{"a": NaN, "b": -Infinity}',
-    "BOM": b"\xef\xbb\xbf{}",
-    "line ends": b"a\r\nb\rc\n",
-    "empty": b"",
-    "script": b"<script>alert(1)</script>",
-    "formula": b"=cmd|' /C calc'!A0",
-}
+from tests.hostile_payloads import PAYLOADS
 
 
 def stored(caller: Caller, envelope: dict[str, Any]) -> bytes:
@@ -38,12 +24,14 @@ def stored(caller: Caller, envelope: dict[str, Any]) -> bytes:
     assert answer["Content-Disposition"] == f'attachment; filename="message-{message_id}.payload"'
     assert answer["X-Content-Type-Options"] == "nosniff"
     assert answer["Content-Type"] == "application/octet-stream"
-    return answer.content
+    whole: bytes = answer.getvalue()
+    assert answer["Content-Length"] == str(len(whole))
+    return whole
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("name", PAYLOADS)
 def test_a_hostile_payload_comes_out_as_it_went_in(name: str, admin: Caller) -> None:
-    payload = HOSTILE[name]
+    payload = PAYLOADS[name]
     assert stored(admin, {"payload_base64": base64.b64encode(payload).decode()}) == payload
 
 
@@ -59,12 +47,12 @@ def test_any_other_json_value_is_its_compact_text(admin: Caller) -> None:
 def test_a_batch_keeps_hostile_payloads_too(admin: Caller) -> None:
     lines = [
         json.dumps({"address": "a", "message_id": name, "payload_base64": base64.b64encode(payload).decode()})
-        for name, payload in HOSTILE.items()
+        for name, payload in PAYLOADS.items()
     ]
     answer = admin.post("messages/batch/", "\n".join(lines).encode(), Content_Type="application/x-ndjson")
-    assert answer.json()["accepted"] == len(HOSTILE)
+    assert answer.json()["accepted"] == len(PAYLOADS)
     for row in admin.get("messages/?address=a").json()["results"]:
-        assert admin.get(f"messages/{row['id']}/payload/").content == HOSTILE[row["message_id"]]
+        assert admin.get(f"messages/{row['id']}/payload/").content == PAYLOADS[row["message_id"]]
 
 
 def test_random_bytes_of_some_size_come_out_as_they_went_in(admin: Caller) -> None:
@@ -75,6 +63,17 @@ def test_random_bytes_of_some_size_come_out_as_they_went_in(admin: Caller) -> No
 def test_a_payload_beyond_the_limit_is_refused(admin: Caller) -> None:
     answer = admin.post("messages/", {"address": "a", "payload": "x" * (64 * 1024 * 1024 + 1)})
     assert (answer.status_code, answer.json()["code"]) == (413, "payload_too_large")
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "gzip, identity"])
+@pytest.mark.parametrize("path", ["messages/", "messages/batch/"])
+def test_a_compressed_body_is_refused_and_never_unpacked(path: str, encoding: str, admin: Caller) -> None:
+    kind = "application/json" if path == "messages/" else "application/x-ndjson"
+    bomb = gzip.compress(b"[" * 10_000_000)
+    answer = admin.post(path, bomb, Content_Type=kind, Content_Encoding=encoding)
+    assert (answer.status_code, answer.json()["code"]) == (415, "unsupported_content_encoding")
+    plain = admin.post(path, b'{"address": "a", "payload": "x"}', Content_Type=kind, Content_Encoding="identity")
+    assert plain.status_code in (201, 202)
 
 
 def test_headers_come_out_as_they_went_in(admin: Caller) -> None:

@@ -1,26 +1,19 @@
 """Uploads: bounded before they reach the disk, and never held in memory."""
 
 import asyncio
-import http.client
 import json
-import os
-import subprocess
-import sys
-import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
-from django.db import connection
 
 from poisonadmin.api import upload_limit
 from poisonadmin.api.upload_limit import limit_of, with_upload_limit
-from poisonadmin.embedded.ports import free_port
 from poisonadmin.store.models import Message
 from tests.api.conftest import caller_of
+from tests.api.live import Peak, exchange
 
 TOKEN = (b"authorization", b"Bearer pa_x")
 MIB = 1024 * 1024
@@ -88,46 +81,6 @@ def test_a_body_within_the_limit_passes() -> None:
     assert (answers[0]["status"], given) == (200, MIB)
 
 
-@pytest.fixture
-def web(transactional_db: None) -> Iterator[tuple[str, psutil.Process]]:
-    """Run the web process on the test's database; yield its address and the process."""
-    parameters = connection.get_connection_params()
-    url = "postgresql://{user}:{password}@{host}:{port}/{dbname}".format(**parameters)
-    port = free_port()
-    command = [sys.executable, "-m", "uvicorn", "poisonadmin.asgi:application", "--port", str(port)]
-    quiet = ["--log-level", "error"]
-    with subprocess.Popen(
-        [*command, *quiet], env=os.environ | {"DATABASE_URL": url}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    ) as process:
-        address = f"127.0.0.1:{port}"
-        deadline = time.monotonic() + 60
-        while not answers(address):
-            assert process.poll() is None
-            assert time.monotonic() < deadline, "the web process did not answer"
-            time.sleep(0.1)
-        yield address, psutil.Process(process.pid)
-        process.terminate()
-
-
-def answers(address: str) -> bool:
-    """Return whether a server answers there."""
-    try:
-        return exchange(address, "GET", "/healthz")[0] == 200
-    except OSError:
-        return False
-
-
-def exchange(address: str, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, str, bytes]:
-    """Send a request over a connection of its own; return the status, the content type and the body of the answer."""
-    connection = http.client.HTTPConnection(address, timeout=300)
-    try:
-        connection.request(method, path, body, {name.replace("_", "-"): value for name, value in headers.items()})
-        answer = connection.getresponse()
-        return answer.status, answer.headers["Content-Type"], answer.read()
-    finally:
-        connection.close()
-
-
 def test_a_long_batch_grows_no_process_and_strangers_send_none(web: tuple[str, psutil.Process], tmp_path: Path) -> None:
     address, process = web
     headers = {"Authorization": f"Bearer {caller_of('admin').token}", "Content_Type": "application/x-ndjson"}
@@ -147,20 +100,3 @@ def test_a_long_batch_grows_no_process_and_strangers_send_none(web: tuple[str, p
     assert peak.bytes - before < 64 * MIB
     status, kind, _ = exchange(address, "POST", BATCH, Content_Length=str(upload_limit.STRANGER_BYTES + 1))
     assert (status, kind) == (413, "application/problem+json"), "a stranger uploads nothing"
-
-
-class Peak:
-    """The most memory that the process has had, as the kernel counts it."""
-
-    def __init__(self, process: psutil.Process) -> None:
-        self._status = Path(f"/proc/{process.pid}/status")
-        self._reset = Path(f"/proc/{process.pid}/clear_refs")
-        self.bytes = 0
-
-    def __enter__(self) -> "Peak":
-        self._reset.write_text("5")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        line = next(line for line in self._status.read_text().splitlines() if line.startswith("VmHWM"))
-        self.bytes = int(line.split()[1]) * 1024

@@ -130,7 +130,9 @@ def test_only_what_was_set_comes_back():
         ("copy_headers", "x-*"),
         ("copy_headers", ["a b"]),
         ("copy_headers", [1]),
-        ("crash_on", "connection_lost"),
+        ("crash_on", "timeout"),
+        ("crash_on", True),
+        ("crash_on", ["connection_lost"]),
         ("allow_private", True),
     ],
 )
@@ -151,3 +153,9 @@ def test_a_refused_secret_is_not_repeated():
         validate_headers({"Authorization": "canary\n"}, field="secrets")
     assert "canary" not in caught.value.detail
     assert caught.value.field == "secrets"
+
+
+@pytest.mark.parametrize("value", [None, "connection_lost"])
+def test_a_lost_connection_counts_as_a_crash_where_that_is_said(value):
+    config = {"url": "https://example.org/", "crash_on": value}
+    assert validate_http_config(config) == config

@@ -134,3 +134,10 @@ def test_what_took_the_place_of_a_file_is_not_opened(tmp_path: Path, replace: st
         path.mkdir()
     with pytest.raises((FileGone, OSError)):
         read(parts_of([file]))
+
+
+def test_an_archive_within_an_archive_is_not_unpacked(tmp_path: Path) -> None:
+    inner = gzip.compress(b"\0" * 1024 * 1024, mtime=0)
+    path = tmp_path / "nested.ndjson.gz"
+    path.write_bytes(gzip.compress(inner))
+    assert read(parts_of([file_at(path, FileKind.GZIP)])) == lines_in(inner)

@@ -1,0 +1,27 @@
+"""RELIABILITY S1: payloads that break what reads them carelessly."""
+
+PAYLOADS: dict[str, bytes] = {
+    "NUL": b"\x00" * 10 + b"a\x00b",
+    "lone surrogate": b'"\xed\xa0\x80"',
+    "escaped surrogate": b'{"a": "\\ud800"}',
+    "every byte": bytes(range(256)),
+    "a character cut in two": "é".encode()[:1],
+    "deep nesting": b"[" * 20_000 + b"]" * 20_000,
+    "deep nesting of objects": b'{"a":' * 20_000 + b"1" + b"}" * 20_000,
+    "deep nesting, never closed": b"[" * 20_000,
+    "long number": b"[" + b"9" * 5000 + b"]",
+    "number beyond floats": b'{"a": 1e400, "b": -1e-400, "c": 0.1000000000000000055511151231257827}',
+    "duplicate keys": b'{"a": 1, "a": 2}',
+    "NaN": b'{"a": NaN, "b": -Infinity}',
+    "BOM": b"\xef\xbb\xbf{}",
+    "BOM of UTF-16": '{"a": 1}'.encode("utf-16"),
+    "escapes without end": b'"' + b'\\"' * 50_000,
+    "line ends": b"a\r\nb\rc\n\x85\xe2\x80\xa8",
+    "empty": b"",
+    "script": b"<script>alert(1)</script>",
+    "formula": b"=cmd|' /C calc'!A0",
+    "gzip": b"\x1f\x8b\x08\x00" + b"\x00" * 20,
+    "pickle": b"cos\nsystem\n(S'true'\ntR.",
+    "YAML": b"!!python/object/apply:os.system [true]",
+    "entities": b'<!DOCTYPE a [<!ENTITY b "' + b"x" * 1000 + b'"><!ENTITY c "&b;&b;">]><a>&c;</a>',
+}
