@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from poisonadmin.domain.handler_config import DEFAULTS, validate_handler_config
-
-HANDLER_PATH = "POISONADMIN_HANDLER_PATH"
+from poisonadmin.domain.handler_path import HANDLER_PATH, UnusableHandlerPath, handler_directories
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,10 @@ def parse_handler_config(
     `concurrency`: this task's share of the configured one.
     """
     wanted = DEFAULTS | validate_handler_config(config)
-    roots = handler_roots()
+    try:
+        roots, broken = handler_roots(), None
+    except UnusableHandlerPath as error:
+        roots, broken = (), str(error)
     return HandlerDestination(
         id=id,
         name=name,
@@ -51,10 +53,10 @@ def parse_handler_config(
         timeout_ms=wanted["timeout_ms"],
         concurrency=wanted["concurrency"] if concurrency is None else concurrency,
         roots=roots,
-        broken=None if roots else f"{HANDLER_PATH} is not set where this is delivered",
+        broken=broken if roots or broken else f"{HANDLER_PATH} is not set where this is delivered",
     )
 
 
 def handler_roots() -> tuple[str, ...]:
-    """Return the directories of POISONADMIN_HANDLER_PATH."""
-    return tuple(part for part in os.environ.get(HANDLER_PATH, "").split(os.pathsep) if part)
+    """Return the directories of POISONADMIN_HANDLER_PATH, links followed. Errors: `UnusableHandlerPath`."""
+    return tuple(str(directory) for directory in handler_directories(os.environ))
