@@ -31,7 +31,7 @@ class HandlerDestination:
 def parse_handler_config(
     config: Mapping[str, Any],
     *,
-    id: int = 0,
+    id: int = 0,  # noqa: A002
     name: str = "",
     concurrency: int | None = None,
 ) -> HandlerDestination:
