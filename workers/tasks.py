@@ -1,5 +1,6 @@
 """The Celery tasks: load, one call inward. Ticks are acknowledged early, expire, and run one at a time."""
 
+import platform
 import threading
 from functools import partial
 from typing import Any
@@ -11,9 +12,12 @@ from poisonadmin.operations.expire import expire_due
 from poisonadmin.operations.housekeeping import clean_up
 from poisonadmin.operations.locks import Tick, single_flight
 from poisonadmin.operations.recover import recover
+from poisonadmin.operations.remains import search_lost_nodes, sweep_pages
+from poisonadmin.operations.settle import settle
 from poisonadmin.operations.sources import ingest_due
 from workers import spark_worker
 from workers.celery_app import IO, SPARK_BATCH, SPARK_REDELIVERY, app
+from workers.lost_pages import LocalPages
 from workers.spark.jobs.ingest import stage_files
 
 # A little less than the tick's period, so that the next tick finds the worker free.
@@ -52,6 +56,8 @@ def recover_tick(**_: Any) -> None:
     with single_flight(Tick.RECOVER) as alone:
         if alone:
             recover()
+            if search_lost_nodes(platform.node(), LocalPages()):
+                settle()
 
 
 @app.task(queue=IO)  # type: ignore[untyped-decorator]
@@ -74,6 +80,7 @@ def housekeeping_tick(**_: Any) -> None:
     with single_flight(Tick.HOUSEKEEPING) as alone:
         if alone:
             clean_up()
+            sweep_pages(LocalPages())
 
 
 @app.task(queue=SPARK_BATCH)  # type: ignore[untyped-decorator]

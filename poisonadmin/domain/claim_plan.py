@@ -21,6 +21,9 @@ class Capacity:
     window: int
     in_flight: int
     slots_ahead: int | None = None  # messages that the rate lets start within the claim's horizon
+    isolated: int = 0  # candidates under way, not in `in_flight`
+    has_candidates: bool = False  # some are due
+    isolates_itself: bool = False  # a handler: each sandbox is alone anyway, whatever runs beside it
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,8 @@ def allowances(capacities: Iterable[Capacity], *, tasks: int, limit: int) -> tup
     """Return what each destination with room may take; one without room is left out.
 
     A destination that has `concurrency` messages under way gets nothing more, so its limit is kept across claims. All
-    messages of a rate-limited destination go to one shard, which spaces them.
+    messages of a rate-limited destination go to one shard, which spaces them. A consumer beyond a connection gets
+    nothing else while its candidates are tried: nobody could tell which message it died of.
     """
     given = []
     for index, capacity in enumerate(capacities):
@@ -54,12 +58,28 @@ def allowances(capacities: Iterable[Capacity], *, tasks: int, limit: int) -> tup
         take = min(capacity.window, limit)
         if capacity.slots_ahead is not None:
             take = min(take, capacity.slots_ahead)
-        if free < 1 or take < 1:
+        if free < 1 or take < 1 or (not capacity.isolates_itself and (capacity.isolated or capacity.has_candidates)):
             continue
         wanted = 1 if capacity.slots_ahead is not None else min(tasks, free, -(-take // MESSAGES_WORTH_A_TASK))
         shards = tuple((index + offset) % tasks for offset in range(wanted))
         given.append(Allowance(capacity.destination_id, take, free // wanted, shards))
     return tuple(given)
+
+
+def isolated_allowances(capacities: Iterable[Capacity], *, limit: int) -> tuple[Allowance, ...]:
+    """Return what each destination's next claim of candidates may take: one at once, in one shard.
+
+    A destination whose candidates are being tried gets nothing more; nor does a consumer beyond a connection until
+    everything else that it was sent is answered.
+    """
+    return tuple(
+        Allowance(capacity.destination_id, min(limit, capacity.slots_ahead or limit), 1, (0,))
+        for capacity in capacities
+        if capacity.has_candidates
+        and not capacity.isolated
+        and capacity.slots_ahead != 0
+        and (capacity.isolates_itself or not capacity.in_flight)
+    )
 
 
 def lane_caps(lanes: Sequence[tuple[int, int]], given: Iterable[Allowance]) -> tuple[LaneCap, ...]:

@@ -6,59 +6,56 @@ statement a message committed in between would be missed *and* its lane's floor 
 """
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
 
-from poisonadmin.domain.claim_plan import Allowance, Capacity, LaneCap, allowances, lane_caps
-from poisonadmin.domain.destinations import DEFAULTS
-from poisonadmin.operations.in_flight import IN_FLIGHT
+from poisonadmin.domain.claim_plan import (
+    Allowance,
+    Capacity,
+    LaneCap,
+    allowances,
+    isolated_allowances,
+    lane_caps,
+)
+from poisonadmin.operations.capacities import capacities
 from poisonadmin.operations.ledger import RECORDED
 from poisonadmin.operations.locks import Lock, try_lock
 
 LEASE_SECONDS = 60
 LANES_A_CLAIM = 300
 MESSAGES_A_CLAIM = 10_000
-# How far ahead a claim reserves the slots of a rate; shorter than the time in which a task may begin deliveries.
-SLOT_HORIZON_SECONDS = 1.0
+# Candidates of one claim, delivered one after the other: few, for each may die slowly.
+CANDIDATES_A_CLAIM = 16
 
 
 @dataclass(frozen=True)
 class ClaimRef:
-    """A claim to deliver: the shards that hold messages, and how many messages in all."""
+    """A claim to deliver: the shards that hold messages, and how many messages in all. In isolation: candidates."""
 
     id: int
     shards: tuple[int, ...]
     size: int
+    is_isolation: bool = False
 
 
 _IS_DUE = "SELECT EXISTS (SELECT FROM lane WHERE is_open AND next_due <= now())"
 
-_CAPACITIES = f"""
-WITH under_way AS (
-    SELECT address.destination_id, count(*) AS n
-    FROM {IN_FLIGHT} JOIN address ON address.id = message.address_id GROUP BY 1
-)
-SELECT destination.id, coalesce((config->>'concurrency')::int, %(concurrency)s), "window", max_rate_per_second,
-       EXTRACT(epoch FROM GREATEST(next_slot, now()) - now())::float,
-       coalesce(under_way.n, 0)
-FROM destination LEFT JOIN under_way ON under_way.destination_id = destination.id WHERE is_enabled ORDER BY id
-FOR NO KEY UPDATE OF destination SKIP LOCKED
-"""  # noqa: S608  (fragments are constants)
-
 _LANES = """
 SELECT lane.id, address.destination_id
 FROM lane JOIN address ON address.id = lane.address_id
-WHERE lane.is_open AND lane.next_due <= now() AND address.destination_id = ANY(%(destinations)s)
+WHERE lane.is_open AND lane.next_due <= now() AND lane.is_isolation = %(isolation)s
+  AND address.destination_id = ANY(%(destinations)s)
 ORDER BY lane.next_due LIMIT %(limit)s
 FOR NO KEY UPDATE OF lane SKIP LOCKED
 """
 
 _TAKE = f"""
 WITH claim AS (
-    INSERT INTO claim (lease_until, shards, size, plan, job_id)
-    VALUES (now() + %(lease)s * interval '1 s', %(shards)s, 0, %(plan)s, %(job)s) RETURNING id
+    INSERT INTO claim (lease_until, shards, size, plan, job_id, is_isolation)
+    VALUES (now() + %(lease)s * interval '1 s', %(shards)s, 0, %(plan)s, %(job)s, %(isolation)s) RETURNING id
 ), caps AS (
     SELECT * FROM unnest(%(lanes)s::bigint[], %(lane_destinations)s::bigint[], %(caps)s::int[])
         AS c (lane_id, destination_id, cap)
@@ -120,49 +117,58 @@ def is_due() -> bool:
 def claim_due(*, tasks: int, job_id: int | None = None, limit: int = MESSAGES_A_CLAIM) -> ClaimRef | None:
     """Move what is due, for destinations that have room, to DLNG under a new claim; None when there is nothing to take.
 
-    `tasks`: the greatest number of shards. `limit`: messages a destination. One claim is made at a time.
+    `tasks`: the greatest number of shards. `limit`: messages a destination. One claim is made at a time. Candidates are
+    left to `claim_isolated`.
     """
+    return _claim(lambda all_of_them: allowances(all_of_them, tasks=tasks, limit=limit), tasks, job_id, isolation=False)
+
+
+def claim_isolated(*, job_id: int | None = None, limit: int = CANDIDATES_A_CLAIM) -> ClaimRef | None:
+    """Move candidates of one destination that are due to DLNG, in one shard, to be delivered one after the other.
+
+    A destination's candidates are in one such claim at a time.
+    """
+    return _claim(lambda all_of_them: isolated_allowances(all_of_them, limit=limit), 1, job_id, isolation=True)
+
+
+def _claim(
+    allow: Callable[[list[Capacity]], tuple[Allowance, ...]], tasks: int, job_id: int | None, *, isolation: bool
+) -> ClaimRef | None:
     with transaction.atomic(), connection.cursor() as cursor:
         if not try_lock(cursor, Lock.CLAIM):
             return None
-        given = allowances(_capacities(cursor), tasks=tasks, limit=limit)
+        given = allow(capacities(cursor))
         cursor.execute(
-            _LANES, {"destinations": [allowance.destination_id for allowance in given], "limit": LANES_A_CLAIM}
+            _LANES,
+            {
+                "destinations": [allowance.destination_id for allowance in given],
+                "limit": LANES_A_CLAIM,
+                "isolation": isolation,
+            },
         )
-        caps = lane_caps(cursor.fetchall(), given)
+        lanes = cursor.fetchall()
+        if isolation:  # one destination a claim: a node that dies with it has only these to suspect
+            lanes = [lane for lane in lanes if lane[1] == lanes[0][1]]
+        caps = lane_caps(lanes, given)
         if not caps:
             return None
-        claim_id, size, shards = _take(cursor, given, caps, tasks=tasks, job_id=job_id)
+        claim_id, size, shards = _take(cursor, given, caps, tasks=tasks, job_id=job_id, isolation=isolation)
         cursor.execute(_RAISE_FLOORS, {"lanes": [cap.lane_id for cap in caps]})
         if size == 0:
             cursor.execute("DELETE FROM claim WHERE id = %s", [claim_id])
             return None
         cursor.execute("UPDATE claim SET size = %s WHERE id = %s", [size, claim_id])
-    return ClaimRef(claim_id, tuple(sorted(shards)), size)
-
-
-def _capacities(cursor: CursorWrapper) -> list[Capacity]:
-    cursor.execute(_CAPACITIES, {"concurrency": DEFAULTS["concurrency"]})
-    return [
-        Capacity(
-            destination_id=destination_id,
-            concurrency=concurrency,
-            window=window,
-            in_flight=in_flight,
-            slots_ahead=None if rate is None else _slots_ahead(rate, reserved_seconds),
-        )
-        for destination_id, concurrency, window, rate, reserved_seconds, in_flight in cursor.fetchall()
-    ]
-
-
-def _slots_ahead(rate: float, reserved_seconds: float) -> int:
-    """Return how many slots start within the horizon; at least the next one, however slow the rate, once it is near."""
-    free_seconds = SLOT_HORIZON_SECONDS - reserved_seconds
-    return max(int(free_seconds * rate), 1) if free_seconds > 0 else 0
+    return ClaimRef(claim_id, tuple(sorted(shards)), size, isolation)
 
 
 def _take(
-    cursor: CursorWrapper, given: tuple[Allowance, ...], caps: tuple[LaneCap, ...], *, tasks: int, job_id: int | None
+    cursor: CursorWrapper,
+    given: tuple[Allowance, ...],
+    caps: tuple[LaneCap, ...],
+    *,
+    tasks: int,
+    job_id: int | None,
+    isolation: bool,
 ) -> tuple[int, int, list[int]]:
     cursor.execute(
         _TAKE,
@@ -170,6 +176,7 @@ def _take(
             "lease": LEASE_SECONDS,
             "shards": tasks,
             "job": job_id,
+            "isolation": isolation,
             "plan": json.dumps({str(one.destination_id): {"shards": one.shards, "slots": one.slots} for one in given}),
             "allowances": json.dumps(
                 [

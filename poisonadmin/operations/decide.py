@@ -13,11 +13,13 @@ from django.db import connection, transaction
 
 from poisonadmin.domain.access import Permission, Principal
 from poisonadmin.domain.errors import PoisonAdminError
+from poisonadmin.domain.policy import Blame
 from poisonadmin.domain.states import Event, State, TransitionNotAllowed, sources
-from poisonadmin.operations import audit
-from poisonadmin.operations.decision_sql import Locked, apply, lock
+from poisonadmin.operations import audit, lanes
+from poisonadmin.operations.decision_sql import Locked, Suspicions, apply, lock
 from poisonadmin.operations.once_more import retried
 from poisonadmin.operations.poison_list import release_for_messages
+from poisonadmin.queries.policy_book import book
 
 NOT_FOUND = "not_found"
 NO_DESTINATION = "no_destination"
@@ -181,13 +183,36 @@ def _decide_once(decision: _Decision, ids: Sequence[int], asked: Asked) -> Decid
             if why := _refusal(decision, message, asked):
                 refused[message_id] = why
         chosen = [message_id for message_id in locked if message_id not in refused]
+        suspicions = Suspicions()
         if decision.event is Event.APPROVED and chosen:
+            suspicions = _suspicions([locked[message_id] for message_id in chosen])
             with connection.cursor() as cursor:
                 release_for_messages(cursor, chosen, actor=principal.name, note=reason)
-        apply(chosen, decision.event, actor=principal.name, note=reason, until=decision.until)
+        apply(
+            chosen,
+            decision.event,
+            actor=principal.name,
+            note=reason,
+            until=decision.until,
+            suspicions=suspicions,
+        )
         for message_id in chosen:
             audit.record(principal.name, f"message.{decision.event}", "message", str(message_id), note=reason)
     return Decided(decision.event, tuple(chosen), refused)
+
+
+def _suspicions(approved: Sequence[Locked]) -> Suspicions:
+    """Return which of the approved stay candidates, to be tried alone, and which are cleared (ruling R3).
+
+    Under `all_in_flight` a candidate runs beside the others, as in SAP.
+    """
+    policies = book()
+    candidates = [(message, policies.resolve(message.home).policy) for message in approved if message.candidate]
+    cleared = tuple(message.id for message, policy in candidates if policy.approve_clears_candidate)
+    alone = [one for one, policy in candidates if one.id not in cleared and policy.blame is Blame.EXACT]
+    with connection.cursor() as cursor:
+        lanes.isolation_lanes(cursor, [message.home_id for message in alone])
+    return Suspicions(tuple(message.id for message in alone), cleared)
 
 
 def _refusal(decision: _Decision, message: Locked, asked: Asked) -> str | None:

@@ -1,6 +1,7 @@
 """The statements behind decisions: lock the messages, change the chosen ones."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
@@ -21,6 +22,16 @@ class Locked(NamedTuple):
     home: str
     home_delivers: bool
     home_takes_its_size: bool
+    home_id: int
+    candidate: bool
+
+
+@dataclass(frozen=True)
+class Suspicions:
+    """What an approval makes of candidates: some are tried alone again, some are cleared, as their policies say."""
+
+    alone: tuple[int, ...] = ()
+    cleared: tuple[int, ...] = ()
 
 
 # Two statements: what the lock waited for may have moved the message, and a join in the locking statement would then
@@ -28,7 +39,7 @@ class Locked(NamedTuple):
 _LOCK = "SELECT FROM message WHERE id = ANY(%(ids)s) ORDER BY id FOR UPDATE"
 _READ = """
 SELECT message.id, address.name, state, attempt_number, home.name, home.destination_id IS NOT NULL,
-       envelope.payload_bytes <= home.max_payload_bytes
+       envelope.payload_bytes <= home.max_payload_bytes, home.id, candidate
 FROM message JOIN address ON address.id = message.address_id JOIN envelope ON envelope.id = message.id
      JOIN address AS home ON home.id = coalesce(message.original_address_id, message.address_id)
 WHERE message.id = ANY(%(ids)s) ORDER BY message.id
@@ -38,6 +49,8 @@ WHERE message.id = ANY(%(ids)s) ORDER BY message.id
 _SETS: dict[Event, str] = {
     Event.APPROVED: """state = 'TBDL', reason = NULL, due_at = now(), failure_count = 0, address_id = home_id,
         lane_id = home_lane_id, original_address_id = NULL,
+        candidate = message.candidate AND NOT message.id = ANY(%(cleared)s),
+        crash_count = CASE WHEN message.id = ANY(%(cleared)s) THEN 0 ELSE message.crash_count END,
         expires_at = (SELECT envelope.expires_at FROM envelope
                       WHERE envelope.id = message.id AND envelope.expires_at > now())""",
     Event.MARKED_FAIL: "state = 'FAIL', reason = 'failed_by_admin'",
@@ -56,6 +69,7 @@ WITH chosen AS (
     FROM message JOIN address ON address.id = message.address_id
          JOIN address AS home ON home.id = coalesce(message.original_address_id, message.address_id)
          JOIN lane AS home_lane ON home_lane.address_id = home.id AND home_lane.conversation_id IS NULL
+              AND home_lane.is_isolation = (message.id = ANY(%(alone)s))
     WHERE message.id = ANY(%(ids)s)
 ), changed AS (
     UPDATE message SET state_at = now(), {sets} FROM chosen WHERE message.id = chosen.id
@@ -78,11 +92,30 @@ def lock(ids: Sequence[int]) -> dict[int, Locked]:
         return {row[0]: Locked(*row) for row in cursor.fetchall()}
 
 
-def apply(ids: Sequence[int], event: Event, *, actor: str, note: str, until: datetime | None = None) -> None:
+def apply(
+    ids: Sequence[int],
+    event: Event,
+    *,
+    actor: str,
+    note: str,
+    until: datetime | None = None,
+    suspicions: Suspicions = Suspicions(),
+) -> None:
     """Write what `event` does to messages that are locked and known to be in a state in which it is legal."""
     if not ids:
         return
     statement = _APPLY.format(sets=_SETS[event], recorded=RECORDED)
     with connection.cursor() as cursor:
-        cursor.execute(statement, {"ids": list(ids), "event": str(event), "actor": actor, "note": note, "until": until})
+        cursor.execute(
+            statement,
+            {
+                "ids": list(ids),
+                "event": str(event),
+                "actor": actor,
+                "note": note,
+                "until": until,
+                "alone": list(suspicions.alone),
+                "cleared": list(suspicions.cleared),
+            },
+        )
         lanes.wake(cursor, cursor.fetchall())

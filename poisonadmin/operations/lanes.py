@@ -9,6 +9,9 @@ from datetime import datetime
 
 from django.db.backends.utils import CursorWrapper
 
+from poisonadmin.operations import locks
+from poisonadmin.operations.locks import Lock
+
 _WAKE = """
 WITH due AS (SELECT * FROM unnest(%(lanes)s::bigint[], %(dues)s::timestamptz[]) AS d(lane_id, due_at)),
      locked AS (SELECT id FROM lane WHERE id IN (SELECT lane_id FROM due) ORDER BY id FOR NO KEY UPDATE)
@@ -22,6 +25,34 @@ UPDATE lane SET is_open = address.status = 'ON' AND destination.is_enabled IS TR
 FROM locked, address LEFT JOIN destination ON destination.id = address.destination_id
 WHERE lane.id = locked.id AND address.id = lane.address_id
 """
+
+
+_ISOLATE = """
+WITH wanted AS (
+    SELECT address.id, status = 'ON' AND destination.is_enabled IS TRUE AS is_open
+    FROM address LEFT JOIN destination ON destination.id = address.destination_id
+    WHERE address.id = ANY(%(addresses)s) ORDER BY address.id FOR SHARE OF address
+)
+INSERT INTO lane (address_id, is_open, is_isolation) SELECT id, is_open, TRUE FROM wanted
+ON CONFLICT (address_id, conversation_id, is_isolation) DO NOTHING
+"""
+_ISOLATION = "SELECT address_id, id FROM lane WHERE address_id = ANY(%(addresses)s) AND is_isolation"
+
+
+def isolation_lanes(cursor: CursorWrapper, address_ids: Iterable[int]) -> dict[int, int]:
+    """Return each address's isolation lane, made where it was missing; address id -> lane id. Call in a transaction."""
+    wanted = {"addresses": sorted(set(address_ids))}
+    if not wanted["addresses"]:
+        return {}
+    cursor.execute(_ISOLATION, wanted)
+    found = dict(cursor.fetchall())
+    if len(found) < len(wanted["addresses"]):
+        # A policy saved meanwhile would not open or close a lane that is not committed.
+        locks.share(cursor, Lock.POLICIES)
+        cursor.execute(_ISOLATE, wanted)
+        cursor.execute(_ISOLATION, wanted)
+        found = dict(cursor.fetchall())
+    return found
 
 
 def wake(cursor: CursorWrapper, rows: Iterable[tuple[int, datetime]]) -> None:

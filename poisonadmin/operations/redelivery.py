@@ -8,7 +8,7 @@ from django.db import connection, transaction
 
 from poisonadmin.domain.window import next_window
 from poisonadmin.operations import jobs
-from poisonadmin.operations.claim import ClaimRef, claim_due, is_due
+from poisonadmin.operations.claim import ClaimRef, claim_due, claim_isolated, is_due
 from poisonadmin.operations.settle import settle
 from poisonadmin.store.models import Claim, Destination
 from poisonadmin.store.models.job import JobKind
@@ -46,12 +46,11 @@ def begin_redelivery(*, worker: str, tasks: int) -> Redelivery | None:
     if not is_due():
         return None
     with transaction.atomic():
-        claim = claim_due(tasks=tasks)
+        claim = claim_isolated() or claim_due(tasks=tasks)
         if claim is None:
             return None
-        job_id = jobs.begin(
-            JobKind.REDELIVER, worker=worker, params={"claim": claim.id}, phase="delivering", total=claim.size
-        )
+        phase = "trying candidates alone" if claim.is_isolation else "delivering"
+        job_id = jobs.begin(JobKind.REDELIVER, worker=worker, params={"claim": claim.id}, phase=phase, total=claim.size)
         Claim.objects.filter(id=claim.id).update(job_id=job_id)
     return Redelivery(job_id, claim)
 
@@ -60,7 +59,8 @@ def finish_redelivery(redelivery: Redelivery, tallies: Iterable[Tally]) -> None:
     """Settle the claim, follow what each destination could do, and end the job."""
     each = list(tallies)
     settle(redelivery.claim.id)
-    for destination_id in sorted({tally.destination_id for tally in each}):
+    # What candidates do, one by one, says nothing of how much the destination can take.
+    for destination_id in sorted({tally.destination_id for tally in each if not redelivery.claim.is_isolation}):
         _follow(destination_id, [tally for tally in each if tally.destination_id == destination_id])
     counts = {
         "claimed": redelivery.claim.size,

@@ -13,7 +13,7 @@ from poisonadmin.operations.in_flight import IN_FLIGHT, TAKEN
 from poisonadmin.operations.lanes import wake
 from poisonadmin.operations.ledger import RECORDED
 from poisonadmin.operations.oversize import reject_oversized
-from poisonadmin.operations.settle_failures import FAILURES_A_TRANSACTION, settle_failures
+from poisonadmin.operations.settle_verdicts import ANSWERS_A_TRANSACTION, settle_verdicts
 
 DELIVERIES_A_TRANSACTION = 10_000
 
@@ -58,21 +58,25 @@ SELECT count(*) FROM changed
 """  # noqa: S608  (fragments are constants)
 
 # A node that ended has written all it ever will: what it leaves without an answer goes back. Nobody is accused: HTTP
-# deliveries run no payload code here (ruling R2). What it had not begun was never an attempt.
+# deliveries run no payload code here, and what a handler had begun was found in the node's pages before (ruling R2),
+# which is why a lost node waits here until they are read. What it had not begun was never an attempt.
 _RETURNED = f"""
 WITH left_over AS (
     SELECT message.* FROM {TAKEN} JOIN node ON node.claim_id = taken.claim_id AND node.shard = taken.shard
          CROSS JOIN LATERAL (
         SELECT id, address_id, lane_id, state, reason, group_id,
-               CASE WHEN node."end" = 'lost' OR id = ANY(node.unanswered) THEN 'outcome_lost' ELSE 'released' END
-                   AS event
+               CASE WHEN id = ANY(node.unanswered) OR node."end" = 'lost' AND NOT EXISTS (
+                        SELECT FROM address JOIN destination ON destination.id = destination_id AND kind = 'handler'
+                        WHERE address.id = message.address_id)
+                    THEN 'outcome_lost' ELSE 'released' END AS event
         FROM message
         WHERE id = taken.message_id AND claim_id = taken.claim_id AND state = 'DLNG'
           AND NOT EXISTS (SELECT FROM attempt WHERE attempt.message_id = message.id
                                                 AND attempt.attempt_number = message.attempt_number)
         FOR UPDATE SKIP LOCKED
     ) AS message
-    WHERE node.ended_at IS NOT NULL AND (%(claim)s::bigint IS NULL OR taken.claim_id = %(claim)s) LIMIT %(limit)s
+    WHERE node.ended_at IS NOT NULL AND (node."end" <> 'lost' OR node.pages IS NULL)
+      AND (%(claim)s::bigint IS NULL OR taken.claim_id = %(claim)s) LIMIT %(limit)s
 ), changed AS (
     UPDATE message SET state = 'TBDL', state_at = now(), due_at = now() FROM left_over WHERE message.id = left_over.id
     RETURNING message.id, message.address_id, message.state, message.reason, message.group_id, message.attempt_number,
@@ -95,7 +99,7 @@ def settle(claim_id: int | None = None) -> Settled:
     """
     settled = Settled(
         delivered=_repeat(_settle_delivered, claim_id, DELIVERIES_A_TRANSACTION),
-        failed=_repeat(settle_failures, claim_id, FAILURES_A_TRANSACTION),
+        failed=_repeat(settle_verdicts, claim_id, ANSWERS_A_TRANSACTION),
         returned=_repeat(_return_unanswered, claim_id, DELIVERIES_A_TRANSACTION),
     )
     with connection.cursor() as cursor:

@@ -3,7 +3,7 @@
 import pytest
 from django.db import connection
 
-from poisonadmin.operations import settle, settle_failures
+from poisonadmin.operations import judge, settle
 from poisonadmin.operations.in_flight import IN_FLIGHT
 from poisonadmin.store.models import Message
 from tests.operations.conftest import claim, enqueue
@@ -43,7 +43,7 @@ def claim_id(shop: str) -> int:
 
 @pytest.mark.parametrize(
     "statement",
-    [settle._DELIVERED, settle._RETURNED, settle._CLOSE, settle_failures._ANSWERED, f"SELECT FROM {IN_FLIGHT}"],
+    [settle._DELIVERED, settle._RETURNED, settle._CLOSE, judge._ANSWERED, f"SELECT FROM {IN_FLIGHT}"],
     ids=["delivered", "returned", "close", "failed", "in flight"],
 )
 @pytest.mark.parametrize("one", [True, False], ids=["one claim", "all claims"])

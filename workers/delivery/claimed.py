@@ -3,14 +3,17 @@
 import json
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import psycopg
 from psycopg.rows import class_row
 
 from poisonadmin.domain.destinations import InvalidDestination
 from workers.delivery.deliveries import Delivery
+from workers.delivery.handler_destination import HandlerDestination, parse_handler_config
 from workers.delivery.http_destination import HttpDestination, parse_http_config
+
+Destination = HttpDestination | HandlerDestination
 
 _SLICE_MESSAGES = 500
 _SLICE_BYTES = 8 * 1024 * 1024
@@ -29,11 +32,14 @@ class Claimed(NamedTuple):
     payload_bytes: int
     start_at: datetime | None
     expires_at: datetime | None
+    bookmark: str | None
+    blames_all: bool
 
 
 _CLAIMED = """
 SELECT message.id, message.attempt_number, address.name AS address, destination_id, envelope.message_id,
-       conversation_id, content_type, payload_bytes, start_at, message.expires_at
+       conversation_id, content_type, payload_bytes, start_at, message.expires_at, bookmark,
+       blame = 'all_in_flight' AS blames_all
 FROM claim_shard CROSS JOIN LATERAL unnest(message_ids) WITH ORDINALITY AS taken (id, place)
      -- OFFSET 0 keeps the planner from reading the whole table: its statistics know no message of this claim.
      CROSS JOIN LATERAL (
@@ -46,7 +52,7 @@ ORDER BY place
 """
 
 _DESTINATIONS = """
-SELECT destination.id, name, config, secrets, claim.plan
+SELECT destination.id, name, kind, config, secrets, claim.plan
 FROM destination, claim WHERE destination.id = ANY(%s) AND claim.id = %s
 """
 
@@ -60,33 +66,44 @@ def read_claimed(reader: "psycopg.Connection[tuple[object, ...]]", claim_id: int
         return cursor.execute(_CLAIMED, [claim_id, shard]).fetchall()
 
 
+def read_is_isolation(reader: "psycopg.Connection[tuple[object, ...]]", claim_id: int) -> bool:
+    """Return whether the claim holds candidates, to be delivered one after the other."""
+    row = reader.execute("SELECT is_isolation FROM claim WHERE id = %s", [claim_id]).fetchone()
+    return row is not None and bool(row[0])
+
+
 def read_destinations(
     reader: "psycopg.Connection[tuple[object, ...]]", claim_id: int, ids: set[int]
-) -> dict[int, HttpDestination]:
+) -> dict[int, Destination]:
     """Return the destinations by id, each with this shard's part of its concurrency.
 
     One that an address was given only after the claim is left out: its messages go back and are claimed for it.
     """
-    found: dict[int, HttpDestination] = {}
+    found: dict[int, Destination] = {}
     for row in reader.execute(_DESTINATIONS, [list(ids), claim_id]).fetchall():
-        destination_id, name, config, secrets, plan = row
+        destination_id, name, kind, config, secrets, plan = row
         assert isinstance(destination_id, int)
         assert isinstance(config, dict)
         assert isinstance(plan, dict)
         if str(destination_id) not in plan:
             continue
-        try:
-            found[destination_id] = parse_http_config(
-                config,
-                secrets,  # type: ignore[arg-type]
-                id=destination_id,
-                name=str(name),
-                concurrency=plan[str(destination_id)]["slots"],
-            )
-        except InvalidDestination as error:
-            # Its deliveries fail and say why; those of the other destinations go on.
-            found[destination_id] = HttpDestination(destination_id, str(name), url="", broken=error.detail)
+        slots = plan[str(destination_id)]["slots"]
+        found[destination_id] = _destination(destination_id, str(name), str(kind), config, secrets, slots)
     return found
+
+
+def _destination(
+    destination_id: int, name: str, kind: str, config: dict[str, Any], secrets: Any, slots: int
+) -> Destination:
+    """Return the destination; one that cannot be used fails its own deliveries and says why, the others go on."""
+    try:
+        if kind == "handler":
+            return parse_handler_config(config, id=destination_id, name=name, concurrency=slots)
+        return parse_http_config(config, secrets, id=destination_id, name=name, concurrency=slots)
+    except InvalidDestination as error:
+        if kind == "handler":
+            return HandlerDestination(destination_id, name, callable="", broken=error.detail)
+        return HttpDestination(destination_id, name, url="", broken=error.detail)
 
 
 def with_bodies(reader: "psycopg.Connection[tuple[object, ...]]", claimed: Sequence[Claimed]) -> Iterator[Delivery]:
@@ -110,6 +127,8 @@ def with_bodies(reader: "psycopg.Connection[tuple[object, ...]]", claimed: Seque
                 start_at=one.start_at.timestamp() if one.start_at else None,
                 conversation_id=one.conversation_id,
                 expires_at=one.expires_at.timestamp() if one.expires_at else None,
+                bookmark=one.bookmark,
+                blames_all=one.blames_all,
             )
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from poisonadmin.domain.ssrf import Guard
+from workers.delivery.claimed import Destination
 from workers.delivery.deliveries import Delivery, OutcomeRow, Summary, Tally, summary_of
 from workers.delivery.handler_destination import HandlerDestination
 from workers.delivery.handler_outlet import HandlerOutlet
@@ -32,8 +33,6 @@ __all__ = [
     "deliver_all",
     "parse_http_config",
 ]
-
-Destination = HttpDestination | HandlerDestination
 
 _SLICE = 128
 # How soon a stop, or a lease that was cut short, is noticed while nothing is being begun.

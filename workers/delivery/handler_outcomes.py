@@ -1,7 +1,7 @@
 """What a handler's result, or its sandbox's death, is as a row of the failure log."""
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 from poisonadmin.domain.addresses import validate_address
 from poisonadmin.domain.errors import PoisonAdminError
@@ -22,6 +22,18 @@ from workers.delivery.outcomes import MAX_MESSAGE_CHARS, failed_row, storable
 from workers.delivery.run import Run, instant
 from workers.delivery.sandbox.crashes import Death
 
+
+class Origin(Protocol):
+    """Where and by which clock something was delivered: a run, or what is left of one."""
+
+    @property
+    def claim_id(self) -> int | None: ...
+    @property
+    def shard(self) -> int | None: ...
+    @property
+    def offset(self) -> float: ...
+
+
 INVALID_ANSWER = "InvalidAnswer"
 _ANSWERS = {
     Kind.DELIVERED: DELIVERED,
@@ -32,7 +44,7 @@ _ANSWERS = {
 }
 
 
-def result_row(run: Run, delivery: Delivery, result: Result) -> OutcomeRow:
+def result_row(run: Origin, delivery: Delivery, result: Result) -> OutcomeRow:
     """Return the row of a message that the handler answered, by returning or by raising."""
     told = result.details
     times = (instant(result.started + run.offset), instant(result.finished + run.offset))

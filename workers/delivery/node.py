@@ -54,12 +54,26 @@ class Node:
         self._connection = connection
         self._id = node_id
         self._outcomes: collections.deque[OutcomeRow] = collections.deque()
+        self._written = 0
         self._stop_thread = threading.Event()
         self._budget_until = time.monotonic() + budget
         self._lease_until = time.monotonic() + LEASE_SECONDS - LEASE_MARGIN_SECONDS
         self.stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"node-{node_id}", daemon=True)
         self._thread.start()
+
+    @property
+    def id(self) -> int:
+        """The id of its row."""
+        return self._id
+
+    def written(self) -> int:
+        """Return how many of the recorded outcomes are in the database."""
+        return self._written
+
+    def lease_deadline(self) -> float:
+        """Return the `time.monotonic()` after which no delivery may begin, however much is left to do."""
+        return 0.0 if self.stopping.is_set() else self._lease_until
 
     def start_deadline(self) -> float:
         """Return the `time.monotonic()` after which no delivery may begin; in the past once the node must stop."""
@@ -118,6 +132,7 @@ class Node:
         except BaseException:
             self._outcomes.extendleft(reversed(rows))
             raise
+        self._written += len(rows)
 
     def _write(self, rows: list[OutcomeRow]) -> None:
         values = [tuple(getattr(row, column) for column in _COLUMNS) for row in rows]

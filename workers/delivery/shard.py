@@ -7,17 +7,19 @@ import asyncio
 import os
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import psycopg
 
 from poisonadmin.domain.ssrf import guard_from
 from poisonadmin.domain.window import TRANSPORT_CAUSES
-from workers.delivery.claimed import Claimed, read_claimed, read_destinations, with_bodies
-from workers.delivery.deliver import deliver_all
-from workers.delivery.deliveries import OutcomeRow, Summary
+from workers.delivery.claimed import Claimed, read_claimed, read_destinations, read_is_isolation, with_bodies
+from workers.delivery.deliver import NodeSide, deliver_all
+from workers.delivery.deliveries import Delivery, OutcomeRow, Summary
+from workers.delivery.handler_destination import HandlerDestination
 from workers.delivery.node import Node, enter
+from workers.delivery.sandbox.pages import pages_directory, remove_pages
 
 # How long a task may begin deliveries. What is not begun by then goes back and is claimed again, by a smaller window.
 START_BUDGET_SECONDS = 2.0
@@ -69,6 +71,7 @@ def deliver_shard(dsn: str, *, claim_id: int, shard: int) -> list[DestinationTal
             summary = asyncio.run(_deliver(reader, node, claimed, (claim_id, shard), record, begun))
     finally:
         node.end(begun=len(begun), unanswered=sorted(begun - recorded))
+        remove_pages(node.id)
     return _tallies(claimed, summary, causes)
 
 
@@ -83,6 +86,10 @@ async def _deliver(
     """Run the delivery to its end; None when it had to be broken off."""
     destinations = read_destinations(reader, key[0], {one.destination_id for one in claimed})
     database_now = _database_clock(reader)
+    is_isolation = read_is_isolation(reader, key[0])
+    if any(isinstance(to, HandlerDestination) for to in destinations.values()):
+        # From here on a node that is lost is looked up in its pages, before anything of it goes back.
+        reader.execute("UPDATE node SET pages = %s WHERE id = %s", [str(pages_directory()), node.id])
 
     delivering = asyncio.ensure_future(
         deliver_all(
@@ -96,6 +103,9 @@ async def _deliver(
             guard=guard_from(os.environ),
             now=database_now,
             began=lambda delivery: begun.add(delivery.message_id),
+            node=NodeSide(
+                node.id, pages_directory(), is_isolation, node.lease_deadline, _marker(reader, node.id), node.written
+            ),
         )
     )
     grace_until = float("inf")
@@ -108,6 +118,17 @@ async def _deliver(
                 await asyncio.wait([delivering], timeout=1)
                 return None
     return delivering.result()
+
+
+def _marker(reader: "psycopg.Connection[tuple[object, ...]]", node_id: int) -> Callable[[Delivery], Awaitable[None]]:
+    """Return what writes down, before a candidate is begun, that it is."""
+
+    async def mark(delivery: Delivery) -> None:
+        await asyncio.to_thread(
+            reader.execute, "UPDATE node SET start_mark = %s WHERE id = %s", [delivery.message_id, node_id]
+        )
+
+    return mark
 
 
 def _database_clock(reader: "psycopg.Connection[tuple[object, ...]]") -> Callable[[], float]:

@@ -36,7 +36,7 @@ class Sandbox:
         self._number = number
         self._answered = 0  # the turn of the last result
         self._taken = 0  # bytes of the ring
-        self._unwritten: deque[tuple[int, int]] = deque()  # outcomes recorded by then, bytes of the ring
+        self._unwritten: deque[tuple[int, int, int]] = deque()  # outcomes recorded by then, bytes of the ring, turn
         self._limit: str | None = None
         self._tail = b""
         self._out = bytearray()
@@ -118,12 +118,14 @@ class Sandbox:
         """Note that what was taken so far is in the database once `recorded` outcomes are."""
         last = self._unwritten[-1][1] if self._unwritten else self.page.get(Word.READ)
         if last != self._taken:
-            self._unwritten.append((recorded, self._taken))
+            self._unwritten.append((recorded, self._taken, self._answered))
 
     def give_back(self, written: int) -> None:
         """Let the child use the ring again up to what the first `written` outcomes came from."""
         while self._unwritten and self._unwritten[0][0] <= written:
-            self.page.set(Word.READ, self._unwritten.popleft()[1])
+            _, taken, answered = self._unwritten.popleft()
+            self.page.set(Word.ANSWERED, answered)
+            self.page.set(Word.READ, taken)
 
     def keep_limits(self) -> None:
         """End the child when the message in turn has taken too long, or loading has."""

@@ -1,0 +1,36 @@
+"""What follows when a handler answers something else than "done": it discards, moves, rolls back, ends a conversation.
+
+Each is an end that the handler has chosen, so that none of them counts as a failure (ruling R3).
+"""
+
+from poisonadmin.domain.policy import Policy
+from poisonadmin.domain.redelivery import delay_ms, jitter
+from poisonadmin.domain.states import Event, Reason, State
+from poisonadmin.domain.verdicts import Verdict
+
+
+def on_discarded(failure_count: int) -> Verdict:
+    """Return the verdict on a message that its handler discarded (ruling R4)."""
+    reason = Reason.DISCARDED_BY_POLICY
+    return Verdict(State.FAIL, Event.DISCARDED, reason, None, None, failure_count, candidate=False, crash_count=0)
+
+
+def on_moved(address: str) -> Verdict:
+    """Return the verdict on a message that its handler moved: due at once there, where nothing has failed yet."""
+    return Verdict(State.TBDL, Event.MOVED, None, 0, address, 0, candidate=False, crash_count=0)
+
+
+def on_rolled_back(policy: Policy, *, message_id: int, attempt_number: int, failure_count: int) -> Verdict:
+    """Return the verdict on a message that its handler put back: nothing is counted, and it waits as after its first
+    failure, so that it does not come round without a pause."""
+    sign, fraction = jitter(message_id, attempt_number)
+    wait = delay_ms(policy, 1, sign=sign, fraction=fraction)
+    return Verdict(State.TBDL, Event.ROLLED_BACK, None, wait, None, failure_count)
+
+
+def on_conversation_ended(failure_count: int) -> Verdict:
+    """Return the verdict on the message with which its handler ended a conversation (SEMANTICS R6)."""
+    reason = Reason.CONVERSATION_ENDED
+    return Verdict(
+        State.FAIL, Event.CONVERSATION_ENDED, reason, None, None, failure_count, candidate=False, crash_count=0
+    )

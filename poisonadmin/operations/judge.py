@@ -1,0 +1,116 @@
+"""What was answered and is not simply delivered, and the verdict on each."""
+
+from datetime import datetime
+from typing import NamedTuple
+
+from django.db.backends.utils import CursorWrapper
+
+from poisonadmin.domain import answers
+from poisonadmin.domain.policy import Blame, Policy
+from poisonadmin.domain.states import Event
+from poisonadmin.domain.verdicts import Verdict, on_crash, on_failure
+from poisonadmin.operations.in_flight import TAKEN
+from poisonadmin.store.models.attempt import Outcome
+
+FAILURES = frozenset({Outcome.FAILED, Outcome.CRASHED, Outcome.NODE_LOST, Outcome.SUSPECTED})
+# The loss of a whole node while a candidate runs alone may be an outside kill; every third such loss counts (R2).
+LOSSES_A_CRASH = 3
+
+
+class Answered(NamedTuple):
+    """A message in DLNG whose attempt is written, locked. `losses`: nodes lost with it while it was tried alone."""
+
+    id: int
+    attempt_number: int
+    failure_count: int
+    crash_count: int
+    candidate: bool
+    address: str
+    address_id: int
+    plain_lane_id: int
+    outcome: str
+    fingerprint: str
+    title: str
+    error_class: str
+    error_message: str | None
+    finished_at: datetime
+    retry_after_ms: int | None
+    move_to: str | None
+    losses: int
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether it belongs to a failure group."""
+        return self.outcome in FAILURES
+
+    @property
+    def why(self) -> str:
+        """What a poison list says of it: the exception's words, or those of the guard for a crash (AMPS-3)."""
+        return (self.error_message or self.error_class) if self.outcome == Outcome.FAILED else "Fatal error."
+
+
+_ANSWERED = f"""
+SELECT answered.* FROM {TAKEN} CROSS JOIN LATERAL (
+    SELECT message.id, message.attempt_number, failure_count, crash_count, candidate, address.name, address_id,
+           lane.id AS plain_lane_id, outcome, fingerprint, title, error_class, error_message, finished_at,
+           retry_after_ms, move_to,
+           CASE WHEN outcome = 'node_lost' AND taken.is_isolation THEN (
+               SELECT count(*) FROM attempt AS loss JOIN claim ON claim.id = loss.claim_id AND claim.is_isolation
+               WHERE loss.message_id = message.id AND loss.outcome = 'node_lost') ELSE 0 END AS losses
+    FROM message
+         JOIN attempt ON attempt.message_id = message.id AND attempt.attempt_number = message.attempt_number
+         JOIN address ON address.id = message.address_id
+         JOIN lane ON lane.address_id = address.id AND lane.conversation_id IS NULL AND NOT lane.is_isolation
+    WHERE message.id = taken.message_id AND message.claim_id = taken.claim_id AND state = 'DLNG'
+      AND outcome <> 'delivered'
+    FOR UPDATE OF message SKIP LOCKED
+) AS answered
+WHERE %(claim)s::bigint IS NULL OR taken.claim_id = %(claim)s LIMIT %(limit)s
+"""  # noqa: S608  (fragments are constants)
+
+
+def read_answered(cursor: CursorWrapper, claim_id: int | None, limit: int) -> list[Answered]:
+    """Lock and return what is answered and not delivered; what another settle holds is left to it."""
+    cursor.execute(_ANSWERED, {"claim": claim_id, "limit": limit})
+    return [Answered(*row) for row in cursor.fetchall()]
+
+
+def judge(one: Answered, policy: Policy) -> Verdict:
+    """Return the verdict on one attempt under the policy of its address."""
+    match Outcome(one.outcome):
+        case Outcome.DISCARDED:
+            return answers.on_discarded(one.failure_count)
+        case Outcome.MOVED:
+            return answers.on_moved(one.move_to or one.address)
+        case Outcome.ROLLED_BACK:
+            return answers.on_rolled_back(
+                policy, message_id=one.id, attempt_number=one.attempt_number, failure_count=one.failure_count
+            )
+        case Outcome.CONVERSATION_ENDED:
+            return answers.on_conversation_ended(one.failure_count)
+        case Outcome.CRASHED | Outcome.SUSPECTED:
+            return _crashed(one, policy, Event.CRASHED, is_counted=True)
+        case Outcome.NODE_LOST:
+            # Under the plain rule a lost node is a crash; else it only casts suspicion.
+            is_third = one.losses > 0 and one.losses % LOSSES_A_CRASH == 0
+            is_counted = policy.blame is Blame.ALL_IN_FLIGHT or is_third
+            return _crashed(one, policy, Event.NODE_LOST, is_counted=is_counted)
+    return on_failure(
+        policy,
+        message_id=one.id,
+        attempt_number=one.attempt_number,
+        failure_count=one.failure_count,
+        address=one.address,
+        retry_after_ms=one.retry_after_ms,
+    )
+
+
+def _crashed(one: Answered, policy: Policy, event: Event, *, is_counted: bool) -> Verdict:
+    return on_crash(
+        policy,
+        one.crash_count,
+        one.candidate,
+        failure_count=one.failure_count,
+        is_counted=is_counted,
+        event=event,
+    )
