@@ -4,6 +4,7 @@ import json
 import marshal
 import mmap
 import os
+import struct
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from workers.delivery.deliveries import Delivery
 from workers.delivery.handler_destination import HandlerDestination
 
 ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "TZ": "UTC"}
+HEAD = struct.Struct("=IqI")  # bytes of the rest, message, attempt; the child reads the same
 _CHILD = str(Path(__file__).parent / "inside" / "child.py")
 
 
@@ -67,7 +69,7 @@ def start_child(destination: HandlerDestination, page: int, messages: int, outpu
 
 
 def frame_of(delivery: Delivery) -> bytes:
-    """Return a message as the child reads it."""
+    """Return a message as the child reads it: the head says whose it is, also where there is no room for the rest."""
     told = (
         delivery.payload,
         delivery.message_id,
@@ -79,4 +81,4 @@ def frame_of(delivery: Delivery) -> bytes:
         delivery.bookmark,
     )
     body = marshal.dumps((told, json.dumps(delivery.headers).encode()))
-    return len(body).to_bytes(4, sys.byteorder) + body
+    return HEAD.pack(len(body), delivery.message_id, delivery.attempt_number) + body

@@ -15,6 +15,7 @@ import mmap
 import os
 import resource
 import signal
+import struct
 import sys
 import time
 from collections.abc import Callable
@@ -26,6 +27,7 @@ RING_FULL_SECONDS = 0.001
 # Code, libraries and stacks are not what `memory_mb` is about; it limits what the handler allocates.
 ADDRESS_SPACE_MB = 2048
 PR_SET_PDEATHSIG = 1
+HEAD = struct.Struct("=IqI")  # bytes of the rest, message, attempt; the parent writes the same
 
 
 def load_file(name: str, path: str) -> ModuleType:
@@ -65,18 +67,27 @@ class Child:
         self._page.set(self._Word.PHASE, self._Phase.READY)
         while True:
             try:
-                frame = self._next()
+                message = self._next()
             except self._lost:
                 self._exit(self._Why.INPUT_LOST)
-            if frame is None:
+            if message is None:
                 self._exit(self._Why.NOTHING_MORE)
             if time.monotonic() >= self._page.get_float(self._Word.DEADLINE):
                 self._exit(self._Why.DEADLINE)
-            self._one(handle, *marshal.loads(frame))  # noqa: S302  (our own parent wrote it)
+            self._one(handle, *message)
 
-    def _next(self) -> bytes | None:
-        head = self._input.take(4)
-        return None if head is None else self._input.take(int.from_bytes(head, sys.byteorder))
+    def _next(self) -> tuple[tuple[Any, ...], bytes] | None:
+        head = self._input.take(HEAD.size)
+        if head is None:
+            return None
+        size, message_id, attempt_number = HEAD.unpack(head)
+        try:
+            frame = self._input.take(size)
+            return None if frame is None else marshal.loads(frame)  # noqa: S302  (our own parent wrote it)
+        except MemoryError:
+            # It is this message that is too large for the sandbox, and no other is to suffer for it.
+            self._page.begin(message_id, attempt_number, now=time.monotonic(), cpu=time.process_time())
+            self._die(self._Why.OUT_OF_MEMORY)
 
     def _handler(self, name: str) -> Callable[[Any], Any]:
         self._page.set(self._Word.PHASE, self._Phase.LOADING)
