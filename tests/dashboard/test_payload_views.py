@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from poisonadmin.dashboard import payload_tree
 from poisonadmin.dashboard.payload_tree import MAX_HEX_BYTES, MAX_NODES, MAX_SHOWN_BYTES, Node, Unfit
-from tests.dashboard.conftest import waiting
+from poisonadmin.domain.access import SYSTEM
+from poisonadmin.operations import configure
+from tests.dashboard.conftest import make_delivering, waiting
 from tests.dashboard.test_hostile import dangers
 from tests.hostile_payloads import PAYLOADS
 
@@ -69,3 +71,19 @@ def test_a_page_reads_the_beginning_of_a_long_payload_and_a_download_reads_it_in
     assert [len(one) for one in slices] == [300_000] * 6 + [200_000]
     assert b"".join(slices) == "é".encode() * 1_000_000
     assert download["Content-Length"] == "2000000"
+
+
+@pytest.mark.django_db
+def test_the_page_of_a_message_that_is_too_large_says_what_to_do(operator: Client) -> None:
+    make_delivering()
+    configure.save_policy(
+        "orders.small", preset=None, settings={"max_payload_bytes": 10}, destination=None, principal=SYSTEM
+    )
+    message = waiting("orders.small", payload="x" * 2000)
+    page = operator.get(reverse("messages-one", args=[message.id])).content.decode()
+    assert "is larger than its address takes" in page
+    assert "The payload has 2000 bytes; orders.small takes at most 10" in page
+    dialog = operator.post(
+        reverse("messages-decide", args=["approve"]), {"id": message.id, "reason": "send it"}, follow=True
+    ).content.decode()
+    assert "raise max_payload_bytes" in dialog
