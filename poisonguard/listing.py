@@ -1,0 +1,126 @@
+"""The poison list as this process knows it, kept up to date by a thread of its own."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+from poisonguard.backoff import Backoff
+from poisonguard.errors import Refused, Unreachable
+from poisonguard.events import Event, events
+from poisonguard.held import Held
+from poisonguard.server import Answer, Server, Stream
+
+logger = logging.getLogger("poisonguard")
+_FOR_GOOD = frozenset({400, 401, 403, 404, 405})
+_SAY_EVERY_SECONDS = 30.0
+
+
+class Listing:
+    """`bookmarks`: what is listed, with why. It is never emptied: without a server the last known list is in force."""
+
+    def __init__(self, server: Server, source: str, held: Held) -> None:
+        self._server = server
+        self._source = source
+        self._held = held
+        self.bookmarks: dict[str, str] = {}
+        self.is_loaded = threading.Event()
+        self.refusal: str | None = None
+        self._arriving: dict[str, str] | None = None
+        self._stream: Stream | None = None
+        self._stop = threading.Event()
+        self._said_at = 0.0
+        self._thread = threading.Thread(target=self._follow, name="poisonguard-list", daemon=True)
+
+    def start(self) -> None:
+        """Begin to load the list."""
+        self._thread.start()
+
+    def stop(self, seconds: float) -> None:
+        """Stop following it."""
+        self._stop.set()
+        if (stream := self._stream) is not None:
+            stream.cut()
+        self._thread.join(seconds)
+
+    def wait(self, seconds: float | None) -> bool:
+        """Wait until the list is complete; return whether it is. Raise Refused when the server will not have us."""
+        deadline = None if seconds is None else time.monotonic() + seconds
+        while not self.is_loaded.wait(0.25 if deadline is None else max(0.0, min(0.25, deadline - time.monotonic()))):
+            if self.refusal is not None:
+                raise Refused(self.refusal)
+            if self._stop.is_set():
+                return False
+            if deadline is not None and time.monotonic() >= deadline:
+                return False
+        return True
+
+    def _follow(self) -> None:
+        backoff = Backoff()
+        while not self._stop.is_set():
+            retry_after = 0.0
+            try:
+                retry_after = self._follow_once(backoff)
+            except Unreachable as error:
+                self._say(str(error))
+            except Exception:
+                if not self._stop.is_set():
+                    logger.exception("the poison list of %s could not be followed", self._source)
+            self._stop.wait(backoff.seconds(retry_after))
+
+    def _follow_once(self, backoff: Backoff) -> float:
+        """Follow one stream to its end; return how long the server asks to be left alone."""
+        with self._server.events(self._source) as stream:
+            if stream.status != 200:
+                return self._turned_away(stream.answer())
+            self._stream, self._arriving = stream, {}
+            try:
+                for event in events(stream.line):
+                    self._heed(event)
+                    if event.kind == "loaded":
+                        backoff.reset()
+                    if self._stop.is_set():
+                        break
+            finally:
+                self._stream = None
+        return 0.0
+
+    def _heed(self, event: Event) -> None:
+        bookmark = str(event.body.get("bookmark", ""))
+        if event.kind == "listed":
+            self._listed(bookmark, str(event.body.get("why", ""))[:200])
+        elif event.kind == "released":
+            self.bookmarks.pop(bookmark, None)
+            if self._arriving is not None:
+                self._arriving.pop(bookmark, None)
+            self._held.echoed(bookmark)
+        elif event.kind == "loaded":
+            # What was released while there was no stream is gone only now; what was listed is in force since it came.
+            self.bookmarks, self._arriving = self._arriving or {}, None
+            self._held.reloaded()
+            self.is_loaded.set()
+            logger.info("the poison list of %s is loaded: %d bookmarks", self._source, len(self.bookmarks))
+
+    def _listed(self, bookmark: str, why: str) -> None:
+        self.bookmarks[bookmark] = why
+        if self._arriving is not None:
+            self._arriving[bookmark] = why
+        self._held.echoed(bookmark)
+
+    def _turned_away(self, answer: Answer) -> float:
+        said = f"{self._server.name} answered {answer.status}: {answer.body.get('detail', 'no poison list there')}"
+        if answer.status in _FOR_GOOD or 300 <= answer.status < 400:
+            self.refusal = said
+        self._say(said)
+        return answer.retry_after
+
+    def _say(self, why: str) -> None:
+        now = time.monotonic()
+        if now - self._said_at < _SAY_EVERY_SECONDS and self._said_at:
+            return
+        self._said_at = now
+        known = (
+            "the last known list stays in force" if self.is_loaded.is_set() else "nothing is handled until it is here"
+        )
+        logger.warning("the poison list of %s cannot be followed (%s); %s", self._source, why, known)
