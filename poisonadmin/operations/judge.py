@@ -51,7 +51,7 @@ class Answered(NamedTuple):
 
 _ANSWERED = f"""
 SELECT answered.* FROM {TAKEN} CROSS JOIN LATERAL (
-    SELECT message.id, message.attempt_number, failure_count, crash_count, candidate, address.name, address_id,
+    SELECT message.id, message.attempt_number, failure_count, crash_count, candidate, address.name, address.id,
            lane.id AS plain_lane_id, outcome, fingerprint, title, error_class, error_message, finished_at,
            retry_after_ms, move_to,
            CASE WHEN outcome = 'node_lost' AND taken.is_isolation THEN (

@@ -17,6 +17,7 @@ from poisonadmin.operations.conversations import park_conversations
 from poisonadmin.operations.dead_letters import record_moves
 from poisonadmin.operations.judge import Answered, judge, read_answered
 from poisonadmin.operations.ledger import recorded
+from poisonadmin.operations.oversize import reject_oversized
 from poisonadmin.queries.policy_book import book
 
 ANSWERS_A_TRANSACTION = 2_000
@@ -88,6 +89,7 @@ def settle_verdicts(claim_id: int | None = None) -> int:
         waiting += record_moves(cursor, [(a.id, a.address, v) for a, v in pairs if v.move_to])
         stopped = _stop(cursor, [a for a, v in pairs if v.stop_address])
         _list(cursor, [(a, v) for a, v in pairs if v.reason is Reason.LISTED])
+        reject_oversized(cursor, [a.id for a, v in pairs if v.move_to and v.state is State.TBDL])
         park_conversations(cursor, [a.id for a, v in pairs if v.event is Event.CONVERSATION_ENDED])
         # Lanes come last, and all at once: the order of locks is messages, groups, addresses, lanes.
         lanes.wake(cursor, waiting)
@@ -110,19 +112,21 @@ def _places(
     in_force: dict[str, Policy],
 ) -> list[_Place]:
     """Return where each message is from now on: a candidate that is to be tried again waits on an isolation lane."""
-    here = {one.address: AddressRef(one.address_id, one.plain_lane_id, has_destination=True) for one, _ in pairs}
-    refs = [targets[verdict.move_to] if verdict.move_to else here[one.address] for one, verdict in pairs]
+    plain = [
+        _Place(targets[verdict.move_to].id, targets[verdict.move_to].lane_id)
+        if verdict.move_to
+        else _Place(one.address_id, one.plain_lane_id)
+        for one, verdict in pairs
+    ]
     alone = [
         verdict.state is State.TBDL
         and (one.candidate if verdict.candidate is None else verdict.candidate)
         and in_force[one.address].blame is Blame.EXACT
         for one, verdict in pairs
     ]
-    isolation = lanes.isolation_lanes(cursor, [ref.id for ref, is_alone in zip(refs, alone, strict=True) if is_alone])
-    return [
-        _Place(ref.id, isolation[ref.id] if is_alone else ref.lane_id)
-        for ref, is_alone in zip(refs, alone, strict=True)
-    ]
+    both = list(zip(plain, alone, strict=True))
+    isolation = lanes.isolation_lanes(cursor, [place.address_id for place, is_alone in both if is_alone])
+    return [_Place(place.address_id, isolation[place.address_id]) if is_alone else place for place, is_alone in both]
 
 
 def _apply(
