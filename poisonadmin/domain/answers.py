@@ -8,6 +8,9 @@ from poisonadmin.domain.redelivery import delay_ms, jitter
 from poisonadmin.domain.states import Event, Reason, State
 from poisonadmin.domain.verdicts import Verdict
 
+# Two addresses whose handlers send each other the same message would never end.
+MAX_HOPS = 32
+
 
 def on_discarded(failure_count: int) -> Verdict:
     """Return the verdict on a message that its handler discarded (ruling R4)."""
@@ -15,8 +18,13 @@ def on_discarded(failure_count: int) -> Verdict:
     return Verdict(State.FAIL, Event.DISCARDED, reason, None, None, failure_count, candidate=False, crash_count=0)
 
 
-def on_moved(address: str) -> Verdict:
-    """Return the verdict on a message that its handler moved: due at once there, where nothing has failed yet."""
+def on_moved(address: str, *, hops: int) -> Verdict:
+    """Return the verdict on a message that its handler moved: due at once there, where nothing has failed yet.
+
+    `hops`: its moves before. Handlers that hand a message round leave it to an administrator in the end.
+    """
+    if hops >= MAX_HOPS:
+        return Verdict(State.NDLV, Event.MOVED, Reason.RULE, None, None, 0, candidate=False, crash_count=0)
     return Verdict(State.TBDL, Event.MOVED, None, 0, address, 0, candidate=False, crash_count=0)
 
 

@@ -18,7 +18,8 @@ LOSSES_A_CRASH = 3
 
 
 class Answered(NamedTuple):
-    """A message in DLNG whose attempt is written, locked. `losses`: nodes lost with it while it was tried alone."""
+    """A message in DLNG whose attempt is written, locked. `losses`: nodes lost with it while it was tried alone,
+    `hops`: its moves so far, where it was moved."""
 
     id: int
     attempt_number: int
@@ -37,6 +38,7 @@ class Answered(NamedTuple):
     retry_after_ms: int | None
     move_to: str | None
     losses: int
+    hops: int
 
     @property
     def is_failure(self) -> bool:
@@ -56,7 +58,9 @@ SELECT answered.* FROM {TAKEN} CROSS JOIN LATERAL (
            retry_after_ms, move_to,
            CASE WHEN outcome = 'node_lost' AND taken.is_isolation THEN (
                SELECT count(*) FROM attempt AS loss JOIN claim ON claim.id = loss.claim_id AND claim.is_isolation
-               WHERE loss.message_id = message.id AND loss.outcome = 'node_lost') ELSE 0 END AS losses
+               WHERE loss.message_id = message.id AND loss.outcome = 'node_lost') ELSE 0 END AS losses,
+           CASE WHEN outcome = 'moved' THEN (SELECT count(*) FROM hop WHERE hop.message_id = message.id) ELSE 0 END
+               AS hops
     FROM message
          JOIN attempt ON attempt.message_id = message.id AND attempt.attempt_number = message.attempt_number
          JOIN address ON address.id = message.address_id
@@ -81,7 +85,7 @@ def judge(one: Answered, policy: Policy) -> Verdict:
         case Outcome.DISCARDED:
             return answers.on_discarded(one.failure_count)
         case Outcome.MOVED:
-            return answers.on_moved(one.move_to or one.address)
+            return answers.on_moved(one.move_to or one.address, hops=one.hops)
         case Outcome.ROLLED_BACK:
             return answers.on_rolled_back(
                 policy, message_id=one.id, attempt_number=one.attempt_number, failure_count=one.failure_count

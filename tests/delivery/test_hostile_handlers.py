@@ -15,7 +15,7 @@ from workers.delivery.deliver import NodeSide, OutcomeRow, deliver_all
 from workers.delivery.deliveries import Delivery
 from workers.delivery.handler_destination import HandlerDestination
 
-HANDLERS = Path(__file__).with_name("handlers_under_test")
+HANDLERS = Path(__file__).parents[1] / "handlers"
 MIB = 1024 * 1024
 
 

@@ -9,7 +9,7 @@ from poisonadmin.operations.claim import ClaimRef, claim_due, claim_isolated
 from poisonadmin.operations.configure import save_destination, save_policy
 from poisonadmin.operations.decide import approve, mark_fail
 from poisonadmin.operations.settle import settle
-from poisonadmin.store.models import Attempt, History, Lane, Message
+from poisonadmin.store.models import Attempt, History, Hop, Lane, Message
 from tests.operations.conftest import answer, claim, counted, counters, end_nodes, enqueue, make_shop, states
 
 CRASH = {"error_class": "HandlerSegfault", "error_message": "killed", "fingerprint": "c" * 16, "title": "Segfault"}
@@ -267,6 +267,17 @@ def test_what_a_handler_answers_is_done(
     parked = ["NDLV"] if outcome == "conversation_ended" else ["TBDL"]
     assert states([second]) == parked
     assert counted() == counters()
+
+
+def test_a_message_that_handlers_hand_round_ends_with_an_administrator(handler: str) -> None:
+    [message] = enqueue()
+    for turn in range(33):
+        assert states([message]) == ["TBDL"], turn
+        claim()
+        answer([message], "moved", move_to=f"orders.{'there' if turn % 2 == 0 else 'back'}")
+        settle()
+    assert Message.objects.get(id=message).reason == "rule"
+    assert Hop.objects.filter(message_id=message).count() == 32
 
 
 def test_isolation_lanes_follow_their_address(handler: str) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.system.consumer import Behaviour, Consumer, consuming, takes
+from tests.system.handler_shop import HANDLERS
 from tests.system.installation import Installation
 from tests.system.shop import Shop
 
@@ -16,7 +17,7 @@ OpenShop = Callable[..., Shop]
 @pytest.fixture(scope="session")
 def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
     """Everything that `make up` starts, running."""
-    running = Installation(tmp_path_factory.mktemp("installation"))
+    running = Installation(tmp_path_factory.mktemp("installation"), POISONADMIN_HANDLER_PATH=str(HANDLERS))
     try:
         running.until_ready()
         yield running

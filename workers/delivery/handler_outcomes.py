@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any, Protocol
 
-from poisonadmin.domain.addresses import validate_address
+from poisonadmin.domain.addresses import InvalidAddress, validate_address
 from poisonadmin.domain.errors import PoisonAdminError
 from poisonadmin.domain.failures import Failure
 from poisonadmin.domain.sandbox_page import Kind, Result
@@ -56,7 +56,7 @@ def result_row(run: Origin, delivery: Delivery, result: Result) -> OutcomeRow:
     move_to = None
     if result.kind is Kind.MOVED:
         try:
-            move_to = validate_address(_text(told, "address"))
+            move_to = _target(told, delivery)
         except PoisonAdminError as error:
             wrong = Failure(INVALID_ANSWER, f"MoveTo names an address that cannot be: {error.detail}")
             return failed_row(delivery, wrong, claim_id=run.claim_id, shard=run.shard, times=times, output=output)
@@ -73,6 +73,13 @@ def result_row(run: Origin, delivery: Delivery, result: Result) -> OutcomeRow:
         output=output,
         move_to=move_to,
     )
+
+
+def _target(told: dict[str, Any], delivery: Delivery) -> str:
+    address = validate_address(_text(told, "address"))
+    if address == delivery.address:
+        raise InvalidAddress(f"the message is on {address} already.")
+    return address
 
 
 def crash_row(run: Run, delivery: Delivery, failure: Failure, *, death: Death, began: float) -> OutcomeRow:
