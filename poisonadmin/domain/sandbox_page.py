@@ -33,7 +33,8 @@ class Word(IntEnum):
     SHARD = 3  # parent
     CLOCK_OFFSET = 4  # parent, float: what added to the monotonic clock gives the database's Unix time
     DEADLINE = 5  # parent, float, monotonic seconds: the child begins nothing from then on
-    READ = 6  # parent: bytes of the ring that it has taken, all in all
+    READ = 6  # parent: bytes of the ring whose results are in the database, all in all
+    ANSWERED = 7  # parent: the turn of the last of those
     PID = 8  # child
     PHASE = 9  # child
     TURN = 10  # child: the number of the message it has begun, from 1; 0 before the first
