@@ -42,7 +42,8 @@ def _slices(table: str, column: str, row_id: int, size_bytes: int) -> Iterator[b
             [start + 1, SLICE_BYTES, row_id],
         )
         # Whoever reads slowly must not keep one of the pool's connections meanwhile.
-        connection.close_if_unusable_or_obsolete()
+        if not connection.in_atomic_block:
+            connection.close_if_unusable_or_obsolete()
         if not found:
             raise BytesGone
         yield bytes(found[0])
