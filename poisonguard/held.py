@@ -17,6 +17,7 @@ class Held:
         self._changed = threading.Condition()
         self._unanswered: Counter[str] = Counter()
         self._unechoed: set[str] = set()
+        self._echoed_early: set[str] = set()
         self.bookmarks: set[str] = set()
 
     def hold(self, bookmark: str) -> None:
@@ -29,16 +30,20 @@ class Held:
         """Let it go, unless the server has listed it: then its echo is awaited."""
         with self._changed:
             self._unanswered[bookmark] -= 1
+            if is_listed and bookmark not in self._echoed_early:
+                self._unechoed.add(bookmark)
             if self._unanswered[bookmark] <= 0:
                 del self._unanswered[bookmark]
-            if is_listed:
-                self._unechoed.add(bookmark)
+                self._echoed_early.discard(bookmark)
             self._let_go(bookmark)
 
     def echoed(self, bookmark: str) -> None:
         """Let it go: the list has spoken."""
         with self._changed:
             self._unechoed.discard(bookmark)
+            # The stream may be faster than the answer.
+            if bookmark in self._unanswered:
+                self._echoed_early.add(bookmark)
             self._let_go(bookmark)
 
     def reloaded(self) -> None:

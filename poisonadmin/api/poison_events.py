@@ -116,8 +116,9 @@ async def _events(request: Request, source: str) -> AsyncIterator[bytes]:
     with contextlib.suppress(psycopg.OperationalError):
         async with contextlib.aclosing(_feed_of_this_process().follow(source)) as followed:
             async for one in followed:
-                yield _written(one)
-                if time.monotonic() - checked_at >= RECHECK_SECONDS:
+                if one is not Sign.REVOKED:
+                    yield _written(one)
+                if one is Sign.REVOKED or time.monotonic() - checked_at >= RECHECK_SECONDS:
                     checked_at = time.monotonic()
                     if not await sync_to_async(_may_still, thread_sensitive=False)(request, source):
                         return

@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from django.contrib.auth.models import User
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models.functions import Now
 
 from poisonadmin.domain.access import Permission, Principal, Role, principal
 from poisonadmin.domain.addresses import validate_pattern
 from poisonadmin.domain.errors import PoisonAdminError
 from poisonadmin.operations import audit
+from poisonadmin.queries.poison_feed import CHANNEL, REVOKED
 from poisonadmin.queries.rows import fetch_one
 from poisonadmin.store.models import Access, ApiToken
 
@@ -82,6 +83,9 @@ def revoke(token_id: int, *, by: str) -> None:
         if not ApiToken.objects.filter(id=token_id, revoked_at=None).update(revoked_at=Now()):
             raise TokenNotFound(f"There is no token {token_id} to be revoked.")
         audit.record(by, "token.revoked", "token", str(token_id))
+        with connection.cursor() as cursor:
+            # Whoever follows the poison list with it is cut off at once.
+            cursor.execute("SELECT pg_notify(%s, %s)", [CHANNEL, REVOKED])
 
 
 def authenticate(text: str) -> tuple[User, Principal] | None:

@@ -19,16 +19,20 @@ from django.db import connection
 from psycopg.rows import class_row
 
 CHANNEL = "poison_list"
+# Sent on CHANNEL in place of a change number when somebody's right to listen has ended.
+REVOKED = "revoked"
 KEEP_ALIVE_SECONDS = 10.0
 STUCK_SECONDS = 60.0
 ROWS_AT_ONCE = 500
 
 
 class Sign(Enum):
-    """What a stream says besides changes: the list is complete; nothing has happened for a while."""
+    """What a stream says besides changes: the list is complete; nothing has happened for a while; a token was revoked,
+    which may be the reader's."""
 
     LOADED = "loaded"
     QUIET = "quiet"
+    REVOKED = "revoked"
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,7 @@ class Listener:
 
     def __init__(self) -> None:
         self.is_woken = asyncio.Event()
+        self.is_in_doubt = False
         self.task = asyncio.current_task()
         self.handed_over_at: float | None = None
 
@@ -122,8 +127,8 @@ class Session:
     async def _wait_for_notifications(self) -> None:
         try:
             while not self.is_over:
-                async for _ in self._listening.notifies(timeout=KEEP_ALIVE_SECONDS):
-                    self._wake()
+                async for notification in self._listening.notifies(timeout=KEEP_ALIVE_SECONDS):
+                    self._wake(is_in_doubt=notification.payload == REVOKED)
                 # A database that is gone without a word is noticed too.
                 await asyncio.wait_for(self._listening.execute("SELECT 1"), KEEP_ALIVE_SECONDS)
                 self._give_up_the_stuck()
@@ -132,8 +137,9 @@ class Session:
         finally:
             self.end()
 
-    def _wake(self) -> None:
+    def _wake(self, *, is_in_doubt: bool = False) -> None:
         for listener in self._listeners:
+            listener.is_in_doubt |= is_in_doubt
             listener.is_woken.set()
 
     def _give_up_the_stuck(self) -> None:
@@ -191,6 +197,9 @@ async def _followed(session: Session, listener: Listener, source: str) -> AsyncI
             yield Sign.QUIET
             continue
         listener.is_woken.clear()
+        if listener.is_in_doubt:
+            listener.is_in_doubt = False
+            yield Sign.REVOKED
         while not session.is_over and (entries := await session.changed(source, since)):
             yield entries
             since = entries[-1].change

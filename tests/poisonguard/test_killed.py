@@ -1,0 +1,51 @@
+"""`kill -9` at every line that the guard runs: a failure is counted once, never twice, never not at all."""
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from django.conf import settings
+
+from tests.poisonguard.conftest import Service
+
+SOURCE = "killed"
+
+
+def killed_at(service: Service, scenario: str, steps: list[int]) -> list[dict[str, Any]]:
+    """Run a scenario once a step, killed there, and the next start after it; return what each came to."""
+    asked = {"guard": service.options(SOURCE, crash_limit=100), "scenario": scenario, "steps": steps}
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.poisonguard.stepping", json.dumps(asked)],
+        cwd=settings.BASE_DIR,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    for one in found:
+        entry = service.entries(f"{SOURCE}.{one['step']}").get("1", {"failures": 0, "crashes": 0})
+        one["counted"] = entry["failures"] + entry["crashes"]
+    return found
+
+
+def test_a_consumer_killed_at_any_line_around_a_failing_handler_is_counted_at_most_once(service: Service) -> None:
+    found = killed_at(service, "fail", list(range(1, 90)))
+    assert found[-1]["end"], "there are more lines than steps"
+    assert all(one["recovered"] and not one["left"] for one in found)
+    # Before the journal is written nothing is known, and nothing has been handled; from then on it counts.
+    counts = [one["counted"] for one in found]
+    begun = counts.index(1)
+    assert counts == [0] * begun + [1] * (len(counts) - begun)
+    assert begun < len(counts) / 2
+
+
+@pytest.mark.parametrize("offset", range(2))
+def test_a_guard_killed_at_any_line_while_it_takes_over_loses_nothing_and_counts_nothing_twice(
+    service: Service, offset: int
+) -> None:
+    found = killed_at(service, "recover", list(range(1 + offset * 3, 420, 7)))
+    assert found[-1]["end"] or offset == 0
+    assert [one["step"] for one in found if one["counted"] != 1 or not one["recovered"] or one["left"]] == []
