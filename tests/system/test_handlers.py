@@ -33,7 +33,7 @@ def test_exactly_the_killers_are_blacklisted(installation: Installation) -> None
     assert shop.places("state = 'DLVD' AND NOT candidate") == sorted(set(range(2000)) - set(killers))
     ids = dict(
         installation.rows(
-            "SELECT envelope.message_id::int, id FROM envelope JOIN address ON address.id = intake_address_id"
+            "SELECT envelope.message_id::int, envelope.id FROM envelope JOIN address ON address.id = intake_address_id"
             " WHERE address.name = %s",
             [shop.address],
         )
