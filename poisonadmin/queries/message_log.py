@@ -101,8 +101,8 @@ def attempts(
         AttemptRow,
         "SELECT t.attempt_number, t.outcome, n.name AS node, d.name AS destination, t.started_at, t.finished_at,"  # noqa: S608
         " t.error_class, t.cause_class, t.error_message, t.stack, t.title, t.fingerprint, g.id AS group_id,"
-        ' t.status_code, t.retry_after_ms, t.response, t.exit_status, t.output, t.move_to, n.host, n."end" AS node_end'
-        " FROM attempt t"
+        " t.status_code, t.retry_after_ms, t.response, t.exit_status, t.output, t.move_to, n.id AS node_id, n.host,"
+        ' n."end" AS node_end, c.is_isolation AS is_alone FROM attempt t LEFT JOIN claim c ON c.id = t.claim_id'
         " LEFT JOIN node n ON n.claim_id = t.claim_id AND n.shard = t.shard"
         " LEFT JOIN destination d ON d.id = t.destination_id"
         " LEFT JOIN failure_group g ON g.fingerprint = t.fingerprint"

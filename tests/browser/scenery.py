@@ -21,9 +21,10 @@ from poisonadmin.operations.claim import ClaimRef, claim_due
 from poisonadmin.operations.counters import fold
 from poisonadmin.operations.intake import accept
 from poisonadmin.operations.settle import settle
-from poisonadmin.store.models import Attempt, Claim, Job, Message, Node
+from poisonadmin.store.models import Attempt, Claim, Destination, Job, Message, Node
 from poisonadmin.store.models.claim import NodeEnd
 from poisonadmin.store.models.job import JobKind
+from tests.browser.scenery_crashes import make_crashes, spread_crashes
 from tests.browser.scenery_extras import make_source, spread_over_the_last_hour
 from tests.browser.stacks import STACKS
 
@@ -48,6 +49,7 @@ POLICIES: tuple[tuple[str, str | None, dict[str, object], str | None], ...] = (
     ("orders.#", None, {"redelivery_delay": 30_000, "max_delivery_attempts": 5}, "billing"),
     ("orders.eu.*", None, {"redelivery_delay": 0, "max_delivery_attempts": 1}, None),
     ("warehouse.#", "websphere", {}, "warehouse"),
+    ("labels.#", "sap", {}, "label-printer"),
 )
 # What becomes of the deliveries from an address: which failure, and how many of a hundred deliveries meet it.
 TROUBLE = {
@@ -73,8 +75,10 @@ def furnish(*, rounds: int = 3) -> None:
     _leave_some_in_delivery(dice)
     _decide(dice)
     make_source()
+    make_crashes()
     fold()
     spread_over_the_last_hour()
+    spread_crashes()
 
 
 def _configure() -> None:
@@ -83,6 +87,8 @@ def _configure() -> None:
         configure.save_destination(
             name, kind="http", config=config, secrets=secrets, max_rate_per_second=None, principal=SYSTEM
         )
+    # Saved past the operation, which wants its module to be there.
+    Destination.objects.create(name="label-printer", kind="handler", config={"callable": "labels:render"})
     for match, preset, settings, destination in POLICIES:
         configure.save_policy(match, preset=preset, settings=settings, destination=destination, principal=SYSTEM)
 

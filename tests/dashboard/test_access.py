@@ -5,13 +5,15 @@ from dataclasses import dataclass, field
 
 import pytest
 from django.test import Client
-from django.urls import reverse
+from django.urls import URLPattern, reverse
 
 from poisonadmin.dashboard.urls import urlpatterns
 from poisonadmin.domain.access import SYSTEM, Permission
 from poisonadmin.operations import configure
-from poisonadmin.store.models import Address, FailureGroup, Job, PolicyRow, RejectedLine, Source
-from tests.dashboard.conftest import dead_letter
+from poisonadmin.operations.poison_list import Report, report
+from poisonadmin.store.models import Address, FailureGroup, Job, PoisonEntry, PolicyRow, RejectedLine, Source
+from tests.crashes import blacklist
+from tests.dashboard.conftest import dead_letter, waiting
 
 pytestmark = pytest.mark.django_db
 
@@ -46,6 +48,9 @@ ROUTES = {
     ),
     "messages-one": Expected(READ, OF_AN_ADDRESS),
     "messages-payload": Expected(PAYLOAD, OF_AN_ADDRESS),
+    "blacklist": Expected(),
+    "blacklist-newer": Expected(sent={"since": "2026-01-01T00:00:00Z"}),
+    "blacklist-bystanders": Expected(READ, OF_AN_ADDRESS),
     "groups": Expected(),
     "groups-one": Expected(READ, OF_AN_ADDRESS),
     "failures": Expected(),
@@ -61,6 +66,9 @@ ROUTES = {
     "policies-new": Expected(CONFIGURE),
     "policies-one": Expected(CONFIGURE),
     "policies-delete": Expected(CONFIGURE, method="post", status=302),
+    "poison_list": Expected(),
+    "poison_list-ask": Expected(DECIDE, OF_AN_ADDRESS, "post"),
+    "poison_list-release": Expected(DECIDE, OF_AN_ADDRESS, "post", {"reason": "r"}, 302),
     "sources": Expected(),
     "sources-one": Expected(READ, OF_AN_ADDRESS),
     "sources-rejected": Expected(PAYLOAD, OF_AN_ADDRESS),
@@ -69,6 +77,7 @@ ROUTES = {
     "jobs": Expected(),
     "jobs-one": Expected(READ, OF_AN_ADDRESS),
     "nodes": Expected(),
+    "nodes-one": Expected(READ, OF_AN_ADDRESS),
     "audit": Expected(),
 }
 
@@ -80,9 +89,15 @@ def objects(delivering: None) -> dict[str, int]:
     dead_letter("orders.us")
     Address.objects.filter(name="orders.us").update(status="PAUSED")
     source = Source.objects.create(name="files", kind="directory", config={"path": "/nowhere"})
+    crashed, _ = blacklist(dead := waiting("orders.eu").id)
+    report(Report(source="orders.eu", bookmark="12|34|", why="ValueError"), principal=SYSTEM)
     line = RejectedLine.objects.create(source=source, batch="b", line=1, code="invalid_json", detail="no", raw=b"{")
     return {
         "message_id": message.id,
+        "blacklisted_id": dead,
+        "attempt": 1,
+        "node_id": crashed.node.id,
+        "entry_id": PoisonEntry.objects.get().id,
         "group_id": FailureGroup.objects.get().id,
         "policy_id": PolicyRow.objects.get().id,
         "source_id": source.id,
@@ -91,10 +106,16 @@ def objects(delivering: None) -> dict[str, int]:
     }
 
 
+def _values(pattern: URLPattern, objects: dict[str, int]) -> dict[str, object]:
+    values: dict[str, object] = {key: objects.get(key, "approve") for key in pattern.pattern.converters}
+    # A dead letter that was handed in has crashed nothing here.
+    return values | ({"message_id": objects["blacklisted_id"]} if "attempt" in values else {})
+
+
 def _answer(client: Client, name: str, objects: dict[str, int]) -> int:
     expected = ROUTES[name]
     pattern = next(found for found in urlpatterns if found.name == name)
-    values = {key: "approve" if key == "action" else objects[key] for key in pattern.pattern.converters}
+    values = _values(pattern, objects)
     sent = {key: text.format(message=objects["message_id"]) for key, text in expected.sent.items()}
     return int(getattr(client, expected.method)(reverse(name, kwargs=values), sent).status_code)
 
@@ -149,7 +170,19 @@ def test_lists_of_an_outsider_name_nothing_of_others(
     objects: dict[str, int], browser_of: Callable[[str], Client]
 ) -> None:
     client = browser_of("outsider")
-    for name in ("overview", "messages", "groups", "failures", "addresses", "destinations", "policies", "audit"):
+    for name in (
+        "overview",
+        "messages",
+        "blacklist",
+        "groups",
+        "failures",
+        "addresses",
+        "destinations",
+        "policies",
+        "poison_list",
+        "nodes",
+        "audit",
+    ):
         text = client.get(reverse(name)).content.decode()
         assert "orders" not in text.replace("orders.#", "").replace("orders.*", "").replace("orders.eu.created", ""), (
             name
@@ -164,7 +197,7 @@ def test_a_secret_of_a_destination_is_on_no_page(objects: dict[str, int], browse
     for name, expected in ROUTES.items():
         if expected.method == "get":
             pattern = next(found for found in urlpatterns if found.name == name)
-            values = {key: objects.get(key, "approve") for key in pattern.pattern.converters}
+            values = _values(pattern, objects)
             answer = client.get(reverse(name, kwargs=values), expected.sent)
             body = b"".join(answer) if answer.streaming else answer.content
             assert b"planted-canary" not in body, name

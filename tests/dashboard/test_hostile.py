@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from html.parser import HTMLParser
+from urllib.parse import quote
 
 import pytest
 from django.test import Client
@@ -10,7 +11,9 @@ from django.urls import reverse
 
 from poisonadmin.domain.access import SYSTEM
 from poisonadmin.operations import addresses, decide
-from poisonadmin.store.models import FailureGroup, RejectedLine, Source, SourceFile
+from poisonadmin.operations.poison_list import Report, report
+from poisonadmin.store.models import Consumer, FailureGroup, Message, Node, RejectedLine, Source, SourceFile
+from tests import crashes
 from tests.dashboard.conftest import dead_letter, waiting
 
 pytestmark = pytest.mark.django_db
@@ -67,7 +70,26 @@ def planted(db: None) -> dict[str, str]:
     SourceFile.objects.create(source=source, path=XSS, size_bytes=1, modified_ns=1, error=XSS, state="broken")
     RejectedLine.objects.create(source=source, batch=XSS, line=1, code="invalid_json", detail=XSS, raw=XSS.encode())
     group = FailureGroup.objects.get()
+    killer = waiting(BARE, message_id=f"killer {XSS}")
+    among, _ = crashes.blacklist(
+        killer.id, output=XSS.encode(), title=XSS, error_class=XSS[:200], error_message=XSS, exit_status=1
+    )
+    Node.objects.update(name=XSS[:100], host=XSS[:100])
+    lost = crashes.take([waiting(BARE).id])
+    crashes.lose(lost, Message.objects.latest("id").id)
+    report(Report(source=BARE, bookmark=XSS, why=XSS, consumer=XSS[:100], crash_limit=1, fatal=True), principal=SYSTEM)
+    Consumer.objects.create(
+        name=XSS[:100], source=BARE, version=XSS[:100], host=XSS, pid=1, bookmark=XSS, reported_by=XSS
+    )
     return {
+        "blacklist": "/blacklist/",
+        "bystanders": f"/blacklist/{killer.id}/bystanders/1/",
+        "killer": f"/messages/{killer.id}/",
+        "nodes": "/nodes/?show=all",
+        "lost nodes": "/nodes/?show=lost",
+        "node": f"/nodes/{among.node.id}/",
+        "poison list": "/poison-list/",
+        "poison list of one": f"/poison-list/?source={quote(BARE, safe='')}",
         "overview": "/",
         "messages": "/messages/",
         "messages searched": f"/messages/?q={XSS.replace('#', '%23').replace('&', '%26')}",

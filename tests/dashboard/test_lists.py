@@ -81,7 +81,10 @@ def test_a_mistaken_filter_is_an_error_and_never_everything(operator: Client, qu
     assert "Nothing is listed" in text
 
 
-@pytest.mark.parametrize("path", ["groups", "failures", "addresses", "policies", "sources", "jobs", "nodes", "audit"])
+@pytest.mark.parametrize(
+    "path",
+    ["blacklist", "groups", "failures", "addresses", "policies", "poison-list", "sources", "jobs", "nodes", "audit"],
+)
 def test_an_unknown_parameter_is_refused_on_every_list(operator: Client, path: str) -> None:
     assert operator.get(f"/{path}/?sort=up").status_code == 400
 
