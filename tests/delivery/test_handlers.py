@@ -1,6 +1,7 @@
 """What a handler gets, what it may answer, and how its messages are handed to it."""
 
 import threading
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -110,7 +111,7 @@ def test_slow_messages_are_shared_between_sandboxes(tmp_path: Path) -> None:
     handled = handle(["sleep 0.3"] * 8, tmp_path, concurrency=4)
     spans = sorted((row.started_at, row.finished_at) for row in handled.rows if row.started_at is not None)
     assert len(spans) == 8
-    assert any(later[0] < earlier[1] for earlier, later in zip(spans, spans[1:], strict=False))
+    assert any(later[0] < earlier[1] for earlier, later in pairwise(spans))
 
 
 def test_the_pages_of_a_node_tell_what_it_had_done_and_begun(tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ from workers.delivery.handler_destination import HandlerDestination
 from workers.delivery.handler_outcomes import crash_row, failed_unbegun, failure_of, result_row, suspected_row
 from workers.delivery.run import Run
 from workers.delivery.sandbox.crashes import CPU_LIMIT, NOT_LOADED, OUT_OF_MEMORY, TIME_LIMIT, crash_of
-from workers.delivery.sandbox.process import Place, Sandbox
+from workers.delivery.sandbox.process import Sandbox
+from workers.delivery.sandbox.start import Place
 from workers.delivery.turns import Turns
 from workers.delivery.waiting import Waiting
 

@@ -190,7 +190,7 @@ def main() -> NoReturn:
     plan = json.loads(sys.argv[1])
     end_with(plan["parent"])
     limit(plan["memory_mb"])
-    faulthandler.enable(file=2)  # type: ignore[arg-type]
+    faulthandler.enable(file=2)
     here = __file__.rpartition("/")[0]
     sys.argv[:] = [plan["callable"]]
     Child(plan, here).run(plan["callable"])
