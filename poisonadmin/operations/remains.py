@@ -54,7 +54,8 @@ SELECT message.id, destination_id FROM {IN_FLIGHT} JOIN address ON address.id = 
 WHERE taken.claim_id = %(claim)s AND taken.shard = %(shard)s
 """  # noqa: S608  (fragments are constants)
 
-# The plain rule accuses all that the node held (SAP-8); so does the loss of the pages.
+# The plain rule accuses all that the node held (SAP-8); so does the loss of the pages. A candidate had begun from its
+# start mark on.
 _SUSPECT = f"""
 INSERT INTO attempt (message_id, attempt_number, claim_id, shard, destination_id, finished_at, outcome, error_class,
                      error_message, fingerprint, title)
@@ -62,7 +63,8 @@ SELECT message.id, message.attempt_number, taken.claim_id, taken.shard, destinat
        %(words)s, %(fingerprint)s, %(title)s
 FROM {IN_FLIGHT} JOIN address ON address.id = message.address_id
      JOIN destination ON destination.id = address.destination_id AND destination.kind = 'handler'
-WHERE taken.claim_id = %(claim)s AND taken.shard = %(shard)s AND (%(all)s OR address.blame = 'all_in_flight')
+WHERE taken.claim_id = %(claim)s AND taken.shard = %(shard)s
+  AND (%(all)s OR address.blame = 'all_in_flight' OR message.id = (SELECT start_mark FROM node WHERE id = %(node)s))
 ON CONFLICT DO NOTHING
 """  # noqa: S608  (fragments are constants)
 
@@ -118,6 +120,7 @@ def _suspect(cursor: CursorWrapper, node: LostNode, *, everything: bool) -> None
     cursor.execute(
         _SUSPECT,
         {
+            "node": node.id,
             "claim": node.claim_id,
             "shard": node.shard,
             "all": everything,

@@ -18,8 +18,8 @@ class Message(models.Model):
     No index names `state`, `attempt_number` or what a claim writes, in its columns or its predicate, so that claiming
     and delivering rewrite the row on its page and touch no index (docs/decisions/0005-updates-in-place.md). `due_at` is
     therefore left as it was once a message is delivered, and means something in TBDL only. `expires_at` is set while
-    the message may still expire; the producer's word is the envelope's. `blacklisted_at` is `state_at` while the message
-    is blacklisted, and None otherwise, so that the blacklist has an index which nothing else touches.
+    the message may still expire; the producer's word is the envelope's. `blacklisted_at` is `state_at` while the
+    message is blacklisted, and None otherwise, so that the blacklist has an index which nothing else touches.
     """
 
     id = models.BigAutoField(primary_key=True)
