@@ -16,8 +16,8 @@ CRASHING = "crashing"
 HANDLER = {
     "callable": "search_index:handle",
     "memory_mb": 256,
-    "cpu_seconds": 1,
-    "timeout_ms": 3000,
+    "cpu_seconds": 0.5,
+    "timeout_ms": 4000,
     "concurrency": 2,
 }
 QUICK = {"redelivery_delay": 1000, "redelivery_delay_multiplier": 2, "max_redelivery_delay": 4000}
