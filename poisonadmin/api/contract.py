@@ -22,9 +22,10 @@ class Paged:
 
 @dataclass(frozen=True)
 class Raw:
-    """Bytes of some media type."""
+    """Bytes of some media type. `schema` describes one event, where they are a stream of events."""
 
     media_type: str = "application/octet-stream"
+    schema: JsonSchema | None = None
 
 
 Given = Shape | Paged | Raw | JsonSchema | None

@@ -115,7 +115,7 @@ class ContractSchema(AutoSchema):
         if isinstance(given, Shape):
             return self._component(given.name, given.schema)
         if isinstance(given, Raw):
-            return {"type": "string", "format": "binary"}
+            return given.schema or {"type": "string", "format": "binary"}
         return given
 
     def _component(self, name: str, schema: JsonSchema) -> JsonSchema:

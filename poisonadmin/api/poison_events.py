@@ -24,6 +24,7 @@ from poisonadmin.api.authentication import TokenAuthentication
 from poisonadmin.api.contract import Raw, contract
 from poisonadmin.api.parameters import Parameter, text
 from poisonadmin.api.rendering import TakeAny, to_json
+from poisonadmin.api.shape import JsonSchema
 from poisonadmin.api.view import ApiView
 from poisonadmin.domain.access import Permission, Principal
 from poisonadmin.domain.errors import PoisonAdminError
@@ -35,6 +36,16 @@ from poisonadmin.queries.principals import principal_of_user
 MAX_STREAMS = 200
 RECHECK_SECONDS = 10.0
 EVENT_STREAM = "text/event-stream"
+EVENT: JsonSchema = {
+    "type": "object",
+    "description": "`data` is a JSON object with `source`, `bookmark`, `why`, `is_fatal`; an empty one for `loaded`.",
+    "properties": {
+        "event": {"type": "string", "enum": ["listed", "released", "loaded"]},
+        "id": {"type": "string"},
+        "data": {"type": "string"},
+    },
+    "required": ["event", "data"],
+}
 _SOURCE = text("source", "The poison source; one a stream.")
 SOURCE = Parameter(_SOURCE.name, _SOURCE.parse, {**_SOURCE.schema, "maxLength": 255}, _SOURCE.about, required=True)
 
@@ -73,8 +84,8 @@ class PoisonEvents(ApiView):
 
     content_negotiation_class = TakeAny
 
-    @contract(Permission.INGEST, "poison list", {200: Raw(EVENT_STREAM)}, query=(SOURCE,))
-    def get(self, request: Request) -> StreamingHttpResponse:  # type: ignore[override]
+    @contract(Permission.INGEST, "poison list", {200: Raw(EVENT_STREAM, EVENT)}, query=(SOURCE,))
+    def get(self, request: Request) -> StreamingHttpResponse:
         """Follow the poison list of a source, as server-sent events.
 
         First a `listed` event for each bookmark on the list, then `loaded`; from then on `listed` and `released` as it
@@ -160,9 +171,9 @@ def _principal_now(request: Request) -> Principal | None:
         found = TokenAuthentication().authenticate(request)
         return found[1] if found else None
     session = request.session
-    if not session.exists(session.session_key):
+    if session.session_key is None or not session.exists(session.session_key):
         return None
-    user = User.objects.filter(pk=request.user.pk).first()
+    user = User.objects.filter(username=request.user.get_username()).first()
     return principal_of_user(user) if user else None
 
 

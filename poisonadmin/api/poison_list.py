@@ -25,6 +25,7 @@ POISON_ENTRY = Shape("PoisonEntry", EntryRow, kinds={"message_state": State | No
 MAX_PAYLOAD_BYTES = 256 * 1024
 MAX_WHY_CHARS = 4096
 MAX_NAME_CHARS = 100
+MAX_SOURCE_CHARS = 255
 _PAYLOAD = ("payload", "payload_base64", "content_type", "headers")
 
 
@@ -38,7 +39,7 @@ class NameText(Text):
 class ReportInput(StrictSerializer):
     """What a consumer could not handle, and why. The payload, if it is sent, has at most 256 kB."""
 
-    source = NameText(max_length=255)
+    source = NameText(max_length=MAX_SOURCE_CHARS)  # type: ignore[assignment]  # a field of that name, not the field's source
     bookmark = NameText(max_length=LIMITS.bookmark_chars)
     why = NameText(allow_blank=True)
     fatal = serializers.BooleanField(default=False)
@@ -55,7 +56,7 @@ class ReportInput(StrictSerializer):
 class HeartbeatInput(StrictSerializer):
     """Which source it consumes, and what it is handling now."""
 
-    source = NameText(max_length=255)
+    source = NameText(max_length=MAX_SOURCE_CHARS)  # type: ignore[assignment]  # a field of that name, not the field's source
     version = NameText(required=False, allow_null=True, max_length=MAX_NAME_CHARS)
     host = NameText(required=False, default="", allow_blank=True, max_length=255)
     pid = serializers.IntegerField(required=False, default=0, min_value=0, max_value=2**31 - 1)
@@ -116,7 +117,7 @@ class ConsumerHeartbeat(ApiView):
         known = ("version", "host", "pid", "bookmark", "ended")
         beat = consumers.Heartbeat(
             name=_printable({"name": name}, "name", MAX_NAME_CHARS),
-            source=_printable(body, "source", 255),
+            source=_printable({"poison_source": body["source"]}, "poison_source", MAX_SOURCE_CHARS),
             **{field: body[field] for field in known if body.get(field) is not None},
         )
         consumers.record_heartbeat(beat, principal=self.principal)
@@ -126,7 +127,7 @@ class ConsumerHeartbeat(ApiView):
 def _report_of(body: Mapping[str, Any]) -> poison_list.Report:
     why = envelope_fields.storable(body["why"][:MAX_WHY_CHARS])
     return poison_list.Report(
-        source=_printable(body, "source", 255),
+        source=_printable({"poison_source": body["source"]}, "poison_source", MAX_SOURCE_CHARS),
         bookmark=_printable(body, "bookmark", LIMITS.bookmark_chars),
         why=why,
         fatal=body["fatal"],

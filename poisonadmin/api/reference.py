@@ -36,6 +36,7 @@ Under `/api/v1/`, JSON in snake_case, times in RFC 3339 UTC, ids as strings. The
 - **No stale decisions**: the `ETag` of what was read goes into `If-Match`; 412 when it has changed since.
 - **Errors**: `application/problem+json` (RFC 9457) with a stable `code`, a `detail` for people, the `request_id`, and
   `errors` where single fields are wrong.
+- **Streams**: `/poison-list/events/` is `text/event-stream`; see [the poison list](poison-list.md).
 - **Uploads**: a payload has at most 64 MiB; `POST /messages/` at most 96 MiB of JSON, a batch at most 1 GiB. A batch is
   read as a stream: good lines are kept, bad ones set aside with their number and reason.
 """
@@ -69,6 +70,8 @@ MORE_CODES: dict[str, tuple[int, str]] = {
     "invalid_message_id": (400, "a message id that is empty, too long or unprintable"),
     "invalid_conversation_id": (400, "the same for a conversation id"),
     "invalid_bookmark": (400, "the same for a bookmark"),
+    "invalid_poison_source": (400, "the same for a poison source"),
+    "invalid_name": (400, "the same for a consumer's name"),
     "invalid_content_type": (400, "the same for a content type, or one outside ASCII"),
     "invalid_headers": (400, "headers that are no object of texts"),
     "headers_too_large": (400, "more than 100 headers or 64 KiB of them"),

@@ -9,7 +9,7 @@ whoever is listening comes back and is given the list anew.
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -161,7 +161,7 @@ class Feed:
         if self._session is not None:
             self._session.end()
 
-    async def follow(self, source: str) -> AsyncIterator[list[EntryChange] | Sign]:
+    async def follow(self, source: str) -> AsyncGenerator[list[EntryChange] | Sign]:
         """Yield what is listed, then LOADED, then what changes, QUIET where nothing does; end when the session ends."""
         session, listener = await self._join()
         try:

@@ -17,6 +17,7 @@ from poisonadmin.domain.envelope import parse_envelope
 from poisonadmin.operations import decide, tokens
 from poisonadmin.operations.configure import save_destination, save_policy
 from poisonadmin.operations.intake import accept
+from poisonadmin.operations.poison_list import Report, report
 from poisonadmin.operations.source_setup import save_source
 from poisonadmin.store.models import Access, FailureGroup, Job, PolicyRow, RejectedLine
 from tests.api.live import running_web
@@ -147,7 +148,9 @@ def world(shop: None) -> dict[str, Any]:
         cursor.execute(
             "INSERT INTO node (name, host, pid, claim_id, shard, lease_until) VALUES ('n', 'h', 1, 1, 0, now())"
         )
+    entry = report(Report("orders.eu", "place 13", "it cannot be read"), principal=SYSTEM)
     return {
+        "entry": entry,
         "waiting": waiting,
         "undecided": undecided,
         "given_up": given_up,

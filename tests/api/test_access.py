@@ -76,13 +76,18 @@ EXPECTED: dict[tuple[str, str], Expectation] = {
     ("api-jobs", "get"): ({}, None, 200, 200, 200, 200),
     ("api-job", "get"): ({"job_id": "job"}, None, 200, 200, 200, 404),
     ("api-nodes", "get"): ({}, None, 200, 200, 200, 200),
+    ("api-heartbeat", "post"): ({"name": "billing-1"}, {"source": "orders.eu"}, 403, 204, 204, 404),
+    ("api-poison-list", "get"): ({}, None, 200, 200, 200, 200),
+    ("api-poison-list", "post"): ({}, {"source": "orders.eu", "bookmark": "7", "why": "x"}, 403, 200, 200, 404),
+    ("api-poison-events", "get"): ({}, "?source=orders.eu", 403, 200, 200, 404),
+    ("api-poison-release", "post"): ({"entry_id": "entry"}, WHY, 403, 200, 200, 404),
     ("api-audit", "get"): ({}, None, 200, 200, 200, 200),
     ("api-schema", "get"): ({}, None, 200, 200, 200, 200),
 }
 PAGES_THAT_REDIRECT = {"api-docs"}
 LISTS_THAT_ARE_EMPTY_OUTSIDE = [
     *("messages/", "failures/", "groups/", "addresses/", "destinations/", "policies/"),
-    *("sources/", "sources/rejected/", "jobs/", "nodes/", "audit/"),
+    *("sources/", "sources/rejected/", "jobs/", "nodes/", "poison-list/", "audit/"),
 ]
 
 

@@ -92,7 +92,7 @@ def test_bookmarks_keep_their_spaces(operator: Caller) -> None:
     ("wrong", "code"),
     [
         ({"bookmark": "a\nb"}, "invalid_bookmark"),
-        ({"source": "a\tb"}, "invalid_source"),
+        ({"source": "a\tb"}, "invalid_poison_source"),
         ({"source": ""}, "invalid_request"),
         ({"crash_limit": 0}, "invalid_request"),
         ({"surprise": 1}, "invalid_request"),

@@ -36,8 +36,9 @@ KNOWN_IDS = {
     "source_id": "source",
     "rejected_id": "rejected",
     "job_id": "job",
+    "entry_id": "entry",
 }
-KNOWN_NAMES = {"addresses": "orders.eu", "destinations": "shop"}
+KNOWN_NAMES = {"addresses": "orders.eu", "destinations": "shop", "nodes": "billing-1"}
 
 schema = schemathesis.openapi.from_dict(DOCUMENT)
 schema.app = get_wsgi_application()

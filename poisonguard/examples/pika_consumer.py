@@ -1,0 +1,69 @@
+"""A consumer of a RabbitMQ queue whose poison messages take nobody down twice.
+
+Run it as `python pika_consumer.py orders`, with POISONADMIN_URL, POISONADMIN_TOKEN and AMQP_URL in the environment. The bookmark is the
+message id that the producer sets: a message that comes back has the same one.
+"""
+
+import json
+import os
+import signal
+import sys
+import time
+from typing import Any
+
+import pika
+from pika.adapters.blocking_connection import BlockingChannel
+
+from poisonguard import Guard, Skip, Undecided
+
+
+def bill(body: bytes) -> None:
+    """Do the work; here: print what the order costs."""
+    order = json.loads(body)
+    print(f"order {order['id']}: {order['quantity'] * order['price']}", flush=True)
+
+
+def main(queue: str) -> None:
+    """Consume the queue until somebody ends it."""
+    guard = Guard(
+        os.environ["POISONADMIN_URL"],
+        os.environ["POISONADMIN_TOKEN"],
+        source=queue,
+        journal_dir=os.environ.get("JOURNAL_DIR", "journal"),
+        version="1.0",
+        send_payload=True,
+    )
+
+    def received(channel: BlockingChannel, method: Any, properties: Any, body: bytes) -> None:
+        def acknowledge_skipped(skip: Skip) -> None:
+            print(f"skipped {skip.bookmark}: {skip.why}", flush=True)
+
+        try:
+            guard.handle(properties.message_id, body, bill, on_skip=acknowledge_skipped)
+        except Undecided:
+            # Its failure is on its way to PoisonAdmin: back into the queue, and not at full speed.
+            time.sleep(0.5)
+            channel.basic_nack(method.delivery_tag, requeue=True)
+        except Exception as error:
+            # It is reported. It comes back, and is skipped as soon as it is listed.
+            print(f"failed {properties.message_id}: {error}", flush=True)
+            channel.basic_nack(method.delivery_tag, requeue=True)
+        else:
+            channel.basic_ack(method.delivery_tag)
+
+    def stop(*_: object) -> None:
+        # Closed before it exits: a deliberate end is nobody's fault.
+        guard.close()
+        sys.exit(0)
+
+    signal.signal(signal.SIGTERM, stop)
+    with guard, pika.BlockingConnection(pika.URLParameters(os.environ["AMQP_URL"])) as connection:
+        channel = connection.channel()
+        channel.basic_qos(prefetch_count=10)
+        channel.basic_consume(queue, received)
+        print(f"consuming {queue}", flush=True)
+        channel.start_consuming()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
