@@ -35,6 +35,7 @@ assets: $(ASSETS) ## Install the locked front-end files
 .PHONY: test
 test: install assets ## Run the test suite; ARGS='-k claim' chooses
 	@$(BIN)/python tests/browser/ensure_chromium.py
+	@$(BIN)/python tests/brokers/ensure_rabbitmq.py
 	$(BIN)/python -m pytest $(ARGS)
 
 .PHONY: check

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
@@ -49,7 +50,7 @@ def load(spark: SparkSession, paths: Sequence[Path], database_url: str, count: i
     login = {"user": place.username or "", "password": place.password or "", "driver": "org.postgresql.Driver"}
     watch = Stopwatch()
     lines = spark.read.schema(_SHAPE).json([str(path) for path in paths])
-    messages = lines.withColumn("id", f.monotonically_increasing_id()).persist()
+    messages = lines.withColumn("id", f.monotonically_increasing_id()).persist(StorageLevel.DISK_ONLY)
     with watch:
         for table, rows in _tables(messages).items():
             rows.write.jdbc(url, table, mode="append", properties=login)

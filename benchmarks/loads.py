@@ -10,6 +10,7 @@ from poisonadmin.domain.access import SYSTEM
 from poisonadmin.operations import configure, lanes
 from poisonadmin.operations.addresses import ensure_addresses
 from poisonadmin.operations.ledger import RECORDED
+from poisonadmin.operations.once_more import retried
 
 BODY_BYTES = 1024
 
@@ -41,7 +42,8 @@ def empty() -> None:
     """Remove all messages and everything that belongs to them; what is configured stays."""
     tables = {model._meta.db_table for model in apps.get_app_config("store").get_models()} - _KEPT  # noqa: SLF001
     with connection.cursor() as cursor:
-        cursor.execute(f"TRUNCATE {', '.join(sorted(tables))}")
+        # A running PoisonAdmin locks the tables in another order; the loser of a deadlock tries again.
+        retried(lambda: cursor.execute(f"TRUNCATE {', '.join(sorted(tables))}"))
         cursor.execute("UPDATE lane SET next_due = NULL")
         cursor.execute("CHECKPOINT")
 

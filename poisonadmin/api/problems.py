@@ -7,8 +7,9 @@ from typing import Any
 
 import structlog
 from django.core.exceptions import PermissionDenied, RequestDataTooBig, SuspiciousOperation
-from django.db import InterfaceError, OperationalError
+from django.db import InterfaceError, InternalError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, UnreadablePostError
+from psycopg.errors import ReadOnlySqlTransaction
 from psycopg_pool import PoolTimeout
 from rest_framework import exceptions
 from rest_framework.response import Response
@@ -65,6 +66,7 @@ _KNOWN: tuple[tuple[type[Exception], int, str], ...] = (
     (SuspiciousOperation, 400, "malformed_request"),
     (UnreadablePostError, 400, "body_broken_off"),
     (PoolTimeout, 503, "unavailable"),
+    (ReadOnlySqlTransaction, 503, "read_only"),
     (OperationalError, 503, "unavailable"),
     (InterfaceError, 503, "unavailable"),
 )
@@ -72,6 +74,7 @@ _DETAILS = {
     "not_found": "There is nothing here.",
     "not_acceptable": "Only application/json is offered.",
     "unavailable": "The database does not answer. Nothing was changed; try again in a moment.",
+    "read_only": "The database takes no writes at present. Nothing was changed; try again in a moment.",
     "internal_error": "Something unexpected happened and was logged. Give the request id when you report it.",
 }
 
@@ -115,8 +118,9 @@ def plain_problem(request: HttpRequest, *, status: int, code: str, detail: str) 
 def _described(error: Exception) -> tuple[int, str, str, dict[str, Any]]:
     if isinstance(error, PoisonAdminError):
         return error.status, error.code, error.detail, _members(error)
+    known = error.__cause__ if isinstance(error, InternalError) else error  # it has no class for a read-only one
     for kind, status, code in _KNOWN:
-        if isinstance(error, kind):
+        if isinstance(known, kind):
             more = {"errors": _fields(error.detail)} if isinstance(error, exceptions.ValidationError) else {}
             return status, _code(error, code), _detail(error, code), more
     return 500, "internal_error", _DETAILS["internal_error"], {}

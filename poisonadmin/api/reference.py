@@ -63,6 +63,7 @@ MORE_CODES: dict[str, tuple[int, str]] = {
     "not_acceptable": (406, "something other than JSON is asked for"),
     "unsupported_media_type": (415, "the body is of another type than the path takes"),
     "internal_error": (500, "a fault of ours; it is logged under the request id"),
+    "read_only": (503, "the database takes no writes at present; nothing was changed"),
     "unavailable": (503, "the database does not answer; nothing was changed"),
     "not_an_object": (400, "a message is no JSON object"),
     "unknown_field": (400, "a message has a field that does not exist"),

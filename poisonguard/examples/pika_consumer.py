@@ -1,7 +1,7 @@
 """A consumer of a RabbitMQ queue whose poison messages take nobody down twice.
 
-Run it as `python pika_consumer.py orders`, with POISONADMIN_URL, POISONADMIN_TOKEN and AMQP_URL in the environment. The bookmark is the
-message id that the producer sets: a message that comes back has the same one.
+Run it as `python pika_consumer.py orders`, with POISONADMIN_URL, POISONADMIN_TOKEN and AMQP_URL in the environment. The
+bookmark is the message id that the producer sets: a message that comes back has the same one.
 """
 
 import json
@@ -23,6 +23,11 @@ def bill(body: bytes) -> None:
     print(f"order {order['id']}: {order['quantity'] * order['price']}", flush=True)
 
 
+def skipped(skip: Skip) -> None:
+    """Say what is left out."""
+    print(f"skipped {skip.bookmark}: {skip.why}", flush=True)
+
+
 def main(queue: str) -> None:
     """Consume the queue until somebody ends it."""
     guard = Guard(
@@ -32,20 +37,18 @@ def main(queue: str) -> None:
         journal_dir=os.environ.get("JOURNAL_DIR", "journal"),
         version="1.0",
         send_payload=True,
+        on_skip=skipped,
     )
 
     def received(channel: BlockingChannel, method: Any, properties: Any, body: bytes) -> None:
-        def acknowledge_skipped(skip: Skip) -> None:
-            print(f"skipped {skip.bookmark}: {skip.why}", flush=True)
-
         try:
-            guard.handle(properties.message_id, body, bill, on_skip=acknowledge_skipped)
+            guard.handle(properties.message_id, body, bill)
         except Undecided:
             # Its failure is on its way to PoisonAdmin: back into the queue, and not at full speed.
             time.sleep(0.5)
             channel.basic_nack(method.delivery_tag, requeue=True)
         except Exception as error:
-            # It is reported. It comes back, and is skipped as soon as it is listed.
+            # It is reported. It comes back, and is skipped, which acknowledges it, as soon as it is listed.
             print(f"failed {properties.message_id}: {error}", flush=True)
             channel.basic_nack(method.delivery_tag, requeue=True)
         else:

@@ -1,7 +1,7 @@
 """A consumer as plain as can be: it reads lines from a file, remembers how far it came, and starts there again.
 
-Run it as `python plain_loop.py orders.ndjson`, with POISONADMIN_URL and POISONADMIN_TOKEN in the environment. Whatever line
-makes it fail or die is reported; started again it goes on behind its last good line, and skips what is listed.
+Run it as `python plain_loop.py orders.ndjson`, with POISONADMIN_URL and POISONADMIN_TOKEN in the environment. Whatever
+line makes it fail or die is reported; started again it goes on behind its last good line, and skips what is listed.
 """
 
 import json
@@ -23,6 +23,13 @@ def skipped(skip: Skip) -> None:
     print(f"skipped {skip.bookmark}: {skip.why}", flush=True)
 
 
+def remember(place: Path, number: int) -> None:
+    """Put down how far it came, whole or not at all."""
+    draft = place.with_suffix(".draft")
+    draft.write_text(str(number))
+    draft.replace(place)
+
+
 def main(path: Path) -> None:
     """Handle the lines behind the last one that was dealt with."""
     place = path.with_suffix(".place")
@@ -39,7 +46,7 @@ def main(path: Path) -> None:
         for number, line in enumerate(lines, start=1):
             if number > done:
                 guard.handle(number, line, bill)
-                place.write_text(str(number))
+                remember(place, number)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from django.db import OperationalError
+from django.db import OperationalError, connection, transaction
 
 from poisonadmin.operations import intake
 from poisonadmin.queries import messages as message_queries
@@ -203,3 +203,12 @@ def test_what_nobody_foresaw_is_a_500_without_its_secrets(admin: Caller, monkeyp
     answer = admin.post("messages/", ENVELOPE)
     assert problem_of(answer, 500)["code"] == "internal_error"
     assert b"hunter2" not in answer.content
+
+
+def test_a_database_that_takes_no_writes_is_read_all_the_same(admin: Caller) -> None:
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("UPDATE api_token SET last_used_at = NULL")
+        cursor.execute("SET TRANSACTION READ ONLY")
+        assert admin.get("messages/").status_code == 200
+        assert problem_of(admin.post("messages/", ENVELOPE), 503)["code"] == "read_only"
+        transaction.set_rollback(True)  # which also ends the read-only mode

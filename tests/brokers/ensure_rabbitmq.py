@@ -1,0 +1,46 @@
+"""Finds RabbitMQ for the tests, and installs Debian's where it is missing and we may: run by `make test`."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+PACKAGE = "rabbitmq-server"
+# Debian's; its command in /usr/sbin insists on a user of its own, this one does not.
+_SCRIPTS = (Path("/usr/lib/rabbitmq/bin/rabbitmq-server"), Path("/usr/local/lib/rabbitmq/sbin/rabbitmq-server"))
+
+
+class RabbitMqMissing(Exception):
+    """Raised when there is no RabbitMQ to test with; the text names the package to install."""
+
+
+def rabbitmq_script() -> Path:
+    """Return the path of the script that starts RabbitMQ as any user; raise `RabbitMqMissing`."""
+    for script in _SCRIPTS:
+        if script.exists():
+            return script
+    raise RabbitMqMissing(f"Tests need RabbitMQ: install the package `{PACKAGE}` (apt-get install {PACKAGE}).")
+
+
+def ensure_rabbitmq() -> None:
+    """Install RabbitMQ with apt where it is missing; raise `RabbitMqMissing` when that is not possible either."""
+    if any(script.exists() for script in _SCRIPTS):
+        return
+    if shutil.which("apt-get"):
+        # As an ordinary user only where sudo asks for nothing: a test run must not wait for a password.
+        rights = [] if os.geteuid() == 0 else ["sudo", "-n", "--preserve-env=DEBIAN_FRONTEND,RUNLEVEL"]
+        if not rights or shutil.which("sudo"):
+            # In run level 1 the package does not start a server of its own: the tests do.
+            quiet = os.environ | {"DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
+            for command in (["update"], ["install", "--yes", "--no-install-recommends", PACKAGE]):
+                subprocess.run([*rights, "apt-get", "-qq", *command], env=quiet, check=False)
+    rabbitmq_script()
+
+
+if __name__ == "__main__":
+    try:
+        ensure_rabbitmq()
+    except RabbitMqMissing as missing:
+        # The tests that need it say so again, and fail; the others can still run.
+        sys.stderr.write(f"{missing}\n")
