@@ -1,6 +1,6 @@
-"""Crashes as the delivery leaves them behind: what was claimed together, its node, its attempts, its history.
+"""Crashes for pages to show: nodes and attempts as the delivery writes them, settled as always.
 
-States are changed as operations change them, with history and counters, so that pages and counts agree.
+Only claiming is done here, so that a test says itself which messages share a node.
 """
 
 from collections.abc import Sequence
@@ -11,42 +11,40 @@ from typing import Any
 from django.db import connection
 from django.utils import timezone
 
+from poisonadmin.domain.failures import Failure, fingerprint, title
 from poisonadmin.operations.ledger import RECORDED
+from poisonadmin.operations.settle import settle
 from poisonadmin.store.models import Attempt, Claim, ClaimShard, Message, Node
 from poisonadmin.store.models.claim import NodeEnd
 
-_CHANGE = f"""
+CALLABLE = "labels:render"
+_CLAIM = f"""
 WITH before AS (
     SELECT id, address_id, state, reason, group_id FROM message WHERE id = ANY(%(ids)s)
 ), changed AS (
-    UPDATE message SET state_at = now(), {{sets}} FROM before WHERE message.id = before.id
+    UPDATE message SET state = 'DLNG', state_at = now(), attempt_number = attempt_number + 1, claim_id = %(claim)s,
+                       shard = 0
+    FROM before WHERE message.id = before.id
     RETURNING message.id, message.address_id, message.state, message.reason, message.group_id, message.attempt_number,
               before.address_id AS was_address_id, before.state AS was_state, before.reason AS was_reason,
-              before.group_id AS was_group_id, %(event)s AS event
+              before.group_id AS was_group_id, 'claimed' AS event
 ), {RECORDED}
 SELECT count(*) FROM changed
 """
-_CLAIMED = "state = 'DLNG', attempt_number = attempt_number + 1, claim_id = %(claim)s, shard = 0"
-_DELIVERED = "state = 'DLVD', crash_count = 0, failure_count = 0, candidate = FALSE"
-_AGAIN = "state = 'TBDL', due_at = now(), candidate = TRUE, crash_count = crash_count + 1"
-_BLACKLISTED = "state = 'NDLV', reason = 'blacklisted', candidate = TRUE, crash_count = crash_count + 1"
-_SUSPECTED = "state = 'TBDL', due_at = now(), candidate = TRUE"
 
 
 @dataclass(frozen=True)
 class Delivery:
     """Messages that one node took."""
 
-    claim: Claim
-    node: Node
+    claim_id: int
+    node_id: int
 
 
 def take(ids: Sequence[int], *, alone: bool = False, host: str = "worker-1", pid: int = 4711) -> Delivery:
     """Let a node take the messages: TBDL -> DLNG."""
-    now = timezone.now()
-    claim = Claim.objects.create(
-        lease_until=now + timedelta(minutes=1), shards=1, size=len(ids), is_isolation=alone, is_open=True
-    )
+    until = timezone.now() + timedelta(minutes=1)
+    claim = Claim.objects.create(lease_until=until, shards=1, size=len(ids), is_isolation=alone)
     ClaimShard.objects.create(claim_id=claim.id, shard=0, message_ids=list(ids))
     node = Node.objects.create(
         name=f"{host}/{pid}",
@@ -54,47 +52,50 @@ def take(ids: Sequence[int], *, alone: bool = False, host: str = "worker-1", pid
         pid=pid,
         claim_id=claim.id,
         shard=0,
-        lease_until=now + timedelta(minutes=1),
+        lease_until=until,
         begun=len(ids),
         start_mark=ids[0] if alone else None,
     )
-    _change(ids, "claimed", _CLAIMED, claim=claim.id)
-    return Delivery(claim, node)
+    with connection.cursor() as cursor:
+        cursor.execute(_CLAIM, {"ids": list(ids), "claim": claim.id, "actor": "system", "note": None})
+    return Delivery(claim.id, node.id)
 
 
 def deliver(delivery: Delivery, *ids: int) -> None:
     """Write that these were delivered."""
-    for message in Message.objects.filter(id__in=ids):
-        _attempt(delivery, message, outcome="delivered")
-    _change(ids, "delivered", _DELIVERED)
+    for message_id in ids:
+        _attempt(delivery, message_id, outcome="delivered")
+    settle(delivery.claim_id)
 
 
-def crash(delivery: Delivery, message_id: int, *, blacklisted: bool = False, **columns: Any) -> None:
-    """Write that the message killed its sandbox; by a segmentation fault unless `columns` say otherwise."""
-    died: dict[str, Any] = {
-        "outcome": "crashed",
-        "exit_status": -11,
-        "error_class": "HandlerSegfault",
-        "error_message": "The handler's process was killed by SIGSEGV.",
-        "title": "HandlerSegfault: labels.render",
-        "output": b"loading template\nrendering label\n",
-    }
-    _attempt(delivery, Message.objects.get(id=message_id), **(died | columns))
-    _change([message_id], "crashed", _BLACKLISTED if blacklisted else _AGAIN)
+def crash(
+    delivery: Delivery,
+    message_id: int,
+    *,
+    error_class: str = "HandlerSegfault",
+    error_message: str = "The handler was killed by SIGSEGV.",
+    exit_status: int | None = -11,
+    output: bytes | None = b"loading template\nrendering label\n",
+    **columns: Any,
+) -> None:
+    """Write that the message killed its sandbox."""
+    died = _failure(Failure(error_class, error_message, frames=(CALLABLE,)))
+    _attempt(delivery, message_id, outcome="crashed", exit_status=exit_status, output=output, **(died | columns))
+    settle(delivery.claim_id)
 
 
 def lose(delivery: Delivery, *begun: int) -> None:
-    """Write that the node died while these were being delivered."""
-    for message in Message.objects.filter(id__in=begun):
-        _attempt(delivery, message, outcome="node_lost", error_class="NodeLost", title="NodeLost: worker gone")
-    _change(begun, "node_lost", _SUSPECTED)
+    """Write that the node died while these were being delivered; the others go back."""
+    for message_id in begun:
+        lost = Failure("NodeLost", "The node worker-1/4711 was lost while it handled this message.")
+        _attempt(delivery, message_id, outcome="node_lost", **_failure(lost))
     end(delivery, NodeEnd.LOST)
+    settle(delivery.claim_id)
 
 
 def end(delivery: Delivery, how: NodeEnd = NodeEnd.CLEAN) -> None:
     """Write that the node ended."""
-    Node.objects.filter(id=delivery.node.id).update(end=how, ended_at=timezone.now())
-    Claim.objects.filter(id=delivery.claim.id).update(is_open=False)
+    Node.objects.filter(id=delivery.node_id).update(end=how, ended_at=timezone.now())
 
 
 def blacklist(message_id: int, *bystanders: int, **columns: Any) -> tuple[Delivery, Delivery]:
@@ -104,26 +105,30 @@ def blacklist(message_id: int, *bystanders: int, **columns: Any) -> tuple[Delive
     deliver(among, *bystanders)
     end(among)
     alone = take([message_id], alone=True, pid=4712)
-    crash(alone, message_id, blacklisted=True, **columns)
+    crash(alone, message_id, **columns)
     end(alone)
     return among, alone
 
 
-def _attempt(delivery: Delivery, message: Message, **columns: Any) -> None:
+def _failure(failure: Failure) -> dict[str, Any]:
+    return {
+        "error_class": failure.exception_class,
+        "error_message": failure.message,
+        "fingerprint": fingerprint(failure),
+        "title": title(failure),
+    }
+
+
+def _attempt(delivery: Delivery, message_id: int, **columns: Any) -> None:
+    message = Message.objects.select_related("address").get(id=message_id)
     now = timezone.now()
-    values: dict[str, Any] = {"started_at": now - timedelta(milliseconds=40), "finished_at": now, **columns}
     Attempt.objects.create(
         message_id=message.id,
         attempt_number=message.attempt_number,
-        claim_id=delivery.claim.id,
+        claim_id=delivery.claim_id,
         shard=0,
         destination_id=message.address.destination_id,
-        **values,
+        started_at=now - timedelta(milliseconds=40),
+        finished_at=now,
+        **columns,
     )
-
-
-def _change(ids: Sequence[int], event: str, sets: str, **values: Any) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute(
-            _CHANGE.format(sets=sets), {"ids": list(ids), "event": event, "actor": "system", "note": None} | values
-        )

@@ -70,7 +70,7 @@ def bystanders(request: HttpRequest, principal: Principal, message_id: int, atte
     context = {
         "crash": crash,
         "message": message,
-        "others": None if others is None else others.without(message.state),
+        "others": None if others is None else others.without(message),
         "states": [(code, words, [code] == states) for code, words in STATES.items()],
         "rows": found.results,
         "pager": pager(request, found),

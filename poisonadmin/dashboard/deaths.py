@@ -36,6 +36,7 @@ _LIMITS = {
         "connection lost", "The connection to its consumer was lost before there was an answer"
     ),
 }
+_BY_ITSELF = Said("ended itself", "Its handler ended the sandbox")
 _UNKNOWN = Said("died", "Its sandbox died")
 
 
@@ -51,4 +52,4 @@ def told(death: Death) -> Said:
         return Said(death.signal, f"Its sandbox was killed by {death.signal}")
     if death.exit_status is not None:
         return Said(f"exit code {death.exit_status}", f"Its sandbox exited with code {death.exit_status}")
-    return _UNKNOWN
+    return _BY_ITSELF if death.error_class == "HandlerExited" else _UNKNOWN

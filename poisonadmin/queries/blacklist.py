@@ -152,7 +152,7 @@ def _with_crashes(rows: Sequence[MessageRow], principal: Principal) -> list[Susp
 
     def crash_of(message: MessageRow, crash: CrashRow) -> Crash:
         everybody = others.get((crash.claim_id, crash.shard))  # type: ignore[arg-type]
-        return Crash(crash, None if everybody is None else everybody.without(message.state))
+        return Crash(crash, None if everybody is None else everybody.without(message))
 
     return [Suspect(row, tuple(crash_of(row, crash) for crash in crashes[row.id])) for row in rows]
 

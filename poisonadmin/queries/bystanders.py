@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from poisonadmin.domain.access import Permission, Principal
-from poisonadmin.domain.states import State
+from poisonadmin.domain.states import Reason, State
 from poisonadmin.queries.address_ids import visible_ids
 from poisonadmin.queries.counts import ByState, empty
 from poisonadmin.queries.crashes import CrashRow
@@ -19,9 +19,13 @@ Place = tuple[int, int]
 
 @dataclass(frozen=True)
 class Others:
-    """How many messages shared the node, by the state that each is in now; only those that the reader may see."""
+    """How many messages shared the node, by the state that each is in now; only those that the reader may see.
+
+    `blacklisted` counts those that are blacklisted themselves.
+    """
 
     by_state: ByState
+    blacklisted: int = 0
 
     @property
     def count(self) -> int:
@@ -33,9 +37,13 @@ class Others:
         """Those that are delivered by now."""
         return self.by_state[State.DLVD]
 
-    def without(self, state: str) -> "Others":
-        """Return the same without one message that is in `state`."""
-        return Others(self.by_state | {state: max(self.by_state[state] - 1, 0)})
+    def without(self, message: MessageRow) -> "Others":
+        """Return the same without one message."""
+        is_blacklisted = message.state == State.NDLV and message.reason == Reason.BLACKLISTED
+        return Others(
+            self.by_state | {message.state: max(self.by_state[message.state] - 1, 0)},
+            max(self.blacklisted - is_blacklisted, 0),
+        )
 
 
 @dataclass(frozen=True)
@@ -44,6 +52,7 @@ class _Share:
     shard: int
     state: str
     n: int
+    blacklisted: int
 
 
 def others_on(places: Collection[Place], *, principal: Principal) -> dict[Place, Others]:
@@ -52,7 +61,7 @@ def others_on(places: Collection[Place], *, principal: Principal) -> dict[Place,
     scope, parameters = _scope(principal)
     rows = fetch(
         _Share,
-        f"""SELECT s.claim_id, s.shard, m.state, count(*) AS n
+        f"""SELECT s.claim_id, s.shard, m.state, count(*) AS n, count(m.blacklisted_at) AS blacklisted
             FROM unnest(%s::bigint[], %s::int[]) AS place (claim_id, shard)
             JOIN claim_shard s ON s.claim_id = place.claim_id AND s.shard = place.shard
             CROSS JOIN LATERAL unnest(s.message_ids) AS taken (id) JOIN message m ON m.id = taken.id AND {scope}
@@ -62,7 +71,8 @@ def others_on(places: Collection[Place], *, principal: Principal) -> dict[Place,
     found: dict[Place, Others] = {}
     for row in rows:
         place = (row.claim_id, row.shard)
-        found[place] = Others(found.get(place, Others(empty())).by_state | {row.state: row.n})
+        known = found.get(place, Others(empty()))
+        found[place] = Others(known.by_state | {row.state: row.n}, known.blacklisted + row.blacklisted)
     return found
 
 

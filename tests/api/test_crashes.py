@@ -14,11 +14,11 @@ def test_a_lost_node_names_what_it_was_delivering(admin: Caller) -> None:
     crashes.lose(lost, begun)
     alive = crashes.take([take()])
     found = admin.get("nodes/?lost=true").json()["results"]
-    assert [row["id"] for row in found] == [str(lost.node.id)]
+    assert [row["id"] for row in found] == [str(lost.node_id)]
     assert (found[0]["end"], found[0]["lost"], found[0]["lost_message_ids"]) == ("lost", 1, [str(begun)])
     assert found[0]["delivering"] == 0
-    assert [row["id"] for row in admin.get("nodes/?lost=false").json()["results"]] == [str(alive.node.id)]
-    assert [row["id"] for row in admin.get("nodes/?alive=true").json()["results"]] == [str(alive.node.id)]
+    assert [row["id"] for row in admin.get("nodes/?lost=false").json()["results"]] == [str(alive.node_id)]
+    assert [row["id"] for row in admin.get("nodes/?alive=true").json()["results"]] == [str(alive.node_id)]
 
 
 def test_an_attempt_that_crashed_says_by_which_signal_and_what_it_printed(admin: Caller) -> None:

@@ -20,36 +20,31 @@ DEATHS: tuple[dict[str, Any], ...] = (
     {
         "exit_status": -11,
         "error_class": "HandlerSegfault",
-        "title": "HandlerSegfault: labels:render",
-        "error_message": "The handler's process was killed by SIGSEGV (segmentation fault).",
+        "error_message": "The handler was killed by SIGSEGV.",
         "output": b"loading fonts\nrendering parcel label, 3 lines\nFatal Python error: Segmentation fault\n",
     },
     {
-        "exit_status": -9,
+        "exit_status": None,
         "error_class": "HandlerOutOfMemory",
-        "title": "HandlerOutOfMemory: labels:render",
-        "error_message": "The handler's process needed more than 256 MB.",
+        "error_message": "The handler ran out of memory: it may use 256 MB.",
         "output": b"allocating canvas 90000 x 90000\n",
     },
     {
         "exit_status": 3,
         "error_class": "HandlerExited",
-        "title": "HandlerExited: labels:render exited with code 3",
         "error_message": "The handler ended its process with exit code 3.",
         "output": b"licence server not reachable, giving up\n",
     },
     {
         "exit_status": -6,
         "error_class": "HandlerAborted",
-        "title": "HandlerAborted: labels:render",
-        "error_message": "The handler's process aborted.",
+        "error_message": "The handler aborted (SIGABRT).",
         "output": b"\x1b[31mterminate called after throwing\x1b[0m\x00\xff\n" + b"x" * 7000 + b"\n<b>last</b> words",
     },
     {
         "exit_status": -9,
         "error_class": "HandlerTimeLimit",
-        "title": "HandlerTimeLimit: labels:render",
-        "error_message": "The handler did not return within 30 s.",
+        "error_message": "The handler was ended: it took longer than 30 s.",
         "output": None,
     },
 )
@@ -62,11 +57,11 @@ def make_crashes() -> None:
     killers = ids[:5]
     for killer, death in zip(killers, DEATHS, strict=True):
         crashes.crash(together, killer, **death)
-    crashes.deliver(together, *ids[5:28])
+    crashes.deliver(together, *ids[5:30])
     crashes.end(together)
     for killer, death in zip(killers, DEATHS, strict=True):
         alone = crashes.take([killer], alone=True, host="worker-2", pid=5120 + killer % 10)
-        crashes.crash(alone, killer, blacklisted=True, **death)
+        crashes.crash(alone, killer, **death)
         crashes.end(alone)
     _approved_and_crashed_again(killers[0])
     lost = crashes.take(ids[30:40], host="worker-3", pid=6001)
@@ -102,7 +97,7 @@ def _label(number: int) -> int:
 def _approved_and_crashed_again(message_id: int) -> None:
     decide.approve([message_id], principal=principal("mara", Role.OPERATOR), reason="The fonts were replaced.")
     again = crashes.take([message_id], alone=True, host="worker-2", pid=5200)
-    crashes.crash(again, message_id, blacklisted=True, **DEATHS[0])
+    crashes.crash(again, message_id, **DEATHS[0])
     crashes.end(again)
 
 

@@ -48,7 +48,7 @@ def test_a_blacklisted_message_shows_both_crashes_with_node_signal_and_output(op
     assert "worker-1/4711" in text
     assert "worker-1/4712" in text
     assert text.count("last words") == 2
-    assert "HandlerSegfault: labels.render" in text
+    assert "HandlerSegfault in labels:render" in text
     assert "2 crashes, 2 tries" in text
     assert "<title>Blacklist: 1 ·" in text
 
@@ -60,7 +60,8 @@ def test_a_blacklisted_message_shows_both_crashes_with_node_signal_and_output(op
         ({"exit_status": -9, "error_class": "HandlerKilled"}, "SIGKILL"),
         ({"exit_status": 3, "error_class": "HandlerExited"}, "exit code 3"),
         ({"exit_status": 0, "error_class": "HandlerExited"}, "exit code 0"),
-        ({"exit_status": -9, "error_class": "HandlerOutOfMemory"}, "memory limit"),
+        ({"exit_status": None, "error_class": "HandlerExited"}, "ended itself"),
+        ({"exit_status": None, "error_class": "HandlerOutOfMemory"}, "memory limit"),
         ({"exit_status": -9, "error_class": "HandlerTimeLimit"}, "time limit"),
         ({"exit_status": -24, "error_class": "HandlerCpuLimit"}, "CPU limit"),
         ({"exit_status": None, "error_class": "ConsumerConnectionLost"}, "connection lost"),
@@ -78,7 +79,7 @@ def test_bystanders_are_counted_by_what_became_of_them_and_listed(operator: Clie
     crashes.crash(together, killer)
     crashes.deliver(together, *others[:4])
     alone = crashes.take([killer], alone=True)
-    crashes.crash(alone, killer, blacklisted=True)
+    crashes.crash(alone, killer)
     text = text_of(operator)
     assert "4 of 5 bystanders delivered" in text
     assert ">alone</span>" in text

@@ -87,7 +87,7 @@ def planted(db: None) -> dict[str, str]:
         "killer": f"/messages/{killer.id}/",
         "nodes": "/nodes/?show=all",
         "lost nodes": "/nodes/?show=lost",
-        "node": f"/nodes/{among.node.id}/",
+        "node": f"/nodes/{among.node_id}/",
         "poison list": "/poison-list/",
         "poison list of one": f"/poison-list/?source={quote(BARE, safe='')}",
         "overview": "/",
