@@ -4,6 +4,7 @@ from poisonadmin.store.models.access import Access, ApiToken, IdempotencyKey
 from poisonadmin.store.models.attempt import Attempt, FailureGroup
 from poisonadmin.store.models.audit import Audit
 from poisonadmin.store.models.claim import Claim, ClaimShard, Node
+from poisonadmin.store.models.conversation import Conversation
 from poisonadmin.store.models.counter import Counter, CounterDelta
 from poisonadmin.store.models.destination import Destination
 from poisonadmin.store.models.history import History
@@ -13,6 +14,7 @@ from poisonadmin.store.models.lane import Address, Lane
 from poisonadmin.store.models.message import Body, Envelope, Hop, Message
 from poisonadmin.store.models.poison import Consumer, PoisonEntry
 from poisonadmin.store.models.policy import PolicyRow
+from poisonadmin.store.models.rule import BusinessKey, DryRun, MessageTag, Restart, RestartJob, Rule
 from poisonadmin.store.models.worker import Worker
 
 __all__ = [
@@ -22,12 +24,15 @@ __all__ = [
     "Attempt",
     "Audit",
     "Body",
+    "BusinessKey",
     "Claim",
     "ClaimShard",
     "Consumer",
+    "Conversation",
     "Counter",
     "CounterDelta",
     "Destination",
+    "DryRun",
     "Envelope",
     "FailureGroup",
     "History",
@@ -36,10 +41,14 @@ __all__ = [
     "Job",
     "Lane",
     "Message",
+    "MessageTag",
     "Node",
     "PoisonEntry",
     "PolicyRow",
     "RejectedLine",
+    "Restart",
+    "RestartJob",
+    "Rule",
     "Source",
     "SourceFile",
     "StagedMessage",

@@ -23,8 +23,9 @@ class AddressStatus(StrEnum):
 class Address(models.Model):
     """A named lane of messages, `orders.eu.created`, with its status and where it delivers (None: a parking address).
 
-    `destination`, `blame` and `max_payload_bytes` are what the policies say, written down so that neither the claim nor
-    a task need resolve anything (operations/routing.py).
+    `destination`, `blame`, `max_payload_bytes`, `is_ordered` and `is_watched` are what the policies say, written down so
+    that neither the claim nor a task need resolve anything (operations/routing.py). `is_watched`: what is delivered
+    there ends a count of failures of its conversation, or a row of roll-backs (`rollbacks_in_row`).
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -37,6 +38,9 @@ class Address(models.Model):
     status_at = models.DateTimeField(db_default=Now())
     blame = models.CharField(max_length=16, db_default=Blame.EXACT.value)
     max_payload_bytes = models.BigIntegerField(db_default=DEFAULT_MAX_PAYLOAD_BYTES)
+    is_ordered = models.BooleanField(db_default=False)
+    is_watched = models.BooleanField(db_default=False)
+    rollbacks_in_row = models.IntegerField(db_default=0)
     created_at = models.DateTimeField(db_default=Now())
 
     class Meta:
@@ -49,7 +53,8 @@ class Lane(models.Model):
 
     One a address (conversation_id NULL), one a conversation on ordered addresses, and the isolation lane of an address,
     made when its first message becomes a candidate: what waits there is delivered alone.
-    `next_due` is a floor: no TBDL message of the lane is due earlier. NULL: none waits.
+    `head_id`, of a conversation's lane: its first undelivered message, behind which the others are held. `next_due` is
+    then when that one is due, and NULL while it is under way or waits for a decision; else it is a floor: no TBDL message of the lane is due earlier. NULL: none waits.
     `is_open`: the address is ON, has a destination, and the destination is enabled.
     """
 
@@ -58,6 +63,7 @@ class Lane(models.Model):
     conversation_id = models.CharField(max_length=255, null=True)
     is_open = models.BooleanField(db_default=False)
     next_due = models.DateTimeField(null=True)
+    head_id = models.BigIntegerField(null=True)
     is_isolation = models.BooleanField(db_default=False)
 
     class Meta:

@@ -1,0 +1,129 @@
+"""Rules before and after a delivery, and the jobs that approve by themselves."""
+
+from enum import StrEnum
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from poisonadmin.store.models.choices import only_values_of
+
+
+class RuleStage(StrEnum):
+    """BEFORE looks at a message that is about to be delivered, AFTER at a failure."""
+
+    BEFORE = "before"
+    AFTER = "after"
+
+
+class Rule(models.Model):
+    """One row of the table of rules: the first enabled one that matches decides.
+
+    `match` and `action` are as domain/rules.py says. `position` orders the rules of a stage. `checked_version`: the
+    version that a dry run has looked at; a rule before delivery is switched on only then. `hits` counts what it has
+    decided since it was last changed.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    stage = models.CharField(max_length=8)
+    position = models.IntegerField()
+    name = models.CharField(max_length=100, unique=True)
+    owner = models.CharField(max_length=255)
+    note = models.TextField(default="")
+    match = models.JSONField(default=dict)
+    action = models.JSONField(default=dict)
+    is_enabled = models.BooleanField(db_default=False)
+    ends_at = models.DateTimeField(null=True)
+    hits = models.BigIntegerField(db_default=0)
+    last_hit_at = models.DateTimeField(null=True)
+    version = models.IntegerField(db_default=1)
+    checked_version = models.IntegerField(null=True)
+    updated_by = models.CharField(max_length=255)
+    updated_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        db_table = "rule"
+        constraints = [only_values_of("stage", RuleStage)]
+        indexes = [models.Index(fields=["stage", "position"], name="rule_order")]
+
+
+class DryRun(models.Model):
+    """What a rule would have done to the stored backlog; made by a Spark job. `report` as domain/rules.py says."""
+
+    id = models.BigAutoField(primary_key=True)
+    rule_id = models.BigIntegerField()
+    rule_version = models.IntegerField()
+    job_id = models.BigIntegerField(null=True)
+    cut_off = models.BigIntegerField()
+    read = models.BigIntegerField(db_default=0)
+    matched = models.BigIntegerField(db_default=0)
+    report = models.JSONField(default=dict)
+    requested_by = models.CharField(max_length=255)
+    requested_at = models.DateTimeField(db_default=Now())
+    finished_at = models.DateTimeField(null=True)
+    error = models.TextField(null=True)
+
+    class Meta:
+        db_table = "dry_run"
+        indexes = [models.Index(fields=["rule_id", "-id"], name="dry_run_by_rule")]
+
+
+class RestartJob(models.Model):
+    """Approves NDLV messages by itself (SEMANTICS SAP-13). `schedule`: five cron fields, UTC.
+
+    `filter` is that of `GET /messages/`. A message is approved at most `max_restarts` times by this job.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    name = models.CharField(max_length=100, unique=True)
+    schedule = models.CharField(max_length=100)
+    filter = models.JSONField(default=dict)
+    include_blacklisted = models.BooleanField(db_default=False)
+    max_restarts = models.IntegerField(db_default=1)
+    is_enabled = models.BooleanField(db_default=True)
+    next_at = models.DateTimeField(null=True)
+    last_at = models.DateTimeField(null=True)
+    last_counts = models.JSONField(default=dict)
+    owner = models.CharField(max_length=255)
+    version = models.IntegerField(db_default=1)
+    updated_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        db_table = "restart_job"
+        indexes = [models.Index("next_at", name="restart_job_due", condition=Q(is_enabled=True))]
+
+
+class Restart(models.Model):
+    """How often a restart job has approved a message."""
+
+    pk = models.CompositePrimaryKey("restart_job_id", "message_id")
+    restart_job_id = models.BigIntegerField()
+    message_id = models.BigIntegerField()
+    times = models.IntegerField(db_default=1)
+
+    class Meta:
+        db_table = "restart"
+
+
+class BusinessKey(models.Model):
+    """A key of a message that a policy's `business_keys` name, extracted at intake. `value` at most 255 characters."""
+
+    pk = models.CompositePrimaryKey("message_id", "name")
+    message_id = models.BigIntegerField()
+    name = models.CharField(max_length=100)
+    value = models.CharField(max_length=255)
+
+    class Meta:
+        db_table = "business_key"
+        indexes = [models.Index("name", "value", "message_id", name="business_key_look_up")]
+
+
+class MessageTag(models.Model):
+    """Tags that content rules have put on a message."""
+
+    message_id = models.BigIntegerField(primary_key=True)
+    tags = ArrayField(models.CharField(max_length=50))
+
+    class Meta:
+        db_table = "message_tag"
