@@ -82,18 +82,26 @@ def isolated_allowances(capacities: Iterable[Capacity], *, limit: int) -> tuple[
     )
 
 
-def lane_caps(lanes: Sequence[tuple[int, int]], given: Iterable[Allowance]) -> tuple[LaneCap, ...]:
+def lane_caps(
+    lanes: Sequence[tuple[int, int]], given: Iterable[Allowance], runs: Mapping[int, Sequence[int]] | None = None
+) -> tuple[LaneCap, ...]:
     """Return how much to take from each due lane, given as (lane id, destination id), the longest due first.
 
     A lane alone may have all of its destination's allowance; beside others it gets at most a quarter, or its even share
-    where that is more, so that a backlog on one address does not hide the rest.
+    where that is more, so that a backlog on one address does not hide the rest. Of an ordered lane `runs` names what
+    may be taken; those lanes come first and fit into the allowance together, so that no run is cut but at its end.
     """
-    takes: Mapping[int, int] = {allowance.destination_id: allowance.take for allowance in given}
+    takes: dict[int, int] = {allowance.destination_id: allowance.take for allowance in given}
     counts: dict[int, int] = {}
     for _, destination_id in lanes:
         counts[destination_id] = counts.get(destination_id, 0) + 1
-    return tuple(
-        LaneCap(lane_id, destination_id, -(-takes[destination_id] // min(counts[destination_id], _FAIR_LANES)))
-        for lane_id, destination_id in lanes
-        if destination_id in takes
-    )
+    known = [lane for lane in lanes if lane[1] in takes]
+    fair = {to: -(-takes[to] // min(counts[to], _FAIR_LANES)) for _, to in known}
+    ordered = []
+    for lane_id, destination_id in known:
+        if runs and lane_id in runs:
+            cap = min(fair[destination_id], takes[destination_id], len(runs[lane_id]))
+            takes[destination_id] -= cap
+            ordered.append(LaneCap(lane_id, destination_id, cap))
+    plain = [LaneCap(lane_id, to, fair[to]) for lane_id, to in known if not runs or lane_id not in runs]
+    return tuple(cap for cap in (*ordered, *plain) if cap.cap)

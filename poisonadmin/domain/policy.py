@@ -84,6 +84,11 @@ class Policy:
     business_keys: tuple[str, ...] = ()
 
     @property
+    def counts_beyond_the_message(self) -> bool:
+        """Whether a delivery ends a count that is not the message's own: of its conversation, or of roll-backs."""
+        return self.conversation_failure_limit > 0 or self.queue_off_after_rollbacks > 0
+
+    @property
     def delay_cap(self) -> int:
         """The longest wait in milliseconds: `max_redelivery_delay`, else ten times the delay (SEMANTICS ART-4)."""
         if self.max_redelivery_delay is not None:

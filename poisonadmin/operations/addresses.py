@@ -48,11 +48,12 @@ WHERE address.name = ANY(%s)
 
 _MAKE = """
 WITH wanted AS (
-        SELECT * FROM unnest(%(names)s::text[], %(destinations)s::text[], %(blames)s::text[], %(limits)s::bigint[])
-            AS w(name, destination, blame, max_payload_bytes)),
+        SELECT * FROM unnest(%(names)s::text[], %(destinations)s::text[], %(blames)s::text[], %(limits)s::bigint[],
+                             %(ordered)s::bool[], %(watched)s::bool[])
+            AS w(name, destination, blame, max_payload_bytes, is_ordered, is_watched)),
      made AS (
-        INSERT INTO address (name, destination_id, blame, max_payload_bytes)
-        SELECT wanted.name, destination.id, blame, max_payload_bytes
+        INSERT INTO address (name, destination_id, blame, max_payload_bytes, is_ordered, is_watched)
+        SELECT wanted.name, destination.id, blame, max_payload_bytes, is_ordered, is_watched
         FROM wanted LEFT JOIN destination ON destination.name = wanted.destination
         ORDER BY wanted.name ON CONFLICT (name) DO NOTHING RETURNING id, destination_id)
 INSERT INTO lane (address_id, is_open)
@@ -79,6 +80,8 @@ def ensure_addresses(names: Iterable[str]) -> dict[str, AddressRef]:
                 "destinations": [one.destination for one in said],
                 "blames": [str(one.policy.blame) for one in said],
                 "limits": [one.policy.max_payload_bytes for one in said],
+                "ordered": [one.policy.ordered for one in said],
+                "watched": [one.policy.counts_beyond_the_message for one in said],
             }
             cursor.execute(_MAKE, values)
             found |= _find(cursor, missing)

@@ -6,8 +6,9 @@ statement a message committed in between would be missed *and* its lane's floor 
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
@@ -20,6 +21,7 @@ from poisonadmin.domain.claim_plan import (
     isolated_allowances,
     lane_caps,
 )
+from poisonadmin.operations import order
 from poisonadmin.operations.capacities import capacities
 from poisonadmin.operations.ledger import RECORDED
 from poisonadmin.operations.locks import Lock, try_lock
@@ -41,10 +43,19 @@ class ClaimRef:
     is_isolation: bool = False
 
 
+@dataclass(frozen=True)
+class _Runs:
+    """What may be taken of ordered lanes, lane id -> message ids in their order; `dues`: of a conversation's head."""
+
+    messages: Mapping[int, Sequence[int]]
+    dues: Mapping[int, datetime | None]
+
+
 _IS_DUE = "SELECT EXISTS (SELECT FROM lane WHERE is_open AND next_due <= now())"
 
 _LANES = """
-SELECT lane.id, address.destination_id
+SELECT lane.id, address.destination_id, address.is_ordered AND NOT lane.is_isolation,
+       CASE WHEN lane.conversation_id IS NOT NULL THEN lane.next_due END
 FROM lane JOIN address ON address.id = lane.address_id
 WHERE lane.is_open AND lane.next_due <= now() AND lane.is_isolation = %(isolation)s
   AND address.destination_id = ANY(%(destinations)s)
@@ -57,27 +68,34 @@ WITH claim AS (
     INSERT INTO claim (lease_until, shards, size, plan, job_id, is_isolation)
     VALUES (now() + %(lease)s * interval '1 s', %(shards)s, 0, %(plan)s, %(job)s, %(isolation)s) RETURNING id
 ), caps AS (
-    SELECT * FROM unnest(%(lanes)s::bigint[], %(lane_destinations)s::bigint[], %(caps)s::int[])
-        AS c (lane_id, destination_id, cap)
+    SELECT * FROM unnest(%(lanes)s::bigint[], %(lane_destinations)s::bigint[], %(caps)s::int[], %(ordered)s::bool[],
+                         %(run_dues)s::timestamptz[])
+        AS c (lane_id, destination_id, cap, is_ordered, run_due)
+), may_follow AS (
+    SELECT * FROM unnest(%(run_lanes)s::bigint[], %(run_messages)s::bigint[]) AS m (lane_id, message_id)
 ), takes AS (
     SELECT allowance.*, destination.next_slot, destination.max_rate_per_second AS rate
     FROM jsonb_to_recordset(%(allowances)s) AS allowance(destination_id bigint, take int, first_shard int, shards int)
     JOIN destination ON destination.id = allowance.destination_id
 ), picked AS MATERIALIZED (
     SELECT takes.*, due.*,
-           row_number() OVER (PARTITION BY takes.destination_id ORDER BY due.due_at, due.id) - 1 AS place
+           row_number() OVER (PARTITION BY takes.destination_id
+                              ORDER BY coalesce(due.run_due, due.due_at), due.run, due.id) - 1 AS place
     FROM takes CROSS JOIN LATERAL (
-        SELECT one.* FROM caps CROSS JOIN LATERAL (
+        SELECT one.*, caps.run_due, CASE WHEN caps.run_due IS NOT NULL THEN caps.lane_id END AS run
+        FROM caps CROSS JOIN LATERAL (
             SELECT id, due_at, address_id, state, reason, group_id FROM message
             WHERE lane_id = caps.lane_id AND state = 'TBDL' AND due_at <= now()
               AND due_at >= (SELECT next_due FROM lane WHERE lane.id = caps.lane_id)
               AND (expires_at IS NULL OR expires_at > now())
+              AND (NOT caps.is_ordered OR id IN (SELECT message_id FROM may_follow WHERE lane_id = caps.lane_id))
             ORDER BY due_at LIMIT caps.cap FOR UPDATE SKIP LOCKED
         ) AS one WHERE caps.destination_id = takes.destination_id LIMIT takes.take
     ) AS due
 ), changed AS (
     UPDATE message SET state = 'DLNG', state_at = now(), attempt_number = attempt_number + 1,
-        claim_id = (SELECT id FROM claim), shard = (picked.first_shard + picked.place %% picked.shards) %% %(shards)s,
+        claim_id = (SELECT id FROM claim),
+        shard = (picked.first_shard + coalesce(picked.run, picked.place) %% picked.shards) %% %(shards)s,
         start_at = CASE WHEN rate IS NOT NULL
                         THEN GREATEST(picked.next_slot, now()) + picked.place / picked.rate * interval '1 s' END
     FROM picked WHERE message.id = picked.id
@@ -103,7 +121,7 @@ UPDATE lane SET next_due = (
     SELECT min(due_at) FROM message
     WHERE lane_id = lane.id AND state = 'TBDL' AND due_at >= lane.next_due
 )
-WHERE id = ANY(%(lanes)s)
+WHERE id = ANY(%(lanes)s) AND conversation_id IS NULL
 """
 
 
@@ -137,6 +155,8 @@ def _claim(
     with transaction.atomic(), connection.cursor() as cursor:
         if not try_lock(cursor, Lock.CLAIM):
             return None
+        if not isolation:
+            order.bring_forward(cursor)
         given = allow(capacities(cursor))
         cursor.execute(
             _LANES,
@@ -149,11 +169,18 @@ def _claim(
         lanes = cursor.fetchall()
         if isolation:  # one destination a claim: a node that dies with it has only these to suspect
             lanes = [lane for lane in lanes if lane[1] == lanes[0][1]]
-        caps = lane_caps(lanes, given)
+        runs = order.runs(cursor, [lane_id for lane_id, _, is_ordered, _ in lanes if is_ordered])
+        # A lane whose head may not be delivered yet has nothing to give.
+        lanes = [lane for lane in lanes if not lane[2] or lane[0] in runs]
+        caps = lane_caps([(lane_id, destination_id) for lane_id, destination_id, _, _ in lanes], given, runs)
         if not caps:
             return None
-        claim_id, size, shards = _take(cursor, given, caps, tasks=tasks, job_id=job_id, isolation=isolation)
+        ordered = _Runs(runs, {lane[0]: lane[3] for lane in lanes})
+        claim_id, size, shards = _take(
+            cursor, given, caps, tasks=tasks, job_id=job_id, isolation=isolation, runs=ordered
+        )
         cursor.execute(_RAISE_FLOORS, {"lanes": [cap.lane_id for cap in caps]})
+        order.look_at_heads(cursor, {lane[0] for lane in lanes if lane[3] is not None})
         if size == 0:
             cursor.execute("DELETE FROM claim WHERE id = %s", [claim_id])
             return None
@@ -169,6 +196,7 @@ def _take(
     tasks: int,
     job_id: int | None,
     isolation: bool,
+    runs: _Runs,
 ) -> tuple[int, int, list[int]]:
     cursor.execute(
         _TAKE,
@@ -192,6 +220,10 @@ def _take(
             "lanes": [cap.lane_id for cap in caps],
             "lane_destinations": [cap.destination_id for cap in caps],
             "caps": [cap.cap for cap in caps],
+            "ordered": [cap.lane_id in runs.messages for cap in caps],
+            "run_dues": [runs.dues.get(cap.lane_id) if cap.lane_id in runs.messages else None for cap in caps],
+            "run_lanes": [cap.lane_id for cap in caps for _ in runs.messages.get(cap.lane_id, ())[: cap.cap]],
+            "run_messages": [one for cap in caps for one in runs.messages.get(cap.lane_id, ())[: cap.cap]],
             "actor": "system",
             "note": None,
         },

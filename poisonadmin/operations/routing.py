@@ -11,17 +11,20 @@ from poisonadmin.queries.policy_book import book
 
 _ROUTE = """
 UPDATE address
-SET destination_id = routed.destination_id, blame = routed.blame, max_payload_bytes = routed.max_payload_bytes
+SET destination_id = routed.destination_id, blame = routed.blame, max_payload_bytes = routed.max_payload_bytes,
+    is_ordered = routed.is_ordered, is_watched = routed.is_watched
 FROM (
-    SELECT before.id, destination.id AS destination_id, said.blame, said.max_payload_bytes,
-           before.max_payload_bytes AS was_max_payload_bytes
-    FROM unnest(%(ids)s::bigint[], %(destinations)s::text[], %(blames)s::text[], %(limits)s::bigint[])
-         AS said (id, destination, blame, max_payload_bytes)
+    SELECT before.id, destination.id AS destination_id, said.blame, said.max_payload_bytes, said.is_ordered,
+           said.is_watched, before.max_payload_bytes AS was_max_payload_bytes
+    FROM unnest(%(ids)s::bigint[], %(destinations)s::text[], %(blames)s::text[], %(limits)s::bigint[],
+                %(ordered)s::bool[], %(watched)s::bool[])
+         AS said (id, destination, blame, max_payload_bytes, is_ordered, is_watched)
     JOIN address AS before ON before.id = said.id LEFT JOIN destination ON destination.name = said.destination
 ) AS routed
 WHERE address.id = routed.id
-  AND (address.destination_id, address.blame, address.max_payload_bytes)
-      IS DISTINCT FROM (routed.destination_id, routed.blame, routed.max_payload_bytes)
+  AND (address.destination_id, address.blame, address.max_payload_bytes, address.is_ordered, address.is_watched)
+      IS DISTINCT FROM (routed.destination_id, routed.blame, routed.max_payload_bytes, routed.is_ordered,
+                        routed.is_watched)
 RETURNING address.id, routed.max_payload_bytes < routed.was_max_payload_bytes
 """
 
@@ -43,6 +46,8 @@ def route_addresses(cursor: CursorWrapper, *, actor: str = "system") -> None:
             "destinations": [one.destination for one in said],
             "blames": [str(one.policy.blame) for one in said],
             "limits": [one.policy.max_payload_bytes for one in said],
+            "ordered": [one.policy.ordered for one in said],
+            "watched": [one.policy.counts_beyond_the_message for one in said],
         },
     )
     lowered = [address_id for address_id, is_lower in cursor.fetchall() if is_lower]

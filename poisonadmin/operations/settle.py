@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from django.db import connection, transaction
 
+from poisonadmin.operations import order
 from poisonadmin.operations.in_flight import IN_FLIGHT, TAKEN
 from poisonadmin.operations.lanes import wake
 from poisonadmin.operations.ledger import RECORDED
@@ -102,8 +103,9 @@ def settle(claim_id: int | None = None) -> Settled:
         failed=_repeat(settle_verdicts, claim_id, ANSWERS_A_TRANSACTION),
         returned=_repeat(_return_unanswered, claim_id, DELIVERIES_A_TRANSACTION),
     )
-    with connection.cursor() as cursor:
+    with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(_CLOSE, {"claim": claim_id})
+        order.look_again(cursor)
     return settled
 
 

@@ -46,6 +46,7 @@ def handle(
     seconds: float = 30.0,
     is_isolation: bool = False,
     blames_all: bool = False,
+    chain: int | None = None,
     stop: threading.Event | None = None,
     **limits: Any,
 ) -> Handled:
@@ -58,7 +59,16 @@ def handle(
 
     deliveries = [
         Delivery(
-            number, 1, 1, "orders", f"m{number}", "text/plain", {"n": str(number)}, deed.encode(), blames_all=blames_all
+            number,
+            1,
+            1,
+            "orders",
+            f"m{number}",
+            "text/plain",
+            {"n": str(number)},
+            deed.encode(),
+            blames_all=blames_all,
+            chain=chain,
         )
         for number, deed in enumerate(deeds, 1)
     ]

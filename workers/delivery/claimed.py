@@ -34,12 +34,14 @@ class Claimed(NamedTuple):
     expires_at: datetime | None
     bookmark: str | None
     blames_all: bool
+    chain: int | None
 
 
 _CLAIMED = """
 SELECT message.id, message.attempt_number, address.name AS address, destination_id, envelope.message_id,
        conversation_id, content_type, payload_bytes, start_at, message.expires_at, bookmark,
-       blame = 'all_in_flight' AS blames_all
+       blame = 'all_in_flight' AS blames_all,
+       (SELECT id FROM lane WHERE id = lane_id AND lane.conversation_id IS NOT NULL) AS chain
 FROM claim_shard CROSS JOIN LATERAL unnest(message_ids) WITH ORDINALITY AS taken (id, place)
      -- OFFSET 0 keeps the planner from reading the whole table: its statistics know no message of this claim.
      CROSS JOIN LATERAL (
@@ -129,6 +131,7 @@ def with_bodies(reader: "psycopg.Connection[tuple[object, ...]]", claimed: Seque
                 expires_at=one.expires_at.timestamp() if one.expires_at else None,
                 bookmark=one.bookmark,
                 blames_all=one.blames_all,
+                chain=one.chain,
             )
 
 

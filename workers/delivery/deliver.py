@@ -130,7 +130,7 @@ async def _feed(
             if outlet is None:
                 outlet = outlets[destination.id] = open_outlet(destination)
             if is_read_ahead and not await outlet.has_room():
-                tally.not_begun += 1
+                outlet.leave_out(delivery)
                 continue
             outlet.offer(delivery)
         if not run.may_begin():

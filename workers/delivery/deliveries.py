@@ -12,6 +12,8 @@ DISCARDED = "discarded"
 MOVED = "moved"
 ROLLED_BACK = "rolled_back"
 CONVERSATION_ENDED = "conversation_ended"
+# After these the next message of an ordered conversation may be delivered.
+LETS_FOLLOW = frozenset({DELIVERED, DISCARDED, MOVED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +21,7 @@ class Delivery:
     """One claimed message. Times are Unix seconds by the database's clock.
 
     `start_at`: its slot, never begun earlier (None: at once). `expires_at`: not begun from then on.
+    `chain`: the ordered conversation it belongs to, delivered one after the other, up to the first that is not.
     `blames_all`: a crash accuses all that are in delivery with it (SEMANTICS SAP-8), not only the one in turn.
     """
 
@@ -35,6 +38,7 @@ class Delivery:
     expires_at: float | None = None
     bookmark: str | None = None
     blames_all: bool = False
+    chain: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from poisonadmin.domain.failures import Failure
-from workers.delivery.deliveries import Delivery, Tally
+from workers.delivery.deliveries import CRASHED, FAILED, Delivery, Tally
 from workers.delivery.handler_destination import HandlerDestination
 from workers.delivery.handler_outcomes import crash_row, failed_unbegun, failure_of, result_row, suspected_row
 from workers.delivery.run import Run
@@ -64,6 +64,10 @@ class HandlerOutlet:
         if self._turns.offer(delivery):
             self._hire()
 
+    def leave_out(self, delivery: Delivery) -> None:
+        """Do not take a delivery: there is no room for it."""
+        self._turns.leave_out(delivery)
+
     async def has_room(self) -> bool:
         """Return whether another delivery may be offered, after a short wait for room where there is none."""
         return await self._turns.has_room()
@@ -118,6 +122,7 @@ class HandlerOutlet:
             if self._broken is not None:
                 self._run.begin(delivery, self._tally)
                 self._run.finish(failed_unbegun(self._run, delivery, self._broken), self._tally, in_transport=True)
+                self._turns.finished(delivery, FAILED)
                 continue
             if self._run.is_isolation:
                 await self._run.mark(delivery)
@@ -182,7 +187,9 @@ class HandlerOutlet:
             spent = result.finished - result.started
             self._seconds_each += (spent - self._seconds_each) * _WEIGHT_OF_THE_LAST
             self._run.begin(delivery, self._tally)
-            self._run.finish(result_row(self._run, delivery, result), self._tally)
+            row = result_row(self._run, delivery, result)
+            self._run.finish(row, self._tally)
+            self._turns.finished(delivery, row.outcome)
         sandbox.keep_until(self._run.recorded)
 
     def _bury(self, sandbox: Sandbox) -> None:
@@ -198,6 +205,7 @@ class HandlerOutlet:
             blamed = fed.popleft()
             self._run.begin(blamed, self._tally)
             self._run.finish(crash_row(self._run, blamed, failure, death=death, began=turn.began), self._tally)
+            self._turns.finished(blamed, CRASHED)
             self._again.extendleft(reversed(fed))
             if blamed.blames_all:
                 self._suspect_all(blamed, failure)

@@ -43,6 +43,10 @@ class Outlet:
         if self._turns.offer(delivery):
             self._hire()
 
+    def leave_out(self, delivery: Delivery) -> None:
+        """Do not take a delivery: there is no room for it."""
+        self._turns.leave_out(delivery)
+
     async def has_room(self) -> bool:
         """Return whether another delivery may be offered, after a short wait for room where there is none."""
         return await self._turns.has_room()
@@ -99,6 +103,7 @@ class Outlet:
             crash_on=self._destination.crash_on,
         )
         run.finish(row, tally, in_transport=answer.failure is not None and answer.status is None)
+        self._turns.finished(delivery, row.outcome)
 
     async def _answer(self, delivery: Delivery) -> Answer:
         if self._destination.broken is not None:

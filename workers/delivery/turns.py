@@ -3,7 +3,8 @@
 import asyncio
 from collections.abc import Callable
 
-from workers.delivery.deliveries import Delivery, Tally
+from workers.delivery.chains import Chains
+from workers.delivery.deliveries import LETS_FOLLOW, Delivery, Tally
 from workers.delivery.run import Run
 from workers.delivery.waiting import Waiting
 
@@ -23,14 +24,40 @@ class Turns:
         self._waiting = waiting
         self._tally = tally
         self._on_slot = on_slot
+        self._chains = Chains()
         self._lag = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._waiting) + len(self._chains)
 
     def offer(self, delivery: Delivery) -> bool:
         """Take a delivery into the queue; return whether it may be begun at once."""
+        if self._chains.is_closed(delivery.chain):
+            self._tally.not_begun += 1
+            return False
+        if delivery.chain is not None and not self._chains.admits(delivery):
+            return False
+        return self._enqueue(delivery)
+
+    def leave_out(self, delivery: Delivery) -> None:
+        """Leave a delivery alone, and what follows it in its chain."""
+        self._tally.not_begun += 1
+        if delivery.chain is not None:
+            self._chains.close(delivery.chain)
+
+    def finished(self, delivery: Delivery, outcome: str | None) -> None:
+        """Note that a delivery has an outcome, None for none: then, or when it failed, nothing of its chain follows."""
+        if delivery.chain is None:
+            return
+        lets_follow = outcome in LETS_FOLLOW
+        if lets_follow and (following := self._chains.following(delivery.chain)) is not None:
+            if self._enqueue(following):
+                self._on_slot()
+        elif not lets_follow:
+            self._tally.not_begun += self._chains.break_off(delivery.chain)
+
+    def _enqueue(self, delivery: Delivery) -> bool:
         self._waiting.add(delivery)
         if delivery.start_at is None:
             return True
@@ -40,12 +67,13 @@ class Turns:
 
     async def has_room(self) -> bool:
         """Return whether another delivery may be offered, after a short wait for room where there is none."""
-        return await self._waiting.has_room()
+        return self._chains.has_room and await self._waiting.has_room()
 
     def next(self) -> Delivery | None:
         """Return what to begin now: a message whose slot has come, else the longest due, else None."""
         while (delivery := self._pop()) is not None and not self._is_wanted(delivery):
             self._tally.not_begun += 1
+            self.finished(delivery, None)
         if self._timer is None:
             self.wait_for_slot()
         return delivery
@@ -66,8 +94,8 @@ class Turns:
     def clear(self) -> None:
         """Leave alone what waits; it counts as not begun."""
         self.stop_waiting()
-        self._tally.not_begun += len(self._waiting)
-        self._waiting = Waiting(0)
+        self._tally.not_begun += len(self)
+        self._waiting, self._chains = Waiting(0), Chains()
 
     def _pop(self) -> Delivery | None:
         slot = self._waiting.next_slot()

@@ -23,8 +23,8 @@ class AddressStatus(StrEnum):
 class Address(models.Model):
     """A named lane of messages, `orders.eu.created`, with its status and where it delivers (None: a parking address).
 
-    `destination`, `blame`, `max_payload_bytes`, `is_ordered` and `is_watched` are what the policies say, written down so
-    that neither the claim nor a task need resolve anything (operations/routing.py). `is_watched`: what is delivered
+    `destination`, `blame`, `max_payload_bytes`, `is_ordered` and `is_watched` are what the policies say, written down
+    so that neither the claim nor a task need resolve anything (operations/routing.py). `is_watched`: what is delivered
     there ends a count of failures of its conversation, or a row of roll-backs (`rollbacks_in_row`).
     """
 
@@ -53,8 +53,9 @@ class Lane(models.Model):
 
     One a address (conversation_id NULL), one a conversation on ordered addresses, and the isolation lane of an address,
     made when its first message becomes a candidate: what waits there is delivered alone.
-    `head_id`, of a conversation's lane: its first undelivered message, behind which the others are held. `next_due` is
-    then when that one is due, and NULL while it is under way or waits for a decision; else it is a floor: no TBDL message of the lane is due earlier. NULL: none waits.
+    `next_due` is a floor: no TBDL message of the lane is due earlier. NULL: none waits. For a conversation it is when
+    its head is due, and NULL while the head is under way or waits for a decision.
+    `head_id`: a conversation's first undelivered message, behind which the others are held.
     `is_open`: the address is ON, has a destination, and the destination is enabled.
     """
 
