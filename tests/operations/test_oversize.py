@@ -13,8 +13,9 @@ from poisonadmin.operations.configure import delete_policy, save_policy
 from poisonadmin.operations.ingest import accept_stream
 from poisonadmin.operations.oversize import reject_oversized, reject_waiting
 from poisonadmin.operations.settle import settle
-from poisonadmin.store.models import Address, Body, History, Message, PolicyRow
+from poisonadmin.store.models import Address, Attempt, Body, History, Message, PolicyRow
 from tests.operations.conftest import answer, claim, counted, counters, end_nodes, enqueue, make_shop, states
+from workers.delivery.shard import deliver_shard
 
 LIMIT = 100
 LARGE = "x" * (LIMIT + 1)
@@ -186,3 +187,18 @@ def test_an_address_knows_whom_a_crash_accuses_there(shop: str) -> None:
         "orders.us.east": "all_in_flight",
         "orders.us.west": "all_in_flight",
     }
+
+
+def test_a_task_never_reads_what_has_become_too_large(transactional_db: None, test_database_url: str) -> None:
+    make_shop()
+    large, fits = enqueue(payload=LARGE) + enqueue(payload=FITS)
+    taken = claim()
+    limit(LIMIT)
+    assert states([large, fits]) == ["DLNG", "DLNG"]
+    for shard in taken.shards:
+        deliver_shard(test_database_url, claim_id=taken.id, shard=shard)
+    assert list(Attempt.objects.values_list("message_id", flat=True)) == [fits]
+    settle()
+    assert states([large, fits]) == ["NDLV", "TBDL"]
+    assert last(large) == ("rejected", "NDLV", "oversized", NOTE)
+    assert counters() == counted()
