@@ -1,8 +1,10 @@
 """Payloads above their address's `max_payload_bytes`: kept, delivered to nobody, decided upon by people."""
 
+import io
 import json
 
 import pytest
+from django.core.management import call_command
 from django.db import connection, transaction
 from pytest_django import DjangoCaptureOnCommitCallbacks
 
@@ -202,3 +204,10 @@ def test_a_task_never_reads_what_has_become_too_large(transactional_db: None, te
     assert states([large, fits]) == ["NDLV", "TBDL"]
     assert last(large) == ("rejected", "NDLV", "oversized", NOTE)
     assert counters() == counted()
+
+
+def test_what_was_not_written_down_before_an_upgrade_is_at_the_next_start(small: None) -> None:
+    enqueue()
+    Address.objects.update(max_payload_bytes=1, blame="all_in_flight")
+    call_command("bootstrap", stdout=io.StringIO())
+    assert list(Address.objects.values_list("max_payload_bytes", "blame")) == [(LIMIT, "exact")]
