@@ -31,5 +31,6 @@ BENCHMARKS = (
     Benchmark("B12", "an endpoint that hangs beside one that does not", "b12_hanging_endpoint", on_live_system=True),
     Benchmark("B15", "messages falling due over a minute", "b15_punctuality", on_live_system=True),
     Benchmark("SCHEDULE", "the default policy's ten attempts", "schedule", on_live_system=True),
+    Benchmark("GUARD", "the consumers' guard and the poison list", "guard"),
     Benchmark("B16", "idle footprint and cold start", "b16_footprint"),
 )

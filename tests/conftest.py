@@ -3,18 +3,24 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 
 from poisonadmin.embedded.stack import Services
 from tests import services_plugin
+from tests.system.handler_shop import HANDLERS
+from tests.system.installation import Installation
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+# `pytest --hypothesis-profile long …`: not in `make test`.
+hypothesis.settings.register_profile("long", max_examples=2000, stateful_step_count=60)
+
 # Playwright keeps an event loop running in this thread from the first browser test on, in which no other test could run
 # one; and an installation under test keeps two JVMs up. So these come last, in this order.
-LAST = ("tests/system", "tests/browser")
+LAST = ("tests/conformance", "tests/system", "tests/browser")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -52,3 +58,14 @@ def spark(test_database_url: str) -> Iterator["SparkSession"]:
         session = start_session("tests", master="local[4,4]")
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+    """Everything that `make up` starts, running; one for all tests of the whole path."""
+    running = Installation(tmp_path_factory.mktemp("installation"), POISONADMIN_HANDLER_PATH=str(HANDLERS))
+    try:
+        running.until_ready()
+        yield running
+    finally:
+        running.stop()

@@ -5,8 +5,7 @@ import contextlib
 import signal
 import threading
 import time
-import weakref
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Iterable, Iterator
 from dataclasses import asdict
 from types import FrameType
 from typing import Any
@@ -14,28 +13,27 @@ from typing import Any
 import psycopg
 from asgiref.sync import sync_to_async
 from django.contrib.auth.models import User
+from django.contrib.sessions.backends.db import SessionStore
 from django.core.handlers.asgi import ASGIRequest
 from django.db import DatabaseError, connection
 from django.http import StreamingHttpResponse
-from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 
-from poisonadmin.api.authentication import TokenAuthentication
+from poisonadmin.api.authentication import SCHEME
 from poisonadmin.api.contract import Raw, contract
+from poisonadmin.api.event_stream import EVENT_STREAM, EventStream, finite_event_stream
 from poisonadmin.api.parameters import Parameter, text
 from poisonadmin.api.rendering import TakeAny, to_json
 from poisonadmin.api.shape import JsonSchema
 from poisonadmin.api.view import ApiView
 from poisonadmin.domain.access import Permission, Principal
-from poisonadmin.domain.errors import PoisonAdminError
+from poisonadmin.operations import tokens
 from poisonadmin.operations.poison_list import PoisonSourceNotFound
 from poisonadmin.queries.poison_feed import EntryChange, Feed, Sign
 from poisonadmin.queries.poison_list import listed_now
 from poisonadmin.queries.principals import principal_of_user
 
-MAX_STREAMS = 200
 RECHECK_SECONDS = 10.0
-EVENT_STREAM = "text/event-stream"
 EVENT: JsonSchema = {
     "type": "object",
     "description": "`data` is a JSON object with `source`, `bookmark`, `why`, `is_fatal`; an empty one for `loaded`.",
@@ -50,33 +48,11 @@ _SOURCE = text("source", "The poison source; one a stream.")
 SOURCE = Parameter(_SOURCE.name, _SOURCE.parse, {**_SOURCE.schema, "maxLength": 255}, _SOURCE.about, required=True)
 
 
-class TooManyStreams(PoisonAdminError):
-    """Raised when this process serves as many streams as it can hold open."""
-
-    code = "too_many_streams"
-    status = 503
-
-
-class _Streams:
-    """How many streams are open. A place is given back when its response is gone, however that came about."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._count = 0
-
-    def take(self) -> None:
-        with self._lock:
-            if self._count >= MAX_STREAMS:
-                raise TooManyStreams(f"{MAX_STREAMS} streams are open already; try again in a moment.")
-            self._count += 1
-
-    def give_back(self) -> None:
-        with self._lock:
-            self._count -= 1
-
-
-_streams = _Streams()
 _feed: Feed | None = None
+
+# A token's text; or the name of a user and the key of their session. The request itself, which a stream would keep
+# alive for days together with its own response, is let go.
+_Asker = str | tuple[str, str | None]
 
 
 class PoisonEvents(ApiView):
@@ -95,32 +71,16 @@ class PoisonEvents(ApiView):
         source = self.query["source"]
         if not self.principal.sees(source):
             raise PoisonSourceNotFound(f"There is no poison source {source}.")
-        if isinstance(request._request, ASGIRequest):  # noqa: SLF001
-            return self._stream(request, source)
-        # Elsewhere a stream would hold a thread: the list as it is, and the end.
-        return _answer(_snapshot(listed_now(source)))
-
-    def _stream(self, request: Request, source: str) -> StreamingHttpResponse:
-        _streams.take()
-        try:
-            answer = _answer(_events(request, source))
-            weakref.finalize(answer, _streams.give_back)
-        except BaseException:
-            _streams.give_back()
-            raise
+        if not isinstance(request._request, ASGIRequest):  # noqa: SLF001
+            # Elsewhere a stream would hold a thread: the list as it is, and the end.
+            return finite_event_stream(_snapshot(listed_now(source)))
+        answer = EventStream(_events(_asker(request), source))
         # The stream may last for days, and the pool's connection is others' meanwhile.
         connection.close()
         return answer
 
 
-def _answer(events: Any) -> StreamingHttpResponse:
-    answer = StreamingHttpResponse(events, content_type=EVENT_STREAM)
-    answer["X-Accel-Buffering"] = "no"
-    answer["Cache-Control"] = "no-store"
-    return answer
-
-
-async def _events(request: Request, source: str) -> AsyncIterator[bytes]:
+async def _events(asker: _Asker, source: str) -> AsyncGenerator[bytes]:
     checked_at = time.monotonic()
     # The headers are on their way only with the first bytes.
     yield b": the poison list\n\n"
@@ -131,7 +91,7 @@ async def _events(request: Request, source: str) -> AsyncIterator[bytes]:
                     yield _written(one)
                 if one is Sign.REVOKED or time.monotonic() - checked_at >= RECHECK_SECONDS:
                     checked_at = time.monotonic()
-                    if not await sync_to_async(_may_still, thread_sensitive=False)(request, source):
+                    if not await sync_to_async(_may_still, thread_sensitive=False)(asker, source):
                         return
 
 
@@ -155,25 +115,32 @@ def _event(entry: EntryChange) -> bytes:
     return b"event: %s\nid: %d\ndata: %s\n\n" % (kind, entry.change, content)
 
 
-def _may_still(request: Request, source: str) -> bool:
+def _asker(request: Request) -> _Asker:
+    scheme, _, text = request.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() == SCHEME:
+        return text.strip()
+    return request.user.get_username(), request.session.session_key
+
+
+def _may_still(asker: _Asker, source: str) -> bool:
     """Return whether who opened the stream may still read it; ask the database for it."""
     try:
-        principal = _principal_now(request)
-    except (AuthenticationFailed, DatabaseError):
+        principal = _principal_now(asker)
+    except DatabaseError:
         return False
     finally:
         connection.close()
     return principal is not None and principal.may(Permission.INGEST) and principal.sees(source)
 
 
-def _principal_now(request: Request) -> Principal | None:
-    if "Authorization" in request.headers:
-        found = TokenAuthentication().authenticate(request)
+def _principal_now(asker: _Asker) -> Principal | None:
+    if isinstance(asker, str):
+        found = tokens.authenticate(asker)
         return found[1] if found else None
-    session = request.session
-    if session.session_key is None or not session.exists(session.session_key):
+    name, session_key = asker
+    if session_key is None or not SessionStore().exists(session_key):
         return None
-    user = User.objects.filter(username=request.user.get_username()).first()
+    user = User.objects.filter(username=name).first()
     return principal_of_user(user) if user else None
 
 

@@ -25,8 +25,7 @@ def show_all(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     if chosen not in SHOWS:
         raise InvalidFilter("show", f"show is one of {', '.join(SHOWS)}.")
     found = list_nodes(principal=principal, cursor=request.GET.get("cursor"), **SHOWS[chosen][1])
-    alive = {"alive": True, "lost": False}.get(chosen)
-    consumers = list_consumers(principal=principal, alive=alive, cursor=request.GET.get("consumers"))
+    consumers = list_consumers(principal=principal, cursor=request.GET.get("consumers"), **SHOWS[chosen][1])
     latest = None if found.results else next(iter(list_nodes(principal=principal, limit=1).results), None)
     context = {
         "shows": [(key, label) for key, (label, _) in SHOWS.items()],

@@ -44,8 +44,7 @@ def validate_handler_config(config: Mapping[str, Any]) -> dict[str, Any]:
 def _callable(value: Any) -> str:
     if not isinstance(value, str) or len(value) > MAX_CALLABLE_CHARS or _CALLABLE.fullmatch(value) is None:
         raise InvalidDestination("callable", "must name a function as module:function, such as shop.orders:handle")
-    number: int | float = value
-    return number
+    return value
 
 
 def _number(field: str, value: Any, limits: tuple[float, float], unit: str, *, whole: bool = True) -> int | float:
@@ -53,4 +52,5 @@ def _number(field: str, value: Any, limits: tuple[float, float], unit: str, *, w
     if isinstance(value, bool) or not is_number or not limits[0] <= value <= limits[1]:
         kind = "a whole number" if whole else "a number"
         raise InvalidDestination(field, f"must be {kind} from {limits[0]} to {limits[1]} {unit}")
-    return value
+    number: int | float = value
+    return number

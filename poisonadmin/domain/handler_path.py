@@ -9,7 +9,7 @@ from poisonadmin.domain.destinations import InvalidDestination
 
 HANDLER_PATH = "POISONADMIN_HANDLER_PATH"
 # What a sandbox has imported before it looks for a handler: a module of such a name would never be found.
-_TAKEN = frozenset({"poisonadmin", "workers"})
+_TAKEN = frozenset({"poisonadmin", "poisonadmin_handler", "workers"})
 
 
 class UnusableHandlerPath(ValueError):

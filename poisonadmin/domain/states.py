@@ -171,7 +171,7 @@ def sources(event: Event) -> tuple[State, ...]:
     >>> [str(state) for state in sources(Event.MARKED_FAIL)]
     ['NDLV']
     """
-    return tuple(t.from_state for t in TRANSITIONS if t.event is event and t.from_state is not None)
+    return tuple(state for state in State if allowed(state, event))
 
 
 def reasons(event: Event) -> tuple[Reason, ...]:

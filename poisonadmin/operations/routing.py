@@ -2,10 +2,11 @@
 
 from functools import partial
 
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
 
-from poisonadmin.operations import lanes
+from poisonadmin.operations import lanes, locks
+from poisonadmin.operations.locks import Lock
 from poisonadmin.operations.oversize import reject_waiting
 from poisonadmin.queries.policy_book import book
 
@@ -27,6 +28,13 @@ WHERE address.id = routed.id
                         routed.is_watched)
 RETURNING address.id, routed.max_payload_bytes < routed.was_max_payload_bytes
 """
+
+
+def apply_policies() -> None:
+    """Give every address what the policies say, as after an upgrade that has more to write down of them."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        locks.hold(cursor, Lock.POLICIES)
+        route_addresses(cursor)
 
 
 def route_addresses(cursor: CursorWrapper, *, actor: str = "system") -> None:

@@ -64,7 +64,8 @@ def others_on(places: Collection[Place], *, principal: Principal) -> dict[Place,
         f"""SELECT s.claim_id, s.shard, m.state, count(*) AS n, count(m.blacklisted_at) AS blacklisted
             FROM unnest(%s::bigint[], %s::int[]) AS place (claim_id, shard)
             JOIN claim_shard s ON s.claim_id = place.claim_id AND s.shard = place.shard
-            CROSS JOIN LATERAL unnest(s.message_ids) AS taken (id) JOIN message m ON m.id = taken.id AND {scope}
+            CROSS JOIN LATERAL unnest(s.message_ids) AS taken (id)
+            CROSS JOIN LATERAL (SELECT * FROM message WHERE message.id = taken.id OFFSET 0) m WHERE {scope}
             GROUP BY 1, 2, 3""",  # noqa: S608
         [[claim_id for claim_id, _ in places], [shard for _, shard in places], *parameters],
     )

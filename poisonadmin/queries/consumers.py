@@ -12,6 +12,7 @@ _KEY = Key(("c.name",), (str,), descending=False)
 # A guard sends a heartbeat every 5 s.
 SILENT_SECONDS = 15
 ALIVE = f"(c.ended_at IS NULL AND c.heartbeat_at > now() - interval '{SILENT_SECONDS} s')"
+LOST = f"(c.ended_at IS NULL AND c.heartbeat_at <= now() - interval '{SILENT_SECONDS} s')"
 
 
 @dataclass(frozen=True)
@@ -39,10 +40,11 @@ def list_consumers(
     principal: Principal,
     source: str | None = None,
     alive: bool | None = None,
+    lost: bool | None = None,
     cursor: str | None = None,
     limit: int = DEFAULT_LIMIT,
 ) -> Page[ConsumerRow]:
-    """Return one page by name; of one `source`, and only those that are `alive`, or are not, where these are given.
+    """Return one page by name; of one `source`, and only those that are `alive` or `lost`, or are not, where given.
 
     Errors: `NotAllowed`, `InvalidCursor`.
     """
@@ -54,6 +56,8 @@ def list_consumers(
         parameters.append(source)
     if alive is not None:
         conditions.append(ALIVE if alive else f"NOT {ALIVE}")
+    if lost is not None:
+        conditions.append(LOST if lost else f"NOT {LOST}")
     rows = fetch(
         ConsumerRow,
         f"""SELECT c.name, c.source, c.version, c.host, c.pid, c.bookmark, {ALIVE} AS is_alive, c.started_at,

@@ -67,6 +67,14 @@ class NodeDetail:
     unanswered: list[MessageRow]
 
 
+# OFFSET 0 is a fence: to the planner hardly a message is DLNG, and it would read them all for each node.
+_TAKEN = """CROSS JOIN LATERAL unnest(s.message_ids) AS taken (id)
+  CROSS JOIN LATERAL (SELECT * FROM message WHERE message.id = taken.id OFFSET 0) m"""
+_HELD = "m.state = 'DLNG' AND m.claim_id = n.claim_id"
+_UNANSWERED = (
+    "NOT EXISTS (SELECT FROM attempt t WHERE t.message_id = m.id AND t.claim_id = n.claim_id AND t.shard = n.shard)"
+)
+
 # A node that runs no handler crashes nothing: its place in the partial index `attempt_crashes` is empty.
 _ROWS = f"""SELECT n.id, n.name, n.host, n.pid, {ALIVE} AS is_alive, n.started_at, n.heartbeat_at, n.ended_at, n."end",
  n.begun, coalesce(held.n, 0) AS delivering, coalesce(held.ids, ARRAY[]::bigint[]) AS message_ids,
@@ -74,10 +82,9 @@ _ROWS = f"""SELECT n.id, n.name, n.host, n.pid, {ALIVE} AS is_alive, n.started_a
 FROM ({{chosen}}) n
 LEFT JOIN LATERAL (
   SELECT count(*) AS n, (array_agg(m.id ORDER BY m.id))[1:{SHOWN_MESSAGES}] AS ids
-  FROM claim_shard s CROSS JOIN LATERAL unnest(s.message_ids) AS taken (id)
-  JOIN message m ON m.id = taken.id AND m.state = 'DLNG' AND m.claim_id = n.claim_id
-  WHERE s.claim_id = n.claim_id AND s.shard = n.shard
-) held ON n.ended_at IS NULL
+  FROM claim_shard s {_TAKEN}
+  WHERE n.ended_at IS NULL AND s.claim_id = n.claim_id AND s.shard = n.shard AND {_HELD}
+) held ON TRUE
 CROSS JOIN LATERAL (
   SELECT count(*) FILTER (WHERE outcome = 'node_lost') AS lost, count(*) FILTER (WHERE outcome = 'crashed') AS crashes,
     coalesce((array_agg(message_id ORDER BY message_id) FILTER (WHERE outcome = 'node_lost'))[1:{SHOWN_MESSAGES}],
@@ -87,12 +94,8 @@ CROSS JOIN LATERAL (
 
 _LEFT = f"""SELECT {COLUMNS} FROM (
   SELECT m.* FROM node n JOIN claim_shard s ON s.claim_id = n.claim_id AND s.shard = n.shard
-  CROSS JOIN LATERAL unnest(s.message_ids) AS taken (id) JOIN message m ON m.id = taken.id
+  {_TAKEN}
   WHERE n.id = %s AND {{condition}} ORDER BY m.id LIMIT {LISTED_MESSAGES}) m {JOINS} ORDER BY m.id"""  # noqa: S608
-_HELD = "m.state = 'DLNG' AND m.claim_id = n.claim_id"
-_UNANSWERED = (
-    "NOT EXISTS (SELECT FROM attempt t WHERE t.message_id = m.id AND t.claim_id = n.claim_id AND t.shard = n.shard)"
-)
 
 
 def list_nodes(

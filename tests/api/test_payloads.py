@@ -65,6 +65,25 @@ def test_a_payload_beyond_the_limit_is_refused(admin: Caller) -> None:
     assert (answer.status_code, answer.json()["code"]) == (413, "payload_too_large")
 
 
+def test_a_payload_beyond_what_its_address_takes_is_kept_and_waits_for_a_higher_limit(
+    admin: Caller, shop: None
+) -> None:
+    policy = {"match": "orders.eu", "settings": {"max_payload_bytes": 10}}
+    path = f"policies/{admin.post('policies/', policy).json()['id']}/"
+    answer = admin.post("messages/", {"address": "orders.eu", "payload": "x" * 11})
+    message = answer.json()
+    assert (answer.status_code, message["state"], message["reason"]) == (201, "NDLV", "oversized")
+    [row] = admin.get(f"messages/{message['id']}/history/").json()["results"]
+    assert row["note"] == "The payload has 11 bytes; orders.eu takes at most 10 (max_payload_bytes)."
+    assert admin.get("messages/?reason=oversized").json()["results"][0]["id"] == message["id"]
+    assert admin.get(f"messages/{message['id']}/payload/").content == b"x" * 11
+    refused = admin.post(f"messages/{message['id']}/approve/", {"reason": "send it"})
+    assert (refused.status_code, refused.json()["code"]) == (409, "oversized")
+    assert "max_payload_bytes" in refused.json()["detail"]
+    admin.ask("PUT", path, {**policy, "settings": {"max_payload_bytes": 11}})
+    assert admin.post(f"messages/{message['id']}/approve/", {"reason": "send it"}).json()["state"] == "TBDL"
+
+
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "gzip, identity"])
 @pytest.mark.parametrize("path", ["messages/", "messages/batch/"])
 def test_a_compressed_body_is_refused_and_never_unpacked(path: str, encoding: str, admin: Caller) -> None:

@@ -24,7 +24,7 @@ from poisonadmin.operations.settle import settle
 from poisonadmin.store.models import Attempt, Claim, Destination, Job, Message, Node
 from poisonadmin.store.models.claim import NodeEnd
 from poisonadmin.store.models.job import JobKind
-from tests.browser.scenery_crashes import make_crashes, spread_crashes
+from tests.browser.scenery_crashes import make_crashes
 from tests.browser.scenery_extras import make_source, spread_over_the_last_hour
 from tests.browser.stacks import STACKS
 
@@ -78,7 +78,6 @@ def furnish(*, rounds: int = 3) -> None:
     make_crashes()
     fold()
     spread_over_the_last_hour()
-    spread_crashes()
 
 
 def _configure() -> None:

@@ -12,7 +12,7 @@ from poisonadmin.domain.envelope import parse_envelope
 from poisonadmin.operations import decide
 from poisonadmin.operations.intake import accept
 from poisonadmin.operations.poison_list import Report, release, report
-from poisonadmin.store.models import Attempt, Consumer, Message, PoisonEntry
+from poisonadmin.store.models import Consumer, PoisonEntry
 from tests import crashes
 
 LABELS = "labels.render.parcel"
@@ -73,14 +73,6 @@ def make_crashes() -> None:
     crashes.deliver(cleared, ids[31])
     crashes.end(cleared)
     _make_poison_list()
-
-
-def spread_crashes() -> None:
-    """Move the crashes back in time, so that they do not all happen now."""
-    for row in Attempt.objects.filter(outcome__in=("crashed", "node_lost")).order_by("message_id", "attempt_number"):
-        at = timezone.now() - timedelta(minutes=max(50 - row.attempt_number * 7 - row.message_id % 11, 1))
-        Attempt.objects.filter(message_id=row.message_id, attempt_number=row.attempt_number).update(finished_at=at)
-        Message.objects.filter(id=row.message_id, state="NDLV").update(state_at=at)
 
 
 def _label(number: int) -> int:

@@ -75,5 +75,11 @@ def spread_over_the_last_hour() -> None:
             """UPDATE attempt t SET finished_at = h.at, started_at = h.at - (t.finished_at - t.started_at)
                FROM history h
                WHERE h.message_id = t.message_id AND h.attempt_number = t.attempt_number
-                 AND h.event IN ('delivered', 'failed')"""
+                 AND h.event IN ('delivered', 'failed', 'crashed', 'node_lost')"""
+        )
+        cursor.execute(
+            """UPDATE node n SET started_at = t.first, heartbeat_at = t.last, ended_at = t.last
+               FROM (SELECT claim_id, shard, min(started_at) AS first, max(finished_at) AS last
+                     FROM attempt WHERE claim_id IS NOT NULL GROUP BY 1, 2) t
+               WHERE n.ended_at IS NOT NULL AND t.claim_id = n.claim_id AND t.shard = n.shard"""
         )

@@ -114,7 +114,7 @@ def paths(page: Page, base: str) -> dict[str, str]:
         ("message-candidate", "/blacklist/", "a[id^=candidate]"),
         ("bystanders", "/blacklist/", "a[href*='/bystanders/']"),
         ("node-lost", "/nodes/?show=lost", "a[data-open]"),
-        ("poison-source", "/poison-list/?show=all", "section a[href^='?source']"),
+        ("poison-source", "/poison-list/?show=all", "section a[href*='?source=']"),
         ("group", "/groups/", "a[data-open]"),
         ("address", "/addresses/?status=PAUSED", "a[data-open]"),
         ("destination", "/destinations/", "a[data-open]"),

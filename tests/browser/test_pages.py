@@ -15,7 +15,10 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 REFUSED = {"mistaken", "missing", "policy-new", "policy"}
 # Between them they hold every colour there is.
-COLOURFUL = {"overview", "messages", "message-undecided", "policies", "jobs", "mistaken", "missing"}
+COLOURFUL = {
+    *("overview", "messages", "message-undecided", "policies", "jobs", "mistaken", "missing"),
+    *("blacklist", "message-blacklisted", "nodes-all", "poison-list"),
+}
 
 
 def test_every_page_is_accessible_and_keeps_to_the_policy(furnished: Visit) -> None:

@@ -19,22 +19,27 @@ HANDLERS = Path(__file__).parents[1] / "handlers"
 MIB = 1024 * 1024
 
 
-def handled(deliveries: Sequence[Delivery], pages: Path, memory_mb: int = 1024) -> list[OutcomeRow]:
-    """Hand the deliveries to the witness in one sandbox; return the outcomes in the order of their ids."""
+def handled(
+    deliveries: Sequence[Delivery],
+    pages: Path,
+    *,
+    memory_mb: int = 1024,
+    module: str = "witness",
+    root: Path = HANDLERS,
+) -> list[OutcomeRow]:
+    """Hand the deliveries to a handler in one sandbox; return the outcomes in the order of their ids."""
     rows: list[OutcomeRow] = []
     end = time.monotonic() + 60
 
     async def mark(_: Delivery) -> None:
         """Nobody reads the mark here."""
 
-    witness = HandlerDestination(
-        1, "witness", "witness:handle", memory_mb=memory_mb, concurrency=1, roots=(str(HANDLERS),)
-    )
+    handler = HandlerDestination(1, module, f"{module}:handle", memory_mb=memory_mb, concurrency=1, roots=(str(root),))
     node = NodeSide(1, pages, is_isolation=False, lease_deadline=lambda: end, mark=mark, written=lambda: len(rows))
     asyncio.run(
         deliver_all(
             deliveries,
-            {1: witness},
+            {1: handler},
             start_deadline=lambda: end,
             stop=threading.Event(),
             record=rows.append,

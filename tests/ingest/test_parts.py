@@ -31,7 +31,7 @@ def counted_and_read(parts: list[Part]) -> list[tuple[int, bytes]]:
     newlines = []
     for part in parts:
         with opened(part.file) as handle:
-            newlines.append(newlines_of(part, handle))
+            newlines.append(newlines_of(part, handle)[0])
     return read(numbered(parts, newlines, [()] * len(parts)))
 
 
@@ -141,3 +141,16 @@ def test_an_archive_within_an_archive_is_not_unpacked(tmp_path: Path) -> None:
     path = tmp_path / "nested.ndjson.gz"
     path.write_bytes(gzip.compress(inner))
     assert read(parts_of([file_at(path, FileKind.GZIP)])) == lines_in(inner)
+
+
+def test_ids_are_reserved_for_as_many_messages_as_the_bytes_may_hold(tmp_path: Path) -> None:
+    path = tmp_path / "blank.ndjson.gz"
+    path.write_bytes(gzip.compress(b"\n" * 24_000_000))
+    [part] = parts_of([file_at(path, FileKind.GZIP)])
+    with opened(part.file) as handle:
+        assert newlines_of(part, handle) == (24_000_000, 1_000_001)
+    shortest = b'{"address":"a","payload":1}\n'
+    path.write_bytes(gzip.compress(shortest * 1000))
+    [part] = parts_of([file_at(path, FileKind.GZIP)])
+    with opened(part.file) as handle:
+        assert newlines_of(part, handle) == (1000, 1001)

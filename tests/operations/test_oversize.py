@@ -1,8 +1,10 @@
 """Payloads above their address's `max_payload_bytes`: kept, delivered to nobody, decided upon by people."""
 
+import io
 import json
 
 import pytest
+from django.core.management import call_command
 from django.db import connection, transaction
 from pytest_django import DjangoCaptureOnCommitCallbacks
 
@@ -13,8 +15,9 @@ from poisonadmin.operations.configure import delete_policy, save_policy
 from poisonadmin.operations.ingest import accept_stream
 from poisonadmin.operations.oversize import reject_oversized, reject_waiting
 from poisonadmin.operations.settle import settle
-from poisonadmin.store.models import Address, Body, History, Message, PolicyRow
+from poisonadmin.store.models import Address, Attempt, Body, History, Message, PolicyRow
 from tests.operations.conftest import answer, claim, counted, counters, end_nodes, enqueue, make_shop, states
+from workers.delivery.shard import deliver_shard
 
 LIMIT = 100
 LARGE = "x" * (LIMIT + 1)
@@ -186,3 +189,25 @@ def test_an_address_knows_whom_a_crash_accuses_there(shop: str) -> None:
         "orders.us.east": "all_in_flight",
         "orders.us.west": "all_in_flight",
     }
+
+
+def test_a_task_never_reads_what_has_become_too_large(transactional_db: None, test_database_url: str) -> None:
+    make_shop()
+    large, fits = enqueue(payload=LARGE) + enqueue(payload=FITS)
+    taken = claim()
+    limit(LIMIT)
+    assert states([large, fits]) == ["DLNG", "DLNG"]
+    for shard in taken.shards:
+        deliver_shard(test_database_url, claim_id=taken.id, shard=shard)
+    assert list(Attempt.objects.values_list("message_id", flat=True)) == [fits]
+    settle()
+    assert states([large, fits]) == ["NDLV", "TBDL"]
+    assert last(large) == ("rejected", "NDLV", "oversized", NOTE)
+    assert counters() == counted()
+
+
+def test_what_was_not_written_down_before_an_upgrade_is_at_the_next_start(small: None) -> None:
+    enqueue()
+    Address.objects.update(max_payload_bytes=1, blame="all_in_flight")
+    call_command("bootstrap", stdout=io.StringIO())
+    assert list(Address.objects.values_list("max_payload_bytes", "blame")) == [(LIMIT, "exact")]

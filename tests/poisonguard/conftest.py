@@ -31,16 +31,17 @@ ANSWER_SECONDS = 30
 class Web:
     """The web process, as `make up` starts it; it can be stopped and started again on the same port."""
 
-    def __init__(self, database_url: str, log: Path) -> None:
+    def __init__(self, database_url: str, log: Path, program: str = "uvicorn") -> None:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._environment = os.environ | {"DATABASE_URL": database_url, "POISONADMIN_DB_POOL": "true"}
         self._log = log
+        self._program = program
         self.process = self.start()
 
     def start(self) -> "subprocess.Popen[bytes]":
         """Start it and return when it answers."""
-        command = [sys.executable, "-W", "ignore", "-m", "uvicorn", "poisonadmin.asgi:application"]
+        command = [sys.executable, "-W", "ignore", "-m", self._program, "poisonadmin.asgi:application"]
         options = ["--port", str(self.port), "--no-access-log", "--lifespan", "off", "--timeout-graceful-shutdown", "3"]
         with self._log.open("ab") as log:
             self.process = subprocess.Popen(

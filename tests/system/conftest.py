@@ -1,4 +1,4 @@
-"""One installation for all tests of the whole path, and consumers of their own."""
+"""Consumers of their own for the tests of the whole path."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -7,22 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.system.consumer import Behaviour, Consumer, consuming, takes
-from tests.system.handler_shop import HANDLERS
 from tests.system.installation import Installation
 from tests.system.shop import Shop
 
 OpenShop = Callable[..., Shop]
-
-
-@pytest.fixture(scope="session")
-def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
-    """Everything that `make up` starts, running."""
-    running = Installation(tmp_path_factory.mktemp("installation"), POISONADMIN_HANDLER_PATH=str(HANDLERS))
-    try:
-        running.until_ready()
-        yield running
-    finally:
-        running.stop()
 
 
 @pytest.fixture

@@ -42,9 +42,13 @@ class HandlerShop:
         return shop
 
     def configure(self, *, preset: str | None = None, **settings: object) -> None:
-        """Save the policy again with other settings."""
-        policy = {"match": f"{self.name}.#", "settings": PROMPT | settings, "destination": self.name}
-        self.installation.post("policies/", policy | ({"preset": preset} if preset else {}))
+        """Save the policy, with these settings and no others beside those that keep waits short."""
+        match = f"{self.name}.#"
+        policy = {"match": match, "settings": PROMPT | settings, "destination": self.name}
+        policy |= {"preset": preset} if preset else {}
+        former = self.installation.rows("SELECT id FROM policy WHERE match = %s", [match])
+        place = ("PUT", f"policies/{former[0][0]}/") if former else ("POST", "policies/")
+        self.installation.ask(*place, policy).expect(200, 201)
 
     @property
     def address(self) -> str:

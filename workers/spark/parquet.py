@@ -11,17 +11,18 @@ import pyarrow.parquet as pq
 from poisonadmin.domain import strict_json
 from poisonadmin.domain.envelope import Envelope, InvalidEnvelope, parse_envelope
 from poisonadmin.domain.strict_json import InvalidJson
-from workers.spark.sources import FREE_EXPANSION_BYTES, MAX_EXPANSION, FileBroken
+from workers.spark.parquet_bounds import refuse_expansion, refuse_nested_expansion, repeated_columns
+from workers.spark.sources import MAX_EXPANSION, FileBroken, expansion_limit
 
 _BATCH_ROWS = 512
-# Few distinct values may stand for a great many rows; as dictionaries they are held once.
-_OFTEN_REPEATED = ("payload", "payload_base64")
 
 
-def row_count_of(handle: BinaryIO) -> int:
-    """Return how many rows the file says it has; `FileBroken` when it is no Parquet file."""
+def row_count_of(handle: BinaryIO, size_bytes: int) -> int:
+    """Return how many rows the file says it has; `FileBroken` when it is no Parquet file or expands beyond measure."""
     try:
-        return int(pq.read_metadata(handle).num_rows)
+        facts = pq.read_metadata(handle)
+        refuse_expansion(facts, size_bytes)
+        return int(facts.num_rows)
     except (pa.ArrowException, OSError) as error:
         raise FileBroken(f"Not a Parquet file: {error}") from None
 
@@ -31,17 +32,19 @@ def rows_of(handle: BinaryIO, size_bytes: int) -> Iterator[tuple[int, dict[str, 
 
     Errors: `FileBroken` when the file is no Parquet file, is damaged, or expands beyond measure.
     """
-    limit = max(FREE_EXPANSION_BYTES, size_bytes * MAX_EXPANSION)
+    limit = expansion_limit(size_bytes)
     number = 0
     try:
-        repeated = [name for name in pq.read_schema(handle).names if name in _OFTEN_REPEATED]
-        with pq.ParquetFile(handle, read_dictionary=repeated) as table:
+        facts = pq.read_metadata(handle)
+        refuse_expansion(facts, size_bytes)
+        with pq.ParquetFile(handle, read_dictionary=repeated_columns(facts)) as table:
             for batch in table.iter_batches(batch_size=_BATCH_ROWS):
+                refuse_nested_expansion(batch)
                 for row in _rows(batch):
                     number += 1
                     limit -= sum(len(value) for value in row.values() if isinstance(value, str | bytes))
                     if limit < 0:
-                        raise FileBroken(f"The file expands to more than {MAX_EXPANSION} times its size.")
+                        raise FileBroken(f"The file expands to more than {MAX_EXPANSION} times its size, or 64 GiB.")
                     yield number, row
     except (pa.ArrowException, OSError) as error:
         raise FileBroken(f"Not a whole Parquet file: {error}") from None

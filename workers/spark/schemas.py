@@ -26,8 +26,17 @@ STAGED_PART = Shape(
         }
     ),
 )
-# One row a part, before it is staged. `newlines` is null unless the outcome is STAGED: it can be read.
+# One row a part, before it is staged. `newlines` and `messages`, the most there can be and
+# one more, are null unless the outcome is STAGED: it can be read.
 SURVEYED_PART = Shape(
-    "part long, outcome string, newlines long, error string",
-    pa.schema({"part": pa.int64(), "outcome": pa.string(), "newlines": pa.int64(), "error": pa.string()}),
+    "part long, outcome string, newlines long, messages long, error string",
+    pa.schema(
+        {
+            "part": pa.int64(),
+            "outcome": pa.string(),
+            "newlines": pa.int64(),
+            "messages": pa.int64(),
+            "error": pa.string(),
+        }
+    ),
 )

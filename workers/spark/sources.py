@@ -20,6 +20,10 @@ _CHUNK_BYTES = 1024 * 1024
 # Real logs shrink to a thirtieth; what expands more than this, beyond the first stretch, means harm (RELIABILITY S2).
 MAX_EXPANSION = 500
 FREE_EXPANSION_BYTES = 64 * 1024 * 1024
+# Some minutes' work for one task, however long the file is.
+MAX_EXPANSION_BYTES = 64 * 1024 * 1024 * 1024
+# {"address":"a","payload":1} is longer, and no message is shorter.
+_MIN_MESSAGE_BYTES = 24
 
 
 class FileBroken(Exception):
@@ -62,12 +66,22 @@ def lines_of(part: Part, handle: BinaryIO) -> Iterator[tuple[int, bytes]]:
         yield number, raw.removeprefix(BYTE_ORDER_MARK) if number == 1 else raw
 
 
-def newlines_of(part: Part, handle: BinaryIO) -> int:
-    """Return how many newlines the part has.
+def newlines_of(part: Part, handle: BinaryIO) -> tuple[int, int]:
+    """Return how many newlines the part has, and how many messages at most.
 
+    The second is what ids are reserved for: a few kilobytes can unfold to a hundred million newlines.
     Errors: `FileBroken`, as for `lines_of`.
     """
-    return sum(chunk.count(b"\n") for chunk in _chunks(part, handle))
+    newlines = size = 0
+    for chunk in _chunks(part, handle):
+        newlines += chunk.count(b"\n")
+        size += len(chunk)
+    return newlines, min(newlines, size // _MIN_MESSAGE_BYTES) + 1
+
+
+def expansion_limit(size_bytes: int) -> int:
+    """Return how many bytes a packed file of this size may unfold to."""
+    return min(max(FREE_EXPANSION_BYTES, size_bytes * MAX_EXPANSION), MAX_EXPANSION_BYTES)
 
 
 def _chunks(part: Part, handle: BinaryIO) -> Iterator[bytes]:
@@ -99,13 +113,13 @@ def _line_start(handle: BinaryIO, offset: int, size_bytes: int) -> int:
 
 
 def _inflated(part: Part, handle: BinaryIO) -> Iterator[bytes]:
-    limit = max(FREE_EXPANSION_BYTES, part.file.size_bytes * MAX_EXPANSION)
+    limit = expansion_limit(part.file.size_bytes)
     try:
         with GzipFile(fileobj=handle, mode="rb") as inflated:
             while chunk := inflated.read(_CHUNK_BYTES):
                 limit -= len(chunk)
                 if limit < 0:
-                    raise FileBroken(f"The file expands to more than {MAX_EXPANSION} times its size.")
+                    raise FileBroken(f"The file expands to more than {MAX_EXPANSION} times its size, or 64 GiB.")
                 yield chunk
     except (BadGzipFile, EOFError, zlib.error) as error:
         raise FileBroken(f"Not a whole gzip file: {error}") from None

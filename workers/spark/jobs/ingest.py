@@ -39,7 +39,7 @@ def stage_files(spark: SparkSession, files: Sequence[FileToTake], *, part_bytes:
     surveyed = _by_file(parts, _run(spark, parts, _survey, SURVEYED_PART))
     sound = [one for rows in surveyed.values() for one in rows if _outcome(rows) is Staging.STAGED]
     newlines = [row["newlines"] for _, row in sound]
-    ranges = sinks.reserve_ids([count + 1 for count in newlines], os.environ["DATABASE_URL"])
+    ranges = sinks.reserve_ids([row["messages"] for _, row in sound], os.environ["DATABASE_URL"])
     wanted = numbered([part for part, _ in sound], newlines, ranges)
     staged = _by_file(wanted, _run(spark, wanted, _stage, STAGED_PART))
     return [_staged_file(file.id, staged.get(file.id) or surveyed[file.id]) for file in files]
@@ -63,11 +63,15 @@ def _work_on(
 
 
 def _survey(part: Part) -> Row:
-    return _answer(part, lambda handle: {"newlines": _newlines(part, handle)})
+    return _answer(part, lambda handle: _counted(part, handle))
 
 
-def _newlines(part: Part, handle: BinaryIO) -> int:
-    return row_count_of(handle) if part.file.kind is FileKind.PARQUET else newlines_of(part, handle)
+def _counted(part: Part, handle: BinaryIO) -> Row:
+    if part.file.kind is FileKind.PARQUET:
+        newlines, messages = 0, row_count_of(handle, part.file.size_bytes) + 1
+    else:
+        newlines, messages = newlines_of(part, handle)
+    return {"newlines": newlines, "messages": messages}
 
 
 def _stage(part: Part) -> Row:

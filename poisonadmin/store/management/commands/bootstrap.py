@@ -1,4 +1,4 @@
-"""`manage.py bootstrap`: the user `admin` and its token, on a new installation."""
+"""`manage.py bootstrap`: the user `admin` and its token, on a new installation; what an upgrade has to fill in."""
 
 import sys
 from typing import Any
@@ -7,12 +7,16 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from poisonadmin.operations.bootstrap import TOKEN_FILE, bootstrap
+from poisonadmin.operations.routing import apply_policies
 
 
 class Command(BaseCommand):
-    """Does nothing where `admin` exists."""
+    """Run at each start, after the migrations. Makes no user where `admin` exists."""
 
-    help = "Create the user admin with a random password, printed once, and an API token in POISONADMIN_HOME."
+    help = (
+        "Create the user admin with a random password, printed once, and an API token in POISONADMIN_HOME; "
+        "write down of each address what the policies say."
+    )
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Add `--password-stdin`."""
@@ -23,6 +27,7 @@ class Command(BaseCommand):
         password = sys.stdin.readline().rstrip("\n") if options["password_stdin"] else None
         if password == "":
             raise CommandError("The password on standard input is empty.")
+        apply_policies()
         made = bootstrap(settings.HOME, password=password)
         if made is None:
             self.stdout.write(f"The user admin exists; its token was written to {settings.HOME / TOKEN_FILE}.")

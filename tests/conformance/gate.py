@@ -1,0 +1,136 @@
+"""A handler destination whose every delivery waits until the test says what is to become of it."""
+
+import os
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from tests.system.handler_shop import HandlerShop, Json
+from tests.system.installation import Installation, until
+
+SECONDS = 90
+
+
+@dataclass(frozen=True)
+class Suspicion:
+    """What the message's row says: how suspect it is."""
+
+    state: str
+    reason: str | None
+    candidate: bool
+    crash_count: int
+    failure_count: int
+    attempt_number: int
+
+
+@dataclass(frozen=True)
+class Gate:
+    """A shop whose handler is held at the gate, in `directory`; an attempt is named by its number, from 1."""
+
+    shop: HandlerShop
+    directory: Path
+
+    @classmethod
+    def open(cls, installation: Installation, name: str, *, concurrency: int = 2, **settings: object) -> "Gate":
+        """Create the destination and the policy, with the crash limit and the switches of the preset `sap`."""
+        directory = installation.home / f"gate-{name}"
+        directory.mkdir()
+        config: Json = {"concurrency": concurrency, "timeout_ms": 120_000}
+        shop = HandlerShop.open(installation, name, callable="gated:handle", config=config, preset="sap", **settings)
+        return cls(shop, directory)
+
+    def send(self) -> int:
+        """Hand in a message and return its id."""
+        return self.shop.send("", headers={"gate": str(self.directory)})
+
+    def send_together(self, count: int) -> list[int]:
+        """Hand in messages that one claim takes, all of them and in this order, and return their ids."""
+        self.hold()
+        ids = [self.send() for _ in range(count)]
+        self.release()
+        return ids
+
+    def hold(self) -> None:
+        """Have nothing more claimed; what is under way goes on."""
+        self.shop.installation.post(f"destinations/{self.shop.name}/disable/", {"reason": "together"})
+
+    def release(self) -> None:
+        """Have everything claimed again that is due."""
+        self.shop.installation.post(f"destinations/{self.shop.name}/enable/", {"reason": "together"})
+
+    def until_begun(self, message_id: int, attempt: int) -> None:
+        """Return once the handler has the message."""
+        until((self.directory / f"{message_id}-{attempt}.begun").exists, SECONDS, lambda: self.shop.events(message_id))
+
+    def has_begun(self, message_id: int, attempt: int) -> bool:
+        """Return whether the handler has had the message."""
+        return (self.directory / f"{message_id}-{attempt}.begun").exists()
+
+    def end(self, message_id: int, attempt: int, deed: str) -> None:
+        """Have the attempt end so, as soon as it has begun."""
+        draft = self.directory / f"{message_id}-{attempt}.draft"
+        draft.write_text(deed)
+        draft.rename(self.directory / f"{message_id}-{attempt}.deed")
+
+    def deliver(self, message_id: int, attempt: int) -> None:
+        """Have the attempt end well, as soon as it has begun."""
+        self.end(message_id, attempt, "ok")
+
+    def crash(self, message_id: int, attempt: int) -> None:
+        """Have the attempt kill its process, as soon as it has begun."""
+        self.end(message_id, attempt, "kill SIGKILL")
+
+    def until(self, message_id: int, state: str, event: str) -> Suspicion:
+        """Return how suspect the message is once the last thing that happened to it is `event` and led to `state`."""
+        until(lambda: self.steps(message_id)[-1:] == [(event, state)], SECONDS, lambda: self.steps(message_id))
+        return self.suspicion(message_id)
+
+    def until_passed(self, message_id: int, steps: Sequence[tuple[str, str]]) -> None:
+        """Return once its history begins with these (event, state); fail when it goes another way."""
+        until(lambda: len(self.steps(message_id)) >= len(steps), SECONDS, lambda: self.steps(message_id))
+        assert self.steps(message_id)[: len(steps)] == list(steps)
+
+    def steps(self, message_id: int) -> list[tuple[Any, ...]]:
+        """Return (event, state it led to) of its history, oldest first."""
+        return self.shop.installation.rows(
+            "SELECT event, to_state FROM history WHERE message_id = %s ORDER BY seq", [message_id]
+        )
+
+    def suspicion(self, message_id: int) -> Suspicion:
+        """Return what the message's row says."""
+        ((*values,),) = self.shop.installation.rows(
+            "SELECT state, reason, candidate, crash_count, failure_count, attempt_number FROM message WHERE id = %s",
+            [message_id],
+        )
+        return Suspicion(*values)
+
+    def outcomes(self, message_id: int) -> list[str]:
+        """Return what its attempts came to, oldest first."""
+        return [one["outcome"] for one in self.shop.attempts(message_id)]
+
+    def jobs(self, message_id: int) -> list[tuple[Any, ...]]:
+        """Return (kind, worker, state) of the Spark jobs that its attempts were part of, once they have ended."""
+
+        def found() -> list[tuple[Any, ...]]:
+            return self.shop.installation.rows(
+                """SELECT kind, worker, job.state FROM attempt JOIN claim ON claim.id = claim_id
+                   JOIN job ON job.id = job_id WHERE message_id = %s ORDER BY attempt_number""",
+                [message_id],
+            )
+
+        until(lambda: all(state != "running" for _, _, state in found()), SECONDS, found)
+        return found()
+
+    def kill_node_of(self, message_id: int) -> None:
+        """Kill the process that delivers the message, as the loss of a server would."""
+        ((pid,),) = self.shop.installation.rows(
+            """SELECT node.pid FROM message JOIN node USING (claim_id, shard)
+               WHERE message.id = %s AND state = 'DLNG' AND ended_at IS NULL""",
+            [message_id],
+        )
+        assert self.shop.installation.process.pid in {parent.pid for parent in psutil.Process(pid).parents()}
+        os.kill(pid, signal.SIGKILL)

@@ -1,0 +1,13 @@
+"""uvicorn with a poison list that waits for nobody as long as it does in earnest."""
+
+import sys
+
+import uvicorn
+
+from poisonadmin.queries import poison_feed
+
+poison_feed.KEEP_ALIVE_SECONDS = 0.2
+poison_feed.STUCK_SECONDS = 0.5
+
+if __name__ == "__main__":
+    sys.exit(uvicorn.main())

@@ -1,0 +1,123 @@
+"""The event stream itself: how many, how slow, and how it ends."""
+
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import psutil
+import pytest
+from django.db import connection
+
+from poisonadmin.api.event_stream import MAX_STREAMS
+from tests.poisonguard.conftest import MakeGuard, Service, Web, until
+
+SOURCE = "orders.eu"
+MIB = 2**20
+
+
+def open_stream(service: Service, port: int | None = None, receive_bytes: int | None = None) -> socket.socket:
+    """Ask for the stream and return the connection, of which nothing has been read."""
+    near = socket.socket()
+    if receive_bytes is not None:
+        near.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+    near.settimeout(30)
+    near.connect(("127.0.0.1", port or service.web.port))
+    near.sendall(
+        f"GET /api/v1/poison-list/events/?source={SOURCE} HTTP/1.1\r\nHost: localhost\r\n"
+        f"Authorization: Bearer {service.token}\r\nConnection: close\r\n\r\n".encode()
+    )
+    return near
+
+
+def read_until(near: socket.socket, mark: bytes) -> bytes:
+    """Read up to the mark at least, and return the last of it; fail when the stream ends before."""
+    content = b""
+    while mark not in content:
+        more = near.recv(65536)
+        assert more, content
+        content = content[-4096:] + more
+    return content
+
+
+def fill(count: int) -> None:
+    """List so many bookmarks of about a kilobyte each."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO poison_entry (source, bookmark, why, reported_by, is_listed)"
+            " SELECT %s, n::text, repeat('x', 1000), 'test', TRUE FROM generate_series(1, %s) AS n",
+            [SOURCE, count],
+        )
+
+
+@pytest.fixture
+def impatient(test_database_url: str, tmp_path: Path) -> Iterator[Web]:
+    """Yield a web process that sends its comments, and gives up on readers, in less than a second."""
+    running = Web(test_database_url, tmp_path / "web.log", "tests.poisonguard.impatient_web")
+    yield running
+    running.stop()
+
+
+def test_there_are_so_many_streams_and_no_more_and_a_place_comes_back(service: Service) -> None:
+    with ExitStack() as all_of_them:
+        for _ in range(MAX_STREAMS):
+            read_until(all_of_them.enter_context(closing(open_stream(service))), b"event: loaded")
+        with closing(open_stream(service)) as one_more:
+            refused = read_until(one_more, b"too_many_streams")
+        assert refused.startswith(b"HTTP/1.1 503 ")
+        assert b"Retry-After:" in refused
+        # The pages and everything else go on meanwhile.
+        assert service.entries(SOURCE) == {}
+
+    def is_let_in() -> bool:
+        with closing(open_stream(service)) as again:
+            return read_until(again, b"\r\n\r\n").startswith(b"HTTP/1.1 200 ")
+
+    until(is_let_in)
+
+
+def test_a_reader_that_reads_nothing_costs_no_memory(service: Service) -> None:
+    fill(30_000)
+    with closing(open_stream(service)) as quick:
+        read_until(quick, b"event: loaded")
+    process = psutil.Process(service.web.process.pid)
+    before = process.memory_info().rss
+    with ExitStack() as slow:
+        for _ in range(5):
+            slow.enter_context(closing(open_stream(service, receive_bytes=4096)))
+        with closing(open_stream(service)) as quick:
+            read_until(quick, b"event: loaded")
+        assert process.memory_info().rss - before < 24 * MIB
+
+
+def test_a_stream_ends_with_its_database_connection_and_the_guard_comes_back(
+    service: Service, make_guard: MakeGuard
+) -> None:
+    guard = make_guard(SOURCE).start()
+    with closing(open_stream(service)) as stream:
+        read_until(stream, b"event: loaded")
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'")
+        while stream.recv(65536):
+            """Read to the end."""
+    service.ask("POST", "poison-list/", {"source": SOURCE, "bookmark": "13", "why": "spoilt"})
+    until(lambda: guard.is_listed("13"))
+
+
+def test_a_quiet_stream_says_that_it_is_alive(service: Service, impatient: Web) -> None:
+    with closing(open_stream(service, impatient.port)) as stream:
+        read_until(stream, b"event: loaded")
+        for _ in range(2):
+            read_until(stream, b": quiet\n\n")
+
+
+def test_a_reader_that_takes_nothing_for_long_is_cut_off(service: Service, impatient: Web) -> None:
+    fill(30_000)
+    with closing(open_stream(service, impatient.port, receive_bytes=4096)), connection.cursor() as cursor:
+        until(lambda: _listening(cursor) == 1)
+        until(lambda: _listening(cursor) == 0)
+
+
+def _listening(cursor: object) -> int:
+    cursor.execute("SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%%' OR query = 'SELECT 1'")  # type: ignore[attr-defined]
+    return int(cursor.fetchone()[0])  # type: ignore[attr-defined]
