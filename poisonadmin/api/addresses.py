@@ -4,15 +4,21 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from poisonadmin.api.contract import Paged, contract
-from poisonadmin.api.inputs import ReasonInput
+from poisonadmin.api.inputs import Identifier, ReasonInput
 from poisonadmin.api.parameters import PAGE, choice, pattern
 from poisonadmin.api.shapes import ADDRESS, ADDRESS_DETAIL
 from poisonadmin.api.view import ApiView
 from poisonadmin.domain.access import Permission
-from poisonadmin.operations import addresses as operations
+from poisonadmin.operations import address_status as operations
 from poisonadmin.queries import addresses as queries
 from poisonadmin.queries.paging import DEFAULT_LIMIT
 from poisonadmin.store.models.lane import AddressStatus
+
+
+class ResumeInput(ReasonInput):
+    """`quarantine`: a message on the address that becomes NDLV `quarantined` before anything is delivered again."""
+
+    quarantine = Identifier(required=False, allow_null=True, default=None)
 
 
 class AddressList(ApiView):
@@ -58,8 +64,10 @@ class AddressPause(ApiView):
 class AddressResume(ApiView):
     """`/addresses/{name}/resume/`."""
 
-    @contract(Permission.PAUSE, "addresses", {200: ADDRESS_DETAIL}, body=ReasonInput, acts=True)
+    @contract(Permission.PAUSE, "addresses", {200: ADDRESS_DETAIL}, body=ResumeInput, acts=True)
     def post(self, request: Request, name: str) -> Response:
-        """Deliver from a paused or stopped address again."""
-        operations.resume(name, principal=self.principal, reason=self.body["reason"])
+        """Deliver from a paused or stopped address again, with `quarantine` without the message that it names."""
+        operations.resume(
+            name, principal=self.principal, reason=self.body["reason"], quarantine=self.body["quarantine"]
+        )
         return Response(ADDRESS_DETAIL.render(queries.get_address(name, principal=self.reader)))

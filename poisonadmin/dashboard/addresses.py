@@ -13,7 +13,7 @@ from poisonadmin.dashboard.gate import page
 from poisonadmin.dashboard.links import href, pager, require_known, tidied
 from poisonadmin.dashboard.resolved import values_in_force
 from poisonadmin.domain.access import Permission, Principal
-from poisonadmin.operations import addresses as operations
+from poisonadmin.operations import address_status as operations
 from poisonadmin.queries.addresses import get_address, list_addresses
 from poisonadmin.queries.filter_fields import address as checked_pattern
 from poisonadmin.queries.messages import list_messages, parse_filter

@@ -1,18 +1,16 @@
-"""Addresses: made when the first message names them, paused and resumed by people."""
+"""Addresses: made when the first message names them."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from django.db import connection, transaction
+from django.db import connection
 from django.db.backends.utils import CursorWrapper
 
-from poisonadmin.domain.access import Permission, Principal
 from poisonadmin.domain.addresses import validate_address
 from poisonadmin.domain.errors import PoisonAdminError
-from poisonadmin.operations import audit, lanes, locks
+from poisonadmin.operations import locks
 from poisonadmin.operations.locks import Lock
-from poisonadmin.operations.once_more import retried
 from poisonadmin.queries.policy_book import book
 
 
@@ -21,13 +19,6 @@ class AddressNotFound(PoisonAdminError):
 
     code = "not_found"
     status = 404
-
-
-class AddressStatusConflict(PoisonAdminError):
-    """Raised when an address is paused that is not ON, or resumed that is ON."""
-
-    code = "address_status_conflict"
-    status = 409
 
 
 @dataclass(frozen=True)
@@ -91,60 +82,3 @@ def ensure_addresses(names: Iterable[str]) -> dict[str, AddressRef]:
 def _find(cursor: CursorWrapper, names: list[str]) -> dict[str, AddressRef]:
     cursor.execute(_FIND, [names])
     return {name: AddressRef(*rest) for name, *rest in cursor.fetchall()}
-
-
-def pause(name: str, *, principal: Principal, reason: str) -> None:
-    """Stop delivering from the address until it is resumed. What is under way ends; new messages wait.
-
-    Errors: `NotAllowed`, `AddressNotFound`, `AddressStatusConflict`.
-    """
-    _set_status(name, principal=principal, reason=reason, from_statuses=("ON",), to_status="PAUSED")
-
-
-def resume(name: str, *, principal: Principal, reason: str) -> None:
-    """Deliver from the address again.
-
-    Errors: `NotAllowed`, `AddressNotFound`, `AddressStatusConflict`.
-    """
-    _set_status(name, principal=principal, reason=reason, from_statuses=("PAUSED", "STOPPED"), to_status="ON")
-
-
-_SET_STATUS = """
-UPDATE address SET status = %(to)s, status_by = %(actor)s, status_note = %(reason)s, status_message_id = NULL,
-                   status_at = now()
-WHERE name = %(name)s AND status = ANY(%(from)s) RETURNING id
-"""
-
-
-def _set_status(
-    name: str, *, principal: Principal, reason: str, from_statuses: tuple[str, ...], to_status: str
-) -> None:
-    principal.require(Permission.PAUSE)
-    if not principal.sees(name):
-        raise AddressNotFound(f"There is no address {name}.")
-    values: dict[str, Any] = {
-        "to": to_status,
-        "actor": principal.name,
-        "reason": reason,
-        "name": name,
-        "from": list(from_statuses),
-    }
-
-    def set_once() -> None:
-        with transaction.atomic(), connection.cursor() as cursor:
-            cursor.execute(_SET_STATUS, values)
-            changed = cursor.fetchone()
-            if changed is None:
-                raise _why_not(cursor, name)
-            lanes.reopen(cursor, [changed[0]])
-            audit.record(principal.name, f"address.{to_status.lower()}", "address", name, note=reason)
-
-    retried(set_once)
-
-
-def _why_not(cursor: CursorWrapper, name: str) -> PoisonAdminError:
-    cursor.execute("SELECT status FROM address WHERE name = %s", [name])
-    row = cursor.fetchone()
-    if row is None:
-        return AddressNotFound(f"There is no address {name}.")
-    return AddressStatusConflict(f"The address {name} is {row[0]} already.")

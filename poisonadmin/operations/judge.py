@@ -29,6 +29,7 @@ class Answered(NamedTuple):
     address: str
     address_id: int
     plain_lane_id: int
+    conversation_id: str | None
     outcome: str
     fingerprint: str
     title: str
@@ -54,8 +55,8 @@ class Answered(NamedTuple):
 _ANSWERED = f"""
 SELECT answered.* FROM {TAKEN} CROSS JOIN LATERAL (
     SELECT message.id, message.attempt_number, failure_count, crash_count, candidate, address.name, address.id,
-           lane.id AS plain_lane_id, outcome, fingerprint, title, error_class, error_message, finished_at,
-           retry_after_ms, move_to,
+           lane.id AS plain_lane_id, envelope.conversation_id, outcome, fingerprint, title, error_class, error_message,
+           finished_at, retry_after_ms, move_to,
            CASE WHEN outcome = 'node_lost' AND taken.is_isolation THEN (
                SELECT count(*) FROM attempt AS loss JOIN claim ON claim.id = loss.claim_id AND claim.is_isolation
                WHERE loss.message_id = message.id AND loss.outcome = 'node_lost') ELSE 0 END AS losses,
@@ -63,7 +64,7 @@ SELECT answered.* FROM {TAKEN} CROSS JOIN LATERAL (
                AS hops
     FROM message
          JOIN attempt ON attempt.message_id = message.id AND attempt.attempt_number = message.attempt_number
-         JOIN address ON address.id = message.address_id
+         JOIN address ON address.id = message.address_id JOIN envelope ON envelope.id = message.id
          JOIN lane ON lane.address_id = address.id AND lane.conversation_id IS NULL AND NOT lane.is_isolation
     WHERE message.id = taken.message_id AND message.claim_id = taken.claim_id AND state = 'DLNG'
       AND outcome <> 'delivered'
@@ -74,13 +75,19 @@ WHERE %(claim)s::bigint IS NULL OR taken.claim_id = %(claim)s LIMIT %(limit)s
 
 
 def read_answered(cursor: CursorWrapper, claim_id: int | None, limit: int) -> list[Answered]:
-    """Lock and return what is answered and not delivered; what another settle holds is left to it."""
+    """Lock and return what is answered and not delivered, in the order of the attempts' ends.
+
+    What another settle holds is left to it.
+    """
     cursor.execute(_ANSWERED, {"claim": claim_id, "limit": limit})
-    return [Answered(*row) for row in cursor.fetchall()]
+    return sorted((Answered(*row) for row in cursor.fetchall()), key=lambda one: (one.finished_at, one.id))
 
 
-def judge(one: Answered, policy: Policy) -> Verdict:
-    """Return the verdict on one attempt under the policy of its address."""
+def judge(one: Answered, policy: Policy, *, conversation_failures: int | None = None) -> Verdict:
+    """Return the verdict on one attempt under the policy of its address.
+
+    `conversation_failures`: its conversation's count with it, None where that is not counted.
+    """
     match Outcome(one.outcome):
         case Outcome.DISCARDED:
             return answers.on_discarded(one.failure_count)
@@ -106,6 +113,7 @@ def judge(one: Answered, policy: Policy) -> Verdict:
         failure_count=one.failure_count,
         address=one.address,
         retry_after_ms=one.retry_after_ms,
+        conversation_failures=conversation_failures,
     )
 
 

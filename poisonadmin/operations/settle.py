@@ -6,10 +6,11 @@ nothing to do.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from django.db import connection, transaction
 
-from poisonadmin.operations import order
+from poisonadmin.operations import counting, order
 from poisonadmin.operations.in_flight import IN_FLIGHT, TAKEN
 from poisonadmin.operations.lanes import wake
 from poisonadmin.operations.ledger import RECORDED
@@ -55,7 +56,7 @@ WITH answered AS (
               answered.address_id AS was_address_id, answered.state AS was_state, answered.reason AS was_reason,
               answered.group_id AS was_group_id, 'delivered' AS event
 ), {RECORDED}
-SELECT count(*) FROM changed
+SELECT count(*), array_agg(id) FILTER (WHERE address_id = ANY(%(watched)s::bigint[])) FROM changed
 """  # noqa: S608  (fragments are constants)
 
 # A node that ended has written all it ever will: what it leaves without an answer goes back. Nobody is accused: HTTP
@@ -119,9 +120,10 @@ def _repeat(step: Callable[[int | None], int], claim_id: int | None, full: int) 
 
 def _settle_delivered(claim_id: int | None) -> int:
     with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute(_DELIVERED, _values(claim_id))
-        count: int = cursor.fetchone()[0]
-    return count
+        cursor.execute(_DELIVERED, _values(claim_id) | {"watched": counting.watched(cursor)})
+        count, watched = cursor.fetchone()
+        counting.end_with_delivery(cursor, watched or ())
+    return int(count)
 
 
 def _return_unanswered(claim_id: int | None) -> int:
@@ -134,5 +136,5 @@ def _return_unanswered(claim_id: int | None) -> int:
     return len(returned)
 
 
-def _values(claim_id: int | None) -> dict[str, int | str | None]:
+def _values(claim_id: int | None) -> dict[str, Any]:
     return {"claim": claim_id, "limit": DELIVERIES_A_TRANSACTION, "actor": "system", "note": None}

@@ -1,7 +1,7 @@
 """Settle whatever was not simply delivered: the verdict on each, applied to all of a batch in one statement."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -11,9 +11,10 @@ from django.db.backends.utils import CursorWrapper
 from poisonadmin.domain.policy import Blame, Policy
 from poisonadmin.domain.states import Event, Reason, State
 from poisonadmin.domain.verdicts import Verdict
-from poisonadmin.operations import groups, lanes, poison_list
+from poisonadmin.operations import counting, groups, lanes, poison_list
 from poisonadmin.operations.addresses import AddressRef, ensure_addresses
 from poisonadmin.operations.conversations import park_conversations
+from poisonadmin.operations.counting import Counting
 from poisonadmin.operations.dead_letters import record_moves
 from poisonadmin.operations.judge import Answered, judge, read_answered
 from poisonadmin.operations.ledger import recorded
@@ -61,7 +62,7 @@ SELECT lane_id, min(due_at) FROM changed WHERE state = 'TBDL' GROUP BY lane_id
 
 _STOP = """
 UPDATE address SET status = 'STOPPED', status_by = 'system', status_message_id = %(message)s, status_at = now(),
-                   status_note = 'a failed delivery reached the limit at which this address stops'
+                   status_note = %(note)s
 WHERE id = %(address)s AND status = 'ON' RETURNING id
 """
 
@@ -77,9 +78,9 @@ def settle_verdicts(claim_id: int | None = None) -> int:
             return 0
         policies = book()
         in_force = {one.address: policies.resolve(one.address).policy for one in answered}
-        verdicts = [judge(one, in_force[one.address]) for one in answered]
-        pairs = list(zip(answered, verdicts, strict=True))
-        targets = ensure_addresses(verdict.move_to for verdict in verdicts if verdict.move_to)
+        counts = counting.load(cursor, answered, in_force)
+        pairs = [(one, _judge(one, in_force[one.address], counts)) for one in answered]
+        targets = ensure_addresses(verdict.move_to for _, verdict in pairs if verdict.move_to)
         group_ids = groups.ensure(
             cursor,
             [groups.Seen(a.fingerprint, a.title, a.error_class, a.id, a.finished_at) for a in answered if a.is_failure],
@@ -87,14 +88,22 @@ def settle_verdicts(claim_id: int | None = None) -> int:
         places = _places(cursor, pairs, targets, in_force)
         waiting = _apply(cursor, pairs, places, group_ids)
         waiting += record_moves(cursor, [(a.id, a.address, v) for a, v in pairs if v.move_to])
-        stopped = _stop(cursor, [a for a, v in pairs if v.stop_address])
+        counting.save(cursor, counts)
+        stopped = _stop(cursor, [(a, v) for a, v in pairs if v.stop_address])
         _list(cursor, [(a, v) for a, v in pairs if v.reason is Reason.LISTED])
         reject_oversized(cursor, [a.id for a, v in pairs if v.move_to and v.state is State.TBDL])
-        park_conversations(cursor, [a.id for a, v in pairs if v.event is Event.CONVERSATION_ENDED])
+        park_conversations(cursor, [a.id for a, v in pairs if v.reason is Reason.CONVERSATION_ENDED])
         # Lanes come last, and all at once: the order of locks is messages, groups, addresses, lanes.
         lanes.wake(cursor, waiting)
         lanes.reopen(cursor, stopped)
     return len(answered)
+
+
+def _judge(one: Answered, policy: Policy, counts: Counting) -> Verdict:
+    verdict = judge(one, policy, conversation_failures=counts.of_conversation(one, policy))
+    if verdict.reason is Reason.CONVERSATION_ENDED:
+        counts.ended(one)
+    return replace(verdict, stop_address=True) if counts.switches_off(one, policy) else verdict
 
 
 def _list(cursor: CursorWrapper, listed: Sequence[tuple[Answered, Verdict]]) -> None:
@@ -157,10 +166,14 @@ def _apply(
     return waiting
 
 
-def _stop(cursor: CursorWrapper, failed: Sequence[Answered]) -> list[int]:
-    """Stop the addresses of messages whose failure reached that limit; return those that were ON."""
+def _stop(cursor: CursorWrapper, stopping: Sequence[tuple[Answered, Verdict]]) -> list[int]:
+    """Stop the addresses of messages that reached the limit at which they stop; return those that were ON."""
     stopped = []
-    for message in sorted(failed, key=lambda one: one.address_id):
-        cursor.execute(_STOP, {"message": message.id, "address": message.address_id})
+    for message, verdict in sorted(stopping, key=lambda pair: pair[0].address_id):
+        if verdict.event is Event.ROLLED_BACK:
+            note = "its handler rolled back as often in a row as queue_off_after_rollbacks allows"
+        else:
+            note = f"failure {verdict.failure_count} of a message reached listener_max_retries"
+        cursor.execute(_STOP, {"message": message.id, "address": message.address_id, "note": note})
         stopped += [row[0] for row in cursor.fetchall()]
     return stopped

@@ -16,7 +16,7 @@ from poisonadmin.domain import failures
 from poisonadmin.domain.access import SYSTEM, Principal, Role, principal
 from poisonadmin.domain.envelope import parse_envelope
 from poisonadmin.domain.failures import Failure
-from poisonadmin.operations import addresses, configure, decide, jobs
+from poisonadmin.operations import address_status, configure, decide, jobs
 from poisonadmin.operations.claim import ClaimRef, claim_due
 from poisonadmin.operations.counters import fold
 from poisonadmin.operations.intake import accept
@@ -232,7 +232,7 @@ def _decide(dice: random.Random) -> None:
     waiting = list(Message.objects.filter(state="TBDL", due_at__gt=timezone.now()).values_list("id", flat=True)[:3])
     say(decide.quarantine, waiting[:1], "Asked the team that sends it whether the amount is right.")
     say(decide.deliver_now, waiting[1:2], "The consumer is back.")
-    addresses.pause("github.fork", principal=OPERATOR, reason="Maintenance of the fork service until noon.")
+    address_status.pause("github.fork", principal=OPERATOR, reason="Maintenance of the fork service until noon.")
 
 
 def _says(who: Principal):  # type: ignore[no-untyped-def]

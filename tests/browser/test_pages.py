@@ -3,7 +3,7 @@
 import pytest
 
 from poisonadmin.domain.access import SYSTEM
-from poisonadmin.operations import addresses
+from poisonadmin.operations import address_status
 from tests.browser.axe import violations
 from tests.browser.conftest import Visit
 from tests.browser.scenery import furnish
@@ -75,7 +75,7 @@ def test_nothing_that_was_planted_runs(visit: Visit) -> None:
         payload=f"<html><body>{XSS}</body></html>",
         dead_letter={"exception_class": XSS, "exception_message": XSS, "stack": XSS, "reason": XSS},
     )
-    addresses.pause(BARE, principal=SYSTEM, reason=XSS)
+    address_status.pause(BARE, principal=SYSTEM, reason=XSS)
     visit.page.add_init_script("window.hit = 0; window.alert = () => { window.hit = 1; };")
     listed = (
         "/",

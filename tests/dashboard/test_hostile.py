@@ -10,7 +10,7 @@ from django.test import Client
 from django.urls import reverse
 
 from poisonadmin.domain.access import SYSTEM
-from poisonadmin.operations import addresses, decide
+from poisonadmin.operations import address_status, decide
 from poisonadmin.operations.poison_list import Report, report
 from poisonadmin.store.models import Consumer, FailureGroup, Message, Node, RejectedLine, Source, SourceFile
 from tests import crashes
@@ -65,7 +65,7 @@ def planted(db: None) -> dict[str, str]:
         },
     )
     decide.mark_fail([message.id], principal=SYSTEM, reason=XSS)
-    addresses.pause(BARE, principal=SYSTEM, reason=XSS)
+    address_status.pause(BARE, principal=SYSTEM, reason=XSS)
     source = Source.objects.create(name=XSS[:100], kind="directory", config={"path": XSS}, last_error=XSS)
     SourceFile.objects.create(source=source, path=XSS, size_bytes=1, modified_ns=1, error=XSS, state="broken")
     RejectedLine.objects.create(source=source, batch=XSS, line=1, code="invalid_json", detail=XSS, raw=XSS.encode())

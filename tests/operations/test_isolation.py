@@ -281,7 +281,7 @@ def test_a_message_that_handlers_hand_round_ends_with_an_administrator(handler: 
 
 
 def test_isolation_lanes_follow_their_address(handler: str) -> None:
-    from poisonadmin.operations.addresses import pause, resume
+    from poisonadmin.operations.address_status import pause, resume
 
     [poison] = enqueue()
     claim()

@@ -12,7 +12,7 @@ from django.db import connection
 from poisonadmin.domain.access import SYSTEM
 from poisonadmin.domain.envelope import parse_envelope
 from poisonadmin.operations import decide
-from poisonadmin.operations.addresses import AddressStatusConflict, pause
+from poisonadmin.operations.address_status import AddressStatusConflict, pause
 from poisonadmin.operations.claim import claim_due
 from poisonadmin.operations.configure import save_policy
 from poisonadmin.operations.counters import fold

@@ -6,148 +6,175 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('store', '0003_crash_isolation'),
+        ("store", "0003_crash_isolation"),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='Conversation',
+            name="Conversation",
             fields=[
-                ('pk', models.CompositePrimaryKey('address_id', 'conversation_id', blank=True, editable=False, primary_key=True, serialize=False)),
-                ('address_id', models.BigIntegerField()),
-                ('conversation_id', models.CharField(max_length=255)),
-                ('failures', models.IntegerField(db_default=0)),
-                ('last_message_id', models.BigIntegerField(null=True)),
-                ('failed_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                (
+                    "pk",
+                    models.CompositePrimaryKey(
+                        "address_id", "conversation_id", blank=True, editable=False, primary_key=True, serialize=False
+                    ),
+                ),
+                ("address_id", models.BigIntegerField()),
+                ("conversation_id", models.CharField(max_length=255)),
+                ("failures", models.IntegerField(db_default=0)),
+                ("last_message_id", models.BigIntegerField(null=True)),
+                ("failed_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
             ],
             options={
-                'db_table': 'conversation',
+                "db_table": "conversation",
             },
         ),
         migrations.CreateModel(
-            name='MessageTag',
+            name="MessageTag",
             fields=[
-                ('message_id', models.BigIntegerField(primary_key=True, serialize=False)),
-                ('tags', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=50), size=None)),
+                ("message_id", models.BigIntegerField(primary_key=True, serialize=False)),
+                (
+                    "tags",
+                    django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=50), size=None),
+                ),
             ],
             options={
-                'db_table': 'message_tag',
+                "db_table": "message_tag",
             },
         ),
         migrations.CreateModel(
-            name='Restart',
+            name="Restart",
             fields=[
-                ('pk', models.CompositePrimaryKey('restart_job_id', 'message_id', blank=True, editable=False, primary_key=True, serialize=False)),
-                ('restart_job_id', models.BigIntegerField()),
-                ('message_id', models.BigIntegerField()),
-                ('times', models.IntegerField(db_default=1)),
+                (
+                    "pk",
+                    models.CompositePrimaryKey(
+                        "restart_job_id", "message_id", blank=True, editable=False, primary_key=True, serialize=False
+                    ),
+                ),
+                ("restart_job_id", models.BigIntegerField()),
+                ("message_id", models.BigIntegerField()),
+                ("times", models.IntegerField(db_default=1)),
             ],
             options={
-                'db_table': 'restart',
+                "db_table": "restart",
             },
         ),
         migrations.AddField(
-            model_name='address',
-            name='is_ordered',
+            model_name="address",
+            name="is_ordered",
             field=models.BooleanField(db_default=False),
         ),
         migrations.AddField(
-            model_name='address',
-            name='is_watched',
+            model_name="address",
+            name="is_watched",
             field=models.BooleanField(db_default=False),
         ),
         migrations.AddField(
-            model_name='address',
-            name='rollbacks_in_row',
+            model_name="address",
+            name="rollbacks_in_row",
             field=models.IntegerField(db_default=0),
         ),
         migrations.AddField(
-            model_name='lane',
-            name='head_id',
+            model_name="lane",
+            name="head_id",
             field=models.BigIntegerField(null=True),
         ),
         migrations.CreateModel(
-            name='BusinessKey',
+            name="BusinessKey",
             fields=[
-                ('pk', models.CompositePrimaryKey('message_id', 'name', blank=True, editable=False, primary_key=True, serialize=False)),
-                ('message_id', models.BigIntegerField()),
-                ('name', models.CharField(max_length=100)),
-                ('value', models.CharField(max_length=255)),
+                (
+                    "pk",
+                    models.CompositePrimaryKey(
+                        "message_id", "name", blank=True, editable=False, primary_key=True, serialize=False
+                    ),
+                ),
+                ("message_id", models.BigIntegerField()),
+                ("name", models.CharField(max_length=100)),
+                ("value", models.CharField(max_length=255)),
             ],
             options={
-                'db_table': 'business_key',
-                'indexes': [models.Index(models.F('name'), models.F('value'), models.F('message_id'), name='business_key_look_up')],
+                "db_table": "business_key",
+                "indexes": [
+                    models.Index(
+                        models.F("name"), models.F("value"), models.F("message_id"), name="business_key_look_up"
+                    )
+                ],
             },
         ),
         migrations.CreateModel(
-            name='DryRun',
+            name="DryRun",
             fields=[
-                ('id', models.BigAutoField(primary_key=True, serialize=False)),
-                ('rule_id', models.BigIntegerField()),
-                ('rule_version', models.IntegerField()),
-                ('job_id', models.BigIntegerField(null=True)),
-                ('cut_off', models.BigIntegerField()),
-                ('read', models.BigIntegerField(db_default=0)),
-                ('matched', models.BigIntegerField(db_default=0)),
-                ('report', models.JSONField(default=dict)),
-                ('requested_by', models.CharField(max_length=255)),
-                ('requested_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
-                ('finished_at', models.DateTimeField(null=True)),
-                ('error', models.TextField(null=True)),
+                ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                ("rule_id", models.BigIntegerField()),
+                ("rule_version", models.IntegerField()),
+                ("job_id", models.BigIntegerField(null=True)),
+                ("cut_off", models.BigIntegerField()),
+                ("read", models.BigIntegerField(db_default=0)),
+                ("matched", models.BigIntegerField(db_default=0)),
+                ("report", models.JSONField(default=dict)),
+                ("requested_by", models.CharField(max_length=255)),
+                ("requested_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ("finished_at", models.DateTimeField(null=True)),
+                ("error", models.TextField(null=True)),
             ],
             options={
-                'db_table': 'dry_run',
-                'indexes': [models.Index(fields=['rule_id', '-id'], name='dry_run_by_rule')],
+                "db_table": "dry_run",
+                "indexes": [models.Index(fields=["rule_id", "-id"], name="dry_run_by_rule")],
             },
         ),
         migrations.CreateModel(
-            name='RestartJob',
+            name="RestartJob",
             fields=[
-                ('id', models.BigAutoField(primary_key=True, serialize=False)),
-                ('name', models.CharField(max_length=100, unique=True)),
-                ('schedule', models.CharField(max_length=100)),
-                ('filter', models.JSONField(default=dict)),
-                ('include_blacklisted', models.BooleanField(db_default=False)),
-                ('max_restarts', models.IntegerField(db_default=1)),
-                ('is_enabled', models.BooleanField(db_default=True)),
-                ('next_at', models.DateTimeField(null=True)),
-                ('last_at', models.DateTimeField(null=True)),
-                ('last_counts', models.JSONField(default=dict)),
-                ('owner', models.CharField(max_length=255)),
-                ('version', models.IntegerField(db_default=1)),
-                ('updated_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                ("name", models.CharField(max_length=100, unique=True)),
+                ("schedule", models.CharField(max_length=100)),
+                ("filter", models.JSONField(default=dict)),
+                ("include_blacklisted", models.BooleanField(db_default=False)),
+                ("max_restarts", models.IntegerField(db_default=1)),
+                ("is_enabled", models.BooleanField(db_default=True)),
+                ("next_at", models.DateTimeField(null=True)),
+                ("last_at", models.DateTimeField(null=True)),
+                ("last_counts", models.JSONField(default=dict)),
+                ("owner", models.CharField(max_length=255)),
+                ("version", models.IntegerField(db_default=1)),
+                ("updated_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
             ],
             options={
-                'db_table': 'restart_job',
-                'indexes': [models.Index(models.F('next_at'), condition=models.Q(('is_enabled', True)), name='restart_job_due')],
+                "db_table": "restart_job",
+                "indexes": [
+                    models.Index(models.F("next_at"), condition=models.Q(("is_enabled", True)), name="restart_job_due")
+                ],
             },
         ),
         migrations.CreateModel(
-            name='Rule',
+            name="Rule",
             fields=[
-                ('id', models.BigAutoField(primary_key=True, serialize=False)),
-                ('stage', models.CharField(max_length=8)),
-                ('position', models.IntegerField()),
-                ('name', models.CharField(max_length=100, unique=True)),
-                ('owner', models.CharField(max_length=255)),
-                ('note', models.TextField(default='')),
-                ('match', models.JSONField(default=dict)),
-                ('action', models.JSONField(default=dict)),
-                ('is_enabled', models.BooleanField(db_default=False)),
-                ('ends_at', models.DateTimeField(null=True)),
-                ('hits', models.BigIntegerField(db_default=0)),
-                ('last_hit_at', models.DateTimeField(null=True)),
-                ('version', models.IntegerField(db_default=1)),
-                ('checked_version', models.IntegerField(null=True)),
-                ('updated_by', models.CharField(max_length=255)),
-                ('updated_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                ("stage", models.CharField(max_length=8)),
+                ("position", models.IntegerField()),
+                ("name", models.CharField(max_length=100, unique=True)),
+                ("owner", models.CharField(max_length=255)),
+                ("note", models.TextField(default="")),
+                ("match", models.JSONField(default=dict)),
+                ("action", models.JSONField(default=dict)),
+                ("is_enabled", models.BooleanField(db_default=False)),
+                ("ends_at", models.DateTimeField(null=True)),
+                ("hits", models.BigIntegerField(db_default=0)),
+                ("last_hit_at", models.DateTimeField(null=True)),
+                ("version", models.IntegerField(db_default=1)),
+                ("checked_version", models.IntegerField(null=True)),
+                ("updated_by", models.CharField(max_length=255)),
+                ("updated_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
             ],
             options={
-                'db_table': 'rule',
-                'indexes': [models.Index(fields=['stage', 'position'], name='rule_order')],
-                'constraints': [models.CheckConstraint(condition=models.Q(('stage__in', ['after', 'before'])), name='rule_stage_known')],
+                "db_table": "rule",
+                "indexes": [models.Index(fields=["stage", "position"], name="rule_order")],
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(("stage__in", ["after", "before"])), name="rule_stage_known"
+                    )
+                ],
             },
         ),
     ]
