@@ -5,7 +5,7 @@ is compared before any delay is computed (SEMANTICS ART-19, WAS-13).
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from poisonadmin.domain.policy import ExceptionDestination, OnExhausted, Policy
 from poisonadmin.domain.redelivery import delay_ms, jitter
@@ -13,6 +13,7 @@ from poisonadmin.domain.retry_after import MAX_RETRY_AFTER_MS
 from poisonadmin.domain.states import Event, Reason, State
 
 SYSTEM_DEAD_LETTER_QUEUE = "SYSTEM.DEAD.LETTER.QUEUE"
+BACKOUT_THRESHOLD_REACHED = "MQRC_BACKOUT_THRESHOLD_REACHED (2362)"
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class Verdict:
     queue: str | None = None  # the queue auto-created for its origin under `move_to`
     candidate: bool | None = None
     crash_count: int | None = None
+    reason_code: str | None = None  # why it was moved, in the words of the system that the policy follows
 
 
 @dataclass(frozen=True)
@@ -150,7 +152,10 @@ def _listener_retries(failed: _Failed) -> Verdict | None:
 def _backout_threshold(failed: _Failed) -> Verdict | None:
     if not 0 < failed.policy.backout_threshold <= failed.count:
         return None
-    return _moved(failed, failed.policy.backout_requeue_queue or SYSTEM_DEAD_LETTER_QUEUE)
+    queue = failed.policy.backout_requeue_queue
+    if queue is not None:
+        return _moved(failed, queue)
+    return replace(_moved(failed, SYSTEM_DEAD_LETTER_QUEUE), reason_code=BACKOUT_THRESHOLD_REACHED)
 
 
 def _failed_deliveries(failed: _Failed) -> Verdict | None:

@@ -20,9 +20,9 @@ SELECT * FROM unnest(%(ids)s::bigint[], %(froms)s::text[], %(tos)s::text[], %(qu
 _CHILDREN = f"""
 WITH parent AS (
     SELECT envelope.*, body.headers, body.payload, moved.from_address, moved.queue, target.id AS target_id,
-           lane.id AS lane_id, nextval(pg_get_serial_sequence('message', 'id')) AS child_id
-    FROM unnest(%(ids)s::bigint[], %(froms)s::text[], %(tos)s::text[], %(queues)s::text[])
-         AS moved (id, from_address, to_address, queue)
+           moved.code, lane.id AS lane_id, nextval(pg_get_serial_sequence('message', 'id')) AS child_id
+    FROM unnest(%(ids)s::bigint[], %(froms)s::text[], %(tos)s::text[], %(queues)s::text[], %(codes)s::text[])
+         AS moved (id, from_address, to_address, queue, code)
     JOIN envelope USING (id) JOIN body USING (id)
     JOIN address AS target ON target.name = moved.to_address AND target.destination_id IS NOT NULL
     JOIN lane ON lane.address_id = target.id AND lane.conversation_id IS NULL AND NOT lane.is_isolation
@@ -35,7 +35,7 @@ WITH parent AS (
     INSERT INTO body (id, headers, payload)
     SELECT child_id, convert_to((convert_from(headers, 'UTF8')::jsonb || jsonb_strip_nulls(jsonb_build_object(
                '_AMQ_ORIG_ADDRESS', from_address, '_AMQ_ORIG_QUEUE', coalesce(queue, from_address),
-               '_AMQ_ORIG_MESSAGE_ID', message_id)))::text, 'UTF8'), payload FROM parent
+               '_AMQ_ORIG_MESSAGE_ID', message_id, 'MQDLH_Reason', code)))::text, 'UTF8'), payload FROM parent
 ), changed AS (
     INSERT INTO message (id, address_id, lane_id, state, due_at)
     SELECT child_id, target_id, lane_id, 'TBDL', now() FROM parent
@@ -58,7 +58,8 @@ def record_moves(cursor: CursorWrapper, moves: Sequence[tuple[int, str, Verdict]
         "froms": [from_address for _, from_address, _ in moves],
         "tos": [verdict.move_to for _, _, verdict in moves],
         "queues": [verdict.queue for _, _, verdict in moves],
-        "reasons": [str(verdict.reason or verdict.event) for _, _, verdict in moves],
+        "reasons": [verdict.reason_code or str(verdict.reason or verdict.event) for _, _, verdict in moves],
+        "codes": [verdict.reason_code for _, _, verdict in moves],
         "bys": ["system"] * len(moves),
         "actor": "system",
         "note": None,
