@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 from django.contrib.auth.models import User
+from django.db import connection
 
 from benchmarks.results import Line, at_most, quantile, say
 from benchmarks.world import World
@@ -24,6 +25,7 @@ from poisonguard import Guard
 NAME = "GUARD"
 MESSAGES = 200_000
 REPORTS = 200
+LISTED = 20_000
 FOLLOWERS = 100
 BODY = b"x" * 1024
 START_SECONDS = 60
@@ -39,6 +41,8 @@ def run(world: World) -> list[Line]:
             for kept in (False, True)
         ]
         alone = echo_seconds(url, token, world.directory, world.count(REPORTS, least=20), followers=1)
+        listed = world.count(LISTED)
+        loading = loading_seconds(url, token, world.directory, listed)
         before = web.memory_info().rss
         many = echo_seconds(url, token, world.directory, world.count(REPORTS, least=20), followers=FOLLOWERS)
         grown = (web.memory_info().rss - before) / 2**20
@@ -46,6 +50,7 @@ def run(world: World) -> list[Line]:
     return [
         Line(NAME, "handling under the guard, with its journal", f"{overheads[0]:.1f} us a message"),
         Line(NAME, "the same with 1 KB of payload kept in the journal", f"{overheads[1]:.1f} us a message"),
+        Line(NAME, f"start with {listed:,} bookmarks listed, 1 KB each", f"{loading:.2f} s"),
         at_most(NAME, "failure to skip in another guard, p95", quantile(alone, 0.95), aim=1.0, unit="s", note=aim),
         at_most(
             NAME,
@@ -77,6 +82,19 @@ def overhead_us(url: str, token: str, directory: Path, count: int, *, send_paylo
     more_us = (guarded - bare) / count * 1e6
     say(f"    {count:,} messages, payload {'kept' if send_payload else 'not kept'}: {more_us:.2f} us")
     return more_us
+
+
+def loading_seconds(url: str, token: str, directory: Path, count: int) -> float:
+    """Return how long a guard's start takes when so many bookmarks are listed."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO poison_entry (source, bookmark, why, reported_by, is_listed)"
+            " SELECT 'bench-listed', n::text, repeat('x', 900), 'bench', TRUE FROM generate_series(1, %s) AS n",
+            [count],
+        )
+    began = time.perf_counter()
+    with Guard(url, token, "bench-listed", journal_dir=directory / "journal"):
+        return time.perf_counter() - began
 
 
 def echo_seconds(url: str, token: str, directory: Path, count: int, *, followers: int) -> list[float]:

@@ -38,7 +38,9 @@ Under `/api/v1/`, JSON in snake_case, times in RFC 3339 UTC, ids as strings. The
   `errors` where single fields are wrong.
 - **Streams**: `/poison-list/events/` is `text/event-stream`; see [the poison list](poison-list.md).
 - **Uploads**: a payload has at most 64 MiB; `POST /messages/` at most 96 MiB of JSON, a batch at most 1 GiB. A batch is
-  read as a stream: good lines are kept, bad ones set aside with their number and reason.
+  read as a stream: good lines are kept, bad ones set aside with their number and reason. Bodies are not to be
+  compressed. A payload longer than its address takes (`max_payload_bytes`) is taken in all the same: 201, NDLV,
+  `oversized`.
 """
 
 PROBES = """\

@@ -1,6 +1,6 @@
 """A message's history in words: what each change was, and what it meant for a suspicion."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from poisonadmin.dashboard.deaths import told
@@ -32,9 +32,7 @@ def story(message: MessageRow, history: Sequence[HistoryRow], attempts: Sequence
     for row in reversed(history):
         attempt = tried.get(row.attempt_number)
         if row.event in _DEATHS:
-            following = tried.get(row.attempt_number + 1)
-            isolates = following.is_alone if following else message.candidate
-            steps.append(_death(row, attempt, isolates=bool(isolates) and not is_suspect))
+            steps.append(_death(row, attempt, _suspicion(row, message, tried) if not is_suspect else ""))
             is_suspect = True
         elif row.event == Event.DELIVERED and is_suspect:
             alone = attempt is not None and attempt.is_alone
@@ -45,7 +43,13 @@ def story(message: MessageRow, history: Sequence[HistoryRow], attempts: Sequence
     return steps[::-1]
 
 
-def _death(row: HistoryRow, attempt: AttemptRow | None, *, isolates: bool) -> Step:
+def _suspicion(row: HistoryRow, message: MessageRow, tried: Mapping[int, AttemptRow]) -> str:
+    following = tried.get(row.attempt_number + 1)
+    if row.to_state != State.TBDL or not (following.is_alone if following else message.candidate):
+        return ""
+    return "A candidate from now on: delivered alone" if following else "A candidate from now on"
+
+
+def _death(row: HistoryRow, attempt: AttemptRow | None, meaning: str) -> Step:
     words = told(attempt).sentence if attempt and attempt.outcome in CRASHES else event_words(row.event)
-    is_candidate = isolates and row.to_state == State.TBDL
-    return Step(row, words, "A candidate from now on: delivered alone" if is_candidate else "", "bad")
+    return Step(row, words, meaning, "bad")

@@ -10,11 +10,7 @@ from poisonadmin.queries.consumers import list_consumers
 from poisonadmin.queries.filter_fields import InvalidFilter
 from poisonadmin.queries.nodes import get_node, list_nodes
 
-SHOWS: dict[str, tuple[str, dict[str, bool]]] = {
-    "alive": ("Alive", {"alive": True}),
-    "lost": ("Lost", {"lost": True}),
-    "all": ("All", {}),
-}
+SHOWS = {"alive": "Alive", "lost": "Lost", "all": "All"}
 
 
 @page()
@@ -24,11 +20,13 @@ def show_all(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     chosen = request.GET.get("show", "alive")
     if chosen not in SHOWS:
         raise InvalidFilter("show", f"show is one of {', '.join(SHOWS)}.")
-    found = list_nodes(principal=principal, cursor=request.GET.get("cursor"), **SHOWS[chosen][1])
-    consumers = list_consumers(principal=principal, cursor=request.GET.get("consumers"), **SHOWS[chosen][1])
+    alive = True if chosen == "alive" else None
+    lost = True if chosen == "lost" else None
+    found = list_nodes(principal=principal, alive=alive, lost=lost, cursor=request.GET.get("cursor"))
+    consumers = list_consumers(principal=principal, alive=alive, lost=lost, cursor=request.GET.get("consumers"))
     latest = None if found.results else next(iter(list_nodes(principal=principal, limit=1).results), None)
     context = {
-        "shows": [(key, label) for key, (label, _) in SHOWS.items()],
+        "shows": list(SHOWS.items()),
         "chosen": chosen,
         "rows": found.results,
         "pager": pager(request, found),

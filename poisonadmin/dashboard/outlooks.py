@@ -14,9 +14,9 @@ def warnings(rows: Iterable[MessageRow]) -> list[str]:
 def sentence(outlook: Outlook, n: int) -> str:
     """Return what awaits `n` messages that crashed what processed them.
 
-    >>> sentence(Outlook(1, is_cleared=False, is_listed=False), 1)
+    >>> sentence(Outlook(1), 1)
     '1 crashed what processed it before: delivered alone, one more crash blacklists it again.'
-    >>> sentence(Outlook(2, is_cleared=True, is_listed=False), 3)
+    >>> sentence(Outlook(2, is_cleared=True), 3)
     '3 crashed what processed them before. The policy forgets that on approval: 2 crashes blacklist them again.'
     """
     them = "it" if n == 1 else "them"
@@ -34,4 +34,4 @@ def sentence(outlook: Outlook, n: int) -> str:
         crashes = f"{outlook.crashes} crashes" if several else "one crash"
         return f"{start}. The policy forgets that on approval: {crashes} {stops}."
     crashes = f"{outlook.crashes} more crashes" if several else "one more crash"
-    return f"{start}: delivered alone, {crashes} {stops}."
+    return f"{start}: delivered {'alone' if outlook.is_alone else 'among others'}, {crashes} {stops}."

@@ -24,6 +24,7 @@ _STATEMENTS = (
         table="claim", is_old="NOT is_open AND claimed_at < now() - interval '7 days'", claim="claim.id"
     ),
     "DELETE FROM claim_shard WHERE NOT EXISTS (SELECT FROM claim WHERE claim.id = claim_id)",
+    "DELETE FROM consumer WHERE heartbeat_at < now() - interval '7 days'",
     "DELETE FROM worker WHERE heartbeat_at < now() - interval '1 day'",
 )
 
@@ -31,7 +32,7 @@ _STATEMENTS = (
 def clean_up() -> None:
     """Remove what has had its time, and what intake left behind.
 
-    Idempotency keys after a day, ended redelivery jobs after two, claims and nodes after a week.
+    Idempotency keys after a day, ended redelivery jobs after two, claims, nodes and consumers after a week.
     """
     with connection.cursor() as cursor:
         for statement in _STATEMENTS:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from poisonadmin.domain.policy import Policy
+from poisonadmin.domain.policy import Blame, Policy
 from poisonadmin.domain.states import Reason, State
 from poisonadmin.domain.verdicts import on_crash
 from poisonadmin.queries.message_list import MessageRow
@@ -18,11 +18,13 @@ class Outlook:
     """What awaits an approved message. `crashes`: so many counted crashes stop it again; None: none ever does.
 
     `is_cleared`: the policy forgets its crashes at an approval. `is_listed`: it is stopped by the poison list.
+    `is_alone`: it is delivered by itself while it is a candidate; not under the plain rule, `all_in_flight`.
     """
 
     crashes: int | None
-    is_cleared: bool
-    is_listed: bool
+    is_cleared: bool = False
+    is_listed: bool = False
+    is_alone: bool = True
 
 
 def outlooks(rows: Iterable[MessageRow]) -> list[tuple[Outlook, int]]:
@@ -53,17 +55,18 @@ def outlook(policy: Policy, crash_count: int) -> Outlook:
     """Return what awaits a message that has crashed `crash_count` times and is approved (ruling R3).
 
     >>> outlook(Policy(blacklisting_enabled=True), 2)
-    Outlook(crashes=1, is_cleared=False, is_listed=False)
+    Outlook(crashes=1, is_cleared=False, is_listed=False, is_alone=True)
     >>> outlook(Policy(blacklisting_enabled=True, approve_clears_candidate=True), 2)
-    Outlook(crashes=2, is_cleared=True, is_listed=False)
+    Outlook(crashes=2, is_cleared=True, is_listed=False, is_alone=True)
     >>> outlook(Policy(blacklisting_enabled=False), 2)
-    Outlook(crashes=None, is_cleared=False, is_listed=False)
+    Outlook(crashes=None, is_cleared=False, is_listed=False, is_alone=True)
     """
     is_cleared = policy.approve_clears_candidate
+    is_alone = policy.blame is Blame.EXACT
     count = 0 if is_cleared else crash_count
     for crashes in range(1, MOST_CRASHES + 1):
         verdict = on_crash(policy, count, not is_cleared, failure_count=0)
         if verdict.state is State.NDLV:
-            return Outlook(crashes, is_cleared, verdict.reason is Reason.LISTED)
+            return Outlook(crashes, is_cleared, verdict.reason is Reason.LISTED, is_alone)
         count = verdict.crash_count or 0
-    return Outlook(None, is_cleared, is_listed=False)
+    return Outlook(None, is_cleared, is_alone=is_alone)

@@ -33,10 +33,11 @@ class Crash:
 
 @dataclass(frozen=True)
 class Suspect:
-    """A message and its last crashes, oldest first."""
+    """A message and its last crashes, oldest first. `is_alone`: it is being delivered by itself now."""
 
     message: MessageRow
     crashes: tuple[Crash, ...]
+    is_alone: bool = False
 
 
 def list_blacklisted(
@@ -96,7 +97,14 @@ def candidates(*, principal: Principal, patterns: Sequence[str] = (), limit: int
             [*parameters, limit],
         )
         crashes = crashes_of([row.id for row in rows], most=1)
-    return [Suspect(row, tuple(Crash(crash, None) for crash in crashes[row.id])) for row in rows]
+        alone = fetch_values(
+            "SELECT m.id FROM message m JOIN claim c ON c.id = m.claim_id AND c.is_isolation"
+            " WHERE m.id = ANY(%s) AND m.state = 'DLNG'",
+            [[row.id for row in rows]],
+        )
+    return [
+        Suspect(row, tuple(Crash(crash, None) for crash in crashes[row.id]), is_alone=row.id in alone) for row in rows
+    ]
 
 
 def has_ever_crashed(principal: Principal) -> bool:

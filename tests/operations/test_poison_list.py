@@ -8,10 +8,12 @@ from django.db import connection, transaction
 
 from poisonadmin.domain.access import SYSTEM
 from poisonadmin.operations import decide
+from poisonadmin.operations.configure import save_policy
 from poisonadmin.operations.poison_list import Report, list_messages, release, report
+from poisonadmin.operations.settle import settle
 from poisonadmin.queries.consumers import list_consumers
 from poisonadmin.store.models import Envelope, History, PoisonEntry
-from tests.operations.conftest import counted, counters, enqueue, make_shop, states
+from tests.operations.conftest import answer, claim, counted, counters, end_nodes, enqueue, make_shop, states
 
 SOURCE = "orders.eu"
 
@@ -150,6 +152,27 @@ def test_approving_a_message_that_was_moved_releases_the_bookmark_it_was_listed_
     decide.return_to_original([message_id], principal=SYSTEM, reason="x")
     assert PoisonEntry.objects.get().is_listed
     decide.approve([message_id], principal=SYSTEM, reason="x")
+    assert not PoisonEntry.objects.get().is_listed
+
+
+@pytest.mark.parametrize(("outcome", "counts"), [("failed", (1, 0)), ("crashed", (0, 1))])
+def test_amps_13_one_failure_or_one_crash_under_the_preset_lists_and_approving_releases(
+    outcome: str, counts: tuple[int, int], shop: str
+) -> None:
+    save_policy("orders.#", preset="amps", settings={}, destination=shop, principal=SYSTEM)
+    (message_id,) = enqueue(1, bookmark="place 7")
+    taken = claim()
+    died = {"error_class": "HandlerSegfault", "error_message": "SIGSEGV", "fingerprint": "a" * 16, "title": "died"}
+    answer([message_id], outcome, **(died if outcome == "crashed" else {}))
+    end_nodes(taken)
+    settle(taken.id)
+    entry = PoisonEntry.objects.get()
+    assert states([message_id]) == ["NDLV"]
+    assert (entry.source, entry.bookmark, entry.is_listed, entry.message_id) == (SOURCE, "place 7", True, message_id)
+    assert (entry.failures, entry.crashes) == counts
+    assert counters() == counted()
+    decide.approve([message_id], principal=SYSTEM, reason="repaired")
+    assert states([message_id]) == ["TBDL"]
     assert not PoisonEntry.objects.get().is_listed
 
 
