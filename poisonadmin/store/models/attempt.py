@@ -15,8 +15,8 @@ class Outcome(StrEnum):
 
     `crashed`: its sandbox died of it, or the connection was lost where that counts as a crash; `node_lost`: it had
     begun on a node that was lost; `suspected`: it was in delivery when another message crashed (blame
-    `all_in_flight`). A handler may answer `discarded`, `moved`, `rolled_back`, `conversation_ended`. `imported` is the
-    failure that a dead letter brought along, as attempt 0.
+    `all_in_flight`). A handler may answer `discarded`, `moved`, `rolled_back`, `conversation_ended`. `ruled`: a content
+    rule decided before anything was delivered. `imported` is the failure that a dead letter brought along, as attempt 0.
     """
 
     DELIVERED = "delivered"
@@ -28,6 +28,7 @@ class Outcome(StrEnum):
     MOVED = "moved"
     ROLLED_BACK = "rolled_back"
     CONVERSATION_ENDED = "conversation_ended"
+    RULED = "ruled"
     IMPORTED = "imported"
 
 
@@ -42,6 +43,7 @@ class Attempt(models.Model):
     as settled, so settling twice changes nothing (docs/decisions/0003-attempts-are-outcomes.md). Rows of a fenced node
     match no message and only inform. `error_message`, `stack` hold no NUL; `response` is at most 4 kB of the answer,
     `output` the last 8 kB that a handler printed. `exit_status`: of the sandbox that died, negative for a signal.
+    `rule_id`, `ruling`: the content rule that decided, and what (domain/rules.py); None unless the outcome is `ruled`.
     """
 
     pk = models.CompositePrimaryKey("message_id", "attempt_number")
@@ -65,6 +67,8 @@ class Attempt(models.Model):
     exit_status = models.SmallIntegerField(null=True)
     output = models.BinaryField(null=True)
     move_to = models.CharField(max_length=255, null=True)
+    rule_id = models.BigIntegerField(null=True)
+    ruling = models.CharField(max_length=8, null=True)
 
     class Meta:
         db_table = "attempt"

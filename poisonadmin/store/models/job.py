@@ -12,6 +12,8 @@ from poisonadmin.store.models.choices import only_values_of
 class JobKind(StrEnum):
     REDELIVER = "redeliver"
     INGEST = "ingest"
+    DRY_RUN = "dry_run"
+    RESTART = "restart"
 
 
 class JobState(StrEnum):

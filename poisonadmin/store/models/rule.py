@@ -22,7 +22,8 @@ class Rule(models.Model):
 
     `match` and `action` are as domain/rules.py says. `position` orders the rules of a stage. `checked_version`: the
     version that a dry run has looked at; a rule before delivery is switched on only then. `hits` counts what it has
-    decided since it was last changed.
+    decided since it was last changed. `fault`: why it was switched off by itself; None once a person has changed it or
+    switched it on again.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -39,6 +40,7 @@ class Rule(models.Model):
     last_hit_at = models.DateTimeField(null=True)
     version = models.IntegerField(db_default=1)
     checked_version = models.IntegerField(null=True)
+    fault = models.TextField(null=True)
     updated_by = models.CharField(max_length=255)
     updated_at = models.DateTimeField(db_default=Now())
 
@@ -72,7 +74,9 @@ class DryRun(models.Model):
 class RestartJob(models.Model):
     """Approves NDLV messages by itself (SEMANTICS SAP-13). `schedule`: five cron fields, UTC.
 
-    `filter` is that of `GET /messages/`. A message is approved at most `max_restarts` times by this job.
+    `filter` is that of `GET /messages/`: parameter -> texts. A message is approved at most `max_restarts` times by this
+    job. `last_counts` are those of the latest run. While a run is under way, or was cut off, `run_job_id` is its job and
+    `run_after_id` the message behind which it goes on.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -85,6 +89,8 @@ class RestartJob(models.Model):
     next_at = models.DateTimeField(null=True)
     last_at = models.DateTimeField(null=True)
     last_counts = models.JSONField(default=dict)
+    run_job_id = models.BigIntegerField(null=True)
+    run_after_id = models.BigIntegerField(null=True)
     owner = models.CharField(max_length=255)
     version = models.IntegerField(db_default=1)
     updated_at = models.DateTimeField(db_default=Now())
@@ -107,7 +113,10 @@ class Restart(models.Model):
 
 
 class BusinessKey(models.Model):
-    """A key of a message that a policy's `business_keys` name, extracted at intake. `value` at most 255 characters."""
+    """A key of a message that a policy's `business_keys` name, extracted at intake. `value` at most 255 characters.
+
+    The index begins with the value, so that one can be looked for whatever its key is called, also by its beginning.
+    """
 
     pk = models.CompositePrimaryKey("message_id", "name")
     message_id = models.BigIntegerField()
@@ -116,7 +125,13 @@ class BusinessKey(models.Model):
 
     class Meta:
         db_table = "business_key"
-        indexes = [models.Index("name", "value", "message_id", name="business_key_look_up")]
+        indexes = [
+            models.Index(
+                fields=["value", "name", "message_id"],
+                opclasses=["varchar_pattern_ops", "varchar_ops", "int8_ops"],
+                name="business_key_look_up",
+            )
+        ]
 
 
 class MessageTag(models.Model):
