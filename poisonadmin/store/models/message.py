@@ -148,10 +148,13 @@ class Hop(models.Model):
     message_id = models.BigIntegerField(db_index=True)
     from_address = models.CharField(max_length=255)
     to_address = models.CharField(max_length=255)
-    queue = models.CharField(max_length=300, null=True)
+    queue = models.CharField(max_length=400, null=True)  # an address between a prefix and a suffix
     reason = models.CharField(max_length=255)
     by = models.CharField(max_length=255)
     at = models.DateTimeField(db_default=Now())
 
     class Meta:
         db_table = "hop"
+        indexes = [
+            models.Index("queue", "to_address", "message_id", name="hop_by_queue", condition=Q(queue__isnull=False))
+        ]
