@@ -54,7 +54,11 @@ FILTER = (
     text("error", "Part of its failure group's title or class.", many=True),
     text("conversation_id", many=True),
     text("message_id", many=True),
-    text("q", "The search box: words, and field:value pairs. `header.<name>=…` is a parameter too.", many=True),
+    text(
+        "q",
+        "The search box: words and field:value pairs. `header.<name>=…`, `key.<name>=…` are parameters.",
+        many=True,
+    ),
     time("received_after"),
     time("received_before"),
     time("failed_after"),
@@ -70,7 +74,7 @@ class MessageList(ApiView):
         """List messages, newest first.
 
         Any of the values of a repeated parameter may hold; all parameters must. `header.<name>=<value>` compares a
-        header. There is no count: see `/stats/`.
+        header, `key.<name>=<value>` a business key. There is no count: see `/stats/`.
         """
         given = dict(request.query_params.lists())
         page = read_values({name: given.pop(name, []) for name in _PAGE}, _PAGE)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 
 from poisonadmin.domain.addresses import InvalidAddress, validate_address
+from poisonadmin.domain.business_keys import InvalidBusinessKey, parsed_keys
 from poisonadmin.domain.errors import PoisonAdminError
 from poisonadmin.domain.policy import UNLIMITED, Blame, ExceptionDestination, OnExhausted
 
@@ -148,6 +149,10 @@ def _business_keys(value: object) -> tuple[str, ...]:
     for key in value:
         if not isinstance(key, str) or not key.isprintable() or not 1 <= len(key) <= MAX_BUSINESS_KEY_CHARS:
             raise _Unfit(f"each must be a printable text of 1 to {MAX_BUSINESS_KEY_CHARS} characters.")
+    try:
+        parsed_keys(tuple(value))
+    except InvalidBusinessKey as error:
+        raise _Unfit(error.detail) from None
     return tuple(value)
 
 

@@ -36,6 +36,10 @@ WITH parent AS (
     SELECT child_id, convert_to((convert_from(headers, 'UTF8')::jsonb || jsonb_strip_nulls(jsonb_build_object(
                '_AMQ_ORIG_ADDRESS', from_address, '_AMQ_ORIG_QUEUE', coalesce(queue, from_address),
                '_AMQ_ORIG_MESSAGE_ID', message_id, 'MQDLH_Reason', code)))::text, 'UTF8'), payload FROM parent
+), keys AS (
+    INSERT INTO business_key (message_id, name, value)
+    SELECT child_id, business_key.name, business_key.value
+    FROM parent JOIN business_key ON business_key.message_id = parent.id
 ), changed AS (
     INSERT INTO message (id, address_id, lane_id, state, due_at)
     SELECT child_id, target_id, lane_id, 'TBDL', now() FROM parent

@@ -16,6 +16,7 @@ from poisonadmin.domain.envelope_fields import storable
 from poisonadmin.domain.lines import BYTE_ORDER_MARK, split_lines
 from poisonadmin.domain.quick_lines import quick_reader
 from poisonadmin.domain.staged_rows import IntakeRow, intake_row
+from poisonadmin.operations.business_keys import copy_keys
 from poisonadmin.operations.ingest_merge import Merged, merge_staged
 from poisonadmin.operations.once_more import retried
 
@@ -134,6 +135,7 @@ def _copy_good(cursor: CursorWrapper, part: _Slice, batch: str) -> None:
         copy.set_types(staged_rows.STAGED_TYPES)
         for row_id, (line, row) in zip(ids, part.good, strict=True):
             copy.write_row(staged_rows.staged_row(row_id, row, row[1] or uuid.uuid4().hex, batch=batch, line=line))
+    copy_keys(cursor, ((row_id, row) for row_id, (_, row) in zip(ids, part.good, strict=True)))
 
 
 def _copy_rejected(cursor: CursorWrapper, part: _Slice, batch: str) -> None:

@@ -49,6 +49,8 @@ WITH lost AS MATERIALIZED (
     RETURNING line, detail
 ), no_body AS (
     DELETE FROM body USING lost WHERE body.id = lost.id
+), no_keys AS (
+    DELETE FROM business_key USING lost WHERE business_key.message_id = lost.id
 ), not_staged AS (
     DELETE FROM staged_message USING lost WHERE staged_message.id = lost.id
 )

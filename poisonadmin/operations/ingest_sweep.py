@@ -9,7 +9,8 @@ SELECT DISTINCT batch FROM staged_message WHERE batch LIKE 'file:%' AND NOT EXIS
     SELECT FROM source_file WHERE source_file.id = split_part(batch, ':', 2)::bigint AND state IN ('seen', 'staged'))
 """
 _DROP = """
-WITH dropped AS (DELETE FROM staged_message WHERE batch = ANY(%s) RETURNING id)
+WITH dropped AS (DELETE FROM staged_message WHERE batch = ANY(%s) RETURNING id),
+     no_keys AS (DELETE FROM business_key USING dropped WHERE business_key.message_id = dropped.id)
 DELETE FROM body USING dropped WHERE body.id = dropped.id
 """
 

@@ -17,6 +17,7 @@ from poisonadmin.domain.staged_rows import headers_json
 from poisonadmin.domain.states import Reason, State
 from poisonadmin.operations import audit, groups, lanes
 from poisonadmin.operations.addresses import AddressNotFound, AddressRef, ensure_addresses
+from poisonadmin.operations.business_keys import write_keys
 from poisonadmin.operations.ledger import RECORDED
 from poisonadmin.operations.oversize import sizes
 
@@ -85,10 +86,12 @@ def accept(envelope: Envelope, *, principal: Principal, received_by: str) -> Acc
         if created is None:
             cursor.execute(_SAME, values)
             first, is_same = cursor.fetchone()
-        elif envelope.dead_letter:
-            import_failure(cursor, created[0], envelope, actor=principal.name)
-        elif values["state"] == State.TBDL:
-            lanes.wake(cursor, [(values["lane"], created[1])])
+        else:
+            write_keys(cursor, created[0], envelope.address, envelope.payload, envelope.headers)
+            if envelope.dead_letter:
+                import_failure(cursor, created[0], envelope, actor=principal.name)
+            elif values["state"] == State.TBDL:
+                lanes.wake(cursor, [(values["lane"], created[1])])
     if created:
         return Accepted(created[0], created=True)
     if is_same:

@@ -10,6 +10,7 @@ from django.db.backends.utils import CursorWrapper
 from poisonadmin.domain.envelope import Envelope
 from poisonadmin.domain.staged_rows import headers_json
 from poisonadmin.operations.addresses import ensure_addresses
+from poisonadmin.operations.business_keys import write_keys
 from poisonadmin.operations.intake import import_failure
 from poisonadmin.operations.ledger import RECORDED
 
@@ -103,5 +104,6 @@ def store_listed(cursor: CursorWrapper, envelope: Envelope, *, actor: str) -> in
     if row is None:
         return None
     message_id: int = row[0]
+    write_keys(cursor, message_id, envelope.address, envelope.payload, envelope.headers)
     import_failure(cursor, message_id, envelope, actor=actor)
     return message_id

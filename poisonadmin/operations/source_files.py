@@ -35,7 +35,8 @@ ON CONFLICT (source_id, path, size_bytes, modified_ns) DO NOTHING
 """
 
 _DROP_STAGED = """
-WITH dropped AS (DELETE FROM staged_message WHERE batch = ANY(%(batches)s) RETURNING id)
+WITH dropped AS (DELETE FROM staged_message WHERE batch = ANY(%(batches)s) RETURNING id),
+     no_keys AS (DELETE FROM business_key USING dropped WHERE business_key.message_id = dropped.id)
 DELETE FROM body USING dropped WHERE body.id = dropped.id
 """
 

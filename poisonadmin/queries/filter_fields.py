@@ -30,7 +30,7 @@ class InvalidFilter(PoisonAdminError):
 class Term:
     """One condition: `field` is any of `values` (`operator` =), or compares with the only one; `negated`: not so.
 
-    `name` is the header's for `header`.
+    `name` is the header's for `header`, the key's for `key`.
     """
 
     field: str
@@ -104,6 +104,7 @@ def moment(name: str, text: str) -> datetime:
 
 
 HEADER = "header."
+KEY = "key."
 MOMENTS = {
     "received_after": ("received_at", ">="),
     "received_before": ("received_at", "<"),

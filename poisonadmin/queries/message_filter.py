@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from poisonadmin.queries.filter_fields import FIELDS, HEADER, MOMENTS, InvalidFilter, Term, checked_text, moment
+from poisonadmin.domain.business_keys import shortened
+from poisonadmin.queries.filter_fields import FIELDS, HEADER, KEY, MOMENTS, InvalidFilter, Term, checked_text, moment
 from poisonadmin.queries.search import parse_search
 
 MAX_VALUES = 100
@@ -44,6 +45,8 @@ def _terms(name: str, texts: Sequence[str]) -> list[Term]:
         return [term for text in texts for term in parse_search(checked_text(name, text))]
     if name.startswith(HEADER):
         return [Term("header", tuple(checked_text(name, text) for text in texts), name=name.removeprefix(HEADER))]
+    if name.startswith(KEY):
+        return [Term("key", tuple(shortened(checked_text(name, text)) for text in texts), name=name.removeprefix(KEY))]
     if name in MOMENTS:
         if len(texts) > 1:
             raise InvalidFilter(name, f"{name} can be given once.")
@@ -53,12 +56,11 @@ def _terms(name: str, texts: Sequence[str]) -> list[Term]:
 
 
 def _require_known(name: str) -> None:
-    if name.startswith("key."):
-        raise InvalidFilter(name, f"{name}: business keys are not indexed by this version.", code="unknown_parameter")
-    if name in FIELDS or name in MOMENTS or name == "q" or (name.startswith(HEADER) and len(name) > len(HEADER)):
-        checked_text("header", name)
+    is_named = any(name.startswith(prefix) and len(name) > len(prefix) for prefix in (HEADER, KEY))
+    if name in FIELDS or name in MOMENTS or name == "q" or is_named:
+        checked_text("parameter", name)
         return
-    known = ", ".join(sorted({*FIELDS, *MOMENTS, "q", "header.<name>"}))
+    known = ", ".join(sorted({*FIELDS, *MOMENTS, "q", "header.<name>", "key.<name>"}))
     raise InvalidFilter(
         name[:100], f"There is no parameter {name[:100]!r}. Known ones are {known}.", code="unknown_parameter"
     )

@@ -1,6 +1,6 @@
 """Lists of messages, by keyset and never counted to be paged."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import product
@@ -19,14 +19,17 @@ EXPORT_SLICE = 1000
 COLUMNS = """m.id, e.message_id, a.name AS address, m.state, m.reason, m.candidate, m.attempt_number, m.failure_count,
  m.crash_count, CASE WHEN m.state = 'TBDL' THEN m.due_at END AS due_at, m.state_at, e.received_at, m.failed_at,
  e.expires_at, e.conversation_id, e.content_type, e.payload_bytes, o.name AS original_address, m.group_id,
- g.title AS group_title"""
+ g.title AS group_title, coalesce((SELECT jsonb_object_agg(k.name, k.value) FROM business_key k
+ WHERE k.message_id = m.id), '{}') AS business_keys"""
 JOINS = """JOIN envelope e ON e.id = m.id JOIN address a ON a.id = m.address_id
  LEFT JOIN address o ON o.id = m.original_address_id LEFT JOIN failure_group g ON g.id = m.group_id"""
 
 
 @dataclass(frozen=True)
 class MessageRow:
-    """A message as lists show it. `group_title` is its last failure in one line."""
+    """A message as lists show it. `group_title` is its last failure in one line, `business_keys` what the policy of its
+    address had named at intake.
+    """
 
     id: int
     message_id: str
@@ -48,6 +51,7 @@ class MessageRow:
     original_address: str | None
     group_id: int | None
     group_title: str | None
+    business_keys: Mapping[str, str]
 
     @property
     def etag(self) -> str:

@@ -124,22 +124,31 @@ def member(name: str, value: str) -> bytes:
     return json.dumps({name: value}, ensure_ascii=False, separators=(",", ":"))[1:-1].encode()
 
 
+def _key(term: Term) -> Condition:
+    return (
+        "m.id IN (SELECT k.message_id FROM business_key k WHERE k.value = ANY(%s) AND k.name = %s)",
+        [list(term.values), term.name],
+    )
+
+
 def _text(term: Term) -> Condition:
-    """Message and conversation ids that begin with the word; addresses and errors that hold it."""
+    """Message and conversation ids, and business keys, that begin with the word; addresses and errors that hold it."""
     word = term.values[0]
     start = word.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
     named = fetch_values(
         "(SELECT id FROM envelope WHERE message_id LIKE %s LIMIT %s)"
-        " UNION (SELECT id FROM envelope WHERE conversation_id LIKE %s LIMIT %s)",
-        [start, FEW + 1, start, FEW + 1],
+        " UNION (SELECT id FROM envelope WHERE conversation_id LIKE %s LIMIT %s)"
+        " UNION (SELECT message_id FROM business_key WHERE value LIKE %s LIMIT %s)",
+        [start, FEW + 1, start, FEW + 1, start, FEW + 1],
     )
     if len(named) <= FEW:
         sql, parameters = "m.id = ANY(%s)", [named]
     else:
         sql = (
             "EXISTS (SELECT FROM envelope e WHERE e.id = m.id AND (e.message_id LIKE %s OR e.conversation_id LIKE %s))"
+            " OR EXISTS (SELECT FROM business_key k WHERE k.message_id = m.id AND k.value LIKE %s)"
         )
-        parameters = [start, start]
+        parameters = [start, start, start]
     for column, found in (("m.address_id", addresses_holding(word)), ("m.group_id", groups_holding([word]))):
         if found:
             sql += f" OR {column} = ANY(%s)"
@@ -175,5 +184,6 @@ _CONDITIONS: dict[str, Callable[[Term], Condition]] = {
     "age": _age,
     "attempts": _attempts,
     "header": _header,
+    "key": _key,
     "text": _text,
 }

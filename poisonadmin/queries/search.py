@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 
-from poisonadmin.queries.filter_fields import FIELDS, HEADER, InvalidFilter, Term
+from poisonadmin.domain.business_keys import shortened
+from poisonadmin.queries.filter_fields import FIELDS, HEADER, KEY, InvalidFilter, Term
 
 _TOKEN = re.compile(
     r'(?P<negated>!?)(?:(?P<field>[A-Za-z_][\w.\-]*):)?(?:"(?P<quoted>[^"]*)"|(?P<plain>[^\s"]*))(?P<rest>\S*)'
@@ -35,7 +36,8 @@ class Token:
 def parse_search(text: str) -> tuple[Term, ...]:
     """Return the terms of a search; words of one field are alternatives, all else must hold together.
 
-    Words without a field are looked for in message id, conversation id, error and address. A word that is not
+    Words without a field are looked for in message id, conversation id, business keys, error and
+    address. A word that is not
     understood raises InvalidFilter naming the word; quotes make any text a free word.
 
     >>> [(term.field, term.operator, term.values) for term in parse_search("attempts:>3 customer-77")]
@@ -88,11 +90,13 @@ def _term(token: Token) -> Term:
         return _since(token)
     if field.startswith(HEADER) and len(field) > len(HEADER):
         return Term("header", (token.value,), negated=token.negated, name=field.removeprefix(HEADER))
+    if field.startswith(KEY) and len(field) > len(KEY):
+        return Term("key", (shortened(token.value),), negated=token.negated, name=field.removeprefix(KEY))
     if field not in FIELDS:
         raise InvalidFilter(
             "q",
             f"{token.text!r}: there is no field {field!r}. Fields are "
-            f"{', '.join(sorted({*FIELDS, 'attempts', 'since', 'header.<name>'}))}; "
+            f"{', '.join(sorted({*FIELDS, 'attempts', 'since', 'header.<name>', 'key.<name>'}))}; "
             "put quotation marks around a text that holds a colon.",
         )
     try:

@@ -14,6 +14,7 @@ from poisonadmin.domain import staged_rows
 from poisonadmin.domain.envelope import InvalidEnvelope
 from poisonadmin.domain.envelope_fields import storable
 from poisonadmin.domain.staged_rows import IntakeRow
+from workers.spark.keys import copy_keys, policies_with_keys
 from workers.spark.parts import Part
 from workers.spark.sources import FileBroken, FileGone
 
@@ -64,8 +65,12 @@ def stage(part: Part, parsed: Iterable[Parsed], database_url: str) -> Counted:
             raise FileGone("The file is taken or forgotten already.")
         staged = rejected = 0
         ids = part.ids
+        policies = policies_with_keys(cursor)
         for one in _slices(parsed):
-            _copy_good(cursor, part, list(islice(ids, len(one.good))), one.good)
+            taken = list(islice(ids, len(one.good)))
+            _copy_good(cursor, part, taken, one.good)
+            if policies is not None:
+                copy_keys(cursor, zip(taken, (row for _, row in one.good), strict=True), policies)
             _copy_bad(cursor, part, one.bad)
             staged += len(one.good)
             rejected += len(one.bad)

@@ -75,8 +75,8 @@ class RestartJob(models.Model):
     """Approves NDLV messages by itself (SEMANTICS SAP-13). `schedule`: five cron fields, UTC.
 
     `filter` is that of `GET /messages/`: parameter -> texts. A message is approved at most `max_restarts` times by this
-    job. `last_counts` are those of the latest run. While a run is under way, or was cut off, `run_job_id` is its job and
-    `run_after_id` the message behind which it goes on.
+    job. `last_counts` are those of the latest run. While a run is under way, or was cut off, `run_job_id` is its job
+    and `run_after_id` the message behind which it goes on.
     """
 
     id = models.BigAutoField(primary_key=True)

@@ -1,0 +1,31 @@
+"""Business keys of what a task stages."""
+
+from collections.abc import Iterable
+
+import orjson
+import psycopg
+
+from poisonadmin.domain.key_rows import KEY_COPY, KEY_TYPES, key_rows
+from poisonadmin.domain.resolution import PolicyBook, PolicySpec
+from poisonadmin.domain.staged_rows import IntakeRow
+
+_NAMED = "SELECT EXISTS (SELECT FROM policy WHERE settings ? 'business_keys')"
+_POLICIES = "SELECT match, preset, settings FROM policy ORDER BY id"
+
+
+def policies_with_keys(cursor: psycopg.Cursor) -> PolicyBook | None:
+    """Return the policies in force; None where none of them names a key."""
+    named = cursor.execute(_NAMED).fetchone()
+    if not (named and named[0]):
+        return None
+    return PolicyBook(PolicySpec(*row) for row in cursor.execute(_POLICIES))
+
+
+def copy_keys(cursor: psycopg.Cursor, rows: Iterable[tuple[int, IntakeRow]], policies: PolicyBook) -> None:
+    """Write the keys of staged rows, by their ids."""
+    found = list(key_rows(rows, policies, loads=orjson.loads))
+    if found:
+        with cursor.copy(KEY_COPY) as copy:
+            copy.set_types(KEY_TYPES)
+            for row in found:
+                copy.write_row(row)
