@@ -1,10 +1,12 @@
 """What follows when a handler answers something else than "done": it discards, moves, rolls back, ends a conversation.
 
-Each is an end that the handler has chosen, so that none of them counts as a failure (ruling R3).
+Each is an end that the handler has chosen, so that none of them counts as a failure (ruling R3). So is what a content
+rule has chosen before anything was delivered.
 """
 
 from poisonadmin.domain.policy import Policy
 from poisonadmin.domain.redelivery import delay_ms, jitter
+from poisonadmin.domain.rules import Before
 from poisonadmin.domain.states import Event, Reason, State
 from poisonadmin.domain.verdicts import Verdict
 
@@ -42,3 +44,18 @@ def on_conversation_ended(failure_count: int) -> Verdict:
     return Verdict(
         State.FAIL, Event.CONVERSATION_ENDED, reason, None, None, failure_count, candidate=False, crash_count=0
     )
+
+
+def on_ruled(do: Before, address: str | None, *, failure_count: int, hops: int, note: str | None) -> Verdict:
+    """Return the verdict on a message that a content rule kept from being delivered. What it is suspected of stays.
+
+    `address`: where it is redirected to; `hops`: its moves before. Redirections that go round end with a person.
+    """
+    match do:
+        case Before.REDIRECT if address is not None and hops < MAX_HOPS:
+            return Verdict(State.TBDL, Event.REDIRECTED, None, 0, address, 0, note=note)
+        case Before.REDIRECT:
+            return Verdict(State.NDLV, Event.REDIRECTED, Reason.RULE, None, None, failure_count, note=note)
+        case Before.DISCARD:
+            return Verdict(State.FAIL, Event.REJECTED, Reason.DISCARDED_BY_POLICY, None, None, failure_count, note=note)
+    return Verdict(State.NDLV, Event.REJECTED, Reason.REJECTED, None, None, failure_count, note=note)

@@ -32,6 +32,7 @@ class Verdict:
     candidate: bool | None = None
     crash_count: int | None = None
     reason_code: str | None = None  # why it was moved, in the words of the system that the policy follows
+    note: str | None = None  # which rule gave it in place of the policy; kept in the history
 
 
 @dataclass(frozen=True)

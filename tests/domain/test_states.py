@@ -15,6 +15,8 @@ LEGAL = {
     (State.TBDL, Event.CLAIMED): "DLNG",
     (State.DLNG, Event.DELIVERED): "DLVD",
     (State.DLNG, Event.FAILED): "TBDL NDLV FAIL",
+    (State.DLNG, Event.REJECTED): "NDLV FAIL",
+    (State.DLNG, Event.REDIRECTED): "TBDL NDLV",
     (State.DLNG, Event.DISCARDED): "FAIL",
     (State.DLNG, Event.ROLLED_BACK): "TBDL",
     (State.DLNG, Event.MOVED): "TBDL NDLV FAIL",
@@ -89,12 +91,13 @@ def test_a_new_message_is_refused_an_event_of_stored_ones() -> None:
         check(None, Event.APPROVED, State.TBDL)
 
 
-def test_the_reasons_of_a_failure_are_those_of_the_policies() -> None:
+def test_the_reasons_of_a_failure_are_those_of_the_policies_and_rules() -> None:
     assert [str(reason) for reason in states.reasons(Event.FAILED)] == [
         "attempts_exhausted",
         "listed",
         "discarded_by_policy",
         "conversation_ended",
+        "rule",
     ]
 
 

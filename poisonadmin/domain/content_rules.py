@@ -1,0 +1,110 @@
+"""Rules before a delivery, compiled: which of them decides of a message, and what.
+
+The JSON parser and the compiler of JSON Schemas are passed in, since this package has the standard library only.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from poisonadmin.domain.content_conditions import CompileSchema, Condition, Subject, conditions_of
+from poisonadmin.domain.rules import Before, Rule
+
+# A rule that takes longer than this for one message is switched off.
+SLOW_SECONDS = 0.25
+
+
+class Ruling(NamedTuple):
+    """What a rule has decided. `tags` are put on the message; it is delivered when the action is TAG."""
+
+    rule_id: int
+    rule: str
+    action: Before
+    address: str | None
+    tags: tuple[str, ...]
+
+    @property
+    def note(self) -> str:
+        """What the history says of it."""
+        return f"rule {self.rule}: {self.action}"
+
+
+class RuleFailed(Exception):
+    """Raised when a rule cannot be asked, or takes too long: it is to be switched off. `why` is for people."""
+
+    def __init__(self, rule: Rule, why: str) -> None:
+        super().__init__(f"rule {rule.name}: {why}")
+        self.rule = rule
+        self.why = why
+
+
+@dataclass(frozen=True)
+class ContentRule:
+    """A compiled rule. `needs_body`: a condition looks at the payload's bytes, `needs_headers` at the headers."""
+
+    rule: Rule
+    ruling: Ruling
+    conditions: tuple[Condition, ...]
+    needs_body: bool
+    needs_headers: bool
+
+    def holds(self, subject: Subject) -> bool:
+        """Return whether every condition holds. Raise RuleFailed."""
+        try:
+            for condition in self.conditions:
+                if not condition(subject):
+                    return False
+        except ValueError:  # its payload is not JSON
+            return False
+        except Exception as error:
+            raise RuleFailed(self.rule, f"it cannot be asked: {type(error).__name__}: {error}"[:500]) from error
+        return True
+
+
+def compile_content_rule(rule: Rule, *, compile_schema: CompileSchema) -> ContentRule:
+    """Return the rule ready to be asked; raise RuleFailed when it cannot be, whatever it was saved as."""
+    try:
+        match, action = rule.match, rule.action
+        conditions = tuple(conditions_of(match, compile_schema))
+        do = Before(action["do"])
+        ruling = Ruling(rule.id, rule.name, do, action.get("address"), tuple(action.get("tags", ())))
+    except Exception as error:
+        raise RuleFailed(rule, f"it cannot be compiled: {error}"[:500]) from error
+    needs_body = bool({"json", "violates", "not_json"} & set(match))
+    return ContentRule(rule, ruling, conditions, needs_body, "headers" in match)
+
+
+class ContentRules:
+    """The table of compiled rules in their order. A rule that fails is dropped, and kept in `failed`."""
+
+    def __init__(self, rules: Iterable[ContentRule], *, clock: Callable[[], float] = time.thread_time) -> None:
+        self.rules = tuple(rules)
+        self.failed: dict[int, RuleFailed] = {}
+        self._clock = clock
+        self._by_address: dict[str, Sequence[ContentRule]] = {}
+
+    def ask(self, address: str, subject: Subject) -> Ruling | None:
+        """Return what the first matching rule decides; None when none matches.
+
+        A rule that fails, or takes longer than `SLOW_SECONDS` of processor time for one message, is not asked again.
+        """
+        rules = self._by_address.get(address)
+        if rules is None:
+            rules = self._by_address[address] = [
+                one for one in self.rules if one.rule.id not in self.failed and one.rule.covers(address)
+            ]
+        for one in rules:
+            # Only what looks into the payload can be slow.
+            started = self._clock() if one.needs_body else 0.0
+            try:
+                holds = one.holds(subject)
+                if one.needs_body and (spent := self._clock() - started) > SLOW_SECONDS:
+                    raise RuleFailed(one.rule, f"it took {spent:.1f} s for one message; {SLOW_SECONDS} s are allowed")
+            except RuleFailed as failed:
+                self.failed[one.rule.id] = failed
+                self._by_address.clear()
+                continue
+            if holds:
+                return one.ruling
+        return None
