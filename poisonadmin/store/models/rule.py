@@ -75,8 +75,8 @@ class RestartJob(models.Model):
     """Approves NDLV messages by itself (SEMANTICS SAP-13). `schedule`: five cron fields, UTC.
 
     `filter` is that of `GET /messages/`: parameter -> texts. A message is approved at most `max_restarts` times by this
-    job. `last_counts` are those of the latest run. While a run is under way, or was cut off, `run_job_id` is its job
-    and `run_after_id` the message behind which it goes on.
+    job. `last_counts` are those of the latest run, which is not at its end while `run_after_id` is set: the message
+    behind which the next tick goes on.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -89,7 +89,6 @@ class RestartJob(models.Model):
     next_at = models.DateTimeField(null=True)
     last_at = models.DateTimeField(null=True)
     last_counts = models.JSONField(default=dict)
-    run_job_id = models.BigIntegerField(null=True)
     run_after_id = models.BigIntegerField(null=True)
     owner = models.CharField(max_length=255)
     version = models.IntegerField(db_default=1)
