@@ -70,7 +70,8 @@ class Guard:
             raise ValueError("crash_limit is at least 1")
         self.source = source
         self._server = Server(url, token, tls)
-        self._root = Path(journal_dir) / hashlib.sha256(source.encode()).hexdigest()[:16]
+        # Absolute: a consumer that changes its working directory keeps its journals.
+        self._root = Path(journal_dir).absolute() / hashlib.sha256(source.encode()).hexdigest()[:16]
         self._version = version
         self._given_name = name
         self._crash_limit = crash_limit or CRASH_LIMITS[preset]

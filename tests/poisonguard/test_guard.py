@@ -2,17 +2,19 @@
 
 import logging
 import os
+import ssl
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 
 from poisonadmin.operations import tokens
 from poisonadmin.store.models import ApiToken, Consumer, Message
 from poisonguard import SKIPPED, Guard, GuardError, ListNotLoaded, Refused, Undecided
-from tests.poisonguard.conftest import MakeGuard, Service, StartConsumer, closed_port, until
+from tests.poisonguard.conftest import MakeGuard, Service, StartConsumer, Web, closed_port, until
 
 SOURCE = "orders.eu"
 
@@ -126,6 +128,24 @@ def test_what_cannot_be_right_is_refused_before_anything_is_touched(wrong: dict[
     given = {"url": "http://127.0.0.1:1", "token": "pa_x", "source": SOURCE, "journal_dir": "/nowhere"}
     with pytest.raises(ValueError, match=said):
         Guard(**(given | wrong))
+
+
+def test_a_certificate_is_verified(service: Service, make_guard: MakeGuard, tmp_path: Path) -> None:
+    authority = trustme.CA()
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "server.pem"))
+    files = ["--ssl-certfile", str(tmp_path / "server.pem"), "--ssl-keyfile", str(tmp_path / "server.pem")]
+    secured = Web(service.web.database_url, tmp_path / "web.log", more=files)
+    url = f"https://127.0.0.1:{secured.port}"
+    with pytest.raises(ListNotLoaded):
+        make_guard(SOURCE, url=url).start(1)
+    trusting = ssl.create_default_context()
+    authority.configure_trust(trusting)
+    guard = make_guard(SOURCE, url=url, tls=trusting).start(30)
+    with pytest.raises(ValueError, match="read"):
+        guard.handle("1", "", fails)
+    until(lambda: guard.is_listed("1"))
+    guard.close()
+    secured.stop()
 
 
 # --- the server goes away ---
