@@ -85,3 +85,21 @@ def test_output_is_cut_and_made_visible(operator: Client) -> None:
     assert "start" not in text.split('class="crashes"')[1].replace("starts", "")
     assert "\x1b" not in text
     assert "␛[2J" in text
+
+
+def test_under_the_plain_rule_the_page_says_whose_crash_it_was(operator: Client) -> None:
+    configure.save_policy(
+        "orders.eu", preset=None, settings={"blame": "all_in_flight"}, destination=None, principal=SYSTEM
+    )
+    killer, other = some(2)
+    together = crashes.take([killer, other])
+    crashes.crash(together, killer)
+    crashes.suspect(together, other)
+    text = text_of(operator, f"/messages/{other}/")
+    assert "It was being delivered when another message crashed the sandbox" in text
+    assert "under way at a crash" in text
+    assert "delivered alone" not in text
+    blacklist = text_of(operator)
+    assert f'id="candidate-{other}"' in blacklist
+    crashes.deliver(crashes.take([other]), other)
+    assert "Cleared: delivered" in text_of(operator, f"/messages/{other}/")
