@@ -36,14 +36,14 @@ def test_every_way_to_die_is_named(operator: Client, columns: dict[str, object],
 @pytest.mark.parametrize(
     ("policy", "warning"),
     [
-        ({}, "1 crashed what processed it before: delivered alone, one more crash blacklists it again."),
+        ({}, "It crashed what processed it before. It is delivered alone, and one more crash blacklists it again."),
         (
             {"approve_clears_candidate": True},
-            "1 crashed what processed it before. The policy forgets that on approval: 2 crashes blacklist it again.",
+            "It crashed what processed it before. The policy forgets that on approval: 2 crashes blacklist it again.",
         ),
-        ({"crash_limit": 4}, "1 crashed what processed it before: delivered alone, 2 more crashes blacklist it."),
-        ({"crashes_to_list": 3}, "delivered alone, one more crash puts it on the poison list."),
-        ({"blame": "all_in_flight"}, "delivered among others, one more crash blacklists it again."),
+        ({"crash_limit": 4}, "It is delivered alone, and 2 more crashes blacklist it."),
+        ({"crashes_to_list": 3}, "delivered alone, and one more crash puts it on the poison list."),
+        ({"blame": "all_in_flight"}, "delivered among others, and one more crash blacklists it again."),
         ({"blacklisting_enabled": False}, "The policy has blacklisting switched off"),
         ({"blacklisting_enabled": False, "crashes_to_list": 1}, "one more crash puts it on the poison list."),
     ],
@@ -66,7 +66,7 @@ def test_the_message_page_tells_how_it_died_and_how_it_was_cleared(operator: Cli
     assert "Its sandbox was killed by SIGSEGV" in text
     assert "A candidate from now on" in text
     assert "one more crash blacklists it" in text
-    assert '<pre class="wild" tabindex="0"><b>last words</b>' in text  # unescaped by text_of
+    assert '<pre class="wild"><b>last words</b>' in text  # unescaped by text_of
     assert "<b>last words" not in operator.get(f"/messages/{killer}/").content.decode()
     assert "The node was lost while it was being delivered" in text_of(operator, f"/messages/{other}/")
     assert "(lost)" in text_of(operator, f"/messages/{other}/")
