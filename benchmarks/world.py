@@ -11,10 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from poisonadmin.embedded.java import java_home
+from poisonadmin.embedded.plan import PROJECT
 from poisonadmin.embedded.stack import Services, start_services
 
 if TYPE_CHECKING:
     from benchmarks.live import Live
+
+
+# The benchmarks' own handlers, and those of the tests, which know every way to die.
+HANDLERS = (PROJECT / "benchmarks" / "sandboxed", PROJECT / "tests" / "handlers")
 
 
 @dataclass(frozen=True)
@@ -61,6 +66,7 @@ def make_world(*, scale: float, rounds: int) -> Iterator[World]:
                 "REDIS_URL": services.redis_url,
                 "POISONADMIN_HOME": str(home),
                 "POISONADMIN_ALLOW_LOOPBACK": "1",
+                "POISONADMIN_HANDLER_PATH": os.pathsep.join(map(str, HANDLERS)),
                 "POISONADMIN_LOG_LEVEL": "WARNING",
                 "DJANGO_SETTINGS_MODULE": "poisonadmin.settings",
                 "JAVA_HOME": str(java_home(home, os.environ)),

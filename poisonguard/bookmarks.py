@@ -19,7 +19,7 @@ def bookmark_of(given: object) -> str:
     >>> bookmark_of(13)
     '13'
     >>> bookmark_of("a" * 300)[:14]
-    'sha256:98835bf'
+    'sha256:9835fa6'
     """
     text = given if type(given) is str else str(given)
     if text.isprintable() and 0 < len(text) <= MAX_BOOKMARK_CHARS:

@@ -2,36 +2,32 @@
 
 from __future__ import annotations
 
-import atexit
 import hashlib
 import logging
 import os
 import socket
 import ssl
 import threading
-import weakref
 from pathlib import Path
 from types import CoroutineType
 from typing import Any, Callable
 
+from poisonguard import lifetimes
 from poisonguard.bookmarks import bookmark_of, payload_bytes
 from poisonguard.errors import GuardError, ListNotLoaded, Undecided
 from poisonguard.held import Held
 from poisonguard.journal import Journal
 from poisonguard.listing import Listing
-from poisonguard.place import Place, forget_held, make_place
+from poisonguard.place import Place, make_place
 from poisonguard.reporter import Reporter
 from poisonguard.server import Server
 from poisonguard.skipping import SKIPPED, OnSkip, Skip
 from poisonguard.wording import Wording
 
 logger = logging.getLogger("poisonguard")
-CRASH_LIMITS = {None: 2, "amps": 1}
+PRESETS: dict[str, int] = {"amps": 1}
 MAX_NAME_CHARS = 100
 AT_EXIT_SECONDS = 2.0
-
-
-_guards: weakref.WeakSet[Guard] = weakref.WeakSet()
 
 
 class Guard:
@@ -40,7 +36,7 @@ class Guard:
     url, token: a PoisonAdmin, and a token of it with the scope `ingest` whose patterns cover `source`.
     source: the list's name, which all consumers of the same messages share; where PoisonAdmin stores them, its address.
     journal_dir: a directory that outlives the process; consumers on one machine may share it.
-    crash_limit: at which crash a bookmark is listed; 2, or with preset="amps" 1.
+    crash_limit: at which crash a bookmark is listed; None: as the source's policy says, else 2. preset="amps": 1.
     send_payload: send the message along (up to 256 kB), so that an administrator sees it.
     on_skip: called with a Skip for a listed bookmark, so that the caller can acknowledge it.
     verdict_seconds: how long a bookmark waits for the answer to its own report before `Undecided` is raised.
@@ -64,16 +60,17 @@ class Guard:
         tls: ssl.SSLContext | None = None,
     ) -> None:
         """Check what is given, and touch neither disk nor network; raise ValueError."""
-        if preset not in CRASH_LIMITS:
+        if preset is not None and preset not in PRESETS:
             raise ValueError(f"there is no preset {preset!r}; there is 'amps'")
         if crash_limit is not None and crash_limit < 1:
             raise ValueError("crash_limit is at least 1")
         self.source = source
         self._server = Server(url, token, tls)
-        self._root = Path(journal_dir) / hashlib.sha256(source.encode()).hexdigest()[:16]
+        # Absolute: a consumer that changes its working directory keeps its journals.
+        self._root = Path(journal_dir).absolute() / hashlib.sha256(source.encode()).hexdigest()[:16]
         self._version = version
         self._given_name = name
-        self._crash_limit = crash_limit or CRASH_LIMITS[preset]
+        self._crash_limit = crash_limit or (PRESETS[preset] if preset else None)
         self._send_payload = send_payload
         self._content_type = content_type
         self._on_skip = on_skip
@@ -111,7 +108,7 @@ class Guard:
             self._start_options = (timeout, or_else)
             if self._place is None:
                 self._place = make_place(self._root)
-                _guards.add(self)
+                lifetimes.remember(self)
                 self._reporter.start()
                 self._listing.start()
         if not self._listing.wait(timeout):
@@ -188,7 +185,7 @@ class Guard:
         self._listing.stop(timeout)
         self._reporter.stop(timeout)
         place.close()
-        _guards.discard(self)
+        lifetimes.forget(self)
 
     def __enter__(self) -> Guard:
         return self.start()
@@ -230,28 +227,13 @@ class Guard:
         timeout, or_else = self._start_options
         self.start(timeout, or_else=or_else)
 
-    def _forked(self) -> None:
-        """Begin anew in a child: its journals, threads and list are its own."""
+    def forked(self) -> None:
+        """Begin anew in a forked child, which calls this by itself: its journals, threads and list are its own."""
         if self._place is not None:
             self._place.abandon()
         self._is_child = True
         self._begin_anew()
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Wait for up to two seconds until every report is answered; called by itself when the process ends."""
         self._reporter.flush(AT_EXIT_SECONDS)
-
-
-def _after_fork() -> None:
-    forget_held()
-    for guard in list(_guards):
-        guard._forked()  # noqa: SLF001
-
-
-def _at_exit() -> None:
-    """Give reports that are on their way a moment; what is being handled stays in the journal (SEMANTICS AMPS-9)."""
-    for guard in list(_guards):
-        guard._flush()  # noqa: SLF001
-
-
-os.register_at_fork(after_in_child=_after_fork)
-atexit.register(_at_exit)

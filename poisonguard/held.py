@@ -7,7 +7,10 @@ Until then it must not handle the bookmark again either, or a message that comes
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
+
+ECHO_SECONDS = 10.0
 
 
 class Held:
@@ -16,7 +19,7 @@ class Held:
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._unanswered: Counter[str] = Counter()
-        self._unechoed: set[str] = set()
+        self._unechoed: dict[str, float] = {}
         self._echoed_early: set[str] = set()
         self.bookmarks: set[str] = set()
 
@@ -31,7 +34,7 @@ class Held:
         with self._changed:
             self._unanswered[bookmark] -= 1
             if is_listed and bookmark not in self._echoed_early:
-                self._unechoed.add(bookmark)
+                self._unechoed[bookmark] = time.monotonic()
             if self._unanswered[bookmark] <= 0:
                 del self._unanswered[bookmark]
                 self._echoed_early.discard(bookmark)
@@ -40,7 +43,7 @@ class Held:
     def echoed(self, bookmark: str) -> None:
         """Let it go: the list has spoken."""
         with self._changed:
-            self._unechoed.discard(bookmark)
+            self._unechoed.pop(bookmark, None)
             # The stream may be faster than the answer.
             if bookmark in self._unanswered:
                 self._echoed_early.add(bookmark)
@@ -49,8 +52,16 @@ class Held:
     def reloaded(self) -> None:
         """Let everything go that only waited for its echo: the list has come anew."""
         with self._changed:
-            waiting, self._unechoed = self._unechoed, set()
+            waiting, self._unechoed = self._unechoed, {}
             for bookmark in waiting:
+                self._let_go(bookmark)
+
+    def give_up_echoes(self, older_than: float = ECHO_SECONDS) -> None:
+        """Let go of what has waited too long: it was released again, or there is no stream to bring the echo."""
+        since = time.monotonic() - older_than
+        with self._changed:
+            for bookmark in [bookmark for bookmark, at in self._unechoed.items() if at <= since]:
+                del self._unechoed[bookmark]
                 self._let_go(bookmark)
 
     def wait(self, bookmark: str, seconds: float) -> bool:

@@ -24,9 +24,9 @@ from poisonguard.journal import Journal, Record, unfinished
 _LOCK = "lock"
 _NEWBORN = ".new-"
 _NEWBORN_SECONDS = 3600
-# Directories that this process holds. It must not even open their locks again: closing any of a process's descriptors
-# of a file gives back its record locks on it.
-_held: set[Path] = set()
+# The locks that this process holds, by device and inode. It must not even open one of them again: closing any of a
+# process's descriptors of a file gives back its record locks on it.
+_held: set[tuple[int, int]] = set()
 
 
 class LocksMissing(OSError):
@@ -41,6 +41,8 @@ class Place:
         self.name = path.name
         self._is_taken_over = is_taken_over
         self._lock_fd = lock_fd
+        self._lock_inode = _inode(os.fstat(lock_fd))
+        _held.add(self._lock_inode)
         self._is_open = True
         self._numbers = itertools.count()
         self._idle: list[Journal] = []
@@ -125,7 +127,7 @@ class Place:
         # One that another thread still uses stays open: its number must not come to stand for another file meanwhile.
         while self._idle:
             self._idle.pop().abandon()
-        _held.discard(self.path)
+        _held.discard(self._lock_inode)
         os.close(self._lock_fd)
 
 
@@ -143,11 +145,10 @@ def make_place(root: Path) -> Place:
         shutil.rmtree(draft, ignore_errors=True)
         raise LocksMissing(f"{root} is on a file system without record locks: {error}") from error
     os.write(lock_fd, f"{os.getpid()}\n".encode())
-    path = root / name
-    _held.add(path)
+    place = Place(root / name, lock_fd)
     # Only now can it be found, and by now its lock is held.
-    draft.rename(path)
-    return Place(path, lock_fd)
+    draft.rename(place.path)
+    return place
 
 
 def dead_places(root: Path) -> Iterator[tuple[Place, list[tuple[int, Record]]]]:
@@ -155,8 +156,7 @@ def dead_places(root: Path) -> Iterator[tuple[Place, list[tuple[int, Record]]]]:
     for path in sorted(root.iterdir()):
         if path.name.startswith(_NEWBORN):
             _remove_stillborn(path)
-        elif path not in _held and (lock_fd := _take_lock(path)) is not None:
-            _held.add(path)
+        elif (lock_fd := _take_lock(path)) is not None:
             yield Place(path, lock_fd, is_taken_over=True), list(_unfinished_in(path))
 
 
@@ -168,18 +168,24 @@ def forget_held() -> None:
 def _take_lock(path: Path) -> int | None:
     """Return the lock of a directory, None where its process lives or the directory is gone."""
     try:
+        if _inode((path / _LOCK).stat()) in _held:
+            return None
         lock_fd = os.open(path / _LOCK, os.O_RDWR | os.O_CLOEXEC)
     except OSError:
         return None
     try:
         fcntl.lockf(lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         # Whoever held it before us may have dealt with it, and removed it, between the two calls.
-        if os.stat(path / _LOCK).st_ino == os.fstat(lock_fd).st_ino:  # noqa: PTH116
+        if _inode((path / _LOCK).stat()) == _inode(os.fstat(lock_fd)):
             return lock_fd
     except OSError:
         pass
     os.close(lock_fd)
     return None
+
+
+def _inode(found: os.stat_result) -> tuple[int, int]:
+    return found.st_dev, found.st_ino
 
 
 def _unfinished_in(path: Path) -> Iterator[tuple[int, Record]]:

@@ -126,6 +126,7 @@ class Reporter:
                 if time.monotonic() >= self._beat_at + HEARTBEAT_SECONDS:
                     self._beat()
                     self.take_over()
+                    self._held.give_up_echoes()
                 if self._queue and time.monotonic() >= self._send_at:
                     self._send(self._queue[0], backoff)
             except Exception:

@@ -14,11 +14,14 @@ MAX_CLASS_CHARS = 255
 
 
 class Wording(NamedTuple):
-    """What every report of a process has in common. `content_type` None: as far as it can be told."""
+    """What every report of a process has in common.
+
+    `crash_limit` None: the server knows it. `content_type` None: as far as it can be told.
+    """
 
     source: str
     consumer: str
-    crash_limit: int
+    crash_limit: int | None
     content_type: str | None
 
     def of_crash(self, bookmark: str, payload: bytes | None) -> dict[str, Any]:

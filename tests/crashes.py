@@ -84,6 +84,13 @@ def crash(
     settle(delivery.claim_id)
 
 
+def suspect(delivery: Delivery, message_id: int) -> None:
+    """Write that the message was being delivered when another one crashed, under the plain rule."""
+    suspicion = Failure("HandlerSuspected", "It was in delivery when message 1 crashed.", frames=(CALLABLE,))
+    _attempt(delivery, message_id, outcome="suspected", **_failure(suspicion))
+    settle(delivery.claim_id)
+
+
 def lose(delivery: Delivery, *begun: int) -> None:
     """Write that the node died while these were being delivered; the others go back."""
     for message_id in begun:

@@ -14,6 +14,7 @@ from workers.spark.session import LOCAL_BATCH_MASTER, LOCAL_MASTER, start_sessio
 
 STOP_SECONDS = 6.0
 BATCH = "spark-batch"  # the worker's name
+SERVER_LOOK_SECONDS = 2.0
 EXIT_JVM_DIED = 70
 EXIT_NO_SPARK = 71
 
@@ -34,8 +35,9 @@ class SparkWorker:
         self.keeper = Keeper(os.environ["DATABASE_URL"], name)
         self.pump = Pump(self.spark, self.keeper, name)
         self._is_stopping = False
-        if not os.environ.get("SPARK_REMOTE"):
-            threading.Thread(target=self._end_with_the_jvm, name="jvm-watch", daemon=True).start()
+        self._is_remote = bool(os.environ.get("SPARK_REMOTE"))
+        watch = self._end_with_the_server if self._is_remote else self._end_with_the_jvm
+        threading.Thread(target=watch, name="spark-watch", daemon=True).start()
         log.info("Spark %s is ready after %.1f s", self.spark.version, time.monotonic() - started)
 
     @property
@@ -52,7 +54,9 @@ class SparkWorker:
             return
         self._is_stopping = True
         self.pump.stop(STOP_SECONDS)
-        if not os.environ.get("SPARK_REMOTE"):
+        if self._is_remote:
+            self.spark.interruptAll()
+        else:
             self.spark.sparkContext.cancelAllJobs()
 
     def _end_with_the_jvm(self) -> None:
@@ -63,6 +67,20 @@ class SparkWorker:
         if not self._is_stopping:
             log.critical("the JVM has died (exit code %s); this worker ends and is started again", jvm.returncode)
             os._exit(EXIT_JVM_DIED)
+
+    def _end_with_the_server(self) -> None:
+        """Leave when the Connect server no longer knows our session: a server that was started again has another one.
+
+        While the server is away the client tries again by itself, and so does this.
+        """
+        while not self._is_stopping:
+            time.sleep(SERVER_LOOK_SECONDS)
+            try:
+                self.spark.conf.get("spark.speculation", "false")
+            except Exception as error:
+                if not self._is_stopping:
+                    log.critical("Spark Connect has lost our session: %s; this worker ends", str(error).splitlines()[0])
+                    os._exit(EXIT_JVM_DIED)
 
 
 _worker: SparkWorker | None = None

@@ -37,6 +37,16 @@ class Others:
         """Those that are delivered by now."""
         return self.by_state[State.DLVD]
 
+    @property
+    def under_way(self) -> int:
+        """Those that wait for their delivery, or are being delivered."""
+        return self.by_state[State.TBDL] + self.by_state[State.DLNG]
+
+    @property
+    def stopped(self) -> int:
+        """Those that were stopped or given up without crashing anything: they failed, expired, …"""
+        return self.by_state[State.NDLV] + self.by_state[State.FAIL] - self.blacklisted
+
     def without(self, message: MessageRow) -> "Others":
         """Return the same without one message."""
         is_blacklisted = message.state == State.NDLV and message.reason == Reason.BLACKLISTED

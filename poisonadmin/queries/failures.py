@@ -68,7 +68,9 @@ def list_failures(
             " LEFT JOIN node n ON n.claim_id = t.claim_id AND n.shard = t.shard"
             " LEFT JOIN failure_group g ON g.fingerprint = t.fingerprint"
             # Spelt out as in the partial index `attempt_failures`, which a parameter would hide from the planner.
-            f" WHERE t.outcome <> 'delivered' AND {where} AND {page.condition} {page.order}",
+            # What a handler discarded, moved or rolled back is there too, and is no failure: it has no class.
+            " WHERE t.outcome <> 'delivered' AND t.error_class IS NOT NULL"
+            f" AND {where} AND {page.condition} {page.order}",
             [*own, *parameters, *page.parameters],
         )
     return page.page(rows, lambda row: (row.finished_at, row.message_id, row.attempt_number))

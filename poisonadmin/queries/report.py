@@ -118,7 +118,7 @@ def _last_errors(ids: list[int]) -> dict[int, _LastError]:
         _LastError,
         """SELECT wanted.id AS message_id, t.error_class, t.error_message FROM unnest(%s::bigint[]) wanted(id)
            CROSS JOIN LATERAL (SELECT error_class, left(error_message, 2000) AS error_message FROM attempt
-                               WHERE message_id = wanted.id AND outcome <> 'delivered'
+                               WHERE message_id = wanted.id AND outcome <> 'delivered' AND error_class IS NOT NULL
                                ORDER BY attempt_number DESC LIMIT 1) t""",
         [ids],
     )

@@ -19,6 +19,8 @@ from poisonadmin.dashboard.resolved import kinds
 from poisonadmin.dashboard.urls import urlpatterns
 from poisonadmin.domain.resolution import FIELDS
 from poisonadmin.domain.states import Event, Reason, State, sources
+from poisonadmin.store.models.attempt import Outcome
+from poisonadmin.store.models.claim import NodeEnd
 
 TEMPLATES = sorted((settings.BASE_DIR / "templates").rglob("*.html"))
 MODULES = [
@@ -32,11 +34,13 @@ def test_every_state_reason_and_event_has_words() -> None:
     assert set(words.STATES) == set(State)
     assert set(words.REASONS) == set(Reason)
     assert set(words.EVENTS) == set(Event)
+    assert set(words.OUTCOMES) == set(Outcome)
+    assert set(words.NODE_ENDS) == set(NodeEnd)
 
 
 def test_no_page_speaks_of_claims_leases_or_settling() -> None:
     for path in TEMPLATES:
-        assert not re.search(r"\b(claim|lease|settle)\w*", path.read_text(encoding="utf-8"), re.IGNORECASE), path
+        assert not re.search(r"\b(claim|lease|settle|shard)\w*", path.read_text(encoding="utf-8"), re.IGNORECASE), path
     shown = [*words.STATES.values(), *words.REASONS.values(), *words.EVENTS.values(), *words.COUNTS.values()]
     assert not [text for text in shown if re.search(r"claim|lease|settle", text, re.IGNORECASE) and text != "released"]
 

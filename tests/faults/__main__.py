@@ -17,12 +17,14 @@ from pathlib import Path
 from tests.faults import (
     f05_processes,
     f07_ingest,
+    f07_spark,
     f09_database,
     f14_locks,
     f23_destinations,
     f25_everything,
     f27_migrations,
 )
+from tests.faults.handler_run import run_handlers
 from tests.faults.run import Fault, Result, run
 from tests.faults.stages import CannotStage, staged
 from tests.faults.table import line, rule
@@ -31,6 +33,7 @@ from tests.system.installation import Installation
 FAULTS: tuple[Fault, ...] = (
     *f05_processes.FAULTS,
     *f07_ingest.FAULTS,
+    *f07_spark.FAULTS,
     *f09_database.FAULTS,
     *f14_locks.FAULTS,
     *f23_destinations.FAULTS,
@@ -66,12 +69,16 @@ def campaign(names: Sequence[str], seeds: Sequence[int]) -> Iterator[Result]:
             with staged(stage) as installation:
                 for fault in chosen:
                     if fault.stage == stage:
-                        yield from (_logged(installation, run(installation, fault, seed)) for seed in seeds)
+                        yield from (_logged(installation, _run(installation, fault, seed)) for seed in seeds)
         except CannotStage as error:
             yield Result(f"({stage})", "not run", 0, str(error), 0, 0, 0, 0, 0, 0.0, (str(error),))
     for name, run_alone in f27_migrations.RUNS.items():
         if _is_chosen(name, names):
             yield from (run_alone(seed) for seed in seeds)
+
+
+def _run(installation: Installation, fault: Fault, seed: int) -> Result:
+    return (run_handlers if fault.to_handlers else run)(installation, fault, seed)
 
 
 def _logged(installation: Installation, result: Result) -> Result:

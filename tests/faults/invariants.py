@@ -38,16 +38,16 @@ def lost(ask: Ask, accepted: Collection[str], arrivals: Iterable[Arrival]) -> li
     taken = {(one.message_id, one.attempt) for one in arrivals if one.is_taken}
     delivered = ask("SELECT id, attempt_number FROM message WHERE state = 'DLVD'")
     return [
-        *_told("accepted and gone", sorted(set(accepted) - here)),
-        *_told("DLVD, but no consumer has taken it", sorted(set(delivered) - taken)),
+        *told("accepted and gone", sorted(set(accepted) - here)),
+        *told("DLVD, but no consumer has taken it", sorted(set(delivered) - taken)),
     ]
 
 
 def torn(ask: Ask) -> list[str]:
     """L: return messages of which one of the three rows is missing, and staged rows that nobody will merge."""
     return [
-        *_told("message without its envelope or body", _ids(ask, _TORN)),
-        *_told("envelope without its message", _ids(ask, _TORN_ENVELOPE)),
+        *told("message without its envelope or body", _ids(ask, _TORN)),
+        *told("envelope without its message", _ids(ask, _TORN_ENVELOPE)),
     ]
 
 
@@ -82,8 +82,8 @@ def untraceable(ask: Ask, arrivals: Collection[Arrival]) -> list[str]:
         if owned.get((message_id, attempt)) not in {"delivered", "outcome_lost", "failed"}
     ]
     return [
-        *_told("delivered twice under one attempt number", sorted(twice)),
-        *_told("taken more than once, and the history does not say why", not_owned),
+        *told("delivered twice under one attempt number", sorted(twice)),
+        *told("taken more than once, and the history does not say why", not_owned),
     ]
 
 
@@ -93,8 +93,8 @@ _ENDS = "SELECT message_id, attempt_number, event FROM history WHERE from_state 
 def stale_writes(ask: Ask) -> list[str]:
     """F: return transitions out of DLNG that contradict what the node of that very attempt wrote."""
     return [
-        *_told("settled without the outcome it was settled by", _ids(ask, _UNFOUNDED)),
-        *_told("released as not begun, and begun all the same", _ids(ask, _BEGUN_ALL_THE_SAME)),
+        *told("settled without the outcome it was settled by", _ids(ask, _UNFOUNDED)),
+        *told("released as not begun, and begun all the same", _ids(ask, _BEGUN_ALL_THE_SAME)),
     ]
 
 
@@ -115,7 +115,7 @@ def accused(ask: Ask, guilty: Collection[str] = ()) -> list[str]:
     `guilty` are the message ids that a consumer was told to refuse, or a person to stop.
     """
     rows = ask("SELECT envelope.message_id, state, reason, failure_count, crash_count, candidate " + _SUSPECT)
-    return _told("accused", [row for row in rows if row[0] not in set(guilty)])
+    return told("accused", [row for row in rows if row[0] not in set(guilty)])
 
 
 _SUSPECT = """
@@ -136,7 +136,7 @@ def broken_chains(ask: Ask) -> list[str]:
         _, _, _, last_state, _, last_attempt, _, state, attempt = steps[-1]
         if (state, attempt) != (last_state, last_attempt):
             wrong.append(f"{message_id}: is {(state, attempt)}, its history ends in {(last_state, last_attempt)}")
-    return _told("broken history", wrong)
+    return told("broken history", wrong)
 
 
 def _breaks(steps: Rows) -> Iterable[str]:
@@ -153,7 +153,7 @@ def _breaks(steps: Rows) -> Iterable[str]:
 
 def wrong_counters(ask: Ask) -> list[str]:
     """C: return the counters that differ from a full count."""
-    return _told("counter and full count differ", ask(_COUNTERS))
+    return told("counter and full count differ", ask(_COUNTERS))
 
 
 _COUNTERS = """
@@ -167,7 +167,7 @@ SELECT address_id, state, reason, group_id, sum(counted) AS counted, sum(there) 
 
 def sleeping(ask: Ask) -> list[str]:
     """L: return waiting messages that no claim will find, because they are due below the floor of their lane."""
-    return _told("below the floor of its lane", _ids(ask, _SLEEPING))
+    return told("below the floor of its lane", _ids(ask, _SLEEPING))
 
 
 _SLEEPING = """
@@ -178,7 +178,7 @@ WHERE state = 'TBDL' AND (lane.next_due IS NULL OR due_at < lane.next_due)
 
 def stuck(ask: Ask) -> list[str]:
     """L: return messages in DLNG more than 10 s past the lease of whoever holds them (DESIGN section 2)."""
-    return _told("stuck in DLNG", _ids(ask, _STUCK))
+    return told("stuck in DLNG", _ids(ask, _STUCK))
 
 
 _STUCK = """
@@ -212,7 +212,7 @@ def early(ask: Ask, policy_of: Callable[[str], Policy], arrivals: Iterable[Arriv
             if event == "failed" and to_state == "TBDL":
                 wait = explain(policy_of(addresses[message_id]), failures, message_id, attempt).delay
                 not_before = ended[message_id, attempt] + timedelta(milliseconds=wait)
-    return _told("early", wrong)
+    return told("early", wrong)
 
 
 _FAILED = """
@@ -230,7 +230,8 @@ def _ids(ask: Ask, query: str) -> list[Any]:
     return [row[0] if len(row) == 1 else row for row in ask(query)]
 
 
-def _told(what: str, found: Collection[Any]) -> list[str]:
+def told(what: str, found: Collection[Any]) -> list[str]:
+    """Return a line that says how many there are and shows the first; nothing where there is none."""
     if not found:
         return []
     shown = "; ".join(str(one) for one in list(found)[:_SHOWN])

@@ -4,11 +4,12 @@ import json
 import random
 import threading
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from tests.system.consumer import Answer, Behaviour, Request
 from tests.system.installation import Installation, NoAnswer
-from tests.system.shop import Shop
 
 BATCH = 10
 WATCH_SECONDS = 0.25
@@ -35,15 +36,35 @@ class Mood:
         return answer
 
 
-class Load:
-    """Hands messages in at `rate` a second, in batches, each again until it is acknowledged, until it is stopped."""
+class Receiver(Protocol):
+    """Where messages are handed in for: a shop of either kind."""
 
-    def __init__(self, shop: Shop, rate: float) -> None:
+    @property
+    def installation(self) -> Installation: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def address(self) -> str: ...
+
+
+class Load:
+    """Hands messages in at `rate` a second, in batches, each again until it is acknowledged, until it is stopped.
+
+    `fields` says what the message with an id holds.
+    """
+
+    def __init__(
+        self,
+        shop: Receiver,
+        rate: float,
+        fields: Callable[[str], Mapping[str, object]] = lambda one: {"payload": f"body of {one}"},
+    ) -> None:
         self.sent: list[str] = []
         self.accepted: set[str] = set()
         self.error: str | None = None
         self._shop = shop
         self._rate = rate
+        self._fields = fields
         self._last: int | None = None
         self._thread = threading.Thread(target=self._run, name="load", daemon=True)
 
@@ -67,7 +88,7 @@ class Load:
             time.sleep(max(0.0, began + len(self.sent) / self._rate - time.monotonic()))
             ids = [f"{self._shop.name}-{len(self.sent) + n}" for n in range(BATCH)]
             self.sent += ids
-            lines = [{"address": self._shop.address, "payload": f"body of {one}", "message_id": one} for one in ids]
+            lines = [{"address": self._shop.address, "message_id": one, **self._fields(one)} for one in ids]
             if not self._hand_in("\n".join(map(json.dumps, lines)).encode()):
                 return
             self.accepted |= set(ids)

@@ -14,6 +14,7 @@ from poisonadmin.domain.policy import Policy
 from tests.faults import invariants
 from tests.faults.load import Load, Mood, Watch
 from tests.system.consumer import Arrival, consuming
+from tests.system.handler_shop import HandlerShop
 from tests.system.installation import Installation, until
 from tests.system.shop import Shop
 
@@ -28,7 +29,7 @@ class Scene:
     """What a fault finds: everything is running, messages are on their way."""
 
     installation: Installation
-    shop: Shop
+    shop: Shop | HandlerShop
     load: Load
     dice: random.Random
 
@@ -38,7 +39,9 @@ class Fault:
     """Something that goes wrong. `strike` returns once nothing is wrong any more but for what has to heal by itself.
 
     It returns what it did, for the table; what it asserts is one of the invariants. `back_seconds`: how soon the rate
-    must be back after that. `stage`: the kind of installation it needs (tests/faults/stages.py).
+    must be back after that. `stage`: the kind of installation it needs (tests/faults/stages.py). `to_handlers`:
+    messages go to a handler (tests/faults/handler_run.py); `kills_sandboxes`: how many of its sandboxes it kills, at
+    most, while the process that started them lives on; None: nobody knows.
     """
 
     family: str
@@ -47,6 +50,8 @@ class Fault:
     back_seconds: float
     web_may_be_away: bool = False
     stage: str = "plain"
+    to_handlers: bool = False
+    kills_sandboxes: int | None = 0
 
 
 @dataclass(frozen=True)
@@ -107,7 +112,7 @@ def run(installation: Installation, fault: Fault, seed: int) -> Result:
             until(lambda: len(consumer.arrivals) >= plan.strike_after, 120, lambda: load.error or "no arrivals")
             struck_at = time.time()
             dice = random.Random(f"strike {fault.name} {seed}")
-            moment, missed = _struck(fault, Scene(installation, shop, load, dice))
+            moment, missed = struck(fault, Scene(installation, shop, load, dice))
             over_at = time.time()
             load.stop_after(plan.messages_after)
         is_quiet = _quiet(shop, load)
@@ -119,7 +124,8 @@ def run(installation: Installation, fault: Fault, seed: int) -> Result:
     return result
 
 
-def _struck(fault: Fault, scene: Scene) -> tuple[str, list[str]]:
+def struck(fault: Fault, scene: Scene) -> tuple[str, list[str]]:
+    """Strike; return what was done, and which of the strike's own assertions failed."""
     try:
         return fault.strike(scene), []
     except AssertionError as error:
@@ -155,7 +161,7 @@ def _judged(
     is_quiet: bool,
     missed: list[str],
 ) -> Result:
-    ask = _asking(shop)
+    ask = asking(shop)
     struck_at, over_at, moment = strike
     back = seconds_until_back(arrivals, struck_at, over_at)
     load_now = os.getloadavg()[0]
@@ -212,7 +218,7 @@ def seconds_until_back(arrivals: list[Arrival], struck_at: float, over_at: float
     return max([*silences[-1:], next(full, after[-1] - over_at)])
 
 
-def _asking(shop: Shop) -> invariants.Ask:
+def asking(shop: Shop | HandlerShop) -> invariants.Ask:
     """Return a way to ask about this run's messages only, whatever else the database holds."""
     scope = (
         "WITH mine AS MATERIALIZED (SELECT envelope.id AS mine_id FROM public.envelope JOIN public.address"

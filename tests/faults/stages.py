@@ -1,13 +1,19 @@
-"""The kinds of installation that faults need: a plain one, one whose clock can be stepped, one on a small disk."""
+"""The kinds of installation that faults need.
+
+A plain one, one whose clock can be stepped, one on a small disk, one on a cluster of two executors, one over Connect.
+"""
 
 import contextlib
 import ctypes
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from poisonadmin.embedded.ports import free_port
+from tests.faults.connect_server import ConnectServer
+from tests.system.handler_shop import HANDLERS
 from tests.system.installation import Installation
 
 SMALL_DISK_MEGABYTES = 700
@@ -27,10 +33,11 @@ def staged(stage: str) -> Iterator[Installation]:
     home.mkdir(mode=0o755)
     try:
         with _prepared(stage, home) as environment:
-            installation = Installation(home, **environment)
+            installation = Installation(home, POISONADMIN_HANDLER_PATH=str(HANDLERS), **environment)
             try:
-                installation.until_ready()
-                yield installation
+                with _served(installation, environment):
+                    installation.until_ready()
+                    yield installation
             finally:
                 installation.stop()
     finally:
@@ -45,8 +52,26 @@ def _prepared(stage: str, home: Path) -> Iterator[dict[str, str]]:
     elif stage == "small-disk":
         with _mounted(home / "postgres"):
             yield {}
+    elif stage == "cluster":
+        yield {"SPARK_MASTER": "local-cluster[2,2,1024]"}
+    elif stage == "connect":
+        yield {"SPARK_REMOTE": f"sc://127.0.0.1:{free_port()}"}
     else:
         yield {}
+
+
+@contextlib.contextmanager
+def _served(installation: Installation, environment: Mapping[str, str]) -> Iterator[None]:
+    """Run the Spark Connect server meanwhile that the environment names, if it names one."""
+    remote = environment.get("SPARK_REMOTE")
+    if remote is None:
+        yield
+        return
+    server = ConnectServer(installation, int(remote.rpartition(":")[2]))
+    try:
+        yield
+    finally:
+        server.stop()
 
 
 def clock_file(home: Path) -> Path:

@@ -97,9 +97,18 @@ def grandchild() -> None:
         os._exit(0)
 
 
+DOOM = threading.Event()
+
+
 def late() -> None:
-    """Return, and die a moment later, when it may be another message's turn."""
-    threading.Timer(0.05, lambda: os._exit(9)).start()
+    """Return, and leave a thread that kills the process in the turn of a message that is `doomed`."""
+    threading.Thread(target=lambda: DOOM.wait() and os._exit(9), daemon=True).start()
+
+
+def doomed() -> None:
+    """Give such a thread its chance."""
+    DOOM.set()
+    time.sleep(1)
 
 
 def reject() -> None:
@@ -160,6 +169,7 @@ DEEDS = {
     "fork_and_exit": fork_and_exit,
     "grandchild": grandchild,
     "late": late,
+    "doomed": doomed,
     "reject": reject,
     "recurse": recurse,
     "shout": shout,

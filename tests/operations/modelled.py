@@ -96,14 +96,14 @@ class Modelled(RuleBasedStateMachine):
     def running(self) -> list[Task]:
         return [task for task in self.tasks if task.node is not None and task.held]
 
-    def taken(self, taken: ClaimRef | None, due: list[int], limit: int, begins: bool) -> None:
-        """Check that the claim has taken as many of those due as it may, and nothing else."""
+    def taken(self, taken: ClaimRef | None, due: list[int], begins: bool) -> None:
+        """Check that the claim has taken those that are due, and nothing else."""
         if taken is None:
             assert not due, f"{due} are due and were not claimed"
             return
         held = [message for (message,) in rows(_TAKEN, taken.id)]
-        assert set(held) <= set(due)
-        assert len(held) == taken.size == min(limit, len(due))
+        assert held == due
+        assert taken.size == len(due)
         self.isolated = self.isolated.union(held) if taken.is_isolation else self.isolated.difference(held)
         for message in held:
             self.messages[message].claimed()

@@ -19,7 +19,7 @@ from hypothesis.stateful import (
 
 from poisonadmin.domain.access import SYSTEM
 from poisonadmin.operations import decide
-from poisonadmin.operations.claim import CANDIDATES_A_CLAIM, claim_due, claim_isolated
+from poisonadmin.operations.claim import claim_due, claim_isolated
 from poisonadmin.operations.recover import recover
 from tests.operations.modelled import Modelled
 from tests.operations.reference_model import Expected
@@ -58,18 +58,18 @@ class Machine(Modelled):
         self.take_in(count)
 
     @precondition(lambda self: self.is_claimable())
-    @rule(limit=st.sampled_from([1, 2, 1000]), begins=st.sampled_from([True, True, True, False]))
-    def claim(self, limit: int, begins: bool) -> None:
+    @rule(begins=st.sampled_from([True, True, True, False]))
+    def claim(self, begins: bool) -> None:
         """Candidates first, as the worker does."""
         alone = self.due(is_alone=True)
         is_trying = any(self.messages[message].state == "DLNG" for message in self.isolated)
         taken = claim_isolated()
         if taken is None:
             assert is_trying or not alone, f"{alone} are to be tried alone and were not claimed"
-            self.taken(claim_due(tasks=2, limit=limit), self.due(is_alone=False), limit, begins)
+            self.taken(claim_due(tasks=2), self.due(is_alone=False), begins)
         else:
             assert not is_trying
-            self.taken(taken, alone, CANDIDATES_A_CLAIM, begins)
+            self.taken(taken, alone, begins)
 
     @precondition(lambda self: self.running())
     @rule(data=st.data(), outcome=st.sampled_from(ANSWERS), settles=st.booleans())

@@ -10,7 +10,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,12 +31,14 @@ ANSWER_SECONDS = 30
 class Web:
     """The web process, as `make up` starts it; it can be stopped and started again on the same port."""
 
-    def __init__(self, database_url: str, log: Path, program: str = "uvicorn") -> None:
+    def __init__(self, database_url: str, log: Path, program: str = "uvicorn", more: Sequence[str] = ()) -> None:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
+        self.database_url = database_url
         self._environment = os.environ | {"DATABASE_URL": database_url, "POISONADMIN_DB_POOL": "true"}
         self._log = log
         self._program = program
+        self._more = more
         self.process = self.start()
 
     def start(self) -> "subprocess.Popen[bytes]":
@@ -45,11 +47,11 @@ class Web:
         options = ["--port", str(self.port), "--no-access-log", "--lifespan", "off", "--timeout-graceful-shutdown", "3"]
         with self._log.open("ab") as log:
             self.process = subprocess.Popen(
-                [*command, *options], env=self._environment, stdout=log, stderr=log, cwd=settings.BASE_DIR
+                [*command, *options, *self._more], env=self._environment, stdout=log, stderr=log, cwd=settings.BASE_DIR
             )
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline and self.process.poll() is None:
-            with contextlib.suppress(OSError), urllib.request.urlopen(f"{self.url}/healthz", timeout=5):
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
                 return self.process
             time.sleep(0.05)
         raise AssertionError(f"the web process does not answer:\n{self.log[-4000:]}")

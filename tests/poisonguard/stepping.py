@@ -1,10 +1,11 @@
 """A consumer that is killed with SIGKILL at the n-th line that the guard runs, for one n after another.
 
 Reads a JSON object with `guard` (what a guard is made with; its source gets the number behind it), `scenario` and
-`steps`; prints a JSON object a step: whether it got to its end. Each step runs in a forked child of a process that has
-no threads, and is followed by the next start of a guard in another one.
+`stride`; prints a JSON object a step, up to the first that gets to its end. Each step runs in a forked child of a
+process that has no threads, and is followed by the next start of a guard in another one.
 """
 
+import itertools
 import json
 import os
 import signal
@@ -101,7 +102,7 @@ def main() -> None:
     """Go through the steps."""
     asked = json.loads(sys.argv[1])
     before, counted = SCENARIOS[asked["scenario"]]
-    for step in asked["steps"]:
+    for step in itertools.count(1, asked["stride"]):
         options = asked["guard"] | {"source": f"{asked['guard']['source']}.{step}"}
         options["journal_dir"] = str(Path(options["journal_dir"]) / str(step))
         for run in before:
@@ -112,6 +113,8 @@ def main() -> None:
         files = [path for path in Path(options["journal_dir"]).rglob("*") if path.is_file()]
         left = [str(path) for path in files if not path.parent.name.startswith(".new-")]
         print(json.dumps({"step": step, "end": got_to_its_end, "recovered": recovered, "left": left}), flush=True)
+        if got_to_its_end:
+            break
 
 
 if __name__ == "__main__":

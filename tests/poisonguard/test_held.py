@@ -49,6 +49,18 @@ def test_a_new_list_frees_what_only_waited_for_its_echo() -> None:
     assert held.bookmarks == {"2"}
 
 
+def test_an_echo_that_never_comes_is_not_waited_for_for_ever() -> None:
+    held = Held()
+    held.hold("1")
+    held.give_up_echoes(older_than=0)
+    assert not held.wait("1", 0)
+    held.answered("1", is_listed=True)
+    held.give_up_echoes(older_than=60)
+    assert not held.wait("1", 0)
+    held.give_up_echoes(older_than=0)
+    assert held.wait("1", 0)
+
+
 def test_whoever_waits_is_woken() -> None:
     held = Held()
     held.hold("1")

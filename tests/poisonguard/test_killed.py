@@ -5,7 +5,6 @@ import subprocess
 import sys
 from typing import Any
 
-import pytest
 from django.conf import settings
 
 from tests.poisonguard.conftest import Service
@@ -13,9 +12,9 @@ from tests.poisonguard.conftest import Service
 SOURCE = "killed"
 
 
-def killed_at(service: Service, scenario: str, steps: list[int]) -> list[dict[str, Any]]:
-    """Run a scenario once a step, killed there, and the next start after it; return what each came to."""
-    asked = {"guard": service.options(SOURCE, crash_limit=100), "scenario": scenario, "steps": steps}
+def killed_at(service: Service, scenario: str, stride: int) -> list[dict[str, Any]]:
+    """Run a scenario, killed at each line, or each so many, and the next start after it; return what each came to."""
+    asked = {"guard": service.options(SOURCE, crash_limit=100), "scenario": scenario, "stride": stride}
     done = subprocess.run(
         [sys.executable, "-m", "tests.poisonguard.stepping", json.dumps(asked)],
         cwd=settings.BASE_DIR,
@@ -32,8 +31,7 @@ def killed_at(service: Service, scenario: str, steps: list[int]) -> list[dict[st
 
 
 def test_a_consumer_killed_at_any_line_around_a_failing_handler_is_counted_at_most_once(service: Service) -> None:
-    found = killed_at(service, "fail", list(range(1, 90)))
-    assert found[-1]["end"], "there are more lines than steps"
+    found = killed_at(service, "fail", stride=1)
     assert all(one["recovered"] and not one["left"] for one in found)
     # Before the journal is written nothing is known, and nothing has been handled; from then on it counts.
     counts = [one["counted"] for one in found]
@@ -42,10 +40,8 @@ def test_a_consumer_killed_at_any_line_around_a_failing_handler_is_counted_at_mo
     assert begun < len(counts) / 2
 
 
-@pytest.mark.parametrize("offset", range(2))
-def test_a_guard_killed_at_any_line_while_it_takes_over_loses_nothing_and_counts_nothing_twice(
-    service: Service, offset: int
-) -> None:
-    found = killed_at(service, "recover", list(range(1 + offset * 3, 420, 7)))
-    assert found[-1]["end"] or offset == 0
+def test_a_guard_killed_while_it_takes_over_loses_nothing_and_counts_nothing_twice(service: Service) -> None:
+    # Every seventh line: the threads take turns differently each time, and so do the lines.
+    found = killed_at(service, "recover", stride=7)
+    assert len(found) > 20
     assert [one["step"] for one in found if one["counted"] != 1 or not one["recovered"] or one["left"]] == []

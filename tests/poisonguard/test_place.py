@@ -135,6 +135,17 @@ def test_a_forked_child_neither_ends_nor_takes_over_its_parent(tmp_path: Path) -
     place.close()
 
 
+def test_another_guard_of_this_process_does_not_give_the_lock_away_however_the_directory_is_spelt(
+    tmp_path: Path,
+) -> None:
+    place = make_place(tmp_path / "journals")
+    (tmp_path / "link").symlink_to(tmp_path / "journals")
+    assert list(dead_places(tmp_path / "link")) == []
+    command = [sys.executable, "-c", OTHER, str(tmp_path / "journals")]
+    assert subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout.strip() == "0"
+    place.close()
+
+
 def test_a_directory_in_the_making_is_not_taken_for_a_dead_one(tmp_path: Path) -> None:
     (tmp_path / ".new-abc").mkdir()
     assert list(dead_places(tmp_path)) == []

@@ -1,6 +1,9 @@
 """The event stream itself: how many, how slow, and how it ends."""
 
+import contextlib
+import random
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -10,6 +13,10 @@ import pytest
 from django.db import connection
 
 from poisonadmin.api.event_stream import MAX_STREAMS
+from poisonadmin.domain.access import SYSTEM
+from poisonadmin.operations.poison_list import NotListed, Report, release, report
+from poisonadmin.queries.poison_list import EntryNotFound
+from poisonadmin.store.models import PoisonEntry
 from tests.poisonguard.conftest import MakeGuard, Service, Web, until
 
 SOURCE = "orders.eu"
@@ -102,6 +109,33 @@ def test_a_stream_ends_with_its_database_connection_and_the_guard_comes_back(
             """Read to the end."""
     service.ask("POST", "poison-list/", {"source": SOURCE, "bookmark": "13", "why": "spoilt"})
     until(lambda: guard.is_listed("13"))
+
+
+def test_every_guard_ends_up_knowing_exactly_what_is_listed(service: Service, make_guard: MakeGuard) -> None:
+    guards = [make_guard(SOURCE).start() for _ in range(2)]
+
+    def change_at_random(number: int) -> None:
+        dice = random.Random(number)
+        for _ in range(60):
+            bookmark = str(dice.randrange(15))
+            if dice.random() < 0.5:
+                report(Report(SOURCE, bookmark, "why"), principal=SYSTEM)
+            else:
+                with contextlib.suppress(EntryNotFound, NotListed):
+                    entry = PoisonEntry.objects.filter(bookmark=bookmark).first()
+                    release(entry.id if entry else 0, principal=SYSTEM, reason="x")
+        connection.close()
+
+    changing = [threading.Thread(target=change_at_random, args=(number,)) for number in range(3)]
+    for thread in changing:
+        thread.start()
+    while any(thread.is_alive() for thread in changing):
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'")
+        changing[0].join(0.3)
+    listed = set(PoisonEntry.objects.filter(is_listed=True).values_list("bookmark", flat=True))
+    for guard in guards:
+        until(lambda guard=guard: set(guard._listing.bookmarks) == listed)
 
 
 def test_a_quiet_stream_says_that_it_is_alive(service: Service, impatient: Web) -> None:

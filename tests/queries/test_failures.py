@@ -10,6 +10,7 @@ from poisonadmin.operations.intake import accept
 from poisonadmin.queries import failures, groups
 from poisonadmin.queries.failures import FailureFilter, FailureRow, list_failures
 from poisonadmin.queries.groups import GroupNotFound
+from poisonadmin.store.models import Attempt
 
 pytestmark = pytest.mark.django_db
 
@@ -34,6 +35,11 @@ def failed() -> list[FailureRow]:
 
 def test_the_log_is_newest_first(failed: list[FailureRow]) -> None:
     assert [row.finished_at for row in failed] == [NOW - timedelta(minutes=50 * number) for number in range(12)]
+
+
+def test_what_a_handler_chose_to_do_is_no_failure(failed: list[FailureRow]) -> None:
+    Attempt.objects.create(message_id=failed[0].message_id, attempt_number=1, finished_at=NOW, outcome="discarded")
+    assert list_failures(FailureFilter(), principal=SYSTEM).results == failed
 
 
 @pytest.mark.parametrize("few", [0, 20_000], ids=["walking the log", "messages first"])

@@ -38,7 +38,7 @@ class Sandbox:
         self._taken = 0  # bytes of the ring
         self._unwritten: deque[tuple[int, int, int]] = deque()  # outcomes recorded by then, bytes of the ring, turn
         self._limit: str | None = None
-        self._tail = b""
+        self._tail = b""  # the last that was written past Python: of the message in turn, or of those shortly before
         self._out = bytearray()
         self._started = time.monotonic()
         self._stirred = asyncio.Event()
@@ -107,7 +107,6 @@ class Sandbox:
         """Yield what has been answered, each with its delivery; None for a handler that was not loaded."""
         for position, result in self.page.results(self._taken):
             self._taken = position
-            self._tail = b""
             if result.kind is Kind.NOT_LOADED:
                 yield None, result
             elif self.fed and self.fed[0].message_id == result.message_id:
