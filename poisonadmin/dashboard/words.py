@@ -68,6 +68,7 @@ OUTCOMES: dict[str, str] = {
     Outcome.MOVED: "moved",
     Outcome.ROLLED_BACK: "rolled back",
     Outcome.CONVERSATION_ENDED: "conversation ended",
+    Outcome.RULED: "decided by a rule",
     Outcome.IMPORTED: "failed elsewhere",
 }
 

@@ -46,16 +46,16 @@ def on_conversation_ended(failure_count: int) -> Verdict:
     )
 
 
-def on_ruled(do: Before, address: str | None, *, failure_count: int, hops: int, note: str | None) -> Verdict:
+def on_ruled(do: Before, address: str | None, *, failure_count: int, hops: int) -> Verdict:
     """Return the verdict on a message that a content rule kept from being delivered. What it is suspected of stays.
 
     `address`: where it is redirected to; `hops`: its moves before. Redirections that go round end with a person.
     """
     match do:
         case Before.REDIRECT if address is not None and hops < MAX_HOPS:
-            return Verdict(State.TBDL, Event.REDIRECTED, None, 0, address, 0, note=note)
+            return Verdict(State.TBDL, Event.REDIRECTED, None, 0, address, 0)
         case Before.REDIRECT:
-            return Verdict(State.NDLV, Event.REDIRECTED, Reason.RULE, None, None, failure_count, note=note)
+            return Verdict(State.NDLV, Event.REDIRECTED, Reason.RULE, None, None, failure_count)
         case Before.DISCARD:
-            return Verdict(State.FAIL, Event.REJECTED, Reason.DISCARDED_BY_POLICY, None, None, failure_count, note=note)
-    return Verdict(State.NDLV, Event.REJECTED, Reason.REJECTED, None, None, failure_count, note=note)
+            return Verdict(State.FAIL, Event.REJECTED, Reason.DISCARDED_BY_POLICY, None, None, failure_count)
+    return Verdict(State.NDLV, Event.REJECTED, Reason.REJECTED, None, None, failure_count)

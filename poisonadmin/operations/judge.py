@@ -1,5 +1,6 @@
 """What was answered and is not simply delivered, and the verdict on each."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -7,6 +8,7 @@ from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.domain import answers
 from poisonadmin.domain.policy import Blame, Policy
+from poisonadmin.domain.rules import Before
 from poisonadmin.domain.states import Event
 from poisonadmin.domain.verdicts import Verdict, on_crash, on_failure
 from poisonadmin.operations.in_flight import TAKEN
@@ -19,7 +21,8 @@ LOSSES_A_CRASH = 3
 
 class Answered(NamedTuple):
     """A message in DLNG whose attempt is written, locked. `losses`: nodes lost with it while it was tried alone,
-    `hops`: its moves so far, where it was moved."""
+    `hops`: its moves so far, where it was or may be moved. `destination` and `tags` are read where rules ask for them.
+    """
 
     id: int
     attempt_number: int
@@ -40,11 +43,22 @@ class Answered(NamedTuple):
     move_to: str | None
     losses: int
     hops: int
+    cause_class: str | None = None
+    status_code: int | None = None
+    rule_id: int | None = None
+    ruling: str | None = None
+    destination: str | None = None
+    tags: Sequence[str] = ()
 
     @property
     def is_failure(self) -> bool:
         """Whether it belongs to a failure group."""
         return self.outcome in FAILURES
+
+    @property
+    def failures(self) -> int:
+        """How often it has failed, should this be a failure."""
+        return self.failure_count + 1
 
     @property
     def why(self) -> str:
@@ -60,8 +74,12 @@ SELECT answered.* FROM {TAKEN} CROSS JOIN LATERAL (
            CASE WHEN outcome = 'node_lost' AND taken.is_isolation THEN (
                SELECT count(*) FROM attempt AS loss JOIN claim ON claim.id = loss.claim_id AND claim.is_isolation
                WHERE loss.message_id = message.id AND loss.outcome = 'node_lost') ELSE 0 END AS losses,
-           CASE WHEN outcome = 'moved' THEN (SELECT count(*) FROM hop WHERE hop.message_id = message.id) ELSE 0 END
-               AS hops
+           CASE WHEN %(rules)s OR outcome IN ('moved', 'ruled')
+                THEN (SELECT count(*) FROM hop WHERE hop.message_id = message.id) ELSE 0 END AS hops,
+           cause_class, status_code, rule_id, ruling,
+           CASE WHEN %(rules)s THEN (SELECT name FROM destination WHERE id = attempt.destination_id) END AS destination,
+           CASE WHEN %(rules)s THEN
+               coalesce((SELECT tags FROM message_tag WHERE message_id = message.id), '{{}}') END AS tags
     FROM message
          JOIN attempt ON attempt.message_id = message.id AND attempt.attempt_number = message.attempt_number
          JOIN address ON address.id = message.address_id JOIN envelope ON envelope.id = message.id
@@ -74,12 +92,14 @@ WHERE %(claim)s::bigint IS NULL OR taken.claim_id = %(claim)s LIMIT %(limit)s
 """  # noqa: S608  (fragments are constants)
 
 
-def read_answered(cursor: CursorWrapper, claim_id: int | None, limit: int) -> list[Answered]:
+def read_answered(
+    cursor: CursorWrapper, claim_id: int | None, limit: int, *, for_rules: bool = False
+) -> list[Answered]:
     """Lock and return what is answered and not delivered, in the order of the attempts' ends.
 
-    What another settle holds is left to it.
+    What another settle holds is left to it. `for_rules`: also what only rules ask for.
     """
-    cursor.execute(_ANSWERED, {"claim": claim_id, "limit": limit})
+    cursor.execute(_ANSWERED, {"claim": claim_id, "limit": limit, "rules": for_rules})
     return sorted((Answered(*row) for row in cursor.fetchall()), key=lambda one: (one.finished_at, one.id))
 
 
@@ -99,6 +119,9 @@ def judge(one: Answered, policy: Policy, *, conversation_failures: int | None = 
             )
         case Outcome.CONVERSATION_ENDED:
             return answers.on_conversation_ended(one.failure_count)
+        case Outcome.RULED:
+            do = Before(one.ruling or Before.REJECT)
+            return answers.on_ruled(do, one.move_to, failure_count=one.failure_count, hops=one.hops)
         case Outcome.CRASHED | Outcome.SUSPECTED:
             return _crashed(one, policy, Event.CRASHED, is_counted=True)
         case Outcome.NODE_LOST:

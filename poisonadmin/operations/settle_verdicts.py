@@ -19,7 +19,9 @@ from poisonadmin.operations.dead_letters import record_moves
 from poisonadmin.operations.judge import Answered, judge, read_answered
 from poisonadmin.operations.ledger import recorded
 from poisonadmin.operations.oversize import reject_oversized
+from poisonadmin.operations.rule_verdicts import RuleVerdicts
 from poisonadmin.queries.policy_book import book
+from poisonadmin.queries.rule_book import failure_rules
 
 ANSWERS_A_TRANSACTION = 2_000
 
@@ -73,13 +75,15 @@ def settle_verdicts(claim_id: int | None = None) -> int:
     One transaction.
     """
     with transaction.atomic(), connection.cursor() as cursor:
-        answered = read_answered(cursor, claim_id, ANSWERS_A_TRANSACTION)
+        rules = failure_rules()
+        answered = read_answered(cursor, claim_id, ANSWERS_A_TRANSACTION, for_rules=bool(rules))
         if not answered:
             return 0
         policies = book()
         in_force = {one.address: policies.resolve(one.address).policy for one in answered}
         counts = counting.load(cursor, answered, in_force)
-        pairs = [(one, _judge(one, in_force[one.address], counts)) for one in answered]
+        ruled = RuleVerdicts(rules)
+        pairs = [(one, _judge(one, in_force[one.address], counts, ruled)) for one in answered]
         targets = ensure_addresses(verdict.move_to for _, verdict in pairs if verdict.move_to)
         group_ids = groups.ensure(
             cursor,
@@ -96,11 +100,12 @@ def settle_verdicts(claim_id: int | None = None) -> int:
         # Lanes come last, and all at once: the order of locks is messages, groups, addresses, lanes.
         lanes.wake(cursor, waiting)
         lanes.reopen(cursor, stopped)
+        ruled.count(cursor)
     return len(answered)
 
 
-def _judge(one: Answered, policy: Policy, counts: Counting) -> Verdict:
-    verdict = judge(one, policy, conversation_failures=counts.of_conversation(one, policy))
+def _judge(one: Answered, policy: Policy, counts: Counting, ruled: RuleVerdicts) -> Verdict:
+    verdict = ruled.apply(one, policy, judge(one, policy, conversation_failures=counts.of_conversation(one, policy)))
     if verdict.reason is Reason.CONVERSATION_ENDED:
         counts.ended(one)
     return replace(verdict, stop_address=True) if counts.switches_off(one, policy) else verdict
@@ -158,7 +163,7 @@ def _apply(
         "events": [str(verdict.event) for _, verdict in pairs],
         "candidates": [verdict.candidate for _, verdict in pairs],
         "crashes": [verdict.crash_count for _, verdict in pairs],
-        "notes": [None if one.is_failure else one.error_message for one, _ in pairs],
+        "notes": [verdict.note or (None if one.is_failure else one.error_message) for one, verdict in pairs],
         "actor": "system",
     }
     cursor.execute(_APPLY, values)

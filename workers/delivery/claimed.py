@@ -108,31 +108,36 @@ def _destination(
         return HttpDestination(destination_id, name, url="", broken=error.detail)
 
 
-def with_bodies(reader: "psycopg.Connection[tuple[object, ...]]", claimed: Sequence[Claimed]) -> Iterator[Delivery]:
-    """Yield each message with its headers and payload, reading a slice at a time and holding no snapshot in between."""
+def with_bodies(
+    reader: "psycopg.Connection[tuple[object, ...]]", claimed: Sequence[Claimed]
+) -> Iterator[list[Delivery]]:
+    """Yield the messages with their headers and payloads, a slice at a time, holding no snapshot in between."""
     for some in _slices(claimed):
         rows = reader.execute(
             "SELECT id, headers, payload FROM body WHERE id = ANY(%s)", [[one.id for one in some]], binary=True
         ).fetchall()
         bodies = {row[0]: row for row in rows}
-        for one in some:
-            _, headers, payload = bodies[one.id]
-            yield Delivery(
-                message_id=one.id,
-                attempt_number=one.attempt_number,
-                destination_id=one.destination_id,
-                address=one.address,
-                producer_message_id=one.message_id,
-                content_type=one.content_type,
-                headers=json.loads(headers),  # type: ignore[arg-type]
-                payload=payload,  # type: ignore[arg-type]
-                start_at=one.start_at.timestamp() if one.start_at else None,
-                conversation_id=one.conversation_id,
-                expires_at=one.expires_at.timestamp() if one.expires_at else None,
-                bookmark=one.bookmark,
-                blames_all=one.blames_all,
-                chain=one.chain,
-            )
+        yield [_delivery(one, bodies[one.id]) for one in some]
+
+
+def _delivery(one: Claimed, body: tuple[Any, ...]) -> Delivery:
+    _, headers, payload = body
+    return Delivery(
+        message_id=one.id,
+        attempt_number=one.attempt_number,
+        destination_id=one.destination_id,
+        address=one.address,
+        producer_message_id=one.message_id,
+        content_type=one.content_type,
+        headers=json.loads(headers),
+        payload=payload,
+        start_at=one.start_at.timestamp() if one.start_at else None,
+        conversation_id=one.conversation_id,
+        expires_at=one.expires_at.timestamp() if one.expires_at else None,
+        bookmark=one.bookmark,
+        blames_all=one.blames_all,
+        chain=one.chain,
+    )
 
 
 def _slices(claimed: Sequence[Claimed]) -> Iterator[list[Claimed]]:

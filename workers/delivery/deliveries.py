@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from poisonadmin.domain.content_rules import Ruling
+
 DELIVERED = "delivered"
 FAILED = "failed"
 CRASHED = "crashed"
@@ -12,6 +14,7 @@ DISCARDED = "discarded"
 MOVED = "moved"
 ROLLED_BACK = "rolled_back"
 CONVERSATION_ENDED = "conversation_ended"
+RULED = "ruled"
 # After these the next message of an ordered conversation may be delivered.
 LETS_FOLLOW = frozenset({DELIVERED, DISCARDED, MOVED})
 
@@ -23,6 +26,7 @@ class Delivery:
     `start_at`: its slot, never begun earlier (None: at once). `expires_at`: not begun from then on.
     `chain`: the ordered conversation it belongs to, delivered one after the other, up to the first that is not.
     `blames_all`: a crash accuses all that are in delivery with it (SEMANTICS SAP-8), not only the one in turn.
+    `ruling`: what a content rule has decided; then it is not delivered.
     """
 
     message_id: int
@@ -39,6 +43,7 @@ class Delivery:
     bookmark: str | None = None
     blames_all: bool = False
     chain: int | None = None
+    ruling: Ruling | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,17 +75,23 @@ class OutcomeRow:
     exit_status: int | None = None
     output: bytes | None = None
     move_to: str | None = None
+    rule_id: int | None = None
+    ruling: str | None = None
 
 
 @dataclass(slots=True)
 class Tally:
-    """Counts of one destination in one run; `transport_failures` are those without an HTTP status."""
+    """Counts of one destination in one run; `transport_failures` are those without an HTTP status.
+
+    `ruled`: what content rules kept from being delivered.
+    """
 
     begun: int = 0
     delivered: int = 0
     failed: int = 0
     transport_failures: int = 0
     not_begun: int = 0
+    ruled: int = 0
 
 
 @dataclass(frozen=True)

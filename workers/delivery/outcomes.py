@@ -8,7 +8,7 @@ from typing import Any
 from poisonadmin.domain.destinations import CONNECTION_LOST
 from poisonadmin.domain.failures import Failure, fingerprint, title
 from poisonadmin.domain.retry_after import retry_after_ms
-from workers.delivery.deliveries import CRASHED, DELIVERED, FAILED, Delivery, OutcomeRow
+from workers.delivery.deliveries import CRASHED, DELIVERED, FAILED, RULED, Delivery, OutcomeRow
 from workers.delivery.http_exchange import Answer
 from workers.delivery.http_failures import HTTP_CONNECTION_RESET
 
@@ -91,6 +91,26 @@ def failed_row(
         fingerprint=mark,
         title=storable(line, MAX_TITLE_CHARS),
         **more,
+    )
+
+
+def ruled_row(delivery: Delivery, *, claim_id: int | None, shard: int | None, finished_at: datetime) -> OutcomeRow:
+    """Return the row of a message that a content rule keeps from being delivered."""
+    ruling = delivery.ruling
+    assert ruling is not None
+    return OutcomeRow(
+        message_id=delivery.message_id,
+        attempt_number=delivery.attempt_number,
+        claim_id=claim_id,
+        shard=shard,
+        destination_id=delivery.destination_id,
+        started_at=None,
+        finished_at=finished_at,
+        outcome=RULED,
+        error_message=storable(ruling.note, MAX_MESSAGE_CHARS),
+        move_to=ruling.address,
+        rule_id=ruling.rule_id,
+        ruling=ruling.action,
     )
 
 

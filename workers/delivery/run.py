@@ -77,15 +77,23 @@ class Run:
         else:
             tally.failed += 1
             tally.transport_failures += in_transport
+        self._hand_on(row)
+
+    def rule(self, row: OutcomeRow, tally: Tally) -> None:
+        """Hand the outcome on of a delivery that is not begun, since a content rule has decided."""
+        tally.ruled += 1
+        self._hand_on(row)
+
+    def is_written(self, recorded: int) -> bool:
+        """Return whether the database has the first `recorded` outcomes."""
+        return self.written is None or self.written() >= recorded
+
+    def _hand_on(self, row: OutcomeRow) -> None:
         self.recorded += 1
         try:
             self.record(row)
         except BaseException as error:
             self.error = self.error or error
-
-    def is_written(self, recorded: int) -> bool:
-        """Return whether the database has the first `recorded` outcomes."""
-        return self.written is None or self.written() >= recorded
 
 
 def instant(seconds: float) -> datetime:

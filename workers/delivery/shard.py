@@ -20,6 +20,7 @@ from workers.delivery.deliveries import Delivery, OutcomeRow, Summary
 from workers.delivery.handler_destination import HandlerDestination
 from workers.delivery.node import Node, enter
 from workers.delivery.sandbox.pages import pages_directory, remove_pages
+from workers.delivery.screening import read_rules, screened
 
 # How long a task may begin deliveries. What is not begun by then goes back and is claimed again, by a smaller window.
 START_BUDGET_SECONDS = 2.0
@@ -29,7 +30,7 @@ STOP_GRACE_SECONDS = 4.0
 
 @dataclass(frozen=True)
 class DestinationTally:
-    """What one shard came to for one destination.
+    """What one shard came to for one destination. `claimed` leaves out what content rules kept from it.
 
     `cause`: the most frequent transport failure, as a person would say it.
     """
@@ -87,13 +88,14 @@ async def _deliver(
     destinations = read_destinations(reader, key[0], {one.destination_id for one in claimed})
     database_now = _database_clock(reader)
     is_isolation = read_is_isolation(reader, key[0])
+    rules = read_rules(reader, {one.address for one in claimed})
     if any(isinstance(to, HandlerDestination) for to in destinations.values()):
         # From here on a node that is lost is looked up in its pages, before anything of it goes back.
         reader.execute("UPDATE node SET pages = %s WHERE id = %s", [str(pages_directory()), node.id])
 
     delivering = asyncio.ensure_future(
         deliver_all(
-            with_bodies(reader, claimed),
+            screened(with_bodies(reader, claimed), rules, reader, database_now),
             destinations,
             start_deadline=node.start_deadline,
             stop=node.stopping,
@@ -151,7 +153,7 @@ def _tallies(
         tallies.append(
             DestinationTally(
                 destination_id=destination_id,
-                claimed=size,
+                claimed=size - (tally.ruled if tally else 0),
                 begun=tally.begun if tally else 0,
                 delivered=tally.delivered if tally else 0,
                 failed=tally.failed if tally else 0,

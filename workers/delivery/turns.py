@@ -3,13 +3,16 @@
 import asyncio
 from collections.abc import Callable
 
+from poisonadmin.domain.rules import Before
 from workers.delivery.chains import Chains
-from workers.delivery.deliveries import LETS_FOLLOW, Delivery, Tally
-from workers.delivery.run import Run
+from workers.delivery.deliveries import DISCARDED, LETS_FOLLOW, MOVED, Delivery, Tally
+from workers.delivery.outcomes import ruled_row
+from workers.delivery.run import Run, instant
 from workers.delivery.waiting import Waiting
 
 # A slot that was missed by more than this is not used: its message is released and gets another one.
 MAX_LAG_SECONDS = 1.0
+_AS_ANSWERED = {Before.DISCARD: DISCARDED, Before.REDIRECT: MOVED}
 
 
 class Turns:
@@ -58,12 +61,24 @@ class Turns:
             self._tally.not_begun += self._chains.break_off(delivery.chain)
 
     def _enqueue(self, delivery: Delivery) -> bool:
+        if delivery.ruling is not None:
+            self._rule(delivery)
+            return False
         self._waiting.add(delivery)
         if delivery.start_at is None:
             return True
         if self._waiting.next_slot() == delivery.start_at:
             self.wait_for_slot()
         return False
+
+    def _rule(self, delivery: Delivery) -> None:
+        """Have the ruling written. What is rejected waits for a decision, and holds what follows in its chain."""
+        run = self._run
+        run.rule(
+            ruled_row(delivery, claim_id=run.claim_id, shard=run.shard, finished_at=instant(run.now())), self._tally
+        )
+        assert delivery.ruling is not None
+        self.finished(delivery, _AS_ANSWERED.get(delivery.ruling.action))
 
     async def has_room(self) -> bool:
         """Return whether another delivery may be offered, after a short wait for room where there is none."""
