@@ -40,3 +40,17 @@ SURVEYED_PART = Shape(
         }
     ),
 )
+# One row a place that the rule matched in a part, and one more with what was read, whose `address` is null.
+TRIED_PART = Shape(
+    "part long, address string, group_id long, messages long, samples array<long>, error string",
+    pa.schema(
+        {
+            "part": pa.int64(),
+            "address": pa.string(),
+            "group_id": pa.int64(),
+            "messages": pa.int64(),
+            "samples": pa.list_(pa.int64()),
+            "error": pa.string(),
+        }
+    ),
+)
