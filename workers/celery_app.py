@@ -42,6 +42,8 @@ app.conf.update(
             "expire_tick": 1.0,
             "fold_tick": 2.0,
             "ingest_tick": 2.0,
+            "dry_run_tick": 2.0,
+            "restart_tick": 5.0,
             "housekeeping_tick": 600.0,
         }.items()
     },

@@ -8,16 +8,19 @@ from typing import Any
 from celery.signals import celeryd_init, worker_process_init, worker_shutting_down
 
 from poisonadmin.operations.counters import fold
+from poisonadmin.operations.dry_runs import dry_run_due
 from poisonadmin.operations.expire import expire_due
 from poisonadmin.operations.housekeeping import clean_up
 from poisonadmin.operations.locks import Tick, single_flight
 from poisonadmin.operations.recover import recover
 from poisonadmin.operations.remains import search_lost_nodes, sweep_pages
+from poisonadmin.operations.restarting import restart_due
 from poisonadmin.operations.settle import settle
 from poisonadmin.operations.sources import ingest_due
 from workers import spark_worker
 from workers.celery_app import IO, SPARK_BATCH, SPARK_REDELIVERY, app
 from workers.lost_pages import LocalPages
+from workers.spark.jobs.dry_run import try_rule
 from workers.spark.jobs.ingest import stage_files
 
 # A little less than the tick's period, so that the next tick finds the worker free.
@@ -83,6 +86,14 @@ def housekeeping_tick(**_: Any) -> None:
             sweep_pages(LocalPages())
 
 
+@app.task(queue=IO)  # type: ignore[untyped-decorator]
+def restart_tick(**_: Any) -> None:
+    """Run the restart jobs that are due."""
+    with single_flight(Tick.RESTART) as alone:
+        if alone:
+            restart_due(worker=_name)
+
+
 @app.task(queue=SPARK_BATCH)  # type: ignore[untyped-decorator]
 def ingest_tick(**_: Any) -> None:
     """Take in the files that have arrived in directory sources."""
@@ -93,3 +104,17 @@ def ingest_tick(**_: Any) -> None:
         keeper=worker.keeper,
         is_stopping=lambda: worker.is_stopping,
     )
+
+
+@app.task(queue=SPARK_BATCH)  # type: ignore[untyped-decorator]
+def dry_run_tick(**_: Any) -> None:
+    """Go on with the dry runs that are asked for."""
+    worker = spark_worker.current()
+    with single_flight(Tick.DRY_RUN) as alone:
+        if alone:
+            dry_run_due(
+                partial(try_rule, worker.spark),
+                worker=worker.name,
+                keeper=worker.keeper,
+                is_stopping=lambda: worker.is_stopping,
+            )

@@ -16,6 +16,7 @@ from poisonadmin.queries.message_list import MessageRow
 from poisonadmin.queries.message_log import AttemptRow, HistoryRow, HopRow
 from poisonadmin.queries.nodes import NodeRow
 from poisonadmin.queries.policies import PolicyView, Preview
+from poisonadmin.queries.restart_jobs import RestartJobRow
 from poisonadmin.queries.schedule import NextStep, Schedule
 from poisonadmin.queries.sources import FileRow, RejectedRow, SourceRow
 from poisonadmin.store.models.attempt import Outcome
@@ -59,6 +60,7 @@ STATS = Shape("Counts", Counts)
 DESTINATION = Shape("Destination", DestinationRow, leave_out={"id"}, kinds={"kind": DestinationKind})
 POLICY = Shape("Policy", PolicyView)
 PREVIEW = Shape("PolicyPreview", Preview)
+RESTART_JOB = Shape("RestartJob", RestartJobRow)
 SOURCE = Shape("Source", SourceRow, kinds={"kind": SourceKind})
 SOURCE_FILE = Shape("SourceFile", FileRow, kinds={"state": FileState})
 REJECTED = Shape("RejectedLine", RejectedRow, leave_out={"raw_start"}, also={"raw_text": str})

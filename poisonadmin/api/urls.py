@@ -14,6 +14,7 @@ from poisonadmin.api import (
     poison_events,
     poison_list,
     policies,
+    restart_jobs,
     sources,
 )
 from poisonadmin.queries.paging import MAX_ID
@@ -74,6 +75,9 @@ urlpatterns = [
     path("policies/preview/", policies.PolicyPreview.as_view(), name="api-policy-preview"),
     path("policies/resolve/", policies.PolicyResolve.as_view(), name="api-policy-resolve"),
     path("policies/<id:policy_id>/", policies.PolicyOne.as_view(), name="api-policy"),
+    path("restart-jobs/", restart_jobs.RestartJobList.as_view(), name="api-restart-jobs"),
+    path("restart-jobs/<id:restart_job_id>/", restart_jobs.RestartJobOne.as_view(), name="api-restart-job"),
+    path("restart-jobs/<id:restart_job_id>/run/", restart_jobs.RestartJobRun.as_view(), name="api-restart-job-run"),
     path("sources/", sources.SourceList.as_view(), name="api-sources"),
     path("sources/rejected/", sources.BatchRejected.as_view(), name="api-batch-rejected"),
     path("sources/rejected/<id:rejected_id>/raw/", sources.RejectedRaw.as_view(), name="api-rejected-raw"),

@@ -15,6 +15,7 @@ from poisonadmin.dashboard import (
     overview,
     poison_list,
     policies,
+    restart_jobs,
     system,
 )
 
@@ -49,6 +50,11 @@ urlpatterns = [
     path("poison-list/", poison_list.show, name="poison_list"),
     path("poison-list/<int:entry_id>/release/", poison_list.ask, name="poison_list-ask"),
     path("poison-list/<int:entry_id>/release/now/", poison_list.carry_out, name="poison_list-release"),
+    path("restart-jobs/", restart_jobs.show_all, name="restart_jobs"),
+    path("restart-jobs/new/", restart_jobs.edit, name="restart_jobs-new"),
+    path("restart-jobs/<int:restart_job_id>/", restart_jobs.edit, name="restart_jobs-one"),
+    path("restart-jobs/<int:restart_job_id>/run/", restart_jobs.run, name="restart_jobs-run"),
+    path("restart-jobs/<int:restart_job_id>/delete/", restart_jobs.delete, name="restart_jobs-delete"),
     path("sources/", configuration.sources, name="sources"),
     path("sources/<int:source_id>/", configuration.source, name="sources-one"),
     path("sources/<int:source_id>/rejected/", configuration.rejected, name="sources-rejected"),

@@ -46,6 +46,8 @@ class Tick(IntEnum):
     RECOVER = 2
     EXPIRE = 3
     HOUSEKEEPING = 4
+    RESTART = 5
+    DRY_RUN = 6
 
 
 @contextmanager

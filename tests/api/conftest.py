@@ -18,6 +18,7 @@ from poisonadmin.operations import decide, tokens
 from poisonadmin.operations.configure import save_destination, save_policy
 from poisonadmin.operations.intake import accept
 from poisonadmin.operations.poison_list import Report, report
+from poisonadmin.operations.restart_jobs import save_restart_job
 from poisonadmin.operations.source_setup import save_source
 from poisonadmin.store.models import Access, FailureGroup, Job, PolicyRow, RejectedLine
 from tests.api.live import running_web
@@ -149,7 +150,17 @@ def world(shop: None) -> dict[str, Any]:
             "INSERT INTO node (name, host, pid, claim_id, shard, lease_until) VALUES ('n', 'h', 1, 1, 0, now())"
         )
     entry = report(Report("orders.eu", "place 13", "it cannot be read"), principal=SYSTEM)
+    restart_job = save_restart_job(
+        "weekly",
+        schedule="0 4 * * 1",
+        filter={"address": ["orders.#"]},
+        include_blacklisted=False,
+        max_restarts=1,
+        is_enabled=True,
+        principal=SYSTEM,
+    )
     return {
+        "restart_job": restart_job.id,
         "entry": entry,
         "waiting": waiting,
         "undecided": undecided,

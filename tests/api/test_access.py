@@ -65,6 +65,12 @@ EXPECTED: dict[tuple[str, str], Expectation] = {
     ("api-policy", "get"): ({"policy_id": "policy"}, None, 200, 200, 200, 404),
     ("api-policy", "put"): ({"policy_id": "policy"}, {"match": "orders.#", "settings": {}}, 403, 403, 200, 404),
     ("api-policy", "delete"): ({"policy_id": "policy"}, None, 403, 403, 204, 404),
+    ("api-restart-jobs", "get"): ({}, None, 200, 200, 200, 200),
+    ("api-restart-jobs", "post"): ({}, {"name": "nightly", "schedule": "0 4 * * *"}, 403, 403, 201, 403),
+    ("api-restart-job", "get"): ({"restart_job_id": "restart_job"}, None, 200, 200, 200, 404),
+    ("api-restart-job", "put"): ({"restart_job_id": "restart_job"}, {"schedule": "0 5 * * *"}, 403, 403, 200, 404),
+    ("api-restart-job", "delete"): ({"restart_job_id": "restart_job"}, None, 403, 403, 204, 404),
+    ("api-restart-job-run", "post"): ({"restart_job_id": "restart_job"}, None, 403, 403, 202, 404),
     ("api-sources", "get"): ({}, None, 200, 200, 200, 200),
     ("api-sources", "post"): ({}, DIRECTORY, 403, 403, 201, 403),
     ("api-batch-rejected", "get"): ({}, None, 200, 200, 200, 200),
@@ -87,7 +93,7 @@ EXPECTED: dict[tuple[str, str], Expectation] = {
 PAGES_THAT_REDIRECT = {"api-docs"}
 LISTS_THAT_ARE_EMPTY_OUTSIDE = [
     *("messages/", "failures/", "groups/", "addresses/", "destinations/", "policies/"),
-    *("sources/", "sources/rejected/", "jobs/", "nodes/", "poison-list/", "audit/"),
+    *("sources/", "sources/rejected/", "jobs/", "nodes/", "poison-list/", "restart-jobs/", "audit/"),
 ]
 
 

@@ -37,6 +37,7 @@ KNOWN_IDS = {
     "rejected_id": "rejected",
     "job_id": "job",
     "entry_id": "entry",
+    "restart_job_id": "restart_job",
 }
 KNOWN_NAMES = {"addresses": "orders.eu", "destinations": "shop", "nodes": "billing-1"}
 

@@ -11,6 +11,7 @@ from poisonadmin.dashboard.urls import urlpatterns
 from poisonadmin.domain.access import SYSTEM, Permission
 from poisonadmin.operations import configure
 from poisonadmin.operations.poison_list import Report, report
+from poisonadmin.operations.restart_jobs import save_restart_job
 from poisonadmin.store.models import Address, FailureGroup, Job, PoisonEntry, PolicyRow, RejectedLine, Source
 from tests.crashes import blacklist
 from tests.dashboard.conftest import dead_letter, waiting
@@ -66,6 +67,11 @@ ROUTES = {
     "policies-new": Expected(CONFIGURE),
     "policies-one": Expected(CONFIGURE),
     "policies-delete": Expected(CONFIGURE, method="post", status=302),
+    "restart_jobs": Expected(),
+    "restart_jobs-new": Expected(CONFIGURE),
+    "restart_jobs-one": Expected(CONFIGURE),
+    "restart_jobs-run": Expected(CONFIGURE, method="post", status=302),
+    "restart_jobs-delete": Expected(CONFIGURE, method="post", status=302),
     "poison_list": Expected(),
     "poison_list-ask": Expected(DECIDE, OF_AN_ADDRESS, "post"),
     "poison_list-release": Expected(DECIDE, OF_AN_ADDRESS, "post", {"reason": "r"}, 302),
@@ -91,6 +97,15 @@ def objects(delivering: None) -> dict[str, int]:
     source = Source.objects.create(name="files", kind="directory", config={"path": "/nowhere"})
     crashed, _ = blacklist(dead := waiting("orders.eu").id)
     report(Report(source="orders.eu", bookmark="12|34|", why="ValueError"), principal=SYSTEM)
+    restart_job = save_restart_job(
+        "nightly",
+        schedule="0 4 * * *",
+        filter={"address": ["orders.#"]},
+        include_blacklisted=False,
+        max_restarts=1,
+        is_enabled=True,
+        principal=SYSTEM,
+    )
     line = RejectedLine.objects.create(source=source, batch="b", line=1, code="invalid_json", detail="no", raw=b"{")
     return {
         "message_id": message.id,
@@ -100,6 +115,7 @@ def objects(delivering: None) -> dict[str, int]:
         "entry_id": PoisonEntry.objects.get().id,
         "group_id": FailureGroup.objects.earliest("id").id,
         "policy_id": PolicyRow.objects.get().id,
+        "restart_job_id": restart_job.id,
         "source_id": source.id,
         "rejected_id": line.id,
         "job_id": Job.objects.create(kind="redeliver", requested_by="system").id,
@@ -180,6 +196,7 @@ def test_lists_of_an_outsider_name_nothing_of_others(
         "destinations",
         "policies",
         "poison_list",
+        "restart_jobs",
         "nodes",
         "audit",
     ):
