@@ -3,6 +3,7 @@
 from typing import Any
 
 from poisonadmin.api.shape import JsonSchema, Shape
+from poisonadmin.domain.prospects import Breaker
 from poisonadmin.domain.states import Event, Reason, State
 from poisonadmin.queries.addresses import AddressRow
 from poisonadmin.queries.audit import AuditRow
@@ -17,7 +18,8 @@ from poisonadmin.queries.message_log import AttemptRow, HistoryRow, HopRow
 from poisonadmin.queries.nodes import NodeRow
 from poisonadmin.queries.policies import PolicyView, Preview
 from poisonadmin.queries.restart_jobs import RestartJobRow
-from poisonadmin.queries.schedule import NextStep, Schedule
+from poisonadmin.queries.schedule import Schedule
+from poisonadmin.queries.schedule_steps import NextStep, PastStep
 from poisonadmin.queries.sources import FileRow, RejectedRow, SourceRow
 from poisonadmin.store.models.attempt import Outcome
 from poisonadmin.store.models.claim import NodeEnd
@@ -49,8 +51,19 @@ HISTORY = Shape(
     kinds={"from_state": State | None, "to_state": State, "event": Event, "reason": Reason | None},
 )
 HOP = Shape("Hop", HopRow)
-NEXT_STEP = Shape("NextStep", NextStep, also={"formula": str | None}, kinds={"then": State, "reason": Reason | None})
-SCHEDULE = Shape("Schedule", Schedule, kinds={"next": list[NEXT_STEP]})  # type: ignore[valid-type]
+NEXT_STEP = Shape(
+    "NextStep",
+    NextStep,
+    also={"formula": str | None, "sentence": str},
+    kinds={"then": State, "reason": Reason | None},
+)
+PAST_STEP = Shape("PastStep", PastStep, also={"formula": str | None}, kinds={"outcome": Outcome})
+BREAKER = Shape("Breaker", Breaker, also={"left": int, "sentence": str})
+SCHEDULE = Shape(
+    "Schedule",
+    Schedule,
+    kinds={"past": list[PAST_STEP], "next": list[NEXT_STEP], "breakers": list[BREAKER]},  # type: ignore[valid-type]
+)
 FAILURE = Shape("Failure", FailureRow, kinds={"outcome": Outcome})
 GROUP = Shape("FailureGroup", GroupRow)
 JOB = Shape("Job", JobRow, kinds={"kind": JobKind, "state": JobState})
