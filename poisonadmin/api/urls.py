@@ -15,6 +15,7 @@ from poisonadmin.api import (
     poison_list,
     policies,
     restart_jobs,
+    rules,
     sources,
 )
 from poisonadmin.queries.paging import MAX_ID
@@ -75,6 +76,13 @@ urlpatterns = [
     path("policies/preview/", policies.PolicyPreview.as_view(), name="api-policy-preview"),
     path("policies/resolve/", policies.PolicyResolve.as_view(), name="api-policy-resolve"),
     path("policies/<id:policy_id>/", policies.PolicyOne.as_view(), name="api-policy"),
+    path("policies/<id:policy_id>/history/", policies.PolicyHistory.as_view(), name="api-policy-history"),
+    path("rules/", rules.RuleList.as_view(), name="api-rules"),
+    path("rules/<id:rule_id>/", rules.RuleOne.as_view(), name="api-rule"),
+    path("rules/<id:rule_id>/move/", rules.RuleMove.as_view(), name="api-rule-move"),
+    path("rules/<id:rule_id>/enable/", rules.RuleEnable.as_view(), name="api-rule-enable"),
+    path("rules/<id:rule_id>/disable/", rules.RuleDisable.as_view(), name="api-rule-disable"),
+    path("rules/<id:rule_id>/dry_run/", rules.RuleDryRun.as_view(), name="api-rule-dry-run"),
     path("restart-jobs/", restart_jobs.RestartJobList.as_view(), name="api-restart-jobs"),
     path("restart-jobs/<id:restart_job_id>/", restart_jobs.RestartJobOne.as_view(), name="api-restart-job"),
     path("restart-jobs/<id:restart_job_id>/run/", restart_jobs.RestartJobRun.as_view(), name="api-restart-job-run"),

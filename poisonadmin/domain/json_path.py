@@ -30,8 +30,10 @@ def parse_path(text: str) -> Path:
     >>> parse_path("$.order['line items'][0].sku")
     ('order', 'line items', 0, 'sku')
     """
-    if not isinstance(text, str) or not text.startswith("$") or len(text) > MAX_PATH_CHARS:
+    if not isinstance(text, str) or not text.startswith("$") or not text.isprintable():
         raise InvalidPath(f"{str(text)[:80]!r} is not a path: write `$.order.id`, `$.items[0].sku`, `$['a name']`.")
+    if len(text) > MAX_PATH_CHARS:
+        raise InvalidPath(f"A path has at most {MAX_PATH_CHARS} characters, this one has {len(text)}.")
     steps: list[Step] = []
     at = 1
     while at < len(text):

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
-from poisonadmin.domain.addresses import PatternIndex
+from poisonadmin.domain.addresses import ANY_WORDS, ONE_WORD, PatternIndex, specificity, validate_pattern
 from poisonadmin.domain.policy import BUILT_IN, BUILT_IN_PATTERN, Policy
 from poisonadmin.domain.policy_settings import validate_settings
 from poisonadmin.domain.presets import preset
@@ -64,6 +64,24 @@ class PolicyBook:
     def resolve(self, address: str) -> Resolved:
         """Return what is in force on `address`, merged field by field, the most specific pattern first."""
         patterns = self._index.matching(address)
+        return self._merged(patterns)
+
+    def resolve_pattern(self, pattern: str) -> Resolved:
+        """Return what is in force where `pattern` matches and nothing more specific does.
+
+        Errors: `InvalidAddress`.
+
+        >>> book = PolicyBook([PolicySpec("orders.#", "artemis"), PolicySpec("orders.eu", "sap")])
+        >>> book.resolve_pattern("orders.*").origins["max_delivery_attempts"]
+        Origin(pattern='orders.#', preset='artemis')
+        """
+        words = validate_pattern(pattern).split(".")
+        # A word that no pattern names stands for what a wildcard may match.
+        example = ".".join("\N{MIDDLE DOT}" if word in (ANY_WORDS, ONE_WORD) else word for word in words)
+        own = specificity(pattern)
+        return self._merged(tuple(one for one in self._index.matching(example) if specificity(one) >= own))
+
+    def _merged(self, patterns: tuple[str, ...]) -> Resolved:
         resolved = self._cache.get(patterns)
         if resolved is None:
             resolved = self._cache[patterns] = _merge([self._layers[pattern] for pattern in patterns])

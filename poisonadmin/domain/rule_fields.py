@@ -116,6 +116,8 @@ def schema(field: str, value: Any) -> Any:
         raw = dumps(value)
     except InvalidJson as error:
         raise InvalidRule(field, error.detail) from None
+    if b"\\u0000" in raw:
+        raise InvalidRule(field, "must not name the character U+0000, which the database cannot keep.")
     if len(raw) > MAX_SCHEMA_BYTES:
         raise InvalidRule(field, f"must have at most {MAX_SCHEMA_BYTES} bytes.")
     return value

@@ -14,6 +14,7 @@ from poisonadmin.domain.states import Event, Reason, State
 
 SYSTEM_DEAD_LETTER_QUEUE = "SYSTEM.DEAD.LETTER.QUEUE"
 BACKOUT_THRESHOLD_REACHED = "MQRC_BACKOUT_THRESHOLD_REACHED (2362)"
+CONVERSATION_ERROR = "conversation ended with error 500: Unable to process message."
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Verdict:
     candidate: bool | None = None
     crash_count: int | None = None
     reason_code: str | None = None  # why it was moved, in the words of the system that the policy follows
-    note: str | None = None  # which rule gave it in place of the policy; kept in the history
+    note: str | None = None  # which rule gave it in place of the policy, or its system's words; kept in the history
 
 
 @dataclass(frozen=True)
@@ -221,7 +222,8 @@ def _listed(failed: _Failed) -> Verdict:
 
 
 def _ends_conversation(failed: _Failed) -> Verdict:
-    return Verdict(State.FAIL, Event.FAILED, Reason.CONVERSATION_ENDED, None, None, failed.count)
+    reason, note = Reason.CONVERSATION_ENDED, CONVERSATION_ERROR  # SEMANTICS SSB-10
+    return Verdict(State.FAIL, Event.FAILED, reason, None, None, failed.count, note=note)
 
 
 LIMITS: tuple[Callable[[_Failed], Verdict | None], ...] = (

@@ -153,7 +153,8 @@ def _checked(stage: Stage, fields: RuleFields, principal: Principal) -> dict[str
 
 def _text(field: str, value: str, low: int, high: int) -> str:
     text = value.strip()
-    if not low <= len(text) <= high or "\0" in text or (field != "note" and not text.isprintable()):
+    is_clean = text.isprintable() if field != "note" else "\0" not in text
+    if not low <= len(text) <= high or not is_clean:
         raise InvalidRule(field, f"must be a text of {low} to {high} characters.")
     return text
 

@@ -16,9 +16,11 @@ from poisonadmin.domain.access import SYSTEM, Permission, Role
 from poisonadmin.domain.envelope import parse_envelope
 from poisonadmin.operations import decide, tokens
 from poisonadmin.operations.configure import save_destination, save_policy
+from poisonadmin.operations.dry_runs import request_dry_run
 from poisonadmin.operations.intake import accept
 from poisonadmin.operations.poison_list import Report, report
 from poisonadmin.operations.restart_jobs import save_restart_job
+from poisonadmin.operations.rules import RuleFields, create_rule
 from poisonadmin.operations.source_setup import save_source
 from poisonadmin.store.models import Access, FailureGroup, Job, PolicyRow, RejectedLine
 from tests.api.live import running_web
@@ -159,8 +161,11 @@ def world(shop: None) -> dict[str, Any]:
         is_enabled=True,
         principal=SYSTEM,
     )
+    rule = create_rule("before", RuleFields("no tests", {"address": "orders.#"}, {"do": "reject"}), principal=SYSTEM)
+    request_dry_run(rule.id, principal=SYSTEM)
     return {
         "restart_job": restart_job.id,
+        "rule": rule.id,
         "entry": entry,
         "waiting": waiting,
         "undecided": undecided,

@@ -14,6 +14,7 @@ from tests.api.conftest import ROLES, Caller, caller_of
 ANYONE = (200, 200, 200)
 WHY = {"reason": "because"}
 DIRECTORY = {"name": "other", "kind": "directory", "config": {"path": "/srv/other"}}
+RULE = {"name": "no orders", "match": {"address": "orders.#"}, "action": {"do": "reject"}}
 HTTP = {"kind": "http", "config": {"url": "https://hooks.example.org/in"}}
 
 # (route, method) -> path arguments (a name of the world fixture, or a text), body, and the status for viewer, operator,
@@ -63,6 +64,7 @@ EXPECTED: dict[tuple[str, str], Expectation] = {
     ("api-policy-preview", "post"): ({}, {"settings": {}, "failures": 3}, 200, 200, 200, 200),
     ("api-policy-resolve", "get"): ({}, "?address=orders.eu", 200, 200, 200, 404),
     ("api-policy", "get"): ({"policy_id": "policy"}, None, 200, 200, 200, 404),
+    ("api-policy-history", "get"): ({"policy_id": "policy"}, None, 200, 200, 200, 404),
     ("api-policy", "put"): ({"policy_id": "policy"}, {"match": "orders.#", "settings": {}}, 403, 403, 200, 404),
     ("api-policy", "delete"): ({"policy_id": "policy"}, None, 403, 403, 204, 404),
     ("api-restart-jobs", "get"): ({}, None, 200, 200, 200, 200),
@@ -71,6 +73,16 @@ EXPECTED: dict[tuple[str, str], Expectation] = {
     ("api-restart-job", "put"): ({"restart_job_id": "restart_job"}, {"schedule": "0 5 * * *"}, 403, 403, 200, 404),
     ("api-restart-job", "delete"): ({"restart_job_id": "restart_job"}, None, 403, 403, 204, 404),
     ("api-restart-job-run", "post"): ({"restart_job_id": "restart_job"}, None, 403, 403, 202, 404),
+    ("api-rules", "get"): ({}, None, 200, 200, 200, 200),
+    ("api-rules", "post"): ({}, RULE | {"stage": "before"}, 403, 403, 201, 403),
+    ("api-rule", "get"): ({"rule_id": "rule"}, None, 200, 200, 200, 404),
+    ("api-rule", "put"): ({"rule_id": "rule"}, RULE | {"action": {"do": "discard"}}, 403, 403, 200, 404),
+    ("api-rule", "delete"): ({"rule_id": "rule"}, None, 403, 403, 204, 404),
+    ("api-rule-move", "post"): ({"rule_id": "rule"}, {"position": 1}, 403, 403, 200, 404),
+    ("api-rule-enable", "post"): ({"rule_id": "rule"}, WHY, 403, 403, 409, 404),
+    ("api-rule-disable", "post"): ({"rule_id": "rule"}, WHY, 403, 403, 200, 404),
+    ("api-rule-dry-run", "get"): ({"rule_id": "rule"}, None, 200, 200, 200, 404),
+    ("api-rule-dry-run", "post"): ({"rule_id": "rule"}, None, 403, 403, 202, 404),
     ("api-sources", "get"): ({}, None, 200, 200, 200, 200),
     ("api-sources", "post"): ({}, DIRECTORY, 403, 403, 201, 403),
     ("api-batch-rejected", "get"): ({}, None, 200, 200, 200, 200),
@@ -93,7 +105,7 @@ EXPECTED: dict[tuple[str, str], Expectation] = {
 PAGES_THAT_REDIRECT = {"api-docs"}
 LISTS_THAT_ARE_EMPTY_OUTSIDE = [
     *("messages/", "failures/", "groups/", "addresses/", "destinations/", "policies/"),
-    *("sources/", "sources/rejected/", "jobs/", "nodes/", "poison-list/", "restart-jobs/", "audit/"),
+    *("sources/", "sources/rejected/", "jobs/", "nodes/", "poison-list/", "restart-jobs/", "rules/", "audit/"),
 ]
 
 
