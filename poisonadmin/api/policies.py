@@ -10,23 +10,27 @@ from rest_framework.response import Response
 from poisonadmin.api.contract import contract
 from poisonadmin.api.inputs import Identifier, JsonObject, StrictSerializer, Text
 from poisonadmin.api.parameters import pattern
-from poisonadmin.api.shapes import IN_FORCE, POLICY, PREVIEW
+from poisonadmin.api.shapes import IN_FORCE, POLICY, POLICY_VERSION, PREVIEW
 from poisonadmin.api.versions import AlreadyExists, expected_version
 from poisonadmin.api.view import ApiView
 from poisonadmin.domain.access import Permission, Principal
 from poisonadmin.domain.presets import PRESETS
 from poisonadmin.operations import configure
 from poisonadmin.queries import policies
+from poisonadmin.queries.policy_history import policy_history
 
-_ALL: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "results": {"type": "array", "items": POLICY.schema},
-        "next": {"type": "string", "nullable": True},
-        "previous": {"type": "string", "nullable": True},
-    },
-    "required": ["results", "next", "previous"],
-}
+
+def _whole_list(item: dict[str, Any]) -> dict[str, Any]:
+    link = {"type": "string", "nullable": True}
+    return {
+        "type": "object",
+        "properties": {"results": {"type": "array", "items": item}, "next": link, "previous": link},
+        "required": ["results", "next", "previous"],
+    }
+
+
+_ALL = _whole_list(POLICY.schema)
+_VERSIONS = _whole_list(POLICY_VERSION.schema)
 
 
 class PolicyInput(StrictSerializer):
@@ -39,12 +43,16 @@ class PolicyInput(StrictSerializer):
 
 
 class PreviewInput(StrictSerializer):
-    """With a `message_id` (a message's `id` here) the jitter that this message would get is included."""
+    """With a `message_id` (a message's `id` here) the jitter that this message would get is included.
+
+    With `match` what is not set is inherited from the stored policies, else from what is built in.
+    """
 
     preset = serializers.ChoiceField(choices=sorted(PRESETS), required=False, allow_null=True, default=None)
     settings = JsonObject(required=False, default=dict)
     failures = serializers.IntegerField(min_value=1, max_value=policies.MAX_PREVIEW)
     message_id = Identifier(required=False, allow_null=True, default=None)
+    match = Text(max_length=255, required=False, allow_null=True, default=None)
 
 
 class PolicyList(ApiView):
@@ -90,6 +98,17 @@ class PolicyOne(ApiView):
         return Response(status=204)
 
 
+class PolicyHistory(ApiView):
+    """`/policies/{id}/history/`."""
+
+    @contract(Permission.READ, "policies", {200: _VERSIONS})
+    def get(self, request: Request, policy_id: int) -> Response:
+        """Show the versions of a policy, newest first: who, when, what was and what is; the latest two hundred."""
+        found = policy_history(policy_id, principal=self.principal)
+        results = [POLICY_VERSION.render(version) for version in found]
+        return Response({"results": results, "next": None, "previous": None})
+
+
 class PolicyPreview(ApiView):
     """`/policies/preview/`."""
 
@@ -103,6 +122,7 @@ class PolicyPreview(ApiView):
             fields["failures"],
             principal=self.principal,
             message_id=fields["message_id"],
+            match=fields["match"],
         )
         return Response(PREVIEW.render(found))
 

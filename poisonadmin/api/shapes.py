@@ -17,6 +17,7 @@ from poisonadmin.queries.message_list import MessageRow
 from poisonadmin.queries.message_log import AttemptRow, HistoryRow, HopRow
 from poisonadmin.queries.nodes import NodeRow
 from poisonadmin.queries.policies import PolicyView, Preview
+from poisonadmin.queries.policy_history import Change, PolicyVersion
 from poisonadmin.queries.restart_jobs import RestartJobRow
 from poisonadmin.queries.schedule import Schedule
 from poisonadmin.queries.schedule_steps import NextStep, PastStep
@@ -72,7 +73,9 @@ AUDIT = Shape("AuditEntry", AuditRow)
 STATS = Shape("Counts", Counts)
 DESTINATION = Shape("Destination", DestinationRow, leave_out={"id"}, kinds={"kind": DestinationKind})
 POLICY = Shape("Policy", PolicyView)
-PREVIEW = Shape("PolicyPreview", Preview)
+POLICY_CHANGE = Shape("PolicyChange", Change)
+POLICY_VERSION = Shape("PolicyVersion", PolicyVersion, kinds={"changes": list[POLICY_CHANGE]})  # type: ignore[valid-type]
+PREVIEW = Shape("PolicyPreview", Preview, leave_out={"in_force"}, kinds={"then": State | None, "reason": Reason | None})
 RESTART_JOB = Shape("RestartJob", RestartJobRow)
 SOURCE = Shape("Source", SourceRow, kinds={"kind": SourceKind})
 SOURCE_FILE = Shape("SourceFile", FileRow, kinds={"state": FileState})

@@ -9,6 +9,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST
 
 from poisonadmin.dashboard.gate import page
+from poisonadmin.dashboard.ladder import context_of
 from poisonadmin.dashboard.links import require_known, tidied
 from poisonadmin.dashboard.policy_form import PolicyForm, empty_form, form_of, read_form
 from poisonadmin.dashboard.resolved import values_in_force
@@ -17,9 +18,8 @@ from poisonadmin.domain.errors import PoisonAdminError
 from poisonadmin.domain.presets import PRESETS
 from poisonadmin.operations import configure
 from poisonadmin.queries.destinations import list_destinations
-from poisonadmin.queries.policies import get_policy, list_policies, preview, resolve_address
-
-PREVIEWED = 10
+from poisonadmin.queries.policies import get_policy, list_policies, resolve_address
+from poisonadmin.queries.policy_history import policy_history
 
 
 @page()
@@ -68,8 +68,7 @@ def _save(request: HttpRequest, principal: Principal, policy_id: int | None) -> 
     try:
         values = form.settings()
         if "preview" in request.POST:
-            previewed = preview(form.preset, values, PREVIEWED, principal=principal)
-            return _render(request, principal, form, policy_id, previewed=previewed)
+            return _render(request, principal, form, policy_id)
         configure.save_policy(
             form.match,
             preset=form.preset,
@@ -91,15 +90,15 @@ def _render(
     policy_id: int | None,
     error: str = "",
     status: int = 200,
-    previewed: Any = None,
 ) -> HttpResponse:
-    context = {
+    context: dict[str, Any] = {
         "form": form,
         "policy_id": policy_id,
         "setting_sections": form.sections(),
         "presets": list(PRESETS),
         "destinations": [row.name for row in list_destinations(principal=principal, limit=500).results],
         "error": error,
-        "previewed": previewed,
+        "versions": [] if policy_id is None else policy_history(policy_id, principal=principal),
     }
+    context |= context_of(form, principal)
     return render(request, "pages/policy.html", context, status=status)

@@ -84,6 +84,7 @@ def save_policy(
             },
         )
         route_addresses(cursor, actor=principal.name)
+        # queries/policy_history.py reads a policy's versions out of these entries.
         details = {"preset": preset, "settings": row.settings, "destination": destination, "version": row.version}
         audit.record(principal.name, "policy.saved", "policy", match, details=details)
     row.refresh_from_db()

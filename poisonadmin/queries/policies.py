@@ -1,19 +1,21 @@
 """Policies as written, what they come to on an address, and the delays they would give."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from poisonadmin.domain.access import Permission, Principal
-from poisonadmin.domain.addresses import validate_address
+from poisonadmin.domain.access import NotAllowed, Permission, Principal
+from poisonadmin.domain.addresses import validate_address, validate_pattern
 from poisonadmin.domain.errors import PoisonAdminError
 from poisonadmin.domain.policy import Policy, warnings
-from poisonadmin.domain.redelivery import delay_ms, jitter
+from poisonadmin.domain.prospects import attempts_in_all
+from poisonadmin.domain.redelivery import Explanation, explain
 from poisonadmin.domain.resolution import PolicySpec, Resolved, resolve
+from poisonadmin.domain.verdicts import on_failure
 from poisonadmin.queries.addresses import AddressNotFound
 from poisonadmin.queries.paging import MAX_ID
-from poisonadmin.queries.policy_book import book
+from poisonadmin.queries.policy_book import book, book_with
 from poisonadmin.queries.rows import fetch, fetch_one
 
 MAX_PREVIEW = 1000
@@ -28,7 +30,10 @@ class PolicyNotFound(PoisonAdminError):
 
 @dataclass(frozen=True)
 class PolicyView:
-    """A policy as an administrator wrote it: what it sets where its pattern matches."""
+    """A policy as an administrator wrote it: what it sets where its pattern matches.
+
+    `warnings`: what looks wrong with what is in force there (SEMANTICS R5).
+    """
 
     id: int
     match: str
@@ -38,6 +43,7 @@ class PolicyView:
     version: int
     updated_by: str
     updated_at: datetime
+    warnings: tuple[str, ...] = ()
 
     @property
     def etag(self) -> str:
@@ -47,10 +53,19 @@ class PolicyView:
 
 @dataclass(frozen=True)
 class Preview:
-    """The wait before each redelivery in milliseconds, and what looks wrong with the policy."""
+    """The wait after each failure in milliseconds, its terms, and what looks wrong with the policy.
+
+    `attempts`: the failure after which a message is tried no more, `then` the state that follows and `reason` why;
+    all None: it is tried for ever, or its address stops. `in_force`: every value, with where it comes from.
+    """
 
     delays_ms: tuple[int, ...]
+    formulas: tuple[str, ...]
+    attempts: int | None
+    then: str | None
+    reason: str | None
     warnings: tuple[str, ...]
+    in_force: Resolved
 
 
 _SELECT = """SELECT p.id, p.match, p.preset, p.settings, d.name AS destination, p.version, p.updated_by, p.updated_at
@@ -60,7 +75,8 @@ _SELECT = """SELECT p.id, p.match, p.preset, p.settings, d.name AS destination, 
 def list_policies(*, principal: Principal) -> list[PolicyView]:
     """Return the policies by pattern, of those whose pattern lies within the caller's scope."""
     principal.require(Permission.READ)
-    return [row for row in fetch(PolicyView, f"{_SELECT} ORDER BY p.match") if principal.covers(row.match)]
+    found = [row for row in fetch(PolicyView, f"{_SELECT} ORDER BY p.match") if principal.covers(row.match)]
+    return _with_warnings(found)
 
 
 def get_policy(policy_id: int, *, principal: Principal) -> PolicyView:
@@ -69,12 +85,17 @@ def get_policy(policy_id: int, *, principal: Principal) -> PolicyView:
     found = fetch_one(PolicyView, f"{_SELECT} WHERE p.id = %s", [policy_id]) if 0 < policy_id <= MAX_ID else None
     if found is None or not principal.covers(found.match):
         raise PolicyNotFound(f"There is no policy {policy_id}.")
-    return found
+    return _with_warnings([found])[0]
 
 
 def find_policy(match: str) -> PolicyView | None:
     """Return the policy of exactly this pattern, for whoever is about to write it."""
-    return fetch_one(PolicyView, f"{_SELECT} WHERE p.match = %s", [match])
+    return next(iter(_with_warnings(fetch(PolicyView, f"{_SELECT} WHERE p.match = %s", [match]))), None)
+
+
+def _with_warnings(rows: list[PolicyView]) -> list[PolicyView]:
+    policies = book()
+    return [replace(row, warnings=warnings(policies.resolve_pattern(row.match).policy)) for row in rows]
 
 
 def resolve_address(address: str, *, principal: Principal) -> Resolved:
@@ -96,19 +117,38 @@ def preview(
     *,
     principal: Principal,
     message_id: int | None = None,
+    match: str | None = None,
 ) -> Preview:
     """Return the waits after the first `failures` failures, jittered as for the message where one is given.
 
-    The values are those of `#` with the preset and the settings over them.
-    Raise UnknownPreset, UnknownSetting, InvalidSetting.
+    With `match` what is not set comes from the stored policies as for one of that pattern; without it from what is
+    built in. Raise UnknownPreset, UnknownSetting, InvalidSetting, InvalidAddress, NotAllowed (a pattern out of scope).
     """
     principal.require(Permission.READ)
-    policy = resolve([PolicySpec("#", preset, settings)], "preview").policy
-    return Preview(tuple(_delay(policy, number, message_id) for number in range(1, failures + 1)), warnings(policy))
+    if match is None:
+        resolved = resolve([PolicySpec("#", preset, settings)], "preview")
+    else:
+        if not principal.covers(validate_pattern(match)):
+            raise NotAllowed(f"The pattern {match} reaches beyond the addresses that {principal.name} is limited to.")
+        resolved = book_with(PolicySpec(match, preset, settings)).resolve_pattern(match)
+    policy = resolved.policy
+    waits = [_wait(policy, number, message_id) for number in range(1, failures + 1)]
+    attempts = attempts_in_all(policy)
+    end = None
+    if attempts is not None:
+        end = on_failure(policy, message_id=0, attempt_number=attempts, failure_count=attempts - 1, address="")
+    return Preview(
+        delays_ms=tuple(wait.delay for wait in waits),
+        formulas=tuple(wait.formula() for wait in waits),
+        attempts=attempts,
+        then=str(end.state) if end else None,
+        reason=str(end.reason) if end and end.reason else None,
+        warnings=warnings(policy),
+        in_force=resolved,
+    )
 
 
-def _delay(policy: Policy, number: int, message_id: int | None) -> int:
-    if message_id is None:
-        return delay_ms(policy, number)
-    sign, fraction = jitter(message_id, number)
-    return delay_ms(policy, number, sign=sign, fraction=fraction)
+def _wait(policy: Policy, number: int, message_id: int | None) -> Explanation:
+    if message_id is not None:
+        return explain(policy, number, message_id, number)
+    return explain(replace(policy, redelivery_collision_avoidance_factor=0.0), number, 0, number)

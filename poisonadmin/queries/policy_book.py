@@ -15,10 +15,19 @@ def book() -> PolicyBook:
         return _compiled(*cursor.fetchone(), connection.settings_dict["NAME"])
 
 
+def book_with(spec: PolicySpec) -> PolicyBook:
+    """Return the policies as they would be with `spec` among them, in the place of the one with its pattern."""
+    return PolicyBook([*(one for one in _specs() if one.pattern != spec.pattern), spec])
+
+
 @lru_cache(maxsize=2)
 def _compiled(_count: int, _newest: int, _versions: int, _database: str) -> PolicyBook:
+    return PolicyBook(_specs())
+
+
+def _specs() -> list[PolicySpec]:
     rows = PolicyRow.objects.select_related("destination").order_by("id")
-    return PolicyBook(
+    return [
         PolicySpec(
             pattern=row.match,
             preset=row.preset,
@@ -27,4 +36,4 @@ def _compiled(_count: int, _newest: int, _versions: int, _database: str) -> Poli
             version=row.version,
         )
         for row in rows
-    )
+    ]

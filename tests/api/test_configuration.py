@@ -156,11 +156,31 @@ def test_a_policy_keeps_its_pattern(admin: Caller) -> None:
 def test_a_preview_computes_the_waits_and_saves_nothing(admin: Caller) -> None:
     settings = {"redelivery_delay": 1000, "redelivery_delay_multiplier": 2, "max_redelivery_delay": 4000}
     body = {"preset": "artemis", "settings": settings, "failures": 4}
-    assert admin.post("policies/preview/", body).json() == {"delays_ms": [1000, 2000, 4000, 4000], "warnings": []}
+    found = admin.post("policies/preview/", body).json()
+    assert (found["delays_ms"], found["warnings"]) == ([1000, 2000, 4000, 4000], [])
+    assert found["formulas"][2] == "1000 ms x 2^2 = 4000, cap 4000"
+    assert (found["attempts"], found["then"], found["reason"]) == (10, "FAIL", "discarded_by_policy")
     jittered = {**body, "settings": {**settings, "redelivery_collision_avoidance_factor": 0.5}, "message_id": "17"}
     first, again = (admin.post("policies/preview/", jittered).json()["delays_ms"] for _ in range(2))
     assert first == again != [1000, 2000, 4000, 4000]
     assert admin.get("policies/").json()["results"] == []
+
+
+def test_a_preview_inherits_at_a_pattern(admin: Caller) -> None:
+    admin.post("policies/", {"match": "orders.#", "settings": {"redelivery_delay": 70}})
+    body = {"settings": {"redelivery_delay_multiplier": 3}, "failures": 2, "match": "orders.eu"}
+    assert admin.post("policies/preview/", body).json()["delays_ms"] == [70, 210]
+
+
+def test_a_policy_tells_of_its_versions_and_warns(admin: Caller) -> None:
+    body = {"match": "orders.#", "settings": {"listener_max_retries": 2, "backout_threshold": 2}}
+    made = admin.post("policies/", body).json()
+    assert made["warnings"][0].startswith("listener_max_retries (2) should exceed backout_threshold (2)")
+    changed = {**body, "settings": {"listener_max_retries": 5, "backout_threshold": 2}}
+    assert admin.ask("PUT", f"policies/{made['id']}/", changed).json()["warnings"] == []
+    newest, first = admin.get(f"policies/{made['id']}/history/").json()["results"]
+    assert (newest["version"], newest["changes"]) == (2, [{"field": "listener_max_retries", "was": 2, "now": 5}])
+    assert first["version"] == 1
 
 
 def test_the_schedule_of_a_message_is_explained(admin: Caller) -> None:
@@ -175,6 +195,9 @@ def test_the_schedule_of_a_message_is_explained(admin: Caller) -> None:
     ]
     assert found["next"][1]["formula"] == "1000 ms x 2^1 = 2000, cap 50000"
     assert found["next"][2]["reason"] == "attempts_exhausted"
+    assert found["sentence"].startswith("attempt 1 of 3 (failure_count 0) due at ")
+    assert found["sentence"].endswith(": taken in, so due at once")
+    assert found["held"] == {"reasons": [], "predecessors": [], "predecessor_count": 0, "successor_count": 0}
 
 
 @pytest.mark.parametrize("path", ["relative", "/a/../b", "/proc/self", "/etc", "/", "", "/a\x01b"])

@@ -65,6 +65,8 @@ ROUTES = {
     "destinations-one": Expected(READ, OF_AN_ADDRESS, sent={"name": "shop"}),
     "policies": Expected(),
     "policies-new": Expected(CONFIGURE),
+    "policies-simulator": Expected(),
+    "policies-preview": Expected(method="post"),
     "policies-one": Expected(CONFIGURE),
     "policies-delete": Expected(CONFIGURE, method="post", status=302),
     "restart_jobs": Expected(),

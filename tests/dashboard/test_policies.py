@@ -84,8 +84,80 @@ def test_a_preview_shows_the_waits_and_saves_nothing(admin: Client) -> None:
         },
     )
     text = answer.content.decode()
-    assert "1: 1000 ms" in text
-    assert "3: 4000 ms" in text
+    assert 'data-ladder="1000,2000,4000,4000,4000,4000,4000,4000,4000"' in text
+    assert "1000 ms x 2^1 = 2000, cap 4000" in text
+    assert not PolicyRow.objects.exists()
+
+
+def test_a_live_preview_inherits_what_the_form_leaves_empty(admin: Client) -> None:
+    configure.save_policy(
+        "orders.#", preset="sap", settings={"redelivery_delay": 700}, destination=None, principal=SYSTEM
+    )
+    typed = {"match": "orders.eu", "setting.max_delivery_attempts": "3", "failures": "9"}
+    text = admin.post("/policies/preview/", typed).content.decode()
+    assert 'data-ladder="700,700"' in text
+    assert "<html" not in text
+    assert '<span class="tag tag-note">orders.# (sap)</span>' in text
+    assert '<span class="tag tag-note">orders.eu</span>' in text
+    without = admin.post("/policies/preview/", {**typed, "match": ""}).content.decode()
+    assert 'data-ladder="5000,10000"' in without
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        {"match": "a..b"},
+        {"setting.redelivery_delay": "soon"},
+        {"preset": "nonsense"},
+        {"failures": "many"},
+        {"failures": "1001"},
+        {"message_id": "x"},
+        {"message_id": "9" * 30},
+    ],
+)
+def test_a_preview_of_a_mistake_says_what_is_wrong(admin: Client, typed: dict[str, str]) -> None:
+    answer = admin.post("/policies/preview/", typed)
+    assert answer.status_code == 200
+    assert "not yet" in answer.content.decode()
+
+
+def test_the_jitter_of_a_message_is_in_the_preview(admin: Client) -> None:
+    text = admin.post("/policies/preview/", {"message_id": "17", "failures": "4"}).content.decode()
+    assert "jitter" in text
+    assert "with that message’s jitter" in text
+
+
+def test_a_policy_shows_its_versions_and_what_each_changed(admin: Client) -> None:
+    row = configure.save_policy(
+        "orders.#", preset="sap", settings={"crash_limit": 3}, destination=None, principal=SYSTEM
+    )
+    admin.post(
+        f"/policies/{row.id}/",
+        {"match": "orders.#", "preset": "sap", "version": "1", "setting.redelivery_delay": "9"},
+    )
+    text = admin.get(f"/policies/{row.id}/").content.decode()
+    assert "Version 2" in text
+    assert "Version 1" in text
+    assert text.index("Version 2") < text.index("Version 1")
+    assert '<code>crash_limit</code></th><td class="wild">3</td><td class="wild">–</td>' in text
+    assert '<code>redelivery_delay</code></th><td class="wild">–</td><td class="wild">9</td>' in text
+
+
+def test_a_threshold_that_can_never_be_reached_is_warned_of(admin: Client) -> None:
+    settings = {"listener_max_retries": 2, "backout_threshold": 2}
+    configure.save_policy("orders.#", preset=None, settings=settings, destination=None, principal=SYSTEM)
+    warning = "listener_max_retries (2) should exceed backout_threshold (2)"
+    assert warning in admin.get("/policies/").content.decode()
+    typed = {"match": "orders.#", "setting.listener_max_retries": "2", "setting.backout_threshold": "2"}
+    assert warning in admin.post("/policies/preview/", typed).content.decode()
+
+
+def test_the_simulator_is_for_everybody_and_saves_nothing(browser_of) -> None:  # type: ignore[no-untyped-def]
+    viewer = browser_of("viewer")
+    text = viewer.get("/policies/simulator/").content.decode()
+    assert "data-ladder=" in text
+    assert 'style="' not in text
+    assert viewer.post("/policies/preview/", {"preset": "amps"}).status_code == 200
     assert not PolicyRow.objects.exists()
 
 
