@@ -33,6 +33,7 @@ SECTIONS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
             Entry("Addresses", "addresses", "route", "a"),
             Entry("Destinations", "destinations", "send", "d"),
             Entry("Policies", "policies", "sliders", "p"),
+            Entry("Rules", "rules", "filter", "e"),
             Entry("Restart jobs", "restart_jobs", "refresh", "r"),
             Entry("Poison list", "poison_list", "list-ban", "l"),
             Entry("Sources", "sources", "inbox", "s"),

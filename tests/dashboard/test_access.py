@@ -12,6 +12,7 @@ from poisonadmin.domain.access import SYSTEM, Permission
 from poisonadmin.operations import configure
 from poisonadmin.operations.poison_list import Report, report
 from poisonadmin.operations.restart_jobs import save_restart_job
+from poisonadmin.operations.rules import RuleFields, create_rule
 from poisonadmin.store.models import Address, FailureGroup, Job, PoisonEntry, PolicyRow, RejectedLine, Source
 from tests.crashes import blacklist
 from tests.dashboard.conftest import dead_letter, waiting
@@ -69,6 +70,16 @@ ROUTES = {
     "policies-preview": Expected(method="post"),
     "policies-one": Expected(CONFIGURE),
     "policies-delete": Expected(CONFIGURE, method="post", status=302),
+    "rules": Expected(),
+    "rules-new": Expected(CONFIGURE),
+    "rules-new-after": Expected(CONFIGURE),
+    "rules-one": Expected(READ, OF_AN_ADDRESS),
+    "rules-edit": Expected(CONFIGURE),
+    "rules-enable": Expected(CONFIGURE, method="post", sent={"reason": "r", "without_dry_run": "true"}, status=302),
+    "rules-disable": Expected(CONFIGURE, method="post", sent={"reason": "r"}, status=302),
+    "rules-dry_run": Expected(CONFIGURE, method="post", status=302),
+    "rules-move": Expected(CONFIGURE, method="post", sent={"position": "1"}, status=302),
+    "rules-delete": Expected(CONFIGURE, method="post", status=302),
     "restart_jobs": Expected(),
     "restart_jobs-new": Expected(CONFIGURE),
     "restart_jobs-one": Expected(CONFIGURE),
@@ -108,6 +119,7 @@ def objects(delivering: None) -> dict[str, int]:
         is_enabled=True,
         principal=SYSTEM,
     )
+    fields = RuleFields("no orders", {"address": "orders.#"}, {"do": "reject"})
     line = RejectedLine.objects.create(source=source, batch="b", line=1, code="invalid_json", detail="no", raw=b"{")
     return {
         "message_id": message.id,
@@ -118,6 +130,7 @@ def objects(delivering: None) -> dict[str, int]:
         "group_id": FailureGroup.objects.earliest("id").id,
         "policy_id": PolicyRow.objects.get().id,
         "restart_job_id": restart_job.id,
+        "rule_id": create_rule("before", fields, principal=SYSTEM).id,
         "source_id": source.id,
         "rejected_id": line.id,
         "job_id": Job.objects.create(kind="redeliver", requested_by="system").id,
@@ -199,6 +212,7 @@ def test_lists_of_an_outsider_name_nothing_of_others(
         "policies",
         "poison_list",
         "restart_jobs",
+        "rules",
         "nodes",
         "audit",
     ):
