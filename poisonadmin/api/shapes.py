@@ -82,7 +82,13 @@ SOURCE_FILE = Shape("SourceFile", FileRow, kinds={"state": FileState})
 REJECTED = Shape("RejectedLine", RejectedRow, leave_out={"raw_start"}, also={"raw_text": str})
 _ADDRESS = {"status": AddressStatus}
 _HIDDEN_OF_ADDRESS = {"id", "in_force"}
-ADDRESS = Shape("Address", AddressRow, leave_out=_HIDDEN_OF_ADDRESS, also={"policy": dict[str, Any]}, kinds=_ADDRESS)
+ADDRESS = Shape(
+    "Address",
+    AddressRow,
+    leave_out={*_HIDDEN_OF_ADDRESS, "queues"},
+    also={"policy": dict[str, Any]},
+    kinds=_ADDRESS,
+)
 ADDRESS_DETAIL = Shape(
     "AddressDetail",
     AddressRow,

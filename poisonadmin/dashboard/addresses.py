@@ -14,8 +14,9 @@ from poisonadmin.dashboard.links import href, pager, require_known, tidied
 from poisonadmin.dashboard.resolved import values_in_force
 from poisonadmin.domain.access import Permission, Principal
 from poisonadmin.operations import address_status as operations
-from poisonadmin.queries.addresses import get_address, list_addresses
+from poisonadmin.queries.addresses import AddressRow, get_address, list_addresses
 from poisonadmin.queries.filter_fields import address as checked_pattern
+from poisonadmin.queries.filter_fields import number
 from poisonadmin.queries.messages import list_messages, parse_filter
 from poisonadmin.store.models.lane import AddressStatus
 
@@ -63,7 +64,7 @@ def show(request: HttpRequest, principal: Principal) -> HttpResponseBase:
 def ask(request: HttpRequest, principal: Principal, change: str) -> HttpResponseBase:
     """Ask why the address is to be paused or resumed. Nothing is changed."""
     address = get_address(request.POST.get("name", ""), principal=principal)
-    return _dialog(request, address.name, change)
+    return _dialog(request, address, change)
 
 
 @require_POST
@@ -73,18 +74,35 @@ def carry_out(request: HttpRequest, principal: Principal, change: str) -> HttpRe
     name = request.POST.get("name", "")
     reason = request.POST.get("reason", "").replace("\x00", "").strip()[:MAX_REASON_CHARS]
     if not reason:
-        return _dialog(request, get_address(name, principal=principal).name, change, "Say why; it is shown here.", 422)
+        return _dialog(request, get_address(name, principal=principal), change, "Say why; it is shown here.", 422)
     if change == "pause":
         operations.pause(name, principal=principal, reason=reason)
         notes.success(request, f"{name} is paused. What was under way ends; new messages wait.")
     else:
-        operations.resume(name, principal=principal, reason=reason)
-        notes.success(request, f"{name} delivers again.")
+        culprit = _quarantined(request)
+        operations.resume(name, principal=principal, reason=reason, quarantine=culprit)
+        without = f" Message #{culprit} is quarantined, and waits for a decision." if culprit else ""
+        notes.success(request, f"{name} delivers again.{without}")
     back = href(reverse("addresses-one"), [("name", name)])
     return HttpResponseClientRedirect(back) if request.htmx else HttpResponseRedirect(back)  # type: ignore[attr-defined]
 
 
-def _dialog(request: HttpRequest, name: str, change: str, error: str = "", status: int = 200) -> HttpResponseBase:
-    context = {"name": name, "change": change, "error": error, "max_reason": MAX_REASON_CHARS}
+def _quarantined(request: HttpRequest) -> int | None:
+    """Return the message that is to be left behind when the address is resumed."""
+    text = request.POST.get("quarantine", "")
+    return number("quarantine", text) if text else None
+
+
+def _dialog(
+    request: HttpRequest, address: AddressRow, change: str, error: str = "", status: int = 200
+) -> HttpResponseBase:
+    context = {
+        "name": address.name,
+        "change": change,
+        "error": error,
+        "max_reason": MAX_REASON_CHARS,
+        "culprit": address.status_message_id if change == "resume" else None,
+        "quarantine": _quarantined(request) is not None,
+    }
     template = "parts/address_change.html" if request.htmx else "pages/address_change.html"  # type: ignore[attr-defined]
     return render(request, template, context, status=status)

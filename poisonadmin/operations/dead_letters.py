@@ -15,14 +15,17 @@ SELECT * FROM unnest(%(ids)s::bigint[], %(froms)s::text[], %(tos)s::text[], %(qu
                      %(bys)s::text[])
 """
 
-# The child carries where it comes from, as Artemis stamps it (SEMANTICS ART-11). Its id at the producer is the parent's
-# with ours behind it, since the dead-letter address may get the same message again.
+# The child carries where it comes from, as Artemis stamps it (SEMANTICS ART-11): the queue is the one that it was in,
+# an address without queues being one itself. Its id at the producer is the parent's with ours behind it, since the
+# dead-letter address may get the same message again.
 _CHILDREN = f"""
 WITH parent AS (
-    SELECT envelope.*, body.headers, body.payload, moved.from_address, moved.queue, target.id AS target_id,
-           moved.code, lane.id AS lane_id, nextval(pg_get_serial_sequence('message', 'id')) AS child_id
-    FROM unnest(%(ids)s::bigint[], %(froms)s::text[], %(tos)s::text[], %(queues)s::text[], %(codes)s::text[])
-         AS moved (id, from_address, to_address, queue, code)
+    SELECT envelope.*, body.headers, body.payload, moved.from_address, target.id AS target_id, moved.code,
+           lane.id AS lane_id, nextval(pg_get_serial_sequence('message', 'id')) AS child_id,
+           (SELECT hop.queue FROM hop WHERE hop.message_id = moved.id AND hop.to_address = moved.from_address
+            ORDER BY hop.id DESC LIMIT 1) AS own_queue
+    FROM unnest(%(ids)s::bigint[], %(froms)s::text[], %(tos)s::text[], %(codes)s::text[])
+         AS moved (id, from_address, to_address, code)
     JOIN envelope USING (id) JOIN body USING (id)
     JOIN address AS target ON target.name = moved.to_address AND target.destination_id IS NOT NULL
     JOIN lane ON lane.address_id = target.id AND lane.conversation_id IS NULL AND NOT lane.is_isolation
@@ -34,7 +37,7 @@ WITH parent AS (
 ), bytes AS (
     INSERT INTO body (id, headers, payload)
     SELECT child_id, convert_to((convert_from(headers, 'UTF8')::jsonb || jsonb_strip_nulls(jsonb_build_object(
-               '_AMQ_ORIG_ADDRESS', from_address, '_AMQ_ORIG_QUEUE', coalesce(queue, from_address),
+               '_AMQ_ORIG_ADDRESS', from_address, '_AMQ_ORIG_QUEUE', coalesce(own_queue, from_address),
                '_AMQ_ORIG_MESSAGE_ID', message_id, 'MQDLH_Reason', code)))::text, 'UTF8'), payload FROM parent
 ), keys AS (
     INSERT INTO business_key (message_id, name, value)

@@ -1,7 +1,7 @@
 """Addresses: where they deliver, whether they do, how many messages are in which state."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -10,6 +10,7 @@ from poisonadmin.domain.errors import PoisonAdminError
 from poisonadmin.domain.resolution import Resolved
 from poisonadmin.queries.address_ids import address_ids, visible_ids
 from poisonadmin.queries.counts import ByState, by_state_of_each
+from poisonadmin.queries.dead_letter_queues import queues_under
 from poisonadmin.queries.paging import DEFAULT_LIMIT, Key, Page, window
 from poisonadmin.queries.policy_book import book
 from poisonadmin.queries.rows import bounded, fetch
@@ -26,7 +27,10 @@ class AddressNotFound(PoisonAdminError):
 
 @dataclass(frozen=True)
 class AddressRow:
-    """`destination` None: a parking address. `status_*` say who or which message changed the status, when and why."""
+    """`destination` None: a parking address. `status_*` say who or which message changed the status, when and why.
+
+    `queues`: those auto-created under a dead-letter address, when a single address is looked at.
+    """
 
     id: int
     name: str
@@ -40,6 +44,7 @@ class AddressRow:
     created_at: datetime
     counts: ByState
     in_force: Resolved
+    queues: tuple[str, ...] = ()
 
     @property
     def policy(self) -> dict[str, Any]:
@@ -107,7 +112,7 @@ def get_address(name: str, *, principal: Principal) -> AddressRow:
     rows = fetch(_Stored, f"{_SELECT} WHERE a.name = %s", [name]) if "\x00" not in name and principal.sees(name) else []
     if not rows:
         raise AddressNotFound(f"There is no address {name[:255]}.")
-    return _with_counts(rows, principal)[0]
+    return replace(_with_counts(rows, principal)[0], queues=tuple(queues_under(name)))
 
 
 def _with_counts(rows: Iterable[_Stored], principal: Principal) -> list[AddressRow]:

@@ -1,11 +1,13 @@
 """One message: what is known of it, and its bytes."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from poisonadmin.domain.access import Permission, Principal
 from poisonadmin.domain.errors import PoisonAdminError
+from poisonadmin.domain.provenance import ORIG_ADDRESS, ORIG_MESSAGE_ID, ORIG_QUEUE
 from poisonadmin.queries.message_list import COLUMNS, JOINS, MessageRow
 from poisonadmin.queries.paging import MAX_ID
 from poisonadmin.queries.rows import fetch_one
@@ -21,7 +23,11 @@ class MessageNotFound(PoisonAdminError):
 
 @dataclass(frozen=True)
 class MessageDetail(MessageRow):
-    """All of a message but its payload. `destination` is where its address delivers, None for a parking address."""
+    """All of a message but its payload. `destination` is where its address delivers, None for a parking address.
+
+    Of a message that was moved: `queue` is the one that was auto-created for it where it is now, `origin` the
+    properties that say where it comes from.
+    """
 
     intake_address: str
     bookmark: str | None
@@ -29,6 +35,8 @@ class MessageDetail(MessageRow):
     parent_id: int | None
     address_status: str
     destination: str | None
+    queue: str | None
+    origin: Mapping[str, str]
     header_bytes: bytes
 
     @property
@@ -39,6 +47,21 @@ class MessageDetail(MessageRow):
         except (ValueError, RecursionError):
             return {}
         return found if isinstance(found, dict) else {}
+
+
+# The last move, while the message is where it has put it, and has not come home by it.
+_LAST_MOVE = """LEFT JOIN LATERAL (
+    SELECT hop.id, hop.from_address, hop.to_address, hop.queue, hop.reason FROM hop WHERE hop.message_id = m.id
+    ORDER BY hop.id DESC LIMIT 1
+) AS last ON last.to_address = a.name AND o.name <> a.name"""
+# As the child of such a move carries them in its headers (operations/dead_letters.py).
+_ORIGIN = f"""CASE WHEN last.id IS NOT NULL THEN jsonb_strip_nulls(jsonb_build_object(
+    '{ORIG_ADDRESS}', last.from_address,
+    '{ORIG_QUEUE}', coalesce((SELECT earlier.queue FROM hop AS earlier WHERE earlier.message_id = m.id
+        AND earlier.id < last.id AND earlier.to_address = last.from_address ORDER BY earlier.id DESC LIMIT 1),
+        last.from_address),
+    '{ORIG_MESSAGE_ID}', e.message_id,
+    'MQDLH_Reason', CASE WHEN last.reason LIKE 'MQRC%%' THEN last.reason END)) END"""  # noqa: S608
 
 
 @dataclass(frozen=True)
@@ -54,9 +77,10 @@ def get_message(message_id: int, *, principal: Principal) -> MessageDetail:
         found = fetch_one(
             MessageDetail,
             f"SELECT {COLUMNS}, i.name AS intake_address, e.bookmark, e.received_by, e.parent_id,"  # noqa: S608
-            " a.status AS address_status, d.name AS destination, b.headers AS header_bytes"
+            " a.status AS address_status, d.name AS destination, b.headers AS header_bytes, last.queue,"
+            f" coalesce({_ORIGIN}, '{{}}') AS origin"
             f" FROM message m {JOINS} JOIN address i ON i.id = e.intake_address_id JOIN body b ON b.id = m.id"
-            " LEFT JOIN destination d ON d.id = a.destination_id WHERE m.id = %s",
+            f" LEFT JOIN destination d ON d.id = a.destination_id {_LAST_MOVE} WHERE m.id = %s",
             [message_id],
         )
     if found is None or not principal.sees(found.address):

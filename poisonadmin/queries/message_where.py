@@ -5,12 +5,14 @@ hand the planner can choose between walking the newest messages and an index.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from poisonadmin.domain.access import Principal
+from poisonadmin.domain.addresses import is_pattern
 from poisonadmin.domain.states import State
 from poisonadmin.queries.address_ids import address_ids, addresses_holding, visible_ids
+from poisonadmin.queries.dead_letter_queues import Queue, in_any_queue, queues_named
 from poisonadmin.queries.filter_fields import Term
 from poisonadmin.queries.message_axes import Axis, Where
 from poisonadmin.queries.message_filter import MessageFilter
@@ -30,12 +32,15 @@ def compile_filter(message_filter: MessageFilter, principal: Principal) -> Where
     conditions: list[str] = []
     parameters: list[Any] = []
     for term in message_filter.terms:
-        if term.field in _NARROWING and not term.negated:
-            found = _NARROWING[term.field](term.values)
-            if term.field == "address":
-                addresses = _both(addresses, found)
-            else:
-                groups = _both(groups, found)
+        if term.field == "address" and not term.negated:
+            found, queues = address_ids(term.values), _queues(term)
+            if queues:
+                sql, values = _on(found, queues)
+                conditions.append(f"({sql})")
+                parameters.extend(values)
+            addresses = _both(addresses, {*found, *(queue.address_id for queue in queues)})
+        elif term.field in _NARROWING and not term.negated:
+            groups = _both(groups, _NARROWING[term.field](term.values))
         elif term.field == "state" and not term.negated and not states:
             states = tuple(dict.fromkeys(str(value) for value in term.values))
         else:
@@ -59,7 +64,7 @@ def compile_filter(message_filter: MessageFilter, principal: Principal) -> Where
     return Where(tuple(axes), " AND ".join(conditions) or "TRUE", parameters)
 
 
-def _both(ids: Sequence[int] | None, others: Sequence[int]) -> list[int]:
+def _both(ids: Collection[int] | None, others: Collection[int]) -> list[int]:
     return sorted(others if ids is None else set(ids) & set(others))
 
 
@@ -71,8 +76,17 @@ def _column(sql: str) -> Callable[[Term], Condition]:
 
 
 def _address(term: Term) -> Condition:
-    found = address_ids(term.values)
-    return ("m.address_id = ANY(%s)", [found]) if found else (NOTHING, [])
+    return _on(address_ids(term.values), _queues(term))
+
+
+def _queues(term: Term) -> list[Queue]:
+    return queues_named([name for name in term.values if not is_pattern(name)])
+
+
+def _on(ids: Sequence[int], queues: Sequence[Queue]) -> Condition:
+    """Return the condition to be on one of the addresses, or in one of the queues under dead-letter addresses."""
+    sql, parameters = in_any_queue(queues)
+    return f"m.address_id = ANY(%s) OR {sql}", [list(ids), *parameters]
 
 
 def _error(term: Term) -> Condition:
@@ -166,7 +180,6 @@ def groups_holding(texts: Sequence[str]) -> list[int]:
 
 
 _NARROWING: dict[str, Callable[[Sequence[Any]], Sequence[int]]] = {
-    "address": address_ids,
     "group": list,
     "error": groups_holding,
 }
