@@ -25,6 +25,9 @@ class Benchmark:
 
 BENCHMARKS = (
     Benchmark("B6", "claim and settle, no delivery", "b06_claim_settle"),
+    Benchmark("RULES", "what content rules cost a message", "content_rules"),
+    Benchmark("DRYRUN", "a rule tried on all stored messages", "dry_run"),
+    Benchmark("RESOLVE", "the policies in force on many addresses", "resolve"),
     Benchmark("B4", "Spark ingest of files", "b04_spark_ingest"),
     Benchmark("BATCH", "the batch API's intake", "batch_intake", on_live_system=True),
     Benchmark("B5H", "redelivery over HTTP", "b05h_http", on_live_system=True),

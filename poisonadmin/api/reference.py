@@ -28,7 +28,8 @@ Under `/api/v1/`, JSON in snake_case, times in RFC 3339 UTC, ids as strings. The
   repeated are alternatives (`state=NDLV&state=FAIL`), different ones must all hold. A parameter that does not exist, or
   is empty, is a 400: a typo never means "everything". `q` takes the search box's words:
   `address:orders.# state:NDLV error:"Timeout" attempts:>3 since:24h !reason:returned customer-77`. A free word begins a
-  message or conversation id, or is part of an address or an error. A search that reads for more than ten seconds is
+  message or conversation id or a business key, or is part of an address or an error. `address` also takes a queue of
+  dead letters, by its name or as `DLA::DLQ.orders`. A search that reads for more than ten seconds is
   stopped (`query_too_expensive`).
 - **Twice is once**: `Idempotency-Key` on a POST that acts. The same key with the same request is answered alike for a
   day (`Idempotent-Replayed: true`) and not carried out again. A batch is committed as it goes: what a crash cut off is
