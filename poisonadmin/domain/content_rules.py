@@ -4,7 +4,7 @@ The JSON parser and the compiler of JSON Schemas are passed in, since this packa
 """
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -75,6 +75,13 @@ def compile_content_rule(rule: Rule, *, compile_schema: CompileSchema) -> Conten
     return ContentRule(rule, ruling, conditions, needs_body, "headers" in match)
 
 
+class _Table(NamedTuple):
+    """The rules that concern an address. Only what looks into payloads can be slow."""
+
+    rules: tuple[ContentRule, ...]
+    looks_into_payloads: bool
+
+
 class ContentRules:
     """The table of compiled rules in their order. A rule that fails is dropped, and kept in `failed`."""
 
@@ -82,29 +89,49 @@ class ContentRules:
         self.rules = tuple(rules)
         self.failed: dict[int, RuleFailed] = {}
         self._clock = clock
-        self._by_address: dict[str, Sequence[ContentRule]] = {}
+        self._by_address: dict[str, _Table] = {}
 
     def ask(self, address: str, subject: Subject) -> Ruling | None:
         """Return what the first matching rule decides; None when none matches.
 
         A rule that fails, or takes longer than `SLOW_SECONDS` of processor time for one message, is not asked again.
         """
-        rules = self._by_address.get(address)
-        if rules is None:
-            rules = self._by_address[address] = [
-                one for one in self.rules if one.rule.id not in self.failed and one.rule.covers(address)
-            ]
-        for one in rules:
-            # Only what looks into the payload can be slow.
-            started = self._clock() if one.needs_body else 0.0
+        while True:
+            table = self._by_address.get(address) or self._table(address)
+            began = self._clock() if table.looks_into_payloads else 0.0
             try:
-                holds = one.holds(subject)
-                if one.needs_body and (spent := self._clock() - started) > SLOW_SECONDS:
-                    raise RuleFailed(one.rule, f"it took {spent:.1f} s for one message; {SLOW_SECONDS} s are allowed")
+                ruling = next((one.ruling for one in table.rules if one.holds(subject)), None)
             except RuleFailed as failed:
-                self.failed[one.rule.id] = failed
-                self._by_address.clear()
+                self._drop(failed)
                 continue
-            if holds:
-                return one.ruling
-        return None
+            # The clock is a system call, so rules are timed one by one only when all of them together were slow.
+            if table.looks_into_payloads and self._clock() - began > SLOW_SECONDS and self._drop_slow(table, subject):
+                continue
+            return ruling
+
+    def _table(self, address: str) -> _Table:
+        rules = tuple(one for one in self.rules if one.rule.id not in self.failed and one.rule.covers(address))
+        table = self._by_address[address] = _Table(rules, any(one.needs_body for one in rules))
+        return table
+
+    def _drop(self, failed: RuleFailed) -> None:
+        self.failed[failed.rule.id] = failed
+        self._by_address.clear()
+
+    def _drop_slow(self, table: _Table, subject: Subject) -> bool:
+        """Drop the rules that are too slow for the message; return whether there is one."""
+        slow: list[RuleFailed] = []
+        for one in table.rules:
+            if one.needs_body:
+                began = self._clock()
+                try:
+                    one.holds(subject)
+                except RuleFailed as failed:
+                    slow.append(failed)
+                    continue
+                if (spent := self._clock() - began) > SLOW_SECONDS:
+                    why = f"it took {spent:.1f} s for one message; {SLOW_SECONDS} s are allowed"
+                    slow.append(RuleFailed(one.rule, why))
+        for failed in slow:
+            self._drop(failed)
+        return bool(slow)
