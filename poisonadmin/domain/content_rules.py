@@ -132,6 +132,6 @@ class ContentRules:
                 if (spent := self._clock() - began) > SLOW_SECONDS:
                     why = f"it took {spent:.1f} s for one message; {SLOW_SECONDS} s are allowed"
                     slow.append(RuleFailed(one.rule, why))
-        for failed in slow:
-            self._drop(failed)
+        for one_failed in slow:
+            self._drop(one_failed)
         return bool(slow)

@@ -1,7 +1,7 @@
 """One message: what is known of it, and its bytes."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +26,7 @@ class MessageDetail(MessageRow):
     """All of a message but its payload. `destination` is where its address delivers, None for a parking address.
 
     Of a message that was moved: `queue` is the one that was auto-created for it where it is now, `origin` the
-    properties that say where it comes from.
+    properties that say where it comes from. `tags` are those that content rules have put on it.
     """
 
     intake_address: str
@@ -38,6 +38,7 @@ class MessageDetail(MessageRow):
     queue: str | None
     origin: Mapping[str, str]
     header_bytes: bytes
+    tags: Sequence[str]
 
     @property
     def headers(self) -> dict[str, Any]:
@@ -78,7 +79,8 @@ def get_message(message_id: int, *, principal: Principal) -> MessageDetail:
             MessageDetail,
             f"SELECT {COLUMNS}, i.name AS intake_address, e.bookmark, e.received_by, e.parent_id,"  # noqa: S608
             " a.status AS address_status, d.name AS destination, b.headers AS header_bytes, last.queue,"
-            f" coalesce({_ORIGIN}, '{{}}') AS origin"
+            f" coalesce({_ORIGIN}, '{{}}') AS origin,"
+            " coalesce((SELECT tags FROM message_tag WHERE message_id = m.id), '{}') AS tags"
             f" FROM message m {JOINS} JOIN address i ON i.id = e.intake_address_id JOIN body b ON b.id = m.id"
             f" LEFT JOIN destination d ON d.id = a.destination_id {_LAST_MOVE} WHERE m.id = %s",
             [message_id],

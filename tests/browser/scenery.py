@@ -26,6 +26,7 @@ from poisonadmin.store.models.claim import NodeEnd
 from poisonadmin.store.models.job import JobKind
 from tests.browser.scenery_crashes import make_crashes
 from tests.browser.scenery_extras import make_source, spread_over_the_last_hour
+from tests.browser.scenery_rules import make_rules
 from tests.browser.stacks import STACKS
 
 SAMPLE = Path(__file__).resolve().parents[2] / "sample" / "github-webhooks.ndjson"
@@ -76,6 +77,7 @@ def furnish(*, rounds: int = 3) -> None:
     _decide(dice)
     make_source()
     make_crashes()
+    make_rules()
     fold()
     spread_over_the_last_hour()
 

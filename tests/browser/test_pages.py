@@ -17,7 +17,7 @@ REFUSED = {"mistaken", "missing", "policy-new", "policy"}
 # Between them they hold every colour there is.
 COLOURFUL = {
     *("overview", "messages", "message-undecided", "policies", "jobs", "mistaken", "missing"),
-    *("blacklist", "message-blacklisted", "nodes-all", "poison-list"),
+    *("blacklist", "message-blacklisted", "nodes-all", "poison-list", "rules", "rule"),
 }
 
 

@@ -1,0 +1,59 @@
+"""Rules of every kind for the scenery: in force, ended, untried, and one that has switched itself off."""
+
+from django.db.models import F
+from django.utils import timezone
+
+from poisonadmin.domain.access import SYSTEM
+from poisonadmin.operations import rules
+from poisonadmin.operations.rule_switch import enable_rule
+from poisonadmin.operations.rules import RuleFields
+from poisonadmin.store.models import DryRun, Message, MessageTag, Rule
+
+BEFORE = (
+    RuleFields(
+        "Orders need an id and a sane total",
+        {
+            "address": "orders.#",
+            "headers": [{"name": "X-Tenant", "like": "no*"}],
+            "json": [{"path": "$.order.id", "missing": True}, {"path": "$.order.total", "outside": {"min": 0}}],
+        },
+        {"do": "reject", "tags": ["incomplete"]},
+        note="Asked for by accounting: such an order is booked twice.",
+        owner="orders team",
+    ),
+    RuleFields("Large bodies go to the slow lane", {"size": {"min": 262_144}}, {"do": "redirect", "address": "slow"}),
+    RuleFields(
+        "Pushes are tagged", {"content_type": "application/json*", "violates": {"required": ["order"]}},
+        {"do": "tag", "tags": ["push"]}, owner="platform",
+    ),
+)  # fmt: skip
+AFTER = (
+    RuleFields(
+        "Deadlocks go away by themselves",
+        {"exception_class": "*Deadlock*", "failures": {"max": 5}},
+        {"do": "retry", "delay_ms": 2000},
+    ),
+    RuleFields("A conflict is never solved by trying again", {"status_code": {"min": 409, "max": 409}}, {"do": "park"}, owner="orders team"),
+)
+
+
+def make_rules() -> None:
+    """Make the rules, and what a dry run of the first has found."""
+    made = [rules.create_rule("before", fields, principal=SYSTEM) for fields in BEFORE]
+    made += [rules.create_rule("after", fields, principal=SYSTEM) for fields in AFTER]
+    for row in made[:1] + made[3:]:
+        enable_rule(row.id, principal=SYSTEM, reason="for the scenery", override=True)
+    Rule.objects.filter(id=made[0].id).update(hits=1_204, last_hit_at=timezone.now(), checked_version=F("version"))
+    Rule.objects.filter(id=made[2].id).update(fault="it took 0.4 s for one message; 0.25 s are allowed")
+    Rule.objects.filter(id=made[4].id).update(ends_at=timezone.now())
+    messages = list(Message.objects.filter(state="NDLV").order_by("id")[:12])
+    samples = [message.id for message in messages[:10]]
+    places = [
+        {"address": "orders.eu.created", "group_id": messages[0].group_id, "matched": 1204, "samples": samples},
+        {"address": "orders.us.created", "group_id": None, "matched": 17, "samples": samples[:3]},
+    ]
+    DryRun.objects.create(
+        rule_id=made[0].id, rule_version=1, cut_off=messages[-1].id, read=48_211, matched=1_221,
+        report={"found": places}, requested_by="admin", finished_at=timezone.now(),
+    )  # fmt: skip
+    MessageTag.objects.create(message_id=messages[0].id, tags=["incomplete", "push"])
