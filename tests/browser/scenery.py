@@ -26,6 +26,7 @@ from poisonadmin.store.models.claim import NodeEnd
 from poisonadmin.store.models.job import JobKind
 from tests.browser.scenery_crashes import make_crashes
 from tests.browser.scenery_extras import make_source, spread_over_the_last_hour
+from tests.browser.scenery_policies import RETURNS, make_policies
 from tests.browser.scenery_rules import make_rules
 from tests.browser.stacks import STACKS
 
@@ -51,6 +52,7 @@ POLICIES: tuple[tuple[str, str | None, dict[str, object], str | None], ...] = (
     ("orders.eu.*", None, {"redelivery_delay": 0, "max_delivery_attempts": 1}, None),
     ("warehouse.#", "websphere", {}, "warehouse"),
     ("labels.#", "sap", {}, "label-printer"),
+    ("returns.*", None, RETURNS, "warehouse"),
 )
 # What becomes of the deliveries from an address: which failure, and how many of a hundred deliveries meet it.
 TROUBLE = {
@@ -62,6 +64,8 @@ TROUBLE = {
     "orders.eu.refunded": ("sql", 80),
     "orders.us.created": ("http_503", 30),
     "warehouse.stock": ("node", 40),
+    "returns.eu": ("http_503", 100),
+    "returns.us": ("timeout", 100),
 }
 
 
@@ -77,6 +81,7 @@ def furnish(*, rounds: int = 3) -> None:
     _decide(dice)
     make_source()
     make_crashes()
+    make_policies()
     make_rules()
     fold()
     spread_over_the_last_hour()
@@ -109,6 +114,13 @@ def _envelopes(dice: random.Random) -> Iterator[dict[str, object]]:
                 "lines": [{"sku": f"SKU-{dice.randrange(900)}", "quantity": dice.randrange(1, 5)} for _ in range(3)],
                 "paid": dice.random() < 0.7,
             },
+        }
+    for number in range(8):
+        yield {
+            "address": ("returns.eu", "returns.us")[number % 2],
+            "message_id": f"return-{number}",
+            "headers": {"X-Tenant": "north"},
+            "payload": {"order": {"id": 10_000 + number}, "why": "broken"},
         }
     # Names as long as they may be must not push anything out of sight.
     yield {

@@ -13,11 +13,12 @@ from tests.dashboard.test_hostile import BARE, XSS
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-REFUSED = {"mistaken", "missing", "policy-new", "policy"}
+REFUSED = {"mistaken", "missing", "policy-new", "policy", "restart-job-new"}
 # Between them they hold every colour there is.
 COLOURFUL = {
     *("overview", "messages", "message-undecided", "policies", "jobs", "mistaken", "missing"),
     *("blacklist", "message-blacklisted", "nodes-all", "poison-list", "rules", "rule"),
+    *("simulator", "message-held", "address-stopped", "restart-jobs"),
 }
 
 
