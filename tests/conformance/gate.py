@@ -35,17 +35,19 @@ class Gate:
     directory: Path
 
     @classmethod
-    def open(cls, installation: Installation, name: str, *, concurrency: int = 2, **settings: object) -> "Gate":
-        """Create the destination and the policy, with the crash limit and the switches of the preset `sap`."""
+    def open(
+        cls, installation: Installation, name: str, *, concurrency: int = 2, preset: str = "sap", **settings: object
+    ) -> "Gate":
+        """Create the destination and the policy, with the limits and the switches of the preset."""
         directory = installation.home / f"gate-{name}"
         directory.mkdir()
         config: Json = {"concurrency": concurrency, "timeout_ms": 120_000}
-        shop = HandlerShop.open(installation, name, callable="gated:handle", config=config, preset="sap", **settings)
+        shop = HandlerShop.open(installation, name, callable="gated:handle", config=config, preset=preset, **settings)
         return cls(shop, directory)
 
-    def send(self) -> int:
+    def send(self, **fields: object) -> int:
         """Hand in a message and return its id."""
-        return self.shop.send("", headers={"gate": str(self.directory)})
+        return self.shop.send("", headers={"gate": str(self.directory)}, **fields)
 
     def send_together(self, count: int) -> list[int]:
         """Hand in messages that one claim takes, all of them and in this order, and return their ids."""

@@ -33,6 +33,7 @@ def blacklisted(gate: Gate) -> int:
     return message
 
 
+@pytest.mark.conformance("SAP-a", "SAP-6")
 @both_rules
 def test_sap_a_a_message_that_is_handled_is_delivered_and_no_candidate(installation: Installation, blame: str) -> None:
     gate = opened(installation, "a", blame)
@@ -46,6 +47,7 @@ def test_sap_a_a_message_that_is_handled_is_delivered_and_no_candidate(installat
     assert gate.jobs(message) == [SPARK_JOB]
 
 
+@pytest.mark.conformance("SAP-b", "SAP-7")
 @both_rules
 def test_sap_b_a_crash_returns_the_message_as_a_candidate(installation: Installation, blame: str) -> None:
     gate = opened(installation, "b", blame)
@@ -60,6 +62,7 @@ def test_sap_b_a_crash_returns_the_message_as_a_candidate(installation: Installa
     gate.shop.decide(message, "quarantine")
 
 
+@pytest.mark.conformance("SAP-c")
 @both_rules
 def test_sap_c_a_candidate_that_is_handled_is_delivered(installation: Installation, blame: str) -> None:
     gate = opened(installation, "c", blame)
@@ -71,6 +74,7 @@ def test_sap_c_a_candidate_that_is_handled_is_delivered(installation: Installati
     assert gate.jobs(message) == [SPARK_JOB, SPARK_JOB]
 
 
+@pytest.mark.conformance("SAP-d", "SAP-4", "SAP-9", "SAP-10")
 @both_rules
 def test_sap_d_a_second_crash_blacklists_and_nothing_brings_the_message_back(
     installation: Installation, blame: str
@@ -87,6 +91,7 @@ def test_sap_d_a_second_crash_blacklists_and_nothing_brings_the_message_back(
     gate.shop.decide(message, "fail")
 
 
+@pytest.mark.conformance("SAP-e", "SAP-10", "R3")
 @both_rules
 @pytest.mark.parametrize("clears", [False, True], ids=["keeps-the-flag", "clears-the-flag"])
 def test_sap_e_an_administrator_allows_it_and_the_setting_says_how_many_crashes_it_has_left(
@@ -112,6 +117,7 @@ def test_sap_e_an_administrator_allows_it_and_the_setting_says_how_many_crashes_
     assert (after.reason, after.attempt_number) == ("blacklisted", 4 if clears else 3)
 
 
+@pytest.mark.conformance("SAP-f", "SAP-10")
 @both_rules
 def test_sap_f_a_message_given_up_is_never_changed_by_itself(installation: Installation, blame: str) -> None:
     gate = opened(installation, "f", blame)
@@ -127,6 +133,7 @@ def test_sap_f_a_message_given_up_is_never_changed_by_itself(installation: Insta
     assert (refused.status, refused.json["code"]) == (409, "transition_not_allowed")
 
 
+@pytest.mark.conformance("SAP-g", "SAP-8", "SAP-9", "R2")
 @both_rules
 def test_sap_g_of_two_in_delivery_at_both_crashes_the_plain_rule_blacklists_both_and_exact_only_the_guilty(
     installation: Installation, blame: str
@@ -159,6 +166,7 @@ def test_sap_g_of_two_in_delivery_at_both_crashes_the_plain_rule_blacklists_both
     assert gate.jobs(guilty) == [SPARK_JOB, SPARK_JOB]
 
 
+@pytest.mark.conformance("SAP-h")
 @both_rules
 def test_sap_h_of_two_candidates_the_one_that_finishes_before_the_second_crash_is_delivered(
     installation: Installation, blame: str
@@ -186,6 +194,7 @@ def test_sap_h_of_two_candidates_the_one_that_finishes_before_the_second_crash_i
     assert (gate.suspicion(second).state, gate.suspicion(second).candidate) == ("DLVD", False)
 
 
+@pytest.mark.conformance("SAP-i")
 @both_rules
 def test_sap_i_an_exception_accuses_nobody(installation: Installation, blame: str) -> None:
     gate = opened(installation, "i", blame)
@@ -199,6 +208,7 @@ def test_sap_i_an_exception_accuses_nobody(installation: Installation, blame: st
     assert gate.jobs(message) == [SPARK_JOB, SPARK_JOB]
 
 
+@pytest.mark.conformance("SAP-j", "SAP-11")
 @both_rules
 def test_sap_j_with_blacklisting_off_every_crash_only_returns_the_message_and_it_is_switched_while_running(
     installation: Installation, blame: str
@@ -218,6 +228,7 @@ def test_sap_j_with_blacklisting_off_every_crash_only_returns_the_message_and_it
     assert gate.until(message, "NDLV", "crashed").reason == "blacklisted"
 
 
+@pytest.mark.conformance("SAP-k", "SAP-2", "ART-16", "R2", "R3")
 @both_rules
 def test_sap_k_of_a_lost_node_what_had_begun_is_a_candidate_and_what_was_only_claimed_is_not_unless_by_the_plain_rule(
     installation: Installation, blame: str
@@ -242,6 +253,7 @@ def test_sap_k_of_a_lost_node_what_had_begun_is_a_candidate_and_what_was_only_cl
         assert (after.candidate, after.crash_count) == (False, 0)
 
 
+@pytest.mark.conformance("SAP-l", "R2")
 @both_rules
 def test_sap_l_an_exception_between_two_crashes_changes_nothing(installation: Installation, blame: str) -> None:
     gate = opened(installation, "l", blame)
@@ -255,6 +267,7 @@ def test_sap_l_an_exception_between_two_crashes_changes_nothing(installation: In
     assert gate.jobs(message) == [SPARK_JOB] * 3
 
 
+@pytest.mark.conformance("SAP-m", "R2")
 def test_sap_m_a_node_that_is_stopped_cleanly_accuses_nobody_under_either_rule(installation: Installation) -> None:
     gates = [opened(installation, "m", blame, concurrency=1) for blame in (EXACT, PLAIN)]
     pairs = [gate.send_together(2) for gate in gates]

@@ -124,6 +124,7 @@ def test_every_preset_passes_the_checks_on_settings(policy: Policy) -> None:
     assert validate_settings(values) == values
 
 
+@pytest.mark.conformance("R10")
 def test_what_is_in_force_when_nothing_is_configured() -> None:
     """R10."""
     assert BUILT_IN.redelivery_delay == 5000
@@ -150,11 +151,13 @@ ARTEMIS_DEFAULTS = [
 ]
 
 
+@pytest.mark.conformance("ART-2", "ART-3", "ART-4", "ART-5", "ART-8", "ART-9", "ART-13", "ART-14", "ART-16", "R10")
 @pytest.mark.parametrize(("statement", "field", "value"), ARTEMIS_DEFAULTS)
 def test_the_artemis_preset_has_the_brokers_defaults(statement: str, field: str, value: object) -> None:
     assert getattr(preset("artemis"), field) == value
 
 
+@pytest.mark.conformance("R10", "WAS-5", "WAS-10", "SAP-12", "AMPS-13", "SSB-1", "SSB-10")
 @pytest.mark.parametrize(
     ("name", "values"),
     [
@@ -173,6 +176,7 @@ def test_the_other_presets_have_their_systems_defaults(name: str, values: dict[s
     assert {field: getattr(preset(name), field) for field in values} == values
 
 
+@pytest.mark.conformance("R9")
 def test_a_preset_switches_the_other_systems_limits_off() -> None:
     """R9."""
     artemis = preset("artemis")
@@ -188,12 +192,14 @@ def test_an_unknown_preset_is_refused_with_the_known_ones() -> None:
         preset("rabbitmq")
 
 
+@pytest.mark.conformance("ART-4")
 def test_the_longest_wait_is_ten_delays_unless_it_is_set() -> None:
     """ART-4."""
     assert Policy(redelivery_delay=5000).delay_cap == 50_000
     assert Policy(redelivery_delay=5000, max_redelivery_delay=0).delay_cap == 0
 
 
+@pytest.mark.conformance("R5")
 def test_a_listener_that_stops_before_it_moves_is_warned_of() -> None:
     """R5."""
     assert "listener_max_retries (2) should exceed" in warnings(Policy(listener_max_retries=2, backout_threshold=2))[0]

@@ -50,6 +50,7 @@ def test_the_ladder_is_what_artemis_does(policy: Policy, waits: tuple[int, ...])
     assert ladder(policy, len(waits)) == waits
 
 
+@pytest.mark.conformance("ART-b", "ART-5")
 @pytest.mark.parametrize(("sign", "fraction", "wait"), [(-1, 0.25, 875), (1, 0.75, 1375), (-1, 0.05, 975)])
 def test_jitter_is_added_with_its_sign(sign: int, fraction: float, wait: int) -> None:
     """ART-b."""
@@ -57,12 +58,14 @@ def test_jitter_is_added_with_its_sign(sign: int, fraction: float, wait: int) ->
     assert delay_ms(policy, 1, sign=1 if sign > 0 else -1, fraction=fraction) == wait
 
 
+@pytest.mark.conformance("ART-e", "ART-19")
 def test_jitter_multiplies_the_compounded_delay() -> None:
     """ART-e."""
     policy = Policy(redelivery_delay=1000, redelivery_delay_multiplier=2, redelivery_collision_avoidance_factor=0.5)
     assert delay_ms(policy, 3, sign=1, fraction=0.75) == 5500
 
 
+@pytest.mark.conformance("ART-19", "R1")
 def test_the_cap_comes_after_the_jitter() -> None:
     """ART-19."""
     policy = Policy(redelivery_delay=1000, redelivery_collision_avoidance_factor=0.5, max_redelivery_delay=1200)
@@ -75,6 +78,7 @@ def test_the_sum_is_cut_to_whole_milliseconds_not_the_jitter() -> None:
     assert delay_ms(policy, 1, sign=-1, fraction=0.5) == 750
 
 
+@pytest.mark.conformance("ART-19", "R1")
 def test_no_failure_counts_as_the_first() -> None:
     """ART-19."""
     assert delay_ms(BUILT_IN, 0) == delay_ms(BUILT_IN, 1) == 5000
@@ -133,6 +137,7 @@ def test_delays_agree_with_exact_fractions_over_ten_thousand_random_policies() -
         assert found == min(exact.__floor__(), policy.delay_cap), (policy, failures, sign, eighths)
 
 
+@pytest.mark.conformance("R8")
 def test_jitter_is_the_same_each_time_it_is_computed() -> None:
     """R8: these very numbers, since a schedule is computed again by later releases."""
     assert jitter(17, 4) == (-1, 0.8206364455186644)
@@ -141,6 +146,7 @@ def test_jitter_is_the_same_each_time_it_is_computed() -> None:
     assert jitter(1, 23) != jitter(12, 3)
 
 
+@pytest.mark.conformance("R8")
 def test_the_sign_is_independent_of_the_fraction_and_both_are_even() -> None:
     """R8: 8 cells of 4,000 draws, each expected to hold 500; the bound is five standard deviations."""
     cells = Counter((sign, int(fraction * 4)) for sign, fraction in (jitter(number, 1) for number in range(4000)))

@@ -41,12 +41,14 @@ def test_ten_attempts_are_nine_redeliveries() -> None:
     assert verdicts[-1].delay_ms is None
 
 
+@pytest.mark.conformance("R8")
 def test_the_wait_has_the_jitter_of_the_failed_attempt() -> None:
     """R8."""
     sign, fraction = jitter(1, 3)
     assert failing(BUILT_IN, 3).delay_ms == delay_ms(BUILT_IN, 3, sign=sign, fraction=fraction)
 
 
+@pytest.mark.conformance("R3")
 def test_the_wait_follows_the_failures_not_the_attempts() -> None:
     """R3: an approved message starts its ladder anew while its attempts go on counting."""
     policy = replace(BUILT_IN, redelivery_collision_avoidance_factor=0.0)

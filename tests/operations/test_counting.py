@@ -29,6 +29,7 @@ def failures(conversation: str) -> int:
     return found[0] if found else 0
 
 
+@pytest.mark.conformance("SSB-a", "SSB-9")
 def test_three_failures_of_a_conversation_leave_it_queued(broker: None) -> None:
     [message] = enqueue(conversation_id="c-1")
     refuse([message], 3)
@@ -36,6 +37,7 @@ def test_three_failures_of_a_conversation_leave_it_queued(broker: None) -> None:
     assert failures("c-1") == 3
 
 
+@pytest.mark.conformance("SSB-b", "SSB-10", "R6")
 def test_the_fourth_ends_it_parks_the_rest_and_clears_the_count(broker: None) -> None:
     first = enqueue(conversation_id="c-1")
     refuse(first, 3)
@@ -51,6 +53,7 @@ def test_the_fourth_ends_it_parks_the_rest_and_clears_the_count(broker: None) ->
     assert counted() == counters()
 
 
+@pytest.mark.conformance("SSB-c", "SSB-7")
 def test_a_conversation_is_counted_over_its_messages_and_cleared_by_a_delivery(broker: None) -> None:
     one = enqueue(conversation_id="c-1")
     refuse(one, 2)
@@ -71,6 +74,7 @@ def test_a_conversation_is_counted_over_its_messages_and_cleared_by_a_delivery(b
     assert states(again) == ["TBDL"]
 
 
+@pytest.mark.conformance("SSB-f", "SSB-11")
 def test_without_a_conversation_nothing_is_counted(broker: None) -> None:
     [message] = enqueue()
     refuse([message], 6)
@@ -78,6 +82,7 @@ def test_without_a_conversation_nothing_is_counted(broker: None) -> None:
     assert not Conversation.objects.exists()
 
 
+@pytest.mark.conformance("SSB-d", "SSB-12")
 def test_five_roll_backs_in_a_row_stop_the_address_and_count_nothing_else(broker: None) -> None:
     [message] = enqueue(conversation_id="c-1")
     refuse([message], 4, "rolled_back")
@@ -100,6 +105,7 @@ def test_anything_else_ends_a_row_of_roll_backs(broker: None, outcome: str) -> N
     assert Address.objects.get(name="orders.eu").rollbacks_in_row == 0
 
 
+@pytest.mark.conformance("SSB-e")
 def test_a_stopped_address_is_resumed_without_the_message_that_stopped_it(broker: None) -> None:
     [poison] = enqueue()
     refuse([poison], 5, "rolled_back")

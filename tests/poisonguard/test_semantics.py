@@ -24,6 +24,7 @@ def takes(payload: Any) -> Any:
     return payload
 
 
+@pytest.mark.conformance("AMPS-3")
 def test_amps_3_an_entry_says_the_exception_s_text(service: Service, make_guard: MakeGuard) -> None:
     guard = make_guard(SOURCE).start()
     with pytest.raises(ValueError, match="it cannot be read"):
@@ -31,6 +32,7 @@ def test_amps_3_an_entry_says_the_exception_s_text(service: Service, make_guard:
     assert service.until_entry(SOURCE, "1")["why"] == "it cannot be read"
 
 
+@pytest.mark.conformance("AMPS-5")
 def test_amps_5_nothing_is_handled_before_the_list_is_complete(service: Service, make_guard: MakeGuard) -> None:
     gate = Gate(service.web.port)
     guard = make_guard(SOURCE, url=f"http://127.0.0.1:{gate.port}")
@@ -44,6 +46,7 @@ def test_amps_5_nothing_is_handled_before_the_list_is_complete(service: Service,
     assert guard.handle("1", "x", takes) == "x"
 
 
+@pytest.mark.conformance("AMPS-6")
 def test_amps_6_the_failing_consumer_waits_for_its_own_echo(service: Service, make_guard: MakeGuard) -> None:
     guard = make_guard(SOURCE, verdict_seconds=30).start()
     with pytest.raises(ValueError, match="read"):
@@ -54,6 +57,7 @@ def test_amps_6_the_failing_consumer_waits_for_its_own_echo(service: Service, ma
     assert service.entries(SOURCE)["1"]["failures"] == 1
 
 
+@pytest.mark.conformance("AMPS-7")
 def test_amps_7_a_listed_bookmark_is_skipped_and_the_caller_is_told(service: Service, make_guard: MakeGuard) -> None:
     service.ask("POST", "poison-list/", {"source": SOURCE, "bookmark": "7", "why": "spoilt"})
     skipped: list[Skip] = []
@@ -62,6 +66,7 @@ def test_amps_7_a_listed_bookmark_is_skipped_and_the_caller_is_told(service: Ser
     assert skipped == [Skip("7", "body", "spoilt")]
 
 
+@pytest.mark.conformance("AMPS-8")
 def test_amps_8_an_exception_is_raised_again_as_it_is(make_guard: MakeGuard) -> None:
     guard = make_guard(SOURCE).start()
     error = KeyError("total")
@@ -74,6 +79,7 @@ def test_amps_8_an_exception_is_raised_again_as_it_is(make_guard: MakeGuard) -> 
     assert raised.value is error
 
 
+@pytest.mark.conformance("AMPS-9")
 def test_amps_9_a_sys_exit_inside_the_handler_is_reported_at_once(service: Service, make_guard: MakeGuard) -> None:
     guard = make_guard(SOURCE, preset="amps").start()
     with pytest.raises(SystemExit):
@@ -81,6 +87,7 @@ def test_amps_9_a_sys_exit_inside_the_handler_is_reported_at_once(service: Servi
     assert service.entries(SOURCE)["9"]["why"] == FATAL
 
 
+@pytest.mark.conformance("AMPS-10")
 def test_amps_10_close_clears_what_is_being_handled(service: Service, make_guard: MakeGuard) -> None:
     guard = make_guard(SOURCE, preset="amps").start()
 
@@ -94,6 +101,7 @@ def test_amps_10_close_clears_what_is_being_handled(service: Service, make_guard
     assert service.entries(SOURCE) == {}
 
 
+@pytest.mark.conformance("AMPS-12")
 def test_amps_12_a_new_consumer_needs_no_state_of_its_own(
     service: Service, make_guard: MakeGuard, tmp_path: Any
 ) -> None:
@@ -102,6 +110,7 @@ def test_amps_12_a_new_consumer_needs_no_state_of_its_own(
     assert fresh.handle("12", None, fails) is SKIPPED
 
 
+@pytest.mark.conformance("AMPS-13")
 def test_amps_13_the_first_failure_is_enough(service: Service, make_guard: MakeGuard) -> None:
     guard = make_guard(SOURCE).start()
     with pytest.raises(ValueError, match="read"):

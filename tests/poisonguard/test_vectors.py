@@ -39,6 +39,7 @@ def listed(service: Service, source: str = SOURCE) -> set[str]:
     return {bookmark for bookmark, entry in service.entries(source).items() if entry["is_listed"]}
 
 
+@pytest.mark.conformance("AMPS-a")
 def test_amps_a_a_consumer_that_refuses_every_thirteenth_lists_exactly_those(
     service: Service, make_guard: MakeGuard
 ) -> None:
@@ -54,6 +55,7 @@ def test_amps_a_a_consumer_that_refuses_every_thirteenth_lists_exactly_those(
     assert service.entries(SOURCE)["13"]["why"] == "13 is unlucky"
 
 
+@pytest.mark.conformance("AMPS-b")
 def test_amps_b_a_second_consumer_skips_what_the_first_met(service: Service, start_consumer: StartConsumer) -> None:
     first = start_consumer(SOURCE)
     assert first.ask("handle 13 fail") == "ValueError it cannot be read"
@@ -63,6 +65,7 @@ def test_amps_b_a_second_consumer_skips_what_the_first_met(service: Service, sta
     assert second.ask("handle 14 ok") == "handled"
 
 
+@pytest.mark.conformance("AMPS-b")
 def test_amps_b_a_running_consumer_skips_within_a_second_what_another_reports(
     service: Service, start_consumer: StartConsumer
 ) -> None:
@@ -78,6 +81,7 @@ def test_amps_b_a_running_consumer_skips_within_a_second_what_another_reports(
     assert statistics.median(waits) < 1.0
 
 
+@pytest.mark.conformance("AMPS-c")
 @pytest.mark.parametrize("how", ["exit", "os_exit", "kill", "segfault", "abort"])
 def test_amps_c_a_consumer_that_dies_in_its_handler_is_reported_as_a_fatal_error(
     how: str, service: Service, start_consumer: StartConsumer
@@ -94,6 +98,7 @@ def test_amps_c_a_consumer_that_dies_in_its_handler_is_reported_as_a_fatal_error
     assert set(service.entries(SOURCE)) == {"5"}
 
 
+@pytest.mark.conformance("AMPS-c")
 def test_amps_c_a_sigkill_from_outside_is_reported_at_the_next_start(
     service: Service, start_consumer: StartConsumer
 ) -> None:
@@ -106,6 +111,7 @@ def test_amps_c_a_sigkill_from_outside_is_reported_at_the_next_start(
     assert (entry["is_listed"], entry["crashes"], entry["crash_limit"]) == (False, 1, 2)
 
 
+@pytest.mark.conformance("R7")
 def test_r7_two_crashes_list_by_default_so_that_a_rolling_restart_lists_nobody(
     service: Service, start_consumer: StartConsumer
 ) -> None:
@@ -118,6 +124,7 @@ def test_r7_two_crashes_list_by_default_so_that_a_rolling_restart_lists_nobody(
     assert start_consumer(SOURCE).ask("handle 5 kill") == "skipped"
 
 
+@pytest.mark.conformance("AMPS-d")
 @pytest.mark.parametrize("how", ["close", "close_and_exit", "interrupt"])
 def test_amps_d_a_consumer_that_was_closed_or_interrupted_is_not_reported(
     how: str, service: Service, start_consumer: StartConsumer
@@ -129,6 +136,7 @@ def test_amps_d_a_consumer_that_was_closed_or_interrupted_is_not_reported(
     assert service.entries(SOURCE) == {}
 
 
+@pytest.mark.conformance("AMPS-d")
 def test_amps_d_a_listed_bookmark_that_was_skipped_is_not_reported_when_the_consumer_dies(
     service: Service, start_consumer: StartConsumer
 ) -> None:
@@ -141,6 +149,7 @@ def test_amps_d_a_listed_bookmark_that_was_skipped_is_not_reported_when_the_cons
     assert (entry["why"], entry["crashes"]) == ("known", 0)
 
 
+@pytest.mark.conformance("AMPS-e")
 def test_amps_e_what_is_reported_while_the_list_is_loading_is_in_force_before_any_message_is_handled(
     service: Service, make_guard: MakeGuard, start_consumer: StartConsumer
 ) -> None:
@@ -171,6 +180,7 @@ def test_amps_e_what_is_reported_while_the_list_is_loading_is_in_force_before_an
     assert handled == [SKIPPED, "9", SKIPPED]
 
 
+@pytest.mark.conformance("AMPS-f", "R7")
 def test_amps_f_a_released_bookmark_is_handled_again_by_every_consumer(
     service: Service, start_consumer: StartConsumer
 ) -> None:

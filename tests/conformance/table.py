@@ -1,0 +1,50 @@
+"""Writes the table of conformance: `python -m tests.conformance.table > docs/conformance.md`, after the tests ran."""
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.conformance.ids import IDS, SYSTEMS, system_of
+from tests.conformance.named import ROOT, tests_by_id
+from tests.conformance.recorder import KEPT, function_of
+
+KEPT_FILE = ROOT / ".pytest_cache" / "v" / Path(KEPT)
+NOT_RUN = "not run"
+INTRODUCTION = (
+    "# Conformance\n\n"
+    "What PoisonAdmin reproduces of five messaging systems, statement by statement and vector by vector, the tests that"
+    " show it, and how they ended when this page was written. Ids with a number are statements, ids with a letter are"
+    " test vectors, R1 to R10 are rulings of our own where the systems leave room or contradict each other.\n\n"
+    "`python -m tests.conformance.table > docs/conformance.md` writes this page from the last run of the tests; an id"
+    " that no test names fails the suite.\n"
+)
+
+
+def page(results: Mapping[str, tuple[list[str], str]]) -> str:
+    """Return the page, with `results` as the recorder keeps them: node id -> its ids, how it ended."""
+    tests = tests_by_id()
+    parts = [INTRODUCTION]
+    for system, title in SYSTEMS.items():
+        parts += [f"## {title}\n", "| id | what it says | tests | result |", "| --- | --- | --- | --- |"]
+        parts += [_row(one, tests.get(one, []), results) for one in IDS if system_of(one) == system]
+        parts.append("")
+    return "\n".join(parts)
+
+
+def result_of(one: str, test: str, results: Mapping[str, tuple[list[str], str]]) -> str:
+    """Return how a test function ended for an id: the worst of its parameters that name the id."""
+    ends = {end for node, (ids, end) in results.items() if function_of(node) == test and one in ids}
+    return "failed" if "failed" in ends else NOT_RUN if ends != {"passed"} else "passed"
+
+
+def _row(one: str, tests: list[str], results: Mapping[str, tuple[list[str], str]]) -> str:
+    ends = {result_of(one, test, results) for test in tests} or {NOT_RUN}
+    worst = next(end for end in ("failed", NOT_RUN, "passed") if end in ends)
+    links = "<br>".join(f"[{test.partition('::')[2]}](../{test.partition('::')[0]})" for test in tests)
+    return f"| {one} | {IDS[one]} | {links} | {worst} |"
+
+
+if __name__ == "__main__":
+    kept = json.loads(KEPT_FILE.read_text()) if KEPT_FILE.exists() else {}
+    sys.stdout.write(page(kept))
