@@ -21,6 +21,7 @@ HANDLER = {
     "concurrency": 2,
 }
 QUICK = {"redelivery_delay": 1000, "redelivery_delay_multiplier": 2, "max_redelivery_delay": 4000}
+KEYS = ["repository=$.repository.full_name", "sender=$.sender.login"]
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ INDEXED = (
     *("gollum", "ping", "discussion", "label", "project_card"),
 )
 POLICIES = (
-    SamplePolicy("github.#", "healthy", {"redelivery_delay": 2000, "max_delivery_attempts": 4}),
+    SamplePolicy("github.#", "healthy", {"redelivery_delay": 2000, "max_delivery_attempts": 4, "business_keys": KEYS}),
     SamplePolicy("legacy.#", "healthy", {"redelivery_delay": 2000, "max_delivery_attempts": 4}),
     SamplePolicy("github.issues", "flaky", {"redelivery_delay": 5000, "redelivery_delay_multiplier": 2}),
     SamplePolicy("github.issue_comment", "flaky", {"redelivery_delay": 4000}),
