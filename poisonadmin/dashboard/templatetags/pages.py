@@ -86,6 +86,16 @@ def as_json(value: object) -> str:
 
 
 @register.filter
+def kind_words(kind: str) -> str:
+    """Return a job's kind in words.
+
+    >>> kind_words("dry_run")
+    'Dry run'
+    """
+    return kind.replace("_", " ").capitalize()
+
+
+@register.filter
 def plain_words(value: object) -> str:
     """Return a setting's value in words: yes and no instead of True and False, none for what is not set."""
     return {True: "yes", False: "no", None: "none"}[value] if value is None or isinstance(value, bool) else str(value)
