@@ -26,7 +26,7 @@ def test_a_policy_is_simulated_while_it_is_typed(visit: Visit) -> None:
     expect(ladder.locator("canvas")).to_have_count(1)
     page.select_option("#preset", "websphere_mq")
     expect(ladder).to_contain_text("without a limit of attempts")
-    page.locator("summary", has_text="WebSphere MQ").click()
+    page.locator("form summary", has_text="WebSphere MQ").click()
     page.fill("[name='setting.backout_threshold']", "2")
     expect(ladder).to_contain_text("listener_max_retries (0) should exceed backout_threshold (2)")
     page.fill("[name='setting.redelivery_delay']", "soon")
