@@ -1,21 +1,16 @@
 """DRYRUN: a rule of three conditions tried on all stored messages, against one full read of the same rows."""
 
-import os
-from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
 from functools import partial
 
-import psycopg
-import pyarrow as pa
 from django.db import connection, transaction
 from pyspark.sql import SparkSession
 
 from benchmarks import loads
+from benchmarks.full_read import read_ranges
 from benchmarks.results import Line, alternate, at_most, compared, pairs_of, say
 from benchmarks.stopwatch import Rate, Stopwatch
 from benchmarks.world import World
 from poisonadmin.domain.access import SYSTEM
-from poisonadmin.domain.content_conditions import MAX_JSON_BYTES
 from poisonadmin.domain.dry_run import IdRange
 from poisonadmin.operations import rules
 from poisonadmin.operations.addresses import ensure_addresses
@@ -25,7 +20,6 @@ from poisonadmin.queries.rules import latest_dry_run
 from poisonadmin.store.models import Rule
 from workers.spark.jobs.dry_run import try_rule
 from workers.spark.session import LOCAL_BATCH_MASTER, start_session
-from workers.spark.stored import messages_in
 
 NAME = "DRYRUN"
 MESSAGES = 1_000_000
@@ -114,19 +108,6 @@ def read_all(spark: SparkSession, count: int) -> Rate:
     watch = Stopwatch()
     with watch:
         tasks = spark.range(0, len(ranges), 1, len(ranges))
-        rows = tasks.mapInArrow(partial(_read, tuple(ranges), tuple(addresses)), "n long").collect()
+        rows = tasks.mapInArrow(partial(read_ranges, tuple(ranges), tuple(addresses)), "n long").collect()
     assert sum(row.n for row in rows) == count
     return watch.rate(count)
-
-
-def _read(
-    ranges: tuple[IdRange, ...], addresses: tuple[int, ...], batches: Iterable[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        for part in batch.column(0).to_pylist():
-            with psycopg.connect(os.environ["DATABASE_URL"]) as reader:
-                stored = messages_in(
-                    reader, ranges[part], addresses, now=datetime.now(UTC), max_payload_bytes=MAX_JSON_BYTES
-                )
-                count = sum(1 for _ in stored)
-            yield pa.RecordBatch.from_pydict({"n": pa.array([count], pa.int64())})

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from poisonadmin.domain.content_conditions import CompileSchema, Condition, Subject, conditions_of
-from poisonadmin.domain.rules import Before, Rule
+from poisonadmin.domain.rules import Before, Rule, RuleFailed, Stage, validate_rule
 
 # A rule that takes longer than this for one message is switched off.
 SLOW_SECONDS = 0.25
@@ -28,15 +28,6 @@ class Ruling(NamedTuple):
     def note(self) -> str:
         """What the history says of it."""
         return f"rule {self.rule}: {self.action}"
-
-
-class RuleFailed(Exception):
-    """Raised when a rule cannot be asked, or takes too long: it is to be switched off. `why` is for people."""
-
-    def __init__(self, rule: Rule, why: str) -> None:
-        super().__init__(f"rule {rule.name}: {why}")
-        self.rule = rule
-        self.why = why
 
 
 @dataclass(frozen=True)
@@ -65,7 +56,8 @@ class ContentRule:
 def compile_content_rule(rule: Rule, *, compile_schema: CompileSchema) -> ContentRule:
     """Return the rule ready to be asked; raise RuleFailed when it cannot be, whatever it was saved as."""
     try:
-        match, action = rule.match, rule.action
+        # What was saved is looked at again: somebody may have written past the operations.
+        match, action = validate_rule(Stage.BEFORE, rule.match, rule.action)
         conditions = tuple(conditions_of(match, compile_schema))
         do = Before(action["do"])
         ruling = Ruling(rule.id, rule.name, do, action.get("address"), tuple(action.get("tags", ())))

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from poisonadmin.domain.answers import on_moved
 from poisonadmin.domain.globs import glob
 from poisonadmin.domain.policy_settings import MAX_DELAY_MS
-from poisonadmin.domain.rules import After, Rule
+from poisonadmin.domain.rules import After, Rule, RuleFailed, Stage, validate_rule
 from poisonadmin.domain.states import Event, Reason, State
 from poisonadmin.domain.verdicts import Verdict
 
@@ -61,8 +61,15 @@ class FailureRule:
 
 
 def compile_failure_rule(rule: Rule) -> FailureRule:
-    """Return the rule ready to be asked."""
-    return FailureRule(rule, tuple(_CONDITIONS[name](value) for name, value in rule.match.items() if name != "address"))
+    """Return the rule ready to be asked; raise RuleFailed when it cannot be, whatever it was saved as."""
+    try:
+        # What was saved is looked at again: somebody may have written past the operations.
+        validate_rule(Stage.AFTER, rule.match, rule.action)
+        return FailureRule(
+            rule, tuple(_CONDITIONS[name](value) for name, value in rule.match.items() if name != "address")
+        )
+    except Exception as error:
+        raise RuleFailed(rule, f"it cannot be compiled: {error}"[:500]) from error
 
 
 def first_match(rules: Iterable[FailureRule], failed: Failed) -> FailureRule | None:

@@ -32,7 +32,17 @@ from poisonadmin.domain.rule_fields import (
     wait,
 )
 
-__all__ = ["MAX_TAGS", "MAX_TAG_CHARS", "After", "Before", "InvalidRule", "Rule", "Stage", "validate_rule"]
+__all__ = [
+    "MAX_TAGS",
+    "MAX_TAG_CHARS",
+    "After",
+    "Before",
+    "InvalidRule",
+    "Rule",
+    "RuleFailed",
+    "Stage",
+    "validate_rule",
+]
 
 ANYTHING = "*"
 
@@ -83,6 +93,15 @@ class Rule:
             return False
         pattern = self.match.get("address", ANYTHING)
         return pattern == ANYTHING or matches(pattern, address_name)
+
+
+class RuleFailed(Exception):
+    """Raised when a rule cannot be asked, or takes too long: it is to be switched off. `why` is for people."""
+
+    def __init__(self, rule: Rule, why: str) -> None:
+        super().__init__(f"rule {rule.name}: {why}")
+        self.rule = rule
+        self.why = why
 
 
 _BEFORE: dict[str, Check] = {

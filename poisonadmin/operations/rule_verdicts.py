@@ -1,15 +1,18 @@
 """Rules after a failure, asked while a settle judges; and the hits of all rules, counted in one update."""
 
 from collections import Counter
-from collections.abc import Sequence
 
 from django.db.backends.utils import CursorWrapper
 
-from poisonadmin.domain.failure_rules import FailureRule, first_match, overridden
+from poisonadmin.domain.failure_rules import first_match, overridden
 from poisonadmin.domain.policy import Policy
 from poisonadmin.domain.redelivery import delay_ms, jitter
+from poisonadmin.domain.rules import RuleFailed
 from poisonadmin.domain.verdicts import Verdict
+from poisonadmin.operations import audit
 from poisonadmin.operations.judge import Answered
+from poisonadmin.queries.rule_book import FailureTable
+from poisonadmin.store.models import Rule
 from poisonadmin.store.models.attempt import Outcome
 
 # Rules are locked in the order of their ids, so that two settles never wait for each other.
@@ -24,8 +27,8 @@ FROM hit JOIN locked ON locked.id = hit.id WHERE rule.id = hit.id
 class RuleVerdicts:
     """The rules after a failure during one settle, and what was decided by which rule."""
 
-    def __init__(self, rules: Sequence[FailureRule]) -> None:
-        self._rules = rules
+    def __init__(self, table: FailureTable) -> None:
+        self._table = table
         self._hits: Counter[int] = Counter()
 
     def apply(self, one: Answered, policy: Policy, verdict: Verdict) -> Verdict:
@@ -35,16 +38,29 @@ class RuleVerdicts:
         """
         if one.outcome == Outcome.RULED and one.rule_id is not None:
             self._hits[one.rule_id] += 1
-        if one.outcome != Outcome.FAILED or (found := first_match(self._rules, one)) is None:
+        if one.outcome != Outcome.FAILED or (found := first_match(self._table.rules, one)) is None:
             return verdict
         self._hits[found.rule.id] += 1
         return overridden(verdict, found, delay_ms=_wait(one, policy, verdict), hops=one.hops)
 
     def count(self, cursor: CursorWrapper) -> None:
-        """Add the hits to the rules'. Call late in the transaction: other settles wait for these rows."""
+        """Add the hits to the rules', and switch off what cannot be asked: a verdict does not wait for a broken rule.
+
+        Call late in the transaction: other settles wait for these rows.
+        """
+        for failed in self._table.broken:
+            _switch_off(failed)
         if self._hits:
             ids = sorted(self._hits)
             cursor.execute(_COUNT, {"ids": ids, "counts": [self._hits[rule_id] for rule_id in ids]})
+
+
+def _switch_off(failed: RuleFailed) -> None:
+    rule = failed.rule
+    mine = Rule.objects.filter(id=rule.id, version=rule.version, is_enabled=True)
+    if mine.update(is_enabled=False, fault=failed.why):
+        details = {"version": rule.version}
+        audit.record("system", "rule.switched_off", "rule", rule.name, note=failed.why, details=details)
 
 
 def _wait(one: Answered, policy: Policy, verdict: Verdict) -> int:

@@ -76,7 +76,7 @@ def settle_verdicts(claim_id: int | None = None) -> int:
     """
     with transaction.atomic(), connection.cursor() as cursor:
         rules = failure_rules()
-        answered = read_answered(cursor, claim_id, ANSWERS_A_TRANSACTION, for_rules=bool(rules))
+        answered = read_answered(cursor, claim_id, ANSWERS_A_TRANSACTION, for_rules=bool(rules.rules))
         if not answered:
             return 0
         policies = book()

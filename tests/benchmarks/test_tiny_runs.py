@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 from django.db import connection
+from pyspark.sql import SparkSession
 
-from benchmarks import b06_claim_settle, bare_copy, files, loads, schedule
+from benchmarks import b06_claim_settle, bare_copy, content_rules, dry_run, files, loads, schedule
 from benchmarks.consumer import Arrival, running_sink
 from benchmarks.live import lateness
 from poisonadmin.domain.access import SYSTEM
@@ -65,3 +66,17 @@ def test_a_redelivery_is_late_by_what_exceeds_its_wait() -> None:
 def test_a_missing_attempt_is_an_error() -> None:
     with pytest.raises(AssertionError, match="attempts"):
         schedule.lateness_of_redeliveries([Arrival(9, 2, 50.0)], 2)
+
+
+def test_asking_rules_about_a_message_is_timed() -> None:
+    assert content_rules.cost_us(content_rules.RULES, 50) > 0
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_dry_run_and_a_full_read_see_the_same_messages(
+    spark: SparkSession, test_database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATABASE_URL", test_database_url)
+    dry_run.fill(500)
+    assert dry_run.dry_run(spark, 500, []).per_second > 0
+    assert dry_run.read_all(spark, 500).per_second > 0

@@ -4,8 +4,11 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
 from aiohttp import web
 
+from poisonadmin.domain.content_rules import Ruling
+from poisonadmin.domain.rules import Before
 from tests.delivery.sandboxes import handle
 from tests.delivery.sinks import Delivered, deliver, delivery, destination, http_sink
 
@@ -64,3 +67,48 @@ def test_a_chain_in_sandboxes_stops_at_a_crash(tmp_path: Path) -> None:
     assert handled.outcomes() == {1: "delivered", 2: "discarded", 3: "crashed"}
     assert handled.summary is not None
     assert handled.summary.not_begun == 2
+
+
+def ruled(do: Before) -> Ruling:
+    """Return what a content rule has decided."""
+    return Ruling(4, "a rule", do, "orders.odd" if do is Before.REDIRECT else None, ())
+
+
+@pytest.mark.parametrize(
+    ("do", "expected"),
+    [
+        (Before.REJECT, {1: "delivered", 2: "ruled"}),
+        (Before.DISCARD, {1: "delivered", 2: "ruled", 3: "delivered"}),
+        (Before.REDIRECT, {1: "delivered", 2: "ruled", 3: "delivered"}),
+    ],
+)
+def test_what_a_rule_keeps_from_delivery_holds_its_chain_only_when_it_stays(
+    do: Before, expected: dict[int, str]
+) -> None:
+    async def run() -> Delivered:
+        async with http_sink() as url:
+            some = [delivery(n, chain=7, ruling=ruled(do) if n == 2 else None) for n in (1, 2, 3)]
+            return await deliver(some, destination(url))
+
+    done = asyncio.run(run())
+    assert {row.message_id: row.outcome for row in done.rows} == expected
+    tally = done.summary.by_destination[1]
+    assert (tally.ruled, tally.begun, tally.failed) == (1, len(expected) - 1, 0)
+    assert tally.not_begun == 3 - len(expected)
+    kept = next(row for row in done.rows if row.message_id == 2)
+    assert (kept.rule_id, kept.ruling, kept.started_at) == (4, str(do), None)
+    assert kept.error_message == f"rule a rule: {do}"
+
+
+def test_a_rule_s_decision_waits_for_what_is_before_it_in_its_chain() -> None:
+    async def run() -> Delivered:
+        async with http_sink(refusing) as url:
+            some = [delivery(1, chain=7), delivery(2, chain=7, ruling=ruled(Before.DISCARD))]
+            return await deliver(some, destination(url))
+
+    done = asyncio.run(run())
+    assert [row.outcome for row in done.rows] == ["failed"], "the second is left for later"
+
+
+async def refusing(_: web.Request) -> web.StreamResponse:
+    return web.Response(status=500)

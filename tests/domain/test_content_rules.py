@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from poisonadmin.domain.content_conditions import MAX_JSON_BYTES, Subject
-from poisonadmin.domain.content_rules import ContentRules, RuleFailed, Ruling, compile_content_rule
-from poisonadmin.domain.rules import Before, Rule
+from poisonadmin.domain.content_rules import ContentRules, Ruling, compile_content_rule
+from poisonadmin.domain.rules import Before, Rule, RuleFailed
 from poisonadmin.json_schema import compile_schema
 
 ORDER = {

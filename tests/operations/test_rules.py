@@ -256,6 +256,22 @@ def test_a_failure_rule_may_ask_for_tags_and_counts(shop: str) -> None:
         assert states([odd, plain]) == [expected, "TBDL"]
 
 
+@pytest.mark.parametrize("broken", [{"status_code": {"min": "many"}}, {"size": {"min": 1}}, {"message": 4}])
+def test_a_broken_failure_rule_switches_itself_off_and_stops_no_verdict(shop: str, broken: dict[str, Any]) -> None:
+    row = rule("broken", {}, "fail", stage="after")
+    Rule.objects.filter(id=row.id).update(match=broken)
+    rule("next", {}, "park", stage="after")
+    [message] = enqueue()
+    claim()
+    answer([message], "failed", status_code=503)
+    settle()
+    assert last(message) == ("failed", "NDLV", "rule", "rule next: park")
+    row.refresh_from_db()
+    assert not row.is_enabled
+    assert "cannot be compiled" in str(row.fault)
+    assert Audit.objects.filter(action="rule.switched_off", object_id="broken").count() == 1
+
+
 def test_a_crash_is_no_rule_s_business(shop: str) -> None:
     rule("everything", {}, "fail", stage="after")
     [message] = enqueue()

@@ -13,8 +13,8 @@ import orjson
 import psycopg
 
 from poisonadmin.domain.content_conditions import Subject
-from poisonadmin.domain.content_rules import ContentRule, ContentRules, RuleFailed, compile_content_rule
-from poisonadmin.domain.rules import Before, Rule
+from poisonadmin.domain.content_rules import ContentRule, ContentRules, compile_content_rule
+from poisonadmin.domain.rules import Before, Rule, RuleFailed
 from poisonadmin.json_schema import compile_schema
 from workers.delivery.deliveries import Delivery
 

@@ -12,10 +12,10 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from poisonadmin.domain.content_conditions import MAX_JSON_BYTES, Subject
-from poisonadmin.domain.content_rules import ContentRule, ContentRules, RuleFailed, compile_content_rule
+from poisonadmin.domain.content_rules import ContentRule, ContentRules, compile_content_rule
 from poisonadmin.domain.dry_run import Found, IdRange, Trial
 from poisonadmin.domain.failure_rules import compile_failure_rule
-from poisonadmin.domain.rules import Stage
+from poisonadmin.domain.rules import RuleFailed, Stage
 from poisonadmin.json_schema import compile_schema
 from workers.spark.schemas import TRIED_PART
 from workers.spark.stored import StoredMessage, failures_in, messages_in
@@ -92,8 +92,11 @@ def _subject(stored: StoredMessage, rule: ContentRule) -> Subject:
 
 
 def _after(connection: "psycopg.Connection[tuple[object, ...]]", trial: Trial, ids: IdRange, _: datetime) -> Found:
-    rule = compile_failure_rule(trial.rule)
     found = Found()
+    try:
+        rule = compile_failure_rule(trial.rule)
+    except RuleFailed as failed:
+        return Found(error=failed.why)
     for stored in failures_in(connection, ids, trial.address_ids):
         found.read += 1
         if rule.holds(stored):
