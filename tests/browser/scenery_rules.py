@@ -33,7 +33,12 @@ AFTER = (
         {"exception_class": "*Deadlock*", "failures": {"max": 5}},
         {"do": "retry", "delay_ms": 2000},
     ),
-    RuleFields("A conflict is never solved by trying again", {"status_code": {"min": 409, "max": 409}}, {"do": "park"}, owner="orders team"),
+    RuleFields(
+        "A conflict is never solved by trying again",
+        {"status_code": {"min": 409, "max": 409}},
+        {"do": "park"},
+        owner="orders team",
+    ),
 )
 
 
