@@ -15,7 +15,7 @@ _MANY = """
 INSERT INTO message (address_id, lane_id, state, due_at)
 SELECT address_id, lane_id, 'TBDL', now() FROM message, generate_series(1, 20000)
 """
-_VALUES = {"claim": None, "limit": 10_000, "actor": "system", "note": None}
+_VALUES = {"claim": None, "limit": 10_000, "actor": "system", "note": None, "watched": [], "rules": True}
 
 
 def plan_of(statement: str, values: object) -> str:

@@ -14,6 +14,7 @@ from poisonadmin.operations.configure import VersionConflict
 from poisonadmin.operations.rule_switch import NotDryRun, disable_rule, enable_rule
 from poisonadmin.operations.rules import RuleFields
 from poisonadmin.operations.settle import settle
+from poisonadmin.queries.message_detail import get_message
 from poisonadmin.queries.rules import RuleNotFound, get_rule, list_rules
 from poisonadmin.store.models import Attempt, Audit, Hop, Message, MessageTag, Rule
 from tests.operations.conftest import answer, claim, counted, counters, enqueue, make_shop, states
@@ -93,6 +94,7 @@ def test_a_message_is_discarded_redirected_or_only_tagged(url: str) -> None:
     ]
     assert last(tagged)[:2] == ("failed", "TBDL"), "it was delivered, to nobody"
     assert dict(MessageTag.objects.values_list("message_id", "tags")) == {gone: ["one"], tagged: ["odd", "three"]}
+    assert get_message(tagged, principal=SYSTEM).tags == ["odd", "three"]
     assert list(Rule.objects.order_by("id").values_list("hits", flat=True)) == [1, 1, 1]
     assert [row.id for row in list_rules(principal=SYSTEM)] == [row.id for row in ruled]
 

@@ -12,7 +12,12 @@ from poisonadmin.domain.dry_run import IdRange
 _ROWS = 2000
 
 _WAITING = "message.state IN ('TBDL', 'NDLV') AND message.address_id = ANY(%(addresses)s)"
-_RANGE = "message.id > %(after)s AND message.id <= %(until)s"
+
+
+def _range(table: str) -> str:
+    """Return the range's condition. Said of each table that is joined: the planner then reads them side by side in the
+    order of their ids, and looks none up row by row."""
+    return f"{table}.id > %(after)s AND {table}.id <= %(until)s"
 
 
 class StoredMessage(NamedTuple):
@@ -55,7 +60,7 @@ FROM message JOIN address ON address.id = message.address_id
      ) AS failed
      LEFT JOIN destination ON destination.id = failed.destination_id
      LEFT JOIN message_tag ON message_tag.message_id = message.id
-WHERE {_RANGE} AND {_WAITING} ORDER BY message.id
+WHERE {_range("message")} AND {_WAITING} ORDER BY message.id
 """  # noqa: S608  (fragments are constants)
 
 
@@ -75,13 +80,13 @@ def messages_in(
     """
     headers = "body.headers" if with_headers else "NULL::bytea"
     payload = "CASE WHEN payload_bytes <= %(most)s THEN body.payload END" if with_payload else "NULL::bytea"
+    body = f"JOIN body ON body.id = message.id AND {_range('body')}" if with_headers or with_payload else ""
     statement = f"""
         SELECT message.id, address.name AS address, message.group_id, content_type, payload_bytes,
                extract(epoch FROM message.expires_at - %(now)s)::float8 * 1000 AS expires_in_ms,
                {headers} AS headers, {payload} AS payload
-        FROM message JOIN address ON address.id = message.address_id JOIN envelope ON envelope.id = message.id
-             {"JOIN body ON body.id = message.id" if with_headers or with_payload else ""}
-        WHERE {_RANGE} AND {_WAITING} ORDER BY message.id
+        FROM message JOIN address ON address.id = message.address_id JOIN envelope ON envelope.id = message.id AND {_range("envelope")} {body}
+        WHERE {_range("message")} AND {_WAITING} ORDER BY message.id
     """  # noqa: S608  (fragments are constants)
     values = {
         "after": ids.after, "until": ids.until, "addresses": list(addresses), "now": now, "most": max_payload_bytes,
