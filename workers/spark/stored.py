@@ -85,7 +85,8 @@ def messages_in(
         SELECT message.id, address.name AS address, message.group_id, content_type, payload_bytes,
                extract(epoch FROM message.expires_at - %(now)s)::float8 * 1000 AS expires_in_ms,
                {headers} AS headers, {payload} AS payload
-        FROM message JOIN address ON address.id = message.address_id JOIN envelope ON envelope.id = message.id AND {_range("envelope")} {body}
+        FROM message JOIN address ON address.id = message.address_id
+             JOIN envelope ON envelope.id = message.id AND {_range("envelope")} {body}
         WHERE {_range("message")} AND {_WAITING} ORDER BY message.id
     """  # noqa: S608  (fragments are constants)
     values = {
