@@ -59,7 +59,7 @@ NEXT_STEP = Shape(
     kinds={"then": State, "reason": Reason | None},
 )
 PAST_STEP = Shape("PastStep", PastStep, also={"formula": str | None}, kinds={"outcome": Outcome})
-BREAKER = Shape("Breaker", Breaker, also={"left": int, "sentence": str})
+BREAKER = Shape("Breaker", Breaker, also={"left": int, "rule": str, "sentence": str})
 SCHEDULE = Shape(
     "Schedule",
     Schedule,
@@ -75,7 +75,12 @@ DESTINATION = Shape("Destination", DestinationRow, leave_out={"id"}, kinds={"kin
 POLICY = Shape("Policy", PolicyView)
 POLICY_CHANGE = Shape("PolicyChange", Change)
 POLICY_VERSION = Shape("PolicyVersion", PolicyVersion, kinds={"changes": list[POLICY_CHANGE]})  # type: ignore[valid-type]
-PREVIEW = Shape("PolicyPreview", Preview, leave_out={"in_force"}, kinds={"then": State | None, "reason": Reason | None})
+PREVIEW = Shape(
+    "PolicyPreview",
+    Preview,
+    leave_out={"in_force"},
+    kinds={"then": State | None, "reason": Reason | None, "breakers": list[BREAKER]},  # type: ignore[valid-type]
+)
 RESTART_JOB = Shape("RestartJob", RestartJobRow)
 SOURCE = Shape("Source", SourceRow, kinds={"kind": SourceKind})
 SOURCE_FILE = Shape("SourceFile", FileRow, kinds={"state": FileState})

@@ -37,21 +37,33 @@ def simulator(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render the form in which a policy is typed without saving it."""
     require_known(request)
     form = empty_form()
-    context = {"form": form, "setting_sections": form.sections(), "presets": list(PRESETS), "failures": PREVIEWED}
-    return render(request, "pages/simulator.html", context | context_of(form, principal))
+    return _page(request, form, context_of(form, principal))
 
 
 @require_POST
 @page()
 def show(request: HttpRequest, principal: Principal) -> HttpResponseBase:
-    """Render what the form as typed comes to. Nothing is saved."""
+    """Render what the form as typed comes to: the fragment that htmx asks for, else the simulator's page.
+
+    Nothing is saved.
+    """
     form = read_form(request.POST)
+    context: dict[str, Any]
     try:
         failures = _number(request, "failures", PREVIEWED, MAX_PREVIEW) or PREVIEWED
         message_id = _number(request, "message_id", None, MAX_ID)
+        context = context_of(form, principal, failures, message_id)
     except PoisonAdminError as error:
-        return render(request, "parts/ladder.html", {"ladder_problem": error})
-    return render(request, "parts/ladder.html", context_of(form, principal, failures, message_id))
+        context = {"ladder_problem": error}
+    if request.htmx:  # type: ignore[attr-defined]
+        return render(request, "parts/ladder.html", context)
+    return _page(request, form, context)
+
+
+def _page(request: HttpRequest, form: PolicyForm, context: dict[str, Any]) -> HttpResponseBase:
+    typed = {name: request.POST.get(name, "") for name in ("failures", "message_id")}
+    around = {"form": form, "setting_sections": form.sections(), "presets": list(PRESETS), "typed": typed}
+    return render(request, "pages/simulator.html", around | context)
 
 
 def context_of(
@@ -77,14 +89,16 @@ def context_of(
         "is_jittered": message_id is not None,
         "ladder_values": values_in_force(found.in_force),
         "ladder_match": form.match,
+        "stops_first": found.stops_at is not None and (found.attempts is None or found.stops_at <= found.attempts),
     }
 
 
 def _rungs(found: Preview) -> list[Rung]:
-    """Return the failures that are followed by a wait: not the last one."""
+    """Return the failures that are followed by a wait: not the last one, and none after the address has stopped."""
     rungs: list[Rung] = []
     passed = 0
-    last = len(found.delays_ms) if found.attempts is None else min(len(found.delays_ms), found.attempts - 1)
+    ends = [end - 1 for end in (found.attempts, found.stops_at) if end is not None]
+    last = min([len(found.delays_ms), *ends])
     for failure in range(last):
         wait = found.delays_ms[failure]
         passed += wait

@@ -27,15 +27,27 @@ class Breaker:
 
     @property
     def sentence(self) -> str:
-        """Say it in words.
+        """Say how far it is.
 
         >>> Breaker("queue_off_after_rollbacks", 4, 5, "roll-back", "stops the address").sentence
         'one more roll-back stops the address (4 counted, queue_off_after_rollbacks 5)'
         """
         more = f"one more {self.what}" if self.left == 1 else f"{self.left} more {self.what}s"
+        return f"{more} {self._follows(self.left)} ({self.count} counted, {self.setting} {self.limit})"
+
+    @property
+    def rule(self) -> str:
+        """Say what it is, whatever is counted.
+
+        >>> Breaker("listener_max_retries", 4, 5, "failure", "stops the address").rule
+        '5 failures stop the address'
+        """
+        many = f"{self.limit} {self.what}" + ("s" if self.limit != 1 else "")
+        return f"{many} {self._follows(self.limit)}"
+
+    def _follows(self, number: int) -> str:
         verb, _, rest = self.consequence.partition(" ")
-        said = f"{verb} {rest}" if self.left == 1 else f"{verb.removesuffix('s')} {rest}"
-        return f"{more} {said} ({self.count} counted, {self.setting} {self.limit})"
+        return f"{verb if number == 1 else verb.removesuffix('s')} {rest}"
 
 
 def attempts_in_all(policy: Policy, address: str = "") -> int | None:

@@ -78,6 +78,9 @@ def held(message: MessageDetail, place: _Place) -> Held:
         first = before[0]
         waits = f"{first.state} {first.reason}" if first.reason else first.state
         reasons.append(f"held behind message {first.id} of its conversation, which is {waits}")
+        stopped = next((one for one in before[1:] if one.state == State.NDLV), None)
+        if stopped is not None and first.state != State.NDLV:
+            reasons.append(f"and behind message {stopped.id}, which waits for a decision: NDLV {stopped.reason}")
     return Held(reasons, before, *counts)
 
 

@@ -9,7 +9,7 @@ from poisonadmin.domain.access import NotAllowed, Permission, Principal
 from poisonadmin.domain.addresses import validate_address, validate_pattern
 from poisonadmin.domain.errors import PoisonAdminError
 from poisonadmin.domain.policy import Policy, warnings
-from poisonadmin.domain.prospects import attempts_in_all
+from poisonadmin.domain.prospects import Breaker, attempts_in_all, breakers
 from poisonadmin.domain.redelivery import Explanation, explain
 from poisonadmin.domain.resolution import PolicySpec, Resolved, resolve
 from poisonadmin.domain.verdicts import on_failure
@@ -56,7 +56,8 @@ class Preview:
     """The wait after each failure in milliseconds, its terms, and what looks wrong with the policy.
 
     `attempts`: the failure after which a message is tried no more, `then` the state that follows and `reason` why;
-    all None: it is tried for ever, or its address stops. `in_force`: every value, with where it comes from.
+    all None: it is tried for ever. `stops_at`: the failure of one message that stops its address; None: none does.
+    `breakers`: every limit that stops more than the message. `in_force`: every value, with where it comes from.
     """
 
     delays_ms: tuple[int, ...]
@@ -64,6 +65,8 @@ class Preview:
     attempts: int | None
     then: str | None
     reason: str | None
+    stops_at: int | None
+    breakers: tuple[Breaker, ...]
     warnings: tuple[str, ...]
     in_force: Resolved
 
@@ -143,6 +146,8 @@ def preview(
         attempts=attempts,
         then=str(end.state) if end else None,
         reason=str(end.reason) if end and end.reason else None,
+        stops_at=None if policy.listener_max_retries is None else max(policy.listener_max_retries, 1),
+        breakers=breakers(policy, failure_count=0, rollbacks_in_row=0, conversation_failures=0),
         warnings=warnings(policy),
         in_force=resolved,
     )

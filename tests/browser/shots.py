@@ -125,7 +125,7 @@ def paths(page: Page, base: str) -> dict[str, str]:
         ("address", "/addresses/?status=PAUSED", "a[data-open]"),
         ("address-stopped", "/addresses/?status=STOPPED", "a[data-open]"),
         ("address-dead", "/addresses/?match=*.dead", "a[data-open]"),
-        ("message-dead", "/messages/?address=*.dead", "a[data-open]"),
+        ("message-dead", "/messages/?address=*.dead&state=NDLV", "a[data-open]"),
         ("message-held", "/messages/?address=ledger.eu&state=TBDL", "a[data-open]"),
         ("policy-warned", "/policies/", "tr:has(.tag-warn) a[data-open]"),
         ("restart-job", "/restart-jobs/", "a[data-open]"),

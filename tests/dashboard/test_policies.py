@@ -94,13 +94,17 @@ def test_a_live_preview_inherits_what_the_form_leaves_empty(admin: Client) -> No
         "orders.#", preset="sap", settings={"redelivery_delay": 700}, destination=None, principal=SYSTEM
     )
     typed = {"match": "orders.eu", "setting.max_delivery_attempts": "3", "failures": "9"}
-    text = admin.post("/policies/preview/", typed).content.decode()
+    text = admin.post("/policies/preview/", typed, headers={"HX-Request": "true"}).content.decode()
     assert 'data-ladder="700,700"' in text
+    assert 'id="in-force" hx-swap-oob="true"' in text
     assert "<html" not in text
     assert '<span class="tag tag-note">orders.# (sap)</span>' in text
     assert '<span class="tag tag-note">orders.eu</span>' in text
-    without = admin.post("/policies/preview/", {**typed, "match": ""}).content.decode()
-    assert 'data-ladder="5000,10000"' in without
+    page = admin.post("/policies/preview/", {**typed, "match": ""}).content.decode()
+    assert "<html" in page
+    assert 'data-ladder="5000,10000"' in page
+    assert 'name="setting.max_delivery_attempts" value="3"' in page
+    assert 'name="failures" value="9"' in page
 
 
 @pytest.mark.parametrize(
@@ -150,6 +154,17 @@ def test_a_threshold_that_can_never_be_reached_is_warned_of(admin: Client) -> No
     assert warning in admin.get("/policies/").content.decode()
     typed = {"match": "orders.#", "setting.listener_max_retries": "2", "setting.backout_threshold": "2"}
     assert warning in admin.post("/policies/preview/", typed).content.decode()
+
+
+def test_a_ladder_ends_where_the_address_stops(admin: Client) -> None:
+    typed = {"preset": "websphere_mq", "setting.listener_max_retries": "3", "setting.redelivery_delay": "50"}
+    text = admin.post("/policies/preview/", typed).content.decode()
+    assert 'data-ladder="50,50"' in text
+    assert "the address stops" in text
+    assert "3 failures stop the address" in text
+    broker = admin.post("/policies/preview/", {"preset": "service_broker"}).content.decode()
+    assert "5 roll-backs stop the address" in broker
+    assert "4 failures end the conversation" in broker
 
 
 def test_the_simulator_is_for_everybody_and_saves_nothing(browser_of) -> None:  # type: ignore[no-untyped-def]
