@@ -5,10 +5,11 @@ from datetime import datetime
 
 from poisonadmin.domain.states import State
 from poisonadmin.queries.message_detail import MessageDetail
-from poisonadmin.queries.rows import bounded, fetch, fetch_one, fetch_values
+from poisonadmin.queries.rows import QueryTooExpensive, bounded, fetch, fetch_one, fetch_values
 
 SHOWN_PREDECESSORS = 20
 COUNTED = 1_000
+SECONDS_TO_READ = 2
 
 
 @dataclass(frozen=True)
@@ -69,11 +70,14 @@ def held(message: MessageDetail, place: _Place) -> Held:
     """Return what holds the message, and what it holds."""
     if message.state not in (State.TBDL, State.DLNG, State.NDLV):
         return Held([], [], 0, 0)
+    reasons = _reasons(message, place) if message.state == State.TBDL else []
     before: list[Predecessor] = []
     counts = [0, 0]
     if place.is_ordered and message.conversation_id is not None:
-        before, counts = _line(message.id, message.conversation_id)
-    reasons = _reasons(message, place) if message.state == State.TBDL else []
+        try:
+            before, counts = _line(message.id, message.conversation_id)
+        except QueryTooExpensive:
+            reasons.append("its conversation is too long to be looked through here")
     if before and message.state == State.TBDL:
         first = before[0]
         waits = f"{first.state} {first.reason}" if first.reason else first.state
@@ -85,7 +89,7 @@ def held(message: MessageDetail, place: _Place) -> Held:
 
 
 def _line(message_id: int, conversation_id: str) -> tuple[list[Predecessor], list[int]]:
-    with bounded():
+    with bounded(SECONDS_TO_READ):
         before = fetch(
             Predecessor,
             f"SELECT o.id, e.message_id, o.state, o.reason, o.attempt_number,"
