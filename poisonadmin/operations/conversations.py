@@ -32,7 +32,5 @@ def park_conversations(cursor: CursorWrapper, message_ids: Sequence[int]) -> int
     """Move what waits (TBDL) of these messages' conversations, on the same address, to NDLV; return how many."""
     if not message_ids:
         return 0
-    cursor.execute(
-        _PARK, {"ids": list(message_ids), "actor": "system", "note": "its conversation was ended by its handler"}
-    )
+    cursor.execute(_PARK, {"ids": list(message_ids), "actor": "system", "note": "its conversation was ended"})
     return int(cursor.fetchone()[0])

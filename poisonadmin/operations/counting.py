@@ -61,7 +61,7 @@ UPDATE address SET rollbacks_in_row = 0 WHERE rollbacks_in_row > 0 AND id IN (
 
 @dataclass
 class Counting:
-    """The counts of one settle. `last`: the message that a conversation failed with last."""
+    """The counts of one settle. `last`: the message that a conversation failed with last, or was ended with."""
 
     failures: dict[Key, int] = field(default_factory=dict)
     last: dict[Key, int] = field(default_factory=dict)
@@ -77,9 +77,11 @@ class Counting:
         return self.failures[key]
 
     def ended(self, one: Answered) -> None:
-        """Start the count of an ended conversation again (SSB-10)."""
+        """Start the count of an ended conversation again (SSB-8, SSB-10)."""
         if one.conversation_id is not None and (one.address_id, one.conversation_id) in self.failures:
-            self.failures[one.address_id, one.conversation_id] = 0
+            key = (one.address_id, one.conversation_id)
+            self.failures[key] = 0
+            self.last.setdefault(key, one.id)  # what has a last message is written back
 
     def switches_off(self, one: Answered, policy: Policy) -> bool:
         """Count a roll-back, or the end of a row of them; return whether the address is to stop (SSB-1)."""

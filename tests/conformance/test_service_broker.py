@@ -94,7 +94,7 @@ def test_ssb_d_and_e_five_aborts_in_a_row_switch_the_queue_off_until_the_poison_
     assert gate.steps(poison).count(("rolled_back", "TBDL")) == 5
     assert (gate.suspicion(poison).state, gate.suspicion(poison).failure_count) == ("TBDL", 1)
     assert count(gate, "ssb-d") == 1
-    assert status(gate)["status_message_id"] == poison
+    assert status(gate)["status_message_id"] == str(poison)
     assert "queue_off_after_rollbacks" in str(status(gate)["status_note"])
     assert gate.jobs(poison) == [SPARK_JOB] * 6
 

@@ -25,7 +25,7 @@ def test_was_11_a_stopped_port_claims_nothing_and_says_by_which_message(
 ) -> None:
     stopping = courses["was-e.orders"].message_id
     port = installation.get("addresses/was-e.orders/")
-    assert (port["status"], port["status_message_id"]) == ("STOPPED", stopping)
+    assert (port["status"], port["status_message_id"]) == ("STOPPED", str(stopping))
     assert "listener_max_retries" in port["status_note"]
     later = installation.post("messages/", {"address": "was-e.orders", "payload": "later"})["id"]
     installation.post("addresses/was-e.orders/resume/", {"reason": "set aside", "quarantine": stopping})

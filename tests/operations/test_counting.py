@@ -74,6 +74,14 @@ def test_a_conversation_is_counted_over_its_messages_and_cleared_by_a_delivery(b
     assert states(again) == ["TBDL"]
 
 
+@pytest.mark.conformance("SSB-8", "SSB-10")
+def test_a_conversation_that_its_handler_ends_is_counted_anew(broker: None) -> None:
+    [message] = enqueue(conversation_id="c-1")
+    refuse([message], 2)
+    refuse([message], 1, "conversation_ended")
+    assert (states([message]), failures("c-1")) == (["FAIL"], 0)
+
+
 @pytest.mark.conformance("SSB-f", "SSB-11")
 def test_without_a_conversation_nothing_is_counted(broker: None) -> None:
     [message] = enqueue()
