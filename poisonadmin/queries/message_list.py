@@ -20,7 +20,7 @@ COLUMNS = """m.id, e.message_id, a.name AS address, m.state, m.reason, m.candida
  m.crash_count, CASE WHEN m.state = 'TBDL' THEN m.due_at END AS due_at, m.state_at, e.received_at, m.failed_at,
  e.expires_at, e.conversation_id, e.content_type, e.payload_bytes, o.name AS original_address, m.group_id,
  g.title AS group_title, coalesce((SELECT jsonb_object_agg(k.name, k.value) FROM business_key k
- WHERE k.message_id = m.id), '{}') AS business_keys"""
+ WHERE k.message_id = m.id), jsonb_build_object()) AS business_keys"""
 JOINS = """JOIN envelope e ON e.id = m.id JOIN address a ON a.id = m.address_id
  LEFT JOIN address o ON o.id = m.original_address_id LEFT JOIN failure_group g ON g.id = m.group_id"""
 
