@@ -39,6 +39,7 @@ def test_a_rule_is_tried_on_the_backlog_and_then_rejects_what_it_found(
     installation: Installation, open_shop: OpenShop
 ) -> None:
     shop = open_shop("ruled")
+    shop.until(order(shop, 1), "DLVD")  # the first message makes the address
     installation.post(f"addresses/{shop.address}/pause/", {"reason": "a backlog"})
     bad, good = order(shop, -1), order(shop, 1)
     path = rule(
