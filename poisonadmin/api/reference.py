@@ -132,7 +132,8 @@ def error_codes() -> dict[str, tuple[int, str]]:
 
 
 def _subclasses(kind: type[PoisonAdminError]) -> Iterator[type[PoisonAdminError]]:
-    for subclass in kind.__subclasses__():
+    # In an order of their own: what was imported first must not decide which of two with one code is described.
+    for subclass in sorted(kind.__subclasses__(), key=lambda subclass: (subclass.__module__, subclass.__qualname__)):
         if subclass.__module__.rpartition(".")[0] in PACKAGES:
             yield subclass
             yield from _subclasses(subclass)
