@@ -102,7 +102,7 @@ def test_ssb_d_and_e_five_aborts_in_a_row_switch_the_queue_off_until_the_poison_
     for other in others:
         gate.deliver(other, 1)
     assert [gate.suspicion(other).state for other in others] == ["TBDL", "TBDL"]
-    installation.post(f"addresses/{gate.shop.address}/resume/", {"reason": "found it", "quarantine": poison})
+    installation.post(f"addresses/{gate.shop.address}/resume/", {"reason": "found it", "quarantine": str(poison)})
     for other in others:
         gate.until(other, "DLVD", "delivered")
     assert (gate.suspicion(poison).state, gate.suspicion(poison).reason) == ("NDLV", "quarantined")

@@ -28,7 +28,7 @@ def test_was_11_a_stopped_port_claims_nothing_and_says_by_which_message(
     assert (port["status"], port["status_message_id"]) == ("STOPPED", str(stopping))
     assert "listener_max_retries" in port["status_note"]
     later = installation.post("messages/", {"address": "was-e.orders", "payload": "later"})["id"]
-    installation.post("addresses/was-e.orders/resume/", {"reason": "set aside", "quarantine": stopping})
+    installation.post("addresses/was-e.orders/resume/", {"reason": "set aside", "quarantine": str(stopping)})
     until(lambda: installation.get(f"messages/{later}/")["state"] == "DLVD")
     assert installation.rows("SELECT event FROM history WHERE message_id = %s ORDER BY seq", [later]) == [
         ("enqueued",),

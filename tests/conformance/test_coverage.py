@@ -1,0 +1,28 @@
+"""Nothing of what is to be reproduced is without a test, and the page says so."""
+
+import re
+
+from tests.conformance.ids import IDS, SYSTEMS, system_of
+from tests.conformance.named import ROOT, tests_by_id
+
+PAGE = ROOT / "docs" / "conformance.md"
+ROW = re.compile(r"^\| ([A-Z]+-?\w+) \| (.+) \| (.+) \| (.+) \|$", re.MULTILINE)
+
+
+def test_every_id_is_named_by_a_test_and_every_named_id_exists() -> None:
+    named = tests_by_id()
+    assert sorted(set(IDS) - set(named)) == []
+    assert sorted(set(named) - set(IDS)) == []
+
+
+def test_every_id_belongs_to_a_system() -> None:
+    assert {system_of(one) for one in IDS} == set(SYSTEMS)
+
+
+def test_the_page_has_every_id_once_with_its_tests_and_no_failure() -> None:
+    rows = ROW.findall(PAGE.read_text())
+    assert [one for one, *_ in rows] == [one for system in SYSTEMS for one in IDS if system_of(one) == system]
+    assert {says for _, says, *_ in rows} == set(IDS.values())
+    assert {result for *_, result in rows} == {"passed"}
+    shown = {one: re.findall(r"\[(\w+)\]\(\.\./([\w/.]+)\)", tests) for one, _, tests, _ in rows}
+    assert {one: sorted(f"{path}::{name}" for name, path in pairs) for one, pairs in shown.items()} == tests_by_id()
