@@ -17,7 +17,7 @@ from benchmarks.world import World
 NAME = "B11"
 KILLS = 20
 PEER_KILLS = 1
-LIMIT = "1.5 s of silence before a node counts as lost, then a tick of 1 s"
+LIMIT = "1.5 s of silence before a node counts as lost, then a tick of 0.25 s"
 
 # Of a node that is delivering: its process, and what it holds.
 _NODE = """
