@@ -5,10 +5,13 @@ import time
 
 import redis
 from celery import Celery
+from celery.signals import worker_ready
 
 # By default an hour: until then Celery on Redis gives nobody what a dead worker held.
-VISIBILITY_SECONDS = 5
+VISIBILITY_SECONDS = 10
 BEGUN = "celery-peer-begun"
+READY = "celery-peer-ready"
+PREFIX = "peer:"
 
 URL = os.environ.get("CELERY_PEER_URL", "")
 
@@ -18,12 +21,17 @@ app.conf.update(
     task_reject_on_worker_lost=True,
     worker_prefetch_multiplier=1,
     task_ignore_result=True,
-    broker_transport_options={"visibility_timeout": VISIBILITY_SECONDS, "global_keyprefix": "peer:"},
+    broker_transport_options={"visibility_timeout": VISIBILITY_SECONDS, "global_keyprefix": PREFIX},
 )
+
+
+@worker_ready.connect
+def _say_ready(**_: object) -> None:
+    redis.Redis.from_url(URL).rpush(READY, "1")
 
 
 @app.task
 def sleep(seconds: float) -> None:
-    """Say that it has begun, and take a while."""
-    redis.Redis.from_url(URL).rpush(BEGUN, "1")
+    """Say in which worker it has begun, and take a while."""
+    redis.Redis.from_url(URL).rpush(BEGUN, os.getppid())
     time.sleep(seconds)

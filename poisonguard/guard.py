@@ -133,7 +133,8 @@ class Guard:
         if not self._is_ready:
             self._make_ready()
         key = bookmark_of(bookmark)
-        if key in self._held.bookmarks and not self._held.wait(key, self._verdict_seconds):
+        is_held = key in self._held.bookmarks and key not in self._listing.bookmarks
+        if is_held and not self._held.wait(key, self._verdict_seconds):
             raise Undecided(key)
         if key in self._listing.bookmarks:
             return self._skip(key, payload, on_skip or self._on_skip)

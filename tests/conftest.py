@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+# Only sandboxes import the handlers: one of them kills what imports it. The settings for mypy change the environment.
+collect_ignore = ["handlers", "typing_settings.py"]
+
 # `pytest --hypothesis-profile long …`: not in `make test`.
 hypothesis.settings.register_profile("long", max_examples=2000, stateful_step_count=60)
 

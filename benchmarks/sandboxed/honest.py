@@ -4,7 +4,7 @@ import hashlib
 from typing import Any
 
 # About a millisecond of one core on the machine of docs/performance.md; the benchmark says how long it took.
-ROUNDS = 1_500
+ROUNDS = 5_000
 
 
 class OrderRejected(Exception):

@@ -4,6 +4,7 @@ Run it as `python pika_consumer.py orders`, with POISONADMIN_URL, POISONADMIN_TO
 bookmark is the message id that the producer sets: a message that comes back has the same one.
 """
 
+import functools
 import json
 import os
 import signal
@@ -54,16 +55,13 @@ def main(queue: str) -> None:
         else:
             channel.basic_ack(method.delivery_tag)
 
-    def stop(*_: object) -> None:
-        # Closed before it exits: a deliberate end is nobody's fault.
-        guard.close()
-        sys.exit(0)
-
-    signal.signal(signal.SIGTERM, stop)
     with guard, pika.BlockingConnection(pika.URLParameters(os.environ["AMQP_URL"])) as connection:
         channel = connection.channel()
         channel.basic_qos(prefetch_count=10)
         channel.basic_consume(queue, received)
+        # What is being handled is handled to its end and acknowledged; a deliberate stop is nobody's fault.
+        stop = functools.partial(connection.add_callback_threadsafe, channel.stop_consuming)
+        signal.signal(signal.SIGTERM, lambda *_: stop())
         print(f"consuming {queue}", flush=True)
         channel.start_consuming()
 

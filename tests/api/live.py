@@ -29,12 +29,14 @@ def running_web() -> Iterator[tuple[str, psutil.Process]]:
     ) as process:
         address = f"127.0.0.1:{port}"
         deadline = time.monotonic() + 60
-        while not answers(address):
-            assert process.poll() is None
-            assert time.monotonic() < deadline, "the web process did not answer"
-            time.sleep(0.1)
-        yield address, psutil.Process(process.pid)
-        process.terminate()
+        try:
+            while not answers(address):
+                assert process.poll() is None
+                assert time.monotonic() < deadline, "the web process did not answer"
+                time.sleep(0.1)
+            yield address, psutil.Process(process.pid)
+        finally:
+            process.terminate()
 
 
 def answers(address: str) -> bool:

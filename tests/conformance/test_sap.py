@@ -107,7 +107,9 @@ def test_sap_e_an_administrator_allows_it_and_the_setting_says_how_many_crashes_
         "SELECT actor, note FROM history WHERE message_id = %s AND event = 'approved'", [message]
     )
     assert (bool(actor), note) == (True, "a test")
-    decided = installation.rows("SELECT action, note FROM audit WHERE object_id = %s", [str(message)])
+    decided = installation.rows(
+        "SELECT action, note FROM audit WHERE object_type = 'message' AND object_id = %s", [str(message)]
+    )
     assert decided == [("message.approved", "a test")]
     gate.release()
     gate.crash(message, 3)

@@ -12,7 +12,7 @@ from tests.system.installation import Installation, until
 Json = dict[str, Any]
 HANDLERS = Path(__file__).parents[1] / "handlers"
 PROMPT: Json = {"redelivery_delay": 200, "redelivery_collision_avoidance_factor": 0, "max_delivery_attempts": 3}
-LIMITS: Json = {"memory_mb": 128, "cpu_seconds": 1, "timeout_ms": 5000}
+LIMITS: Json = {"memory_mb": 128, "cpu_seconds": 1, "timeout_ms": 3000}
 
 
 @dataclass(frozen=True)

@@ -93,7 +93,11 @@ class Message(models.Model):
                 name="message_blacklisted",
                 condition=Q(blacklisted_at__isnull=False),
             ),
-            models.Index("is_undecided", "is_given_up", "id", name="message_candidates", condition=Q(candidate=True)),
+            models.Index(
+                "id",
+                name="message_candidates",
+                condition=Q(candidate=True, is_undecided=False, is_given_up=False),
+            ),
             models.Index("group", "id", name="message_by_group", condition=Q(group__isnull=False)),
         ]
 
