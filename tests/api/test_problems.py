@@ -41,7 +41,7 @@ def problem_of(answer: Any, status: int) -> dict[str, Any]:
         ("messages/?cursor=nonsense", "invalid_cursor"),
         ("messages/?cursor=WzAsICJ4Il0", "invalid_cursor"),
         ("messages/?cursor=WzAsIDk5OTk5OTk5OTk5OTk5OTk5OTk5OV0", "invalid_cursor"),
-        ("messages/?key.customer=7", "unknown_parameter"),
+        ("messages/?key.=7", "unknown_parameter"),
         ("messages/?header.=7", "unknown_parameter"),
         ("messages/?group=99999999999999999999", "invalid_parameter"),
         ("messages/?received_after=yesterday", "invalid_parameter"),
