@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TABLE = "tests/conformance/test_vectors.py"
 
 
-def tests_by_id() -> dict[str, list[str]]:
+def marked_by_id() -> dict[str, list[str]]:
     """Return the tests, as `path::function`, that name each id; those of the table of vectors among them."""
     found: dict[str, set[str]] = {}
     for folder in ("tests", "poisonguard"):

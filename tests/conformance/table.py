@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.conformance.ids import IDS, SYSTEMS, system_of
-from tests.conformance.named import ROOT, tests_by_id
+from tests.conformance.named import ROOT, marked_by_id
 from tests.conformance.recorder import KEPT, function_of
 
 KEPT_FILE = ROOT / ".pytest_cache" / "v" / Path(KEPT)
@@ -23,7 +23,7 @@ INTRODUCTION = (
 
 def page(results: Mapping[str, tuple[list[str], str]]) -> str:
     """Return the page, with `results` as the recorder keeps them: node id -> its ids, how it ended."""
-    tests = tests_by_id()
+    tests = marked_by_id()
     parts = [INTRODUCTION]
     for system, title in SYSTEMS.items():
         parts += [f"## {title}\n", "| id | what it says | tests | result |", "| --- | --- | --- | --- |"]

@@ -3,14 +3,14 @@
 import re
 
 from tests.conformance.ids import IDS, SYSTEMS, system_of
-from tests.conformance.named import ROOT, tests_by_id
+from tests.conformance.named import ROOT, marked_by_id
 
 PAGE = ROOT / "docs" / "conformance.md"
 ROW = re.compile(r"^\| ([A-Z]+-?\w+) \| (.+) \| (.+) \| (.+) \|$", re.MULTILINE)
 
 
 def test_every_id_is_named_by_a_test_and_every_named_id_exists() -> None:
-    named = tests_by_id()
+    named = marked_by_id()
     assert sorted(set(IDS) - set(named)) == []
     assert sorted(set(named) - set(IDS)) == []
 
@@ -25,4 +25,4 @@ def test_the_page_has_every_id_once_with_its_tests_and_no_failure() -> None:
     assert {says for _, says, *_ in rows} == set(IDS.values())
     assert {result for *_, result in rows} == {"passed"}
     shown = {one: re.findall(r"\[(\w+)\]\(\.\./([\w/.]+)\)", tests) for one, _, tests, _ in rows}
-    assert {one: sorted(f"{path}::{name}" for name, path in pairs) for one, pairs in shown.items()} == tests_by_id()
+    assert {one: sorted(f"{path}::{name}" for name, path in pairs) for one, pairs in shown.items()} == marked_by_id()
