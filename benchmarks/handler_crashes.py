@@ -13,9 +13,10 @@ from benchmarks.results import Line, alternate, compared, pairs_of, say
 from benchmarks.sandboxed import honest
 from benchmarks.stopwatch import Rate, Stopwatch
 from benchmarks.world import World
-from workers.delivery.deliver import NodeSide, deliver_all
+from workers.delivery.deliver import deliver_all
 from workers.delivery.deliveries import Delivery, OutcomeRow
 from workers.delivery.handler_destination import HandlerDestination
+from workers.delivery.run import NodeSide
 from workers.delivery.sandbox.inside.answers import Message
 
 NAME = "HANDLER"

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from workers.delivery.deliver import NodeSide, deliver_all
+from workers.delivery.deliver import deliver_all
 from workers.delivery.deliveries import Delivery, OutcomeRow, Summary
 from workers.delivery.handler_destination import HandlerDestination
+from workers.delivery.run import NodeSide
 
 HANDLERS = Path(__file__).parents[1] / "handlers"
 LIMITS: dict[str, Any] = {"memory_mb": 128, "cpu_seconds": 1.0, "timeout_ms": 3000}

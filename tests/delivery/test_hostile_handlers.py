@@ -11,9 +11,10 @@ import pytest
 
 from tests.delivery.sinks import delivery
 from tests.hostile_payloads import PAYLOADS
-from workers.delivery.deliver import NodeSide, OutcomeRow, deliver_all
+from workers.delivery.deliver import OutcomeRow, deliver_all
 from workers.delivery.deliveries import Delivery
 from workers.delivery.handler_destination import HandlerDestination
+from workers.delivery.run import NodeSide
 
 HANDLERS = Path(__file__).parents[1] / "handlers"
 MIB = 1024 * 1024

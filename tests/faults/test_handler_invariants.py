@@ -7,10 +7,10 @@ import pytest
 
 from poisonadmin.operations.settle import settle
 from tests.faults import handler_invariants
-from tests.operations.conftest import answer, claim, end_nodes, enqueue
+from tests.operations.conftest import answer, claim, end_nodes, enqueue, make_handler
 from tests.operations.overlap import rows
 from tests.operations.simulated_tasks import execute
-from tests.operations.test_isolation import CRASH, alone, make_handler
+from tests.operations.test_isolation import CRASH, alone
 from tests.system.consumer import Arrival
 
 pytestmark = pytest.mark.django_db

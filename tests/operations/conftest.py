@@ -1,6 +1,7 @@
 """A destination, a policy that uses it, and messages to deliver."""
 
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 import pytest
 from django.db import connection
@@ -39,6 +40,29 @@ def make_shop(**settings: object) -> str:
     }
     save_policy("orders.#", preset=None, settings=defaults | settings, destination="shop", principal=SYSTEM)
     return "shop"
+
+
+@pytest.fixture
+def handler(db: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return the name of a handler destination to which `orders.#` delivers, with no wait between attempts."""
+    (tmp_path / "shop.py").write_text("def handle(message): ...\n")
+    monkeypatch.setenv("POISONADMIN_HANDLER_PATH", str(tmp_path))
+    return make_handler()
+
+
+def make_handler(**settings: object) -> str:
+    """Create the destination and the policy of the `handler` fixture, with other settings where given."""
+    save_destination(
+        "handler",
+        kind="handler",
+        config={"callable": "shop:handle", "concurrency": 64},
+        secrets=None,
+        max_rate_per_second=None,
+        principal=SYSTEM,
+    )
+    defaults: dict[str, object] = {"redelivery_delay": 0, "max_delivery_attempts": 3}
+    save_policy("orders.#", preset=None, settings=defaults | settings, destination="handler", principal=SYSTEM)
+    return "handler"
 
 
 def enqueue(count: int = 1, address: str = "orders.eu", **fields: object) -> list[int]:

@@ -1,42 +1,27 @@
 """Crashes: who becomes a candidate, who is tried alone, who is blacklisted, and who goes free (SEMANTICS R2, SAP)."""
 
-from typing import Any
-
-import pytest
+from django.db import connection
 
 from poisonadmin.domain.access import SYSTEM
+from poisonadmin.operations.address_status import pause, resume
 from poisonadmin.operations.claim import ClaimRef, claim_due, claim_isolated
-from poisonadmin.operations.configure import save_destination, save_policy
 from poisonadmin.operations.decide import approve, mark_fail
 from poisonadmin.operations.settle import settle
-from poisonadmin.store.models import Attempt, History, Hop, Lane, Message
-from tests.operations.conftest import answer, claim, counted, counters, end_nodes, enqueue, make_shop, states
+from poisonadmin.store.models import Attempt, History, Lane, Message
+from tests.operations.conftest import (
+    answer,
+    claim,
+    counted,
+    counters,
+    end_nodes,
+    enqueue,
+    make_handler,
+    make_shop,
+    states,
+)
 
 CRASH = {"error_class": "HandlerSegfault", "error_message": "killed", "fingerprint": "c" * 16, "title": "Segfault"}
 WHY = {"principal": SYSTEM, "reason": "looked at it"}
-
-
-@pytest.fixture
-def handler(db: None, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Return the name of a handler destination to which `orders.#` delivers, with no wait between attempts."""
-    (tmp_path / "shop.py").write_text("def handle(message): ...\n")
-    monkeypatch.setenv("POISONADMIN_HANDLER_PATH", str(tmp_path))
-    return make_handler()
-
-
-def make_handler(**settings: object) -> str:
-    """Create the destination and the policy of the `handler` fixture, with other settings where given."""
-    save_destination(
-        "handler",
-        kind="handler",
-        config={"callable": "shop:handle", "concurrency": 64},
-        secrets=None,
-        max_rate_per_second=None,
-        principal=SYSTEM,
-    )
-    defaults: dict[str, object] = {"redelivery_delay": 0, "max_delivery_attempts": 3}
-    save_policy("orders.#", preset=None, settings=defaults | settings, destination="handler", principal=SYSTEM)
-    return "handler"
 
 
 def alone() -> ClaimRef:
@@ -215,8 +200,6 @@ def test_a_lost_node_waits_for_its_pages_to_be_read(handler: str) -> None:
     [message] = enqueue()
     taken = claim()
     end_nodes(taken, "lost")
-    from django.db import connection
-
     with connection.cursor() as cursor:
         cursor.execute("UPDATE node SET pages = 'somewhere'")
     settle()
@@ -240,49 +223,7 @@ def test_a_consumer_beyond_a_connection_is_alone_with_each_candidate(db: None) -
     assert claim().size == 1
 
 
-@pytest.mark.parametrize(
-    ("outcome", "columns", "expected"),
-    [
-        ("discarded", {"error_message": "not ours"}, ("FAIL", "discarded_by_policy", "discarded")),
-        ("moved", {"move_to": "orders.other"}, ("TBDL", None, "moved")),
-        ("rolled_back", {}, ("TBDL", None, "rolled_back")),
-        ("conversation_ended", {}, ("FAIL", "conversation_ended", "conversation_ended")),
-    ],
-)
-def test_what_a_handler_answers_is_done(
-    handler: str, outcome: str, columns: dict[str, object], expected: tuple[str, str | None, str]
-) -> None:
-    first, second = enqueue(2, conversation_id="c-1")
-    claim(limit=1)
-    answer([first], outcome, **columns)
-    settle()
-    message = Message.objects.get(id=first)
-    last = History.objects.filter(message_id=first).order_by("-seq")[0]
-    assert (message.state, message.reason, last.event) == expected
-    assert message.failure_count == 0
-    if outcome == "moved":
-        assert message.address.name == "orders.other"
-    if outcome == "discarded":
-        assert last.note == "not ours"
-    parked = ["NDLV"] if outcome == "conversation_ended" else ["TBDL"]
-    assert states([second]) == parked
-    assert counted() == counters()
-
-
-def test_a_message_that_handlers_hand_round_ends_with_an_administrator(handler: str) -> None:
-    [message] = enqueue()
-    for turn in range(33):
-        assert states([message]) == ["TBDL"], turn
-        claim()
-        answer([message], "moved", move_to=f"orders.{'there' if turn % 2 == 0 else 'back'}")
-        settle()
-    assert Message.objects.get(id=message).reason == "rule"
-    assert Hop.objects.filter(message_id=message).count() == 32
-
-
 def test_isolation_lanes_follow_their_address(handler: str) -> None:
-    from poisonadmin.operations.address_status import pause, resume
-
     [poison] = enqueue()
     claim()
     crash([poison])

@@ -1,18 +1,16 @@
 """What a lost node leaves behind: results are taken, what had begun is suspected, the rest goes back."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-import pytest
 from django.db import connection
 
 from poisonadmin.operations.claim import ClaimRef, claim_isolated
 from poisonadmin.operations.remains import LostNode, search_lost_nodes, sweep_pages
 from poisonadmin.operations.settle import settle
 from poisonadmin.store.models import Attempt, Node
-from tests.operations.conftest import answer, claim, enqueue, states
-from tests.operations.test_isolation import CRASH, make_handler, suspicion
+from tests.operations.conftest import answer, claim, enqueue, make_handler, states
+from tests.operations.test_isolation import CRASH, suspicion
 
 
 class Found:
@@ -35,14 +33,6 @@ class Found:
     def node_ids(self) -> set[int]:
         """Return every node there is, and one that there is not."""
         return {*Node.objects.values_list("id", flat=True), 999_999}
-
-
-@pytest.fixture
-def handler(db: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """As in test_isolation."""
-    (tmp_path / "shop.py").write_text("def handle(message): ...\n")
-    monkeypatch.setenv("POISONADMIN_HANDLER_PATH", str(tmp_path))
-    return make_handler()
 
 
 def lose(taken: ClaimRef, *, host: str = "here", seconds_ago: int = 0, start_mark: int | None = None) -> None:

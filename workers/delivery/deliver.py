@@ -7,9 +7,7 @@ import asyncio
 import contextlib
 import itertools
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
 from poisonadmin.domain.ssrf import Guard
 from workers.delivery.claimed import Destination
@@ -18,10 +16,10 @@ from workers.delivery.handler_destination import HandlerDestination
 from workers.delivery.handler_outlet import HandlerOutlet
 from workers.delivery.http_destination import HttpDestination, parse_http_config
 from workers.delivery.http_exchange import Exchange
+from workers.delivery.http_outlet import HttpOutlet
 from workers.delivery.outlet import Outlet
 from workers.delivery.resolver import Lookup, system_lookup
-from workers.delivery.run import Flag, Run
-from workers.delivery.sandbox.start import Place
+from workers.delivery.run import Flag, NodeSide, Run
 from workers.delivery.waiting import HELD_BYTES, Waiting
 
 __all__ = [
@@ -39,18 +37,6 @@ _SLICE = 128
 _LOOK_SECONDS = 0.05
 
 
-@dataclass(frozen=True)
-class NodeSide:
-    """What the delivering node gives a run beside its deadline. `pages`: where its sandboxes have their pages."""
-
-    node_id: int
-    pages: Path
-    is_isolation: bool
-    lease_deadline: Callable[[], float]
-    mark: Callable[[Delivery], Awaitable[None]]
-    written: Callable[[], int]
-
-
 async def deliver_all(
     deliveries: Iterable[Delivery],
     destinations: Mapping[int, Destination],
@@ -64,7 +50,7 @@ async def deliver_all(
     now: Callable[[], float] = time.time,
     began: Callable[[Delivery], None] | None = None,
     lookup: Lookup = system_lookup,
-    node: NodeSide | None = None,
+    node: NodeSide = NodeSide(),  # noqa: B008  frozen
 ) -> Summary:
     """Deliver until nothing is left or nothing more may be begun; every delivery begun has been recorded afterwards.
 
@@ -73,25 +59,17 @@ async def deliver_all(
     `stop` is set, what is not begun is left alone and what is begun runs to its own timeout. `record` is called in the
     event loop, once a delivery; what it raises ends the run and is raised here, after what was begun has ended.
     `now` is the clock by which `start_at` and `expires_at` are meant (the database's); it is read once. `began` is
-    called just before a request is sent, and for a handler once it is known that it began. `node` is what handlers need
-    and isolation is told by; without it there are no handlers. When this is cancelled, what is under way is broken off
-    and not recorded:
-    its outcome is unknown.
+    called just before a request is sent, and for a handler once it is known that it began. When this is cancelled,
+    what is under way is broken off and not recorded: its outcome is unknown.
     """
-    run = Run(start_deadline, stop, record, began, claim_id, shard, offset=now() - time.monotonic())
-    if node is not None:
-        run.is_isolation, run.lease_deadline, run.mark, run.written = (
-            node.is_isolation, node.lease_deadline, node.mark, node.written,
-        )  # fmt: skip
-    outlets: dict[int, Outlet | HandlerOutlet] = {}
+    run = Run(start_deadline, stop, record, began, claim_id, shard, offset=now() - time.monotonic(), node=node)
+    outlets: dict[int, Outlet] = {}
 
-    def open_outlet(to: Destination) -> Outlet | HandlerOutlet:
+    def open_outlet(to: Destination) -> Outlet:
         waiting = Waiting(HELD_BYTES // len(destinations))
         if isinstance(to, HandlerDestination):
-            assert node is not None
-            place = Place(node.pages, node.node_id, claim_id or 0, shard or 0, run.offset)
-            return HandlerOutlet(run, to, place, tally=run.tally(to.id), waiting=waiting)
-        return Outlet(run, to, lambda to: Exchange(to, guard, lookup), tally=run.tally(to.id), waiting=waiting)
+            return HandlerOutlet(run, to, waiting=waiting)
+        return HttpOutlet(run, to, lambda: Exchange(to, guard, lookup), waiting=waiting)
 
     try:
         await _feed(run, deliveries, destinations, outlets, open_outlet)
@@ -115,8 +93,8 @@ async def _feed(
     run: Run,
     deliveries: Iterable[Delivery],
     destinations: Mapping[int, Destination],
-    outlets: dict[int, Outlet | HandlerOutlet],
-    open_outlet: Callable[[Destination], Outlet | HandlerOutlet],
+    outlets: dict[int, Outlet],
+    open_outlet: Callable[[Destination], Outlet],
 ) -> None:
     is_read_ahead = not isinstance(deliveries, Sequence)
     async for some in _slices(deliveries, in_thread=is_read_ahead):

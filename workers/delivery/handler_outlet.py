@@ -7,14 +7,14 @@ from collections import deque
 from collections.abc import Iterator
 
 from poisonadmin.domain.failures import Failure
-from workers.delivery.deliveries import CRASHED, FAILED, Delivery, Tally
+from workers.delivery.deliveries import Delivery
 from workers.delivery.handler_destination import HandlerDestination
 from workers.delivery.handler_outcomes import crash_row, failed_unbegun, failure_of, result_row, suspected_row
+from workers.delivery.outlet import Outlet
 from workers.delivery.run import Run
 from workers.delivery.sandbox.crashes import CPU_LIMIT, NOT_LOADED, OUT_OF_MEMORY, TIME_LIMIT, crash_of
 from workers.delivery.sandbox.process import Sandbox
 from workers.delivery.sandbox.start import Place
-from workers.delivery.turns import Turns
 from workers.delivery.waiting import Waiting
 
 # However long a module takes to import, what was claimed gets this long to be begun afterwards.
@@ -28,26 +28,20 @@ MAX_IDLE_DEATHS = 5
 _WEIGHT_OF_THE_LAST = 0.1
 
 
-class HandlerOutlet:
-    """Hands messages to at most `concurrency` sandboxes; in isolation to one, a new one for each message.
+class HandlerOutlet(Outlet):
+    """Each worker has one sandbox, in isolation a new one for each message.
 
-    Each worker has one sandbox. What a sandbox was fed and had not begun when it died goes to the next one.
+    What a sandbox was fed and had not begun when it died goes to the next one.
     """
 
-    def __init__(
-        self, run: Run, destination: HandlerDestination, place: Place, *, tally: Tally, waiting: Waiting
-    ) -> None:
-        self._run = run
+    def __init__(self, run: Run, destination: HandlerDestination, *, waiting: Waiting) -> None:
+        super().__init__(run, destination.id, destination.concurrency, waiting)
         self._destination = destination
-        self._place = place
-        self._tally = tally
-        self._turns = Turns(run, waiting, tally, self._hire)
+        self._place = Place(run.node.pages, run.node.node_id, run.claim_id or 0, run.shard or 0, run.offset)
         self._again: deque[Delivery] = deque()
         self._idle: list[Sandbox] = []
         self._busy: set[Sandbox] = set()
-        self._workers: set[asyncio.Task[None]] = set()
         self._numbers = itertools.count(1)
-        self._concurrency = 1 if run.is_isolation else destination.concurrency
         self._ready_at: float | None = None
         self._idle_deaths = 0
         self._seconds_each = AHEAD_SECONDS
@@ -59,51 +53,19 @@ class HandlerOutlet:
             OUT_OF_MEMORY: f"it may have {destination.memory_mb} MB",
         }
 
-    def offer(self, delivery: Delivery) -> None:
-        """Take a delivery into the queue and begin it as soon as it may be."""
-        if self._turns.offer(delivery):
-            self._hire()
-
-    def leave_out(self, delivery: Delivery) -> None:
-        """Do not take a delivery: there is no room for it."""
-        self._turns.leave_out(delivery)
-
-    async def has_room(self) -> bool:
-        """Return whether another delivery may be offered, after a short wait for room where there is none."""
-        return await self._turns.has_room()
-
     @property
     def is_idle(self) -> bool:
         """Return whether nothing waits and nothing is under way."""
-        return not (self._workers or self._turns or self._again)
-
-    def break_off(self) -> None:
-        """End the sandboxes; what was begun has no outcome."""
-        for worker in self._workers:
-            worker.cancel()
+        return super().is_idle and not self._again
 
     async def close(self) -> None:
         """Wait for what was begun, leave alone what waits, end the sandboxes."""
-        if self._workers:
-            await asyncio.wait(self._workers)
+        await self._workers_gone()
         self._tally.not_begun += len(self._again)
         self._again.clear()
         self._turns.clear()
         for sandbox in self._idle:
             sandbox.close()
-
-    def _hire(self) -> None:
-        if len(self._workers) < self._concurrency and self._may_begin():
-            worker = asyncio.create_task(self._work())
-            self._workers.add(worker)
-            worker.add_done_callback(self._dismiss)
-
-    def _dismiss(self, worker: asyncio.Task[None]) -> None:
-        self._workers.discard(worker)
-        if not worker.cancelled() and (error := worker.exception()) is not None:
-            self._run.error = self._run.error or error
-        if self.is_idle or not self._workers:
-            self._run.quiet.set()
 
     def _may_begin(self) -> bool:
         return not self._is_over and time.monotonic() < self._deadline()
@@ -115,21 +77,20 @@ class HandlerOutlet:
         until = run.start_deadline()
         if self._ready_at is None:
             until = float("inf")
-        return min(max(until, (self._ready_at or 0.0) + FIRST_SECONDS), run.lease_deadline())
+        return min(max(until, (self._ready_at or 0.0) + FIRST_SECONDS), run.node.lease_deadline())
 
     async def _work(self) -> None:
         while self._may_begin() and (delivery := self._next()) is not None:
             if self._broken is not None:
                 self._run.begin(delivery, self._tally)
-                self._run.finish(failed_unbegun(self._run, delivery, self._broken), self._tally, in_transport=True)
-                self._turns.finished(delivery, FAILED)
+                self._finish(delivery, failed_unbegun(self._run, delivery, self._broken), in_transport=True)
                 continue
-            if self._run.is_isolation:
-                await self._run.mark(delivery)
+            if self._run.node.is_isolation:
+                await self._run.node.mark(delivery)
             await self._use(self._open(), delivery)
 
     def _open(self) -> Sandbox:
-        if self._idle and not self._run.is_isolation:
+        if self._idle and not self._run.node.is_isolation:
             return self._idle.pop()
         return Sandbox(self._destination, self._place, next(self._numbers))
 
@@ -144,7 +105,7 @@ class HandlerOutlet:
                 if sandbox.is_dead:
                     break
                 sandbox.keep_limits()
-                self._feed(sandbox, [] if self._run.is_isolation else self._more(sandbox))
+                self._feed(sandbox, [] if self._run.node.is_isolation else self._more(sandbox))
         except asyncio.CancelledError:
             self._abandon(sandbox)
             raise
@@ -152,7 +113,7 @@ class HandlerOutlet:
             self._busy.discard(sandbox)
         if sandbox.is_dead:
             self._bury(sandbox)
-        elif self._run.is_isolation:
+        elif self._run.node.is_isolation:
             sandbox.close()
         else:
             self._idle.append(sandbox)
@@ -161,7 +122,7 @@ class HandlerOutlet:
         if self._ready_at is None and not sandbox.is_loading:
             self._ready_at = time.monotonic()
         sandbox.begin_until(self._deadline() if not self._is_over else 0.0)
-        sandbox.give_back(self._run.recorded if self._run.written is None else self._run.written())
+        sandbox.give_back(self._run.written())
         sandbox.feed(deliveries)
 
     def _more(self, sandbox: Sandbox) -> Iterator[Delivery]:
@@ -187,9 +148,7 @@ class HandlerOutlet:
             spent = result.finished - result.started
             self._seconds_each += (spent - self._seconds_each) * _WEIGHT_OF_THE_LAST
             self._run.begin(delivery, self._tally)
-            row = result_row(self._run, delivery, result)
-            self._run.finish(row, self._tally)
-            self._turns.finished(delivery, row.outcome)
+            self._finish(delivery, result_row(self._run, delivery, result))
         sandbox.keep_until(self._run.recorded)
 
     def _bury(self, sandbox: Sandbox) -> None:
@@ -204,8 +163,7 @@ class HandlerOutlet:
         if turn is not None and fed and fed[0].message_id == turn.message_id:
             blamed = fed.popleft()
             self._run.begin(blamed, self._tally)
-            self._run.finish(crash_row(self._run, blamed, failure, death=death, began=turn.began), self._tally)
-            self._turns.finished(blamed, CRASHED)
+            self._finish(blamed, crash_row(self._run, blamed, failure, death=death, began=turn.began))
             self._again.extendleft(reversed(fed))
             if blamed.blames_all:
                 self._suspect_all(blamed, failure)
@@ -233,7 +191,7 @@ class HandlerOutlet:
         for delivery in accused:
             if delivery.blames_all:
                 self._run.begin(delivery, self._tally)
-                self._run.finish(suspected_row(self._run, delivery, failure, blamed), self._tally)
+                self._finish(delivery, suspected_row(self._run, delivery, failure, blamed))
             else:
                 self._again.append(delivery)
 

@@ -5,6 +5,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Protocol
 
 from workers.delivery.deliveries import DELIVERED, Delivery, OutcomeRow, Tally
@@ -21,13 +22,29 @@ class Flag(Protocol):
         """Return whether it is set."""
 
 
+@dataclass(frozen=True)
+class NodeSide:
+    """What the delivering node gives a run beside its deadline. Left out: a run on its own, with nothing to isolate.
+
+    `pages`: where its sandboxes have their pages. `is_isolation`: these are candidates, delivered one after the other,
+    `mark` awaited before each. `lease_deadline`: the `time.monotonic()` after which nothing may begin, however much is
+    left to do. `written`: how many of the recorded outcomes the database has; None: all of them.
+    """
+
+    node_id: int = 0
+    pages: Path = Path()
+    is_isolation: bool = False
+    lease_deadline: Callable[[], float] = lambda: float("inf")
+    mark: Callable[[Delivery], Awaitable[None]] = _no_mark
+    written: Callable[[], int] | None = None
+
+
 @dataclass(slots=True)
 class Run:
     """The state of one call of `deliver_all`.
 
     Wall-clock times are the caller's (the database's): `offset` is read once, so that a step of this machine's clock
-    in the middle moves nothing. `is_isolation`: these are candidates, delivered one after the other, `mark` awaited
-    before each. `written` says how many of the `recorded` outcomes the database has; None: as many as are recorded.
+    in the middle moves nothing.
     """
 
     start_deadline: Callable[[], float]
@@ -37,10 +54,7 @@ class Run:
     claim_id: int | None
     shard: int | None
     offset: float
-    is_isolation: bool = False
-    lease_deadline: Callable[[], float] = lambda: float("inf")
-    mark: Callable[[Delivery], Awaitable[None]] = _no_mark
-    written: Callable[[], int] | None = None
+    node: NodeSide = NodeSide()
     recorded: int = 0
     tallies: dict[int, Tally] = field(default_factory=dict)
     is_over: bool = False
@@ -84,9 +98,9 @@ class Run:
         tally.ruled += 1
         self._hand_on(row)
 
-    def is_written(self, recorded: int) -> bool:
-        """Return whether the database has the first `recorded` outcomes."""
-        return self.written is None or self.written() >= recorded
+    def written(self) -> int:
+        """Return how many of the recorded outcomes the database has."""
+        return self.recorded if self.node.written is None else self.node.written()
 
     def _hand_on(self, row: OutcomeRow) -> None:
         self.recorded += 1

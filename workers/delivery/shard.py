@@ -15,10 +15,11 @@ import psycopg
 from poisonadmin.domain.ssrf import guard_from
 from poisonadmin.domain.window import TRANSPORT_CAUSES
 from workers.delivery.claimed import Claimed, read_claimed, read_destinations, read_is_isolation, with_bodies
-from workers.delivery.deliver import NodeSide, deliver_all
+from workers.delivery.deliver import deliver_all
 from workers.delivery.deliveries import Delivery, OutcomeRow, Summary
 from workers.delivery.handler_destination import HandlerDestination
 from workers.delivery.node import Node, enter
+from workers.delivery.run import NodeSide
 from workers.delivery.sandbox.pages import pages_directory, remove_pages
 from workers.delivery.screening import read_rules, screened
 
