@@ -44,6 +44,7 @@ ENVELOPE: dict[str, Any] = {
             "properties": {
                 "reason": _described("Why it was given up."),
                 "exception_class": _described("As the other system names it."),
+                "cause_class": _described("Of the exception that it was thrown for; groups are made by it."),
                 "exception_message": _described(""),
                 "stack": _described(""),
                 "original_address": _described("Where it was before.", 255),

@@ -1,7 +1,7 @@
 """What a message that is handed in as a dead letter says about its failure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from poisonadmin.domain import envelope_fields as read
@@ -11,8 +11,34 @@ MAX_DELIVERY_COUNT = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
+class Move:
+    """One hop of a message inside a broker, as the broker tells of it: from where, why, when, how often.
+
+    `queue` and `to` are the broker's names, not addresses. `count`: how often it made this hop.
+    """
+
+    queue: str
+    reason: str
+    at: datetime | None = None
+    count: int = 1
+    to: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CameBack:
+    """What a dead letter says of its return: it was delivered by us, as this attempt at this message of ours."""
+
+    message_id: int
+    attempt_number: int
+
+
+@dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """Another system's word on why it gave up. All is optional; texts are cut to `LIMITS`, never refused for length."""
+    """Another system's word on why it gave up. All is optional; texts are cut to `LIMITS`, never refused for length.
+
+    `cause_class`: the class of the exception that a wrapper was thrown for. `moves` (oldest first) and `came_back` are
+    read off a broker's headers, never handed in.
+    """
 
     reason: str | None = None
     exception_class: str | None = None
@@ -21,9 +47,12 @@ class DeadLetter:
     original_address: str | None = None
     failed_at: datetime | None = None
     delivery_count: int | None = None
+    cause_class: str | None = None
+    moves: tuple[Move, ...] = field(default=())
+    came_back: CameBack | None = None
 
 
-FIELDS = frozenset(DeadLetter.__dataclass_fields__)
+FIELDS = frozenset(DeadLetter.__dataclass_fields__) - {"moves", "came_back"}
 
 
 def parse_dead_letter(fields: Mapping[str, object]) -> DeadLetter | None:
@@ -42,6 +71,7 @@ def parse_dead_letter(fields: Mapping[str, object]) -> DeadLetter | None:
         reason=read.described(found, "reason", LIMITS.reason_chars),
         exception_class=read.described(found, "exception_class", LIMITS.exception_class_chars),
         exception_message=read.described(found, "exception_message", LIMITS.exception_message_chars),
+        cause_class=read.described(found, "cause_class", LIMITS.exception_class_chars),
         stack=read.described(found, "stack", LIMITS.stack_chars),
         # Approval puts the message there, so it has to be an address of ours.
         original_address=read.address(found, "original_address", name="dead_letter.original_address")

@@ -93,11 +93,11 @@ def title(failure: Failure) -> str:
 def from_dead_letter(dead_letter: DeadLetter | Mapping[str, object]) -> Failure:
     """Return the failure that a handed-in dead letter tells of, with the root cause read from its stack.
 
-    Uses `reason`, `exception_class`, `exception_message` and `stack`; any may be missing.
+    Uses `reason`, `exception_class`, `cause_class`, `exception_message` and `stack`; any may be missing.
     """
     told = dataclasses.asdict(dead_letter) if isinstance(dead_letter, DeadLetter) else dead_letter
     stack = _text(told, "stack")
-    cause = root_cause_class(stack)
+    cause = _text(told, "cause_class") or root_cause_class(stack)
     reason = _text(told, "reason")
     named = _text(told, "exception_class") or thrown_class(stack) or reason or UNKNOWN_FAILURE
     return Failure(named, _text(told, "exception_message") or reason, cause_class=cause, stack=stack)

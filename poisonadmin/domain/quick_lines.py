@@ -63,7 +63,7 @@ def quick_reader(
             return None
         headers_json = dumps_sorted(headers) if headers else b"{}"
         kept = (address, message_id, body, content_type or default_type, headers_json)
-        return *kept, conversation_id, bookmark, expires_at, None
+        return *kept, conversation_id, bookmark, expires_at, None, None
 
     return read
 

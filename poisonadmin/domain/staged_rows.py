@@ -5,23 +5,26 @@ The web process and the Spark tasks write the same rows, so they are made here. 
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import datetime
 
 from poisonadmin.domain import failures
-from poisonadmin.domain.dead_letter import DeadLetter
+from poisonadmin.domain.dead_letter import FIELDS, DeadLetter
 from poisonadmin.domain.envelope import Envelope
 
 # address, message_id, payload, content_type, headers as JSON, conversation_id, bookmark, expires_at, dead letter as
-# JSON.
+# JSON, transport as JSON.
 # A tuple: a million of these are made where an object each would cost more than reading its line.
-IntakeRow = tuple[str, str | None, bytes, str, bytes, str | None, str | None, datetime | None, bytes | None]
-BodyRow = tuple[int, bytes, bytes]
+IntakeRow = tuple[
+    str, str | None, bytes, str, bytes, str | None, str | None, datetime | None, bytes | None, bytes | None
+]
+BodyRow = tuple[int, bytes, bytes, bytes | None]
 StagedRow = tuple[
     int, str, int, str, str, str | None, str | None, str, int, datetime | None, bytes | None
 ]  # fmt: skip
 
-BODY_COPY = "COPY body (id, headers, payload) FROM STDIN (FORMAT binary)"
-BODY_TYPES = ("int8", "bytea", "bytea")
+BODY_COPY = "COPY body (id, headers, payload, transport) FROM STDIN (FORMAT binary)"
+BODY_TYPES = ("int8", "bytea", "bytea", "bytea")
 STAGED_COPY = (
     "COPY staged_message (id, batch, line, address, message_id, conversation_id, bookmark, content_type, "
     "payload_bytes, expires_at, dead_letter) FROM STDIN (FORMAT binary)"
@@ -48,8 +51,11 @@ def headers_json(headers: Mapping[str, str]) -> bytes:
     return json.dumps(dict(sorted(headers.items())), ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def intake_row(envelope: Envelope) -> IntakeRow:
-    """Return the envelope as its rows need it."""
+def intake_row(envelope: Envelope, transport: bytes | None = None) -> IntakeRow:
+    """Return the envelope as its rows need it.
+
+    `transport`: what a broker said of the message beyond headers, as JSON, for the way back (workers/brokers/contract).
+    """
     return (
         envelope.address,
         envelope.message_id,
@@ -60,17 +66,18 @@ def intake_row(envelope: Envelope) -> IntakeRow:
         envelope.bookmark,
         envelope.expires_at,
         None if envelope.dead_letter is None else dead_letter_json(envelope.dead_letter),
+        transport,
     )
 
 
 def body_row(row_id: int, row: IntakeRow) -> BodyRow:
     """Return the row of `body` for the message with this id."""
-    return row_id, row[4], row[2]
+    return row_id, row[4], row[2], row[9]
 
 
 def staged_row(row_id: int, row: IntakeRow, made_id: str, *, batch: str, line: int) -> StagedRow:
     """Return the row of `staged_message`; `made_id` is the message's id where its producer gave it none."""
-    address, message_id, payload, content_type, _, conversation_id, bookmark, expires_at, dead_letter = row
+    address, message_id, payload, content_type, _, conversation_id, bookmark, expires_at, dead_letter, _ = row
     return (
         row_id,
         batch,
@@ -89,14 +96,13 @@ def staged_row(row_id: int, row: IntakeRow, made_id: str, *, batch: str, line: i
 def dead_letter_json(told: DeadLetter) -> bytes:
     """Return what the merge needs of a dead letter: what was told, and the failure that it tells of.
 
-    Shape: one JSON object, without NUL in any text: `told` as handed in without its nulls, and the columns
-    `error_class, cause_class, error_message, stack, fingerprint, title` of attempt 0.
+    Shape: one JSON object, without NUL in any text: `told` as handed in without its nulls, the columns
+    `error_class, cause_class, error_message, stack, fingerprint, title` of attempt 0, and where they are known `moves`
+    (a list of `{queue, reason, at, count, to}`, oldest first) and `came_back` (`{message_id, attempt_number}`).
     """
     failure = failures.from_dead_letter(told)
-    texts = {field: getattr(told, field) for field in DeadLetter.__dataclass_fields__}
-    if told.failed_at is not None:
-        texts["failed_at"] = told.failed_at.isoformat()
-    attempt = {
+    kept: dict[str, object] = {
+        "told": {name: _plain(value) for name in FIELDS if (value := getattr(told, name)) is not None},
         "error_class": failure.exception_class[:255],
         "cause_class": failure.cause_class[:255] if failure.cause_class else None,
         "error_message": failure.message,
@@ -104,5 +110,12 @@ def dead_letter_json(told: DeadLetter) -> bytes:
         "fingerprint": failures.fingerprint(failure),
         "title": failures.title(failure)[:300],
     }
-    kept = {"told": {field: text for field, text in texts.items() if text is not None}, **attempt}
+    if told.moves:
+        kept["moves"] = [{name: _plain(value) for name, value in asdict(move).items()} for move in told.moves]
+    if told.came_back is not None:
+        kept["came_back"] = asdict(told.came_back)
     return json.dumps(kept, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _plain(value: object) -> object:
+    return value.isoformat() if isinstance(value, datetime) else value

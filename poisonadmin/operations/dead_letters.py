@@ -20,8 +20,8 @@ SELECT * FROM unnest(%(ids)s::bigint[], %(froms)s::text[], %(tos)s::text[], %(qu
 # dead-letter address may get the same message again.
 _CHILDREN = f"""
 WITH parent AS (
-    SELECT envelope.*, body.headers, body.payload, moved.from_address, target.id AS target_id, moved.code,
-           lane.id AS lane_id, nextval(pg_get_serial_sequence('message', 'id')) AS child_id,
+    SELECT envelope.*, body.headers, body.payload, body.transport, moved.from_address, moved.code,
+           target.id AS target_id, lane.id AS lane_id, nextval(pg_get_serial_sequence('message', 'id')) AS child_id,
            (SELECT hop.queue FROM hop WHERE hop.message_id = moved.id AND hop.to_address = moved.from_address
             ORDER BY hop.id DESC LIMIT 1) AS own_queue
     FROM unnest(%(ids)s::bigint[], %(froms)s::text[], %(tos)s::text[], %(codes)s::text[])
@@ -35,10 +35,11 @@ WITH parent AS (
     SELECT child_id, target_id, left(message_id, 200) || '#' || child_id, conversation_id, bookmark, content_type,
            payload_bytes, 'dead letter of ' || id, id FROM parent
 ), bytes AS (
-    INSERT INTO body (id, headers, payload)
+    INSERT INTO body (id, headers, payload, transport)
     SELECT child_id, convert_to((convert_from(headers, 'UTF8')::jsonb || jsonb_strip_nulls(jsonb_build_object(
                '_AMQ_ORIG_ADDRESS', from_address, '_AMQ_ORIG_QUEUE', coalesce(own_queue, from_address),
-               '_AMQ_ORIG_MESSAGE_ID', message_id, 'MQDLH_Reason', code)))::text, 'UTF8'), payload FROM parent
+               '_AMQ_ORIG_MESSAGE_ID', message_id, 'MQDLH_Reason', code)))::text, 'UTF8'), payload, transport
+    FROM parent
 ), keys AS (
     INSERT INTO business_key (message_id, name, value)
     SELECT child_id, business_key.name, business_key.value

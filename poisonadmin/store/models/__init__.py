@@ -4,11 +4,12 @@ from poisonadmin.store.models.access import Access, ApiToken, IdempotencyKey
 from poisonadmin.store.models.attempt import Attempt, FailureGroup
 from poisonadmin.store.models.audit import Audit
 from poisonadmin.store.models.claim import Claim, ClaimShard, Node
+from poisonadmin.store.models.confirmation import Confirmation
 from poisonadmin.store.models.conversation import Conversation
 from poisonadmin.store.models.counter import Counter, CounterDelta
 from poisonadmin.store.models.destination import Destination
 from poisonadmin.store.models.history import History
-from poisonadmin.store.models.intake import RejectedLine, Source, SourceFile, StagedMessage
+from poisonadmin.store.models.intake import BrokerReceipt, RejectedLine, Source, SourceFile, StagedMessage
 from poisonadmin.store.models.job import Job
 from poisonadmin.store.models.lane import Address, Lane
 from poisonadmin.store.models.message import Body, Envelope, Hop, Message
@@ -24,9 +25,11 @@ __all__ = [
     "Attempt",
     "Audit",
     "Body",
+    "BrokerReceipt",
     "BusinessKey",
     "Claim",
     "ClaimShard",
+    "Confirmation",
     "Consumer",
     "Conversation",
     "Counter",

@@ -11,10 +11,14 @@ from poisonadmin.store.models.choices import only_values_of
 class DestinationKind(StrEnum):
     HTTP = "http"
     HANDLER = "handler"
+    RABBITMQ = "rabbitmq"
+    ARTEMIS = "artemis"
+    KAFKA = "kafka"
 
 
 class Destination(models.Model):
-    """`config` is what a viewer may see, `secrets` (header name -> value) is write-only.
+    """`config` is what a viewer may see, `secrets` (header name -> value, or a broker's `username` and
+    `password`) is write-only.
 
     `window` is how many messages one claim may take for it: doubled while claims finish in time, shrunk to what was
     begun when they do not, halved when a whole claim failed in transport (domain/window.py). `next_slot` is the next

@@ -11,6 +11,9 @@ from poisonadmin.store.models.choices import only_values_of
 
 class SourceKind(StrEnum):
     DIRECTORY = "directory"
+    RABBITMQ = "rabbitmq"
+    ARTEMIS = "artemis"
+    KAFKA = "kafka"
 
 
 class FileState(StrEnum):
@@ -27,13 +30,22 @@ class FileState(StrEnum):
 
 
 class Source(models.Model):
-    """A directory that PoisonAdmin drains. `config`: {"path": …}."""
+    """A directory or some broker queues that PoisonAdmin drains.
+
+    `config` is what a viewer may see, `secrets` (`username`, `password`) are write-only. `lag`: how many messages the
+    broker had left at `looked_at`. After `failures` looks in a row that failed, the next is not before `next_look_at`.
+    """
 
     id = models.BigAutoField(primary_key=True)
     name = models.CharField(max_length=100, unique=True)
     kind = models.CharField(max_length=16)
     config = models.JSONField(default=dict)
+    secrets = models.JSONField(default=dict)
     is_enabled = models.BooleanField(db_default=True)
+    lag = models.BigIntegerField(null=True)
+    looked_at = models.DateTimeField(null=True)
+    failures = models.IntegerField(db_default=0)
+    next_look_at = models.DateTimeField(null=True)
     last_success_at = models.DateTimeField(null=True)
     last_error = models.TextField(null=True)
     last_error_at = models.DateTimeField(null=True)
@@ -42,6 +54,23 @@ class Source(models.Model):
     class Meta:
         db_table = "source"
         constraints = [only_values_of("kind", SourceKind)]
+
+
+class BrokerReceipt(models.Model):
+    """A message that was stored and may not be acknowledged yet, where its broker gives it no identity.
+
+    Written with the staged row, removed once the broker has taken the acknowledgement: what is delivered again in
+    between has the same `digest`, and is not stored a second time.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    source = models.ForeignKey(Source, models.CASCADE, db_index=False)
+    digest = models.BinaryField()
+    stored_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        db_table = "broker_receipt"
+        indexes = [models.Index("source", "digest", name="broker_receipt_by_digest")]
 
 
 class SourceFile(models.Model):
@@ -79,7 +108,8 @@ class StagedMessage(models.Model):
     """A parsed line that waits for the merge. Its body is already in `body` under `id`; a duplicate's body is removed
     by the merge.
 
-    `batch` names one unit that is merged at once: `file:<source_file>:<part>` or `batch:<uuid>`.
+    `batch` names one unit that is merged at once: `file:<source_file>:<part>`, `batch:<uuid>` or
+    `broker:<source>:<uuid>`.
     `dead_letter` is the JSON of envelope.DeadLetter or NULL.
     """
 

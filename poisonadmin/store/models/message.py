@@ -135,11 +135,16 @@ class Envelope(models.Model):
 
 
 class Body(models.Model):
-    """The bytes of a message. `headers` is one JSON object of strings, UTF-8; both are parsed lazily and bounded."""
+    """The bytes of a message. `headers` is one JSON object of strings, UTF-8; both are parsed lazily and bounded.
+
+    `transport`: JSON of what a broker said of it beyond headers (routing, typed properties, key), for the way back;
+    NULL where it did not come from one.
+    """
 
     id = models.BigIntegerField(primary_key=True)
     headers = models.BinaryField()
     payload = models.BinaryField()
+    transport = models.BinaryField(null=True)
 
     class Meta:
         db_table = "body"

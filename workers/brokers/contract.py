@@ -1,0 +1,146 @@
+"""What an adapter does for one kind of broker: read dead letters, settle them, publish with confirm.
+
+Everything here blocks; each object belongs to one thread. `registry.py` names the adapters.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from poisonadmin.domain.dead_letter import DeadLetter
+from poisonadmin.domain.errors import PoisonAdminError
+from poisonadmin.domain.failures import Failure
+
+
+class BrokerError(PoisonAdminError):
+    """Raised when a broker cannot be used: unreachable, refuses the login, has no such queue, closed the channel.
+
+    After it the reader or publisher is closed. The text is for administrators and holds no secret.
+    """
+
+    code = "broker_error"
+    status = 502
+
+
+@dataclass(frozen=True)
+class Login:
+    """Where a broker is and who asks. `options`: the rest of the configuration, checked by domain/brokers.py."""
+
+    url: str
+    username: str = ""
+    password: str = field(default="", repr=False)
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """What one task drains: a queue, or a partition of a topic; `place` tells tasks at one queue apart."""
+
+    queue: str
+    partition: int | None = None
+    place: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """One message that the broker has given out and that is not acknowledged yet.
+
+    `token`: what settles it, meant for its reader alone. `message_id`: the producer's, where there is one. `broker_id`:
+    what the broker itself knows this message by however often it delivers it ("topic/partition/offset"); None where it
+    knows it by nothing. `is_redelivered`: it may have been given out before. `queue`: where it was read.
+    `headers`: all of them as texts, the broker's dead-letter headers too, for people, rules and keys.
+    `transport`: JSON for the way back: `{"broker": kind, …}` with routing, typed headers and properties, key; bytes in
+    it as `{"base64": …}`. `dead_letter.original_address` is the broker's own name of the original queue or topic.
+    """
+
+    token: Any
+    queue: str
+    message_id: str | None
+    broker_id: str | None
+    is_redelivered: bool
+    payload: bytes
+    content_type: str
+    headers: dict[str, str]
+    conversation_id: str | None
+    bookmark: str | None
+    dead_letter: DeadLetter
+    transport: Mapping[str, Any]
+
+
+class Reader(Protocol):
+    """Reads one shard. What is not acknowledged is given out again, to this reader's successor."""
+
+    def read(self, limit: int, wait_seconds: float) -> list[Taken]:
+        """Return up to `limit` messages; none only when none came for `wait_seconds`. Errors: `BrokerError`."""
+
+    def acknowledge(self, taken: Sequence[Taken]) -> None:
+        """Settle messages that are stored; returns once the broker has done so. Errors: `BrokerError`."""
+
+    def close(self) -> None:
+        """Give back what is not acknowledged, without an error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A message on its way to a broker.
+
+    `own_headers`: PoisonAdmin-Message-Id, -Attempt, -Operation; they win over any other. `route`: the queue or topic it
+    goes to by its default route. `headers` are the message's as texts: used where `transport` is None or of another
+    kind of broker, for then nothing typed is known. Dead-letter headers are left out either way.
+    """
+
+    payload: bytes
+    content_type: str
+    headers: Mapping[str, str]
+    own_headers: Mapping[str, str]
+    route: str
+    message_id: str
+    conversation_id: str | None = None
+    transport: Mapping[str, Any] | None = None
+
+
+class Publisher(Protocol):
+    """Publishes to one broker over one connection."""
+
+    def publish(self, batch: Sequence[Outgoing], timeout_seconds: float) -> list[Failure | None]:
+        """Send all, then wait for each one's confirm; return place by place None, or why it is not confirmed.
+
+        A message that the broker takes but cannot route is a failure (`Unroutable`); so are one that it refuses
+        (`BrokerRefused`), and one whose answer has not come in time or before the connection went (`ConfirmLost`: the
+        broker may have it). One that cannot be written is `NotSent`. Never raises for the connection's sake; a broken
+        one is opened anew at the next call.
+        """
+
+    def close(self) -> None:
+        """Close the connection, without an error."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSeen:
+    """A queue that discovery found. `why`: the sign that it holds dead letters, empty where there is none."""
+
+    name: str
+    depth: int | None
+    why: str = ""
+
+
+class Adapter(Protocol):
+    """One kind of broker."""
+
+    def shards(self, login: Login) -> list[Shard]:
+        """Return what may be drained side by side for the configuration. Errors: `BrokerError`."""
+
+    def depth(self, login: Login) -> int | None:
+        """Return how many messages wait in all that is drained, None where nobody can say. Errors: `BrokerError`."""
+
+    def open_reader(self, login: Login, shard: Shard) -> Reader:
+        """Connect. Errors: `BrokerError`."""
+
+    def open_publisher(self, login: Login) -> Publisher:
+        """Return a publisher; it connects when it first publishes."""
+
+    def browse(self, login: Login, limit: int) -> list[Taken]:
+        """Return the first messages of what is drained, and leave them there. Errors: `BrokerError`."""
+
+    def queues(self, login: Login) -> list[QueueSeen]:
+        """Return the queues or topics there are, those with signs of dead letters first. Errors: `BrokerError`."""
