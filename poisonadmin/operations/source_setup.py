@@ -8,22 +8,12 @@ from django.conf import settings
 from django.db import transaction
 
 from poisonadmin.domain.access import NotAllowed, Permission, Principal
-from poisonadmin.domain.errors import PoisonAdminError
+from poisonadmin.domain.brokers import InvalidSource
 from poisonadmin.operations import audit
 from poisonadmin.store.models import Source
 from poisonadmin.store.models.intake import SourceKind
 
 MAX_PATH_CHARS = 4000
-
-
-class InvalidSource(PoisonAdminError):
-    """Raised when a source's configuration cannot be used; `field` names what is wrong."""
-
-    code = "invalid_source"
-
-    def __init__(self, field: str, detail: str) -> None:
-        super().__init__(f"{field}: {detail}")
-        self.field = field
 
 
 def save_source(name: str, *, kind: str, config: Mapping[str, Any], principal: Principal) -> Source:
