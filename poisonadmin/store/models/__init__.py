@@ -3,6 +3,7 @@
 from poisonadmin.store.models.access import Access, ApiToken, IdempotencyKey
 from poisonadmin.store.models.attempt import Attempt, FailureGroup
 from poisonadmin.store.models.audit import Audit
+from poisonadmin.store.models.broker_look import BrokerLook
 from poisonadmin.store.models.claim import Claim, ClaimShard, Node
 from poisonadmin.store.models.confirmation import Confirmation
 from poisonadmin.store.models.conversation import Conversation
@@ -25,6 +26,7 @@ __all__ = [
     "Attempt",
     "Audit",
     "Body",
+    "BrokerLook",
     "BrokerReceipt",
     "BusinessKey",
     "Claim",

@@ -30,6 +30,7 @@ class Outcome(StrEnum):
     CONVERSATION_ENDED = "conversation_ended"
     RULED = "ruled"
     IMPORTED = "imported"
+    RETURNED = "returned"
 
 
 # What says that a process died. Rare beside failures, so an index of its own stays small.
@@ -43,6 +44,7 @@ class Attempt(models.Model):
     as settled, so settling twice changes nothing (docs/decisions/0003-attempts-are-outcomes.md). Rows of a fenced node
     match no message and only inform. `error_message`, `stack` hold no NUL; `response` is at most 4 kB of the answer,
     `output` the last 8 kB that a handler printed. `exit_status`: of the sandbox that died, negative for a signal.
+    Only `returned` is written over a row: a delivery to a broker has two ends, and the second says more.
     `rule_id`, `ruling`: the content rule that decided, and what (domain/rules.py); None unless the outcome is `ruled`.
     """
 

@@ -34,6 +34,8 @@ class Source(models.Model):
 
     `config` is what a viewer may see, `secrets` (`username`, `password`) are write-only. `lag`: how many messages the
     broker had left at `looked_at`. After `failures` looks in a row that failed, the next is not before `next_look_at`.
+    `accepted`, `duplicates`, `rejected`, `returned` count what came from a broker (a directory's are counted by file);
+    `returned` are messages that we had delivered and that came back.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -49,6 +51,11 @@ class Source(models.Model):
     last_success_at = models.DateTimeField(null=True)
     last_error = models.TextField(null=True)
     last_error_at = models.DateTimeField(null=True)
+    accepted = models.BigIntegerField(db_default=0)
+    duplicates = models.BigIntegerField(db_default=0)
+    rejected = models.BigIntegerField(db_default=0)
+    returned = models.BigIntegerField(db_default=0)
+    version = models.IntegerField(db_default=1)
     created_at = models.DateTimeField(db_default=Now())
 
     class Meta:
@@ -109,7 +116,7 @@ class StagedMessage(models.Model):
     by the merge.
 
     `batch` names one unit that is merged at once: `file:<source_file>:<part>`, `batch:<uuid>` or
-    `broker:<source>:<uuid>`.
+    `broker:<source>:<uuid>`, or `broker:<source>:later:<uuid>` for what came back before we know that it was delivered.
     `dead_letter` is the JSON of envelope.DeadLetter or NULL.
     """
 
