@@ -3,7 +3,6 @@
 import contextlib
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import time
@@ -12,8 +11,7 @@ from pathlib import Path
 
 from poisonadmin.embedded.ports import free_port
 from tests.brokers.ensure_rabbitmq import rabbitmq_script
-
-START_SECONDS = 90
+from tests.brokers.server import Processes
 
 
 class RabbitMq:
@@ -22,13 +20,13 @@ class RabbitMq:
     def __init__(self, home: Path) -> None:
         self.port = free_port()
         self.url = f"amqp://guest:guest@127.0.0.1:{self.port}/%2F"
-        self._log = home / "output.log"
+        self.node = f"test-{os.getpid()}-{self.port}@localhost"
         self._epmd_port = free_port()
         configuration = home / "rabbitmq.conf"
         configuration.write_text(f"listeners.tcp.1 = 127.0.0.1:{self.port}\n")
-        own = {
+        self.environment = {  # rabbitmqctl needs the same
             "HOME": str(home),  # where Erlang keeps its cookie
-            "RABBITMQ_NODENAME": f"test-{os.getpid()}-{self.port}@localhost",
+            "RABBITMQ_NODENAME": self.node,
             "RABBITMQ_CONFIG_FILE": str(configuration),
             "RABBITMQ_CONF_ENV_FILE": str(home / "none"),
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(home / "plugins"),
@@ -40,31 +38,20 @@ class RabbitMq:
             "ERL_EPMD_PORT": str(self._epmd_port),
             "ERL_EPMD_ADDRESS": "127.0.0.1",
         }
-        with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                [rabbitmq_script()], env=os.environ | own, stdout=log, stderr=log, start_new_session=True
-            )
+        self._processes = Processes([rabbitmq_script()], environment=self.environment, log=home / "output.log")
 
-    def until_it_answers(self) -> None:
-        """Return when it takes connections; fail with what it has printed."""
-        deadline = time.monotonic() + START_SECONDS
-        while time.monotonic() < deadline and self._process.poll() is None:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1) as probe:
-                probe.sendall(b"AMQP\x00\x00\x09\x01")
-                probe.settimeout(1)
-                if probe.recv(1):
-                    return
-            time.sleep(0.1)
-        raise AssertionError(f"RabbitMQ does not answer:\n{self._log.read_text(errors='replace')[-4000:]}")
+    def start(self) -> None:
+        """Start it, on what it has stored; returns when it takes connections."""
+        self._processes.start()
+        self._processes.until(self._answers)
+
+    def kill(self) -> None:
+        """End it as a power cut would."""
+        self._processes.kill()
 
     def stop(self) -> None:
         """End it, and the name server that Erlang started for it."""
-        os.killpg(self._process.pid, signal.SIGTERM)
-        try:
-            self._process.wait(timeout=20)
-        except subprocess.TimeoutExpired:
-            os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
+        self._processes.stop()
         if epmd := shutil.which("epmd"):
             own = os.environ | {"ERL_EPMD_PORT": str(self._epmd_port)}
             # It forgets the node a moment after its end, and refuses to go before.
@@ -74,13 +61,20 @@ class RabbitMq:
                     return
                 time.sleep(0.1)
 
+    def _answers(self) -> bool:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1) as probe:
+            probe.sendall(b"AMQP\x00\x00\x09\x01")
+            probe.settimeout(1)
+            return bool(probe.recv(1))
+        return False
+
 
 @contextlib.contextmanager
 def running_rabbitmq(home: Path) -> Iterator[RabbitMq]:
     """Yield a RabbitMQ that answers; its files are in `home`."""
     broker = RabbitMq(home)
     try:
-        broker.until_it_answers()
+        broker.start()
         yield broker
     finally:
         broker.stop()

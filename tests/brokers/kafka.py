@@ -1,0 +1,116 @@
+"""A real Apache Kafka for tests: one node, broker and controller, on free ports of the loopback interface."""
+
+import base64
+import contextlib
+import os
+import shutil
+import subprocess
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from poisonadmin.embedded.ports import free_port
+from tests.brokers.ensure_kafka import ensure_kafka
+from tests.brokers.server import Processes
+
+_CONFIGURATION = """\
+process.roles=broker,controller
+node.id=1
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+controller.listener.names=CONTROLLER
+controller.quorum.voters=1@127.0.0.1:{controller}
+inter.broker.listener.name=PLAINTEXT
+log.dirs={logs}
+num.partitions=1
+auto.create.topics.enable=false
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+group.initial.rebalance.delay.ms=0
+broker.heartbeat.interval.ms=500
+broker.session.timeout.ms=1500
+log.cleaner.dedupe.buffer.size=8388608
+"""
+_LOG4J = """\
+Configuration:
+  Appenders:
+    Console:
+      name: STDOUT
+      PatternLayout:
+        pattern: "%d %p %m (%c)%n"
+  Loggers:
+    Root:
+      level: WARN
+      AppenderRef:
+        - ref: STDOUT
+"""
+
+
+class Kafka:
+    """A broker in a process group of its own. It makes no topic by itself."""
+
+    def __init__(self, home: Path) -> None:
+        self.port = free_port()
+        self.bootstrap = f"127.0.0.1:{self.port}"
+        self.url = f"kafka://{self.bootstrap}"
+        configuration = home / "server.properties"
+        configuration.write_text(_CONFIGURATION.format(port=self.port, controller=free_port(), logs=home / "data"))
+        logging = home / "log4j2.yaml"
+        logging.write_text(_LOG4J)
+        java = [
+            *(_java(), "-Xms64m", "-Xmx384m", "-XX:+UseSerialGC", f"-Dlog4j2.configurationFile={logging}"),
+            *("-classpath", f"{ensure_kafka()}/*"),
+        ]
+        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        subprocess.run(
+            [*java, "kafka.tools.StorageTool", "format", "--cluster-id", cluster, "--config", configuration],
+            check=True,
+            capture_output=True,
+        )
+        self._processes = Processes([*java, "kafka.Kafka", configuration], environment={}, log=home / "output.log")
+
+    def start(self) -> None:
+        """Start it, on what it has stored; returns when it answers."""
+        self._processes.start()
+        self._processes.until(self._answers)
+
+    def kill(self) -> None:
+        """End it as a power cut would."""
+        self._processes.kill()
+
+    def stop(self) -> None:
+        """End it in order."""
+        self._processes.stop()
+
+    def _answers(self) -> bool:
+        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        try:
+            return bool(admin.list_topics(timeout=1).brokers)
+        except KafkaException:
+            return False
+
+
+def _java() -> str:
+    home = os.environ.get("JAVA_HOME")
+    found = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    assert found, "Kafka needs Java 17 or newer."
+    return found
+
+
+@contextlib.contextmanager
+def running_kafka(home: Path) -> Iterator[Kafka]:
+    """Yield a Kafka that answers; its files are in `home`."""
+    broker = Kafka(home)
+    try:
+        broker.start()
+        yield broker
+    finally:
+        broker.stop()
