@@ -73,6 +73,12 @@ class Reader(Protocol):
     def read(self, limit: int, wait_seconds: float) -> list[Taken]:
         """Return up to `limit` messages; none only when none came for `wait_seconds`. Errors: `BrokerError`."""
 
+    def finish(self) -> None:
+        """Ask for no more. What the broker has given out already is still read and acknowledged.
+
+        Left alone it would go back, which some queues count as a failed delivery. Errors: `BrokerError`.
+        """
+
     def acknowledge(self, taken: Sequence[Taken]) -> None:
         """Settle messages that are stored; returns once the broker has done so. Errors: `BrokerError`."""
 

@@ -1,0 +1,66 @@
+"""Connections to brokers: a name is resolved once, every address checked, and what was checked is connected to (S6)."""
+
+import os
+import socket
+import ssl
+
+from poisonadmin.domain.ssrf import Guard, guard_from
+from workers.brokers.contract import BrokerError
+
+CONNECT_SECONDS = 5.0
+
+
+def permitted_addresses(host: str, port: int, *, guard: Guard | None = None) -> list[str]:
+    """Return the IP addresses of `host`, in the order in which to try them.
+
+    Errors: `BrokerError` when it has none, or when the guard forbids one of them. Without a guard the environment's.
+    """
+    guard = guard_from(os.environ) if guard is None else guard
+    try:
+        found = socket.getaddrinfo(host, port, socket.AF_UNSPEC, socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise BrokerError(f"{host} cannot be resolved: {error}") from None
+    addresses = list(dict.fromkeys(str(address[0]) for *_, address in found))
+    for address in addresses:
+        if (why := guard.forbidden(address)) is not None:
+            raise BrokerError(f"{host}: {why}, and POISONADMIN_ALLOWED_NETWORKS does not allow it")
+    return addresses
+
+
+def open_socket(
+    host: str,
+    port: int,
+    *,
+    with_tls: bool,
+    verify_tls: bool = True,
+    guard: Guard | None = None,
+    timeout_seconds: float = CONNECT_SECONDS,
+) -> socket.socket:
+    """Return a connected socket, with TLS where asked for. Its time-out stays on. Errors: `BrokerError`."""
+    place = f"{host}:{port}"
+    failed: OSError | None = None
+    for address in permitted_addresses(host, port, guard=guard):
+        try:
+            plain = socket.create_connection((address, port), timeout_seconds)
+        except OSError as error:
+            failed = error
+            continue
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # A broker whose machine is gone says nothing: the kernel finds out.
+        plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if not with_tls:
+            return plain
+        try:
+            return _tls(verify_tls).wrap_socket(plain, server_hostname=host)
+        except OSError as error:
+            plain.close()
+            raise BrokerError(f"TLS with {place} failed: {error}") from None
+    raise BrokerError(f"no connection to {place}: {failed}")
+
+
+def _tls(verify: bool) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    if not verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
