@@ -16,7 +16,7 @@ PYTHON ?= $(firstword $(foreach name,python3 python3.13 python3.12 python3.11,$(
 
 .PHONY: help
 help: ## Say what can be made
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 .PHONY: demo
 demo: install assets ## Start everything with the sample: real payloads and consumers that fail
@@ -37,6 +37,12 @@ test: install assets ## Run the test suite; ARGS='-k claim' chooses
 	@$(BIN)/python tests/browser/ensure_chromium.py
 	@$(BIN)/python tests/brokers/ensure_rabbitmq.py
 	$(BIN)/python -m pytest $(ARGS)
+
+.PHONY: test-brokers
+test-brokers: export BROKER := $(or $(BROKER),rabbitmq artemis kafka)
+test-brokers: install ## Test with real brokers: RabbitMQ, Artemis, Kafka; BROKER=kafka chooses
+	@$(foreach broker,$(BROKER),$(BIN)/python -m tests.brokers.ensure_$(broker) &&) true
+	$(BIN)/python -m pytest tests/brokers $(ARGS)
 
 .PHONY: check
 check: install ## Check style, types, import rules and migrations

@@ -1,4 +1,4 @@
-"""A real ActiveMQ Artemis for tests: on a free port of the loopback interface, with everything it writes in one directory.
+"""A real ActiveMQ Artemis for tests: on a free port of the loopback interface, with its files in one directory.
 
 One acceptor speaks AMQP, STOMP and CORE. There is no web console: `Management` asks the broker over AMQP.
 """

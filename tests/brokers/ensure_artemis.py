@@ -1,4 +1,4 @@
-"""Finds ActiveMQ Artemis for the tests, and fetches its distribution where it is missing: `make test-brokers` runs it."""
+"""Finds ActiveMQ Artemis for the tests, and fetches its distribution where it is missing: see `make test-brokers`."""
 
 import sys
 from pathlib import Path
@@ -12,11 +12,7 @@ def ensure_artemis() -> Path:
     """Return the directory of the unpacked distribution; raise `MavenMissing`."""
 
     def unpack(target: Path) -> None:
-        maven(
-            "unpack",
-            f"-Dartifact=org.apache.activemq:apache-artemis:{VERSION}:tar.gz:bin",
-            f"-DoutputDirectory={target}",
-        )
+        maven("unpack", f"-Dartifact=org.apache.activemq:apache-artemis:{VERSION}:tar.gz:bin", into=target)
 
     return cached(f"artemis-{VERSION}", unpack) / f"apache-artemis-{VERSION}"
 

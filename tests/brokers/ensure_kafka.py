@@ -16,7 +16,7 @@ def ensure_kafka() -> Path:
     """Return the directory of the jars; raise `MavenMissing`."""
 
     def copy(target: Path) -> None:
-        maven("copy-dependencies", "--file", str(_POM), f"-Dkafka.version={VERSION}", f"-DoutputDirectory={target}")
+        maven("copy-dependencies", "--file", str(_POM), f"-Dkafka.version={VERSION}", into=target)
 
     return cached(f"kafka-{VERSION}", copy)
 

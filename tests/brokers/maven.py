@@ -16,12 +16,15 @@ class MavenMissing(Exception):
     """Raised when something cannot be fetched: there is no Maven, or it failed; the text says which."""
 
 
-def maven(goal: str, *options: str) -> None:
-    """Run a goal of the dependency plugin, with the user's own settings for where to fetch from; raise `MavenMissing`."""
+def maven(goal: str, *options: str, into: Path) -> None:
+    """Let a goal of the dependency plugin fill a directory from where the settings say; raise `MavenMissing`."""
     if not shutil.which("mvn"):
         raise MavenMissing("These tests need Maven and Java 17 or newer: install the package `maven`.")
-    command = ["mvn", "--batch-mode", "--quiet", f"{_PLUGIN}:{goal}", *options]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    command = ["mvn", "--batch-mode", "--quiet", f"{_PLUGIN}:{goal}", *options, f"-DoutputDirectory={into}"]
+    # The plugin leaves marks where it is started.
+    done = subprocess.run(
+        command, cwd=into.parent, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
     if done.returncode:
         raise MavenMissing(f"Maven failed at {goal}:\n{done.stdout[-2000:]}")
 

@@ -1,4 +1,4 @@
-"""A broker's process group for tests: started, killed as `kill -9` does it, started again on the same files and ports."""
+"""A broker's process group for tests: started, killed as `kill -9` kills, started again on the same files and ports."""
 
 import os
 import signal
