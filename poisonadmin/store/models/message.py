@@ -151,7 +151,10 @@ class Body(models.Model):
 
 
 class Hop(models.Model):
-    """One move of a message from an address to another; appended, never overwritten. Source: SEMANTICS ART-11."""
+    """One move of a message from an address to another; appended, never overwritten. Source: SEMANTICS ART-11.
+
+    `times`: how often a broker made this move, by its own word, its addresses being the broker's names; NULL for ours.
+    """
 
     id = models.BigAutoField(primary_key=True)
     message_id = models.BigIntegerField(db_index=True)
@@ -160,6 +163,7 @@ class Hop(models.Model):
     queue = models.CharField(max_length=400, null=True)  # an address between a prefix and a suffix
     reason = models.CharField(max_length=255)
     by = models.CharField(max_length=255)
+    times = models.IntegerField(null=True)
     at = models.DateTimeField(db_default=Now())
 
     class Meta:
