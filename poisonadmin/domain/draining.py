@@ -1,5 +1,6 @@
 """What one look at a broker's queues came to, as the tasks that read them tell it."""
 
+import uuid
 from dataclasses import dataclass
 
 
@@ -35,3 +36,13 @@ def batch_prefix(source_id: int) -> str:
     'broker:7:'
     """
     return f"broker:{source_id}:"
+
+
+def later_batch(source_id: int) -> str:
+    """Return the name of a new batch for messages that came back before the outcome of their delivery is settled."""
+    return f"{batch_prefix(source_id)}later:{uuid.uuid4()}"
+
+
+def is_for_later(batch: str) -> bool:
+    """Return whether a batch is of messages that came back before the outcome of their delivery was settled."""
+    return ":later:" in batch

@@ -48,17 +48,26 @@ class Tick(IntEnum):
     HOUSEKEEPING = 4
     RESTART = 5
     DRY_RUN = 6
+    LOOK = 7
+    DRAIN = 7
 
 
 @contextmanager
 def single_flight(tick: Tick) -> Iterator[bool]:
     """Hold the tick's lock in this session meanwhile; yield False when somebody else holds it."""
+    with alone(Lock.TICK, tick) as is_alone:
+        yield is_alone
+
+
+@contextmanager
+def alone(lock: Lock, key: int) -> Iterator[bool]:
+    """Hold a lock in this session meanwhile; yield False when somebody else holds it."""
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_try_advisory_lock(%s, %s)", [Lock.TICK, tick])
+        cursor.execute("SELECT pg_try_advisory_lock(%s, %s)", [lock, key])
         is_alone = bool(cursor.fetchone()[0])
     try:
         yield is_alone
     finally:
-        if is_alone:
+        if is_alone and connection.is_usable():  # a lost session holds nothing
             with connection.cursor() as cursor:
-                cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [Lock.TICK, tick])
+                cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [lock, key])

@@ -4,8 +4,7 @@ A file goes SEEN -> STAGED -> TAKEN. Killed before STAGED, the next run drops wh
 killed after it, the next run merges the rest. Either way each line is taken once, in the order of the file.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Protocol
 
@@ -16,10 +15,10 @@ from poisonadmin.domain.access import Permission, Principal
 from poisonadmin.domain.source_files import FileToTake
 from poisonadmin.operations import audit, jobs, source_files
 from poisonadmin.operations.ingest_run import Ingested, IngestRun, Stage
-from poisonadmin.operations.locks import Lock
+from poisonadmin.operations.locks import Lock, alone
 from poisonadmin.queries.sources import get_source
 from poisonadmin.store.models import Source, SourceFile
-from poisonadmin.store.models.intake import FileState
+from poisonadmin.store.models.intake import FileState, SourceKind
 from poisonadmin.store.models.job import JobKind
 
 __all__ = ["Ingested", "JobKeeper", "Stage", "ingest_due", "ingest_source", "request_ingest"]
@@ -33,25 +32,25 @@ class JobKeeper(Protocol):
 
 
 def request_ingest(source_id: int, principal: Principal) -> None:
-    """Have the source looked at by the next tick, also the files that could not be read a moment ago.
+    """Have the source looked at by the next tick, whatever kept the last one from it.
 
     Errors: `NotAllowed`, `SourceNotFound`.
     """
     principal.require(Permission.INGEST)
     source = get_source(source_id, principal=principal)
-    Source.objects.filter(id=source_id).update(last_error_at=None)
+    Source.objects.filter(id=source_id).update(last_error_at=None, next_look_at=None)
     audit.record(principal.name, "source.ingest_requested", "source", source.name)
 
 
 def ingest_due(
     stage: Stage, *, worker: str, keeper: JobKeeper, is_stopping: Callable[[], bool] = lambda: False
 ) -> None:
-    """Take in what has arrived in each enabled source; a source in trouble does not keep the others from their turn.
+    """Take in what has arrived in each enabled directory; a source in trouble does not keep the others from their turn.
 
     Errors: the last source's that failed; its job row and the source say so too.
     """
     failed: Exception | None = None
-    for source in Source.objects.filter(is_enabled=True).order_by("id"):
+    for source in Source.objects.filter(kind=SourceKind.DIRECTORY, is_enabled=True).order_by("id"):
         if is_stopping():
             return
         try:
@@ -75,7 +74,7 @@ def ingest_source(
     Nothing either when somebody else is at it, or when the directory cannot be read: the source then says why.
     """
     source = Source.objects.get(id=source_id)
-    with _alone_with(source_id) as is_alone:
+    with alone(Lock.SOURCE, source_id) as is_alone:
         if not is_alone:
             return None
         try:
@@ -127,20 +126,6 @@ def _carry_out(
     jobs.succeed(job_id, counts=asdict(ingested), done=ingested.files_taken + ingested.files_broken)
     Source.objects.filter(id=source.id).update(last_success_at=Now())
     return ingested
-
-
-@contextmanager
-def _alone_with(source_id: int) -> Iterator[bool]:
-    """Hold the source's lock in this session meanwhile; yield False when somebody else holds it."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_try_advisory_lock(%s, %s)", [Lock.SOURCE, source_id])
-        is_alone = bool(cursor.fetchone()[0])
-    try:
-        yield is_alone
-    finally:
-        if is_alone and connection.is_usable():
-            with connection.cursor() as cursor:
-                cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [Lock.SOURCE, source_id])
 
 
 def _note_error(source_id: int, error: str) -> None:
