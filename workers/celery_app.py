@@ -45,6 +45,7 @@ app.conf.update(
             "ingest_tick": 2.0,
             "dry_run_tick": 2.0,
             "restart_tick": 5.0,
+            "look_tick": 0.5,
             "housekeeping_tick": 600.0,
         }.items()
     },

@@ -7,6 +7,7 @@ from typing import Any
 
 from celery.signals import celeryd_init, worker_process_init, worker_shutting_down
 
+from poisonadmin.operations.broker_looks import answer_due
 from poisonadmin.operations.counters import fold
 from poisonadmin.operations.dry_runs import dry_run_due
 from poisonadmin.operations.expire import expire_due
@@ -18,6 +19,7 @@ from poisonadmin.operations.restarting import restart_due
 from poisonadmin.operations.settle import settle
 from poisonadmin.operations.sources import ingest_due
 from workers import spark_worker
+from workers.broker_looks import look
 from workers.celery_app import IO, SPARK_BATCH, SPARK_REDELIVERY, app
 from workers.lost_pages import LocalPages
 from workers.spark.jobs.dry_run import try_rule
@@ -92,6 +94,14 @@ def restart_tick(**_: Any) -> None:
     with single_flight(Tick.RESTART) as alone:
         if alone:
             restart_due(worker=_name)
+
+
+@app.task(queue=IO)  # type: ignore[untyped-decorator]
+def look_tick(**_: Any) -> None:
+    """Look at the brokers that somebody asks about."""
+    with single_flight(Tick.LOOK) as alone:
+        if alone:
+            answer_due(look)
 
 
 @app.task(queue=SPARK_BATCH)  # type: ignore[untyped-decorator]

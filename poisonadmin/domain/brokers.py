@@ -62,14 +62,14 @@ class InvalidSource(PoisonAdminError):
 
 
 def validate_broker_source(
-    kind: str, config: Mapping[str, Any], *, name: str, guard: Guard | None = None
+    kind: str, config: Mapping[str, Any], *, name: str, guard: Guard | None = None, needs_queues: bool = True
 ) -> dict[str, Any]:
     """Return the configuration of a source of this kind, only what it sets; raise InvalidSource naming the field.
 
     Shape: `{url, queues, address?, verify_tls?, readers?, management_url?}` for RabbitMQ and Artemis,
     `{url, topics, group, address?, verify_tls?, sasl_mechanism?}` for Kafka, where `group` is filled in from the
     source's `name`. `address` is a template with `{original}` and `{queue}`; `management_url` is where the broker
-    answers questions over HTTP.
+    answers questions over HTTP. Without `needs_queues` it may name none: somebody asks which there are.
 
     >>> validate_broker_source("kafka", {"url": "kafka://k.example.org", "topics": ["orders-dlt"]}, name="shop")
     {'url': 'kafka://k.example.org', 'topics': ['orders-dlt'], 'group': 'poisonadmin-shop'}
@@ -78,7 +78,7 @@ def validate_broker_source(
     _refuse_unknown(config, ("url", drained, *SOURCE_DEFAULTS[kind]), InvalidSource)
     checked: dict[str, Any] = {
         "url": _url(kind, config.get("url"), guard, InvalidSource),
-        drained: _names(kind, drained, config.get(drained)),
+        drained: _names(kind, drained, config.get(drained)) if needs_queues or config.get(drained) else [],
     }
     if kind == KAFKA:
         checked["group"] = _text("group", config.get("group", f"poisonadmin-{name}"), InvalidSource)
@@ -139,6 +139,15 @@ def validate_login(secrets: Mapping[str, Any], *, refuse: Refuse = InvalidSource
     if "password" in secrets and "username" not in secrets:
         raise refuse("secrets", "a password needs a username")
     return dict(secrets)
+
+
+def may_keep_login(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Return whether a stored login may go with a changed configuration: it goes nowhere else, and no less guarded.
+
+    Who may write a URL could else have the login sent to a server of their own, and read it there.
+    """
+    same_place = all(before.get(field) == after.get(field) for field in ("url", "management_url"))
+    return same_place and (after.get("verify_tls", True) or not before.get("verify_tls", True))
 
 
 def _refuse_unknown(config: Mapping[str, Any], known: Iterable[str], refuse: Refuse) -> None:

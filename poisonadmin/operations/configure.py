@@ -3,7 +3,6 @@
 Policies, destinations, sources. Each change is audited and in force at the next verdict.
 """
 
-import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,18 +11,14 @@ from django.db.models.functions import Now
 
 from poisonadmin.domain.access import NotAllowed, Permission, Principal
 from poisonadmin.domain.addresses import validate_pattern
-from poisonadmin.domain.destinations import InvalidDestination, validate_headers, validate_http_config
 from poisonadmin.domain.errors import PoisonAdminError
-from poisonadmin.domain.handler_config import validate_handler_config
-from poisonadmin.domain.handler_path import handler_directories, require_module
 from poisonadmin.domain.policy_settings import validate_settings
 from poisonadmin.domain.presets import preset as preset_named
-from poisonadmin.domain.ssrf import guard_from
 from poisonadmin.operations import audit, locks
+from poisonadmin.operations.destination_checks import checked_config, checked_secrets, kept_secrets
 from poisonadmin.operations.locks import Lock
 from poisonadmin.operations.routing import route_addresses
 from poisonadmin.store.models import Destination, PolicyRow
-from poisonadmin.store.models.destination import DestinationKind
 
 
 class ConfigurationNotFound(PoisonAdminError):
@@ -116,16 +111,12 @@ def save_destination(
 ) -> Destination:
     """Create or replace a destination. `secrets` None keeps those it has; a handler has none.
 
-    A handler's module is looked for, and not imported: only a sandbox ever does that.
     Errors: `NotAllowed`, `InvalidDestination`, `VersionConflict`.
     """
     principal.require(Permission.CONFIGURE)
     _require_no_limit(principal)
-    checked = _CHECKS[DestinationKind(kind)](config)
-    if kind == DestinationKind.HANDLER:
-        if secrets:
-            raise InvalidDestination("secrets", "a handler is sent no headers")
-        secrets = {}
+    checked = checked_config(kind, config)
+    new_secrets = None if secrets is None else checked_secrets(kind, secrets)
     with transaction.atomic():
         before = Destination.objects.select_for_update().filter(name=name).first()
         if expected_version is not None and (before is None or before.version != expected_version):
@@ -133,29 +124,15 @@ def save_destination(
         values: dict[str, Any] = {
             "kind": kind,
             "config": checked,
+            "secrets": kept_secrets(before, kind, checked) if new_secrets is None else new_secrets,
             "max_rate_per_second": max_rate_per_second,
             "version": before.version + 1 if before else 1,
             "updated_at": Now(),
         }
-        if secrets is not None:
-            values["secrets"] = validate_headers(secrets, field="secrets")
         row, _ = Destination.objects.update_or_create(name=name, defaults=values)
         audit.record(principal.name, "destination.saved", "destination", name, details={"config": checked})
     row.refresh_from_db()
     return row
-
-
-def _checked_http(config: Mapping[str, Any]) -> dict[str, Any]:
-    return validate_http_config(config, guard=guard_from(os.environ))
-
-
-def _checked_handler(config: Mapping[str, Any]) -> dict[str, Any]:
-    checked = validate_handler_config(config)
-    require_module(checked["callable"], handler_directories(os.environ))
-    return checked
-
-
-_CHECKS = {DestinationKind.HTTP: _checked_http, DestinationKind.HANDLER: _checked_handler}
 
 
 def delete_destination(name: str, *, principal: Principal) -> None:

@@ -24,6 +24,8 @@ _STATEMENTS = (
         table="claim", is_old="NOT is_open AND claimed_at < now() - interval '7 days'", claim="claim.id"
     ),
     "DELETE FROM claim_shard WHERE NOT EXISTS (SELECT FROM claim WHERE claim.id = claim_id)",
+    # What nobody answered still holds the login that it was asked with.
+    "DELETE FROM broker_look WHERE asked_at < now() - interval '15 minutes'",
     "DELETE FROM consumer WHERE heartbeat_at < now() - interval '7 days'",
     "DELETE FROM worker WHERE heartbeat_at < now() - interval '1 day'",
 )
@@ -32,7 +34,8 @@ _STATEMENTS = (
 def clean_up() -> None:
     """Remove what has had its time, and what intake left behind.
 
-    Idempotency keys after a day, ended redelivery jobs after two, claims, nodes and consumers after a week.
+    Looks at brokers after a quarter of an hour, idempotency keys after a day, ended redelivery jobs after two, claims,
+    nodes and consumers after a week.
     """
     with connection.cursor() as cursor:
         for statement in _STATEMENTS:

@@ -1,43 +1,156 @@
-"""Setting up the directories that are drained."""
+"""Setting up what is drained: directories and the queues of brokers."""
 
+import os
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
 from django.conf import settings
-from django.db import transaction
+from django.db import connection, transaction
+from django.db.models import F
 
 from poisonadmin.domain.access import NotAllowed, Permission, Principal
-from poisonadmin.domain.brokers import InvalidSource
+from poisonadmin.domain.brokers import (
+    BROKER_KINDS,
+    InvalidSource,
+    may_keep_login,
+    validate_broker_source,
+    validate_login,
+)
+from poisonadmin.domain.draining import batch_prefix
+from poisonadmin.domain.errors import PoisonAdminError
+from poisonadmin.domain.ssrf import guard_from
 from poisonadmin.operations import audit
+from poisonadmin.operations.configure import VersionConflict
+from poisonadmin.operations.locks import Lock, try_lock
+from poisonadmin.queries.sources import get_source
 from poisonadmin.store.models import Source
 from poisonadmin.store.models.intake import SourceKind
 
 MAX_PATH_CHARS = 4000
 
+_IS_STAGED = """
+SELECT EXISTS (SELECT FROM source_file WHERE source_id = %(id)s AND state = 'staged')
+    OR EXISTS (SELECT FROM staged_message WHERE starts_with(batch, %(prefix)s))
+"""
+_TABLES = ("rejected_line", "source_file", "broker_receipt", "broker_look")
 
-def save_source(name: str, *, kind: str, config: Mapping[str, Any], principal: Principal) -> Source:
-    """Create or replace a source. Only someone without a limit to some addresses may: its files name their own.
 
-    Errors: `NotAllowed`, `InvalidSource`.
+class SourceBusy(PoisonAdminError):
+    """Raised when a source is to be deleted whose messages are being taken in."""
+
+    code = "source_busy"
+    status = 409
+
+
+def save_source(
+    name: str,
+    *,
+    kind: str,
+    config: Mapping[str, Any],
+    principal: Principal,
+    secrets: Mapping[str, Any] | None = None,
+    expected_version: int | None = None,
+) -> Source:
+    """Create or replace a source, and have it looked at soon. `secrets` None keeps those it has.
+
+    Only someone without a limit to some addresses may: its messages name their own. A source keeps its kind. A stored
+    login does not go along to another URL.
+    Errors: `NotAllowed`, `InvalidSource`, `VersionConflict`.
     """
-    principal.require(Permission.CONFIGURE)
-    if not principal.sees_everything:
-        raise NotAllowed("A source is for every address; this account is limited to some.")
+    _require_configurer(principal)
     if kind not in set(SourceKind):
         raise InvalidSource("kind", f"must be one of {', '.join(SourceKind)}")
     if not name.isprintable() or not name.strip():
         raise InvalidSource("name", "must be printable")
-    checked = _checked(config)
+    checked = checked_config(kind, config, name=name)
+    login = None if secrets is None else checked_login(kind, secrets)
     with transaction.atomic():
-        row, _ = Source.objects.update_or_create(
-            name=name, defaults={"kind": kind, "config": checked}, create_defaults={"kind": kind, "config": checked}
-        )
+        before = Source.objects.select_for_update().filter(name=name).first()
+        if expected_version is not None and (before is None or before.version != expected_version):
+            raise VersionConflict(f"The source {name} has changed since it was read; nothing was saved.")
+        if before is None:
+            row = Source.objects.create(name=name, kind=kind, config=checked, secrets=login or {})
+        else:
+            row = before
+            _replace(row, kind, checked, login)
         audit.record(principal.name, "source.saved", "source", name, details={"config": checked})
+    row.refresh_from_db()
     return row
 
 
-def _checked(config: Mapping[str, Any]) -> dict[str, str]:
+def _replace(row: Source, kind: str, config: dict[str, Any], login: dict[str, str] | None) -> None:
+    if kind != row.kind:
+        raise InvalidSource("kind", f"a source keeps its kind, and this one drains {row.kind}")
+    if login is None and row.secrets and not may_keep_login(row.config, config):
+        raise InvalidSource("secrets", "must be given again: the stored ones do not go along to another place")
+    Source.objects.filter(id=row.id).update(
+        config=config,
+        secrets=row.secrets if login is None else login,
+        version=F("version") + 1,
+        # What was wrong may be right now.
+        failures=0,
+        next_look_at=None,
+        last_error=None,
+        last_error_at=None,
+    )
+
+
+def set_source_enabled(source_id: int, *, enabled: bool, principal: Principal, reason: str) -> None:
+    """Switch a source on or off; off, nothing more is taken from it. Errors: `NotAllowed`, `SourceNotFound`."""
+    principal.require(Permission.PAUSE)
+    source = get_source(source_id, principal=principal)
+    with transaction.atomic():
+        Source.objects.filter(id=source_id).update(is_enabled=enabled, failures=0, next_look_at=None)
+        action = "source.enabled" if enabled else "source.disabled"
+        audit.record(principal.name, action, "source", source.name, note=reason)
+
+
+def delete_source(source_id: int, *, principal: Principal) -> None:
+    """Forget a source with its files and what it set aside; its messages stay.
+
+    Errors: `NotAllowed`, `SourceNotFound`; `SourceBusy` while a run is at it, or has left something to be merged.
+    """
+    _require_configurer(principal)
+    source = get_source(source_id, principal=principal)
+    with transaction.atomic(), connection.cursor() as cursor:
+        # A run holds this lock, so no new one begins meanwhile either.
+        if not try_lock(cursor, Lock.SOURCE, source_id):
+            raise SourceBusy(f"The source {source.name} is being read; switch it off and try again in a moment.")
+        cursor.execute(_IS_STAGED, {"id": source_id, "prefix": batch_prefix(source_id)})
+        if cursor.fetchone()[0]:
+            raise SourceBusy(
+                f"Messages of the source {source.name} are staged and not merged yet; leave it switched on until they "
+                "are, and try again."
+            )
+        for table in _TABLES:
+            cursor.execute(f"DELETE FROM {table} WHERE source_id = %s", [source_id])  # noqa: S608  (constants)
+        cursor.execute("DELETE FROM source WHERE id = %s", [source_id])
+        audit.record(principal.name, "source.deleted", "source", source.name)
+
+
+def checked_config(kind: str, config: Mapping[str, Any], *, name: str, needs_queues: bool = True) -> dict[str, Any]:
+    """Return the configuration as it is stored; raise InvalidSource."""
+    if kind in BROKER_KINDS:
+        guard = guard_from(os.environ)
+        return validate_broker_source(kind, config, name=name, guard=guard, needs_queues=needs_queues)
+    return _checked_directory(config)
+
+
+def checked_login(kind: str, secrets: Mapping[str, Any]) -> dict[str, str]:
+    """Return the login as it is stored; raise InvalidSource."""
+    if secrets and kind not in BROKER_KINDS:
+        raise InvalidSource("secrets", "a directory has none")
+    return validate_login(secrets)
+
+
+def _require_configurer(principal: Principal) -> None:
+    principal.require(Permission.CONFIGURE)
+    if not principal.sees_everything:
+        raise NotAllowed("A source is for every address; this account is limited to some.")
+
+
+def _checked_directory(config: Mapping[str, Any]) -> dict[str, Any]:
     if unknown := sorted(set(config) - {"path"}):
         raise InvalidSource(unknown[0][:100], "unknown; known is path")
     path = config.get("path")

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from poisonadmin.domain.access import Permission, Principal
+from poisonadmin.domain.brokers import BROKER_KINDS
 from poisonadmin.domain.errors import PoisonAdminError
 from poisonadmin.queries.paging import DEFAULT_LIMIT, MAX_ID, Key, Page, window
 from poisonadmin.queries.rows import fetch, fetch_one
@@ -26,21 +27,48 @@ class SourceNotFound(PoisonAdminError):
 
 @dataclass(frozen=True)
 class SourceRow:
-    """A directory that is drained. `accepted`, `duplicates`, `rejected` count over all of its files."""
+    """What is drained: a directory, or queues of a broker, of whose `secret_names` only the names are shown.
+
+    `accepted`, `duplicates`, `rejected` count since it was made; `returned` are messages that were delivered to the
+    broker and came back. `lag`: how many waited at `looked_at`, null where nobody can say. After `failures` in a row
+    the next look is at `next_look_at`.
+    """
 
     id: int
     name: str
     kind: str
     config: Mapping[str, Any]
+    secret_names: list[str]
     is_enabled: bool
+    lag: int | None
+    looked_at: datetime | None
+    failures: int
+    next_look_at: datetime | None
     last_success_at: datetime | None
     last_error: str | None
     last_error_at: datetime | None
     created_at: datetime
+    version: int
     files: int
     accepted: int
     duplicates: int
     rejected: int
+    returned: int
+
+    @property
+    def etag(self) -> str:
+        """What `If-Match` is compared with."""
+        return f'"{self.version}"'
+
+    @property
+    def is_broker(self) -> bool:
+        """Whether it drains queues, not files."""
+        return self.kind in BROKER_KINDS
+
+    @property
+    def drained(self) -> list[str]:
+        """What it takes messages from: queues, topics, or the directory."""
+        return list(self.config.get("queues") or self.config.get("topics") or [self.config.get("path", "")])
 
 
 @dataclass(frozen=True)
@@ -80,8 +108,11 @@ class RejectedRow:
         return bytes(self.raw_start).decode("utf-8", "replace")
 
 
-_SELECT = """SELECT s.id, s.name, s.kind, s.config, s.is_enabled, s.last_success_at, s.last_error, s.last_error_at,
- s.created_at, f.files, f.accepted, f.duplicates, f.rejected FROM source s CROSS JOIN LATERAL (
+_SELECT = """SELECT s.id, s.name, s.kind, s.config,
+ ARRAY(SELECT jsonb_object_keys(s.secrets) ORDER BY 1) AS secret_names, s.is_enabled, s.lag, s.looked_at, s.failures,
+ s.next_look_at, s.last_success_at, s.last_error, s.last_error_at, s.created_at, s.version, f.files,
+ s.accepted + f.accepted AS accepted, s.duplicates + f.duplicates AS duplicates, s.rejected + f.rejected AS rejected,
+ s.returned FROM source s CROSS JOIN LATERAL (
  SELECT count(*) AS files, coalesce(sum(accepted), 0)::bigint AS accepted,
  coalesce(sum(duplicates), 0)::bigint AS duplicates, coalesce(sum(rejected), 0)::bigint AS rejected
  FROM source_file WHERE source_id = s.id) f"""
