@@ -16,6 +16,8 @@ TRANSPORT_CAUSES = {
     "HttpTlsError": "TLS failed",
     "DestinationRefused": "address not allowed",
     "InvalidDestination": "configuration not usable",
+    "NotSent": "no broker that takes messages",
+    "ConfirmLost": "no confirm from the broker",
 }
 
 # Fewer failures than this may be one bad connection; at a window below it the whole window is all there is to see.
