@@ -8,6 +8,9 @@ from poisonadmin.domain import envelope_fields as read
 from poisonadmin.domain.envelope_fields import LIMITS, InvalidEnvelope
 
 MAX_DELIVERY_COUNT = 2**31 - 1
+MAX_ID = 2**63 - 1
+MAX_MOVES = 100
+MAX_NAME_CHARS = 255
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,50 @@ def parse_dead_letter(fields: Mapping[str, object]) -> DeadLetter | None:
         failed_at=read.instant(found, "failed_at", name="dead_letter.failed_at"),
         delivery_count=_delivery_count(found),
     )
+
+
+def as_far_as_stored(told: DeadLetter) -> DeadLetter:
+    """Return what a broker's headers told as it can be kept: cut to size, without NUL, numbers within their columns.
+
+    Of more than 100 moves the first ten and the last ninety are kept. A way back that no message of ours can have is
+    none; so is a time without its zone.
+    """
+    moves = told.moves if len(told.moves) <= MAX_MOVES else (*told.moves[:10], *told.moves[10 - MAX_MOVES :])
+    back = told.came_back
+    return DeadLetter(
+        reason=_kept(told.reason, LIMITS.reason_chars),
+        exception_class=_kept(told.exception_class, LIMITS.exception_class_chars),
+        exception_message=_kept(told.exception_message, LIMITS.exception_message_chars),
+        stack=_kept(told.stack, LIMITS.stack_chars),
+        original_address=told.original_address,
+        failed_at=_zoned(told.failed_at),
+        delivery_count=None if told.delivery_count is None else _count(told.delivery_count),
+        cause_class=_kept(told.cause_class, LIMITS.exception_class_chars),
+        moves=tuple(map(_kept_move, moves)),
+        came_back=back if back and 0 < back.message_id <= MAX_ID and 0 < back.attempt_number < 2**31 else None,
+    )
+
+
+def _kept_move(move: Move) -> Move:
+    return Move(
+        queue=_kept(move.queue, MAX_NAME_CHARS) or "",
+        reason=_kept(move.reason, LIMITS.reason_chars) or "",
+        at=_zoned(move.at),
+        count=_count(move.count),
+        to=_kept(move.to, MAX_NAME_CHARS),
+    )
+
+
+def _kept(text: str | None, most_chars: int) -> str | None:
+    return None if text is None else read.storable(text[:most_chars])
+
+
+def _count(number: int) -> int:
+    return min(max(number, 0), MAX_DELIVERY_COUNT)
+
+
+def _zoned(at: datetime | None) -> datetime | None:
+    return at if at is not None and at.tzinfo is not None else None
 
 
 def _delivery_count(found: Mapping[str, object]) -> int | None:

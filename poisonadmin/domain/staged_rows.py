@@ -9,7 +9,7 @@ from dataclasses import asdict
 from datetime import datetime
 
 from poisonadmin.domain import failures
-from poisonadmin.domain.dead_letter import FIELDS, DeadLetter
+from poisonadmin.domain.dead_letter import FIELDS, DeadLetter, as_far_as_stored
 from poisonadmin.domain.envelope import Envelope
 
 # address, message_id, payload, content_type, headers as JSON, conversation_id, bookmark, expires_at, dead letter as
@@ -56,6 +56,9 @@ def intake_row(envelope: Envelope, transport: bytes | None = None) -> IntakeRow:
 
     `transport`: what a broker said of the message beyond headers, as JSON, for the way back (workers/brokers/contract).
     """
+    told = envelope.dead_letter
+    if told is not None and transport is not None:
+        told = as_far_as_stored(told)
     return (
         envelope.address,
         envelope.message_id,
@@ -65,7 +68,7 @@ def intake_row(envelope: Envelope, transport: bytes | None = None) -> IntakeRow:
         envelope.conversation_id,
         envelope.bookmark,
         envelope.expires_at,
-        None if envelope.dead_letter is None else dead_letter_json(envelope.dead_letter),
+        None if told is None else dead_letter_json(told),
         transport,
     )
 

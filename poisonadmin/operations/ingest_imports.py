@@ -3,6 +3,7 @@
 from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.operations import groups
+from poisonadmin.operations.broker_hops import append_hops
 
 # Parsed once a row; `told` is what was handed in, the rest is attempt 0 (domain/staged_rows.py).
 _TOLD = """
@@ -48,10 +49,21 @@ INSERT INTO counter_delta (address_id, state, reason, group_id, delta)
 SELECT address_id, 'NDLV', 'imported', group_id, count(*) FROM changed GROUP BY address_id, group_id
 """  # noqa: S608  (fragments are constants)
 
+_MOVED = """
+SELECT id FROM staged_message
+WHERE batch = %(batch)s AND dead_letter IS NOT NULL AND position('"moves":'::bytea IN dead_letter) > 0 ORDER BY id
+"""
 
-def import_dead_letters(cursor: CursorWrapper, batch: str, actor: str) -> None:
-    """Write message, history, attempt 0, hop and counters of the batch's dead letters; count them into their groups."""
+
+def import_dead_letters(cursor: CursorWrapper, batch: str, actor: str, source_id: int | None = None) -> None:
+    """Write message, history, attempt 0, hops and counters of the batch's dead letters; count them into their groups.
+
+    `source_id`: the broker source that they are from, whose moves are hops of theirs.
+    """
     values = {"batch": batch, "actor": actor}
     cursor.execute(_SEEN, values)
     groups.ensure(cursor, (groups.Seen(*row) for row in cursor.fetchall()))
     cursor.execute(_IMPORT, values)
+    if source_id is not None:
+        cursor.execute(_MOVED, values)
+        append_hops(cursor, [(staged_id, staged_id, True) for (staged_id,) in cursor.fetchall()], source_id)

@@ -1,6 +1,8 @@
 """The merge: staged rows become messages, whole batch by whole batch, and nobody else makes messages out of them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from django.db import IntegrityError, connection, transaction
@@ -8,8 +10,9 @@ from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.operations import lanes, locks
 from poisonadmin.operations.addresses import ensure_addresses
-from poisonadmin.operations.ingest_duplicates import Conflict, put_duplicates_aside
+from poisonadmin.operations.ingest_duplicates import NAMED_CONFLICTS, Conflict, Origin, put_duplicates_aside
 from poisonadmin.operations.ingest_imports import import_dead_letters
+from poisonadmin.operations.ingest_returned import Returned, open_returned
 from poisonadmin.operations.ledger import recorded
 from poisonadmin.operations.locks import Lock
 from poisonadmin.operations.once_more import OnceMore, retried
@@ -18,12 +21,30 @@ from poisonadmin.operations.oversize import SIZES
 
 @dataclass(frozen=True)
 class Merged:
-    """What a batch came to. `conflicts` of them had the id of another message; the first thousand are named."""
+    """What a batch came to. `conflicts` of them had the id of another message; the first thousand are named.
+
+    `returned` messages are ours, delivered before, and opened again.
+    """
 
     accepted: int = 0
     duplicates: int = 0
     conflicts: int = 0
     named_conflicts: tuple[Conflict, ...] = field(default=())
+    returned: int = 0
+
+    def __add__(self, other: "Merged") -> "Merged":
+        return Merged(
+            self.accepted + other.accepted,
+            self.duplicates + other.duplicates,
+            self.conflicts + other.conflicts,
+            (self.named_conflicts + other.named_conflicts)[:NAMED_CONFLICTS],
+            self.returned + other.returned,
+        )
+
+    @property
+    def total(self) -> int:
+        """Return how many rows have found their place."""
+        return self.accepted + self.duplicates + self.conflicts + self.returned
 
 
 _NAMES = """
@@ -62,46 +83,62 @@ WITH changed AS (
 SELECT lane_id, min(due_at) FROM changed WHERE state = 'TBDL' GROUP BY lane_id
 """  # noqa: S608  (fragments are constants)
 
+_COUNTS = "accepted = accepted + %s, duplicates = duplicates + %s, rejected = rejected + %s"
+
 
 def merge_staged(
-    batch: str, *, actor: str, received_by: str | None = None, source_file_id: int | None = None
+    batch: str,
+    *,
+    actor: str,
+    received_by: str | None = None,
+    source_file_id: int | None = None,
+    source_id: int | None = None,
 ) -> Merged:
     """Make messages of everything staged under `batch`, in one transaction, and leave nothing staged there.
 
     Each is TBDL and due now, NDLV `imported` where it is a dead letter, or NDLV `oversized` where its address takes
-    less. Of equal (address, message_id) the first one
-    stays: the same body again is a duplicate, another body is a conflict and goes to `rejected_line`.
-    A batch that is empty, or merged already, comes to nothing. `source_file_id`: the file to count into.
+    less. Of equal (address, message_id) the first one stays: the same body again is a duplicate, another body is a
+    conflict and goes to `rejected_line`. A batch that is empty, or merged already, comes to nothing.
+    `source_file_id`: the file to count into. `source_id`: the broker source; what we had delivered is then known by the
+    id that we sent with it, and what the broker adds to headers on the way makes no other body.
     Two merges that wait for each other's ids are told apart by the database; the loser is merged once more, unless a
     transaction of the caller's is open.
     """
-    values = {"batch": batch, "actor": actor, "received_by": received_by or actor, "note": None, "file": source_file_id}
-    return retried(lambda: _merge(batch, actor, source_file_id, values))
+    values = {"batch": batch, "actor": actor, "received_by": received_by or actor, "note": None}
+    return retried(lambda: _merge(batch, values, Origin(source_file_id, source_id)))
 
 
-def _merge(batch: str, actor: str, source_file_id: int | None, values: dict[str, Any]) -> Merged:
+def _merge(batch: str, values: dict[str, Any], origin: Origin) -> Merged:
     with transaction.atomic(), connection.cursor() as cursor:
         locks.hold(cursor, Lock.STAGED_BATCH, batch_key(cursor, batch))
+        back = Returned()
+        if origin.source_id is not None:
+            back = open_returned(cursor, batch, values["actor"], origin.source_id)
         cursor.execute(_NAMES, values)
         names = cursor.fetchall()
-        staged, dead = sum(row[1] for row in names), sum(row[2] for row in names)
-        if not staged:
-            return Merged()
-        _ensure(cursor, [row[0] for row in names], values if dead else None)
-        lost = staged - _take_ids(cursor, values)
-        found, duplicates, conflicts = put_duplicates_aside(cursor, batch, source_file_id) if lost else (0, 0, ())
-        if found != lost:
-            raise OnceMore("A message went away between losing an id to it and looking at it.")
-        if dead:
-            import_dead_letters(cursor, batch, actor)
-        cursor.execute(_ENQUEUE, values)
-        woken = dict(cursor.fetchall())
-        cursor.execute("DELETE FROM staged_message WHERE batch = %(batch)s", values)
-        merged = Merged(staged - lost, duplicates, lost - duplicates, conflicts)
-        if source_file_id is not None:
-            _count_into_file(cursor, source_file_id, merged)
+        merged, woken = _merge_rows(cursor, names, values, origin) if names else (Merged(), {})
+        merged += Merged(duplicates=back.known, returned=back.opened)
+        _count(cursor, merged, origin)
         lanes.wake_earliest(cursor, woken)
     return merged
+
+
+def _merge_rows(
+    cursor: CursorWrapper, names: Sequence[tuple[str, int, int]], values: dict[str, Any], origin: Origin
+) -> tuple[Merged, dict[int, datetime]]:
+    """Merge what is staged, by address so many and dead letters among them; return also when which lane is due."""
+    staged, dead = sum(row[1] for row in names), sum(row[2] for row in names)
+    _ensure(cursor, [row[0] for row in names], values if dead else None)
+    lost = staged - _take_ids(cursor, values)
+    found, duplicates, conflicts = put_duplicates_aside(cursor, values["batch"], origin) if lost else (0, 0, ())
+    if found != lost:
+        raise OnceMore("A message went away between losing an id to it and looking at it.")
+    if dead:
+        import_dead_letters(cursor, values["batch"], values["actor"], origin.source_id)
+    cursor.execute(_ENQUEUE, values)
+    woken = dict(cursor.fetchall())
+    cursor.execute("DELETE FROM staged_message WHERE batch = %(batch)s", values)
+    return Merged(staged - lost, duplicates, lost - duplicates, conflicts), woken
 
 
 def batch_key(cursor: CursorWrapper, batch: str) -> int:
@@ -128,9 +165,14 @@ def _ensure(cursor: CursorWrapper, names: list[str], with_originals: dict[str, A
     ensure_addresses(names)
 
 
-def _count_into_file(cursor: CursorWrapper, source_file_id: int, merged: Merged) -> None:
-    cursor.execute(
-        "UPDATE source_file SET accepted = accepted + %s, duplicates = duplicates + %s, rejected = rejected + %s "
-        "WHERE id = %s",
-        [merged.accepted, merged.duplicates, merged.conflicts, source_file_id],
-    )
+def _count(cursor: CursorWrapper, merged: Merged, origin: Origin) -> None:
+    if not merged.total:
+        return
+    counts = [merged.accepted, merged.duplicates, merged.conflicts]
+    if origin.file_id is not None:
+        cursor.execute(f"UPDATE source_file SET {_COUNTS} WHERE id = %s", [*counts, origin.file_id])  # noqa: S608
+    if origin.source_id is not None:
+        cursor.execute(
+            f"UPDATE source SET {_COUNTS}, returned = returned + %s WHERE id = %s",  # noqa: S608
+            [*counts, merged.returned, origin.source_id],
+        )

@@ -21,7 +21,7 @@ LOSSES_A_CRASH = 3
 
 class Answered(NamedTuple):
     """A message in DLNG whose attempt is written, locked. `losses`: nodes lost with it while it was tried alone,
-    `hops`: its moves so far, where it was or may be moved. `destination` and `tags` are read where rules ask for them.
+    `hops`: its moves by us, where it was or may be moved. `destination` and `tags` are read where rules ask for them.
     """
 
     id: int
@@ -75,7 +75,7 @@ SELECT answered.* FROM {TAKEN} CROSS JOIN LATERAL (
                SELECT count(*) FROM attempt AS loss JOIN claim ON claim.id = loss.claim_id AND claim.is_isolation
                WHERE loss.message_id = message.id AND loss.outcome = 'node_lost') ELSE 0 END AS losses,
            CASE WHEN %(rules)s OR outcome IN ('moved', 'ruled')
-                THEN (SELECT count(*) FROM hop WHERE hop.message_id = message.id) ELSE 0 END AS hops,
+                THEN (SELECT count(*) FROM hop WHERE hop.message_id = message.id AND times IS NULL) ELSE 0 END AS hops,
            cause_class, status_code, rule_id, ruling,
            CASE WHEN %(rules)s THEN (SELECT name FROM destination WHERE id = attempt.destination_id) END AS destination,
            CASE WHEN %(rules)s THEN

@@ -27,7 +27,7 @@ MESSAGE = {
 
 
 def test_the_payload_goes_into_the_body_byte_for_byte() -> None:
-    assert body_row(5, intake_row(parse_envelope(MESSAGE))) == (5, b'{"a":"1","b":"2"}', "Zoë".encode())
+    assert body_row(5, intake_row(parse_envelope(MESSAGE))) == (5, b'{"a":"1","b":"2"}', "Zoë".encode(), None)
 
 
 def test_the_same_headers_in_another_order_give_the_same_bytes() -> None:
