@@ -29,7 +29,9 @@ def _printable(name: str) -> None:
 class DestinationInput(StrictSerializer):
     """`config` for http: `{url, method?, headers?, timeout_ms?, concurrency?, verify_tls?, copy_headers?, crash_on?}`;
     for handler: `{callable: "module:function", memory_mb?, cpu_seconds?, timeout_ms?, concurrency?}`, the module in one
-    of the directories of POISONADMIN_HANDLER_PATH. `secrets` are headers for http, write-only.
+    of the directories of POISONADMIN_HANDLER_PATH; for rabbitmq, artemis and kafka:
+    `{url, queue? | topic? | exchange? + routing_key?, batch?, concurrency?, timeout_ms?, confirm_within_ms?,
+    verify_tls?}`. `secrets` are headers for http, `{username, password}` for a broker, write-only.
     """
 
     kind = serializers.ChoiceField(choices=[str(kind) for kind in DestinationKind])

@@ -7,6 +7,7 @@ from poisonadmin.domain.prospects import Breaker
 from poisonadmin.domain.states import Event, Reason, State
 from poisonadmin.queries.addresses import AddressRow
 from poisonadmin.queries.audit import AuditRow
+from poisonadmin.queries.broker_looks import LookRow, LookState
 from poisonadmin.queries.counts import Counts
 from poisonadmin.queries.destinations import DestinationRow
 from poisonadmin.queries.failures import FailureRow
@@ -23,6 +24,7 @@ from poisonadmin.queries.schedule import Schedule
 from poisonadmin.queries.schedule_steps import NextStep, PastStep
 from poisonadmin.queries.sources import FileRow, RejectedRow, SourceRow
 from poisonadmin.store.models.attempt import Outcome
+from poisonadmin.store.models.broker_look import LookPurpose
 from poisonadmin.store.models.claim import NodeEnd
 from poisonadmin.store.models.destination import DestinationKind
 from poisonadmin.store.models.intake import FileState, SourceKind
@@ -83,6 +85,7 @@ PREVIEW = Shape(
 )
 RESTART_JOB = Shape("RestartJob", RestartJobRow)
 SOURCE = Shape("Source", SourceRow, kinds={"kind": SourceKind})
+LOOK = Shape("BrokerLook", LookRow, kinds={"purpose": LookPurpose, "kind": SourceKind, "state": LookState})
 SOURCE_FILE = Shape("SourceFile", FileRow, kinds={"state": FileState})
 REJECTED = Shape("RejectedLine", RejectedRow, leave_out={"raw_start"}, also={"raw_text": str})
 _ADDRESS = {"status": AddressStatus}

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from poisonadmin.domain.envelope_fields import storable
+
 PREVIEWED_MESSAGES = 20
 SHOWN_BYTES = 2048
 SHOWN_HEADERS = 60
@@ -56,8 +58,7 @@ def shown(text: str | None, *, chars: int = SHOWN_CHARS) -> str | None:
     """
     if text is None:
         return None
-    cut = text if len(text) <= chars else text[:chars] + "…"
-    return cut.replace("\x00", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
+    return storable(text if len(text) <= chars else text[:chars] + "…")
 
 
 def answer_from(stored: Mapping[str, Any] | None) -> LookAnswer:

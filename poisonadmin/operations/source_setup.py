@@ -17,22 +17,17 @@ from poisonadmin.domain.brokers import (
     validate_broker_source,
     validate_login,
 )
-from poisonadmin.domain.draining import batch_prefix
 from poisonadmin.domain.errors import PoisonAdminError
 from poisonadmin.domain.ssrf import guard_from
 from poisonadmin.operations import audit
 from poisonadmin.operations.configure import VersionConflict
 from poisonadmin.operations.locks import Lock, try_lock
 from poisonadmin.queries.sources import get_source
-from poisonadmin.store.models import Source
-from poisonadmin.store.models.intake import SourceKind
+from poisonadmin.store.models import Source, SourceFile
+from poisonadmin.store.models.intake import FileState, SourceKind
 
 MAX_PATH_CHARS = 4000
 
-_IS_STAGED = """
-SELECT EXISTS (SELECT FROM source_file WHERE source_id = %(id)s AND state = 'staged')
-    OR EXISTS (SELECT FROM staged_message WHERE starts_with(batch, %(prefix)s))
-"""
 _TABLES = ("rejected_line", "source_file", "broker_receipt", "broker_look")
 
 
@@ -107,9 +102,9 @@ def set_source_enabled(source_id: int, *, enabled: bool, principal: Principal, r
 
 
 def delete_source(source_id: int, *, principal: Principal) -> None:
-    """Forget a source with its files and what it set aside; its messages stay.
+    """Forget a source with its files and what it set aside; its messages stay, and those that are staged are merged.
 
-    Errors: `NotAllowed`, `SourceNotFound`; `SourceBusy` while a run is at it, or has left something to be merged.
+    Errors: `NotAllowed`, `SourceNotFound`; `SourceBusy` while a run is at it, or has left a file to be merged.
     """
     _require_configurer(principal)
     source = get_source(source_id, principal=principal)
@@ -117,12 +112,8 @@ def delete_source(source_id: int, *, principal: Principal) -> None:
         # A run holds this lock, so no new one begins meanwhile either.
         if not try_lock(cursor, Lock.SOURCE, source_id):
             raise SourceBusy(f"The source {source.name} is being read; switch it off and try again in a moment.")
-        cursor.execute(_IS_STAGED, {"id": source_id, "prefix": batch_prefix(source_id)})
-        if cursor.fetchone()[0]:
-            raise SourceBusy(
-                f"Messages of the source {source.name} are staged and not merged yet; leave it switched on until they "
-                "are, and try again."
-            )
+        if SourceFile.objects.filter(source_id=source_id, state=FileState.STAGED).exists():
+            raise SourceBusy(f"A file of {source.name} is half taken in; leave it switched on until it is taken.")
         for table in _TABLES:
             cursor.execute(f"DELETE FROM {table} WHERE source_id = %s", [source_id])  # noqa: S608  (constants)
         cursor.execute("DELETE FROM source WHERE id = %s", [source_id])

@@ -66,6 +66,14 @@ class SourceRow:
         return self.kind in BROKER_KINDS
 
     @property
+    def is_in_trouble(self) -> bool:
+        """Whether the last look failed; `last_error` says of what."""
+        if self.is_broker:
+            return self.failures > 0
+        is_over = self.last_success_at and self.last_error_at and self.last_success_at > self.last_error_at
+        return self.last_error is not None and not is_over
+
+    @property
     def drained(self) -> list[str]:
         """What it takes messages from: queues, topics, or the directory."""
         return list(self.config.get("queues") or self.config.get("topics") or [self.config.get("path", "")])

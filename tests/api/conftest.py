@@ -15,6 +15,7 @@ from django.test import Client
 from poisonadmin.domain.access import SYSTEM, Permission, Role
 from poisonadmin.domain.envelope import parse_envelope
 from poisonadmin.operations import decide, tokens
+from poisonadmin.operations.broker_looks import look_at_source
 from poisonadmin.operations.configure import save_destination, save_policy
 from poisonadmin.operations.dry_runs import request_dry_run
 from poisonadmin.operations.intake import accept
@@ -23,6 +24,7 @@ from poisonadmin.operations.restart_jobs import save_restart_job
 from poisonadmin.operations.rules import RuleFields, create_rule
 from poisonadmin.operations.source_setup import save_source
 from poisonadmin.store.models import Access, FailureGroup, Job, PolicyRow, RejectedLine
+from poisonadmin.store.models.broker_look import LookPurpose
 from tests.api.live import running_web
 
 API = "/api/v1"
@@ -143,6 +145,13 @@ def world(shop: None) -> dict[str, Any]:
     )
     decide.mark_fail([given_up], principal=SYSTEM, reason="test")
     source = save_source("inbox", kind="directory", config={"path": "/srv/inbox"}, principal=SYSTEM)
+    broker = save_source(
+        "dead-letters",
+        kind="rabbitmq",
+        config={"url": "amqp://rabbit.example.org", "queues": ["orders.dlq"]},
+        secrets={"username": "drain", "password": "canary-secret"},
+        principal=SYSTEM,
+    )
     rejected = RejectedLine.objects.create(
         source=source, batch="file:1:0", line=3, code="invalid_json", detail="x", raw=b"{"
     )
@@ -174,6 +183,8 @@ def world(shop: None) -> dict[str, Any]:
         "group": FailureGroup.objects.get().id,
         "policy": PolicyRow.objects.get().id,
         "source": source.id,
+        "broker": broker.id,
+        "look": look_at_source(broker.id, LookPurpose.CONNECTION, principal=SYSTEM),
         "rejected": rejected.id,
         "job": job.id,
     }

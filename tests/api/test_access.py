@@ -15,6 +15,7 @@ ANYONE = (200, 200, 200)
 WHY = {"reason": "because"}
 DIRECTORY = {"name": "other", "kind": "directory", "config": {"path": "/srv/other"}}
 RULE = {"name": "no orders", "match": {"address": "orders.#"}, "action": {"do": "reject"}}
+BROKER = {"kind": "rabbitmq", "config": {"url": "amqp://rabbit.example.org", "queues": ["orders.dlq"]}}
 HTTP = {"kind": "http", "config": {"url": "https://hooks.example.org/in"}}
 
 # (route, method) -> path arguments (a name of the world fixture, or a text), body, and the status for viewer, operator,
@@ -88,6 +89,16 @@ EXPECTED: dict[tuple[str, str], Expectation] = {
     ("api-batch-rejected", "get"): ({}, None, 200, 200, 200, 200),
     ("api-rejected-raw", "get"): ({"rejected_id": "rejected"}, None, 200, 200, 200, 404),
     ("api-source", "get"): ({"source_id": "source"}, None, 200, 200, 200, 404),
+    ("api-source", "put"): ({"source_id": "broker"}, BROKER, 403, 403, 200, 404),
+    ("api-source", "delete"): ({"source_id": "source"}, None, 403, 403, 204, 404),
+    ("api-source-enable", "post"): ({"source_id": "source"}, WHY, 403, 200, 200, 404),
+    ("api-source-disable", "post"): ({"source_id": "source"}, WHY, 403, 200, 200, 404),
+    ("api-source-try", "post"): ({}, BROKER, 403, 403, 202, 403),
+    ("api-source-test", "post"): ({"source_id": "broker"}, None, 403, 202, 202, 404),
+    ("api-source-preview", "post"): ({"source_id": "broker"}, None, 403, 202, 202, 404),
+    ("api-source-queues", "post"): ({"source_id": "broker"}, None, 403, 202, 202, 404),
+    # For who has asked, and nobody else.
+    ("api-look", "get"): ({"look_id": "look"}, None, 404, 404, 404, 404),
     ("api-source-files", "get"): ({"source_id": "source"}, None, 200, 200, 200, 404),
     ("api-source-ingest", "post"): ({"source_id": "source"}, None, 403, 202, 202, 404),
     ("api-source-rejected", "get"): ({"source_id": "source"}, None, 200, 200, 200, 404),
@@ -172,8 +183,10 @@ def test_an_outsider_s_batch_is_rejected_line_by_line(world: dict[str, Any], out
 
 
 def test_secrets_are_never_shown(world: dict[str, Any], admin: Caller) -> None:
-    for path in ("destinations/", "destinations/shop/", "audit/", "addresses/orders.eu/"):
+    sources = ("sources/", f"sources/{world['broker']}/")
+    for path in ("destinations/", "destinations/shop/", "audit/", "addresses/orders.eu/", *sources):
         assert b"canary-secret" not in admin.get(path).content
+    assert admin.get(sources[1]).json()["secret_names"] == ["password", "username"]
     assert admin.get("destinations/shop/").json()["secret_names"] == ["Authorization"]
 
 
