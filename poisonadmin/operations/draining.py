@@ -14,11 +14,12 @@ from django.db import connection, connections
 from django.db.models import F, Q
 from django.db.models.functions import Now
 
-from poisonadmin.domain.draining import Drained, batch_prefix, is_for_later
+from poisonadmin.domain.draining import Drained
 from poisonadmin.domain.envelope_fields import storable
 from poisonadmin.domain.errors import PoisonAdminError
 from poisonadmin.operations import jobs
-from poisonadmin.operations.ingest_merge import Merged, merge_staged
+from poisonadmin.operations.draining_merges import Merging, merge_left_over, sources_with_staged
+from poisonadmin.operations.ingest_merge import Merged
 from poisonadmin.operations.locks import Lock, alone
 from poisonadmin.operations.sources import JobKeeper
 from poisonadmin.store.models import Source
@@ -35,15 +36,11 @@ are idle, after some ten seconds, or soon after the second argument says that it
 
 # A broker that does not answer must not keep the others from their turn.
 SOURCES_AT_ONCE = 4
-MERGE_EVERY_SECONDS = 0.1
+MERGE_EVERY_SECONDS = 0.2
 MOST_PATIENCE_SECONDS = 60
 # After it the broker has noticed that whoever held a message without acknowledging it is gone, also with its machine.
 RECEIPTS_KEPT = "10 minutes"
 
-_LEFT_OVER = """
-SELECT DISTINCT split_part(batch, ':', 2)::bigint FROM staged_message WHERE batch LIKE 'broker:%'
-"""
-_BATCHES = "SELECT DISTINCT batch FROM staged_message WHERE batch LIKE %s ORDER BY batch"
 _FORGET_RECEIPTS = f"""
 DELETE FROM broker_receipt WHERE source_id = %s AND stored_at < now() - interval '{RECEIPTS_KEPT}'
 """  # noqa: S608  (a constant)
@@ -74,29 +71,13 @@ def drain_due(workshop: Workshop) -> None:
     is_due = Q(next_look_at__isnull=True) | Q(next_look_at__lte=Now())
     due = Source.objects.filter(is_due, is_enabled=True).exclude(kind=SourceKind.DIRECTORY)
     ids = set(due.values_list("id", flat=True))
-    with connection.cursor() as cursor:
-        cursor.execute(_LEFT_OVER)
-        left_over = {source_id for (source_id,) in cursor.fetchall()} - ids
+    left_over = sources_with_staged() - ids
     with ThreadPoolExecutor(SOURCES_AT_ONCE, thread_name_prefix="drain") as threads:
         running = [threads.submit(_in_thread, partial(drain_source, one, workshop)) for one in sorted(ids)]
         running += [threads.submit(_in_thread, partial(merge_left_over, one)) for one in sorted(left_over)]
     errors = [error for error in (one.exception() for one in running) if error is not None]
     if errors:
         raise errors[-1]
-
-
-def merge_left_over(source_id: int) -> Merged:
-    """Merge what is staged of a source, whether it is enabled, disabled or gone; return what it came to.
-
-    Nothing where somebody else is at it.
-    """
-    with alone(Lock.SOURCE, source_id) as is_alone:
-        if not is_alone:
-            return Merged()
-        name = Source.objects.filter(id=source_id).values_list("name", flat=True).first() or str(source_id)
-        merging = _Merging(source_id, f"source {name}")
-        merging.everything()
-    return merging.merged
 
 
 def drain_source(source_id: int, workshop: Workshop) -> tuple[Drained, Merged] | None:
@@ -120,7 +101,7 @@ def drain_source(source_id: int, workshop: Workshop) -> tuple[Drained, Merged] |
 
 def _drain(source: Source, workshop: Workshop) -> tuple[Drained, Merged]:
     # What cannot be merged is in the way of more: staged rows do not pile up behind it.
-    merging = _Merging(source.id, f"source {source.name}")
+    merging = Merging(source.id, f"source {source.name}")
     merging.everything()
     try:
         waiting = workshop.look(source.id)
@@ -140,7 +121,7 @@ def _drain(source: Source, workshop: Workshop) -> tuple[Drained, Merged]:
     return drained, merging.merged
 
 
-def _as_a_job(source: Source, merging: "_Merging", workshop: Workshop, waiting: int | None) -> Drained:
+def _as_a_job(source: Source, merging: Merging, workshop: Workshop, waiting: int | None) -> Drained:
     params = {"source": source.name, "broker": source.kind}
     job_id = jobs.begin(
         JobKind.INGEST, worker=workshop.worker, params=params, phase="draining queues", total=waiting or None
@@ -166,7 +147,7 @@ def _as_a_job(source: Source, merging: "_Merging", workshop: Workshop, waiting: 
     return drained
 
 
-def _staged_and_merged(source_id: int, merging: "_Merging", workshop: Workshop, job_id: int) -> Drained:
+def _staged_and_merged(source_id: int, merging: Merging, workshop: Workshop, job_id: int) -> Drained:
     """Merge what is staged while more is being staged; the drain is waited for also when a merge fails."""
     stopping = threading.Event()
     with ThreadPoolExecutor(1, thread_name_prefix="staging") as thread:
@@ -180,35 +161,6 @@ def _staged_and_merged(source_id: int, merging: "_Merging", workshop: Workshop, 
             raise
     merging.new()
     return staging.result()
-
-
-class _Merging:
-    """Merges one source's batches, oldest first where that can be seen, and sums up what they came to."""
-
-    def __init__(self, source_id: int, actor: str) -> None:
-        self.merged = Merged()
-        self._source_id = source_id
-        self._actor = actor
-
-    def everything(self) -> None:
-        """Merge all that is staged; what has to wait for a delivery's outcome is looked at once."""
-        for batch in self._batches():
-            self._merge(batch)
-
-    def new(self) -> bool:
-        """Merge what has been staged since, without another look at what has to wait; return whether there was any."""
-        found = [batch for batch in self._batches() if not is_for_later(batch)]
-        for batch in found:
-            self._merge(batch)
-        return bool(found)
-
-    def _merge(self, batch: str) -> None:
-        self.merged += merge_staged(batch, actor=self._actor, source_id=self._source_id)
-
-    def _batches(self) -> list[str]:
-        with connection.cursor() as cursor:
-            cursor.execute(_BATCHES, [f"{batch_prefix(self._source_id)}%"])
-            return [batch for (batch,) in cursor.fetchall()]
 
 
 def _in_thread(work: Callable[[], object]) -> None:

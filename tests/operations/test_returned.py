@@ -7,7 +7,7 @@ import pytest
 
 from poisonadmin.domain.access import SYSTEM
 from poisonadmin.operations.decide import approve
-from poisonadmin.operations.draining import merge_left_over
+from poisonadmin.operations.draining_merges import merge_left_over
 from poisonadmin.operations.ingest_merge import Merged
 from poisonadmin.operations.settle import settle
 from poisonadmin.store.models import Message, Source
