@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import zip_longest
 from typing import Any
 
 from poisonadmin.domain.broker_names import is_dead_letter_header
@@ -131,7 +132,7 @@ def _moves(headers: Mapping[str, Any]) -> tuple[Move, ...]:
             count=_count(one.get("count"), least=1),
             to=to,
         )
-        for one, queue, to in zip(deaths, queues, [*queues[1:], None], strict=True)
+        for one, queue, to in zip_longest(deaths, queues, queues[1:])
     )
 
 
