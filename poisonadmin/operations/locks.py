@@ -9,7 +9,7 @@ from django.db.backends.utils import CursorWrapper
 
 
 class Lock(IntEnum):
-    """The first half of each two-part lock key. NODE, JOB, SOURCE and IDEMPOTENCY_KEY are held by sessions,
+    """The first half of each two-part lock key. NODE, JOB, SOURCE, IDEMPOTENCY_KEY and READER are held by sessions,
     the others by transactions."""
 
     NODE = 20
@@ -21,6 +21,7 @@ class Lock(IntEnum):
     SOURCE = 26
     IDEMPOTENCY_KEY = 27
     POISON_LIST = 28
+    READER = 29  # workers/brokers/receipts.py takes it
 
 
 def try_lock(cursor: CursorWrapper, lock: Lock, key: int = 0) -> bool:
@@ -49,7 +50,7 @@ class Tick(IntEnum):
     RESTART = 5
     DRY_RUN = 6
     LOOK = 7
-    DRAIN = 7
+    DRAIN = 8
 
 
 @contextmanager

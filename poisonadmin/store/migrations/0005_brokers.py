@@ -35,6 +35,7 @@ class Migration(migrations.Migration):
             fields=[
                 ("id", models.BigAutoField(primary_key=True, serialize=False)),
                 ("digest", models.BinaryField()),
+                ("owner", models.IntegerField(db_default=0)),
                 ("stored_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
             ],
             options={

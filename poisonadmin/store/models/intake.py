@@ -67,12 +67,14 @@ class BrokerReceipt(models.Model):
     """A message that was stored and may not be acknowledged yet, where its broker gives it no identity.
 
     Written with the staged row, removed once the broker has taken the acknowledgement: what is delivered again in
-    between has the same `digest`, and is not stored a second time.
+    between has the same `digest`, and is not stored a second time. `owner`: the reader that still holds the message, by
+    the key of its advisory lock (workers/brokers/receipts.py); nobody, where no session holds that.
     """
 
     id = models.BigAutoField(primary_key=True)
     source = models.ForeignKey(Source, models.CASCADE, db_index=False)
     digest = models.BinaryField()
+    owner = models.IntegerField(db_default=0)
     stored_at = models.DateTimeField(db_default=Now())
 
     class Meta:
