@@ -82,5 +82,5 @@ class Stats(ApiView):
 
     @contract(Permission.READ, "failures", {200: STATS})
     def get(self, request: Request) -> Response:
-        """Count messages exactly, by state, address, group and reason."""
-        return Response(STATS.render(stats.counts(self.principal)))
+        """Count messages exactly, by state, address, group and reason; and what waits for its consumer's word."""
+        return Response(STATS.render(stats.stats(self.principal)))

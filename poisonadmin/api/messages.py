@@ -29,7 +29,7 @@ from poisonadmin.domain.envelope import parse_line
 from poisonadmin.domain.states import Reason, State
 from poisonadmin.operations import ingest, intake
 from poisonadmin.queries import messages
-from poisonadmin.queries.filter_fields import InvalidFilter
+from poisonadmin.queries.filter_fields import Confirming, InvalidFilter
 from poisonadmin.queries.message_list import ORDERINGS
 from poisonadmin.queries.paging import DEFAULT_LIMIT
 
@@ -51,6 +51,7 @@ FILTER = (
     identifier("group", "A failure group.", many=True),
     choice("reason", Reason, many=True),
     boolean("candidate", "Whether it may have crashed what processed it."),
+    choice("confirmation", Confirming, many=True),
     text("error", "Part of its failure group's title or class.", many=True),
     text("conversation_id", many=True),
     text("message_id", many=True),

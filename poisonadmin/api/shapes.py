@@ -8,7 +8,6 @@ from poisonadmin.domain.states import Event, Reason, State
 from poisonadmin.queries.addresses import AddressRow
 from poisonadmin.queries.audit import AuditRow
 from poisonadmin.queries.broker_looks import LookRow, LookState
-from poisonadmin.queries.counts import Counts
 from poisonadmin.queries.destinations import DestinationRow
 from poisonadmin.queries.failures import FailureRow
 from poisonadmin.queries.groups import GroupRow
@@ -23,6 +22,7 @@ from poisonadmin.queries.restart_jobs import RestartJobRow
 from poisonadmin.queries.schedule import Schedule
 from poisonadmin.queries.schedule_steps import NextStep, PastStep
 from poisonadmin.queries.sources import FileRow, RejectedRow, SourceRow
+from poisonadmin.queries.stats import Stats
 from poisonadmin.store.models.attempt import Outcome
 from poisonadmin.store.models.broker_look import LookPurpose
 from poisonadmin.store.models.claim import NodeEnd
@@ -72,7 +72,7 @@ GROUP = Shape("FailureGroup", GroupRow)
 JOB = Shape("Job", JobRow, kinds={"kind": JobKind, "state": JobState})
 NODE = Shape("Node", NodeRow, kinds={"end": NodeEnd | None})
 AUDIT = Shape("AuditEntry", AuditRow)
-STATS = Shape("Counts", Counts)
+STATS = Shape("Counts", Stats)
 DESTINATION = Shape("Destination", DestinationRow, leave_out={"id"}, kinds={"kind": DestinationKind})
 POLICY = Shape("Policy", PolicyView)
 POLICY_CHANGE = Shape("PolicyChange", Change)

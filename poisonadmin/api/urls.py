@@ -5,6 +5,7 @@ from django.urls import path, re_path, register_converter
 from poisonadmin.api import (
     activity,
     addresses,
+    confirmations,
     decisions,
     destinations,
     docs,
@@ -58,6 +59,7 @@ urlpatterns = [
     ),
     path("messages/<id:message_id>/postpone/", decisions.MessagePostpone.as_view(), name="api-message-postpone"),
     path("messages/<id:message_id>/return/", decisions.MessageReturn.as_view(), name="api-message-return"),
+    path("messages/<id:message_id>/confirm/", confirmations.MessageConfirm.as_view(), name="api-message-confirm"),
     path("failures/", failures.FailureList.as_view(), name="api-failures"),
     path("groups/", failures.GroupList.as_view(), name="api-groups"),
     path("groups/<id:group_id>/", failures.GroupOne.as_view(), name="api-group"),

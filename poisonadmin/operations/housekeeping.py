@@ -14,8 +14,8 @@ _STATEMENTS = (
     "DELETE FROM idempotency_key WHERE created_at < now() - interval '1 day'",
     # The attempts keep what was delivered when and to whom; the rows of the machinery are kept for looking into
     # trouble.
-    "DELETE FROM job WHERE (kind = 'redeliver' OR kind = 'ingest' AND params -> 'broker' IS NOT NULL)"
-    " AND state = 'succeeded' AND finished_at < now() - interval '2 days'",
+    """DELETE FROM job WHERE (kind = 'redeliver' OR kind = 'ingest' AND params -> 'broker' IS NOT NULL)
+       AND state = 'succeeded' AND finished_at < now() - interval '2 days'""",
     _DELETE_QUIET.format(
         table="node",
         is_old="ended_at < now() - interval '7 days' AND \"end\" <> 'lost'",
@@ -35,8 +35,8 @@ _STATEMENTS = (
 def clean_up() -> None:
     """Remove what has had its time, and what intake left behind.
 
-    Looks at brokers after a quarter of an hour, idempotency keys after a day, ended redelivery jobs after two, claims,
-    nodes and consumers after a week.
+    Looks at brokers after a quarter of an hour, idempotency keys after a day, jobs of redelivery and of brokers after
+    two, claims, nodes and consumers after a week.
     """
     with connection.cursor() as cursor:
         for statement in _STATEMENTS:

@@ -11,6 +11,7 @@ from typing import Any
 from django.db import connection, transaction
 
 from poisonadmin.operations import counting, order
+from poisonadmin.operations.confirm import AWAITED
 from poisonadmin.operations.in_flight import IN_FLIGHT, TAKEN
 from poisonadmin.operations.lanes import wake
 from poisonadmin.operations.ledger import RECORDED
@@ -40,7 +41,7 @@ class Settled:
 _DELIVERED = f"""
 WITH answered AS (
     SELECT message.* FROM {TAKEN} CROSS JOIN LATERAL (
-        SELECT message.id, address_id, state, reason, group_id
+        SELECT message.id, address_id, state, reason, group_id, destination_id, finished_at
         FROM message
              JOIN attempt ON attempt.message_id = message.id AND attempt.attempt_number = message.attempt_number
         WHERE message.id = taken.message_id AND message.claim_id = taken.claim_id AND state = 'DLNG'
@@ -54,8 +55,8 @@ WITH answered AS (
     FROM answered WHERE message.id = answered.id
     RETURNING message.id, message.address_id, message.state, message.reason, message.group_id, message.attempt_number,
               answered.address_id AS was_address_id, answered.state AS was_state, answered.reason AS was_reason,
-              answered.group_id AS was_group_id, 'delivered' AS event
-), {RECORDED}
+              answered.group_id AS was_group_id, 'delivered' AS event, answered.destination_id, answered.finished_at
+), {RECORDED}, {AWAITED}
 SELECT count(*), array_agg(id) FILTER (WHERE address_id = ANY(%(watched)s::bigint[])) FROM changed
 """  # noqa: S608  (fragments are constants)
 

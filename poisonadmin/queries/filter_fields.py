@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import Any
 
 from poisonadmin.domain.addresses import validate_address, validate_pattern
@@ -73,6 +74,22 @@ def address(name: str, text: str) -> str:
         raise InvalidFilter(name, error.detail) from error
 
 
+class Confirming(StrEnum):
+    """How a delivered message stands with the consumer behind its broker; `unanswered`: its word is overdue."""
+
+    AWAITED = "awaited"
+    UNANSWERED = "unanswered"
+    CONFIRMED = "confirmed"
+
+
+def confirming(name: str, text: str) -> Confirming:
+    """Return how the consumer's word stands, as `text` says."""
+    try:
+        return Confirming(text.lower())
+    except ValueError:
+        raise InvalidFilter(name, f"{text[:40]!r} is none of {', '.join(Confirming)}.") from None
+
+
 def number(name: str, text: str) -> int:
     """Return the id that `text` is: decimal digits, within the database's range."""
     if text.isascii() and text.isdigit() and len(text) <= 19 and int(text) <= MAX_ID:
@@ -117,6 +134,7 @@ FIELDS: dict[str, Callable[[str, str], Any]] = {
     "group": number,
     "reason": reason,
     "candidate": flag,
+    "confirmation": confirming,
     "error": checked_text,
     "conversation_id": checked_text,
     "message_id": checked_text,

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from poisonadmin.queries.confirmations import CONFIRMING
+from poisonadmin.queries.filter_fields import Confirming
 from poisonadmin.queries.nodes import ALIVE
 from poisonadmin.queries.rows import bounded, fetch
 
@@ -19,6 +21,7 @@ class Gauges:
     oldest_undecided_seconds: float
     nodes_alive: int
     unfolded_deltas: int
+    unanswered: int
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,9 @@ SELECT count(*) AS due,
   coalesce((SELECT extract(epoch FROM now() - state_at) FROM message WHERE is_undecided ORDER BY id LIMIT 1), 0)::float8
     AS oldest_undecided_seconds,
   (SELECT count(*) FROM node n WHERE {ALIVE}) AS nodes_alive,
-  (SELECT count(*) FROM counter_delta) AS unfolded_deltas
+  (SELECT count(*) FROM counter_delta) AS unfolded_deltas,
+  (SELECT count(*) FROM (SELECT FROM confirmation c WHERE {CONFIRMING[Confirming.UNANSWERED]} LIMIT {CAP}) AS found)
+    AS unanswered
 FROM waiting
 """  # noqa: S608
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from poisonadmin.domain.access import Permission, Principal
@@ -27,6 +28,8 @@ class MessageDetail(MessageRow):
 
     Of a message that was moved: `queue` is the one that was auto-created for it where it is now, `origin` the
     properties that say where it comes from. `tags` are those that content rules have put on it.
+    `delivered_to`: `broker` when a broker has taken it and the consumer behind it has not said that it has processed
+    it, `consumer` when that one has, or took it itself; None unless it is DLVD. `confirm_by`: when its word is overdue.
     """
 
     intake_address: str
@@ -39,6 +42,11 @@ class MessageDetail(MessageRow):
     origin: Mapping[str, str]
     header_bytes: bytes
     tags: Sequence[str]
+    delivered_to: str | None
+    confirm_by: datetime | None
+    confirmed_at: datetime | None
+    confirmed_by: str | None
+    confirmation_note: str | None
 
     @property
     def headers(self) -> dict[str, Any]:
@@ -64,6 +72,12 @@ _ORIGIN = f"""CASE WHEN last.id IS NOT NULL THEN jsonb_strip_nulls(jsonb_build_o
     '{ORIG_MESSAGE_ID}', e.message_id,
     'MQDLH_Reason', CASE WHEN last.reason LIKE 'MQRC%%' THEN last.reason END)) END"""  # noqa: S608
 
+_CONFIRMATION = """LEFT JOIN confirmation c
+ ON c.message_id = m.id AND c.attempt_number = m.attempt_number AND m.state = 'DLVD'"""
+_DELIVERED_TO = """CASE WHEN m.state <> 'DLVD' THEN NULL WHEN c.confirmed_at IS NULL AND EXISTS (
+    SELECT FROM attempt t JOIN destination s ON s.id = t.destination_id AND s.kind IN ('rabbitmq', 'artemis', 'kafka')
+    WHERE t.message_id = m.id AND t.attempt_number = m.attempt_number) THEN 'broker' ELSE 'consumer' END"""
+
 
 @dataclass(frozen=True)
 class _Place:
@@ -80,9 +94,11 @@ def get_message(message_id: int, *, principal: Principal) -> MessageDetail:
             f"SELECT {COLUMNS}, i.name AS intake_address, e.bookmark, e.received_by, e.parent_id,"  # noqa: S608
             " a.status AS address_status, d.name AS destination, b.headers AS header_bytes, last.queue,"
             f" coalesce({_ORIGIN}, '{{}}') AS origin,"
-            " coalesce((SELECT tags FROM message_tag WHERE message_id = m.id), '{}') AS tags"
+            " coalesce((SELECT tags FROM message_tag WHERE message_id = m.id), '{}') AS tags,"
+            f" {_DELIVERED_TO} AS delivered_to, c.confirm_by, c.confirmed_at, c.confirmed_by,"
+            " c.note AS confirmation_note"
             f" FROM message m {JOINS} JOIN address i ON i.id = e.intake_address_id JOIN body b ON b.id = m.id"
-            f" LEFT JOIN destination d ON d.id = a.destination_id {_LAST_MOVE} WHERE m.id = %s",
+            f" LEFT JOIN destination d ON d.id = a.destination_id {_LAST_MOVE} {_CONFIRMATION} WHERE m.id = %s",
             [message_id],
         )
     if found is None or not principal.sees(found.address):

@@ -80,7 +80,7 @@ class HistoryRow:
 
 @dataclass(frozen=True)
 class HopRow:
-    """One move from an address to another."""
+    """One move from an address to another; of a broker's, where `times` says how often, by the broker's own names."""
 
     id: int
     at: datetime
@@ -89,6 +89,7 @@ class HopRow:
     queue: str | None
     reason: str
     by: str
+    times: int | None
 
 
 def attempts(
@@ -135,7 +136,7 @@ def hops(
     page = window(cursor, limit, _BY_ID)
     rows = fetch(
         HopRow,
-        "SELECT h.id, h.at, h.from_address, h.to_address, h.queue, h.reason, h.by"  # noqa: S608
+        "SELECT h.id, h.at, h.from_address, h.to_address, h.queue, h.reason, h.by, h.times"  # noqa: S608
         f" FROM hop h WHERE h.message_id = %s AND {page.condition} {page.order}",
         [message_id, *page.parameters],
     )

@@ -12,6 +12,7 @@ from poisonadmin.domain.access import Principal
 from poisonadmin.domain.addresses import is_pattern
 from poisonadmin.domain.states import State
 from poisonadmin.queries.address_ids import address_ids, addresses_holding, visible_ids
+from poisonadmin.queries.confirmations import CONFIRMING
 from poisonadmin.queries.dead_letter_queues import Queue, in_any_queue, queues_named
 from poisonadmin.queries.filter_fields import Term
 from poisonadmin.queries.message_axes import Axis, Where
@@ -96,6 +97,14 @@ def _error(term: Term) -> Condition:
 
 def _candidate(term: Term) -> Condition:
     return ("m.candidate" if term.values[0] else "NOT m.candidate"), []
+
+
+def _confirmation(term: Term) -> Condition:
+    # A row of an earlier attempt says nothing of this one.
+    said = " OR ".join(CONFIRMING[value] for value in term.values)
+    sql = f"""m.state = 'DLVD' AND EXISTS (
+        SELECT FROM confirmation c WHERE c.message_id = m.id AND c.attempt_number = m.attempt_number AND ({said}))"""
+    return sql, []
 
 
 def _envelope(column: str) -> Callable[[Term], Condition]:
@@ -189,6 +198,7 @@ _CONDITIONS: dict[str, Callable[[Term], Condition]] = {
     "group": _column("m.group_id = ANY(%s)"),
     "reason": _column("m.reason = ANY(%s)"),
     "candidate": _candidate,
+    "confirmation": _confirmation,
     "error": _error,
     "conversation_id": _envelope("conversation_id"),
     "message_id": _envelope("message_id"),
