@@ -22,6 +22,7 @@ def shell(request: HttpRequest) -> dict[str, Any]:
         "sections": sections_for(principal),
         "current_route": _section(request),
         "may_decide": principal.may(Permission.DECIDE),
+        "may_ingest": principal.may(Permission.INGEST),
         "may_pause": principal.may(Permission.PAUSE),
         "may_configure": principal.may(Permission.CONFIGURE),
         "may_export": principal.may(Permission.EXPORT),

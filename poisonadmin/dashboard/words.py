@@ -70,6 +70,7 @@ OUTCOMES: dict[str, str] = {
     Outcome.CONVERSATION_ENDED: "conversation ended",
     Outcome.RULED: "decided by a rule",
     Outcome.IMPORTED: "failed elsewhere",
+    Outcome.RETURNED: "came back",
 }
 
 NODE_ENDS: dict[str, str] = {

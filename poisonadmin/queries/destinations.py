@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from poisonadmin.domain.access import Permission, Principal
+from poisonadmin.domain.brokers import BROKER_KINDS
 from poisonadmin.domain.errors import PoisonAdminError
 from poisonadmin.queries.address_ids import visible_ids
 from poisonadmin.queries.paging import DEFAULT_LIMIT, Key, Page, window
@@ -45,9 +46,12 @@ class DestinationRow:
 
     @property
     def goes_to(self) -> str:
-        """Where it delivers, in one line: the method and URL, or the handler's callable."""
+        """Where it delivers, in one line: the method and URL, the handler's callable, the broker and the redirect."""
         if "callable" in self.config:
             return str(self.config["callable"])
+        if self.kind in BROKER_KINDS:
+            redirect = next((self.config[one] for one in ("queue", "topic", "exchange") if self.config.get(one)), None)
+            return f"{self.config.get('url', '')}, {redirect or 'where each message came from'}"
         return f"{self.config.get('method', 'POST')} {self.config.get('url', '')}"
 
 

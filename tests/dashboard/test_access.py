@@ -10,10 +10,13 @@ from django.urls import URLPattern, reverse
 from poisonadmin.dashboard.urls import urlpatterns
 from poisonadmin.domain.access import SYSTEM, Permission
 from poisonadmin.operations import configure
+from poisonadmin.operations.broker_looks import look_at_source
 from poisonadmin.operations.poison_list import Report, report
 from poisonadmin.operations.restart_jobs import save_restart_job
 from poisonadmin.operations.rules import RuleFields, create_rule
+from poisonadmin.operations.source_setup import save_source
 from poisonadmin.store.models import Address, FailureGroup, Job, PoisonEntry, PolicyRow, RejectedLine, Source
+from poisonadmin.store.models.broker_look import LookPurpose
 from tests.crashes import blacklist
 from tests.dashboard.conftest import dead_letter, waiting
 
@@ -37,6 +40,8 @@ class Expected:
 
 READ, PAYLOAD, DECIDE = Permission.READ, Permission.READ_PAYLOAD, Permission.DECIDE
 PAUSE, EXPORT, CONFIGURE = Permission.PAUSE, Permission.EXPORT, Permission.CONFIGURE
+INGEST = Permission.INGEST
+BROKER = {"name": "dead", "kind": "rabbitmq", "url": "amqp://rabbit.example.org", "queues": "orders.dlq"}
 
 ROUTES = {
     "overview": Expected(),
@@ -64,6 +69,7 @@ ROUTES = {
     "addresses-resume": Expected(PAUSE, OF_AN_ADDRESS, "post", {"name": "orders.us", "reason": "r"}, 302),
     "destinations": Expected(),
     "destinations-one": Expected(READ, OF_AN_ADDRESS, sent={"name": "shop"}),
+    "destinations-broker": Expected(CONFIGURE),
     "policies": Expected(),
     "policies-new": Expected(CONFIGURE),
     "policies-simulator": Expected(),
@@ -90,6 +96,16 @@ ROUTES = {
     "poison_list-release": Expected(DECIDE, OF_AN_ADDRESS, "post", {"reason": "r"}, 302),
     "sources": Expected(),
     "sources-one": Expected(READ, OF_AN_ADDRESS),
+    "sources-new": Expected(CONFIGURE),
+    "sources-edit": Expected(CONFIGURE),
+    "sources-try": Expected(CONFIGURE, method="post", sent=BROKER | {"look": "connection"}, status=302),
+    "sources-look": Expected(INGEST, OF_AN_ADDRESS, "post", {"look": "preview"}, 302),
+    # For who has asked, and nobody else.
+    "sources-answer": Expected(READ, OF_AN_ADDRESS, status=404),
+    "sources-now": Expected(INGEST, OF_AN_ADDRESS, "post", status=302),
+    "sources-enable": Expected(PAUSE, OF_AN_ADDRESS, "post", {"reason": "r"}, 302),
+    "sources-disable": Expected(PAUSE, OF_AN_ADDRESS, "post", {"reason": "r"}, 302),
+    "sources-delete": Expected(CONFIGURE, method="post", status=302),
     "sources-rejected": Expected(PAYLOAD, OF_AN_ADDRESS),
     "sources-batch": Expected(PAYLOAD),
     "sources-line": Expected(PAYLOAD, OF_AN_ADDRESS),
@@ -120,6 +136,13 @@ def objects(delivering: None) -> dict[str, int]:
         principal=SYSTEM,
     )
     fields = RuleFields("no orders", {"address": "orders.#"}, {"do": "reject"})
+    broker = save_source(
+        "dead-letters",
+        kind="rabbitmq",
+        config={"url": BROKER["url"], "queues": [BROKER["queues"]]},
+        secrets={"username": "drain", "password": "planted-canary"},
+        principal=SYSTEM,
+    )
     line = RejectedLine.objects.create(source=source, batch="b", line=1, code="invalid_json", detail="no", raw=b"{")
     return {
         "message_id": message.id,
@@ -132,6 +155,8 @@ def objects(delivering: None) -> dict[str, int]:
         "restart_job_id": restart_job.id,
         "rule_id": create_rule("before", fields, principal=SYSTEM).id,
         "source_id": source.id,
+        "broker_id": broker.id,
+        "look_id": look_at_source(broker.id, LookPurpose.CONNECTION, principal=SYSTEM),
         "rejected_id": line.id,
         "job_id": Job.objects.create(kind="redeliver", requested_by="system").id,
     }
@@ -139,6 +164,8 @@ def objects(delivering: None) -> dict[str, int]:
 
 def _values(pattern: URLPattern, objects: dict[str, int]) -> dict[str, object]:
     values: dict[str, object] = {key: objects.get(key, "approve") for key in pattern.pattern.converters}
+    if pattern.name in ("sources-edit", "sources-look"):
+        values["source_id"] = objects["broker_id"]
     # A dead letter that was handed in has crashed nothing here.
     return values | ({"message_id": objects["blacklisted_id"]} if "attempt" in values else {})
 
@@ -176,7 +203,7 @@ def test_a_role_opens_what_it_includes_and_nothing_else(
 ) -> None:
     allowed = {
         "viewer": {READ, PAYLOAD, EXPORT},
-        "operator": {READ, PAYLOAD, EXPORT, DECIDE, PAUSE},
+        "operator": {READ, PAYLOAD, EXPORT, DECIDE, PAUSE, INGEST},
         "admin": set(Permission),
     }
     expected = ROUTES[name]

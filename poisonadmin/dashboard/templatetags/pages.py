@@ -9,6 +9,7 @@ from django import template
 from django.utils import timezone
 
 from poisonadmin.dashboard import clock, deaths, hostile, words
+from poisonadmin.dashboard.broker_form import KIND_WORDS
 from poisonadmin.dashboard.icons import ICONS
 
 register = template.Library()
@@ -93,6 +94,16 @@ def kind_words(kind: str) -> str:
     'Dry run'
     """
     return kind.replace("_", " ").capitalize()
+
+
+@register.filter
+def broker_words(kind: str) -> str:
+    """Return what a kind of source or destination is called.
+
+    >>> broker_words("rabbitmq"), broker_words("http"), broker_words("handler")
+    ('RabbitMQ', 'HTTP', 'Handler')
+    """
+    return KIND_WORDS.get(kind) or ("HTTP" if kind == "http" else kind.capitalize())
 
 
 @register.filter
