@@ -10,6 +10,8 @@ from workers.brokers.rabbitmq_publisher import RabbitMqPublisher
 from workers.brokers.rabbitmq_reader import RabbitMqReader
 
 DEFAULT_READERS = 2
+# A second reader takes a task slot, which pays when there is much to read.
+_WORTH_A_READER = 2000
 # A quorum queue counts each look at a message as a delivery, and drops it at its limit, 20 unless it is configured.
 _MOST_LOOKS = 10
 
@@ -18,9 +20,21 @@ class RabbitMq:
     """See contract.Adapter."""
 
     def shards(self, login: Login) -> list[Shard]:
-        """Return so many shards a queue as there shall be readers; those at one queue share what it gives out."""
-        readers = int(login.options.get("readers", DEFAULT_READERS))
-        return [Shard(queue, place=place) for queue in login.options["queues"] for place in range(readers)]
+        """Return a shard for each reader that each queue is worth; those at one queue share what it gives out.
+
+        An empty queue is worth none.
+        """
+        most = int(login.options.get("readers", DEFAULT_READERS))
+        found: list[Shard] = []
+        connection = AmqpConnection(login)
+        try:
+            for queue in login.options["queues"]:
+                waiting = _count(connection, queue)
+                worth = min(most, -(-waiting // _WORTH_A_READER))
+                found += [Shard(queue, place=place) for place in range(worth)]
+        finally:
+            connection.close()
+        return found
 
     def depth(self, login: Login) -> int:
         """Return how many messages are ready in all queues that are drained."""

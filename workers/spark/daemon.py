@@ -16,6 +16,7 @@ import pyspark.sql.conversion
 import pyspark.worker
 
 import workers.delivery.shard
+import workers.spark.jobs.drain
 import workers.spark.jobs.ingest
 import workers.spark.jobs.redeliver  # noqa: F401
 

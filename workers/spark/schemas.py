@@ -54,3 +54,16 @@ TRIED_PART = Shape(
         }
     ),
 )
+# One row a shard of a broker source: domain/draining.py, Drained.
+DRAINED_SHARD = Shape(
+    "staged long, recognised long, rejected long, is_empty boolean, error string",
+    pa.schema(
+        {
+            "staged": pa.int64(),
+            "recognised": pa.int64(),
+            "rejected": pa.int64(),
+            "is_empty": pa.bool_(),
+            "error": pa.string(),
+        }
+    ),
+)

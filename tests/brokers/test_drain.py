@@ -1,0 +1,242 @@
+"""Draining RabbitMQ into PostgreSQL: what is stored is acknowledged, and nothing else; nothing is stored twice."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from poisonadmin.domain.draining import Drained
+from poisonadmin.operations.draining import merge_left_over
+from poisonadmin.store.models import Body, BrokerReceipt, Message, RejectedLine, Source, StagedMessage
+from tests.brokers.rabbitmq import RabbitMq, running_rabbitmq
+from tests.brokers.rabbitmq_rig import ClassicQueues, QuorumQueues
+from tests.brokers.received import Sent
+from workers.brokers import drain as draining
+from workers.brokers.contract import Shard
+from workers.brokers.staging import Staging
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+Drain = Callable[..., Drained]
+
+
+@pytest.fixture(scope="module")
+def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMq]:
+    """Yield a RabbitMQ that may be killed."""
+    with running_rabbitmq(tmp_path_factory.mktemp("mortal")) as server:
+        yield server
+
+
+@pytest.fixture(params=[ClassicQueues, QuorumQueues], ids=["classic", "quorum"])
+def rig(request: pytest.FixtureRequest, mortal: RabbitMq) -> ClassicQueues:
+    """Return consumers of the broker."""
+    return request.param(mortal)  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def source(rig: ClassicQueues) -> Source:
+    """Return a source that drains whatever a test names."""
+    url = f"amqp://127.0.0.1:{rig.server.port}"
+    return Source.objects.create(name="rabbit", kind="rabbitmq", config={"url": url, "queues": ["-"]})
+
+
+@pytest.fixture
+def drain(source: Source, test_database_url: str) -> Drain:
+    """Return a function that drains a queue with one reader."""
+
+    def drain_queue(queue: str, **options: Any) -> Drained:
+        return draining.drain_shard(
+            test_database_url, source.id, Shard(queue), write_keys=lambda *_: None, **({"idle_seconds": 0.3} | options)
+        )
+
+    return drain_queue
+
+
+def without_ids(count: int) -> list[Sent]:
+    """Return messages whose producer gave them no id."""
+    return [Sent(b"order %d" % n, headers={"tenant": "eu"}) for n in range(count)]
+
+
+def stored() -> Counter[bytes]:
+    """Return the payloads that are stored, with how often each is."""
+    return Counter(bytes(payload) for payload in Body.objects.values_list("payload", flat=True))
+
+
+def once_each(messages: list[Sent]) -> Counter[bytes]:
+    """Return what is stored when nothing is lost and nothing invented."""
+    return Counter(one.payload for one in messages)
+
+
+def test_all_that_waits_is_staged_then_acknowledged(rig: ClassicQueues, source: Source, drain: Drain) -> None:
+    original, dead = rig.dead_letter(without_ids(2500))
+
+    drained = drain(dead)
+
+    assert drained == Drained(staged=2500)
+    assert rig.depth(dead) == 0
+    assert StagedMessage.objects.values_list("address", flat=True).distinct().get() == original
+    assert BrokerReceipt.objects.count() == 0
+    assert stored() == once_each(without_ids(2500))
+    merge_left_over(source.id)
+    assert Message.objects.filter(state="NDLV", reason="imported", address__name=original).count() == 2500
+
+
+def test_an_error_of_the_database_gives_everything_back(
+    rig: ClassicQueues, drain: Drain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, dead = rig.dead_letter(without_ids(100))
+
+    def fail(*_: object) -> None:
+        raise psycopg.OperationalError("the database is away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Staging, "_copy", fail)
+        with pytest.raises(psycopg.OperationalError):
+            drain(dead)
+
+    assert stored() == Counter()
+    assert drain(dead).staged == 100
+    assert stored() == once_each(without_ids(100))
+
+
+def test_what_was_stored_and_not_acknowledged_is_recognised(
+    rig: ClassicQueues, drain: Drain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, dead = rig.dead_letter(without_ids(300))
+    with monkeypatch.context() as patched:
+        patched.setattr("workers.brokers.rabbitmq_reader.RabbitMqReader.acknowledge", _die)
+        with pytest.raises(KeyboardInterrupt):
+            drain(dead)
+    assert sum(stored().values()) >= 1
+    assert BrokerReceipt.objects.count() == sum(stored().values())
+
+    drained = drain(dead)
+
+    assert drained.staged + drained.recognised == 300
+    assert drained.recognised >= 1
+    assert stored() == once_each(without_ids(300))
+    assert BrokerReceipt.objects.count() == 0
+
+
+def _die(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_equal_messages_without_ids_are_all_kept(
+    rig: ClassicQueues, drain: Drain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, dead = rig.dead_letter([Sent(b"ping")] * 50)
+    with monkeypatch.context() as patched:
+        patched.setattr(draining, "BATCH_MESSAGES", 20)
+        patched.setattr("workers.brokers.rabbitmq_reader.RabbitMqReader.acknowledge", _die)
+        with pytest.raises(KeyboardInterrupt):
+            drain(dead)
+
+    drained = drain(dead)
+
+    assert drained.staged + drained.recognised == 50
+    assert stored() == Counter({b"ping": 50})
+
+
+def test_the_broker_killed_in_the_middle_loses_nothing_and_invents_nothing(
+    rig: ClassicQueues, mortal: RabbitMq, drain: Drain
+) -> None:
+    messages = without_ids(4000)
+    _, dead = rig.dead_letter(messages)
+    killer = threading.Thread(target=_kill_when, args=(mortal, 1000))
+    killer.start()
+
+    first = _slowly(drain, dead)
+    killer.join()
+    mortal.start()
+    second = _until_empty(drain, dead)
+
+    assert first.error is not None
+    assert stored() == once_each(messages)
+    assert first.staged + second.staged == 4000
+
+
+def _slowly(drain: Drain, dead: str) -> Drained:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(draining, "BATCH_MESSAGES", 200)
+        return drain(dead)
+
+
+def _kill_when(server: RabbitMq, count: int) -> None:
+    from django.db import connection
+
+    deadline = time.monotonic() + 60
+    while Body.objects.count() < count and time.monotonic() < deadline:
+        time.sleep(0.005)
+    server.kill()
+    connection.close()
+
+
+def _until_empty(drain: Drain, dead: str) -> Drained:
+    total = Drained()
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        drained = drain(dead, idle_seconds=1.0)
+        total += drained
+        if drained.is_empty and drained.error is None:
+            break
+    return total
+
+
+def test_the_same_id_with_another_body_is_a_conflict_and_with_the_same_a_duplicate(
+    rig: ClassicQueues, source: Source, drain: Drain
+) -> None:
+    same = [Sent(b"one", message_id="m-1"), Sent(b"one", message_id="m-1"), Sent(b"other", message_id="m-1")]
+    _, dead = rig.dead_letter(same)
+
+    drain(dead)
+    merged = merge_left_over(source.id)
+
+    assert (merged.accepted, merged.duplicates, merged.conflicts) == (1, 1, 1)
+    assert bytes(RejectedLine.objects.get().raw) == b"other"
+    assert bytes(Body.objects.get().payload) == b"one"
+
+
+def test_a_message_that_cannot_be_stored_is_set_aside_with_its_bytes(
+    rig: ClassicQueues, drain: Drain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.brokers.rows.LIMITS", type("Small", (), {"payload_bytes": 3})())
+    monkeypatch.setattr("workers.brokers.rows.LIMITS.payload_bytes", 3)
+    _, dead = rig.dead_letter([Sent(b"much too large")])
+
+    drained = drain(dead)
+
+    assert (drained.staged, drained.rejected) == (0, 1)
+    line = RejectedLine.objects.get()
+    assert (line.code, bytes(line.raw)) == ("payload_too_large", b"much too large")
+
+
+def test_a_queue_that_is_gone_is_the_source_s_trouble(drain: Drain) -> None:
+    drained = drain("no-such-queue")
+
+    assert "no-such-queue" in (drained.error or "")
+    assert not drained.is_empty
+
+
+def test_a_wrong_login_is_said_without_the_password(source: Source, drain: Drain) -> None:
+    Source.objects.update(secrets={"username": "nobody", "password": "hunter2"})
+
+    drained = drain("orders")
+
+    assert "ACCESS_REFUSED" in (drained.error or "")
+    assert "hunter2" not in (drained.error or "")
+
+
+def test_draining_ends_when_it_is_told_to_and_leaves_the_rest(rig: ClassicQueues, drain: Drain, tmp_path: Path) -> None:
+    _, dead = rig.dead_letter(without_ids(20))
+
+    drained = drain(dead, is_stopping=lambda: True)
+
+    assert not drained.is_empty
+    assert drained.staged + rig.depth(dead) == 20
+    assert stored().total() == drained.staged

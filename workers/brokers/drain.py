@@ -1,0 +1,136 @@
+"""Drains one shard of a source: read, store and commit, acknowledge; the next is read while this is stored.
+
+Knows neither Spark nor Django.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from poisonadmin.domain.draining import Drained
+from workers.brokers.contract import BrokerError, Reader, Shard, Taken
+from workers.brokers.registry import adapter
+from workers.brokers.sources import read_source
+from workers.brokers.staging import Staging, Stored, WriteKeys
+
+BATCH_MESSAGES = 2000
+IDLE_SECONDS = 1.0
+DRAIN_SECONDS = 10.0
+# While something is being stored, its acknowledgement must not wait long for more to read.
+_BRIEFLY_SECONDS = 0.02
+# A broker that is killed may have forgotten acknowledgements that are younger.
+_FORGETFUL_SECONDS = 5.0
+
+
+def drain_shard(
+    database_url: str,
+    source_id: int,
+    shard: Shard,
+    *,
+    write_keys: WriteKeys,
+    is_stopping: Callable[[], bool] = lambda: False,
+    seconds: float = DRAIN_SECONDS,
+    idle_seconds: float = IDLE_SECONDS,
+) -> Drained:
+    """Stage what waits in the shard until it is idle, the time is over, or it is to stop; return what it came to.
+
+    What is counted is committed. The broker's trouble is in `Drained.error`. Errors: `psycopg.Error`.
+    """
+    try:
+        source = read_source(database_url, source_id)
+        reader = adapter(source.kind).open_reader(source.login, shard)
+    except BrokerError as error:
+        return Drained(is_empty=False, error=str(error))
+    try:
+        staging = Staging(database_url, source_id, template=source.template, write_keys=write_keys)
+        try:
+            draining = _Draining(reader, staging)
+            return draining.run(time.monotonic() + seconds, idle_seconds, is_stopping)
+        finally:
+            staging.close()
+    finally:
+        reader.close()
+
+
+class _Draining:
+    """The state of one call. Readers belong to this thread, storing to another."""
+
+    def __init__(self, reader: Reader, staging: Staging) -> None:
+        self._reader = reader
+        self._staging = staging
+        self._drained = Drained()
+        self._storing: tuple[Sequence[Taken], Future[Stored]] | None = None
+        self._acknowledged: list[tuple[int, bytes]] = []
+        self._removed: deque[tuple[float, list[bytes]]] = deque()
+
+    def run(self, deadline: float, idle_seconds: float, is_stopping: Callable[[], bool]) -> Drained:
+        is_idle = False
+        with ThreadPoolExecutor(1, thread_name_prefix="store") as self._thread:
+            try:
+                is_idle = self._read_until(deadline, idle_seconds, is_stopping)
+                self._reader.finish()
+                # What was given out in the meantime.
+                while some := self._reader.read(BATCH_MESSAGES, 0.0):
+                    self._settle()
+                    self._store(some)
+                self._settle()
+            except BrokerError as error:
+                self._count(Drained(is_empty=False, error=str(error)))
+                self._after_trouble()
+            self._thread.submit(self._staging.forget, self._settled_receipts()).result()
+        return self._drained if is_idle else self._drained + Drained(is_empty=False)
+
+    def _read_until(self, deadline: float, idle_seconds: float, is_stopping: Callable[[], bool]) -> bool:
+        """Read and store; return True when nothing more came."""
+        heard_at = time.monotonic()
+        while time.monotonic() < deadline and not is_stopping():
+            wait = _BRIEFLY_SECONDS if self._storing else min(idle_seconds, 0.2)
+            some = self._reader.read(BATCH_MESSAGES, wait)
+            if some or self._storing:
+                self._settle()
+            if some:
+                heard_at = time.monotonic()
+                self._store(some)
+            elif time.monotonic() - heard_at >= idle_seconds:
+                return True
+        return False
+
+    def _store(self, some: Sequence[Taken]) -> None:
+        done = self._settled_receipts()
+        self._storing = (some, self._thread.submit(self._staging.store, some, done))
+
+    def _settle(self) -> None:
+        """Wait until what is being stored is committed, and acknowledge it."""
+        if self._storing is None:
+            return
+        (taken, storing), self._storing = self._storing, None
+        stored = self._counted(storing)
+        self._reader.acknowledge(taken)
+        self._acknowledged += stored.receipts
+
+    def _settled_receipts(self) -> list[int]:
+        """Return the receipts to be removed, and remember for a while what they were for."""
+        now = time.monotonic()
+        self._removed.append((now, [digest for _, digest in self._acknowledged]))
+        while self._removed[0][0] < now - _FORGETFUL_SECONDS:
+            self._removed.popleft()
+        ids = [receipt for receipt, _ in self._acknowledged]
+        self._acknowledged = []
+        return ids
+
+    def _after_trouble(self) -> None:
+        """Leave receipts of what is stored, and of what may be given out again though it was acknowledged."""
+        if self._storing is not None:
+            self._counted(self._storing[1])
+        self._acknowledged = []
+        digests = [digest for _, some in self._removed for digest in some]
+        self._thread.submit(self._staging.leave_receipts, digests).result()
+
+    def _counted(self, storing: "Future[Stored]") -> Stored:
+        stored = storing.result()
+        self._count(Drained(stored.staged, stored.recognised, stored.rejected))
+        return stored
+
+    def _count(self, more: Drained) -> None:
+        self._drained = self._drained + more

@@ -1,0 +1,130 @@
+"""What one read gave, stored in one transaction: bodies, staged rows, what is no message, receipts."""
+
+import uuid
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import psycopg
+
+from poisonadmin.domain import staged_rows
+from poisonadmin.domain.broker_names import made_id
+from poisonadmin.domain.draining import batch_prefix
+from poisonadmin.domain.envelope_fields import InvalidEnvelope, storable
+from poisonadmin.domain.staged_rows import IntakeRow
+from workers.brokers.contract import Taken
+from workers.brokers.receipts import Receipts
+from workers.brokers.rows import digest_of, row_of
+
+WriteKeys = Callable[[psycopg.Cursor, Sequence[tuple[int, IntakeRow]]], None]
+"""Writes the business keys of staged rows, by their ids."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What became of one read. `receipts`: (id, digest) of those to be removed once it is acknowledged."""
+
+    staged: int
+    recognised: int
+    rejected: int
+    receipts: list[tuple[int, bytes]] = field(default_factory=list)
+
+
+@dataclass
+class _Sorted:
+    rows: list[IntakeRow] = field(default_factory=list)
+    made_ids: list[str] = field(default_factory=list)
+    digests: list[bytes] = field(default_factory=list)
+    bad: list[tuple[InvalidEnvelope, bytes]] = field(default_factory=list)
+
+
+class Staging:
+    """Stores for one reader of one source; the connection is its own."""
+
+    def __init__(self, database_url: str, source_id: int, *, template: str, write_keys: WriteKeys) -> None:
+        self._source_id = source_id
+        self._template = template
+        self._write_keys = write_keys
+        self._connection = psycopg.connect(database_url, connect_timeout=5, application_name="poisonadmin drain")
+        self._receipts = Receipts(self._connection, source_id)
+
+    def store(self, batch: Sequence[Taken], acknowledged: Sequence[int] = ()) -> Stored:
+        """Store and commit; remove the receipts with the ids in `acknowledged`. Errors: `psycopg.Error`."""
+        rows = [_row(taken, self._template) for taken in batch]
+        known = [self._digest(taken, row) for taken, row in zip(batch, rows, strict=True)]
+        again = [digest for taken, digest in zip(batch, known, strict=True) if digest and taken.is_redelivered]
+        self._receipts.wait_for_holders(self._connection, again)
+        with self._connection.transaction(), self._connection.cursor() as cursor:
+            self._receipts.remove(cursor, acknowledged)
+            found = self._receipts.recognise(cursor, again)
+            stored_before = Counter(digest for digest, _ in found)
+            new = _Sorted()
+            for taken, row, digest in zip(batch, rows, known, strict=True):
+                if digest and taken.is_redelivered and stored_before[digest] > 0:
+                    stored_before[digest] -= 1
+                    continue
+                if digest:
+                    new.digests.append(digest)
+                if isinstance(row, InvalidEnvelope):
+                    new.bad.append((row, taken.payload))
+                else:
+                    new.rows.append(row)
+                    new.made_ids.append(made_id(digest) if digest else "")
+            self._copy(cursor, new)
+            receipts = self._receipts.write(cursor, new.digests)
+        return Stored(
+            staged=len(new.rows),
+            recognised=len(found),
+            rejected=len(new.bad),
+            receipts=[(receipt, digest) for digest, receipt in found] + list(zip(receipts, new.digests, strict=True)),
+        )
+
+    def forget(self, acknowledged: Sequence[int]) -> None:
+        """Remove the receipts with these ids."""
+        with self._connection.transaction(), self._connection.cursor() as cursor:
+            self._receipts.remove(cursor, acknowledged)
+
+    def leave_receipts(self, digests: Sequence[bytes]) -> None:
+        """Write that messages are stored which the broker may give out again."""
+        with self._connection.transaction(), self._connection.cursor() as cursor:
+            self._receipts.leave(cursor, digests)
+
+    def close(self) -> None:
+        """Let go of what is held."""
+        self._connection.close()
+
+    @staticmethod
+    def _digest(taken: Taken, row: IntakeRow | InvalidEnvelope) -> bytes | None:
+        """Return by what the message is known; None where its id says who it is."""
+        if isinstance(row, InvalidEnvelope):
+            return digest_of(taken, None)
+        return None if row[1] is not None else digest_of(taken, row[9])
+
+    def _copy(self, cursor: psycopg.Cursor, new: _Sorted) -> None:
+        batch = f"{batch_prefix(self._source_id)}{uuid.uuid4()}"
+        if new.rows:
+            ids = [row[0] for row in cursor.execute(staged_rows.TAKE_IDS, [len(new.rows)]).fetchall()]
+            with cursor.copy(staged_rows.BODY_COPY) as copy:
+                copy.set_types(staged_rows.BODY_TYPES)
+                for row_id, row in zip(ids, new.rows, strict=True):
+                    copy.write_row(staged_rows.body_row(row_id, row))
+            with cursor.copy(staged_rows.STAGED_COPY) as copy:
+                copy.set_types(staged_rows.STAGED_TYPES)
+                for line, (row_id, row, made) in enumerate(zip(ids, new.rows, new.made_ids, strict=True), start=1):
+                    copy.write_row(staged_rows.staged_row(row_id, row, made, batch=batch, line=line))
+            self._write_keys(cursor, list(zip(ids, new.rows, strict=True)))
+        if new.bad:
+            with cursor.copy(staged_rows.REJECTED_COPY) as copy:
+                copy.set_types(staged_rows.REJECTED_TYPES)
+                for line, (why, raw) in enumerate(new.bad, start=1):
+                    copy.write_row((self._source_id, None, batch, line, why.code, storable(why.detail), raw))
+
+
+def _row(taken: Taken, template: str) -> IntakeRow | InvalidEnvelope:
+    try:
+        return row_of(taken, template)
+    except InvalidEnvelope as error:
+        return error
+    except (ValueError, TypeError, RecursionError) as error:
+        # Set aside with its bytes: it must not keep those behind it from being taken.
+        return InvalidEnvelope("unreadable", None, f"{type(error).__name__}: {error}"[:500])

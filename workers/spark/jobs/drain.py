@@ -1,0 +1,79 @@
+"""The `drain` job: each task drains one shard of a broker source. `operations.draining` calls it and merges.
+
+The tasks read the source, its login too, and `DATABASE_URL` from their environment.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import asdict
+from functools import partial
+
+import psycopg
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from poisonadmin.domain.draining import Drained
+from poisonadmin.domain.staged_rows import IntakeRow
+from workers.brokers.contract import BrokerError, Shard
+from workers.brokers.drain import DRAIN_SECONDS, drain_shard
+from workers.brokers.sources import depth_of, shards_of
+from workers.spark.keys import copy_keys, policies_with_keys
+from workers.spark.schemas import DRAINED_SHARD
+
+_LOOK_SECONDS = 0.2
+
+
+def look(source_id: int) -> int | None:
+    """Return how many messages wait in the source's queues, None where nobody can say. Errors: `BrokerError`."""
+    return depth_of(os.environ["DATABASE_URL"], source_id)
+
+
+def drain(
+    spark: SparkSession, source_id: int, is_stopping: Callable[[], bool], *, seconds: float = DRAIN_SECONDS
+) -> Drained:
+    """Stage what waits in all the source's queues, a task a shard; return what it came to.
+
+    When it is to stop, the tasks are broken off: what they have stored stays, what they have not acknowledged is given
+    out again.
+    """
+    try:
+        shards = shards_of(os.environ["DATABASE_URL"], source_id)
+    except BrokerError as error:
+        return Drained(is_empty=False, error=str(error))
+    tag = f"drain-{source_id}"
+    with ThreadPoolExecutor(1, thread_name_prefix=tag) as thread:
+        running = thread.submit(_run, spark, tag, source_id, shards, seconds)
+        while not wait([running], timeout=_LOOK_SECONDS).done:
+            if is_stopping():
+                spark.interruptTag(tag)
+                wait([running])
+                return Drained(is_empty=False)
+        return running.result()
+
+
+def _run(spark: SparkSession, tag: str, source_id: int, shards: Sequence[Shard], seconds: float) -> Drained:
+    spark.addTag(tag)  # this thread's
+    tasks = spark.range(0, len(shards), 1, len(shards))
+    work = partial(_drain_shards, source_id, tuple(shards), seconds)
+    drained = Drained()
+    for row in tasks.mapInArrow(work, DRAINED_SHARD.spark).collect():
+        drained += Drained(**row.asDict())
+    return drained
+
+
+def _drain_shards(
+    source_id: int, shards: Sequence[Shard], seconds: float, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for index in batch.column(0).to_pylist():
+            drained = drain_shard(
+                os.environ["DATABASE_URL"], source_id, shards[index], write_keys=_write_keys, seconds=seconds
+            )
+            yield pa.RecordBatch.from_pylist([asdict(drained)], schema=DRAINED_SHARD.arrow)
+
+
+def _write_keys(cursor: psycopg.Cursor, rows: Sequence[tuple[int, IntakeRow]]) -> None:
+    policies = policies_with_keys(cursor)
+    if policies is not None:
+        copy_keys(cursor, rows, policies)
