@@ -14,6 +14,7 @@ from typing import Any, Callable
 
 from poisonguard import lifetimes
 from poisonguard.bookmarks import bookmark_of, payload_bytes
+from poisonguard.confirming import Confirmer, Headers
 from poisonguard.errors import GuardError, ListNotLoaded, Undecided
 from poisonguard.held import Held
 from poisonguard.journal import Journal
@@ -88,6 +89,7 @@ class Guard:
         self.name = self._own_name()
         self._held = Held()
         self._listing = Listing(self._server, self.source, self._held)
+        self._confirmer = Confirmer(self._server)
         self._wording = Wording(self.source, self.name, self._crash_limit, self._content_type)
         self._reporter = Reporter(
             self._server, self._root, self._held, crash=self._wording.of_crash, heartbeat=self._heartbeat
@@ -121,12 +123,14 @@ class Guard:
         return self
 
     def handle(
-        self, bookmark: object, payload: Any, handler: Callable[..., Any], *args: Any, on_skip: OnSkip | None = None
-    ) -> Any:
+        self, bookmark: object, payload: Any, handler: Callable[..., Any], *args: Any,
+        on_skip: OnSkip | None = None, confirm: Headers | None = None,
+    ) -> Any:  # fmt: skip
         """Return what `handler(payload, *args)` returns, or SKIPPED when the bookmark is listed (SEMANTICS AMPS-7).
 
         An exception is reported and raised again (AMPS-8). `SystemExit` counts as a crash (AMPS-9), unless the guard is
         closed already; `KeyboardInterrupt` and cancellation say nothing about the message and are not reported.
+        confirm: the message's headers; where PoisonAdmin has delivered it, it is told once the handler has returned.
         Errors: those of the handler; `Undecided` while an earlier failure of the bookmark is not answered; OSError when
         it cannot be put down what is about to be handled, which then is not.
         """
@@ -157,6 +161,8 @@ class Guard:
         if type(answer) is CoroutineType:
             answer.close()
             raise TypeError("the guard calls functions; a coroutine function has handled nothing yet when it returns")
+        if confirm is not None:
+            self._confirmer.add(confirm)
         return answer
 
     def wrap(self, handler: Callable[..., Any]) -> Callable[..., Any]:
@@ -183,6 +189,7 @@ class Guard:
                 return
             place.clear()
         self._reporter.flush(timeout)
+        self._confirmer.stop(timeout)
         self._listing.stop(timeout)
         self._reporter.stop(timeout)
         place.close()
@@ -236,5 +243,6 @@ class Guard:
         self._begin_anew()
 
     def flush(self) -> None:
-        """Wait for up to two seconds until every report is answered; called by itself when the process ends."""
+        """Wait for up to four seconds until all that is to be said is answered; called when the process ends."""
         self._reporter.flush(AT_EXIT_SECONDS)
+        self._confirmer.flush(AT_EXIT_SECONDS)

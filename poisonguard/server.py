@@ -54,6 +54,10 @@ class Server:
         """Say that a consumer lives, or has ended. Raise Unreachable."""
         return self._post(f"/nodes/{quote(consumer, safe='')}/heartbeat/", body, {})
 
+    def confirm(self, message_id: int, attempt: int | None) -> Answer:
+        """Say that a message of PoisonAdmin's is processed; again changes nothing. Raise Unreachable."""
+        return self._post(f"/messages/{message_id}/confirm/", {"attempt": attempt}, {})
+
     @contextmanager
     def events(self, source: str) -> Iterator[Stream]:
         """Follow the poison list of a source. Raise Unreachable."""
