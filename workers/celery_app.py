@@ -43,6 +43,7 @@ app.conf.update(
             "expire_tick": 1.0,
             "fold_tick": 2.0,
             "ingest_tick": 2.0,
+            "drain_tick": 2.0,
             "dry_run_tick": 2.0,
             "restart_tick": 5.0,
             "look_tick": 0.5,

@@ -9,6 +9,7 @@ from celery.signals import celeryd_init, worker_process_init, worker_shutting_do
 
 from poisonadmin.operations.broker_looks import answer_due
 from poisonadmin.operations.counters import fold
+from poisonadmin.operations.draining import Workshop, drain_due
 from poisonadmin.operations.dry_runs import dry_run_due
 from poisonadmin.operations.expire import expire_due
 from poisonadmin.operations.housekeeping import clean_up
@@ -22,6 +23,8 @@ from workers import spark_worker
 from workers.broker_looks import look
 from workers.celery_app import IO, SPARK_BATCH, SPARK_REDELIVERY, app
 from workers.lost_pages import LocalPages
+from workers.spark.jobs.drain import drain
+from workers.spark.jobs.drain import look as waiting_in
 from workers.spark.jobs.dry_run import try_rule
 from workers.spark.jobs.ingest import stage_files
 
@@ -114,6 +117,23 @@ def ingest_tick(**_: Any) -> None:
         keeper=worker.keeper,
         is_stopping=lambda: worker.is_stopping,
     )
+
+
+@app.task(queue=SPARK_BATCH)  # type: ignore[untyped-decorator]
+def drain_tick(**_: Any) -> None:
+    """Take in the dead letters that wait in the queues of broker sources."""
+    worker = spark_worker.current()
+    with single_flight(Tick.DRAIN) as alone:
+        if alone:
+            drain_due(
+                Workshop(
+                    waiting_in,
+                    partial(drain, worker.spark),
+                    worker=worker.name,
+                    keeper=worker.keeper,
+                    is_stopping=lambda: worker.is_stopping,
+                )
+            )
 
 
 @app.task(queue=SPARK_BATCH)  # type: ignore[untyped-decorator]

@@ -7,7 +7,7 @@ from functools import lru_cache
 import orjson
 
 from poisonadmin.domain.broker_names import address_for, content_digest, message_id_for
-from poisonadmin.domain.dead_letter import DeadLetter
+from poisonadmin.domain.dead_letter import DeadLetter, as_far_as_stored
 from poisonadmin.domain.envelope_fields import LIMITS, InvalidEnvelope, storable
 from poisonadmin.domain.staged_rows import IntakeRow, dead_letter_json, headers_json
 from workers.brokers.contract import Taken
@@ -54,7 +54,7 @@ def digest_of(taken: Taken, transport: bytes | None) -> bytes:
 @lru_cache(maxsize=4096)
 def _told(dead_letter: DeadLetter) -> bytes:
     # The message is taken in where it was first: that is its address, and the broker's name for it is in `transport`.
-    return dead_letter_json(dataclasses.replace(dead_letter, original_address=None))
+    return dead_letter_json(as_far_as_stored(dataclasses.replace(dead_letter, original_address=None)))
 
 
 @lru_cache(maxsize=4096)

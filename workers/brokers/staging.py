@@ -116,7 +116,8 @@ class Staging:
         if new.bad:
             with cursor.copy(staged_rows.REJECTED_COPY) as copy:
                 copy.set_types(staged_rows.REJECTED_TYPES)
-                for line, (why, raw) in enumerate(new.bad, start=1):
+                # Lines of their own: a conflict is set aside under its staged row's.
+                for line, (why, raw) in enumerate(new.bad, start=len(new.rows) + 1):
                     copy.write_row((self._source_id, None, batch, line, why.code, storable(why.detail), raw))
 
 
