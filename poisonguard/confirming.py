@@ -52,7 +52,8 @@ def _plain(name: Any) -> str:
 
 
 def _number(value: Any) -> int | None:
-    text = value.decode("ascii", "replace") if isinstance(value, (bytes, bytearray, memoryview)) else str(value)
+    is_raw = isinstance(value, (bytes, bytearray, memoryview))
+    text = bytes(value).decode("ascii", "replace") if is_raw else str(value)
     return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
 
 

@@ -1,6 +1,7 @@
 """The moves that a broker tells of, as hops of the message: appended, never overwritten, each once."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from django.db.backends.utils import CursorWrapper
 
@@ -44,7 +45,7 @@ def append_hops(cursor: CursorWrapper, pairs: Sequence[tuple[int, int, bool]], s
 
 
 def _append(cursor: CursorWrapper, pairs: Sequence[tuple[int, int, bool]], source_id: int) -> None:
-    values = {
+    values: dict[str, Any] = {
         "staged": [staged_id for staged_id, _, _ in pairs],
         "messages": [message_id for _, message_id, _ in pairs],
         "new": [is_new for _, _, is_new in pairs],

@@ -6,7 +6,7 @@ message it belongs to is opened again. The header can be copied or forged, so on
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from django.db.backends.utils import CursorWrapper
 
@@ -139,7 +139,7 @@ def _open(cursor: CursorWrapper, back: list[_Back], actor: str) -> None:
         return
     seen = [groups.Seen(one.fingerprint, one.title, one.error_class, one.message_id, one.failed_at) for one in back]
     found = groups.ensure(cursor, seen)
-    values = {
+    values: dict[str, Any] = {
         "staged": [one.staged_id for one in back],
         "messages": [one.message_id for one in back],
         "ats": [one.failed_at for one in back],

@@ -101,7 +101,8 @@ def stale_writes(ask: Ask) -> list[str]:
 _UNFOUNDED = """
 SELECT message_id, attempt_number, event FROM history WHERE event IN ('delivered', 'failed') AND from_state = 'DLNG'
 AND NOT EXISTS (SELECT FROM attempt WHERE attempt.message_id = history.message_id
-                AND attempt.attempt_number = history.attempt_number AND attempt.outcome = history.event)
+                AND attempt.attempt_number = history.attempt_number
+                AND (outcome = event OR outcome = 'returned' AND event = 'delivered'))
 """
 _BEGUN_ALL_THE_SAME = """
 SELECT message_id, attempt_number FROM history JOIN attempt USING (message_id, attempt_number)

@@ -45,7 +45,7 @@ def delivered(message_id: int) -> int:
 def hops(message_id: int) -> list[tuple[str, str, str, str, int]]:
     return read(
         "SELECT from_address, to_address, reason, by, times FROM hop WHERE message_id = %s ORDER BY id", message_id
-    )  # type: ignore[return-value]
+    )
 
 
 def test_a_drained_dead_letter_is_ndlv_at_its_original_address_with_every_hop(source: Source) -> None:
