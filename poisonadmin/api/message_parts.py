@@ -8,11 +8,12 @@ from poisonadmin.api.attachments import attachment
 from poisonadmin.api.contract import Paged, Raw, contract
 from poisonadmin.api.parameters import PAGE
 from poisonadmin.api.rendering import TakeAny
-from poisonadmin.api.shapes import ATTEMPT, HISTORY, HOP, SCHEDULE
+from poisonadmin.api.shapes import ATTEMPT, HISTORY, HOP, SCHEDULE, TRANSPORT
 from poisonadmin.api.view import ApiView
 from poisonadmin.domain.access import Permission
 from poisonadmin.queries import messages
 from poisonadmin.queries.paging import DEFAULT_LIMIT
+from poisonadmin.queries.transport import get_transport
 
 
 class MessageAttempts(ApiView):
@@ -58,6 +59,15 @@ class MessageHops(ApiView):
             limit=self.query["limit"] or DEFAULT_LIMIT,
         )
         return self.paged(found, HOP)
+
+
+class MessageTransport(ApiView):
+    """`/messages/{id}/transport/`."""
+
+    @contract(Permission.READ, "messages", {200: TRANSPORT})
+    def get(self, request: Request, message_id: int) -> Response:
+        """Show what the broker that it came from said of it: routing, key, properties, typed headers."""
+        return Response(TRANSPORT.render(get_transport(message_id, principal=self.principal)))
 
 
 class MessageSchedule(ApiView):

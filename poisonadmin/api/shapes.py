@@ -23,6 +23,7 @@ from poisonadmin.queries.schedule import Schedule
 from poisonadmin.queries.schedule_steps import NextStep, PastStep
 from poisonadmin.queries.sources import FileRow, RejectedRow, SourceRow
 from poisonadmin.queries.stats import Stats
+from poisonadmin.queries.transport import Transport
 from poisonadmin.store.models.attempt import Outcome
 from poisonadmin.store.models.broker_look import LookPurpose
 from poisonadmin.store.models.claim import NodeEnd
@@ -54,6 +55,7 @@ HISTORY = Shape(
     kinds={"from_state": State | None, "to_state": State, "event": Event, "reason": Reason | None},
 )
 HOP = Shape("Hop", HopRow)
+TRANSPORT = Shape("Transport", Transport)
 NEXT_STEP = Shape(
     "NextStep",
     NextStep,

@@ -50,6 +50,7 @@ urlpatterns = [
     path("messages/<id:message_id>/hops/", message_parts.MessageHops.as_view(), name="api-message-hops"),
     path("messages/<id:message_id>/payload/", message_parts.MessagePayload.as_view(), name="api-message-payload"),
     path("messages/<id:message_id>/schedule/", message_parts.MessageSchedule.as_view(), name="api-message-schedule"),
+    path("messages/<id:message_id>/transport/", message_parts.MessageTransport.as_view(), name="api-message-transport"),
     path("messages/<id:message_id>/approve/", decisions.MessageApprove.as_view(), name="api-message-approve"),
     path("messages/<id:message_id>/fail/", decisions.MessageFail.as_view(), name="api-message-fail"),
     path("messages/<id:message_id>/quarantine/", decisions.MessageQuarantine.as_view(), name="api-message-quarantine"),

@@ -4,6 +4,7 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import render
+from django.utils import timezone
 
 from poisonadmin.dashboard import payload_tree, stack_view, streams
 from poisonadmin.dashboard.actions import offered
@@ -11,10 +12,12 @@ from poisonadmin.dashboard.gate import page
 from poisonadmin.dashboard.links import require_known
 from poisonadmin.dashboard.message_story import story
 from poisonadmin.dashboard.payload_tree import MAX_SHOWN_BYTES, Unfit
+from poisonadmin.dashboard.transport_lines import transport_lines
 from poisonadmin.domain.access import Permission, Principal
 from poisonadmin.queries.approval import outlook_of
 from poisonadmin.queries.messages import MessageDetail, attempts, get_message, history, hops, payload, payload_start
 from poisonadmin.queries.schedule import schedule
+from poisonadmin.queries.transport import get_transport
 from poisonadmin.store.models.attempt import CRASHES, Outcome
 
 SHOWN_ATTEMPTS = 50
@@ -43,8 +46,11 @@ def show(request: HttpRequest, principal: Principal, message_id: int) -> HttpRes
         "hops": hops(message_id, principal=principal).results,
         "schedule": schedule(message_id, principal=principal),
         "actions": offered(message) if principal.may(Permission.DECIDE) else [],
+        "is_overdue": message.confirm_by is not None and message.confirm_by < timezone.now(),
         "final": message.state in {"DLVD", "FAIL"},
     }
+    transport = get_transport(message_id, principal=principal).transport
+    context["transport"] = transport_lines(transport) if transport else []
     if principal.may(Permission.READ_PAYLOAD):
         context["payload"] = _payload(request, principal, message)
     return render(request, "pages/message.html", context)

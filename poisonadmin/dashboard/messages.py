@@ -10,7 +10,7 @@ from poisonadmin.dashboard.actions import ACTIONS
 from poisonadmin.dashboard.gate import page
 from poisonadmin.dashboard.links import Pairs, href, pager, pairs, tidied
 from poisonadmin.dashboard.streams import streamed
-from poisonadmin.dashboard.words import REASONS, STATES, reason_words, state_words
+from poisonadmin.dashboard.words import CONFIRMATIONS, REASONS, STATES, reason_words, state_words
 from poisonadmin.domain.access import Permission, Principal
 from poisonadmin.domain.errors import PoisonAdminError
 from poisonadmin.operations import audit
@@ -27,6 +27,7 @@ CHIP_NAMES = {
     "state": "state",
     "reason": "reason",
     "group": "failure group",
+    "confirmation": "its consumer's word",
     "conversation_id": "conversation",
     "message_id": "message id",
     "received_after": "received after",
@@ -72,6 +73,7 @@ def show(request: HttpRequest, principal: Principal) -> HttpResponseBase:
         "values": {name: values[-1] for name, values in request.GET.lists()},
         "states": [(code, words, code in request.GET.getlist("state")) for code, words in STATES.items()],
         "reasons": REASONS,
+        "confirmations": CONFIRMATIONS,
         "ordering": ordering,
         "oldest_first": href(request.path, [*_kept(request), ("ordering", "id")]),
         "newest_first": href(request.path, _kept(request)),

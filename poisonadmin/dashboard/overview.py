@@ -11,6 +11,7 @@ from poisonadmin.domain.access import Principal
 from poisonadmin.domain.errors import PoisonAdminError
 from poisonadmin.domain.states import Reason, State
 from poisonadmin.queries import blacklist, jobs, outcomes, overview, stats
+from poisonadmin.queries.confirmations import unconfirmed
 from poisonadmin.queries.counts import empty as counts_of_none
 
 SPAN_WORDS = {900: "15 min", 3600: "1 hour", 21_600: "6 hours", 86_400: "1 day"}
@@ -61,6 +62,7 @@ def _tiles(principal: Principal) -> dict[str, Any]:
         "counts": counts,
         "blacklisted": found.by_reason.get(Reason.BLACKLISTED, counts_of_none())[State.NDLV],
         "candidates": blacklist.count_candidates(principal=principal),
+        "unconfirmed": unconfirmed(principal),
         "nothing_yet": not any(counts.values()),
         "due": overview.due(principal),
         "oldest": overview.oldest_undecided(principal),

@@ -1,6 +1,7 @@
 """What the pages call things: the field's words, never the code's (no claim, lease or settle)."""
 
 from poisonadmin.domain.states import LABELS, Event, Reason, State
+from poisonadmin.queries.filter_fields import Confirming
 from poisonadmin.store.models.attempt import Outcome
 from poisonadmin.store.models.claim import NodeEnd
 
@@ -71,6 +72,12 @@ OUTCOMES: dict[str, str] = {
     Outcome.RULED: "decided by a rule",
     Outcome.IMPORTED: "failed elsewhere",
     Outcome.RETURNED: "came back",
+}
+
+CONFIRMATIONS: dict[str, str] = {
+    Confirming.AWAITED: "awaited",
+    Confirming.UNANSWERED: "overdue",
+    Confirming.CONFIRMED: "given",
 }
 
 NODE_ENDS: dict[str, str] = {

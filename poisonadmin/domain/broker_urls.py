@@ -15,13 +15,13 @@ RABBITMQ, ARTEMIS, KAFKA = "rabbitmq", "artemis", "kafka"
 # Each scheme with the port it has where the URL names none.
 SCHEMES: Mapping[str, Mapping[str, int]] = {
     RABBITMQ: {"amqp": 5672, "amqps": 5671},
-    ARTEMIS: {"amqp": 5672, "amqps": 5671, "stomp": 61613},
+    ARTEMIS: {"stomp": 61613, "stomp+ssl": 61612},
     KAFKA: {"kafka": 9092, "kafka+ssl": 9093},
 }
-_ENCRYPTED = frozenset({"amqps", "kafka+ssl"})
+_ENCRYPTED = frozenset({"amqps", "stomp+ssl", "kafka+ssl"})
 _EXAMPLES = {
     RABBITMQ: "amqp://rabbit.example.org:5672/vhost",
-    ARTEMIS: "amqp://artemis.example.org:5672",
+    ARTEMIS: "stomp://artemis.example.org:61613",
     KAFKA: "kafka://one.example.org:9092,two.example.org:9092",
 }
 

@@ -93,7 +93,7 @@ def test_a_source_is_replaced_only_as_it_was_read_and_keeps_its_kind(admin: Call
     etag = admin.get(path)["ETag"]
     assert admin.ask("PUT", path, replacement(readers=1), If_Match=etag).status_code == 200
     assert admin.ask("PUT", path, replacement(readers=2), If_Match=etag).status_code == 412
-    answer = admin.ask("PUT", path, {**replacement(url="amqp://rabbit.example.org"), "kind": "artemis"})
+    answer = admin.ask("PUT", path, {**replacement(url="stomp://artemis.example.org"), "kind": "artemis"})
     assert answer.json()["errors"][0]["field"] == "kind"
 
 

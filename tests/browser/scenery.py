@@ -24,6 +24,7 @@ from poisonadmin.operations.settle import settle
 from poisonadmin.store.models import Attempt, Claim, Destination, Job, Message, Node
 from poisonadmin.store.models.claim import NodeEnd
 from poisonadmin.store.models.job import JobKind
+from tests.browser.scenery_brokers import make_brokers
 from tests.browser.scenery_crashes import make_crashes
 from tests.browser.scenery_extras import make_source, spread_over_the_last_hour
 from tests.browser.scenery_policies import RETURNS, make_policies
@@ -83,6 +84,7 @@ def furnish(*, rounds: int = 3) -> None:
     make_crashes()
     make_policies()
     make_rules()
+    make_brokers()
     fold()
     spread_over_the_last_hour()
 

@@ -24,7 +24,7 @@ from poisonadmin.domain.ssrf import Guard
         ("rabbitmq", "amqp://r.example.org", [("r.example.org", 5672)]),
         ("rabbitmq", "amqps://r.example.org/shop", [("r.example.org", 5671)]),
         ("artemis", "stomp://[2001:db8::1]:61614", [("2001:db8::1", 61614)]),
-        ("artemis", "amqp://a.example.org/", [("a.example.org", 5672)]),
+        ("artemis", "stomp+ssl://a.example.org/", [("a.example.org", 61612)]),
         ("kafka", "kafka://a:1,b:2,c", [("a", 1), ("b", 2), ("c", 9092)]),
         ("kafka", "kafka+ssl://a", [("a", 9093)]),
     ],
@@ -63,7 +63,8 @@ def test_the_path_of_a_rabbitmq_url_is_its_virtual_host(path: str, virtual_host:
         ("rabbitmq", "amqp://" + "a" * 3000),
         ("rabbitmq", 7),
         ("rabbitmq", None),
-        ("artemis", "amqp://a/path"),
+        ("artemis", "stomp://a/path"),
+        ("artemis", "amqp://a"),
         ("kafka", "kafka://a,,b"),
         ("kafka", "kafka://a,user@b"),
         ("kafka", "kafka://a:1,b:x"),
@@ -83,7 +84,7 @@ def test_a_guard_keeps_brokers_out_of_private_networks(host: str) -> None:
 
 
 def source(kind: str = "rabbitmq", **config: Any) -> dict[str, Any]:
-    url = {"rabbitmq": "amqp://r", "artemis": "amqp://a", "kafka": "kafka://k"}[kind]
+    url = {"rabbitmq": "amqp://r", "artemis": "stomp://a", "kafka": "kafka://k"}[kind]
     drained = "topics" if kind == "kafka" else "queues"
     return validate_broker_source(kind, {"url": url, drained: ["dlq"], **config}, name="shop")
 
@@ -93,7 +94,7 @@ def test_every_default_is_a_setting(kind: str) -> None:
     given = {name: value for name, value in SOURCE_DEFAULTS[kind].items() if value is not None}
     assert source(kind, **given).items() >= given.items()
     back = {name: value for name, value in DESTINATION_DEFAULTS[kind].items() if value is not None}
-    url = "kafka://k" if kind == "kafka" else "amqp://r"
+    url = {"rabbitmq": "amqp://r", "artemis": "stomp://a", "kafka": "kafka://k"}[kind]
     assert validate_broker_destination(kind, {"url": url, **back}) == {"url": url, **back}
 
 

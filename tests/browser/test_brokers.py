@@ -1,0 +1,60 @@
+"""A broker set up in a real browser: found queues, a preview, and the source; the worker's looks are stood for."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+from poisonadmin.domain.access import Role
+from poisonadmin.domain.broker_looks import LookAnswer, SeenMessage, SeenQueue
+from poisonadmin.operations.broker_looks import answer_due
+from poisonadmin.store.models import Access, Source
+from tests.browser.axe import violations
+from tests.browser.conftest import Visit
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def seen(purpose: str, kind: str, config: Mapping[str, Any], login: Mapping[str, str]) -> LookAnswer:
+    assert login == {"username": "drain", "password": "secret"}
+    queues = [SeenQueue("orders.dlq", 12, "the policy dlx names it"), SeenQueue("orders", 0)]
+    message = SeenMessage("orders.dlq", "m-1", None, False, "text/plain", 4, "body", {"x-tenant": "7"}, "orders")
+    return LookAnswer(12, queues if purpose == "queues" else [], [message] if purpose == "preview" else [])
+
+
+def test_queues_are_found_previewed_and_drained(visit: Visit) -> None:
+    Access.objects.update(role=Role.ADMIN)
+    page = visit.open("/sources/broker/")
+    expect(page.locator("#c-group")).to_be_hidden()
+    page.select_option("#kind", "kafka")
+    expect(page.locator("#c-group")).to_be_visible()
+    expect(page.locator("#c-readers")).to_be_hidden()
+    page.select_option("#kind", "rabbitmq")
+    page.fill("#name", "shop")
+    page.fill("#url", "amqp://rabbit.example.org")
+    page.fill("#username", "drain")
+    page.fill("#password", "secret")
+    page.get_by_role("button", name="Find queues").click()
+    look = page.locator("#look")
+    expect(look).to_contain_text("Looking at the broker")
+    assert violations(page) == []
+    assert answer_due(seen) == 1
+    expect(look).to_contain_text("the policy dlx names it")
+    look.get_by_role("button", name="Add orders.dlq").click()
+    expect(page.locator("#c-queues")).to_have_value("orders.dlq")
+    expect(look.get_by_role("button", name="Add orders.dlq")).to_be_disabled()
+    assert violations(page) == []
+    page.get_by_role("button", name="Preview").click()
+    expect(look).to_contain_text("Looking at the broker")
+    assert answer_due(seen) == 1
+    expect(look).to_contain_text("12 messages wait")
+    expect(look.locator("pre")).to_have_text("body")
+    assert violations(page) == []
+    page.set_viewport_size({"width": 320, "height": 900})
+    assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") == 0
+    page.get_by_role("button", name="Save").click()
+    page.wait_for_url("**/sources/*/")
+    expect(page.locator("#flash")).to_contain_text("The source shop is saved")
+    assert Source.objects.get().config["queues"] == ["orders.dlq"]
+    assert visit.complaints == []
