@@ -23,7 +23,7 @@ from poisonadmin.operations.poison_list import Report, report
 from poisonadmin.operations.restart_jobs import save_restart_job
 from poisonadmin.operations.rules import RuleFields, create_rule
 from poisonadmin.operations.source_setup import save_source
-from poisonadmin.store.models import Access, FailureGroup, Job, PolicyRow, RejectedLine
+from poisonadmin.store.models import Access, FailureGroup, Job, Message, PolicyRow, RejectedLine
 from poisonadmin.store.models.broker_look import LookPurpose
 from tests.api.live import running_web
 
@@ -137,12 +137,14 @@ def shop(db: None) -> None:
 @pytest.fixture
 def world(shop: None) -> dict[str, Any]:
     """Return the ids of one object of each kind, all on addresses that an outsider does not see."""
-    waiting, undecided, given_up, moved = (
+    waiting, delivered, undecided, given_up, moved = (
+        take(),
         take(),
         take_dead(),
         take_dead(),
         take_dead("parked.orders", original_address="orders.eu"),
     )
+    Message.objects.filter(id=delivered).update(state="DLVD", attempt_number=1)
     decide.mark_fail([given_up], principal=SYSTEM, reason="test")
     source = save_source("inbox", kind="directory", config={"path": "/srv/inbox"}, principal=SYSTEM)
     broker = save_source(
@@ -177,6 +179,7 @@ def world(shop: None) -> dict[str, Any]:
         "rule": rule.id,
         "entry": entry,
         "waiting": waiting,
+        "delivered": delivered,
         "undecided": undecided,
         "given_up": given_up,
         "moved": moved,
