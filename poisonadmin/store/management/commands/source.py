@@ -1,0 +1,145 @@
+"""`manage.py source add|list|test|discover`."""
+
+import os
+import sys
+import time
+from argparse import ArgumentParser
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from poisonadmin.domain.access import SYSTEM
+from poisonadmin.domain.broker_urls import KAFKA, SCHEMES
+from poisonadmin.domain.errors import PoisonAdminError
+from poisonadmin.operations.broker_looks import look_at, look_at_source
+from poisonadmin.operations.source_with_return import add_source
+from poisonadmin.queries.broker_looks import LookRow, LookState, get_look
+from poisonadmin.queries.sources import list_sources
+from poisonadmin.store.models import Source
+from poisonadmin.store.models.broker_look import LookPurpose
+
+BY = replace(SYSTEM, name="command line")
+PASSWORD = "POISONADMIN_BROKER_PASSWORD"  # noqa: S105  (the name of a variable)
+POLL_SECONDS = 0.2
+_SETTINGS = ("address", "readers", "management_url", "group", "sasl_mechanism")
+
+
+class Command(BaseCommand):
+    """Sources are made here too; looks at brokers are answered by an io worker, which must run."""
+
+    help = "Add a broker whose dead letters are drained; list sources; test a connection; discover queues."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Add the four actions."""
+        actions = parser.add_subparsers(dest="action", required=True)
+        add = actions.add_parser("add", help="drain the queues of a broker")
+        _broker_arguments(add)
+        add.add_argument("--name", help="of the source; absent: the host's")
+        add.add_argument("--address", help="template of its messages' addresses; absent: {original}")
+        add.add_argument("--readers", type=int, help="of each queue (RabbitMQ, Artemis)")
+        add.add_argument("--group", help="consumer group (Kafka)")
+        add.add_argument("--return", action="store_true", dest="back", help="also a destination there, and its policy")
+        add.add_argument(
+            "--match", action="append", default=[], help="with --return: pattern of the policy, repeatable"
+        )
+        add.add_argument("--confirm-within-ms", type=int, help="with --return: when a consumer's word is overdue")
+        actions.add_parser("list", help="list sources")
+        for action, words in (("test", "connect, and count what waits"), ("discover", "list queues")):
+            look = actions.add_parser(action, help=f"{words}, of a source by its name or of a broker by its URL")
+            _broker_arguments(look)
+
+    def handle(self, *_: Any, **options: Any) -> None:
+        """Carry out the action."""
+        try:
+            {"add": self._add, "list": self._list, "test": self._test, "discover": self._discover}[options["action"]](
+                options
+            )
+        except PoisonAdminError as error:
+            raise CommandError(error.detail) from error
+
+    def _add(self, options: dict[str, Any]) -> None:
+        url = options["url"]
+        confirm = options["confirm_within_ms"]
+        if not options["back"] and (options["match"] or confirm is not None):
+            raise CommandError("--match and --confirm-within-ms belong to --return.")
+        row = add_source(
+            options["name"] or (urlsplit(url).netloc.split(",")[0].split(":")[0] or url)[:100],
+            kind=_kind(url),
+            config=_config(options),
+            secrets=_secrets(options),
+            principal=BY,
+            back=({} if confirm is None else {"confirm_within_ms": confirm}) if options["back"] else None,
+            patterns=options["match"],
+        )
+        self.stdout.write(
+            f"The source {row.name} drains {', '.join(row.config.get('queues') or row.config['topics'])}."
+        )
+        if options["back"]:
+            self.stdout.write(f"What is approved goes back by the destination {row.name}.")
+
+    def _list(self, _: dict[str, Any]) -> None:
+        for row in list_sources(principal=BY, limit=500).results:
+            state = "off" if not row.is_enabled else f"failing: {row.last_error}" if row.is_in_trouble else "on"
+            lag = "-" if row.lag is None else row.lag
+            place = row.config.get("url", "")
+            drained = ",".join(row.drained)
+            self.stdout.write(f"{row.id}\t{row.name}\t{row.kind}\t{place}\t{drained}\t{lag}\t{row.accepted}\t{state}")
+
+    def _test(self, options: dict[str, Any]) -> None:
+        seen = self._look(LookPurpose.CONNECTION, options)
+        waiting = "nobody can say how many messages wait" if seen.depth is None else f"{seen.depth} messages wait"
+        self.stdout.write(f"Connected; {waiting}.")
+
+    def _discover(self, options: dict[str, Any]) -> None:
+        for queue in self._look(LookPurpose.QUEUES, options).queues:
+            self.stdout.write(f"{queue.name}\t{'-' if queue.depth is None else queue.depth}\t{queue.why}")
+
+    def _look(self, purpose: LookPurpose, options: dict[str, Any]) -> LookRow:
+        row = Source.objects.filter(name=options["url"]).first()
+        if row is not None:
+            look_id = look_at_source(row.id, purpose, principal=BY)
+        else:
+            url, secrets = options["url"], _secrets(options)
+            look_id = look_at(_kind(url), _config(options), purpose, principal=BY, secrets=secrets)
+        # A look that nobody answers ends as failed by itself.
+        while (seen := get_look(look_id, principal=BY)).state == LookState.WAITING:
+            time.sleep(POLL_SECONDS)
+        if seen.state == LookState.FAILED:
+            raise CommandError(seen.error or "The look failed.")
+        return seen
+
+
+def _broker_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("url", help="amqp(s)://host/vhost, stomp(+ssl)://host, kafka(+ssl)://one,two")
+    parser.add_argument("--queue", action="append", default=[], help="a queue or topic, repeatable")
+    parser.add_argument("--username")
+    parser.add_argument("--password-stdin", action="store_true", help=f"read it there; else it is in {PASSWORD}")
+    parser.add_argument("--management-url", help="where RabbitMQ's or Artemis's management answers")
+    parser.add_argument("--sasl-mechanism", help="of Kafka")
+    parser.add_argument("--no-verify-tls", action="store_true")
+
+
+def _kind(url: str) -> str:
+    scheme = url.partition("://")[0]
+    for kind, schemes in SCHEMES.items():
+        if scheme in schemes:
+            return kind
+    known = ", ".join(f"{one}://" for schemes in SCHEMES.values() for one in schemes)
+    raise CommandError(f"There is no such source, and a URL begins with one of {known}.")
+
+
+def _config(options: Mapping[str, Any]) -> dict[str, Any]:
+    config: dict[str, Any] = {"url": options["url"]}
+    config["topics" if _kind(options["url"]) == KAFKA else "queues"] = options["queue"]
+    config |= {name: options[name] for name in _SETTINGS if options.get(name) is not None}
+    return config | ({"verify_tls": False} if options["no_verify_tls"] else {})
+
+
+def _secrets(options: Mapping[str, Any]) -> dict[str, str]:
+    """Return the login. Its password is never an argument: other users of a machine see those."""
+    password = sys.stdin.readline().rstrip("\n") if options["password_stdin"] else os.environ.get(PASSWORD, "")
+    named = {"username": options["username"], "password": password}
+    return {name: text for name, text in named.items() if text}
