@@ -4,14 +4,15 @@ import json
 
 from django.db.backends.utils import CursorWrapper
 
-from poisonadmin.domain import destinations, handler_config
+from poisonadmin.domain import brokers, destinations, handler_config
 from poisonadmin.domain.claim_plan import Capacity
 from poisonadmin.operations.in_flight import IN_FLIGHT
 
 # How far ahead a claim reserves the slots of a rate; shorter than the time in which a task may begin deliveries.
 SLOT_HORIZON_SECONDS = 1.0
-_CONCURRENCY = json.dumps(
-    {"http": destinations.DEFAULTS["concurrency"], "handler": handler_config.DEFAULTS["concurrency"]}
+# A broker's connection has a whole batch under way at once; any other delivery stands for itself.
+_DEFAULTS = json.dumps(
+    {"http": destinations.DEFAULTS, "handler": handler_config.DEFAULTS, **brokers.DESTINATION_DEFAULTS}
 )
 
 _CAPACITIES = f"""
@@ -20,7 +21,9 @@ WITH under_way AS (
            count(*) FILTER (WHERE is_isolation) AS isolated
     FROM {IN_FLIGHT} JOIN address ON address.id = message.address_id GROUP BY 1
 )
-SELECT destination.id, coalesce((config->>'concurrency')::int, (%(concurrency)s::jsonb->>kind)::int), "window",
+SELECT destination.id,
+       coalesce((config->>'concurrency')::int, (%(defaults)s::jsonb->kind->>'concurrency')::int)
+           * coalesce((config->>'batch')::int, (%(defaults)s::jsonb->kind->>'batch')::int, 1), "window",
        max_rate_per_second, EXTRACT(epoch FROM GREATEST(next_slot, now()) - now())::float,
        coalesce(under_way.n, 0), coalesce(under_way.isolated, 0), kind = 'handler',
        EXISTS (SELECT FROM lane JOIN address ON address.id = lane.address_id
@@ -33,7 +36,7 @@ FOR NO KEY UPDATE OF destination SKIP LOCKED
 
 def capacities(cursor: CursorWrapper) -> list[Capacity]:
     """Lock the enabled destinations and return what each can take; one that another transaction holds is left out."""
-    cursor.execute(_CAPACITIES, {"concurrency": _CONCURRENCY})
+    cursor.execute(_CAPACITIES, {"defaults": _DEFAULTS})
     return [
         Capacity(
             destination_id=destination_id,

@@ -1,19 +1,21 @@
 """What a shard holds, read in two steps: who they are, then their bytes a few megabytes at a time."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
 import psycopg
 from psycopg.rows import class_row
 
+from poisonadmin.domain.brokers import BROKER_KINDS
 from poisonadmin.domain.destinations import InvalidDestination
+from workers.delivery.broker_destination import BrokerDestination, parse_broker_config
 from workers.delivery.deliveries import Delivery
 from workers.delivery.handler_destination import HandlerDestination, parse_handler_config
 from workers.delivery.http_destination import HttpDestination, parse_http_config
 
-Destination = HttpDestination | HandlerDestination
+Destination = HttpDestination | HandlerDestination | BrokerDestination
 
 _SLICE_MESSAGES = 500
 _SLICE_BYTES = 8 * 1024 * 1024
@@ -101,27 +103,37 @@ def _destination(
     try:
         if kind == "handler":
             return parse_handler_config(config, id=destination_id, name=name, concurrency=slots)
+        if kind in BROKER_KINDS:
+            return parse_broker_config(kind, config, secrets, id=destination_id, name=name, slots=slots)
         return parse_http_config(config, secrets, id=destination_id, name=name, concurrency=slots)
     except InvalidDestination as error:
         if kind == "handler":
             return HandlerDestination(destination_id, name, callable="", broken=error.detail)
+        if kind in BROKER_KINDS:
+            return BrokerDestination(destination_id, name, kind, broken=error.detail)
         return HttpDestination(destination_id, name, url="", broken=error.detail)
 
 
 def with_bodies(
-    reader: "psycopg.Connection[tuple[object, ...]]", claimed: Sequence[Claimed]
+    reader: "psycopg.Connection[tuple[object, ...]]", claimed: Sequence[Claimed], brokers: Collection[int] = ()
 ) -> Iterator[list[Delivery]]:
-    """Yield the messages with their headers and payloads, a slice at a time, holding no snapshot in between."""
+    """Yield the messages with their headers and payloads, a slice at a time, holding no snapshot in between.
+
+    `brokers`: the ids of destinations that need what a broker once said of a message.
+    """
     for some in _slices(claimed):
+        transport = "transport" if any(one.destination_id in brokers for one in some) else "NULL::bytea"
         rows = reader.execute(
-            "SELECT id, headers, payload FROM body WHERE id = ANY(%s)", [[one.id for one in some]], binary=True
+            f"SELECT id, headers, payload, {transport} FROM body WHERE id = ANY(%s)",  # noqa: S608  (one of two)
+            [[one.id for one in some]],
+            binary=True,
         ).fetchall()
         bodies = {row[0]: row for row in rows}
         yield [_delivery(one, bodies[one.id]) for one in some]
 
 
 def _delivery(one: Claimed, body: tuple[Any, ...]) -> Delivery:
-    _, headers, payload = body
+    _, headers, payload, transport = body
     return Delivery(
         message_id=one.id,
         attempt_number=one.attempt_number,
@@ -137,6 +149,7 @@ def _delivery(one: Claimed, body: tuple[Any, ...]) -> Delivery:
         bookmark=one.bookmark,
         blames_all=one.blames_all,
         chain=one.chain,
+        transport=transport,
     )
 
 

@@ -10,6 +10,8 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
 from poisonadmin.domain.ssrf import Guard
+from workers.delivery.broker_destination import BrokerDestination
+from workers.delivery.broker_outlet import BrokerOutlet
 from workers.delivery.claimed import Destination
 from workers.delivery.deliveries import Delivery, OutcomeRow, Summary, Tally, summary_of
 from workers.delivery.handler_destination import HandlerDestination
@@ -69,6 +71,8 @@ async def deliver_all(
         waiting = Waiting(HELD_BYTES // len(destinations))
         if isinstance(to, HandlerDestination):
             return HandlerOutlet(run, to, waiting=waiting)
+        if isinstance(to, BrokerDestination):
+            return BrokerOutlet(run, to, waiting=waiting)
         return HttpOutlet(run, to, lambda: Exchange(to, guard, lookup), waiting=waiting)
 
     try:

@@ -26,7 +26,8 @@ class Delivery:
     `start_at`: its slot, never begun earlier (None: at once). `expires_at`: not begun from then on.
     `chain`: the ordered conversation it belongs to, delivered one after the other, up to the first that is not.
     `blames_all`: a crash accuses all that are in delivery with it (SEMANTICS SAP-8), not only the one in turn.
-    `ruling`: what a content rule has decided; then it is not delivered.
+    `ruling`: what a content rule has decided; then it is not delivered. `transport`: what the broker that it came from
+    said of it, as JSON (workers/brokers/contract.py), for a destination that is a broker.
     """
 
     message_id: int
@@ -44,6 +45,7 @@ class Delivery:
     blames_all: bool = False
     chain: int | None = None
     ruling: Ruling | None = None
+    transport: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ import psycopg
 
 from poisonadmin.domain.ssrf import guard_from
 from poisonadmin.domain.window import TRANSPORT_CAUSES
+from workers.delivery.broker_destination import BrokerDestination
 from workers.delivery.claimed import Claimed, read_claimed, read_destinations, read_is_isolation, with_bodies
 from workers.delivery.deliver import deliver_all
 from workers.delivery.deliveries import Delivery, OutcomeRow, Summary
@@ -90,13 +91,14 @@ async def _deliver(
     database_now = _database_clock(reader)
     is_isolation = read_is_isolation(reader, key[0])
     rules = read_rules(reader, {one.address for one in claimed})
+    brokers = {to.id for to in destinations.values() if isinstance(to, BrokerDestination)}
     if any(isinstance(to, HandlerDestination) for to in destinations.values()):
         # From here on a node that is lost is looked up in its pages, before anything of it goes back.
         reader.execute("UPDATE node SET pages = %s WHERE id = %s", [str(pages_directory()), node.id])
 
     delivering = asyncio.ensure_future(
         deliver_all(
-            screened(with_bodies(reader, claimed), rules, reader, database_now),
+            screened(with_bodies(reader, claimed, brokers), rules, reader, database_now),
             destinations,
             start_deadline=node.start_deadline,
             stop=node.stopping,
