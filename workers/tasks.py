@@ -20,7 +20,7 @@ from poisonadmin.operations.restarting import restart_due
 from poisonadmin.operations.settle import settle
 from poisonadmin.operations.sources import ingest_due
 from workers import spark_worker
-from workers.broker_looks import look
+from workers.brokers.looking import look
 from workers.celery_app import IO, SPARK_BATCH, SPARK_REDELIVERY, app
 from workers.lost_pages import LocalPages
 from workers.spark.jobs.drain import drain
