@@ -7,6 +7,7 @@ A failing consumer dead-letters messages, a healthy one receives what comes back
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from tests.brokers.artemis_rig import ArtemisQueues
 from tests.brokers.rabbitmq_rig import ClassicQueues, QuorumQueues
 from tests.brokers.received import Received, Sent
 from workers.brokers.contract import Login
@@ -38,4 +39,5 @@ class Rig(Protocol):
 RIGS: Mapping[str, tuple[str, Callable[[Any], Rig]]] = {
     "rabbitmq classic": ("rabbitmq", ClassicQueues),
     "rabbitmq quorum": ("rabbitmq", QuorumQueues),
+    "artemis": ("artemis", ArtemisQueues),
 }
