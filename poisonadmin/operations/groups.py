@@ -1,6 +1,6 @@
 """Failure groups: made and moved forward by the writers of failures."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -20,12 +20,26 @@ class Seen:
     at: datetime
 
 
+@dataclass(frozen=True)
+class SeenOften:
+    """Failures of one fingerprint, as far as their group is concerned."""
+
+    fingerprint: str
+    title: str
+    error_class: str
+    message_id: int
+    first_at: datetime
+    last_at: datetime
+    count: int
+
+
 # Groups are locked in the order of their fingerprints, so that two settles never wait for each other.
 _UPSERT = """
 INSERT INTO failure_group (fingerprint, version, title, error_class, sample_message_id, first_at, last_at, failures)
-SELECT fingerprint, %(version)s, min(title), min(error_class), min(message_id), min(at), max(at), count(*)
+SELECT fingerprint, %(version)s, min(title), min(error_class), min(message_id), min(first_at), max(last_at), sum(count)
 FROM unnest(%(fingerprints)s::text[], %(titles)s::text[], %(classes)s::text[], %(messages)s::bigint[],
-            %(ats)s::timestamptz[]) AS seen(fingerprint, title, error_class, message_id, at)
+            %(firsts)s::timestamptz[], %(lasts)s::timestamptz[], %(counts)s::bigint[])
+     AS seen(fingerprint, title, error_class, message_id, first_at, last_at, count)
 GROUP BY fingerprint ORDER BY fingerprint
 ON CONFLICT (fingerprint) DO UPDATE SET
     first_at = LEAST(failure_group.first_at, excluded.first_at),
@@ -37,7 +51,14 @@ RETURNING fingerprint, id
 
 def ensure(cursor: CursorWrapper, failures: Iterable[Seen]) -> dict[str, int]:
     """Count the failures into their groups, made where missing; return fingerprint -> group id."""
-    seen = list(failures)
+    return ensure_all(
+        cursor,
+        [SeenOften(one.fingerprint, one.title, one.error_class, one.message_id, one.at, one.at, 1) for one in failures],
+    )
+
+
+def ensure_all(cursor: CursorWrapper, seen: Sequence[SeenOften]) -> dict[str, int]:
+    """Count failures that are counted by fingerprint already into their groups; return fingerprint -> group id."""
     if not seen:
         return {}
     cursor.execute(
@@ -48,7 +69,9 @@ def ensure(cursor: CursorWrapper, failures: Iterable[Seen]) -> dict[str, int]:
             "titles": [one.title[:300] for one in seen],
             "classes": [one.error_class[:255] for one in seen],
             "messages": [one.message_id for one in seen],
-            "ats": [one.at for one in seen],
+            "firsts": [one.first_at for one in seen],
+            "lasts": [one.last_at for one in seen],
+            "counts": [one.count for one in seen],
         },
     )
     return dict(cursor.fetchall())

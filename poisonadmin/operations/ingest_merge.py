@@ -53,7 +53,8 @@ SELECT address, count(*), count(dead_letter) FROM staged_message WHERE batch = %
 
 _ORIGINALS = """
 SELECT DISTINCT convert_from(dead_letter, 'UTF8')::jsonb -> 'told' ->> 'original_address'
-FROM staged_message WHERE batch = %(batch)s AND dead_letter IS NOT NULL
+FROM staged_message
+WHERE batch = %(batch)s AND dead_letter IS NOT NULL AND position('"original_address":'::bytea IN dead_letter) > 0
 """
 
 # Who comes first in the batch wins. The narrow rows of a batch are sorted in a few milliseconds.
