@@ -5,16 +5,16 @@ from typing import Any
 
 from django.db.backends.utils import CursorWrapper
 
-# A move that a broker tells of again, with the same time, is the same one. Where it gives no time, equal moves of a new
-# death are two.
+# What died anew has new moves only: what a broker had put on it was left out when it was returned. Of anything else a
+# move is told of again when it is the same at the same time, by a clock of seconds.
 _APPEND = """
 INSERT INTO hop (message_id, from_address, to_address, reason, by, times, at)
 SELECT made.* FROM (
     SELECT pair.message_id, left(move.queue, 255) AS from_address,
            left(coalesce(move."to", lead(move.queue) OVER one_message, staged.address), 255) AS to_address,
            left(move.reason, 255) AS reason, coalesce((SELECT kind FROM source WHERE id = %(source)s), 'broker') AS by,
-           move.count AS times, coalesce(move.at, now()) AS at, pair.is_new AND move.at IS NULL AS is_surely_new,
-           move.at IS NULL AS has_no_time, place
+           move.count AS times, coalesce(move.at, now()) AS at, pair.is_new, move.at IS NULL AS has_no_time,
+           place
     FROM unnest(%(staged)s::bigint[], %(messages)s::bigint[], %(new)s::bool[]) AS pair (staged_id, message_id, is_new)
          JOIN staged_message AS staged ON staged.id = pair.staged_id
          CROSS JOIN LATERAL ROWS FROM (
@@ -24,12 +24,12 @@ SELECT made.* FROM (
     WINDOW one_message AS (PARTITION BY pair.staged_id ORDER BY place)
 ) AS told
 CROSS JOIN LATERAL (SELECT message_id, from_address, to_address, reason, by, times, at) AS made
-WHERE is_surely_new OR NOT EXISTS (
+WHERE is_new OR NOT EXISTS (
     SELECT FROM hop WHERE hop.message_id = told.message_id AND hop.from_address = told.from_address
                       AND hop.to_address = told.to_address AND hop.reason = told.reason AND hop.times = told.times
                       AND (has_no_time OR hop.at = told.at))
 GROUP BY made.message_id, made.from_address, made.to_address, made.reason, made.by, made.times, made.at,
-         CASE WHEN is_surely_new THEN place END
+         CASE WHEN is_new THEN place END
 ORDER BY made.message_id, min(place)
 """
 

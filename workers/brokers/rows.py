@@ -40,7 +40,7 @@ def row_of(taken: Taken, template: str) -> IntakeRow:
         _printable(taken.conversation_id, LIMITS.conversation_id_chars),
         _printable(taken.bookmark, LIMITS.bookmark_chars),
         None,
-        _told(taken.dead_letter),
+        _told(taken.dead_letter, taken.queue),
         orjson.dumps(taken.transport),
     )
 
@@ -52,9 +52,12 @@ def digest_of(taken: Taken, transport: bytes | None) -> bytes:
 
 
 @lru_cache(maxsize=4096)
-def _told(dead_letter: DeadLetter) -> bytes:
+def _told(dead_letter: DeadLetter, queue: str) -> bytes:
+    moves = dead_letter.moves
+    if moves and moves[-1].to is None:
+        moves = (*moves[:-1], dataclasses.replace(moves[-1], to=queue))
     # The message is taken in where it was first: that is its address, and the broker's name for it is in `transport`.
-    return dead_letter_json(as_far_as_stored(dataclasses.replace(dead_letter, original_address=None)))
+    return dead_letter_json(as_far_as_stored(dataclasses.replace(dead_letter, original_address=None, moves=moves)))
 
 
 @lru_cache(maxsize=4096)
