@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from tests.brokers.artemis_rig import ArtemisQueues
+from tests.brokers.kafka_rig import KafkaTopics
 from tests.brokers.rabbitmq_rig import ClassicQueues, QuorumQueues
 from tests.brokers.received import Received, Sent
 from workers.brokers.contract import Login
@@ -40,4 +41,5 @@ RIGS: Mapping[str, tuple[str, Callable[[Any], Rig]]] = {
     "rabbitmq classic": ("rabbitmq", ClassicQueues),
     "rabbitmq quorum": ("rabbitmq", QuorumQueues),
     "artemis": ("artemis", ArtemisQueues),
+    "kafka": ("kafka", KafkaTopics),
 }
