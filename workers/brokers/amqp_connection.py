@@ -58,7 +58,7 @@ class AmqpConnection:
     `blocked`: why the broker takes nothing at present, None when it does.
     """
 
-    def __init__(self, login: Login) -> None:
+    def __init__(self, login: Login, *, answer_seconds: float = ANSWER_SECONDS) -> None:
         where = parse_broker_url(RABBITMQ, login.url)
         host, port = where.hosts[0]
         self.arrived: deque[Arrived] = deque()
@@ -66,6 +66,7 @@ class AmqpConnection:
         self.confirmed: deque[tuple[int, bool, bool]] = deque()
         self.blocked: str | None = None
         self.frame_bytes = _FRAME_BYTES
+        self._answer_seconds = max(0.1, min(answer_seconds, ANSWER_SECONDS))
         self._place = f"{host}:{port}"
         self._answers: deque[Any] = deque()
         self._read = b""
@@ -155,14 +156,15 @@ class AmqpConnection:
     def _send_method(self, channel: int, method: Any) -> None:
         self.send(frame.Method(channel, method).marshal())
 
-    def _answer(self, kinds: tuple[type, ...], seconds: float = ANSWER_SECONDS) -> Any:
+    def _answer(self, kinds: tuple[type, ...], seconds: float | None = None) -> Any:
+        seconds = self._answer_seconds if seconds is None else seconds
         deadline = time.monotonic() + seconds
         while True:
             for kind in kinds:
                 if (found := self.answer(kind)) is not None:
                     return found
             if time.monotonic() >= deadline:
-                raise self._lost(f"no answer within {seconds:.0f} s")
+                raise self._lost(f"no answer within {seconds:.1f} s")
             self.fill(deadline - time.monotonic())
 
     def _beat(self) -> None:

@@ -84,7 +84,7 @@ class RabbitMqPublisher:
         """Return a connection on which the broker confirms, and takes messages."""
         if self._connection is None or not is_open(self._connection):
             self._drop()
-            connection = AmqpConnection(self._login)
+            connection = AmqpConnection(self._login, answer_seconds=deadline - time.monotonic())
             try:
                 connection.call(spec.Confirm.Select(), spec.Confirm.SelectOk)
             except BaseException:
