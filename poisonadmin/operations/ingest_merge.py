@@ -12,7 +12,7 @@ from poisonadmin.operations import lanes, locks
 from poisonadmin.operations.addresses import ensure_addresses
 from poisonadmin.operations.ingest_duplicates import NAMED_CONFLICTS, Conflict, Origin, put_duplicates_aside
 from poisonadmin.operations.ingest_imports import import_dead_letters
-from poisonadmin.operations.ingest_returned import Returned, open_returned
+from poisonadmin.operations.ingest_returned import Returned, open_died_again, open_returned
 from poisonadmin.operations.ledger import recorded
 from poisonadmin.operations.locks import Lock
 from poisonadmin.operations.once_more import OnceMore, retried
@@ -131,6 +131,10 @@ def _merge_rows(
     staged, dead = sum(row[1] for row in names), sum(row[2] for row in names)
     _ensure(cursor, [row[0] for row in names], values if dead else None)
     lost = staged - _take_ids(cursor, values)
+    back = Returned()
+    if lost and origin.source_id is not None:
+        back = open_died_again(cursor, values["batch"], values["actor"], origin.source_id)
+        lost -= back.opened + back.known
     found, duplicates, conflicts = put_duplicates_aside(cursor, values["batch"], origin) if lost else (0, 0, ())
     if found != lost:
         raise OnceMore("A message went away between losing an id to it and looking at it.")
@@ -139,7 +143,8 @@ def _merge_rows(
     cursor.execute(_ENQUEUE, values)
     woken = dict(cursor.fetchall())
     cursor.execute("DELETE FROM staged_message WHERE batch = %(batch)s", values)
-    return Merged(staged - lost, duplicates, lost - duplicates, conflicts), woken
+    accepted = staged - lost - back.opened - back.known
+    return Merged(accepted, duplicates + back.known, lost - duplicates, conflicts, back.opened), woken
 
 
 def batch_key(cursor: CursorWrapper, batch: str) -> int:

@@ -25,10 +25,8 @@ class Returned:
     put_off: int = 0
     known: int = 0
 
-    @property
-    def total(self) -> int:
-        """Return how many rows of the batch are done with."""
-        return self.opened + self.put_off + self.known
+    def __add__(self, other: "Returned") -> "Returned":
+        return Returned(self.opened + other.opened, self.put_off + other.put_off, self.known + other.known)
 
 
 class _Back(NamedTuple):
@@ -41,6 +39,10 @@ class _Back(NamedTuple):
     title: str
     error_class: str
     failed_at: datetime
+
+    def is_of(self, state: State) -> bool:
+        """Return whether it belongs to the message's last attempt, and the message is in this state."""
+        return self.state == state and self.attempt_number == self.current_attempt
 
 
 # Two statements, as for decisions: what the lock waited for may have changed the row that a join has read.
@@ -65,6 +67,28 @@ FROM staged_message AS staged
 WHERE staged.batch = %(batch)s AND position('"came_back":'::bytea IN staged.dead_letter) > 0
 ORDER BY staged.id
 """
+
+_KNOWN = """
+staged_message AS staged JOIN address ON address.name = staged.address
+     JOIN envelope AS first ON first.intake_address_id = address.id AND first.message_id = staged.message_id
+     JOIN message ON message.id = first.id AND message.state = 'DLVD'
+WHERE staged.batch = %(batch)s AND first.id <> staged.id AND position('"moves":'::bytea IN staged.dead_letter) > 0
+"""
+_LOCK_KNOWN = f"SELECT FROM message WHERE id = ANY(SELECT first.id FROM {_KNOWN}) ORDER BY id FOR UPDATE"  # noqa: S608
+_READ_KNOWN = f"""
+SELECT staged_id, id, attempt_number, state, attempt_number, fingerprint, title, error_class,
+       LEAST(coalesce((told ->> 'failed_at')::timestamptz, now()), now())
+FROM (SELECT staged.id AS staged_id, message.id, message.attempt_number, message.state,
+             convert_from(staged.dead_letter, 'UTF8')::jsonb AS letter FROM {_KNOWN}) AS known
+     CROSS JOIN LATERAL jsonb_to_record(letter) AS one (told jsonb, fingerprint text, title text, error_class text)
+WHERE (SELECT payload FROM body WHERE body.id = known.id) = (SELECT payload FROM body WHERE body.id = staged_id)
+  AND EXISTS (
+    SELECT FROM jsonb_to_recordset(letter -> 'moves') AS move (queue text, reason text, at timestamptz, count int)
+    WHERE move.at IS NOT NULL AND NOT EXISTS (
+        SELECT FROM hop WHERE hop.message_id = known.id AND hop.from_address = move.queue AND hop.at = move.at
+                          AND hop.reason = move.reason AND hop.times = move.count))
+ORDER BY staged_id
+"""  # noqa: S608  (fragments are constants)
 
 _OPEN = f"""
 WITH back AS (
@@ -119,19 +143,38 @@ def open_returned(cursor: CursorWrapper, batch: str, actor: str, source_id: int)
         return Returned()
     cursor.execute(_READ, {"batch": batch})
     came = [_Back(*row) for row in cursor.fetchall()]
-    later = [one for one in came if one.state == State.DLNG and one.attempt_number == one.current_attempt]
+    later = [one.staged_id for one in came if one.is_of(State.DLNG)]
+    if later:
+        cursor.execute(_PUT_OFF, [later_batch(source_id), later])
+    return _done_with(cursor, [one for one in came if not one.is_of(State.DLNG)], actor, source_id) + Returned(
+        put_off=len(later)
+    )
+
+
+def open_died_again(cursor: CursorWrapper, batch: str, actor: str, source_id: int) -> Returned:
+    """Open delivered messages again of which a batch tells a new death, though they do not carry our id any more.
+
+    They are known by address and message id, which their rows did not get; afterwards the batch holds none of them. A
+    death is new when the broker tells of a move, with its time, that is not among the message's hops.
+    """
+    cursor.execute(_LOCK_KNOWN, {"batch": batch})
+    if not cursor.rowcount:
+        return Returned()
+    cursor.execute(_READ_KNOWN, {"batch": batch})
+    return _done_with(cursor, [_Back(*row) for row in cursor.fetchall()], actor, source_id)
+
+
+def _done_with(cursor: CursorWrapper, came: list[_Back], actor: str, source_id: int) -> Returned:
+    """Open what was delivered, once each; append the moves of all, and drop their rows."""
     first: dict[int, _Back] = {}
     for one in came:
-        if one.state == State.DLVD and one.attempt_number == one.current_attempt:
+        if one.is_of(State.DLVD):
             first.setdefault(one.message_id, one)
     opened = {one.staged_id for one in first.values()}
-    done = [one for one in came if one not in later]
-    append_hops(cursor, [(one.staged_id, one.message_id, one.staged_id in opened) for one in done], source_id)
+    append_hops(cursor, [(one.staged_id, one.message_id, one.staged_id in opened) for one in came], source_id)
     _open(cursor, list(first.values()), actor)
-    if later:
-        cursor.execute(_PUT_OFF, [later_batch(source_id), [one.staged_id for one in later]])
-    cursor.execute(_DROP, {"ids": [one.staged_id for one in done]})
-    return Returned(opened=len(opened), put_off=len(later), known=len(done) - len(opened))
+    cursor.execute(_DROP, {"ids": [one.staged_id for one in came]})
+    return Returned(opened=len(opened), known=len(came) - len(opened))
 
 
 def _open(cursor: CursorWrapper, back: list[_Back], actor: str) -> None:

@@ -139,6 +139,23 @@ def test_a_return_before_its_delivery_is_settled_waits_for_it(source: Source) ->
     assert_whole()
 
 
+def test_a_new_death_of_what_was_delivered_opens_it_also_without_our_header(source: Source) -> None:
+    died = moved(at=NOW - timedelta(hours=1))
+    message_id = imported(source, message_id="7", died=died)
+    delivered(message_id)
+    # Given out once more, though it was stored: the same death.
+    assert drained(source, letter(message_id="7", died=died)).duplicates == 1
+    assert states([message_id]) == ["DLVD"]
+    again = letter(message_id="7", died=moved(at=NOW), headers={"x-death": "2"})
+    merged = drained(source, again, again, letter(message_id="8"))
+    assert (merged.returned, merged.duplicates, merged.accepted) == (1, 1, 1)
+    assert Message.objects.get(id=message_id).reason == "returned"
+    assert len(hops(message_id)) == 2
+    assert drained(source, letter(message_id="7", payload="of another", died=moved(at=NOW))).conflicts == 1
+    assert counted() == counters()
+    assert_whole()
+
+
 def test_a_return_of_what_is_decided_meanwhile_adds_its_moves_and_nothing_else(source: Source) -> None:
     message_id = imported(source)
     attempt = delivered(message_id)
