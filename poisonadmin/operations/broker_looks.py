@@ -31,7 +31,8 @@ LOOK_SECONDS = 25.0
 MOST_WAITING = 20
 _OLD = "DELETE FROM broker_look WHERE asked_at < now() - interval '15 minutes'"
 _TAKE = """
-UPDATE broker_look SET taken_at = now() WHERE id = (SELECT min(id) FROM broker_look WHERE taken_at IS NULL)
+UPDATE broker_look SET taken_at = now()
+WHERE id = (SELECT min(id) FROM broker_look WHERE taken_at IS NULL) AND taken_at IS NULL
 RETURNING id
 """
 log = structlog.get_logger(__name__)

@@ -64,10 +64,9 @@ def save_source(
         before = Source.objects.select_for_update().filter(name=name).first()
         if expected_version is not None and (before is None or before.version != expected_version):
             raise VersionConflict(f"The source {name} has changed since it was read; nothing was saved.")
-        if before is None:
-            row = Source.objects.create(name=name, kind=kind, config=checked, secrets=login or {})
-        else:
-            row = before
+        fresh = {"kind": kind, "config": checked, "secrets": login or {}}
+        row, is_new = (before, False) if before else Source.objects.get_or_create(name=name, defaults=fresh)
+        if not is_new:
             _replace(row, kind, checked, login)
         audit.record(principal.name, "source.saved", "source", name, details={"config": checked})
     row.refresh_from_db()
