@@ -7,6 +7,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant
 from poisonadmin.domain.access import SYSTEM
 from poisonadmin.operations.claim import ClaimRef
 from poisonadmin.operations.configure import save_destination, save_policy
+from poisonadmin.operations.draining_merges import merge_left_over
+from poisonadmin.operations.ingest_merge import Merged
 from poisonadmin.operations.recover import recover
 from poisonadmin.operations.remains import search_lost_nodes
 from poisonadmin.operations.settle import settle
@@ -15,7 +17,10 @@ from tests.operations.conftest import enqueue
 from tests.operations.overlap import rows
 from tests.operations.reference_model import ATTEMPTS, Expected, Rules
 from tests.operations.simulated_tasks import HERE, IN_PAGES, Task, execute, write
+from tests.operations.staging import DIED, drained, letter, make_source
 from workers.lost_pages import LocalPages
+
+FAILURES = DIED.delivery_count or 1
 
 
 class Modelled(RuleBasedStateMachine):
@@ -29,6 +34,7 @@ class Modelled(RuleBasedStateMachine):
         self.answered: dict[int, str] = {}  # written, and not settled yet
         self.isolated: set[int] = set()  # claimed last to be tried alone
         self.attempts: dict[int, int] = {}
+        self.put_off: list[tuple[int, int]] = []  # came back before their delivery was settled
         # One transaction an example: its clock stands still, and it leaves nothing behind.
         self.example = transaction.atomic()
         self.example.__enter__()
@@ -52,6 +58,7 @@ class Modelled(RuleBasedStateMachine):
             "approve_clears_candidate": clears,
         }
         save_policy("orders.#", preset=None, settings=wanted, destination="handler", principal=SYSTEM)
+        self.source = make_source()
         self.take_in(3)
 
     # What must hold after every step.
@@ -113,6 +120,24 @@ class Modelled(RuleBasedStateMachine):
 
     def take_in(self, count: int) -> None:
         self.messages |= {message: Expected(self.in_force) for message in enqueue(count)}
+
+    def bring_back(self, message: int, attempt: int) -> None:
+        [(payload,)] = rows("SELECT convert_from(payload, 'UTF8') FROM body WHERE id = %s", message)
+        before = self.messages[message].state
+        merged = drained(self.source, letter(payload=payload, back=(message, attempt)))
+        if not self.messages[message].came_back(attempt, FAILURES):
+            self.put_off.append((message, attempt))
+            assert merged == Merged()
+        else:
+            is_opened = self.messages[message].state != before
+            assert (merged.returned, merged.duplicates, merged.accepted) == (is_opened, not is_opened, 0)
+
+    def look_at_what_was_put_off(self) -> None:
+        waiting, self.put_off = self.put_off, []
+        merge_left_over(self.source.id)
+        for message, attempt in waiting:
+            if not self.messages[message].came_back(attempt, FAILURES):
+                self.put_off.append((message, attempt))
 
     def write(self, task: Task, message: int, outcome: str) -> None:
         write(message, self.messages[message].attempt_number, task.claim.id, outcome)

@@ -80,6 +80,13 @@ class Expected:
         if self.candidate and self.rules.approval_clears:
             self.candidate, self.crash_count = False, 0
 
+    def came_back(self, attempt: int, failures: int) -> bool:
+        """A broker gives it back as a dead letter of an attempt; return False where nobody can say yet what it is."""
+        if (self.state, attempt) == ("DLVD", self.attempt_number):
+            self.failure_count += failures
+            self._stop("returned")
+        return (self.state, attempt) != ("DLNG", self.attempt_number)
+
     def given_up(self) -> None:
         self.state, self.reason = "FAIL", "failed_by_admin"
 

@@ -127,6 +127,20 @@ class Machine(Modelled):
         recover()
         self.settled()
 
+    # What brokers do.
+
+    @precondition(lambda self: any(one.attempt_number for one in self.messages.values()))
+    @rule(data=st.data())
+    def come_back(self, data: st.DataObject) -> None:
+        """Any attempt of any message comes back as a dead letter, also such as never reached a broker."""
+        message = data.draw(st.sampled_from([id_ for id_, one in self.messages.items() if one.attempt_number]))
+        self.bring_back(message, data.draw(st.integers(1, self.messages[message].attempt_number + 1)))
+
+    @precondition(lambda self: self.put_off)
+    @rule()
+    def look_again(self) -> None:
+        self.look_at_what_was_put_off()
+
     # What people do.
 
     @precondition(lambda self: self.messages)
