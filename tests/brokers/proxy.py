@@ -1,8 +1,9 @@
-"""A TCP proxy between a client and a broker that can stop passing on what the broker says, or cut all connections."""
+"""A TCP proxy between clients and a broker that keeps back what one of them says, or cuts all connections."""
 
 import contextlib
 import socket
 import threading
+import time
 from collections.abc import Iterator
 
 _CHUNK = 65536
@@ -18,6 +19,8 @@ class Proxy:
         self._sockets: list[socket.socket] = []
         self._answers_pass = threading.Event()
         self._answers_pass.set()
+        self._held_back: bytes | None = None
+        self.is_holding = threading.Event()
         self._sent = 0
         self._cut_after: int | None = None
         threading.Thread(target=self._accept, daemon=True).start()
@@ -26,26 +29,44 @@ class Proxy:
         """Keep back what the broker says from now on."""
         self._answers_pass.clear()
 
+    def hold_back(self, frame: bytes) -> None:
+        """Keep back what clients say from the first time on that they say this; `is_holding` is set then."""
+        self._held_back = frame
+        self.is_holding.clear()
+
     def cut_after(self, byte_count: int) -> None:
         """Cut all connections when clients have sent so many more bytes."""
         self._cut_after = self._sent + byte_count
 
     def heal(self) -> None:
         """Pass everything on again."""
-        self._cut_after = None
+        self._cut_after = self._held_back = None
+        self.is_holding.clear()
         self._answers_pass.set()
+
+    def cut(self) -> None:
+        """Cut all connections; what was kept back is lost."""
+        sockets, self._sockets = self._sockets, []
+        for one in sockets:
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Stop listening, cut everything."""
         self._answers_pass.set()
+        self._held_back = None
         self._listener.close()
-        self._cut()
+        self.cut()
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
-                broker = socket.create_connection(("127.0.0.1", self._to_port))
+                try:
+                    broker = socket.create_connection(("127.0.0.1", self._to_port))
+                except OSError:  # it is killed just now
+                    client.close()
+                    continue
                 self._sockets += [client, broker]
                 threading.Thread(target=self._pass_on, args=(client, broker, True), daemon=True).start()
                 threading.Thread(target=self._pass_on, args=(broker, client, False), daemon=True).start()
@@ -55,23 +76,22 @@ class Proxy:
             while chunk := source.recv(_CHUNK):
                 if not is_client:
                     self._answers_pass.wait()
+                elif self._held_back is not None and self._held_back in chunk:
+                    self.is_holding.set()
+                    while self._held_back is not None:
+                        time.sleep(0.01)
+                    break
                 target.sendall(chunk)
                 if is_client:
                     self._sent += len(chunk)
                     if self._cut_after is not None and self._sent >= self._cut_after:
                         break
         if is_client and self._cut_after is not None and self._sent >= self._cut_after:
-            self._cut()
+            self.cut()
         for one in (source, target):
             with contextlib.suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
             one.close()
-
-    def _cut(self) -> None:
-        sockets, self._sockets = self._sockets, []
-        for one in sockets:
-            with contextlib.suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
 
 
 @contextlib.contextmanager
