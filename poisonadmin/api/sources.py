@@ -23,7 +23,7 @@ from poisonadmin.store.models.intake import SourceKind
 
 class SourceInput(StrictSerializer):
     """`config` for a directory: `{path}`; for rabbitmq and artemis:
-    `{url, queues: [], address?, readers?, verify_tls?, management_url?}`; for kafka:
+    `{url, queues: [], address?, readers?, verify_tls?}`, for rabbitmq also `management_url`; for kafka:
     `{url, topics: [], group?, address?, verify_tls?, sasl_mechanism?}`. `address` is a template with `{original}` and
     `{queue}`. `secrets` is the login at a broker, `{username, password}`, write-only.
     """

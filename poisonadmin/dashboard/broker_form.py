@@ -52,10 +52,10 @@ SOURCE_COLUMNS = (
     Column("readers", "Readers of each queue (RabbitMQ, Artemis)", "2", kinds=_QUEUES, is_number=True),
     Column(
         "management_url",
-        "Management URL (RabbitMQ, Artemis)",
+        "Management URL (RabbitMQ)",
         "http://rabbit.example.org:15672",
         "For finding queues.",
-        kinds=_QUEUES,
+        kinds=(RABBITMQ,),
     ),
     Column("group", "Consumer group (Kafka)", "poisonadmin-<name of the source>", kinds=(KAFKA,)),
     _SASL,

@@ -26,9 +26,9 @@ TIMEOUT_MS = range(100, 300_001)
 CONFIRM_WITHIN_MS = range(1000, 31 * 86_400_000)
 
 _DRAINED = {"address": "{original}", "verify_tls": True}
-_QUEUES = _DRAINED | {"readers": 2, "management_url": None}
+_QUEUES = _DRAINED | {"readers": 2}
 SOURCE_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
-    RABBITMQ: _QUEUES,
+    RABBITMQ: _QUEUES | {"management_url": None},
     ARTEMIS: _QUEUES,
     KAFKA: _DRAINED | {"group": None, "sasl_mechanism": "PLAIN"},
 }
@@ -66,10 +66,10 @@ def validate_broker_source(
 ) -> dict[str, Any]:
     """Return the configuration of a source of this kind, only what it sets; raise InvalidSource naming the field.
 
-    Shape: `{url, queues, address?, verify_tls?, readers?, management_url?}` for RabbitMQ and Artemis,
-    `{url, topics, group, address?, verify_tls?, sasl_mechanism?}` for Kafka, where `group` is filled in from the
-    source's `name`. `address` is a template with `{original}` and `{queue}`; `management_url` is where the broker
-    answers questions over HTTP. Without `needs_queues` it may name none: somebody asks which there are.
+    Shape: `{url, queues, address?, verify_tls?, readers?}` for RabbitMQ and Artemis, for RabbitMQ also
+    `management_url`, where its management answers; `{url, topics, group, address?, verify_tls?, sasl_mechanism?}` for
+    Kafka, where `group` is filled in from the source's `name`. `address` is a template with `{original}` and
+    `{queue}`. Without `needs_queues` it may name none: somebody asks which there are.
 
     >>> validate_broker_source("kafka", {"url": "kafka://k.example.org", "topics": ["orders-dlt"]}, name="shop")
     {'url': 'kafka://k.example.org', 'topics': ['orders-dlt'], 'group': 'poisonadmin-shop'}

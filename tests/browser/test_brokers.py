@@ -57,4 +57,7 @@ def test_queues_are_found_previewed_and_drained(visit: Visit) -> None:
     page.wait_for_url("**/sources/*/")
     expect(page.locator("#flash")).to_contain_text("The source shop is saved")
     assert Source.objects.get().config["queues"] == ["orders.dlq"]
+    for path in ("/destinations/broker/", f"/sources/{Source.objects.get().id}/edit/"):
+        assert violations(visit.open(path)) == []
+        assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") == 0
     assert visit.complaints == []

@@ -122,7 +122,8 @@ def test_every_default_is_a_setting(kind: str) -> None:
         ("artemis", {"address": "{0}"}, "address"),
         ("artemis", {"readers": True}, "readers"),
         ("artemis", {"verify_tls": 1}, "verify_tls"),
-        ("artemis", {"management_url": "file:///etc/passwd"}, "management_url"),
+        ("artemis", {"management_url": "http://a.example.org"}, "management_url"),
+        ("rabbitmq", {"management_url": "file:///etc/passwd"}, "management_url"),
     ],
 )
 def test_a_source_says_which_field_is_wrong(kind: str, config: dict[str, Any], field: str) -> None:

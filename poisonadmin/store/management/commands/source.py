@@ -117,7 +117,7 @@ def _broker_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--queue", action="append", default=[], help="a queue or topic, repeatable")
     parser.add_argument("--username")
     parser.add_argument("--password-stdin", action="store_true", help=f"read it there; else it is in {PASSWORD}")
-    parser.add_argument("--management-url", help="where RabbitMQ's or Artemis's management answers")
+    parser.add_argument("--management-url", help="where RabbitMQ's management answers")
     parser.add_argument("--sasl-mechanism", help="of Kafka")
     parser.add_argument("--no-verify-tls", action="store_true")
 
