@@ -1,0 +1,82 @@
+"""B3: dead letters from RabbitMQ become messages, against a consumer that only acknowledges and a bare binary COPY."""
+
+import os
+from functools import partial
+
+from django.db import connections
+
+from benchmarks import bare_copy, loads
+from benchmarks.rabbit_queues import QUEUE_TYPES, Queues, running_queues
+from benchmarks.results import Line, alternate, compared, pairs_of, say
+from benchmarks.stopwatch import Rate, Stopwatch
+from benchmarks.world import World
+from poisonadmin.operations.draining import Workshop, drain_source
+from poisonadmin.store.models import Source
+from workers.spark.jobs.drain import drain, look
+from workers.spark.session import LOCAL_BATCH_MASTER, start_session
+
+NAME = "B3"
+MESSAGES = 200_000
+OURS = "drained"
+CONSUMER = "a consumer that only acknowledges"
+COPY = "binary COPY of the finished rows"
+LIMIT = "Python reading each message's headers, then the merge, on the broker's and the database's cores"
+DEAD = "orders.dead"
+
+
+def run(world: World) -> list[Line]:
+    """Measure. Ours counts until every message is NDLV and acknowledged; the job is called as its tick calls it."""
+    count = world.count(MESSAGES, least=5_000)
+    os.environ["DATABASE_URL"] = world.services.database_url
+    spark = start_session("benchmark", local=LOCAL_BATCH_MASTER)
+    lines: list[Line] = []
+    try:
+        with running_queues(world.directory / "b03") as queues:
+            for kind in QUEUE_TYPES:
+                say(f"  {count:,} dead letters of 1 kB in a {kind} queue")
+                lines += _of_queues(world, queues, kind, count, spark)
+    finally:
+        spark.stop()
+        loads.empty()
+    return lines
+
+
+def _of_queues(world: World, queues: Queues, kind: str, count: int, spark: object) -> list[Line]:
+    body = b"x" * loads.BODY_BYTES
+    config = {"url": queues.url, "queues": [DEAD]}
+    secrets = {"username": "guest", "password": "guest"}
+    source, _ = Source.objects.update_or_create(
+        name="b3", defaults={"kind": "rabbitmq", "config": config, "secrets": secrets}
+    )
+    workshop = Workshop(look, partial(drain, spark, seconds=300.0), worker="benchmark")
+
+    def ours() -> Rate:
+        loads.empty()
+        queues.fill_with_dead_letters(DEAD, kind, count, body)
+        watch = Stopwatch()
+        with watch:
+            done = drain_source(source.id, workshop)
+        assert done is not None
+        assert done[0].error is None, done[0].error
+        assert done[1].accepted == count, f"{done} instead of {count} messages"
+        return watch.rate(count)
+
+    def consumer() -> Rate:
+        queues.fill_with_dead_letters(DEAD, kind, count, body)
+        watch = Stopwatch()
+        with watch:
+            queues.acknowledge_only(DEAD, count)
+        return watch.rate(count)
+
+    def copy() -> Rate:
+        connections.close_all()
+        return bare_copy.load(world.services.database_url, world.directory, count)
+
+    ours()  # the Python tasks are warm from here on
+    bare_copy.dump(world.services.database_url, world.directory)
+    rates = alternate([(OURS, ours), (CONSUMER, consumer), (COPY, copy)], rounds=world.rounds, unit="messages")
+    to_consumer, to_copy = pairs_of(rates, OURS, CONSUMER), pairs_of(rates, OURS, COPY)
+    return [
+        compared(NAME, f"{kind} queue {OURS} / {CONSUMER}", to_consumer, unit="messages", aim=0.8, limit=LIMIT),
+        compared(NAME, f"{kind} queue {OURS} / {COPY}", to_copy, unit="messages", aim=0.33, limit=LIMIT),
+    ]

@@ -1,0 +1,64 @@
+"""B5: redelivery to RabbitMQ by the whole system, against the broker's own shovel, each message confirmed."""
+
+import os
+
+from benchmarks import live, loads
+from benchmarks.rabbit_queues import QUEUE_TYPES, Queues, running_queues
+from benchmarks.results import Line, alternate, compared, pairs_of, say
+from benchmarks.stopwatch import Rate, Stopwatch
+from benchmarks.world import World
+from poisonadmin.domain.access import SYSTEM
+from poisonadmin.operations import configure
+
+NAME = "B5"
+MESSAGES = 200_000
+AIMS = {"classic": 1.5, "quorum": 1.1}
+OURS = "redelivered"
+SHOVEL = "shovel, on-confirm"
+LIMIT = "claiming, publishing and settling share the cores with the broker that confirms"
+
+
+def run(world: World) -> list[Line]:
+    """Measure. Ours counts from when the messages are due until all are settled as delivered."""
+    count = world.count(MESSAGES, least=2_000)
+    lines: list[Line] = []
+    with running_queues(world.directory / "b05") as queues:
+        for kind in QUEUE_TYPES:
+            say(f"  {count:,} messages to a {kind} queue; {os.cpu_count()} cores")
+            lines.append(_to_queue(world, queues, kind, count))
+    return lines
+
+
+def _to_queue(world: World, queues: Queues, kind: str, count: int) -> Line:
+    target, name = f"returned-{kind}", f"b5{kind}"
+    body = b"x" * loads.BODY_BYTES
+    configure.save_destination(
+        name,
+        kind="rabbitmq",
+        config={"url": queues.url, "queue": target},
+        secrets={"username": "guest", "password": "guest"},
+        max_rate_per_second=None,
+        principal=SYSTEM,
+    )
+    configure.save_policy(f"{name}.#", preset=None, settings={}, destination=name, principal=SYSTEM)
+
+    def ours() -> Rate:
+        queues.declare(target, kind)
+        delivered = live.deliver(f"{name}.x", count)
+        assert queues.depth(target) == count, "not all are there"
+        return delivered.watch.rate(count, seconds=delivered.seconds)
+
+    def shovel() -> Rate:
+        queues.declare("source", kind)
+        queues.declare(target, kind)
+        queues.fill("source", count, body)
+        watch = Stopwatch()
+        with watch:
+            queues.shovel("source", target, count)
+        return watch.rate(count)
+
+    queues.declare(target, kind)
+    live.deliver(f"{name}.x", min(count, 20_000))  # so that the claims have grown to what the broker can take
+    rates = alternate([(OURS, ours), (SHOVEL, shovel)], rounds=world.rounds, unit="messages")
+    pairs = pairs_of(rates, OURS, SHOVEL)
+    return compared(NAME, f"{kind} queue: {OURS} / {SHOVEL}", pairs, unit="messages", aim=AIMS[kind], limit=LIMIT)
