@@ -9,7 +9,7 @@ urlpatterns = [
     path("", include("poisonadmin.dashboard.urls")),
 ]
 
-handler400 = "poisonadmin.dashboard.errors.bad_request"
+handler400 = "poisonadmin.refusals.bad_request"
 handler403 = "poisonadmin.dashboard.errors.forbidden"
 handler404 = "poisonadmin.dashboard.errors.not_found"
 handler500 = "poisonadmin.dashboard.errors.server_error"

@@ -68,6 +68,10 @@ def test_a_query_that_means_nothing_is_refused(path: str, code: str, admin: Call
     assert problem_of(admin.get(path), 400)["code"] == code
 
 
+def test_a_request_for_another_host_is_refused_as_a_problem(admin: Caller) -> None:
+    assert problem_of(admin.get("messages/", Host="elsewhere.example"), 400)["code"] == "bad_request"
+
+
 @pytest.mark.parametrize(
     ("body", "status", "code"),
     [
