@@ -21,7 +21,7 @@ def _is_xdist_controller() -> bool:
     for argument, following in itertools.pairwise([*sys.argv, ""]):
         if argument in {"-n", "--numprocesses"}:
             asked = following
-        elif argument.startswith("-n") or argument.startswith("--numprocesses="):
+        elif argument.startswith(("-n", "--numprocesses=")):
             asked = argument.removeprefix("--numprocesses=").removeprefix("-n")
     return asked != "0" and "PYTEST_XDIST_WORKER" not in os.environ
 
