@@ -13,7 +13,7 @@ from tests.dashboard.test_hostile import BARE, XSS
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-REFUSED = {"mistaken", "missing", "policy-new", "policy", "restart-job-new"}
+REFUSED = {"mistaken", "missing", "policy-new", "policy", "restart-job-new", "rule-new", "rule-new-after"}
 # Between them they hold every colour there is.
 COLOURFUL = {
     *("overview", "messages", "message-undecided", "policies", "jobs", "mistaken", "missing"),
