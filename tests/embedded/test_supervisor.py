@@ -143,7 +143,7 @@ def test_services_of_ones_own_replace_the_embedded_ones(start: Start, services: 
 def test_the_services_ask_for_their_passwords(running: Running) -> None:
     urls = running.urls
     secret = (running.home / "postgres-password").read_text()
-    running.until("started valkey")  # the database answers by then
+    running.until("last is up")
     with pytest.raises(psycopg.OperationalError, match="password"):
         psycopg.connect(urls["DATABASE_URL"].replace(secret, "guessed"))
     port = urls["REDIS_URL"].rsplit(":", 1)[1]
