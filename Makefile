@@ -33,10 +33,10 @@ install: $(INSTALLED) ## Make the virtual environment and install the locked dep
 assets: $(ASSETS) ## Install the locked front-end files
 
 .PHONY: test
-test: install assets ## Run the test suite; ARGS='-k claim' chooses
+test: install assets ## Run the test suite in two processes; ARGS='-k claim' chooses, ARGS='-n 0' needs one
 	@$(BIN)/python tests/browser/ensure_chromium.py
 	@$(BIN)/python tests/brokers/ensure_rabbitmq.py
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n 2 $(ARGS)
 
 .PHONY: test-brokers
 test-brokers: export BROKER := $(or $(BROKER),rabbitmq artemis kafka)

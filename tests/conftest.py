@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler.loadscope import LoadScopeScheduling
 
 from poisonadmin.embedded.stack import Services
 from tests import services_plugin
@@ -24,6 +26,20 @@ hypothesis.settings.register_profile("long", max_examples=2000, stateful_step_co
 # Playwright keeps an event loop running in this thread from the first browser test on, in which no other test could run
 # one; and an installation under test keeps two JVMs up. So these come last, in this order.
 LAST = ("tests/conformance", "tests/system", "tests/browser")
+# `pytest -n 2` runs these in one process, each a while long and mostly waiting, and everything else in the other.
+WAITING = ("tests/poisonguard", "tests/embedded", *LAST)
+
+
+class TwoSides(LoadScopeScheduling):
+    """Two processes, each with its own PostgreSQL, and one of them alone with the installation and the browser."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "waiting" if nodeid.startswith(tuple(f"{folder}/" for folder in WAITING)) else "busy"
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
+    """Divide the tests between two processes so that both take about as long."""
+    return TwoSides(config, log)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -6,6 +6,7 @@ none.
 """
 
 import atexit
+import itertools
 import os
 import sys
 import tempfile
@@ -15,8 +16,14 @@ from poisonadmin.embedded.stack import Services, start_services
 
 
 def _is_xdist_controller() -> bool:
-    parallel = any(a == "-n" or (a.startswith("-n") and a[2:].isalnum()) or a.startswith("--numproc") for a in sys.argv)
-    return parallel and "PYTEST_XDIST_WORKER" not in os.environ
+    """Return whether this process only gives tests to others: asked for some, the last word counts."""
+    asked = "0"
+    for argument, following in itertools.pairwise([*sys.argv, ""]):
+        if argument in {"-n", "--numprocesses"}:
+            asked = following
+        elif argument.startswith(("-n", "--numprocesses=")):
+            asked = argument.removeprefix("--numprocesses=").removeprefix("-n")
+    return asked != "0" and "PYTEST_XDIST_WORKER" not in os.environ
 
 
 def _start() -> Services | None:

@@ -164,7 +164,8 @@ def _checked_match(stage: Stage, match: Mapping[str, Any]) -> dict[str, Any]:
     found = {}
     for name, value in match.items():
         if name not in known:
-            raise InvalidRule(f"match.{str(name)[:40]}", f"there is no such condition {stage} a delivery.")
+            detail = f"there is no such condition {stage} a delivery; known are {', '.join(known)}."
+            raise InvalidRule(f"match.{str(name)[:40]}", detail)
         if value == ANYTHING or value is None:
             continue
         found[name] = known[name](f"match.{name}", value)

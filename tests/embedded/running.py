@@ -38,6 +38,8 @@ class Running:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                # A shell starts what it puts into the background with SIGINT ignored, and children inherit that.
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509  (no threads here)
             )
 
     @property

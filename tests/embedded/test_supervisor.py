@@ -14,6 +14,7 @@ from poisonadmin.embedded.ports import free_port
 from poisonadmin.embedded.stack import Services
 from tests.embedded.conftest import Start
 from tests.embedded.running import Running
+from tests.patience import on_this_machine
 
 PROMISED_STOP_SECONDS = 10
 
@@ -33,7 +34,7 @@ def test_a_signal_ends_every_process_even_one_that_does_not_listen(start: Start,
     running = start(**({"STUBBORN": "yes"} if wish == signal.SIGTERM else {}))
     running.until("last is up")
     running.signal(wish)
-    assert running.process.wait(PROMISED_STOP_SECONDS) == 0
+    assert running.process.wait(on_this_machine(PROMISED_STOP_SECONDS)) == 0
     assert running.left() == []
 
 
@@ -41,7 +42,7 @@ def test_a_signal_during_the_start_ends_it(start: Start) -> None:
     running = start()
     running.until(r"started postgres")
     running.signal(signal.SIGTERM)
-    assert running.process.wait(PROMISED_STOP_SECONDS) == 0
+    assert running.process.wait(on_this_machine(PROMISED_STOP_SECONDS)) == 0
     assert running.left() == []
 
 
@@ -62,7 +63,7 @@ def test_killing_make_ends_what_it_started(start: Start, tmp_path: Path) -> None
         running = start(home=tmp_path / wish.name, under=["sh", "-c", _UNDER_MAKE, str(makefile)])
         running.until("last is up")
         running.signal(wish)
-        running.process.wait(PROMISED_STOP_SECONDS)
+        running.process.wait(on_this_machine(PROMISED_STOP_SECONDS))
         running.until("supervisor +. stopped")
         running.until_none_left()
 
@@ -99,7 +100,7 @@ def test_the_next_start_finds_the_data_of_the_one_before(start: Start) -> None:
     with psycopg.connect(first.urls["DATABASE_URL"]) as session:
         session.execute("CREATE TABLE kept ()")
     first.signal(signal.SIGTERM)
-    first.process.wait(PROMISED_STOP_SECONDS)
+    first.process.wait(on_this_machine(PROMISED_STOP_SECONDS))
     second = start(home=first.home)
     second.until("last is up")
     with psycopg.connect(second.urls["DATABASE_URL"]) as session:
@@ -108,7 +109,7 @@ def test_the_next_start_finds_the_data_of_the_one_before(start: Start) -> None:
 
 def test_two_supervisors_on_one_home_refuse_clearly(running: Running) -> None:
     second = Running(running.home, free_port())
-    assert second.process.wait(PROMISED_STOP_SECONDS) == 1
+    assert second.process.wait(on_this_machine(PROMISED_STOP_SECONDS)) == 1
     assert f"already runs on {running.home} (process {running.process.pid})" in second.output
     assert psutil.pid_exists(running.pid_of("postgres"))
 
@@ -117,7 +118,7 @@ def test_a_taken_port_is_named_with_the_way_to_choose_another(start: Start) -> N
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         running = start(port=port)
-        assert running.process.wait(PROMISED_STOP_SECONDS) == 1
+        assert running.process.wait(on_this_machine(PROMISED_STOP_SECONDS)) == 1
     assert f"Port {port} is taken" in running.output
     assert f"POISONADMIN_PORT={port + 1}" in running.output
     assert running.left() == []
@@ -142,7 +143,7 @@ def test_services_of_ones_own_replace_the_embedded_ones(start: Start, services: 
 def test_the_services_ask_for_their_passwords(running: Running) -> None:
     urls = running.urls
     secret = (running.home / "postgres-password").read_text()
-    running.until("started valkey")  # the database answers by then
+    running.until("last is up")
     with pytest.raises(psycopg.OperationalError, match="password"):
         psycopg.connect(urls["DATABASE_URL"].replace(secret, "guessed"))
     port = urls["REDIS_URL"].rsplit(":", 1)[1]

@@ -3,23 +3,18 @@
 import base64
 import itertools
 import json
-import os
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from tests.faults.invariants import all_broken
+from tests.patience import on_this_machine
 from tests.system.conftest import OpenShop
 from tests.system.consumer import Answer, Request, failing, refuses, takes
 from tests.system.installation import Installation, until
 
 # From the issue: never early, and at most this late, on a machine that does nothing else.
 LATENESS_SECONDS = 1.5
-
-
-def lateness_seconds() -> float:
-    """Return how late an attempt may be now: on a busy machine in the proportion of its load to its cores."""
-    return LATENESS_SECONDS * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 def test_a_message_is_delivered_by_a_spark_job_whose_row_says_so(
@@ -65,7 +60,7 @@ def test_the_delay_schedule_is_kept_never_early_and_hardly_late(open_shop: OpenS
     late = [wait - meant for wait, meant in zip(waits, (1, 2, 4, 4), strict=True)]
     print("waits", [round(wait, 3) for wait in waits])
     assert min(late) >= 0
-    assert max(late) <= lateness_seconds()
+    assert max(late) <= on_this_machine(LATENESS_SECONDS)
 
 
 def test_an_exhausted_message_waits_for_a_person_and_is_delivered_once_its_consumer_is_well(
