@@ -1,5 +1,6 @@
 """Reads one partition of a topic; the offset of what is stored is committed for the source's group."""
 
+import threading
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ _CHUNK = 500
 # A partition that is not at its end must give something in this time.
 _FETCH_SECONDS = 30.0
 _TURN_SECONDS = 0.02
+_CLOSE_SECONDS = 3.0
 
 
 class KafkaReader:
@@ -30,6 +32,7 @@ class KafkaReader:
         self._is_finished = False
         self._is_at_end = False
         self._committed: tuple[KafkaError | None] | None = None
+        self._trouble: str | None = None
         own = {
             "group.id": str(login.options.get("group") or DEFAULT_GROUP),
             "enable.auto.commit": False,
@@ -37,6 +40,7 @@ class KafkaReader:
             "enable.partition.eof": True,
             "queued.max.messages.kbytes": 3 * READ_BYTES // 1024,
             "on_commit": self._on_commit,
+            "error_cb": self._on_error,
         }
         self._consumer = Consumer(settings(login) | own)
         try:
@@ -92,8 +96,13 @@ class KafkaReader:
             self._commit(last + 1)
 
     def close(self) -> None:
-        """Close the consumer."""
-        self._consumer.close()
+        """Close the consumer.
+
+        The client waits for the answer to a commit however long a broker is away: it is left to end by itself.
+        """
+        closing = threading.Thread(target=self._consumer.close, name="close kafka", daemon=True)
+        closing.start()
+        closing.join(_CLOSE_SECONDS)
 
     def _next(self) -> Taken:
         record = self._arrived.popleft()
@@ -116,6 +125,8 @@ class KafkaReader:
                 self._is_at_end = True
             elif not event.retriable():
                 raise BrokerError(f"{self._place.topic}: {event.str()}")
+        if self._trouble is not None and not records:
+            raise BrokerError(f"{self._place.topic}: {self._trouble}")
 
     def _may_be_empty(self, waited: float) -> bool:
         """Return whether nothing more is there; raise `BrokerError` when the broker does not say.
@@ -141,7 +152,7 @@ class KafkaReader:
             self._consumer.commit(offsets=[place], asynchronous=True)
         except KafkaException as error:
             raise BrokerError(f"{self._place.topic}: {reason(error)}") from None
-        deadline = time.monotonic() + _FETCH_SECONDS
+        deadline = time.monotonic() + ANSWER_SECONDS
         while (answer := self._committed) is None:
             if time.monotonic() > deadline:
                 raise BrokerError(f"{self._place.topic}: the broker has not stored the offset in time")
@@ -149,6 +160,11 @@ class KafkaReader:
         (failed,) = answer
         if failed is not None:
             raise BrokerError(f"{self._place.topic}: the broker has not stored the offset: {failed.str()}")
+
+    def _on_error(self, error: KafkaError) -> None:
+        # The client tries again for ever, and is silent besides.
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
+            self._trouble = error.str()
 
     def _on_commit(self, error: KafkaError | None, places: Sequence[Any]) -> None:
         self._committed = (error or next((one.error for one in places if one.error is not None), None),)
