@@ -52,7 +52,7 @@ class Management:
         connection.until(lambda: bool(answers), "a question")
         answer = answers.popleft()
         try:
-            (result, *_) = json.loads(answer.body) or [None]
+            (result, *_) = json.loads(answer.body or b"null") or [None]
         except (ValueError, TypeError):
             raise QuestionRefused("the broker's answer cannot be read") from None
         if answer.headers.get("_AMQ_OperationSucceeded") != "true":

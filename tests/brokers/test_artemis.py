@@ -1,0 +1,182 @@
+"""What is Artemis's own: text and bytes, topics, its dead-letter queues, properties that would do something."""
+
+import itertools
+import json
+import time
+
+import pytest
+
+from poisonadmin.domain.policy import Policy
+from poisonadmin.domain.redelivery import ladder
+from tests.brokers.artemis import Artemis
+from tests.brokers.artemis_rig import ArtemisQueues
+from tests.brokers.killing import outgoing, read_all
+from tests.brokers.received import Received, Sent
+from workers.brokers.artemis import ADAPTER
+from workers.brokers.contract import BrokerError, Login, Outgoing
+from workers.brokers.stomp_connection import frame_bytes
+
+
+@pytest.fixture
+def rig(artemis: Artemis) -> ArtemisQueues:
+    """Return queues of the broker."""
+    return ArtemisQueues(artemis)
+
+
+def publish(rig: ArtemisQueues, *batch: Outgoing) -> list[str | None]:
+    """Publish, and return the class of each failure."""
+    publisher = ADAPTER.open_publisher(rig.login())
+    try:
+        return [None if one is None else one.exception_class for one in publisher.publish(batch, 30.0)]
+    finally:
+        publisher.close()
+
+
+def there_and_back(rig: ArtemisQueues, sent: Sent) -> Received:
+    """Return what a consumer gets of a message that was dead-lettered, drained and returned."""
+    original, dead = rig.dead_letter([sent])
+    (taken,) = read_all(rig, dead, 1)
+    assert publish(rig, outgoing(taken)) == [None]
+    (received,) = rig.receive(original, 1)
+    return received
+
+
+def type_of(rig: ArtemisQueues, queue: str) -> list[int]:
+    """Return the kind of each message's body, as Artemis keeps it: 3 is a text, 4 bytes."""
+    return [one["type"] for one in rig.manage(f"queue.{queue}", "listMessages", "")]
+
+
+@pytest.mark.parametrize(("text", "kind"), [(True, 3), (False, 4)])
+def test_a_text_comes_back_as_a_text_and_bytes_as_bytes(rig: ArtemisQueues, text: bool, kind: int) -> None:
+    original, dead = rig.dead_letter([Sent("Grüße".encode(), properties={"text": text})])
+    (taken,) = read_all(rig, dead, 1)
+    assert publish(rig, outgoing(taken)) == [None]
+
+    assert type_of(rig, original) == [kind]
+
+
+def test_what_the_producer_set_comes_back(rig: ArtemisQueues) -> None:
+    properties = {
+        "correlation-id": "c:1\n2",
+        "content-type": "application/json",
+        "priority": "7",
+        "reply-to": "answers",
+        "type": "order",
+        "JMSXGroupID": "customer-7",
+    }
+    headers = {"tenant": "eu", "odd": "a\\b:c\r\nd", "ümlaut": "ja"}
+
+    received = there_and_back(rig, Sent(b"{}", headers=headers, properties=properties))
+
+    told = received.properties
+    assert {name: received.headers[name] for name in headers} == headers
+    assert (told["correlation-id"], told["content-type"], told["priority"]) == ("c:1\n2", "application/json", "7")
+    assert (told["reply-to"], told["type"], told["_AMQ_GROUP_ID"]) == ("answers", "order", "customer-7")
+    assert told["persistent"] == "true"
+
+
+def test_a_message_with_a_duplicate_id_is_not_dropped_when_it_is_returned(rig: ArtemisQueues) -> None:
+    received = there_and_back(rig, Sent(b"1", headers={"_AMQ_DUPL_ID": f"once-{time.time_ns()}"}))
+
+    assert received.payload == b"1"
+    assert "_AMQ_DUPL_ID" not in received.headers
+
+
+def test_a_dead_letter_tells_where_it_was_and_is_the_same_whenever_it_is_read(rig: ArtemisQueues) -> None:
+    original, dead = rig.dead_letter([Sent(b"1", properties={"JMSXGroupID": "g-1"})])
+
+    (first,) = ADAPTER.browse(rig.login(dead), 1)
+    (second,) = read_all(rig, dead, 1)
+
+    assert first.broker_id == second.broker_id
+    assert first.transport == second.transport
+    found = second.dead_letter
+    assert (found.original_address, found.reason, second.conversation_id) == (original, "undelivered", "g-1")
+    assert [(move.queue, move.to) for move in found.moves] == [(original, dead)]
+    assert second.headers["_AMQ_ORIG_ADDRESS"] == original
+    assert second.headers["_AMQ_ORIG_QUEUE"] == original
+
+
+def test_a_subscriber_s_message_returns_to_that_subscriber_alone(rig: ArtemisQueues) -> None:
+    topic = f"news-{time.time_ns()}"
+    dead = f"{topic}.dlq"
+    rig.settings(topic, maxDeliveryAttempts=1, deadLetterAddress=dead)
+    rig.create(dead)
+    for subscriber in ("a", "b"):
+        rig.create(f"{topic}.{subscriber}", address=topic, routing="MULTICAST")
+    rig.publish(topic, [Sent(b"1")], routing="MULTICAST")
+    rig.fail(f"{topic}::{topic}.a", 1)
+    (taken,) = read_all(rig, dead, 1)
+
+    assert taken.transport["queue"] == f"{topic}::{topic}.a"
+    assert taken.dead_letter.original_address == topic
+    assert publish(rig, outgoing(taken)) == [None]
+    assert (rig.depth(f"{topic}.a"), rig.depth(f"{topic}.b")) == (1, 1)
+
+
+def test_a_dead_letter_queue_that_artemis_made_is_drained_by_its_name_or_its_full_name(rig: ArtemisQueues) -> None:
+    name = f"stocks-{time.time_ns()}"
+    settings = {"maxDeliveryAttempts": 1, "deadLetterAddress": f"{name}.DLA", "autoCreateDeadLetterResources": True}
+    rig.settings(name, **settings)
+    rig.create(name)
+    rig.publish(name, [Sent(b"1"), Sent(b"2")])
+    rig.fail(name, 2)
+
+    own, full = f"DLQ.{name}", f"{name}.DLA::DLQ.{name}"
+    assert ADAPTER.depth(rig.login(own)) == ADAPTER.depth(rig.login(full)) == 2
+    assert sorted(one.payload for one in read_all(rig, full, 2)) == [b"1", b"2"]
+    why = {one.name: one.why for one in ADAPTER.queues(rig.login())}[full]
+    assert why == f"dead letters of {name} go here"
+
+
+def test_a_topic_with_subscribers_is_a_way_and_one_without_is_none(rig: ArtemisQueues) -> None:
+    topic = f"topic-{time.time_ns()}"
+    rig.create(f"{topic}.only", address=topic, routing="MULTICAST")
+    one = Outgoing(b"1", "text/plain", {"tenant": "eu"}, {"PoisonAdmin-Message-Id": "1"}, topic, "m-1")
+
+    assert publish(rig, one) == [None]
+    assert rig.depth(f"{topic}.only") == 1
+    rig.delete(f"{topic}.only")
+    assert publish(rig, one) == ["Unroutable"]
+
+
+def test_headers_cannot_end_their_line_or_their_frame() -> None:
+    raw = frame_bytes("SEND", {"a\nreceipt:1": "b\0c\r\n:d\\", "plain": "x"}, b"body")
+
+    assert raw == b"SEND\na\\nreceipt\\c1:b\xef\xbf\xbdc\\r\\n\\cd\\\\\nplain:x\n\nbody\x00"
+
+
+def test_headers_that_would_steer_the_broker_are_left_out(rig: ArtemisQueues) -> None:
+    headers = {"destination": "elsewhere", "transaction": "t", "_AMQ_SCHED_DELIVERY": "99999999999999", "tenant": "eu"}
+    name, _ = rig.pair()
+    one = Outgoing(
+        b"1", "text/plain", headers | {"poisonadmin-attempt": "9"}, {"PoisonAdmin-Attempt": "1"}, name, "m-1"
+    )
+
+    assert publish(rig, one) == [None]
+    (received,) = rig.receive(name, 1)
+    assert received.headers == {"tenant": "eu", "PoisonAdmin-Attempt": "1"}
+
+
+def test_a_login_that_is_refused_is_said_without_the_password(rig: ArtemisQueues) -> None:
+    login = Login(rig.login().url, "admin", "hunter2", {"queues": ["DLQ"]})
+    with pytest.raises(BrokerError) as refused:
+        ADAPTER.depth(login)
+    assert "hunter2" not in str(refused.value)
+
+
+def test_artemis_waits_between_deliveries_as_its_preset_here_says(rig: ArtemisQueues) -> None:
+    policy = Policy(redelivery_delay=300, redelivery_delay_multiplier=2, max_redelivery_delay=1000)
+    name, dead = rig.pair(redeliveryDelay=300, redeliveryMultiplier=2.0, maxRedeliveryDelay=1000, maxDeliveryAttempts=5)
+    rig.publish(name, [Sent(b"1")])
+
+    deliveries = rig.fail(name, 5)
+
+    ours = ladder(policy, 4)
+    theirs = [later - sooner for (sooner, *_), (later, *_) in itertools.pairwise(deliveries)]
+    assert ours == (300, 600, 1000, 1000)
+    assert [count for _, count, _ in deliveries] == [1, 2, 3, 4, 5]
+    # The machine may be busy: never early, and in this order of size.
+    assert all(waited >= planned - 20 for waited, planned in zip(theirs, ours, strict=True)), json.dumps(theirs)
+    (taken,) = read_all(rig, dead, 1)
+    assert taken.dead_letter.original_address == name
