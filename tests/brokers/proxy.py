@@ -20,6 +20,7 @@ class Proxy:
         self._answers_pass = threading.Event()
         self._answers_pass.set()
         self._held_back: bytes | None = None
+        self._is_broker_held = False
         self.is_holding = threading.Event()
         self._sent = 0
         self._cut_after: int | None = None
@@ -29,9 +30,10 @@ class Proxy:
         """Keep back what the broker says from now on."""
         self._answers_pass.clear()
 
-    def hold_back(self, frame: bytes) -> None:
-        """Keep back what clients say from the first time on that they say this; `is_holding` is set then."""
-        self._held_back = frame
+    def hold_back(self, said: bytes, *, by_broker: bool = False) -> None:
+        """Keep back what clients, or the broker, say from the first time on that they say this; sets `is_holding`."""
+        self._is_broker_held = by_broker
+        self._held_back = said
         self.is_holding.clear()
 
     def cut_after(self, byte_count: int) -> None:
@@ -43,6 +45,10 @@ class Proxy:
         self._cut_after = self._held_back = None
         self.is_holding.clear()
         self._answers_pass.set()
+
+    def _is_held(self, chunk: bytes, is_client: bool) -> bool:
+        held = self._held_back
+        return held is not None and self._is_broker_held is not is_client and held in chunk
 
     def cut(self) -> None:
         """Cut all connections; what was kept back is lost."""
@@ -76,7 +82,7 @@ class Proxy:
             while chunk := source.recv(_CHUNK):
                 if not is_client:
                     self._answers_pass.wait()
-                elif self._held_back is not None and self._held_back in chunk:
+                if self._is_held(chunk, is_client):
                     self.is_holding.set()
                     while self._held_back is not None:
                         time.sleep(0.01)
