@@ -19,7 +19,7 @@ from workers.brokers.contract import Login
 from workers.brokers.stomp_connection import StompConnection
 
 _numbers = itertools.count(1)
-_CONSUMER = Path(__file__).with_name("FailingConsumer.java")
+_HERE = Path(__file__).parent
 # STOMP's own headers, and those of frames that Artemis makes properties of.
 FRAME = {
     "subscription", "message-id", "ack", "destination", "destination-type", "content-length", "redelivered", "receipt",
@@ -85,14 +85,13 @@ class ArtemisQueues:
 
     def fail(self, queue: str, rollbacks: int, *, quiet_seconds: float = 20.0) -> list[tuple[int, int, str]]:
         """Consume as a failing consumer does: every message is rolled back. Return time, count and number of each."""
-        command = [
-            *("java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{ensure_artemis()}/lib/*"),
-            *(str(_CONSUMER), f"tcp://127.0.0.1:{self.server.port}", USER, PASSWORD, queue, str(rollbacks)),
-            str(int(quiet_seconds * 1000)),
-        ]
-        done = subprocess.run(command, check=True, capture_output=True, text=True)
-        lines = [line.split(" ") for line in done.stdout.splitlines()]
+        printed = self._java("FailingConsumer", queue, str(rollbacks), str(int(quiet_seconds * 1000)))
+        lines = [line.split(" ") for line in printed.splitlines()]
         return [(int(at), int(count), number) for at, count, number in lines]
+
+    def send_jms_kinds(self, queue: str) -> None:
+        """Send a message of each kind that JMS has: a map, a stream, an object, one without a body, a text, bytes."""
+        self._java("JmsKinds", queue)
 
     def dead_letter(self, messages: Sequence[Sent]) -> tuple[str, str]:
         """Have a failing consumer dead-letter the messages."""
@@ -128,6 +127,14 @@ class ArtemisQueues:
     def delete(self, queue: str) -> None:
         """Remove the queue."""
         self.manage("broker", "destroyQueue", queue, True)
+
+    def _java(self, program: str, *arguments: str) -> str:
+        """Run one of the JMS programs beside this file; return what it prints."""
+        command = [
+            *("java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{ensure_artemis()}/lib/*"),
+            *(str(_HERE / f"{program}.java"), f"tcp://127.0.0.1:{self.server.port}", USER, PASSWORD, *arguments),
+        ]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
     def _connection(self) -> Any:
         connection = stomp.Connection12([("127.0.0.1", self.server.port)], auto_decode=False, auto_content_length=False)

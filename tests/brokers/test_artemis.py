@@ -180,3 +180,23 @@ def test_artemis_waits_between_deliveries_as_its_preset_here_says(rig: ArtemisQu
     assert all(waited >= planned - 20 for waited, planned in zip(theirs, ours, strict=True)), json.dumps(theirs)
     (taken,) = read_all(rig, dead, 1)
     assert taken.dead_letter.original_address == name
+
+
+def test_what_stomp_cannot_carry_stays_in_the_queue_and_is_said(rig: ArtemisQueues) -> None:
+    name = f"odd-{time.time_ns()}"
+    rig.create(name)
+    rig.publish(name, [Sent(b"first", properties={"text": True})])
+    rig.send_jms_kinds(name)
+    reader = ADAPTER.open_reader(rig.login(name), ADAPTER.shards(rig.login(name))[0])
+
+    taken = []
+    while len(taken) < 4 and (some := reader.read(100, 20.0)):
+        taken += some
+    assert [one.payload for one in taken] == [b"first", b"", b"text", b"bytes"]
+    reader.acknowledge(taken)
+    with pytest.raises(BrokerError, match="3 messages are JMS maps, streams or objects"):
+        reader.read(100, 0.5)
+    reader.close()
+
+    assert rig.depth(name) == 3
+    assert sorted(type_of(rig, name)) == [2, 5, 6]

@@ -35,7 +35,8 @@ class Artemis:
         """
         connection = StompConnection(login)
         try:
-            return ArtemisReader(connection, _queue(Management(connection), shard.queue), shard.queue)
+            management = Management(connection)
+            return ArtemisReader(connection, management, _queue(management, shard.queue), shard.queue)
         except BrokerError:
             connection.drop()
             raise
@@ -54,7 +55,7 @@ class Artemis:
             management = Management(connection)
             for name in login.options["queues"]:
                 if len(found) < limit:
-                    found += _seen(connection, _queue(management, name), name, limit - len(found))
+                    found += _seen(connection, management, name, limit - len(found))
         return found
 
     def queues(self, login: Login) -> list[QueueSeen]:
@@ -79,8 +80,8 @@ def _queue(management: Management, name: str) -> Queue:
     return found
 
 
-def _seen(connection: StompConnection, queue: Queue, name: str, limit: int) -> list[Taken]:
-    reader = ArtemisReader(connection, queue, name)
+def _seen(connection: StompConnection, management: Management, name: str, limit: int) -> list[Taken]:
+    reader = ArtemisReader(connection, management, _queue(management, name), name)
     found: list[Taken] = []
     while len(found) < limit and (some := reader.read(limit - len(found), _QUIET_SECONDS)):
         found += some

@@ -1,7 +1,7 @@
 """A message as Artemis hands it out over STOMP, as what the drain stores of it and what goes back one day.
 
-STOMP knows texts alone: numbers and truths come as texts, and go back as texts. A body is a text or it is bytes; a JMS
-map or stream comes as the bytes that Artemis keeps it as, and is not what it was when it goes back.
+STOMP knows texts alone: numbers and truths come as texts, and go back as texts. A body is a text or it is bytes; what
+is neither stays with the broker (`artemis_kinds.py`).
 """
 
 from collections.abc import Mapping
@@ -39,11 +39,10 @@ def taken_of(frame: Frame, queue: str, token: int) -> Taken:
     properties = {name: storable(headers[name]) for name in _PROPERTIES if name in headers}
     own = {name: value for name, value in headers.items() if name not in _FRAME}
     dead_letter = dead_letter_of(own, queue)
-    is_bytes = _is_bytes(headers)
+    in_bytes = is_bytes(headers)
     group = headers.get(_GROUP)
-    # The second half of what acknowledges it is the number that Artemis gave it when it came to this queue. Whether it
-    # is the same message after the broker was made anew from nothing, its time says.
-    number = headers.get("message-id", "").rpartition(",")[2]
+    # After a broker was made anew from nothing its numbers begin again; the time does not.
+    number = number_of(headers)
     return Taken(
         token=token,
         queue=queue,
@@ -51,7 +50,7 @@ def taken_of(frame: Frame, queue: str, token: int) -> Taken:
         broker_id=f"{queue}/{number}/{headers.get('timestamp', '')}" if number else None,
         is_redelivered=headers.get("redelivered") == "true",
         payload=bytes(frame.body or b""),
-        content_type=headers.get("content-type") or (_BYTES if is_bytes else _TEXT),
+        content_type=headers.get("content-type") or (_BYTES if in_bytes else _TEXT),
         headers=own,
         conversation_id=group,
         bookmark=None,
@@ -59,12 +58,30 @@ def taken_of(frame: Frame, queue: str, token: int) -> Taken:
         transport={
             "broker": ARTEMIS,
             "queue": full_name(*origin_of(own)),
-            "body": "bytes" if is_bytes else "text",
+            "body": "bytes" if in_bytes else "text",
             "properties": properties,
             "headers": {storable(name): storable(value) for name, value in own.items() if not is_left_out(name)},
             **({"group": storable(group)} if group else {}),
         },
     )
+
+
+def is_bytes(headers: Mapping[str, str]) -> bool:
+    """Return whether a message's body is bytes.
+
+    Artemis says the length of bytes before it names the message; that of a text is added at the end.
+    """
+    for name in headers:
+        if name == "message-id":
+            return False
+        if name == "content-length":
+            return True
+    return False
+
+
+def number_of(headers: Mapping[str, str]) -> str:
+    """Return the number that Artemis gave a message when it came to its queue."""
+    return headers.get("message-id", "").rpartition(",")[2]
 
 
 def frame_of(one: Outgoing, destination: str, routing: str, receipt: str) -> tuple[str, dict[str, str], bytes]:
@@ -91,16 +108,6 @@ def frame_of(one: Outgoing, destination: str, routing: str, receipt: str) -> tup
     if _goes_as_bytes(one, (known or {}).get("body")):
         sent["content-length"] = str(len(one.payload))
     return "SEND", sent, one.payload
-
-
-def _is_bytes(headers: Mapping[str, str]) -> bool:
-    # Artemis says the length of bytes before it names the message; that of a text is added at the end.
-    for name in headers:
-        if name == "message-id":
-            return False
-        if name == "content-length":
-            return True
-    return False
 
 
 def _goes_as_bytes(one: Outgoing, kind: Any) -> bool:

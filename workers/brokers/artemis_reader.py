@@ -1,56 +1,67 @@
-"""Reads one queue of Artemis; one acknowledgement settles all that was stored."""
+"""Reads one queue of Artemis; what STOMP cannot carry stays there."""
 
 import contextlib
 import time
-from collections import deque
 from collections.abc import Sequence
 
+from workers.brokers.artemis_kinds import Kinds
+from workers.brokers.artemis_management import Management
 from workers.brokers.artemis_messages import taken_of
 from workers.brokers.artemis_queues import Queue
 from workers.brokers.contract import BrokerError, Taken
 from workers.brokers.stomp_connection import StompConnection
 
 READ_BYTES = 8 * 1024 * 1024
-# What the broker may have given out without an acknowledgement: two batches are stored while a third is read.
-_WINDOW_BYTES = 3 * READ_BYTES
+# What the broker may have given out without an acknowledgement; what it has given out is asked for as a whole.
+_WINDOW_BYTES = 6 * 1024 * 1024
 _SUBSCRIPTION = "drain"
 
 
 class ArtemisReader:
     """A consumer of one queue; see contract.Reader."""
 
-    def __init__(self, connection: StompConnection, queue: Queue, name: str) -> None:
+    def __init__(self, connection: StompConnection, management: Management, queue: Queue, name: str) -> None:
         self._connection = connection
         self._name = name
         self._arrived = connection.arrived[_SUBSCRIPTION]
-        self._given: deque[tuple[int, str]] = deque()  # in the order in which they came, with what acknowledges each
-        self._stored: set[int] = set()
+        self._kinds = Kinds(management, queue.name)
+        self._given: dict[int, str] = {}  # by token, what acknowledges each that is not acknowledged
         self._count = 0
+        self._kept_count = 0
         self._left: int | None = None  # how many are still read after the end was asked for
         subscription = {
             "id": _SUBSCRIPTION,
             "destination": queue.place,
             "subscription-type": queue.routing,
-            "ack": "client",
+            "ack": "client-individual",
             "consumer-window-size": str(_WINDOW_BYTES),
         }
         connection.settle("SUBSCRIBE", subscription, "asking for messages")
 
     def read(self, limit: int, wait_seconds: float) -> list[Taken]:
-        """Return up to `limit` messages, or 8 MB of them; none when none came for `wait_seconds`."""
+        """Return up to `limit` messages, or 8 MB of them; none when none came for `wait_seconds`.
+
+        When only messages are left that STOMP cannot carry, that is a `BrokerError`, which says so.
+        """
         arrived = self._arrived
         taken: list[Taken] = []
         room = READ_BYTES
         deadline = time.monotonic() + wait_seconds
         while True:
             while arrived and len(taken) < limit and room > 0 and self._left != 0:
-                taken.append(self._next())
-                room -= len(taken[-1].payload)
+                if (one := self._next()) is not None:
+                    taken.append(one)
+                    room -= len(one.payload)
             if len(taken) >= limit or room <= 0 or self._left is not None:
                 return taken
             # What is on its way already is waited for only a moment: a batch that is not full is stored, too.
             wait = 0.02 if taken else max(deadline - time.monotonic(), 0.0)
             if not self._connection.wait(lambda: bool(arrived), wait):
+                if self._kept_count and not taken and not self._given:
+                    raise BrokerError(
+                        f"{self._kept_count} messages are JMS maps, streams or objects, which STOMP cannot carry: they"
+                        " stay in the queue, where Artemis itself can retry them (retryMessages)"
+                    )
                 return taken
 
     def finish(self) -> None:
@@ -59,17 +70,13 @@ class ArtemisReader:
             self._left = len(self._arrived)
 
     def acknowledge(self, taken: Sequence[Taken]) -> None:
-        """Settle the messages; when this returns the broker has done so.
-
-        One acknowledgement is for all messages before it: those that are stored out of their order wait for the others.
-        """
-        self._stored.update(one.token for one in taken)
-        last = None
-        while self._given and self._given[0][0] in self._stored:
-            token, last = self._given.popleft()
-            self._stored.discard(token)
-        if last is not None:
-            self._connection.settle("ACK", {"id": last}, "acknowledging")
+        """Settle the messages; when this returns the broker has done so."""
+        acks = [self._given.pop(one.token) for one in taken if one.token in self._given]
+        if not acks:
+            return
+        self._connection.send(("ACK", {"id": one}, b"") for one in acks[:-1])
+        # The broker works on one after the other.
+        self._connection.settle("ACK", {"id": acks[-1]}, "acknowledging")
 
     def leave(self) -> None:
         """Give back what is not acknowledged, and keep the connection. Errors: `BrokerError`."""
@@ -82,10 +89,13 @@ class ArtemisReader:
             self.leave()
         self._connection.close()
 
-    def _next(self) -> Taken:
+    def _next(self) -> Taken | None:
         frame = self._arrived.popleft()
-        self._count += 1
         if self._left is not None:
             self._left -= 1
-        self._given.append((self._count, frame.headers.get("ack", "")))
+        if not self._kinds.is_carried(frame):
+            self._kept_count += 1
+            return None
+        self._count += 1
+        self._given[self._count] = frame.headers.get("ack", "")
         return taken_of(frame, self._name, self._count)

@@ -25,6 +25,7 @@ _TOLD = {
     "exception_message": ("MT-Fault-Message", "dead-letter-reason"),
     "stack": ("MT-Fault-StackTrace",),
 }
+_OWN = ("_AMQ_", "__AMQ_")
 _STAMPS = ("mt-fault-", "mt-reason", "dlqdeliveryfailurecause")
 
 
@@ -37,7 +38,7 @@ def is_left_out(name: str) -> bool:
     >>> [is_left_out(name) for name in ("_AMQ_DUPL_ID", "PoisonAdmin-Attempt", "MT-Fault-Message", "tenant")]
     [True, True, True, False]
     """
-    return name.startswith("_AMQ_") or is_dead_letter_header(name) or name.lower().startswith(_STAMPS)
+    return name.startswith(_OWN) or is_dead_letter_header(name) or name.lower().startswith(_STAMPS)
 
 
 def dead_letter_of(headers: Mapping[str, str], drained: str) -> DeadLetter:
