@@ -45,6 +45,7 @@ class ArtemisQueues:
         """Return what an operation of the broker's management returns."""
         connection = StompConnection(self.login())
         try:
+            connection.timeout_seconds = 120.0  # retryMessages takes its time
             return Management(connection).call(resource, operation, *parameters)
         finally:
             connection.close()
