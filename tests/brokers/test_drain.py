@@ -16,11 +16,13 @@ from poisonadmin.domain.draining import Drained
 from poisonadmin.domain.envelope_fields import LIMITS
 from poisonadmin.operations.draining import merge_left_over
 from poisonadmin.store.models import Body, BrokerReceipt, Message, RejectedLine, Source, StagedMessage
+from tests.brokers.proxy import proxy_to
 from tests.brokers.rabbitmq import RabbitMq, running_rabbitmq
 from tests.brokers.rabbitmq_rig import ClassicQueues, QuorumQueues
 from tests.brokers.received import Sent
 from workers.brokers import drain as draining
-from workers.brokers.contract import Shard
+from workers.brokers.contract import BrokerError, Shard
+from workers.brokers.registry import adapter
 from workers.brokers.staging import Staging
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -226,6 +228,31 @@ def test_a_queue_that_is_gone_is_the_source_s_trouble(drain: Drain) -> None:
 
     assert "no-such-queue" in (drained.error or "")
     assert not drained.is_empty
+
+
+def test_a_queue_that_is_deleted_while_it_is_read_ends_the_reading(rig: ClassicQueues) -> None:
+    _, dead = rig.pair()
+    reader = adapter("rabbitmq").open_reader(rig.login(dead), Shard(dead))
+    rig.delete(dead)
+
+    with pytest.raises(BrokerError, match="the queue is gone"):
+        reader.read(10, 30.0)
+    reader.close()
+
+
+def test_a_broker_that_goes_away_between_two_reads_is_an_error(rig: ClassicQueues) -> None:
+    _, dead = rig.dead_letter(without_ids(10))
+    with proxy_to(rig.server.port) as proxy:
+        login = replace(rig.login(dead), url=f"amqp://127.0.0.1:{proxy.port}")
+        reader = adapter("rabbitmq").open_reader(login, Shard(dead))
+        taken = reader.read(10, 30.0)
+        proxy.cut()
+        with pytest.raises(BrokerError):
+            reader.acknowledge(taken)
+        reader.close()
+
+    assert len(taken) >= 1
+    assert rig.receive(dead, 10, seconds=10.0)
 
 
 def test_a_wrong_login_is_said_without_the_password(source: Source, drain: Drain) -> None:
