@@ -1,6 +1,7 @@
 """A TCP proxy between clients and a broker that keeps back what one of them says, or cuts all connections."""
 
 import contextlib
+import re
 import socket
 import threading
 import time
@@ -10,17 +11,18 @@ _CHUNK = 65536
 
 
 class Proxy:
-    """Listens on a free port of the loopback interface. `port`: where clients connect."""
+    """Listens on the loopback interface. `port`: where clients connect, a free one unless it is told."""
 
-    def __init__(self, to_port: int) -> None:
+    def __init__(self, to_port: int, port: int = 0) -> None:
         self._to_port = to_port
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = socket.create_server(("127.0.0.1", port))
         self.port = int(self._listener.getsockname()[1])
         self._sockets: list[socket.socket] = []
         self._answers_pass = threading.Event()
         self._answers_pass.set()
-        self._held_back: bytes | None = None
+        self._held_back: re.Pattern[bytes] | None = None
         self._is_broker_held = False
+        self._last_answered: re.Pattern[bytes] | None = None
         self.is_holding = threading.Event()
         self._sent = 0
         self._cut_after: int | None = None
@@ -30,11 +32,16 @@ class Proxy:
         """Keep back what the broker says from now on."""
         self._answers_pass.clear()
 
-    def hold_back(self, said: bytes, *, by_broker: bool = False) -> None:
+    def hold_back(self, said: bytes | re.Pattern[bytes], *, by_broker: bool = False) -> None:
         """Keep back what clients, or the broker, say from the first time on that they say this; sets `is_holding`."""
         self._is_broker_held = by_broker
-        self._held_back = said
         self.is_holding.clear()
+        self._held_back = re.compile(re.escape(said)) if isinstance(said, bytes) else said
+
+    def hold_answers_to(self, said: re.Pattern[bytes]) -> None:
+        """Keep back what the broker says from the first time on that clients say this; sets `is_holding`."""
+        self.is_holding.clear()
+        self._last_answered = said
 
     def cut_after(self, byte_count: int) -> None:
         """Cut all connections when clients have sent so many more bytes."""
@@ -42,13 +49,13 @@ class Proxy:
 
     def heal(self) -> None:
         """Pass everything on again."""
-        self._cut_after = self._held_back = None
+        self._cut_after = self._held_back = self._last_answered = None
         self.is_holding.clear()
         self._answers_pass.set()
 
     def _is_held(self, chunk: bytes, is_client: bool) -> bool:
         held = self._held_back
-        return held is not None and self._is_broker_held is not is_client and held in chunk
+        return held is not None and self._is_broker_held is not is_client and held.search(chunk) is not None
 
     def cut(self) -> None:
         """Cut all connections; what was kept back is lost."""
@@ -87,6 +94,9 @@ class Proxy:
                     while self._held_back is not None:
                         time.sleep(0.01)
                     break
+                if is_client and self._last_answered is not None and self._last_answered.search(chunk):
+                    self._answers_pass.clear()
+                    self.is_holding.set()
                 target.sendall(chunk)
                 if is_client:
                     self._sent += len(chunk)
@@ -101,9 +111,9 @@ class Proxy:
 
 
 @contextlib.contextmanager
-def proxy_to(port: int) -> Iterator[Proxy]:
-    """Yield a proxy to a port of the loopback interface."""
-    proxy = Proxy(port)
+def proxy_to(to_port: int, *, port: int = 0) -> Iterator[Proxy]:
+    """Yield a proxy to a port of the loopback interface, on a free port unless it is told."""
+    proxy = Proxy(to_port, port)
     try:
         yield proxy
     finally:
