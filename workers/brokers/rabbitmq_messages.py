@@ -48,8 +48,6 @@ def taken_of(arrived: Arrived, queue: str, *, with_get: bool = False) -> Taken:
     if routing_key is None and not told.dead_letter.moves:
         exchange, routing_key = _route(arguments, place + 9)
     shown: dict[str, Any] = {name: _json(value) for name, value in properties.items()}
-    if origin.expiration is not None:
-        shown.setdefault("expiration", origin.expiration)
     transport: dict[str, Any] = {
         "broker": RABBITMQ,
         "queue": origin.queue,

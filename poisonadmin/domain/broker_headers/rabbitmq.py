@@ -42,13 +42,12 @@ _TOLD = {
 class Origin:
     """Where a message was before it was first dead-lettered, as far as its headers say.
 
-    `expiration`: what it had of its own, which RabbitMQ takes off a dead letter.
+    The end of life that it had is not taken from there: RabbitMQ has taken it off, and a person wants the message read.
     """
 
     queue: str | None = None
     exchange: str | None = None
     routing_key: str | None = None
-    expiration: str | None = None
 
 
 def dead_letter_of(headers: Mapping[str, Any]) -> DeadLetter:
@@ -90,7 +89,6 @@ def origin_of(headers: Mapping[str, Any]) -> Origin:
             queue=_name(first_queue) or _name(first.get("queue")),
             exchange=_name(first.get("exchange"), may_be_empty=True),
             routing_key=_name(keys[0], may_be_empty=True) if isinstance(keys, list) and keys else None,
-            expiration=_name(first.get("original-expiration")),
         )
     exchange = _name(headers.get("x-original-exchange"), may_be_empty=True)
     routing_key = _name(headers.get("x-original-routingKey"), may_be_empty=True)
