@@ -19,9 +19,9 @@ from tests.brokers.server import Processes
 _CONFIGURATION = """\
 process.roles=broker,controller
 node.id=1
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port}
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+listeners=PLAINTEXT://127.0.0.1:{port},PROXIED://127.0.0.1:{behind_proxy},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port},PROXIED://127.0.0.1:{proxy}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT,CONTROLLER:PLAINTEXT
 controller.listener.names=CONTROLLER
 controller.quorum.voters=1@127.0.0.1:{controller}
 inter.broker.listener.name=PLAINTEXT
@@ -35,8 +35,8 @@ transaction.state.log.min.isr=1
 share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
 group.initial.rebalance.delay.ms=0
-broker.heartbeat.interval.ms=500
-broker.session.timeout.ms=1500
+broker.heartbeat.interval.ms=1000
+broker.session.timeout.ms=5000
 log.cleaner.dedupe.buffer.size=8388608
 """
 _LOG4J = """\
@@ -55,14 +55,26 @@ Configuration:
 
 
 class Kafka:
-    """A broker in a process group of its own. It makes no topic by itself."""
+    """A broker in a process group of its own. It makes no topic by itself.
+
+    Clients go where a broker says that it is: to who comes by `behind_proxy` it says that it is at `proxy_port`.
+    """
 
     def __init__(self, home: Path) -> None:
         self.port = free_port()
         self.bootstrap = f"127.0.0.1:{self.port}"
         self.url = f"kafka://{self.bootstrap}"
+        self.behind_proxy, self.proxy_port = free_port(), free_port()
         configuration = home / "server.properties"
-        configuration.write_text(_CONFIGURATION.format(port=self.port, controller=free_port(), logs=home / "data"))
+        configuration.write_text(
+            _CONFIGURATION.format(
+                port=self.port,
+                controller=free_port(),
+                behind_proxy=self.behind_proxy,
+                proxy=self.proxy_port,
+                logs=home / "data",
+            )
+        )
         logging = home / "log4j2.yaml"
         logging.write_text(_LOG4J)
         java = [
