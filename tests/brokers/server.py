@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-START_SECONDS = 120
+START_SECONDS = 240
 _STOP_SECONDS = 20
 
 
