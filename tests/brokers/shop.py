@@ -204,7 +204,7 @@ def assert_all_return_though_the_broker_is_killed(shop: Shop) -> None:
     shop.proxy.heal()
 
     shop.until_all("DLVD")
-    query = """SELECT count(*) FROM attempt JOIN envelope ON envelope.id = message_id
+    query = """SELECT count(*) FROM attempt JOIN envelope ON envelope.id = attempt.message_id
                JOIN address ON address.id = intake_address_id
                WHERE error_class = 'ConfirmLost' AND address.name = %s"""
     failed = shop.system.rows(query, [shop.queue])[0][0]
