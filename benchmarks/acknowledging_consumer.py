@@ -1,12 +1,14 @@
-"""B3's peer: consumes, looks at nothing, and acknowledges a thousand at once.
+"""B3's peers: consume, look at nothing, and acknowledge a thousand at once.
 
-`python -m benchmarks.acknowledging_consumer URL QUEUE COUNT`. It reads whole buffers as ours does; pika's own consumer
-is several times as slow.
+`python -m benchmarks.acknowledging_consumer URL QUEUE COUNT pika|bytes`: with pika, as a user writes it, or by reading
+whole buffers and decoding nothing, which is the floor for Python.
 """
 
 import struct
 import sys
+from typing import Any
 
+import pika
 from pika import spec
 
 from workers.brokers.amqp_connection import CHANNEL, AmqpConnection
@@ -16,10 +18,29 @@ PREFETCH = 6000
 EVERY = 1000
 
 
-def main() -> None:
-    """Consume so many messages."""
-    url, queue, wanted = sys.argv[1:]
-    count = int(wanted)
+def with_pika(url: str, queue: str, count: int) -> None:
+    """Consume so many messages with pika's blocking connection and a callback."""
+    parameters = pika.URLParameters(url)
+    parameters.credentials = pika.PlainCredentials("guest", "guest")
+    channel = pika.BlockingConnection(parameters).channel()
+    seen = 0
+
+    def received(channel: Any, method: Any, _properties: Any, _body: bytes) -> None:
+        nonlocal seen
+        seen += 1
+        if seen % EVERY == 0 or seen == count:
+            channel.basic_ack(method.delivery_tag, multiple=True)
+        if seen == count:
+            channel.stop_consuming()
+
+    channel.basic_qos(prefetch_count=PREFETCH)
+    channel.basic_consume(queue, received)
+    channel.start_consuming()
+    channel.connection.close()
+
+
+def by_bytes(url: str, queue: str, count: int) -> None:
+    """Consume so many messages as they come off the socket."""
     connection = AmqpConnection(Login(url, "guest", "guest"))
     connection.call(spec.Basic.Qos(prefetch_count=PREFETCH), spec.Basic.QosOk)
     connection.call(spec.Basic.Consume(queue=queue, consumer_tag="bench"), spec.Basic.ConsumeOk)
@@ -37,4 +58,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    url, queue, count, how = sys.argv[1:]
+    {"pika": with_pika, "bytes": by_bytes}[how](url, queue, int(count))

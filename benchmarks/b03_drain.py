@@ -1,9 +1,11 @@
 """B3: dead letters from RabbitMQ become messages, against a consumer that only acknowledges and a bare binary COPY."""
 
 import os
+from collections.abc import Callable
 from functools import partial
 
 from django.db import connections
+from pyspark.sql import SparkSession
 
 from benchmarks import bare_copy, loads
 from benchmarks.rabbit_queues import QUEUE_TYPES, Queues, running_queues
@@ -18,7 +20,8 @@ from workers.spark.session import LOCAL_BATCH_MASTER, start_session
 NAME = "B3"
 MESSAGES = 200_000
 OURS = "drained"
-CONSUMER = "a consumer that only acknowledges"
+CONSUMER = "a consumer with pika that only acknowledges"
+FLOOR = "one that decodes nothing"
 COPY = "binary COPY of the finished rows"
 LIMIT = "Python reading each message's headers, then the merge, on the broker's and the database's cores"
 DEAD = "orders.dead"
@@ -41,7 +44,7 @@ def run(world: World) -> list[Line]:
     return lines
 
 
-def _of_queues(world: World, queues: Queues, kind: str, count: int, spark: object) -> list[Line]:
+def _of_queues(world: World, queues: Queues, kind: str, count: int, spark: SparkSession) -> list[Line]:
     body = b"x" * loads.BODY_BYTES
     config = {"url": queues.url, "queues": [DEAD]}
     secrets = {"username": "guest", "password": "guest"}
@@ -61,11 +64,11 @@ def _of_queues(world: World, queues: Queues, kind: str, count: int, spark: objec
         assert done[1].accepted == count, f"{done} instead of {count} messages"
         return watch.rate(count)
 
-    def consumer() -> Rate:
+    def consumer(how: str) -> Rate:
         queues.fill_with_dead_letters(DEAD, kind, count, body)
         watch = Stopwatch()
         with watch:
-            queues.acknowledge_only(DEAD, count)
+            queues.acknowledge_only(DEAD, count, how)
         return watch.rate(count)
 
     def copy() -> Rate:
@@ -74,9 +77,15 @@ def _of_queues(world: World, queues: Queues, kind: str, count: int, spark: objec
 
     ours()  # the Python tasks are warm from here on
     bare_copy.dump(world.services.database_url, world.directory)
-    rates = alternate([(OURS, ours), (CONSUMER, consumer), (COPY, copy)], rounds=world.rounds, unit="messages")
-    to_consumer, to_copy = pairs_of(rates, OURS, CONSUMER), pairs_of(rates, OURS, COPY)
+    peers: list[tuple[str, Callable[[], Rate]]] = [
+        (CONSUMER, partial(consumer, "pika")),
+        (FLOOR, partial(consumer, "bytes")),
+        (COPY, copy),
+    ]
+    rates = alternate([(OURS, ours), *peers], rounds=world.rounds, unit="messages")
+    to_consumer, to_floor, to_copy = (pairs_of(rates, OURS, name) for name, _ in peers)
     return [
         compared(NAME, f"{kind} queue {OURS} / {CONSUMER}", to_consumer, unit="messages", aim=0.8, limit=LIMIT),
+        compared(NAME, f"{kind} queue {OURS} / {FLOOR}", to_floor, unit="messages", limit=LIMIT),
         compared(NAME, f"{kind} queue {OURS} / {COPY}", to_copy, unit="messages", aim=0.33, limit=LIMIT),
     ]

@@ -92,9 +92,9 @@ class Queues:
         self.control("set_parameter", "shovel", "move", json.dumps(wanted))
         self.wait_for(target, count)
 
-    def acknowledge_only(self, name: str, count: int) -> None:
-        """Have another process consume so many messages and do nothing but acknowledge them."""
-        command = [sys.executable, "-m", "benchmarks.acknowledging_consumer", self.url, name, str(count)]
+    def acknowledge_only(self, name: str, count: int, how: str) -> None:
+        """Have another process consume so many messages, with pika or by bytes, and do nothing but acknowledge them."""
+        command = [sys.executable, "-m", "benchmarks.acknowledging_consumer", self.url, name, str(count), how]
         subprocess.run(command, check=True)
 
 
