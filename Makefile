@@ -36,13 +36,13 @@ assets: $(ASSETS) ## Install the locked front-end files
 test: install assets ## Run the test suite in two processes; ARGS='-k claim' chooses, ARGS='-n 0' needs one
 	@$(BIN)/python tests/browser/ensure_chromium.py
 	@$(BIN)/python tests/brokers/ensure_rabbitmq.py
-	$(BIN)/python -m pytest -n 2 $(ARGS)
+	$(BIN)/python -m pytest -n 2 --ignore tests/brokers $(ARGS)
 
 .PHONY: test-brokers
 test-brokers: export BROKER := $(or $(BROKER),rabbitmq artemis kafka)
 test-brokers: install ## Test with real brokers: RabbitMQ, Artemis, Kafka; BROKER=kafka chooses
 	@$(foreach broker,$(BROKER),$(BIN)/python -m tests.brokers.ensure_$(broker) &&) true
-	$(BIN)/python -m pytest tests/brokers $(ARGS)
+	$(BIN)/python -m pytest -n 2 tests/brokers $(ARGS)
 
 .PHONY: check
 check: install ## Check style, types, import rules and migrations

@@ -34,7 +34,8 @@ class TwoSides(LoadScopeScheduling):
     """Two processes, each with its own PostgreSQL, and one of them alone with the installation and the browser."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return "waiting" if nodeid.startswith(tuple(f"{folder}/" for folder in WAITING)) else "busy"
+        waits = nodeid.startswith(tuple(f"{folder}/" for folder in WAITING)) or "_system.py::" in nodeid
+        return "waiting" if waits else "busy"
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
