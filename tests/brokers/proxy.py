@@ -68,6 +68,8 @@ class Proxy:
         """Stop listening, cut everything."""
         self._answers_pass.set()
         self._held_back = None
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # else who accepts keeps the port
         self._listener.close()
         self.cut()
 
