@@ -79,6 +79,8 @@ def title(failure: Failure) -> str:
     'OrderRejected in orders/handler.py:handle'
     >>> title(http_status_failure(503, "Service Unavailable", ""))
     'HttpStatusError: HTTP 503 Service Unavailable'
+    >>> title(Failure("rejected", "rejected"))
+    'rejected'
     """
     name = _short_class(failure.cause_class or failure.exception_class)
     frame = failure.frame
@@ -86,7 +88,7 @@ def title(failure: Failure) -> str:
         line = f"{name} in {frame}"
     else:
         masked = mask(failure.message)
-        line = f"{name}: {masked}" if masked else name
+        line = f"{name}: {masked}" if masked and masked != name else name
     return line if len(line) <= MAX_TITLE_CHARS else line[: MAX_TITLE_CHARS - 1] + "…"
 
 
