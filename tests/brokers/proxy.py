@@ -28,10 +28,6 @@ class Proxy:
         self._cut_after: int | None = None
         threading.Thread(target=self._accept, daemon=True).start()
 
-    def swallow_answers(self) -> None:
-        """Keep back what the broker says from now on."""
-        self._answers_pass.clear()
-
     def hold_back(self, said: bytes | re.Pattern[bytes], *, by_broker: bool = False) -> None:
         """Keep back what clients, or the broker, say from the first time on that they say this; sets `is_holding`."""
         self._is_broker_held = by_broker
