@@ -13,6 +13,8 @@ from tests.brokers.chosen import KINDS, chosen_brokers
 from tests.brokers.kafka import Kafka, running_kafka
 from tests.brokers.rabbitmq import RabbitMq, running_rabbitmq
 from tests.brokers.server import Server
+from tests.brokers.shop import mortal_installation
+from tests.system.installation import Installation
 
 collect_ignore_glob = [f"test_{kind}*.py" for kind in KINDS if kind not in chosen_brokers()]
 
@@ -49,3 +51,10 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
     """Yield a running Kafka."""
     with running_kafka(tmp_path_factory.mktemp("kafka")) as server:
         yield server
+
+
+@pytest.fixture(scope="module")
+def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+    """Yield a running PoisonAdmin whose workers may be killed."""
+    with mortal_installation(tmp_path_factory.mktemp("installation")) as running:
+        yield running

@@ -18,7 +18,6 @@ from tests.brokers.shop import (
     assert_nothing_is_lost_before_it_is_acknowledged,
     kill_broker,
     kill_worker,
-    mortal_installation,
 )
 from tests.system.installation import Installation
 from workers.brokers.contract import BrokerError
@@ -58,13 +57,6 @@ class ArtemisShop(Shop):
         wanted = {name: value for name, value in sent.properties.items() if name != "text"}
         assert {name: came.properties[name] for name in wanted} == wanted
         assert came.properties["persistent"] == "true"
-
-
-@pytest.fixture(scope="module")
-def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
-    """Yield a running PoisonAdmin whose workers may be killed."""
-    with mortal_installation(tmp_path_factory.mktemp("installation")) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

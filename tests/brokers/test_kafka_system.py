@@ -19,7 +19,6 @@ from tests.brokers.shop import (
     assert_nothing_is_lost_before_it_is_acknowledged,
     kill_broker,
     kill_worker,
-    mortal_installation,
 )
 from tests.system.installation import Installation
 from workers.brokers.contract import BrokerError
@@ -67,13 +66,6 @@ class KafkaShop(Shop):
     def assert_kept(self, sent: Sent, came: Received) -> None:
         """Fail unless the key is the same, and the partition."""
         assert {name: came.properties[name] for name in ("key", "partition")} == sent.properties
-
-
-@pytest.fixture(scope="module")
-def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
-    """Yield a running PoisonAdmin whose workers may be killed."""
-    with mortal_installation(tmp_path_factory.mktemp("installation")) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

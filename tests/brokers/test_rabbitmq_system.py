@@ -19,7 +19,6 @@ from tests.brokers.shop import (
     assert_nothing_is_lost_before_it_is_acknowledged,
     kill_broker,
     kill_worker,
-    mortal_installation,
 )
 from tests.system.installation import Installation
 
@@ -63,13 +62,6 @@ class RabbitMqShop(Shop):
     def assert_kept(self, sent: Sent, came: Received) -> None:
         """Fail unless the properties came back."""
         assert dict(came.properties) == {"delivery_mode": 2, **sent.properties}
-
-
-@pytest.fixture(scope="module")
-def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
-    """Yield a running PoisonAdmin whose workers may be killed."""
-    with mortal_installation(tmp_path_factory.mktemp("installation")) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")
