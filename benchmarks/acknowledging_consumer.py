@@ -11,8 +11,8 @@ from typing import Any
 import pika
 from pika import spec
 
-from workers.brokers.amqp_connection import CHANNEL, AmqpConnection
 from workers.brokers.contract import Login
+from workers.brokers.rabbitmq.connection import CHANNEL, AmqpConnection
 
 PREFETCH = 6000
 EVERY = 1000

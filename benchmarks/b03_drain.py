@@ -12,8 +12,8 @@ from benchmarks.rabbit_queues import QUEUE_TYPES, Queues, running_queues
 from benchmarks.results import Line, alternate, compared, pairs_of, say
 from benchmarks.stopwatch import Rate, Stopwatch
 from benchmarks.world import World
-from poisonadmin.operations.draining import Workshop, drain_source
-from poisonadmin.store.models import Source
+from poisonadmin.sources.commands.draining import Workshop, drain_source
+from poisonadmin.store.models.intake import Source
 from workers.spark.jobs.drain import drain, look
 from workers.spark.session import LOCAL_BATCH_MASTER, start_session
 

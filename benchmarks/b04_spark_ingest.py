@@ -7,8 +7,8 @@ from benchmarks import bare_copy, files, jdbc_peer, loads, memory
 from benchmarks.results import Line, alternate, compared, pairs_of, say
 from benchmarks.stopwatch import Rate, Stopwatch
 from benchmarks.world import World
-from poisonadmin.operations.sources import ingest_source
-from poisonadmin.store.models import Source
+from poisonadmin.sources.commands.directories import ingest_source
+from poisonadmin.store.models.intake import Source
 from workers.spark.jobs.ingest import stage_files
 from workers.spark.session import LOCAL_BATCH_MASTER, start_session
 

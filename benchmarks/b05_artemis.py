@@ -6,8 +6,9 @@ from benchmarks import live, loads
 from benchmarks.results import Line, alternate, compared, pairs_of, say
 from benchmarks.stopwatch import Rate, Stopwatch
 from benchmarks.world import World
-from poisonadmin.domain.access import SYSTEM
-from poisonadmin.operations import configure
+from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.destinations.commands import save_destination
+from poisonadmin.policies.commands import save
 from tests.brokers.artemis import running_artemis
 from tests.brokers.artemis_rig import ArtemisQueues
 from tests.brokers.received import Sent
@@ -33,7 +34,7 @@ def _to_queue(world: World, queues: ArtemisQueues, count: int) -> Line:
     target = "returned"
     queues.create(target)
     login = queues.login()
-    configure.save_destination(
+    save_destination(
         "b5a",
         kind="artemis",
         config={"url": login.url, "queue": target},
@@ -41,7 +42,7 @@ def _to_queue(world: World, queues: ArtemisQueues, count: int) -> Line:
         max_rate_per_second=None,
         principal=SYSTEM,
     )
-    configure.save_policy("b5a.#", preset=None, settings={}, destination="b5a", principal=SYSTEM)
+    save.save_policy("b5a.#", preset=None, settings={}, destination="b5a", principal=SYSTEM)
     original, dead = queues.pair()
 
     def ours() -> Rate:

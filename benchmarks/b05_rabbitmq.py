@@ -7,8 +7,9 @@ from benchmarks.rabbit_queues import QUEUE_TYPES, Queues, running_queues
 from benchmarks.results import Line, alternate, compared, pairs_of, say
 from benchmarks.stopwatch import Rate, Stopwatch
 from benchmarks.world import World
-from poisonadmin.domain.access import SYSTEM
-from poisonadmin.operations import configure
+from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.destinations.commands import save_destination
+from poisonadmin.policies.commands import save
 
 NAME = "B5"
 MESSAGES = 200_000
@@ -32,7 +33,7 @@ def run(world: World) -> list[Line]:
 def _to_queue(world: World, queues: Queues, kind: str, count: int) -> Line:
     target, name = f"returned-{kind}", f"b5{kind}"
     body = b"x" * loads.BODY_BYTES
-    configure.save_destination(
+    save_destination(
         name,
         kind="rabbitmq",
         config={"url": queues.url, "queue": target},
@@ -40,7 +41,7 @@ def _to_queue(world: World, queues: Queues, kind: str, count: int) -> Line:
         max_rate_per_second=None,
         principal=SYSTEM,
     )
-    configure.save_policy(f"{name}.#", preset=None, settings={}, destination=name, principal=SYSTEM)
+    save.save_policy(f"{name}.#", preset=None, settings={}, destination=name, principal=SYSTEM)
 
     def ours() -> Rate:
         queues.declare(target, kind)

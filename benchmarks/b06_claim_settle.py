@@ -7,10 +7,10 @@ from benchmarks import loads, procrastinate_peer
 from benchmarks.results import Line, alternate, compared, pairs_of, say
 from benchmarks.stopwatch import Rate, Stopwatch
 from benchmarks.world import World
-from poisonadmin.domain.window import MAX_WINDOW
-from poisonadmin.operations.claim import ClaimRef, claim_due
-from poisonadmin.operations.settle import settle
-from poisonadmin.store.models import Destination
+from poisonadmin.delivery.commands.claim import ClaimRef, claim_due
+from poisonadmin.delivery.commands.settle import settle
+from poisonadmin.delivery.domain.window import MAX_WINDOW
+from poisonadmin.store.models.destination import Destination
 
 NAME = "B6"
 MESSAGES = 200_000

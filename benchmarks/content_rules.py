@@ -8,10 +8,10 @@ import orjson
 
 from benchmarks.results import Line, at_most, say
 from benchmarks.world import World
-from poisonadmin.domain.content_conditions import Subject
-from poisonadmin.domain.content_rules import ContentRules, compile_content_rule
-from poisonadmin.domain.rules import Rule, Stage, validate_rule
-from poisonadmin.json_schema import compile_schema
+from poisonadmin.rules.domain.content_conditions import Subject
+from poisonadmin.rules.domain.content_rules import ContentRules, compile_content_rule
+from poisonadmin.rules.domain.json_schema import compile_schema
+from poisonadmin.rules.domain.rules import Rule, Stage, validate_rule
 
 NAME = "RULES"
 MESSAGES = 200_000

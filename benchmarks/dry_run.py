@@ -10,14 +10,14 @@ from benchmarks.full_read import read_ranges
 from benchmarks.results import Line, alternate, at_most, compared, pairs_of, say
 from benchmarks.stopwatch import Rate, Stopwatch
 from benchmarks.world import World
-from poisonadmin.domain.access import SYSTEM
-from poisonadmin.domain.dry_run import IdRange
-from poisonadmin.operations import rules
-from poisonadmin.operations.addresses import ensure_addresses
-from poisonadmin.operations.dry_runs import RANGE_MESSAGES, dry_run_due, request_dry_run
-from poisonadmin.operations.rules import RuleFields
-from poisonadmin.queries.rules import latest_dry_run
-from poisonadmin.store.models import Rule
+from poisonadmin.addresses.commands.creation import ensure_addresses
+from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.rules.commands import table
+from poisonadmin.rules.commands.dry_runs import RANGE_MESSAGES, dry_run_due, request_dry_run
+from poisonadmin.rules.commands.table import RuleFields
+from poisonadmin.rules.domain.dry_run import IdRange
+from poisonadmin.rules.queries.rules import latest_dry_run
+from poisonadmin.store.models.rule import Rule
 from workers.spark.jobs.dry_run import try_rule
 from workers.spark.session import LOCAL_BATCH_MASTER, start_session
 
@@ -88,7 +88,7 @@ def fill(count: int) -> None:
 def dry_run(spark: SparkSession, count: int, seconds: list[float]) -> Rate:
     """Try a new rule on all of them."""
     fields = RuleFields(f"rule {len(seconds)}", MATCH, {"do": "reject"})
-    rule = rules.create_rule("before", fields, principal=SYSTEM)
+    rule = table.create_rule("before", fields, principal=SYSTEM)
     watch = Stopwatch()
     with watch:
         request_dry_run(rule.id, principal=SYSTEM)

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 import psycopg
 import pyarrow as pa
 
-from poisonadmin.domain.content_conditions import MAX_JSON_BYTES
-from poisonadmin.domain.dry_run import IdRange
+from poisonadmin.rules.domain.content_conditions import MAX_JSON_BYTES
+from poisonadmin.rules.domain.dry_run import IdRange
 from workers.spark.stored import messages_in
 
 

@@ -16,11 +16,11 @@ from django.db import connection
 
 from benchmarks.results import Line, at_most, quantile, say
 from benchmarks.world import World
-from poisonadmin.domain.access import Role
+from poisonadmin.core.domain.access import Role
 from poisonadmin.embedded.ports import free_port
-from poisonadmin.operations import tokens
-from poisonadmin.store.models import Access
-from poisonguard import Guard
+from poisonadmin.store.models.access import Access
+from poisonadmin.system.commands.tokens import create
+from poisonguard.guard import Guard
 
 NAME = "GUARD"
 MESSAGES = 200_000
@@ -152,4 +152,4 @@ def running_web(directory: Path) -> Iterator[tuple[str, psutil.Process]]:
 def _token() -> str:
     user, _ = User.objects.get_or_create(username="bench")
     Access.objects.get_or_create(user=user, defaults={"role": Role.OPERATOR})
-    return tokens.create(user, "guard", scopes=["ingest"], by="bench").text
+    return create(user, "guard", scopes=["ingest"], by="bench").text

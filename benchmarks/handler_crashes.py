@@ -15,9 +15,9 @@ from benchmarks.stopwatch import Rate, Stopwatch
 from benchmarks.world import World
 from workers.delivery.deliver import deliver_all
 from workers.delivery.deliveries import Delivery, OutcomeRow
-from workers.delivery.handler_destination import HandlerDestination
+from workers.delivery.handler.destination import HandlerDestination
+from workers.delivery.handler.sandbox.inside.answers import Message
 from workers.delivery.run import NodeSide
-from workers.delivery.sandbox.inside.answers import Message
 
 NAME = "HANDLER"
 MESSAGES = 20_000

@@ -95,7 +95,7 @@ def _tables(messages: DataFrame) -> dict[str, DataFrame]:
 
 
 def _lanes() -> dict[str, tuple[int, int]]:
-    from poisonadmin.store.models import Lane
+    from poisonadmin.store.models.lane import Lane
 
     rows = Lane.objects.filter(conversation_id=None).values_list("address__name", "address_id", "id")
     return {name: (address_id, lane_id) for name, address_id, lane_id in rows}

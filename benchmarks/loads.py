@@ -6,11 +6,13 @@ from typing import Any
 from django.apps import apps
 from django.db import connection, transaction
 
-from poisonadmin.domain.access import SYSTEM
-from poisonadmin.operations import configure, lanes
-from poisonadmin.operations.addresses import ensure_addresses
-from poisonadmin.operations.ledger import RECORDED
-from poisonadmin.operations.once_more import retried
+from poisonadmin.addresses.commands.creation import ensure_addresses
+from poisonadmin.core.commands.transaction_retry import retried
+from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.destinations.commands import save_destination
+from poisonadmin.messages.commands import schedule
+from poisonadmin.messages.commands.transitions import RECORDED
+from poisonadmin.policies.commands import save
 
 BODY_BYTES = 1024
 
@@ -59,12 +61,10 @@ def deliver_to(
     name: str, url: str, *, match: str | None = None, settings: Mapping[str, Any] | None = None, **config: object
 ) -> None:
     """Have the addresses of `match` (default: `name` and all below it) deliver to a destination called `name`."""
-    configure.save_destination(
+    save_destination(
         name, kind="http", config={"url": url, **config}, secrets=None, max_rate_per_second=None, principal=SYSTEM
     )
-    configure.save_policy(
-        match or f"{name}.#", preset=None, settings=settings or {}, destination=name, principal=SYSTEM
-    )
+    save.save_policy(match or f"{name}.#", preset=None, settings=settings or {}, destination=name, principal=SYSTEM)
 
 
 def fill(address: str, count: int, *, begin: float, over_seconds: float = 0.0) -> None:
@@ -74,7 +74,7 @@ def fill(address: str, count: int, *, begin: float, over_seconds: float = 0.0) -
         values: dict[str, Any] = {"count": count, "address": place.id, "lane": place.lane_id, "begin": begin}
         values |= {"step": over_seconds / count, "actor": "benchmark", "note": None}
         cursor.execute(_FILL, values)
-        lanes.wake_earliest(cursor, dict(cursor.fetchall()))
+        schedule.wake_earliest(cursor, dict(cursor.fetchall()))
 
 
 def database_now() -> float:

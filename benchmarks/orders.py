@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from django.db import connection
 
 from benchmarks import loads
-from poisonadmin.domain.access import SYSTEM
-from poisonadmin.operations import configure
+from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.destinations.commands import save_destination
+from poisonadmin.policies.commands import save
 
 KILLERS = (
     "kill SIGKILL", "kill SIGTERM", "segfault", "abort", "_exit 0", "_exit 3", "exit 4", "overflow", "allocate 400",
@@ -58,11 +59,9 @@ def deeds(count: int, killers: int, kinds: Sequence[str] = KILLERS, oddities: Se
 def handle_with(name: str, function: str, **config: object) -> None:
     """Have the addresses below `name` handled by the function; nothing waits between two tries."""
     wanted = LIMITS | {"callable": function, "concurrency": 2} | config
-    configure.save_destination(
-        name, kind="handler", config=wanted, secrets=None, max_rate_per_second=None, principal=SYSTEM
-    )
+    save_destination(name, kind="handler", config=wanted, secrets=None, max_rate_per_second=None, principal=SYSTEM)
     settings = {"redelivery_delay": 0}
-    configure.save_policy(f"{name}.#", preset=None, settings=settings, destination=name, principal=SYSTEM)
+    save.save_policy(f"{name}.#", preset=None, settings=settings, destination=name, principal=SYSTEM)
 
 
 def fill(address: str, bodies: Sequence[bytes], *, begin: float) -> None:

@@ -14,7 +14,7 @@ import pika
 from benchmarks.live import wait_until
 from tests.brokers.rabbitmq import RabbitMq, running_rabbitmq
 from workers.brokers.contract import Login, Outgoing
-from workers.brokers.rabbitmq_publisher import RabbitMqPublisher
+from workers.brokers.rabbitmq.publisher import RabbitMqPublisher
 
 PREFETCH = 1000
 QUEUE_TYPES = ("classic", "quorum")

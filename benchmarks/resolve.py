@@ -5,7 +5,7 @@ import time
 
 from benchmarks.results import Line, at_most, say
 from benchmarks.world import World
-from poisonadmin.domain.resolution import PolicyBook, PolicySpec
+from poisonadmin.policies.domain.resolution import PolicyBook, PolicySpec
 
 NAME = "RESOLVE"
 ADDRESSES = 100_000

@@ -6,8 +6,8 @@ from benchmarks import live, loads
 from benchmarks.consumer import Arrival
 from benchmarks.results import Line, at_most, quantile, say
 from benchmarks.world import World
-from poisonadmin.domain.policy import BUILT_IN
-from poisonadmin.domain.redelivery import explain, ladder
+from poisonadmin.delivery.domain.retry_schedule import explain, ladder
+from poisonadmin.policies.domain.policy import BUILT_IN
 
 NAME = "SCHEDULE"
 MESSAGES = 20

@@ -9,8 +9,8 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "poisonadmin.settings")
 os.environ.setdefault("POISONADMIN_DB_POOL", "1")
 _django = get_asgi_application()
 
-from poisonadmin.api.upload_limit import with_upload_limit  # noqa: E402  (after the settings are loaded)
 from poisonadmin.store.schema import check_schema  # noqa: E402
+from poisonadmin.web.api.upload_limit import with_upload_limit  # noqa: E402  (after the settings are loaded)
 
 # In a thread of its own: uvicorn imports this inside its event loop, where Django refuses to wait for a database.
 with ThreadPoolExecutor(1) as _thread:

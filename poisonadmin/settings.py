@@ -11,7 +11,7 @@ import environ
 import structlog
 from django.core.exceptions import ImproperlyConfigured
 
-from poisonadmin.domain.handler_path import UnusableHandlerPath, handler_directories
+from poisonadmin.destinations.domain.handler_path import UnusableHandlerPath, handler_directories
 
 env = environ.Env()
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -47,7 +47,7 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "django.contrib.sessions",
     "whitenoise.runserver_nostatic",
-    "poisonadmin.dashboard.statics.OnlyWhatPagesUse",
+    "poisonadmin.web.pages.statics.OnlyWhatPagesUse",
     "allauth",
     "allauth.account",
     "axes",
@@ -59,8 +59,8 @@ INSTALLED_APPS = [
     "pgtrigger",
     "rest_framework",
     "poisonadmin.store",
-    "poisonadmin.api",
-    "poisonadmin.dashboard",
+    "poisonadmin.web.api",
+    "poisonadmin.web.pages",
 ]
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
@@ -90,7 +90,7 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-                "poisonadmin.dashboard.context.shell",
+                "poisonadmin.system.pages.shell.shell",
             ]
         },
     }
@@ -141,7 +141,7 @@ LOGIN_REDIRECT_URL = "/"
 ACCOUNT_LOGIN_METHODS = {"username"}
 ACCOUNT_SIGNUP_FIELDS = ["username*", "password1*", "password2*"]
 ACCOUNT_EMAIL_VERIFICATION = "none"
-ACCOUNT_ADAPTER = "poisonadmin.dashboard.accounts.ClosedSignup"
+ACCOUNT_ADAPTER = "poisonadmin.web.pages.accounts.ClosedSignup"
 ACCOUNT_LOGOUT_ON_GET = False
 # allauth's own limits stay on; axes counts by account and address together, so that nobody can lock others out.
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
@@ -170,7 +170,7 @@ SECURE_REFERRER_POLICY = "same-origin"
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
 CSRF_COOKIE_SAMESITE = "Lax"
-CSRF_FAILURE_VIEW = "poisonadmin.dashboard.errors.csrf_failure"
+CSRF_FAILURE_VIEW = "poisonadmin.web.pages.errors.csrf_failure"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = BEHIND_TLS
 SECURE_SSL_REDIRECT = BEHIND_TLS
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if BEHIND_TLS else None
@@ -187,20 +187,20 @@ STATICFILES_DIRS = [
 ]
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
-    "staticfiles": {"BACKEND": "poisonadmin.dashboard.statics.Storage"},
+    "staticfiles": {"BACKEND": "poisonadmin.web.pages.statics.Storage"},
 }
 
 # --- API ------------------------------------------------------------------------------------------------------------
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
-        "poisonadmin.api.authentication.TokenAuthentication",
-        "poisonadmin.api.authentication.SessionAuthentication",
+        "poisonadmin.web.api.authentication.TokenAuthentication",
+        "poisonadmin.web.api.authentication.SessionAuthentication",
     ],
-    "DEFAULT_PERMISSION_CLASSES": ["poisonadmin.api.permissions.MayDo"],
+    "DEFAULT_PERMISSION_CLASSES": ["poisonadmin.web.api.permissions.MayDo"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
-    "EXCEPTION_HANDLER": "poisonadmin.api.problems.problem_response",
+    "EXCEPTION_HANDLER": "poisonadmin.web.api.problems.problem_response",
     "UNAUTHENTICATED_USER": None,
 }
 SPECTACULAR_SETTINGS = {

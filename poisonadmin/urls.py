@@ -1,15 +1,55 @@
-"""All routes: probes at the root, the API under /api/v1/, the dashboard under the rest."""
+"""All routes: probes at the root, the API under /api/v1/, the pages under the rest.
 
+A page route's name before the first dash is the entry of the side bar that it belongs to.
+"""
+
+from django.http import HttpRequest, HttpResponse
 from django.urls import include, path
 
+from poisonadmin.web.api.problems import plain_problem
+from poisonadmin.web.pages import errors
+
+API = [
+    "poisonadmin.messages.api.urls",
+    "poisonadmin.intake.api",
+    "poisonadmin.addresses.api",
+    "poisonadmin.destinations.api",
+    "poisonadmin.policies.api",
+    "poisonadmin.rules.api",
+    "poisonadmin.restart_jobs.api",
+    "poisonadmin.sources.api.urls",
+    "poisonadmin.poison_list.api.urls",
+    "poisonadmin.system.api.urls",
+    "poisonadmin.web.api.urls",
+]
+PAGES = [
+    "poisonadmin.messages.pages.urls",
+    "poisonadmin.addresses.pages",
+    "poisonadmin.destinations.pages",
+    "poisonadmin.policies.pages.urls",
+    "poisonadmin.poison_list.pages",
+    "poisonadmin.rules.pages.urls",
+    "poisonadmin.restart_jobs.pages",
+    "poisonadmin.sources.pages.urls",
+    "poisonadmin.system.pages.urls",
+]
 urlpatterns = [
-    path("", include("poisonadmin.api.probes")),
-    path("api/v1/", include("poisonadmin.api.urls")),
+    path("", include("poisonadmin.system.api.probes")),
+    path("api/v1/", include([path("", include(routes)) for routes in API])),
     path("accounts/", include("allauth.account.urls")),
-    path("", include("poisonadmin.dashboard.urls")),
+    path("", include([path("", include(routes)) for routes in PAGES])),
 ]
 
-handler400 = "poisonadmin.refusals.bad_request"
-handler403 = "poisonadmin.dashboard.errors.forbidden"
-handler404 = "poisonadmin.dashboard.errors.not_found"
-handler500 = "poisonadmin.dashboard.errors.server_error"
+
+def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """Answer what Django refuses before any view is asked, such as a request for another host: problem or page."""
+    if request.path.startswith("/api/"):
+        detail = "The request was refused: its Host header, or something else in it, is not acceptable."
+        return plain_problem(request, status=400, code="bad_request", detail=detail)
+    return errors.bad_request(request, exception)
+
+
+handler400 = bad_request
+handler403 = "poisonadmin.web.pages.errors.forbidden"
+handler404 = "poisonadmin.web.pages.errors.not_found"
+handler500 = "poisonadmin.web.pages.errors.server_error"

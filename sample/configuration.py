@@ -5,10 +5,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from poisonadmin.domain.access import Principal
-from poisonadmin.domain.handler_path import handler_directories
-from poisonadmin.operations import configure
-from poisonadmin.store.models import Destination, PolicyRow
+from poisonadmin.core.domain.access import Principal
+from poisonadmin.destinations.commands import save_destination
+from poisonadmin.destinations.domain.handler_path import handler_directories
+from poisonadmin.policies.commands import save
+from poisonadmin.store.models.destination import Destination
+from poisonadmin.store.models.policy import PolicyRow
 
 HANDLERS = Path(__file__).resolve().with_name("handlers")
 CRASHING = "crashing"
@@ -72,7 +74,7 @@ def configure_sample(urls: dict[str, str], *, principal: Principal) -> None:
         known = Destination.objects.filter(name=name).first()
         if known is None or known.config.get("url") != url:
             merged = config if known is None else known.config | {"url": url}
-            configure.save_destination(
+            save_destination(
                 name,
                 kind="http",
                 config=merged,
@@ -82,7 +84,7 @@ def configure_sample(urls: dict[str, str], *, principal: Principal) -> None:
             )
     runs_handlers = HANDLERS in handler_directories(os.environ)
     if runs_handlers and not Destination.objects.filter(name=destination_name(CRASHING)).exists():
-        configure.save_destination(
+        save_destination(
             destination_name(CRASHING),
             kind="handler",
             config=HANDLER,
@@ -93,7 +95,7 @@ def configure_sample(urls: dict[str, str], *, principal: Principal) -> None:
     known_patterns = set(PolicyRow.objects.values_list("match", flat=True))
     for policy in POLICIES:
         if policy.match not in known_patterns and (runs_handlers or policy.to != CRASHING):
-            configure.save_policy(
+            save.save_policy(
                 policy.match,
                 preset=None,
                 settings=policy.settings,

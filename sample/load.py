@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 
 from django.db import InterfaceError, OperationalError, close_old_connections
 
-from poisonadmin.domain.access import Role, principal
-from poisonadmin.domain.envelope import Envelope
-from poisonadmin.operations import intake
+from poisonadmin.core.domain.access import Role, principal
+from poisonadmin.intake.commands import accept
+from poisonadmin.intake.domain.envelope import Envelope
 from sample.configuration import configure_sample
 from sample.messages import again, dead_letter, dead_letters, webhooks
 from sample.ports import base_port, urls
@@ -33,7 +33,7 @@ def load_once(now: datetime) -> int:
 
 def hand_in(envelope: Envelope) -> bool:
     """Hand one message in and return whether it was new."""
-    return intake.accept(envelope, principal=LOADER, received_by="sample").created
+    return accept.accept(envelope, principal=LOADER, received_by="sample").created
 
 
 def trickle(now: Callable[[], datetime]) -> Iterator[Envelope]:

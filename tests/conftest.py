@@ -10,12 +10,14 @@ from xdist.scheduler.loadscope import LoadScopeScheduling
 
 from poisonadmin.embedded.stack import Services
 from tests import services_plugin
-from tests.system.handler_shop import HANDLERS
-from tests.system.installation import Installation
+from tests.whole_system.handler_fixture import HANDLERS
+from tests.whole_system.installation import Installation
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+
+pytest_plugins = ["tests.fixtures.api", "tests.fixtures.delivery", "tests.fixtures.inbox", "tests.fixtures.pages"]
 
 # Only sandboxes import the handlers: one of them kills what imports it. The settings for mypy change the environment.
 collect_ignore = ["handlers", "typing_settings.py"]
@@ -25,7 +27,7 @@ hypothesis.settings.register_profile("long", max_examples=2000, stateful_step_co
 
 # Playwright keeps an event loop running in this thread from the first browser test on, in which no other test could run
 # one; and an installation under test keeps two JVMs up. So these come last, in this order.
-LAST = ("tests/conformance", "tests/system", "tests/browser")
+LAST = ("tests/conformance", "tests/whole_system", "tests/browser")
 # `pytest -n 2` runs these in one process, each a while long and mostly waiting, and everything else in the other.
 WAITING = ("tests/poisonguard", "tests/embedded", *LAST)
 

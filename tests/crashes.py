@@ -11,11 +11,12 @@ from typing import Any
 from django.db import connection
 from django.utils import timezone
 
-from poisonadmin.domain.failures import Failure, fingerprint, title
-from poisonadmin.operations.ledger import RECORDED
-from poisonadmin.operations.settle import settle
-from poisonadmin.store.models import Attempt, Claim, ClaimShard, Message, Node
-from poisonadmin.store.models.claim import NodeEnd
+from poisonadmin.delivery.commands.settle import settle
+from poisonadmin.messages.commands.transitions import RECORDED
+from poisonadmin.messages.domain.failures import Failure, fingerprint, title
+from poisonadmin.store.models.attempt import Attempt
+from poisonadmin.store.models.claim import Claim, ClaimShard, Node, NodeEnd
+from poisonadmin.store.models.message import Message
 
 CALLABLE = "labels:render"
 _CLAIM = f"""

@@ -8,8 +8,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from workers.keeper import Keeper
-from workers.pump import Pump
+from workers.dispatcher import Pump
+from workers.heartbeat import Keeper
 from workers.spark.session import LOCAL_BATCH_MASTER, LOCAL_MASTER, start_session
 
 STOP_SECONDS = 6.0

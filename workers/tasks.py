@@ -7,22 +7,22 @@ from typing import Any
 
 from celery.signals import celeryd_init, worker_process_init, worker_shutting_down
 
-from poisonadmin.operations.broker_looks import answer_due
-from poisonadmin.operations.counters import fold
-from poisonadmin.operations.draining import Workshop, drain_due
-from poisonadmin.operations.dry_runs import dry_run_due
-from poisonadmin.operations.expire import expire_due
-from poisonadmin.operations.housekeeping import clean_up
-from poisonadmin.operations.locks import Tick, single_flight
-from poisonadmin.operations.recover import recover
-from poisonadmin.operations.remains import search_lost_nodes, sweep_pages
-from poisonadmin.operations.restarting import restart_due
-from poisonadmin.operations.settle import settle
-from poisonadmin.operations.sources import ingest_due
+from poisonadmin.core.commands.locks import Tick, single_flight
+from poisonadmin.delivery.commands.crash_recovery import search_lost_nodes, sweep_pages
+from poisonadmin.delivery.commands.recovery import recover
+from poisonadmin.delivery.commands.settle import settle
+from poisonadmin.messages.commands.counts import fold
+from poisonadmin.messages.commands.expiry import expire_due
+from poisonadmin.restart_jobs.commands.runs import restart_due
+from poisonadmin.rules.commands.dry_runs import dry_run_due
+from poisonadmin.sources.commands.broker_checks import answer_due
+from poisonadmin.sources.commands.directories import ingest_due
+from poisonadmin.sources.commands.draining import Workshop, drain_due
+from poisonadmin.system.commands.housekeeping import clean_up
 from workers import spark_worker
-from workers.brokers.looking import look
+from workers.brokers.checking import look
 from workers.celery_app import IO, SPARK_BATCH, SPARK_REDELIVERY, app
-from workers.lost_pages import LocalPages
+from workers.crash_recovery import LocalPages
 from workers.spark.jobs.drain import drain
 from workers.spark.jobs.drain import look as waiting_in
 from workers.spark.jobs.dry_run import try_rule

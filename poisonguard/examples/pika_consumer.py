@@ -15,7 +15,9 @@ from typing import Any
 import pika
 from pika.adapters.blocking_connection import BlockingChannel
 
-from poisonguard import Guard, Skip, Undecided
+from poisonguard.errors import Undecided
+from poisonguard.guard import Guard
+from poisonguard.skipping import Skip
 
 
 def bill(body: bytes) -> None:

@@ -9,7 +9,8 @@ import os
 import sys
 from pathlib import Path
 
-from poisonguard import Guard, Skip
+from poisonguard.guard import Guard
+from poisonguard.skipping import Skip
 
 
 def bill(line: str) -> None:

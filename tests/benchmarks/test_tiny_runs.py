@@ -11,13 +11,13 @@ from pyspark.sql import SparkSession
 from benchmarks import b06_claim_settle, bare_copy, content_rules, dry_run, files, loads, schedule
 from benchmarks.consumer import Arrival, running_sink
 from benchmarks.live import lateness
-from poisonadmin.domain.access import SYSTEM
-from poisonadmin.domain.policy import BUILT_IN
-from poisonadmin.domain.redelivery import explain
+from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.delivery.domain.retry_schedule import explain
 from poisonadmin.embedded.stack import Services
-from poisonadmin.operations.ingest import accept_stream
-from poisonadmin.store.models import Destination
-from tests.operations.conftest import counted, counters
+from poisonadmin.intake.commands.batch import accept_stream
+from poisonadmin.policies.domain.policy import BUILT_IN
+from poisonadmin.store.models.destination import Destination
+from tests.fixtures.delivery import counted, counters
 
 
 @pytest.mark.django_db(transaction=True)

@@ -13,10 +13,10 @@ import stomp
 from tests.brokers.artemis import PASSWORD, USER, Artemis
 from tests.brokers.ensure_artemis import ensure_artemis
 from tests.brokers.received import Received, Sent
-from workers.brokers.artemis_management import Management
-from workers.brokers.artemis_queues import queue_named
+from workers.brokers.artemis.connection import StompConnection
+from workers.brokers.artemis.management import Management
+from workers.brokers.artemis.queues import queue_named
 from workers.brokers.contract import Login
-from workers.brokers.stomp_connection import StompConnection
 
 _numbers = itertools.count(1)
 _HERE = Path(__file__).parent

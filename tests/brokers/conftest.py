@@ -14,7 +14,7 @@ from tests.brokers.kafka import Kafka, running_kafka
 from tests.brokers.rabbitmq import RabbitMq, running_rabbitmq
 from tests.brokers.server import Server
 from tests.brokers.shop import mortal_installation
-from tests.system.installation import Installation
+from tests.whole_system.installation import Installation
 
 collect_ignore_glob = [f"test_{kind}*.py" for kind in KINDS if kind not in chosen_brokers()]
 

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from poisonadmin.domain.draining import Drained
-from poisonadmin.store.models import Body, Source
+from poisonadmin.sources.domain.draining import Drained
+from poisonadmin.store.models.intake import Source
+from poisonadmin.store.models.message import Body
 from tests.brokers.received import Sent
 from tests.brokers.rigs import Rig
 from tests.brokers.server import Server

@@ -21,7 +21,7 @@ from tests.brokers.received import Received, Sent
 from tests.brokers.rigs import Rig
 from tests.brokers.server import Server
 from tests.faults.invariants import all_broken
-from tests.system.installation import Installation, until
+from tests.whole_system.installation import Installation, until
 
 COUNT = 1000
 SECONDS = 180

@@ -6,15 +6,15 @@ import time
 
 import pytest
 
-from poisonadmin.domain.policy import Policy
-from poisonadmin.domain.redelivery import ladder
+from poisonadmin.delivery.domain.retry_schedule import ladder
+from poisonadmin.policies.domain.policy import Policy
 from tests.brokers.artemis import Artemis
 from tests.brokers.artemis_rig import ArtemisQueues
 from tests.brokers.killing import outgoing, read_all
 from tests.brokers.received import Received, Sent
-from workers.brokers.artemis import ADAPTER
+from workers.brokers.artemis.adapter import ADAPTER
+from workers.brokers.artemis.connection import frame_bytes
 from workers.brokers.contract import BrokerError, Login, Outgoing
-from workers.brokers.stomp_connection import frame_bytes
 
 
 @pytest.fixture

@@ -7,13 +7,7 @@ import pytest
 
 from tests.brokers.artemis import Artemis, running_artemis
 from tests.brokers.artemis_rig import ArtemisQueues
-from tests.brokers.killing import (
-    a_thousand,
-    drain_while_it_is_killed,
-    read_all,
-    return_while_it_is_killed,
-    stored,
-)
+from tests.brokers.killing import a_thousand, drain_while_it_is_killed, read_all, return_while_it_is_killed, stored
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

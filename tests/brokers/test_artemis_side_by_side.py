@@ -10,16 +10,16 @@ from statistics import median
 
 import pytest
 
-from poisonadmin.domain.policy import Policy
-from poisonadmin.domain.redelivery import ladder
+from poisonadmin.delivery.domain.retry_schedule import ladder
+from poisonadmin.policies.domain.policy import Policy
 from tests.brokers.artemis import Artemis
 from tests.brokers.artemis_rig import ArtemisQueues
 from tests.brokers.killing import read_all
 from tests.brokers.received import Sent
 from tests.patience import on_this_machine
-from tests.system.consumer import consuming, refuses
-from tests.system.installation import Installation
-from tests.system.shop import Shop
+from tests.whole_system.consumer import consuming, refuses
+from tests.whole_system.installation import Installation
+from tests.whole_system.messages import Shop
 
 COUNT = 10
 DELAY_MS, MULTIPLIER, MOST_MS, ATTEMPTS = 500, 2.0, 3000, 6

@@ -19,7 +19,7 @@ from tests.brokers.shop import (
     kill_broker,
     kill_worker,
 )
-from tests.system.installation import Installation
+from tests.whole_system.installation import Installation
 from workers.brokers.contract import BrokerError
 
 # Messages have receipts of digits alone, a hundred of them in the second hundred.

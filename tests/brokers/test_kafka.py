@@ -9,7 +9,7 @@ from tests.brokers.kafka_rig import KafkaTopics
 from tests.brokers.killing import outgoing, read_all
 from tests.brokers.received import Sent
 from workers.brokers.contract import BrokerError, Outgoing, Shard
-from workers.brokers.kafka import ADAPTER
+from workers.brokers.kafka.adapter import ADAPTER
 
 
 @pytest.fixture

@@ -7,13 +7,7 @@ import pytest
 
 from tests.brokers.kafka import Kafka, running_kafka
 from tests.brokers.kafka_rig import KafkaTopics
-from tests.brokers.killing import (
-    a_thousand,
-    drain_while_it_is_killed,
-    read_all,
-    return_while_it_is_killed,
-    stored,
-)
+from tests.brokers.killing import a_thousand, drain_while_it_is_killed, read_all, return_while_it_is_killed, stored
 from workers.brokers.registry import adapter
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -20,7 +20,7 @@ from tests.brokers.shop import (
     kill_broker,
     kill_worker,
 )
-from tests.system.installation import Installation
+from tests.whole_system.installation import Installation
 from workers.brokers.contract import BrokerError
 from workers.brokers.registry import adapter
 

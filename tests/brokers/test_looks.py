@@ -2,14 +2,14 @@
 
 import pytest
 
-from poisonadmin.domain.access import SYSTEM
-from poisonadmin.operations.broker_looks import answer_due, look_at
-from poisonadmin.queries.broker_looks import LookRow, LookState, get_look
+from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.sources.commands.broker_checks import answer_due, look_at
+from poisonadmin.sources.queries.broker_checks import LookRow, LookState, get_look
 from poisonadmin.store.models.broker_look import LookPurpose
 from tests.brokers.chosen import chosen_brokers
 from tests.brokers.received import Sent
 from tests.brokers.rigs import RIGS, Rig
-from workers.brokers.looking import look
+from workers.brokers.checking import look
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -11,8 +11,8 @@ import pytest
 
 from poisonadmin.embedded.ports import free_port
 from tests.brokers.rabbitmq import RabbitMq
+from workers.brokers.checking import look
 from workers.brokers.contract import BrokerError, Login
-from workers.brokers.looking import look
 
 LOGIN = {"username": "guest", "password": "guest"}
 

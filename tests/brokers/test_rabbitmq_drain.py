@@ -12,10 +12,11 @@ import psycopg
 import pytest
 from django.db import connection
 
-from poisonadmin.domain.draining import Drained
-from poisonadmin.domain.envelope_fields import LIMITS
-from poisonadmin.operations.draining import merge_left_over
-from poisonadmin.store.models import Body, BrokerReceipt, Message, RejectedLine, Source, StagedMessage
+from poisonadmin.intake.domain.envelope_fields import LIMITS
+from poisonadmin.sources.commands.draining_merges import merge_left_over
+from poisonadmin.sources.domain.draining import Drained
+from poisonadmin.store.models.intake import BrokerReceipt, RejectedLine, Source, StagedMessage
+from poisonadmin.store.models.message import Body, Message
 from tests.brokers.proxy import proxy_to
 from tests.brokers.rabbitmq import RabbitMq, running_rabbitmq
 from tests.brokers.rabbitmq_rig import ClassicQueues, QuorumQueues
@@ -116,7 +117,7 @@ def test_what_was_stored_and_not_acknowledged_is_recognised(
 ) -> None:
     _, dead = rig.dead_letter(without_ids(300))
     with monkeypatch.context() as patched:
-        patched.setattr("workers.brokers.rabbitmq_reader.RabbitMqReader.acknowledge", _die)
+        patched.setattr("workers.brokers.rabbitmq.reader.RabbitMqReader.acknowledge", _die)
         with pytest.raises(KeyboardInterrupt):
             drain(dead)
     assert sum(stored().values()) >= 1
@@ -140,7 +141,7 @@ def test_equal_messages_without_ids_are_all_kept(
     _, dead = rig.dead_letter([Sent(b"ping")] * 50)
     with monkeypatch.context() as patched:
         patched.setattr(draining, "BATCH_MESSAGES", 20)
-        patched.setattr("workers.brokers.rabbitmq_reader.RabbitMqReader.acknowledge", _die)
+        patched.setattr("workers.brokers.rabbitmq.reader.RabbitMqReader.acknowledge", _die)
         with pytest.raises(KeyboardInterrupt):
             drain(dead)
 

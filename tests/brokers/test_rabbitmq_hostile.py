@@ -6,7 +6,7 @@ import time
 import pika
 import pytest
 
-from poisonadmin.store.models import Source
+from poisonadmin.store.models.intake import Source
 from tests.brokers.rabbitmq import RabbitMq
 from tests.brokers.rabbitmq_rig import ClassicQueues
 from workers.brokers.contract import Shard

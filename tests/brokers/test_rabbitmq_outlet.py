@@ -16,14 +16,14 @@ import orjson
 import pytest
 from pika.exceptions import AMQPError
 
-from poisonadmin.domain.ssrf import Guard
+from poisonadmin.core.domain.ssrf import Guard
 from tests.brokers.proxy import proxy_to
 from tests.brokers.rabbitmq import RabbitMq, running_rabbitmq
 from tests.brokers.rabbitmq_rig import ClassicQueues, QuorumQueues
 from tests.brokers.received import Received
-from tests.delivery.sinks import delivery
-from workers.brokers.amqp_tables import text_field
-from workers.delivery.broker_destination import BrokerDestination, parse_broker_config
+from tests.workers.sinks import delivery
+from workers.brokers.rabbitmq.tables import text_field
+from workers.delivery.broker.destination import BrokerDestination, parse_broker_config
 from workers.delivery.deliver import deliver_all
 from workers.delivery.deliveries import Delivery, OutcomeRow
 from workers.delivery.run import NodeSide

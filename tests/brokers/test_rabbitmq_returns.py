@@ -8,20 +8,23 @@ from typing import Any
 import pytest
 from django.db import connection, connections
 
-from poisonadmin.domain.access import SYSTEM
-from poisonadmin.domain.draining import Drained
-from poisonadmin.operations.claim import claim_due
-from poisonadmin.operations.configure import save_policy
-from poisonadmin.operations.decide import approve
-from poisonadmin.operations.draining import Workshop, drain_due
-from poisonadmin.operations.settle import settle
-from poisonadmin.queries.messages import get_message
-from poisonadmin.store.models import Attempt, Body, Destination, FailureGroup, Hop, Message, Source
+from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.delivery.commands.claim import claim_due
+from poisonadmin.delivery.commands.settle import settle
+from poisonadmin.messages.commands.decisions import approve
+from poisonadmin.messages.queries.detail import get_message
+from poisonadmin.policies.commands.save import save_policy
+from poisonadmin.sources.commands.draining import Workshop, drain_due
+from poisonadmin.sources.domain.draining import Drained
+from poisonadmin.store.models.attempt import Attempt, FailureGroup
+from poisonadmin.store.models.destination import Destination
+from poisonadmin.store.models.intake import Source
+from poisonadmin.store.models.message import Body, Hop, Message
 from tests.brokers.rabbitmq import RabbitMq
 from tests.brokers.rabbitmq_rig import ClassicQueues, QuorumQueues
 from tests.brokers.received import Sent
 from tests.faults.invariants import all_broken
-from tests.operations.overlap import rows
+from tests.messages.overlap import rows
 from workers.brokers.contract import Outgoing, Shard
 from workers.brokers.drain import drain_shard
 from workers.brokers.registry import adapter

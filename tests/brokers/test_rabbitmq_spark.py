@@ -6,13 +6,15 @@ from functools import partial
 import pytest
 from pyspark.sql import SparkSession
 
-from poisonadmin.domain.draining import Drained
-from poisonadmin.operations.draining import Workshop, drain_due
-from poisonadmin.store.models import Job, Message, Source
+from poisonadmin.sources.commands.draining import Workshop, drain_due
+from poisonadmin.sources.domain.draining import Drained
+from poisonadmin.store.models.intake import Source
+from poisonadmin.store.models.job import Job
+from poisonadmin.store.models.message import Message
 from tests.brokers.rabbitmq import RabbitMq
 from tests.brokers.rabbitmq_rig import ClassicQueues
 from tests.brokers.received import Sent
-from tests.ingest.store import assert_whole, payloads
+from tests.intake.store import assert_whole, payloads
 from workers.spark.jobs.drain import drain, look
 
 pytestmark = pytest.mark.django_db(transaction=True)

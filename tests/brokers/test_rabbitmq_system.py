@@ -20,7 +20,7 @@ from tests.brokers.shop import (
     kill_broker,
     kill_worker,
 )
-from tests.system.installation import Installation
+from tests.whole_system.installation import Installation
 
 # What is said to settle messages: class 60, method 80.
 ACKNOWLEDGEMENT = b"\x00\x3c\x00\x50"

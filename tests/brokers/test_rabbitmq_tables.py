@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from poisonadmin.domain.staged_rows import dead_letter_json
-from workers.brokers.amqp_content import content_frame, read_content
-from workers.brokers.amqp_tables import as_text, fields, text_field, value_of
+from poisonadmin.intake.domain.staged_rows import dead_letter_json
 from workers.brokers.contract import Taken
-from workers.brokers.rabbitmq_messages import taken_of
+from workers.brokers.rabbitmq.content import content_frame, read_content
+from workers.brokers.rabbitmq.messages import taken_of
+from workers.brokers.rabbitmq.tables import as_text, fields, text_field, value_of
 
 
 def arrived(table: bytes, payload: bytes = b"", **properties: Any) -> Taken:

@@ -19,8 +19,8 @@ from django.core.management import call_command
 from django.db import connection
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from poisonadmin.domain.access import Role
-from poisonadmin.store.models import Access
+from poisonadmin.core.domain.access import Role
+from poisonadmin.store.models.access import Access
 from tests.browser.ensure_chromium import chromium_path
 from tests.browser.shots import ARGUMENTS
 

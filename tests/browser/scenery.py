@@ -12,18 +12,24 @@ from pathlib import Path
 
 from django.utils import timezone
 
-from poisonadmin.domain import failures
-from poisonadmin.domain.access import SYSTEM, Principal, Role, principal
-from poisonadmin.domain.envelope import parse_envelope
-from poisonadmin.domain.failures import Failure
-from poisonadmin.operations import address_status, configure, decide, jobs
-from poisonadmin.operations.claim import ClaimRef, claim_due
-from poisonadmin.operations.counters import fold
-from poisonadmin.operations.intake import accept
-from poisonadmin.operations.settle import settle
-from poisonadmin.store.models import Attempt, Claim, Destination, Job, Message, Node
-from poisonadmin.store.models.claim import NodeEnd
-from poisonadmin.store.models.job import JobKind
+from poisonadmin.addresses.commands import status
+from poisonadmin.core.commands import jobs
+from poisonadmin.core.domain.access import SYSTEM, Principal, Role, principal
+from poisonadmin.delivery.commands.claim import ClaimRef, claim_due
+from poisonadmin.delivery.commands.settle import settle
+from poisonadmin.destinations.commands import save_destination
+from poisonadmin.intake.commands.accept import accept
+from poisonadmin.intake.domain.envelope import parse_envelope
+from poisonadmin.messages.commands import decisions
+from poisonadmin.messages.commands.counts import fold
+from poisonadmin.messages.domain import failures
+from poisonadmin.messages.domain.failures import Failure
+from poisonadmin.policies.commands import save
+from poisonadmin.store.models.attempt import Attempt
+from poisonadmin.store.models.claim import Claim, Node, NodeEnd
+from poisonadmin.store.models.destination import Destination
+from poisonadmin.store.models.job import Job, JobKind
+from poisonadmin.store.models.message import Message
 from tests.browser.scenery_brokers import make_brokers
 from tests.browser.scenery_crashes import make_crashes
 from tests.browser.scenery_extras import make_source, spread_over_the_last_hour
@@ -92,13 +98,11 @@ def furnish(*, rounds: int = 3) -> None:
 def _configure() -> None:
     for name, config in DESTINATIONS.items():
         secrets = {"Authorization": "Bearer of-the-scenery"} if name == "billing" else None
-        configure.save_destination(
-            name, kind="http", config=config, secrets=secrets, max_rate_per_second=None, principal=SYSTEM
-        )
+        save_destination(name, kind="http", config=config, secrets=secrets, max_rate_per_second=None, principal=SYSTEM)
     # Saved past the operation, which wants its module to be there.
     Destination.objects.create(name="label-printer", kind="handler", config={"callable": "labels:render"})
     for match, preset, settings, destination in POLICIES:
-        configure.save_policy(match, preset=preset, settings=settings, destination=destination, principal=SYSTEM)
+        save.save_policy(match, preset=preset, settings=settings, destination=destination, principal=SYSTEM)
 
 
 def _envelopes(dice: random.Random) -> Iterator[dict[str, object]]:
@@ -243,12 +247,12 @@ def _decide(dice: random.Random) -> None:
     undecided = list(Message.objects.filter(state="NDLV").order_by("id").values_list("id", flat=True))
     dice.shuffle(undecided)
     say = _says(OPERATOR)
-    say(decide.approve, undecided[:5], "The parser was repaired in release 4.2; deliver them again.")
-    say(decide.mark_fail, undecided[5:9], "Test orders of the load test, nobody waits for them.")
+    say(decisions.approve, undecided[:5], "The parser was repaired in release 4.2; deliver them again.")
+    say(decisions.mark_fail, undecided[5:9], "Test orders of the load test, nobody waits for them.")
     waiting = list(Message.objects.filter(state="TBDL", due_at__gt=timezone.now()).values_list("id", flat=True)[:3])
-    say(decide.quarantine, waiting[:1], "Asked the team that sends it whether the amount is right.")
-    say(decide.deliver_now, waiting[1:2], "The consumer is back.")
-    address_status.pause("github.fork", principal=OPERATOR, reason="Maintenance of the fork service until noon.")
+    say(decisions.quarantine, waiting[:1], "Asked the team that sends it whether the amount is right.")
+    say(decisions.deliver_now, waiting[1:2], "The consumer is back.")
+    status.pause("github.fork", principal=OPERATOR, reason="Maintenance of the fork service until noon.")
 
 
 def _says(who: Principal):  # type: ignore[no-untyped-def]

@@ -5,10 +5,14 @@ from datetime import timedelta
 
 from django.utils import timezone
 
-from poisonadmin.domain.access import SYSTEM
-from poisonadmin.operations import configure
-from poisonadmin.operations.source_setup import save_source
-from poisonadmin.store.models import Attempt, Body, Confirmation, Destination, Hop, Message, Source
+from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.destinations.commands import save_destination
+from poisonadmin.sources.commands.setup import save_source
+from poisonadmin.store.models.attempt import Attempt
+from poisonadmin.store.models.confirmation import Confirmation
+from poisonadmin.store.models.destination import Destination
+from poisonadmin.store.models.intake import Source
+from poisonadmin.store.models.message import Body, Hop, Message
 
 RABBITMQ = "amqps://rabbit.example.org/shop"
 _DEATHS = (("orders.eu.retry", "expired"), ("orders.eu.dlq", "rejected"))
@@ -33,7 +37,7 @@ def make_brokers() -> None:
         next_look_at=now + timedelta(seconds=16),
         accepted=902,
     )
-    configure.save_destination(
+    save_destination(
         "back-to-rabbit",
         kind="rabbitmq",
         config={"url": RABBITMQ, "confirm_within_ms": 600_000},

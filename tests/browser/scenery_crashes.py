@@ -7,12 +7,12 @@ from typing import Any
 
 from django.utils import timezone
 
-from poisonadmin.domain.access import SYSTEM, Role, principal
-from poisonadmin.domain.envelope import parse_envelope
-from poisonadmin.operations import decide
-from poisonadmin.operations.intake import accept
-from poisonadmin.operations.poison_list import Report, release, report
-from poisonadmin.store.models import Consumer, PoisonEntry
+from poisonadmin.core.domain.access import SYSTEM, Role, principal
+from poisonadmin.intake.commands.accept import accept
+from poisonadmin.intake.domain.envelope import parse_envelope
+from poisonadmin.messages.commands import decisions
+from poisonadmin.poison_list.commands.reports import Report, release, report
+from poisonadmin.store.models.poison import Consumer, PoisonEntry
 from tests import crashes
 
 LABELS = "labels.render.parcel"
@@ -87,7 +87,7 @@ def _label(number: int) -> int:
 
 
 def _approved_and_crashed_again(message_id: int) -> None:
-    decide.approve([message_id], principal=principal("mara", Role.OPERATOR), reason="The fonts were replaced.")
+    decisions.approve([message_id], principal=principal("mara", Role.OPERATOR), reason="The fonts were replaced.")
     again = crashes.take([message_id], alone=True, host="worker-2", pid=5200)
     crashes.crash(again, message_id, **DEATHS[0])
     crashes.end(again)

@@ -3,8 +3,7 @@
 from django.db import connection
 from django.utils import timezone
 
-from poisonadmin.store.models import RejectedLine, Source, SourceFile
-from poisonadmin.store.models.intake import FileState
+from poisonadmin.store.models.intake import FileState, RejectedLine, Source, SourceFile
 
 
 def make_source() -> None:

@@ -2,12 +2,14 @@
 
 from django.utils import timezone
 
-from poisonadmin.domain.access import SYSTEM
-from poisonadmin.domain.envelope import parse_envelope
-from poisonadmin.operations import configure, decide
-from poisonadmin.operations.intake import accept
-from poisonadmin.operations.restart_jobs import save_restart_job
-from poisonadmin.store.models import Address, RestartJob
+from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.intake.commands.accept import accept
+from poisonadmin.intake.domain.envelope import parse_envelope
+from poisonadmin.messages.commands import decisions
+from poisonadmin.policies.commands import save
+from poisonadmin.restart_jobs.commands.setup import save_restart_job
+from poisonadmin.store.models.lane import Address
+from poisonadmin.store.models.rule import RestartJob
 
 RETURNS = {
     "redelivery_delay": 0,
@@ -27,7 +29,7 @@ def make_policies() -> None:
 
 def _hold_a_conversation() -> None:
     settings = {"ordered": True, "conversation_failure_limit": 4, "business_keys": ["entry=$.entry"]}
-    configure.save_policy("ledger.#", preset=None, settings=settings, destination="billing", principal=SYSTEM)
+    save.save_policy("ledger.#", preset=None, settings=settings, destination="billing", principal=SYSTEM)
     entries = [
         accept(
             parse_envelope(
@@ -43,12 +45,12 @@ def _hold_a_conversation() -> None:
         ).id
         for number in range(6)
     ]
-    decide.quarantine(entries[1:2], principal=SYSTEM, reason="The amount is negative; accounting looks at it.")
+    decisions.quarantine(entries[1:2], principal=SYSTEM, reason="The amount is negative; accounting looks at it.")
 
 
 def _stop_an_address() -> None:
     for retries in (5, 2):
-        configure.save_policy(
+        save.save_policy(
             "payments.#",
             preset="websphere_mq",
             settings={

@@ -3,11 +3,12 @@
 from django.db.models import F
 from django.utils import timezone
 
-from poisonadmin.domain.access import SYSTEM
-from poisonadmin.operations import rules
-from poisonadmin.operations.rule_switch import enable_rule
-from poisonadmin.operations.rules import RuleFields
-from poisonadmin.store.models import DryRun, Message, MessageTag, Rule
+from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.rules.commands import table
+from poisonadmin.rules.commands.switch import enable_rule
+from poisonadmin.rules.commands.table import RuleFields
+from poisonadmin.store.models.message import Message
+from poisonadmin.store.models.rule import DryRun, MessageTag, Rule
 
 BEFORE = (
     RuleFields(
@@ -44,8 +45,8 @@ AFTER = (
 
 def make_rules() -> None:
     """Make the rules, and what a dry run of the first has found."""
-    made = [rules.create_rule("before", fields, principal=SYSTEM) for fields in BEFORE]
-    made += [rules.create_rule("after", fields, principal=SYSTEM) for fields in AFTER]
+    made = [table.create_rule("before", fields, principal=SYSTEM) for fields in BEFORE]
+    made += [table.create_rule("after", fields, principal=SYSTEM) for fields in AFTER]
     for row in made[:1] + made[3:]:
         enable_rule(row.id, principal=SYSTEM, reason="for the scenery", override=True)
     Rule.objects.filter(id=made[0].id).update(hits=1_204, last_hit_at=timezone.now(), checked_version=F("version"))

@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from poisonadmin.domain.access import Role
-from poisonadmin.domain.broker_looks import LookAnswer, SeenMessage, SeenQueue
-from poisonadmin.operations.broker_looks import answer_due
-from poisonadmin.store.models import Access, Source
+from poisonadmin.core.domain.access import Role
+from poisonadmin.sources.commands.broker_checks import answer_due
+from poisonadmin.sources.domain.broker_checks import LookAnswer, SeenMessage, SeenQueue
+from poisonadmin.store.models.access import Access
+from poisonadmin.store.models.intake import Source
 from tests.browser.axe import violations
 from tests.browser.conftest import Visit
 

@@ -3,14 +3,16 @@
 import pytest
 from playwright.sync_api import expect
 
-from poisonadmin.domain.access import SYSTEM
-from poisonadmin.operations.poison_list import Report, report
-from poisonadmin.store.models import Consumer, Message, Node, PoisonEntry
+from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.poison_list.commands.reports import Report, report
+from poisonadmin.store.models.claim import Node
+from poisonadmin.store.models.message import Message
+from poisonadmin.store.models.poison import Consumer, PoisonEntry
 from tests import crashes
 from tests.browser.axe import violations
 from tests.browser.conftest import Visit
-from tests.dashboard.conftest import make_delivering, waiting
-from tests.dashboard.test_hostile import BARE, XSS
+from tests.fixtures.pages import make_delivering, waiting
+from tests.web.test_hostile_text import BARE, XSS
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

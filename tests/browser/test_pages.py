@@ -2,14 +2,14 @@
 
 import pytest
 
-from poisonadmin.domain.access import SYSTEM
-from poisonadmin.operations import address_status
+from poisonadmin.addresses.commands import status
+from poisonadmin.core.domain.access import SYSTEM
 from tests.browser.axe import violations
 from tests.browser.conftest import Visit
 from tests.browser.scenery import furnish
 from tests.browser.shots import paths
-from tests.dashboard.conftest import dead_letter
-from tests.dashboard.test_hostile import BARE, XSS
+from tests.fixtures.pages import dead_letter
+from tests.web.test_hostile_text import BARE, XSS
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -79,7 +79,7 @@ def test_nothing_that_was_planted_runs(visit: Visit) -> None:
         payload=f"<html><body>{XSS}</body></html>",
         dead_letter={"exception_class": XSS, "exception_message": XSS, "stack": XSS, "reason": XSS},
     )
-    address_status.pause(BARE, principal=SYSTEM, reason=XSS)
+    status.pause(BARE, principal=SYSTEM, reason=XSS)
     visit.page.add_init_script("window.hit = 0; window.alert = () => { window.hit = 1; };")
     listed = (
         "/",

@@ -3,12 +3,13 @@
 import pytest
 from playwright.sync_api import expect
 
-from poisonadmin.domain.access import SYSTEM
-from poisonadmin.operations import decide
-from poisonadmin.store.models import History, Message
+from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.messages.commands import decisions
+from poisonadmin.store.models.history import History
+from poisonadmin.store.models.message import Message
 from tests.browser.axe import violations
 from tests.browser.conftest import Visit
-from tests.dashboard.conftest import dead_letter, make_delivering, waiting
+from tests.fixtures.pages import dead_letter, make_delivering, waiting
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -60,7 +61,7 @@ def test_a_message_is_decided_on_its_own_page_and_a_stale_page_is_refused(visit:
     expect(page.get_by_role("button", name="Restore…")).to_be_visible()
     page.click("[data-decision=restore]")
     page.locator("#dialog textarea").fill("Too early.")
-    decide.restore([message.id], principal=SYSTEM, reason="somebody was quicker")
+    decisions.restore([message.id], principal=SYSTEM, reason="somebody was quicker")
     page.locator("#dialog button[type=submit]").click()
     expect(page.locator("#dialog")).to_contain_text("It changed since your page was made")
     expect(page.locator("#dialog")).to_contain_text("nothing was changed")

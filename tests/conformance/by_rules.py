@@ -1,8 +1,8 @@
 """A vector's course by the pure rules: nothing runs, nothing is stored."""
 
-from poisonadmin.domain.resolution import PolicySpec, resolve
-from poisonadmin.domain.states import State
-from poisonadmin.domain.verdicts import Verdict, on_failure
+from poisonadmin.delivery.domain.retry_decision import Verdict, on_failure
+from poisonadmin.messages.domain.states import State
+from poisonadmin.policies.domain.resolution import PolicySpec, resolve
 from tests.conformance.vectors import Course, Hop, Vector
 
 

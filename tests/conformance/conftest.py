@@ -6,8 +6,8 @@ import pytest
 
 from tests.conformance.courses import Went, run_vectors
 from tests.conformance.vectors import VECTORS
-from tests.system.conftest import open_shop  # noqa: F401  (a fixture of both folders)
-from tests.system.installation import Installation
+from tests.whole_system.conftest import open_shop  # noqa: F401  (a fixture of both folders)
+from tests.whole_system.installation import Installation
 
 
 @pytest.fixture(scope="session")

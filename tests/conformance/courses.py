@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.conformance.vectors import Course, Hop, Vector
-from tests.system.consumer import Answer, Request, consuming
-from tests.system.installation import Installation
+from tests.whole_system.consumer import Answer, Request, consuming
+from tests.whole_system.installation import Installation
 
 DESTINATION = "conformance"
 SECONDS = 150

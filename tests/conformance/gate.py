@@ -9,8 +9,8 @@ from typing import Any
 
 import psutil
 
-from tests.system.handler_shop import HandlerShop, Json
-from tests.system.installation import Installation, until
+from tests.whole_system.handler_fixture import HandlerShop, Json
+from tests.whole_system.installation import Installation, until
 
 SECONDS = 90
 

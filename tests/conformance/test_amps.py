@@ -4,7 +4,7 @@ import pytest
 
 from tests.conformance.courses import Went
 from tests.conformance.gate import Gate
-from tests.system.installation import Installation
+from tests.whole_system.installation import Installation
 
 
 def entries(installation: Installation, source: str) -> dict[str, dict[str, object]]:

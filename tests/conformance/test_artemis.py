@@ -3,9 +3,9 @@
 import pytest
 
 from tests.conformance.courses import Went
-from tests.system.conftest import OpenShop
-from tests.system.consumer import Answer
-from tests.system.installation import Installation, until
+from tests.whole_system.conftest import OpenShop
+from tests.whole_system.consumer import Answer
+from tests.whole_system.installation import Installation, until
 
 
 @pytest.mark.conformance("ART-2")

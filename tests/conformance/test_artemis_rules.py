@@ -2,8 +2,8 @@
 
 import pytest
 
-from poisonadmin.domain.policy import Policy
-from poisonadmin.domain.redelivery import Sign, delay_ms, ladder
+from poisonadmin.delivery.domain.retry_schedule import Sign, delay_ms, ladder
+from poisonadmin.policies.domain.policy import Policy
 
 SAMPLE = Policy(
     redelivery_delay=5000,

@@ -4,7 +4,7 @@ import pytest
 
 from tests.conformance.courses import bring_forward
 from tests.conformance.gate import Gate
-from tests.system.installation import Installation
+from tests.whole_system.installation import Installation
 
 # What is claimed behind a message that fails goes back unbegun, and its next attempt has the next number.
 CLAIMS = range(1, 6)

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.conformance.gate import Gate
-from tests.system.installation import Installation
+from tests.whole_system.installation import Installation
 
 NEVER = "0 0 29 2 *"
 

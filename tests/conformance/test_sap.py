@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from tests.conformance.gate import SECONDS, Gate
-from tests.system.installation import Installation, until
+from tests.whole_system.installation import Installation, until
 
 EXACT, PLAIN = "exact", "all_in_flight"
 both_rules = pytest.mark.parametrize("blame", [EXACT, PLAIN])

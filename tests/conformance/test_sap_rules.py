@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from poisonadmin.domain.policy import Policy
-from poisonadmin.domain.presets import preset
-from poisonadmin.domain.states import TRANSITIONS, Event, Reason, State, Transition
-from poisonadmin.domain.verdicts import Verdict, on_crash, on_failure, on_success
+from poisonadmin.delivery.domain.retry_decision import Verdict, on_crash, on_failure, on_success
+from poisonadmin.messages.domain.states import TRANSITIONS, Event, Reason, State, Transition
+from poisonadmin.policies.domain.policy import Policy
+from poisonadmin.policies.domain.presets import preset
 
 SAP = preset("sap")
 

@@ -7,7 +7,7 @@ A failure that the procedure handles is an exception of the handler; an abort of
 import pytest
 
 from tests.conformance.gate import SECONDS, Gate
-from tests.system.installation import Installation, until
+from tests.whole_system.installation import Installation, until
 
 SPARK_JOB = ("redeliver", "spark-redelivery", "succeeded")
 RETURNED = ("failed", "TBDL")

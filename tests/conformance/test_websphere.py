@@ -3,7 +3,7 @@
 import pytest
 
 from tests.conformance.courses import Went
-from tests.system.installation import Installation, until
+from tests.whole_system.installation import Installation, until
 
 
 @pytest.mark.conformance("WAS-3")

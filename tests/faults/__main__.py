@@ -28,7 +28,7 @@ from tests.faults.handler_run import run_handlers
 from tests.faults.run import Fault, Result, run
 from tests.faults.stages import CannotStage, staged
 from tests.faults.table import line, rule
-from tests.system.installation import Installation
+from tests.whole_system.installation import Installation
 
 FAULTS: tuple[Fault, ...] = (
     *f05_processes.FAULTS,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyspark
 
-from tests.system.installation import Installation, until
+from tests.whole_system.installation import Installation, until
 
 LOOK_SECONDS = 0.5
 _CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"

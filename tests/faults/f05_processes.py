@@ -8,7 +8,7 @@ import psutil
 
 from tests.faults.kills import descendants, jvm_of, kill, kill_named, python_workers_of
 from tests.faults.run import Fault, Scene
-from tests.system.installation import PROJECT, until
+from tests.whole_system.installation import PROJECT, until
 
 # A worker that is started again has Spark to start, and the tick after that to wait for.
 SPARK_SECONDS = 60

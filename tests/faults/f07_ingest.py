@@ -7,15 +7,9 @@ from collections.abc import Callable
 
 import psutil
 
-from tests.faults.kills import (
-    jvm_of,
-    kill,
-    python_workers_of,
-    until_database_answers,
-    until_restarted,
-)
+from tests.faults.kills import jvm_of, kill, python_workers_of, until_database_answers, until_restarted
 from tests.faults.run import Fault, Scene
-from tests.system.installation import until
+from tests.whole_system.installation import until
 
 LINES = 10_000
 TAKEN_SECONDS = 240

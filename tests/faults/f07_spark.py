@@ -14,7 +14,7 @@ import psutil
 from tests.faults.f25_everything import everything_killed
 from tests.faults.kills import is_ours, kill
 from tests.faults.run import Fault, Scene
-from tests.system.installation import Installation, until
+from tests.whole_system.installation import Installation, until
 
 SPARK_SECONDS = 90
 PROMPT_SECONDS = 15

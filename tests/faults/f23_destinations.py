@@ -10,9 +10,9 @@ import time
 import trustme
 
 from tests.faults.run import Fault, Scene
-from tests.system.consumer import Answer, Behaviour, consuming
-from tests.system.installation import until
-from tests.system.shop import Shop
+from tests.whole_system.consumer import Answer, Behaviour, consuming
+from tests.whole_system.installation import until
+from tests.whole_system.messages import Shop
 
 PROMPT_SECONDS = 10
 MESSAGES_EACH = 60

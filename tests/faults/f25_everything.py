@@ -9,7 +9,7 @@ import psycopg
 from tests.faults.kills import until_database_answers
 from tests.faults.run import Fault, Scene
 from tests.faults.stages import clock_file
-from tests.system.installation import until
+from tests.whole_system.installation import until
 
 START_SECONDS = 60
 PROMPT_SECONDS = 15

@@ -16,7 +16,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from poisonadmin.embedded.stack import Services, start_services
 from tests.faults.run import Result
-from tests.system.installation import PROJECT
+from tests.whole_system.installation import PROJECT
 
 FAMILY, NAME = "F27", "migration killed"
 _APPLIED = "SELECT count(*) FROM django_migrations"

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection
 
 from tests.faults.invariants import Ask, told
-from tests.system.consumer import Arrival
+from tests.whole_system.consumer import Arrival
 
 # What may follow an attempt that the handler has seen. `released` says that it had not begun.
 BEGUN = frozenset({"delivered", "failed", "crashed", "node_lost", "outcome_lost", "discarded", "moved", "rolled_back"})

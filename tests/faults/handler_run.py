@@ -10,9 +10,9 @@ import psycopg
 from tests.faults import handler_invariants, invariants
 from tests.faults.load import Load, Watch
 from tests.faults.run import QUIET_SECONDS, RATE, Fault, Result, Scene, asking, seconds_until_back, struck
-from tests.system.consumer import Arrival
-from tests.system.handler_shop import HandlerShop
-from tests.system.installation import Installation, until
+from tests.whole_system.consumer import Arrival
+from tests.whole_system.handler_fixture import HandlerShop
+from tests.whole_system.installation import Installation, until
 
 CONCURRENCY = 4
 SETTINGS = {"max_delivery_attempts": 20, "redelivery_delay": 100, "max_redelivery_delay": 100}

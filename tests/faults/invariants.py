@@ -9,10 +9,10 @@ from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any
 
-from poisonadmin.domain.policy import Policy
-from poisonadmin.domain.redelivery import explain
-from poisonadmin.domain.states import Event, State, allowed
-from tests.system.consumer import Arrival
+from poisonadmin.delivery.domain.retry_schedule import explain
+from poisonadmin.messages.domain.states import Event, State, allowed
+from poisonadmin.policies.domain.policy import Policy
+from tests.whole_system.consumer import Arrival
 
 Rows = list[tuple[Any, ...]]
 Ask = Callable[..., Rows]

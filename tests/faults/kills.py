@@ -9,7 +9,7 @@ import psycopg
 
 from poisonadmin.embedded.trees import MARK
 from tests.faults.run import Scene
-from tests.system.installation import Installation, until
+from tests.whole_system.installation import Installation, until
 
 RESTART_SECONDS = 180
 

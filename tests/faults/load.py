@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from tests.system.consumer import Answer, Behaviour, Request
-from tests.system.installation import Installation, NoAnswer
+from tests.whole_system.consumer import Answer, Behaviour, Request
+from tests.whole_system.installation import Installation, NoAnswer
 
 BATCH = 10
 WATCH_SECONDS = 0.25

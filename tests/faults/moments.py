@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import psycopg
 
 from tests.faults.run import Scene
-from tests.system.installation import until
+from tests.whole_system.installation import until
 
 # What only these statements contain, within the first kilobyte: the database shows no more of them.
 STATEMENTS = {

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 import psycopg
 
-from poisonadmin.domain.policy import Policy
+from poisonadmin.policies.domain.policy import Policy
 from tests.faults import invariants
 from tests.faults.load import Load, Mood, Watch
-from tests.system.consumer import Arrival, consuming
-from tests.system.handler_shop import HandlerShop
-from tests.system.installation import Installation, until
-from tests.system.shop import Shop
+from tests.whole_system.consumer import Arrival, consuming
+from tests.whole_system.handler_fixture import HandlerShop
+from tests.whole_system.installation import Installation, until
+from tests.whole_system.messages import Shop
 
 RATE = 60.0
 QUIET_SECONDS = 240

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from poisonadmin.embedded.ports import free_port
 from tests.faults.connect_server import ConnectServer
-from tests.system.handler_shop import HANDLERS
-from tests.system.installation import Installation
+from tests.whole_system.handler_fixture import HANDLERS
+from tests.whole_system.installation import Installation
 
 SMALL_DISK_MEGABYTES = 700
 _STEPPING = Path(__file__).resolve().parent / "stepping"

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from poisonadmin.operations.settle import settle
+from poisonadmin.delivery.commands.settle import settle
+from tests.delivery.test_isolation import CRASH, alone
 from tests.faults import handler_invariants
-from tests.operations.conftest import answer, claim, end_nodes, enqueue, make_handler
-from tests.operations.overlap import rows
-from tests.operations.simulated_tasks import execute
-from tests.operations.test_isolation import CRASH, alone
-from tests.system.consumer import Arrival
+from tests.fixtures.delivery import answer, claim, end_nodes, enqueue, make_handler
+from tests.messages.overlap import rows
+from tests.messages.simulated_tasks import execute
+from tests.whole_system.consumer import Arrival
 
 pytestmark = pytest.mark.django_db
 

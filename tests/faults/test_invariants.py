@@ -5,13 +5,13 @@ from collections.abc import Callable
 import pytest
 from django.db import connection
 
-from poisonadmin.domain.policy import Policy
-from poisonadmin.operations.settle import settle
-from poisonadmin.store.models import Message
+from poisonadmin.delivery.commands.settle import settle
+from poisonadmin.policies.domain.policy import Policy
+from poisonadmin.store.models.message import Message
 from tests.faults import invariants
-from tests.operations.conftest import answer, claim, enqueue, make_shop
-from tests.operations.overlap import rows
-from tests.system.consumer import Arrival
+from tests.fixtures.delivery import answer, claim, enqueue, make_destination
+from tests.messages.overlap import rows
+from tests.whole_system.consumer import Arrival
 
 pytestmark = pytest.mark.django_db
 
@@ -47,7 +47,7 @@ BROKEN: list[tuple[str, Check, str]] = [
 
 @pytest.mark.parametrize(("check", "break_it"), [one[1:] for one in BROKEN], ids=[one[0] for one in BROKEN])
 def test_a_broken_invariant_is_seen(check: Check, break_it: str) -> None:
-    make_shop()
+    make_destination()
     (delivered,) = enqueue(address="orders.other")
     claim()
     answer([delivered])
@@ -60,7 +60,7 @@ def test_a_broken_invariant_is_seen(check: Check, break_it: str) -> None:
 
 
 def test_a_lost_message_is_seen() -> None:
-    make_shop()
+    make_destination()
     enqueue(message_id="here")
     assert invariants.lost(rows, {"here"}, []) == []
     assert invariants.lost(rows, {"here", "gone"}, []) == ["accepted and gone: 1 (gone)"]
@@ -69,7 +69,7 @@ def test_a_lost_message_is_seen() -> None:
 
 
 def test_duplicates_are_seen_and_have_to_be_owned_up_to() -> None:
-    make_shop()
+    make_destination()
     (message_id,) = enqueue()
     claim()
     answer([message_id])
@@ -82,7 +82,7 @@ def test_duplicates_are_seen_and_have_to_be_owned_up_to() -> None:
 
 
 def test_an_attempt_before_its_time_is_seen() -> None:
-    make_shop()
+    make_destination()
     (message_id,) = enqueue()
     claim()
     answer([message_id], "failed")

@@ -1,7 +1,7 @@
 """The campaign's own arithmetic: a fault that heals late must not look as if it had healed at once."""
 
 from tests.faults.run import seconds_until_back
-from tests.system.consumer import Arrival
+from tests.whole_system.consumer import Arrival
 
 
 def arrivals(*times: float) -> list[Arrival]:

@@ -18,11 +18,11 @@ from typing import Any
 import pytest
 from django.conf import settings
 
-from poisonadmin.domain.access import Permission, Role
+from poisonadmin.core.domain.access import Permission, Role
 from poisonadmin.embedded.ports import free_port
-from poisonadmin.operations import tokens
-from poisonguard import Guard
-from tests.api.conftest import make_user
+from poisonadmin.system.commands.tokens import create
+from poisonguard.guard import Guard
+from tests.fixtures.api import make_user
 
 START_SECONDS = 60
 ANSWER_SECONDS = 30
@@ -170,7 +170,7 @@ def web(test_database_url: str, tmp_path_factory: pytest.TempPathFactory) -> Ite
 @pytest.fixture
 def service(transactional_db: None, web: Web, tmp_path: Path) -> Service:
     """Return the running PoisonAdmin with a token of an operator."""
-    made = tokens.create(make_user("olga", Role.OPERATOR, []), "guard", scopes=list(Permission), by="test")
+    made = create(make_user("olga", Role.OPERATOR, []), "guard", scopes=list(Permission), by="test")
     return Service(web, made.text, tmp_path / "journals")
 
 

@@ -11,7 +11,9 @@ import signal
 import sys
 import time
 
-from poisonguard import SKIPPED, Guard, Undecided
+from poisonguard.errors import Undecided
+from poisonguard.guard import Guard
+from poisonguard.skipping import SKIPPED
 
 
 def handler(payload: str, guard: Guard) -> str:

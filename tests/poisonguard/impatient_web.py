@@ -4,10 +4,10 @@ import sys
 
 import uvicorn
 
-from poisonadmin.queries import poison_feed
+from poisonadmin.poison_list.queries import feed
 
-poison_feed.KEEP_ALIVE_SECONDS = 0.2
-poison_feed.STUCK_SECONDS = 0.5
+feed.KEEP_ALIVE_SECONDS = 0.2
+feed.STUCK_SECONDS = 0.5
 
 if __name__ == "__main__":
     sys.exit(uvicorn.main())

@@ -10,7 +10,8 @@ import sys
 
 import pika
 
-from poisonguard import Guard, Undecided
+from poisonguard.errors import Undecided
+from poisonguard.guard import Guard
 
 PREFETCH = 100
 QUIET_SECONDS = 2

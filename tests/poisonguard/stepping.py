@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from poisonguard import Guard
+from poisonguard.guard import Guard
 
 GUARD = os.sep + "poisonguard" + os.sep
 OWN = os.sep + "tests" + os.sep

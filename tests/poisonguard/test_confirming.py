@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from poisonadmin.operations.settle import settle
-from poisonadmin.store.models import Confirmation
+from poisonadmin.delivery.commands.settle import settle
+from poisonadmin.store.models.confirmation import Confirmation
 from poisonguard import confirming
 from poisonguard.confirming import Confirmer, delivery_of
 from poisonguard.errors import Unreachable
 from poisonguard.server import Answer
-from tests.operations.conftest import answer, claim, enqueue, make_shop
+from tests.fixtures.delivery import answer, claim, enqueue, make_destination
 from tests.poisonguard.conftest import MakeGuard
 
 FLUSH_SECONDS = 60
@@ -102,7 +102,7 @@ def test_a_server_that_stays_away_fills_no_memory(
 
 
 def test_a_guard_confirms_what_its_handler_has_processed_and_nothing_else(make_guard: MakeGuard) -> None:
-    make_shop()
+    make_destination()
     processed, failed = enqueue(2)
     claim()
     answer([processed, failed])

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from poisonadmin.store.models import Consumer
+from poisonadmin.store.models.poison import Consumer
 from tests.poisonguard.conftest import MakeGuard, Service, StartConsumer, until
 
 SOURCE = "orders.eu"

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from poisonguard import SKIPPED, Guard, Skip
+from poisonguard.guard import Guard
+from poisonguard.skipping import SKIPPED, Skip
 from tests.poisonguard.conftest import MakeGuard, Service
 from tests.poisonguard.gate import Gate
 

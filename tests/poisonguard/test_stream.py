@@ -12,11 +12,11 @@ import psutil
 import pytest
 from django.db import connection
 
-from poisonadmin.api.event_stream import MAX_STREAMS
-from poisonadmin.domain.access import SYSTEM
-from poisonadmin.operations.poison_list import NotListed, Report, release, report
-from poisonadmin.queries.poison_list import EntryNotFound
-from poisonadmin.store.models import PoisonEntry
+from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.poison_list.commands.reports import NotListed, Report, release, report
+from poisonadmin.poison_list.queries.entries import EntryNotFound
+from poisonadmin.store.models.poison import PoisonEntry
+from poisonadmin.web.api.event_stream import MAX_STREAMS
 from tests.poisonguard.conftest import MakeGuard, Service, Web, until
 
 SOURCE = "orders.eu"

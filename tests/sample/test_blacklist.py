@@ -2,10 +2,11 @@
 
 import pytest
 
-from poisonadmin.operations import decide
-from poisonadmin.operations.claim import claim_due, claim_isolated
-from poisonadmin.operations.settle import settle
-from poisonadmin.store.models import Attempt, Message
+from poisonadmin.delivery.commands.claim import claim_due, claim_isolated
+from poisonadmin.delivery.commands.settle import settle
+from poisonadmin.messages.commands import decisions
+from poisonadmin.store.models.attempt import Attempt
+from poisonadmin.store.models.message import Message
 from sample.configuration import HANDLERS, INDEXED, configure_sample
 from sample.load import LOADER, hand_in
 from sample.messages import webhooks
@@ -22,7 +23,7 @@ def work_off(database_url: str) -> None:
         waiting = list(Message.objects.filter(state="TBDL").values_list("id", flat=True))
         if not waiting:
             return
-        decide.deliver_now(waiting, principal=LOADER, reason="now")
+        decisions.deliver_now(waiting, principal=LOADER, reason="now")
         while (claim := claim_isolated() or claim_due(tasks=2)) is not None:
             for shard in claim.shards:
                 deliver_shard(database_url, claim_id=claim.id, shard=shard)

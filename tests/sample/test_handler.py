@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from poisonadmin.embedded.plan import DEMO, UP
-from poisonadmin.store.models import Destination, Message
+from poisonadmin.store.models.destination import Destination
+from poisonadmin.store.models.message import Message
 from sample import load
 from sample.configuration import CRASHING, HANDLER, HANDLERS, INDEXED
 from sample.handlers import search_index

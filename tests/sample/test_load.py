@@ -6,9 +6,13 @@ import pytest
 from django.core.management import call_command
 from django.db import OperationalError
 
-from poisonadmin.domain.access import Role, principal
-from poisonadmin.operations import configure
-from poisonadmin.store.models import Attempt, Body, Destination, Envelope, Message, PolicyRow
+from poisonadmin.core.domain.access import Role, principal
+from poisonadmin.destinations.commands import save_destination
+from poisonadmin.policies.commands import save
+from poisonadmin.store.models.attempt import Attempt
+from poisonadmin.store.models.destination import Destination
+from poisonadmin.store.models.message import Body, Envelope, Message
+from poisonadmin.store.models.policy import PolicyRow
 from sample import load
 from sample.messages import dead_letters, webhooks
 
@@ -47,7 +51,7 @@ def test_every_message_has_a_destination_and_only_some_go_to_the_consumers_that_
 def test_what_an_administrator_changed_stays_changed():
     load.load_once(NOW)
     admin = principal("admin", Role.ADMIN)
-    configure.save_policy(
+    save.save_policy(
         "github.push", preset=None, settings={"redelivery_delay": 7}, destination="sample-healthy", principal=admin
     )
     versions = dict(PolicyRow.objects.values_list("match", "version"))
@@ -61,9 +65,7 @@ def test_a_destination_follows_its_consumer_to_another_port_and_keeps_the_rest(m
     load.load_once(NOW)
     admin = principal("admin", Role.ADMIN)
     config = Destination.objects.get(name="sample-flaky").config | {"timeout_ms": 1234}
-    configure.save_destination(
-        "sample-flaky", kind="http", config=config, secrets=None, max_rate_per_second=5.0, principal=admin
-    )
+    save_destination("sample-flaky", kind="http", config=config, secrets=None, max_rate_per_second=5.0, principal=admin)
     monkeypatch.setenv("POISONADMIN_SAMPLE_PORT", "7100")
     load.load_once(NOW)
     flaky = Destination.objects.get(name="sample-flaky")

@@ -4,7 +4,7 @@ import os
 import socket
 import ssl
 
-from poisonadmin.domain.ssrf import Guard, guard_from
+from poisonadmin.core.domain.ssrf import Guard, guard_from
 from workers.brokers.contract import BrokerError
 
 CONNECT_SECONDS = 5.0

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from poisonadmin.domain.dead_letter import DeadLetter
-from poisonadmin.domain.errors import PoisonAdminError
-from poisonadmin.domain.failures import Failure
+from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.intake.domain.dead_letter import DeadLetter
+from poisonadmin.messages.domain.failures import Failure
 
 
 class BrokerError(PoisonAdminError):

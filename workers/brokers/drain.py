@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from poisonadmin.domain.draining import Drained
+from poisonadmin.sources.domain.draining import Drained
 from workers.brokers.contract import BrokerError, Reader, Shard, Taken
 from workers.brokers.registry import adapter
 from workers.brokers.sources import read_source

@@ -1,6 +1,6 @@
 """Why a broker has not confirmed a message, in the words of domain/window.py's table."""
 
-from poisonadmin.domain.failures import Failure
+from poisonadmin.messages.domain.failures import Failure
 
 UNROUTABLE = "Unroutable"
 BROKER_REFUSED = "BrokerRefused"

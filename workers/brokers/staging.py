@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 import psycopg
 
-from poisonadmin.domain import staged_rows
-from poisonadmin.domain.broker_names import made_id
-from poisonadmin.domain.draining import batch_prefix
-from poisonadmin.domain.envelope_fields import InvalidEnvelope, storable
-from poisonadmin.domain.staged_rows import IntakeRow
+from poisonadmin.intake.domain import staged_rows
+from poisonadmin.intake.domain.envelope_fields import InvalidEnvelope, storable
+from poisonadmin.intake.domain.staged_rows import IntakeRow
+from poisonadmin.sources.domain.broker_names import made_id
+from poisonadmin.sources.domain.draining import batch_prefix
 from workers.brokers.contract import Taken
 from workers.brokers.receipts import Receipts
 from workers.brokers.rows import digest_of, row_of

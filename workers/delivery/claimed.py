@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 import psycopg
 from psycopg.rows import class_row
 
-from poisonadmin.domain.brokers import BROKER_KINDS
-from poisonadmin.domain.destinations import InvalidDestination
-from workers.delivery.broker_destination import BrokerDestination, parse_broker_config
+from poisonadmin.destinations.domain.http_config import InvalidDestination
+from poisonadmin.sources.domain.brokers import BROKER_KINDS
+from workers.delivery.broker.destination import BrokerDestination, parse_broker_config
 from workers.delivery.deliveries import Delivery
-from workers.delivery.handler_destination import HandlerDestination, parse_handler_config
-from workers.delivery.http_destination import HttpDestination, parse_http_config
+from workers.delivery.handler.destination import HandlerDestination, parse_handler_config
+from workers.delivery.http.destination import HttpDestination, parse_http_config
 
 Destination = HttpDestination | HandlerDestination | BrokerDestination
 

@@ -9,20 +9,20 @@ import itertools
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
-from poisonadmin.domain.ssrf import Guard
-from workers.delivery.broker_destination import BrokerDestination
-from workers.delivery.broker_outlet import BrokerOutlet
+from poisonadmin.core.domain.ssrf import Guard
+from workers.delivery.broker.destination import BrokerDestination
+from workers.delivery.broker.sender import BrokerOutlet
+from workers.delivery.buffer import HELD_BYTES, Waiting
 from workers.delivery.claimed import Destination
 from workers.delivery.deliveries import Delivery, OutcomeRow, Summary, Tally, summary_of
-from workers.delivery.handler_destination import HandlerDestination
-from workers.delivery.handler_outlet import HandlerOutlet
-from workers.delivery.http_destination import HttpDestination, parse_http_config
-from workers.delivery.http_exchange import Exchange
-from workers.delivery.http_outlet import HttpOutlet
-from workers.delivery.outlet import Outlet
-from workers.delivery.resolver import Lookup, system_lookup
+from workers.delivery.handler.destination import HandlerDestination
+from workers.delivery.handler.sender import HandlerOutlet
+from workers.delivery.http.destination import HttpDestination, parse_http_config
+from workers.delivery.http.exchange import Exchange
+from workers.delivery.http.resolver import Lookup, system_lookup
+from workers.delivery.http.sender import HttpOutlet
 from workers.delivery.run import Flag, NodeSide, Run
-from workers.delivery.waiting import HELD_BYTES, Waiting
+from workers.delivery.sender import Outlet
 
 __all__ = [
     "Delivery",

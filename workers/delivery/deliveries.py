@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from poisonadmin.domain.content_rules import Ruling
+from poisonadmin.rules.domain.content_rules import Ruling
 
 DELIVERED = "delivered"
 FAILED = "failed"

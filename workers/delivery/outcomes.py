@@ -5,12 +5,12 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
-from poisonadmin.domain.destinations import CONNECTION_LOST
-from poisonadmin.domain.failures import Failure, fingerprint, title
-from poisonadmin.domain.retry_after import retry_after_ms
+from poisonadmin.delivery.domain.retry_after import retry_after_ms
+from poisonadmin.destinations.domain.http_config import CONNECTION_LOST
+from poisonadmin.messages.domain.failures import Failure, fingerprint, title
 from workers.delivery.deliveries import CRASHED, DELIVERED, FAILED, RULED, Delivery, OutcomeRow
-from workers.delivery.http_exchange import Answer
-from workers.delivery.http_failures import HTTP_CONNECTION_RESET
+from workers.delivery.http.exchange import Answer
+from workers.delivery.http.failures import HTTP_CONNECTION_RESET
 
 CONSUMER_CONNECTION_LOST = "ConsumerConnectionLost"
 

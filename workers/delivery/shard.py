@@ -12,17 +12,17 @@ from dataclasses import dataclass
 
 import psycopg
 
-from poisonadmin.domain.ssrf import guard_from
-from poisonadmin.domain.window import TRANSPORT_CAUSES
-from workers.delivery.broker_destination import BrokerDestination
+from poisonadmin.core.domain.ssrf import guard_from
+from poisonadmin.delivery.domain.window import TRANSPORT_CAUSES
+from workers.delivery.broker.destination import BrokerDestination
 from workers.delivery.claimed import Claimed, read_claimed, read_destinations, read_is_isolation, with_bodies
+from workers.delivery.content_filter import read_rules, screened
 from workers.delivery.deliver import deliver_all
 from workers.delivery.deliveries import Delivery, OutcomeRow, Summary
-from workers.delivery.handler_destination import HandlerDestination
+from workers.delivery.handler.destination import HandlerDestination
+from workers.delivery.handler.sandbox.journals import pages_directory, remove_pages
 from workers.delivery.node import Node, enter
 from workers.delivery.run import NodeSide
-from workers.delivery.sandbox.pages import pages_directory, remove_pages
-from workers.delivery.screening import read_rules, screened
 
 # How long a task may begin deliveries. What is not begun by then goes back and is claimed again, by a smaller window.
 START_BUDGET_SECONDS = 2.0

@@ -5,9 +5,9 @@ from collections.abc import Iterable
 import orjson
 import psycopg
 
-from poisonadmin.domain.key_rows import KEY_COPY, KEY_TYPES, key_rows
-from poisonadmin.domain.resolution import PolicyBook, PolicySpec
-from poisonadmin.domain.staged_rows import IntakeRow
+from poisonadmin.intake.domain.key_rows import KEY_COPY, KEY_TYPES, key_rows
+from poisonadmin.intake.domain.staged_rows import IntakeRow
+from poisonadmin.policies.domain.resolution import PolicyBook, PolicySpec
 
 _NAMED = "SELECT EXISTS (SELECT FROM policy WHERE settings ? 'business_keys')"
 _POLICIES = "SELECT match, preset, settings FROM policy ORDER BY id"

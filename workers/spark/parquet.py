@@ -8,9 +8,10 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from poisonadmin.domain import strict_json
-from poisonadmin.domain.envelope import Envelope, InvalidEnvelope, parse_envelope
-from poisonadmin.domain.strict_json import InvalidJson
+from poisonadmin.core.domain import strict_json
+from poisonadmin.core.domain.strict_json import InvalidJson
+from poisonadmin.intake.domain.envelope import Envelope, parse_envelope
+from poisonadmin.intake.domain.envelope_fields import InvalidEnvelope
 from workers.spark.parquet_bounds import refuse_expansion, refuse_nested_expansion, repeated_columns
 from workers.spark.sources import MAX_EXPANSION, FileBroken, expansion_limit
 

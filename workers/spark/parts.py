@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from poisonadmin.domain.source_files import FileKind, FileToTake
+from poisonadmin.sources.domain.files import FileKind, FileToTake
 
 # Large enough that a task's own cost vanishes, small enough that many cores share a file and a lost task loses little.
 PART_BYTES = 64 * 1024 * 1024

@@ -10,10 +10,9 @@ from itertools import islice
 
 import psycopg
 
-from poisonadmin.domain import staged_rows
-from poisonadmin.domain.envelope import InvalidEnvelope
-from poisonadmin.domain.envelope_fields import storable
-from poisonadmin.domain.staged_rows import IntakeRow
+from poisonadmin.intake.domain import staged_rows
+from poisonadmin.intake.domain.envelope_fields import InvalidEnvelope, storable
+from poisonadmin.intake.domain.staged_rows import IntakeRow
 from workers.spark.keys import copy_keys, policies_with_keys
 from workers.spark.parts import Part
 from workers.spark.sources import FileBroken, FileGone

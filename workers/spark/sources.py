@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from gzip import BadGzipFile, GzipFile
 from typing import BinaryIO
 
-from poisonadmin.domain.envelope import LIMITS
-from poisonadmin.domain.lines import BYTE_ORDER_MARK, split_lines
-from poisonadmin.domain.source_files import FileKind, FileToTake
+from poisonadmin.intake.domain.envelope_fields import LIMITS
+from poisonadmin.intake.domain.line_splitter import BYTE_ORDER_MARK, split_lines
+from poisonadmin.sources.domain.files import FileKind, FileToTake
 from workers.spark.parts import Part
 
 _CHUNK_BYTES = 1024 * 1024

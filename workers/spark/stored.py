@@ -7,7 +7,7 @@ from typing import NamedTuple
 import psycopg
 from psycopg.rows import class_row
 
-from poisonadmin.domain.dry_run import IdRange
+from poisonadmin.rules.domain.dry_run import IdRange
 
 _ROWS = 2000
 

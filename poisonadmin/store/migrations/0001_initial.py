@@ -6,7 +6,7 @@ import django.db.models.deletion
 import django.db.models.functions.datetime
 import pgtrigger.compiler
 import pgtrigger.migrations
-import poisonadmin.domain.states
+import poisonadmin.messages.domain.states
 import poisonadmin.store.models.attempt
 import poisonadmin.store.models.intake
 from django.conf import settings
@@ -287,7 +287,7 @@ class Migration(migrations.Migration):
                     "is_undecided",
                     models.GeneratedField(
                         db_persist=True,
-                        expression=models.Q(("state", poisonadmin.domain.states.State["NDLV"])),
+                        expression=models.Q(("state", poisonadmin.messages.domain.states.State["NDLV"])),
                         output_field=models.BooleanField(),
                     ),
                 ),
@@ -295,7 +295,7 @@ class Migration(migrations.Migration):
                     "is_given_up",
                     models.GeneratedField(
                         db_persist=True,
-                        expression=models.Q(("state", poisonadmin.domain.states.State["FAIL"])),
+                        expression=models.Q(("state", poisonadmin.messages.domain.states.State["FAIL"])),
                         output_field=models.BooleanField(),
                     ),
                 ),
@@ -632,13 +632,13 @@ class Migration(migrations.Migration):
                     (
                         "event__in",
                         (
-                            poisonadmin.domain.states.Event["APPROVED"],
-                            poisonadmin.domain.states.Event["MARKED_FAIL"],
-                            poisonadmin.domain.states.Event["QUARANTINED"],
-                            poisonadmin.domain.states.Event["RESTORED"],
-                            poisonadmin.domain.states.Event["DELIVERED_NOW"],
-                            poisonadmin.domain.states.Event["POSTPONED"],
-                            poisonadmin.domain.states.Event["REDIRECTED"],
+                            poisonadmin.messages.domain.states.Event["APPROVED"],
+                            poisonadmin.messages.domain.states.Event["MARKED_FAIL"],
+                            poisonadmin.messages.domain.states.Event["QUARANTINED"],
+                            poisonadmin.messages.domain.states.Event["RESTORED"],
+                            poisonadmin.messages.domain.states.Event["DELIVERED_NOW"],
+                            poisonadmin.messages.domain.states.Event["POSTPONED"],
+                            poisonadmin.messages.domain.states.Event["REDIRECTED"],
                         ),
                     )
                 ),
@@ -948,7 +948,7 @@ class Migration(migrations.Migration):
             model_name="message",
             constraint=models.CheckConstraint(
                 condition=models.Q(
-                    models.Q(("state", poisonadmin.domain.states.State["TBDL"]), _negated=True),
+                    models.Q(("state", poisonadmin.messages.domain.states.State["TBDL"]), _negated=True),
                     ("due_at__isnull", False),
                     _connector="OR",
                 ),
@@ -959,7 +959,7 @@ class Migration(migrations.Migration):
             model_name="message",
             constraint=models.CheckConstraint(
                 condition=models.Q(
-                    models.Q(("state", poisonadmin.domain.states.State["DLNG"]), _negated=True),
+                    models.Q(("state", poisonadmin.messages.domain.states.State["DLNG"]), _negated=True),
                     models.Q(("claim_id__isnull", False), ("shard__isnull", False)),
                     _connector="OR",
                 ),
@@ -973,7 +973,10 @@ class Migration(migrations.Migration):
                     models.Q(
                         (
                             "state__in",
-                            [poisonadmin.domain.states.State["NDLV"], poisonadmin.domain.states.State["FAIL"]],
+                            [
+                                poisonadmin.messages.domain.states.State["NDLV"],
+                                poisonadmin.messages.domain.states.State["FAIL"],
+                            ],
                         ),
                         _negated=True,
                     ),

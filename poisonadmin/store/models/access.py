@@ -5,7 +5,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models.functions import Now
 
-from poisonadmin.domain.access import Role
+from poisonadmin.core.domain.access import Role
 from poisonadmin.store.models.choices import only_values_of
 
 

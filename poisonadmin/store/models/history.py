@@ -6,7 +6,7 @@ from django.db import models
 from django.db.models import Func, Q, Value
 from django.db.models.functions import Now
 
-from poisonadmin.domain.states import Event, State
+from poisonadmin.messages.domain.states import Event, State
 from poisonadmin.store.models.choices import only_values_of
 
 # What a person does to a message by hand; rare beside what happens by itself, so an index of its own stays small.

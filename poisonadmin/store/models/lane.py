@@ -6,7 +6,7 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from poisonadmin.domain.policy import Blame, Policy
+from poisonadmin.policies.domain.policy import Blame, Policy
 from poisonadmin.store.models.choices import only_values_of
 
 DEFAULT_MAX_PAYLOAD_BYTES = Policy().max_payload_bytes

@@ -8,7 +8,7 @@ from django.db import models
 from django.db.models import Case, F, Q, When
 from django.db.models.functions import Now
 
-from poisonadmin.domain.states import Reason, State
+from poisonadmin.messages.domain.states import Reason, State
 from poisonadmin.store.models.choices import only_values_of
 
 

@@ -13,8 +13,8 @@ import psycopg
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from poisonadmin.domain.draining import Drained
-from poisonadmin.domain.staged_rows import IntakeRow
+from poisonadmin.intake.domain.staged_rows import IntakeRow
+from poisonadmin.sources.domain.draining import Drained
 from workers.brokers.contract import BrokerError, Shard
 from workers.brokers.drain import DRAIN_SECONDS, drain_shard
 from workers.brokers.sources import depth_of, shards_of

@@ -11,12 +11,12 @@ import psycopg
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from poisonadmin.domain.content_conditions import MAX_JSON_BYTES, Subject
-from poisonadmin.domain.content_rules import ContentRule, ContentRules, compile_content_rule
-from poisonadmin.domain.dry_run import Found, IdRange, Trial
-from poisonadmin.domain.failure_rules import compile_failure_rule
-from poisonadmin.domain.rules import RuleFailed, Stage
-from poisonadmin.json_schema import compile_schema
+from poisonadmin.rules.domain.content_conditions import MAX_JSON_BYTES, Subject
+from poisonadmin.rules.domain.content_rules import ContentRule, ContentRules, compile_content_rule
+from poisonadmin.rules.domain.dry_run import Found, IdRange, Trial
+from poisonadmin.rules.domain.failure_rules import compile_failure_rule
+from poisonadmin.rules.domain.json_schema import compile_schema
+from poisonadmin.rules.domain.rules import RuleFailed, Stage
 from workers.spark.schemas import TRIED_PART
 from workers.spark.stored import StoredMessage, failures_in, messages_in
 

@@ -14,10 +14,11 @@ import orjson
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from poisonadmin.domain.envelope import InvalidEnvelope, parse_line
-from poisonadmin.domain.quick_lines import quick_reader
-from poisonadmin.domain.source_files import FileKind, FileToTake, StagedFile, Staging
-from poisonadmin.domain.staged_rows import intake_row
+from poisonadmin.intake.domain.envelope import parse_line
+from poisonadmin.intake.domain.envelope_fields import InvalidEnvelope
+from poisonadmin.intake.domain.quick_lines import quick_reader
+from poisonadmin.intake.domain.staged_rows import intake_row
+from poisonadmin.sources.domain.files import FileKind, FileToTake, StagedFile, Staging
 from workers.spark import sinks
 from workers.spark.parquet import envelope_of, raw_of, row_count_of, rows_of
 from workers.spark.parts import PART_BYTES, Part, numbered, parts_of

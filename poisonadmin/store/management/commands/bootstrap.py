@@ -6,8 +6,8 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from poisonadmin.operations.bootstrap import TOKEN_FILE, bootstrap
-from poisonadmin.operations.routing import apply_policies
+from poisonadmin.policies.commands.routing import apply_policies
+from poisonadmin.system.commands.bootstrap import TOKEN_FILE, bootstrap
 
 
 class Command(BaseCommand):

@@ -11,15 +11,15 @@ from urllib.parse import urlsplit
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from poisonadmin.domain.access import SYSTEM
-from poisonadmin.domain.broker_urls import KAFKA, SCHEMES
-from poisonadmin.domain.errors import PoisonAdminError
-from poisonadmin.operations.broker_looks import look_at, look_at_source
-from poisonadmin.operations.source_with_return import add_source
-from poisonadmin.queries.broker_looks import LookRow, LookState, get_look
-from poisonadmin.queries.sources import list_sources
-from poisonadmin.store.models import Source
+from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.sources.commands.broker_checks import look_at, look_at_source
+from poisonadmin.sources.commands.setup_with_return import add_source
+from poisonadmin.sources.domain.broker_urls import KAFKA, SCHEMES
+from poisonadmin.sources.queries.broker_checks import LookRow, LookState, get_look
+from poisonadmin.sources.queries.sources import list_sources
 from poisonadmin.store.models.broker_look import LookPurpose
+from poisonadmin.store.models.intake import Source
 
 BY = replace(SYSTEM, name="command line")
 PASSWORD = "POISONADMIN_BROKER_PASSWORD"  # noqa: S105  (the name of a variable)

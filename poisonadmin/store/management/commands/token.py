@@ -5,11 +5,12 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from poisonadmin.domain.access import Permission
-from poisonadmin.domain.errors import PoisonAdminError
-from poisonadmin.operations import tokens
-from poisonadmin.queries.filter_fields import moment
-from poisonadmin.store.models import ApiToken
+from poisonadmin.core.domain.access import Permission
+from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.queries.filter_values import moment
+from poisonadmin.store.models.access import ApiToken
+from poisonadmin.system.commands.tokens import create as tokens_create
+from poisonadmin.system.commands.tokens import revoke as tokens_revoke
 
 BY = "command line"
 
@@ -43,7 +44,7 @@ class Command(BaseCommand):
         user = User.objects.filter(username=options["username"]).first()
         if user is None:
             raise CommandError(f"There is no user {options['username']}.")
-        made = tokens.create(
+        made = tokens_create(
             user,
             options["name"],
             scopes=options["scope"] or list(Permission),
@@ -54,7 +55,7 @@ class Command(BaseCommand):
         self.stdout.write(made.text)
 
     def _revoke(self, options: dict[str, Any]) -> None:
-        tokens.revoke(options["id"], by=BY)
+        tokens_revoke(options["id"], by=BY)
 
     def _list(self, _: dict[str, Any]) -> None:
         for row in ApiToken.objects.select_related("user").order_by("id"):

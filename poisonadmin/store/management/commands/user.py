@@ -9,11 +9,11 @@ from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import transaction
 
-from poisonadmin.domain.access import Role
-from poisonadmin.domain.addresses import validate_pattern
-from poisonadmin.domain.errors import PoisonAdminError
-from poisonadmin.operations import audit
-from poisonadmin.store.models import Access
+from poisonadmin.core.commands import audit
+from poisonadmin.core.domain.access import Role
+from poisonadmin.core.domain.addresses import validate_pattern
+from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.store.models.access import Access
 
 
 class Command(BaseCommand):

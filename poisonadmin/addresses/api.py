@@ -1,0 +1,103 @@
+"""Addresses."""
+
+from typing import Any
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from poisonadmin.addresses import queries
+from poisonadmin.addresses.commands import status as operations
+from poisonadmin.addresses.queries import AddressRow
+from poisonadmin.core.domain.access import Permission
+from poisonadmin.core.queries.paging import DEFAULT_LIMIT
+from poisonadmin.store.models.lane import AddressStatus
+from poisonadmin.web.api.contract import Paged, contract
+from poisonadmin.web.api.inputs import Identifier, ReasonInput
+from poisonadmin.web.api.parameters import PAGE, choice, pattern
+from poisonadmin.web.api.routes import route
+from poisonadmin.web.api.shape import Shape
+from poisonadmin.web.api.view import ApiView
+
+_ADDRESS = {"status": AddressStatus}
+_HIDDEN_OF_ADDRESS = {"id", "in_force"}
+ADDRESS = Shape(
+    "Address",
+    AddressRow,
+    leave_out={*_HIDDEN_OF_ADDRESS, "queues"},
+    also={"policy": dict[str, Any]},
+    kinds=_ADDRESS,
+)
+ADDRESS_DETAIL = Shape(
+    "AddressDetail",
+    AddressRow,
+    leave_out=_HIDDEN_OF_ADDRESS,
+    also={"policy": dict[str, Any], "origins": dict[str, Any]},
+    kinds=_ADDRESS,
+)
+
+
+class ResumeInput(ReasonInput):
+    """`quarantine`: a message on the address that becomes NDLV `quarantined` before anything is delivered again."""
+
+    quarantine = Identifier(required=False, allow_null=True, default=None)
+
+
+class AddressList(ApiView):
+    """`/addresses/`."""
+
+    @contract(
+        Permission.READ,
+        "addresses",
+        {200: Paged(ADDRESS)},
+        query=(pattern("address", "An address or a pattern."), choice("status", AddressStatus, many=True), *PAGE),
+    )
+    def get(self, request: Request) -> Response:
+        """List addresses by name, with the policy in force and counts by state."""
+        found = queries.list_addresses(
+            principal=self.principal,
+            patterns=self.query["address"],
+            statuses=self.query["status"],
+            cursor=self.query["cursor"],
+            limit=self.query["limit"] or DEFAULT_LIMIT,
+        )
+        return self.paged(found, ADDRESS)
+
+
+class AddressOne(ApiView):
+    """`/addresses/{name}/`."""
+
+    @contract(Permission.READ, "addresses", {200: ADDRESS_DETAIL})
+    def get(self, request: Request, name: str) -> Response:
+        """Show an address, with where each value of its policy comes from."""
+        return Response(ADDRESS_DETAIL.render(queries.get_address(name, principal=self.principal)))
+
+
+class AddressPause(ApiView):
+    """`/addresses/{name}/pause/`."""
+
+    @contract(Permission.PAUSE, "addresses", {200: ADDRESS_DETAIL}, body=ReasonInput, acts=True)
+    def post(self, request: Request, name: str) -> Response:
+        """Deliver nothing more from the address until it is resumed."""
+        operations.pause(name, principal=self.principal, reason=self.body["reason"])
+        return Response(ADDRESS_DETAIL.render(queries.get_address(name, principal=self.reader)))
+
+
+class AddressResume(ApiView):
+    """`/addresses/{name}/resume/`."""
+
+    @contract(Permission.PAUSE, "addresses", {200: ADDRESS_DETAIL}, body=ResumeInput, acts=True)
+    def post(self, request: Request, name: str) -> Response:
+        """Deliver from a paused or stopped address again, with `quarantine` without the message that it names."""
+        operations.resume(
+            name, principal=self.principal, reason=self.body["reason"], quarantine=self.body["quarantine"]
+        )
+        return Response(ADDRESS_DETAIL.render(queries.get_address(name, principal=self.reader)))
+
+
+urlpatterns = [
+    route("addresses/", AddressList, name="api-addresses"),
+    # An address may hold slashes; one that ends in /pause is reached by the list only.
+    route("addresses/<path:name>/pause/", AddressPause, name="api-address-pause"),
+    route("addresses/<path:name>/resume/", AddressResume, name="api-address-resume"),
+    route("addresses/<path:name>/", AddressOne, name="api-address"),
+]

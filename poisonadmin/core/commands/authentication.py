@@ -1,0 +1,83 @@
+"""API tokens as callers show them: looked up by their SHA-256, never more powerful than their owner."""
+
+import contextlib
+import hashlib
+from dataclasses import dataclass, replace
+
+from django.contrib.auth.models import User
+from django.db import DatabaseError, transaction
+from django.db.models.functions import Now
+
+from poisonadmin.core.domain.access import Principal, Role, principal
+from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.queries.rows import fetch_one
+from poisonadmin.store.models.access import ApiToken
+
+PREFIX = "pa_"
+MAX_NAME_CHARS = 100
+
+
+class InvalidToken(PoisonAdminError):
+    """Raised when a token is to be made with a name, scope or owner that cannot be."""
+
+    code = "invalid_token"
+
+
+def authenticate(text: str) -> tuple[User, Principal] | None:
+    """Return the owner of a token that is in force and what the token may do; None for any other text.
+
+    The owner is not read whole: only its id and name are set.
+    """
+    if not text.startswith(PREFIX) or not text.isascii():
+        return None
+    found = fetch_one(_InForce, _IN_FORCE, [digest_of(text)])
+    if found is None:
+        return None
+    if found.is_use_unnoted:
+        _note_use(found.id)
+    return User(id=found.user_id, username=found.username), _principal(found)
+
+
+def _note_use(token_id: int) -> None:
+    """Write down that a token is used. A database that takes no writes must not keep readers out."""
+    with contextlib.suppress(DatabaseError), transaction.atomic():
+        ApiToken.objects.filter(id=token_id).update(last_used_at=Now())
+
+
+def digest_of(text: str) -> str:
+    """Return what is kept of a token. It is random through and through: a slow hash would add nothing."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class _InForce:
+    id: int
+    name: str
+    scopes: list[str]
+    token_patterns: list[str]
+    user_id: int
+    username: str
+    role: str
+    user_patterns: list[str]
+    is_use_unnoted: bool
+
+
+# Asked with every request; by hand because composing it through the ORM took a third of a small request's time.
+_IN_FORCE = """
+SELECT t.id, t.name, t.scopes, t.address_patterns AS token_patterns, u.id AS user_id, u.username, a.role,
+       a.address_patterns AS user_patterns,
+       coalesce(t.last_used_at < now() - interval '1 minute', true) AS is_use_unnoted
+FROM api_token t JOIN auth_user u ON u.id = t.user_id JOIN access a ON a.user_id = u.id
+WHERE t.digest = %s AND t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > now()) AND u.is_active
+"""
+
+
+def _principal(token: _InForce) -> Principal:
+    owner = principal(token.username, Role(token.role), token.user_patterns)
+    patterns = (*owner.patterns, tuple(token.token_patterns)) if token.token_patterns else owner.patterns
+    return replace(
+        owner,
+        name=f"{owner.name} via {token.name}",
+        permissions=owner.permissions.intersection(token.scopes),
+        patterns=patterns,
+    )

@@ -1,0 +1,104 @@
+"""Roles and what each may do; every check, of the API and of the dashboard, ends here.
+
+Source: DESIGN section 9.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from poisonadmin.core.domain.addresses import ANY_WORDS, ONE_WORD, matches
+from poisonadmin.core.domain.errors import PoisonAdminError
+
+
+class Permission(StrEnum):
+    """What a request needs. A token's scopes are a subset of these."""
+
+    READ = "read"
+    READ_PAYLOAD = "read_payload"
+    INGEST = "ingest"
+    DECIDE = "decide"
+    SIGN_OFF = "sign_off"
+    PAUSE = "pause"
+    EXPORT = "export"
+    CONFIGURE = "configure"
+
+
+class Role(StrEnum):
+    VIEWER = "viewer"
+    OPERATOR = "operator"
+    REVIEWER = "reviewer"
+    ADMIN = "admin"
+
+
+_VIEWER = frozenset({Permission.READ, Permission.READ_PAYLOAD, Permission.EXPORT})
+_OPERATOR = _VIEWER | {Permission.INGEST, Permission.DECIDE, Permission.PAUSE}
+PERMISSIONS: dict[Role, frozenset[Permission]] = {
+    Role.VIEWER: _VIEWER,
+    Role.OPERATOR: _OPERATOR,
+    Role.REVIEWER: _OPERATOR | {Permission.SIGN_OFF},
+    Role.ADMIN: frozenset(Permission),
+}
+
+
+class NotAllowed(PoisonAdminError):
+    """Raised when the caller's role or token does not include the permission."""
+
+    code = "not_allowed"
+    status = 403
+
+
+@dataclass(frozen=True)
+class Principal:
+    """Who asks. `patterns` empty means every address; several lists (the user's and the token's) must all match."""
+
+    name: str
+    role: Role
+    permissions: frozenset[Permission]
+    patterns: tuple[tuple[str, ...], ...] = ()
+
+    def may(self, permission: Permission) -> bool:
+        """Return whether the permission is held."""
+        return permission in self.permissions
+
+    def require(self, permission: Permission) -> None:
+        """Raise NotAllowed unless the permission is held."""
+        if permission not in self.permissions:
+            raise NotAllowed(f"this needs the permission {permission!r}, which {self.name} does not have")
+
+    def sees(self, address: str) -> bool:
+        """Return whether the address is in scope. Out of scope reads as absent (404), never as forbidden."""
+        return all(any(matches(pattern, address) for pattern in some) for some in self.patterns if some)
+
+    def covers(self, pattern: str) -> bool:
+        """Return whether every address that the pattern matches is in scope.
+
+        >>> principal("pat", Role.ADMIN, ["orders.*"]).covers("orders.#")
+        False
+        """
+        longest = max((len(one.split(".")) for some in self.patterns for one in some), default=0)
+        # Any run of words that no pattern names stands for what a wildcard may match.
+        examples = (_example(pattern, run) for run in range(longest + 2))
+        return all(self.sees(example) for example in examples if example)
+
+    @property
+    def sees_everything(self) -> bool:
+        """Return whether no address pattern limits this principal."""
+        return not any(self.patterns)
+
+
+def _example(pattern: str, run: int) -> str:
+    """Return an address that the pattern matches, `#` standing for `run` words."""
+    unnamed = "\N{MIDDLE DOT}"
+    words = [
+        [unnamed] * run if word == ANY_WORDS else [unnamed if word == ONE_WORD else word] for word in pattern.split(".")
+    ]
+    return ".".join(word for some in words for word in some)
+
+
+def principal(name: str, role: Role, patterns: Sequence[str] = ()) -> Principal:
+    """Return the principal of a user with a role, limited to `patterns` where there are any."""
+    return Principal(name, role, PERMISSIONS[role], (tuple(patterns),) if patterns else ())
+
+
+SYSTEM = Principal("system", Role.ADMIN, frozenset(Permission))

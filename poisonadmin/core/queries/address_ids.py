@@ -1,0 +1,55 @@
+"""Address names and patterns turned into the few ids that the big tables are searched by."""
+
+import re
+from collections.abc import Sequence
+
+from poisonadmin.core.domain.access import Principal
+from poisonadmin.core.domain.addresses import ANY_WORDS, ONE_WORD, is_pattern
+from poisonadmin.core.queries.rows import fetch_values
+
+_PLAIN = re.compile(r"[A-Za-z0-9]")
+
+
+def address_ids(patterns: Sequence[str]) -> list[int]:
+    """Return the ids of the addresses that any of `patterns` (or names) covers, rising."""
+    names = [pattern for pattern in patterns if not is_pattern(pattern)]
+    expressions = [pattern_regex(pattern) for pattern in patterns if is_pattern(pattern)]
+    # Named addresses use the unique index; only patterns read the whole (small) table.
+    return fetch_values(
+        "SELECT id FROM address WHERE name = ANY(%s) UNION "
+        "SELECT id FROM address WHERE cardinality(%s::text[]) > 0 AND name || '.' ~ ANY(%s::text[]) ORDER BY 1",
+        [names, expressions, expressions],
+    )
+
+
+def visible_ids(principal: Principal) -> list[int] | None:
+    """Return the ids of the addresses in the principal's scope, None where that is all of them."""
+    if principal.sees_everything:
+        return None
+    scopes = [set(address_ids(patterns)) for patterns in principal.patterns if patterns]
+    return sorted(set.intersection(*scopes))
+
+
+def addresses_holding(text: str) -> list[int]:
+    """Return the ids of the addresses whose name holds `text`, in any case."""
+    return fetch_values("SELECT id FROM address WHERE strpos(lower(name), lower(%s)) > 0", [text])
+
+
+def pattern_regex(pattern: str) -> str:
+    """Return PostgreSQL's regular expression for the same addresses, each written with a dot after every word.
+
+    >>> pattern_regex("orders.*.#")
+    '^orders\\\\.[^.]+\\\\.([^.]+\\\\.)*$'
+    """
+    return "^" + "".join(_word(word) for word in pattern.split(".")) + "$"
+
+
+def _word(word: str) -> str:
+    if word == ANY_WORDS:
+        return r"([^.]+\.)*"
+    if word == ONE_WORD:
+        return r"[^.]+\."
+    escaped = "".join(
+        character if _PLAIN.match(character) or not character.isascii() else "\\" + character for character in word
+    )
+    return escaped + r"\."

@@ -1,0 +1,134 @@
+"""Keyset paging: a page begins where the last one ended, so a deep page costs what the first one costs."""
+
+import base64
+import binascii
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+
+from poisonadmin.core.domain.errors import PoisonAdminError
+
+Row = TypeVar("Row")
+
+DEFAULT_LIMIT = 50
+MAX_LIMIT = 500
+MAX_ID = 2**63 - 1
+_SQL_TYPES: dict[type, str] = {int: "bigint", datetime: "timestamptz", str: "text"}
+
+
+class InvalidCursor(PoisonAdminError):
+    """Raised when a cursor is not one that this list gave out."""
+
+    code = "invalid_cursor"
+
+
+@dataclass(frozen=True)
+class Page(Generic[Row]):
+    """`next` and `previous` are cursors, None where there is nothing more that way."""
+
+    results: list[Row]
+    next: str | None
+    previous: str | None
+
+
+@dataclass(frozen=True)
+class Key:
+    """The columns that order a list, unique together; `kinds` (int, datetime, str) is what a cursor must hold."""
+
+    columns: tuple[str, ...]
+    kinds: tuple[type, ...]
+    descending: bool = True
+
+
+NEWEST_FIRST = Key(("id",), (int,))
+
+
+@dataclass(frozen=True)
+class Window:
+    """Which rows one page reads; one more than it shows tells whether there is more."""
+
+    key: Key
+    limit: int
+    after: tuple[Any, ...] | None = None
+    backward: bool = False
+
+    @property
+    def _falling(self) -> bool:
+        return self.key.descending is not self.backward
+
+    @property
+    def condition(self) -> str:
+        """The SQL condition; its parameters are `parameters`."""
+        if self.after is None:
+            return "TRUE"
+        places = ", ".join(f"%s::{_SQL_TYPES[kind]}" for kind in self.key.kinds)
+        return f"({', '.join(self.key.columns)}) {'<' if self._falling else '>'} ({places})"
+
+    @property
+    def parameters(self) -> list[Any]:
+        """What `condition` needs."""
+        return list(self.after or ())
+
+    @property
+    def order(self) -> str:
+        """The SQL of ORDER BY and LIMIT."""
+        direction = "DESC" if self._falling else "ASC"
+        columns = ", ".join(f"{column} {direction}" for column in self.key.columns)
+        return f"ORDER BY {columns} LIMIT {self.limit + 1}"
+
+    def page(self, rows: Sequence[Row], key_of: Callable[[Row], tuple[Any, ...]]) -> Page[Row]:
+        """Return the page that `rows`, read as this window says, make up."""
+        more = len(rows) > self.limit
+        shown = list(rows[: self.limit])
+        if self.backward:
+            shown.reverse()
+        has_next = bool(shown) and (more or self.backward)
+        has_previous = bool(shown) and (more if self.backward else self.after is not None)
+        return Page(
+            shown,
+            _encode(key_of(shown[-1]), backward=False) if has_next else None,
+            _encode(key_of(shown[0]), backward=True) if has_previous else None,
+        )
+
+
+def window(cursor: str | None, limit: int = DEFAULT_LIMIT, key: Key = NEWEST_FIRST, *, most: int = MAX_LIMIT) -> Window:
+    """Return the window of `cursor` (None: the first page), 1 to `most` rows; raise InvalidCursor."""
+    limit = max(1, min(limit, most))
+    if cursor is None:
+        return Window(key, limit)
+    after, backward = _decode(cursor, key)
+    return Window(key, limit, after, backward)
+
+
+def _encode(values: tuple[Any, ...], *, backward: bool) -> str:
+    texts = [value.isoformat() if isinstance(value, datetime) else value for value in values]
+    return base64.urlsafe_b64encode(json.dumps([int(backward), *texts]).encode()).decode().rstrip("=")
+
+
+def _decode(cursor: str, key: Key) -> tuple[tuple[Any, ...], bool]:
+    try:
+        backward, *values = json.loads(
+            base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
+        )
+        if backward not in (0, 1) or len(values) != len(key.kinds):
+            raise InvalidCursor("This cursor does not belong to this list.")
+        return tuple(_checked(value, kind) for value, kind in zip(values, key.kinds, strict=True)), bool(backward)
+    except (ValueError, TypeError, RecursionError, binascii.Error) as error:
+        raise InvalidCursor("This cursor is not one that the list gave out.") from error
+
+
+def _checked(value: Any, kind: type) -> Any:
+    if kind is int:
+        if type(value) is not int or not 0 <= value <= MAX_ID:
+            raise ValueError(value)
+        return value
+    if kind is str:
+        if type(value) is not str or "\x00" in value:
+            raise ValueError(value)
+        return value.encode().decode()
+    moment = datetime.fromisoformat(value)
+    if moment.tzinfo is None:
+        raise ValueError(value)
+    return moment

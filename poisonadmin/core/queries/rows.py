@@ -1,0 +1,72 @@
+"""Running a query and getting its rows as frozen values."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from django.db import connection, transaction
+from django.db.utils import OperationalError
+from psycopg.errors import QueryCanceled
+
+from poisonadmin.core.domain.errors import PoisonAdminError
+
+Row = TypeVar("Row")
+Parameters = Sequence[Any] | Mapping[str, Any]
+
+SEARCH_SECONDS = 10
+_JSONB = 3802
+
+
+class QueryTooExpensive(PoisonAdminError):
+    """Raised when a search was stopped because it would read too much; a narrower one is needed."""
+
+    code = "query_too_expensive"
+    status = 422
+
+
+def fetch(row: type[Row], sql: str, parameters: Parameters = ()) -> list[Row]:
+    """Return each result as a `row`, whose fields are the result's column names."""
+    with connection.cursor() as cursor:
+        cursor.execute(sql, parameters)
+        names = [column.name for column in cursor.description]
+        # Django leaves jsonb as text, so that its JSONField can choose the decoder.
+        documents = [index for index, column in enumerate(cursor.description) if column.type_code == _JSONB]
+        return [row(**dict(zip(names, _parsed(values, documents), strict=True))) for values in cursor.fetchall()]
+
+
+def _parsed(values: tuple[Any, ...], documents: Sequence[int]) -> Sequence[Any]:
+    if not documents:
+        return values
+    return [
+        json.loads(value) if index in documents and value is not None else value for index, value in enumerate(values)
+    ]
+
+
+def fetch_one(row: type[Row], sql: str, parameters: Parameters = ()) -> Row | None:
+    """Return the only result, or None."""
+    rows = fetch(row, sql, parameters)
+    return rows[0] if rows else None
+
+
+def fetch_values(sql: str, parameters: Parameters = ()) -> list[Any]:
+    """Return the first column."""
+    with connection.cursor() as cursor:
+        cursor.execute(sql, parameters)
+        return [values[0] for values in cursor.fetchall()]
+
+
+@contextmanager
+def bounded(seconds: int = SEARCH_SECONDS) -> Iterator[None]:
+    """Stop a statement inside after `seconds` and raise QueryTooExpensive: nobody can hold a back end with a search."""
+    try:
+        with transaction.atomic():
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT set_config('statement_timeout', %s, true)", [f"{seconds}s"])
+            yield
+    except OperationalError as error:
+        if isinstance(error.__cause__, QueryCanceled):
+            raise QueryTooExpensive(
+                f"This search was stopped after {seconds} s; add a state, an address or an id to it."
+            ) from error
+        raise

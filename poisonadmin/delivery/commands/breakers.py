@@ -1,0 +1,146 @@
+"""Counts that are not a message's own: failures of a conversation, roll-backs in a row on an address (SEMANTICS SSB).
+
+Both end with a delivery. A settle loads them locked, counts in the order in which its attempts ended, and writes them
+back in the same transaction.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from django.db.backends.utils import CursorWrapper
+
+from poisonadmin.delivery.commands.retry_decisions import Answered
+from poisonadmin.policies.domain.policy import Policy
+from poisonadmin.store.models.attempt import Outcome
+
+Key = tuple[int, str]  # address id, conversation id
+
+_CONVERSATIONS = """
+SELECT conversation.address_id, conversation.conversation_id, failures
+FROM unnest(%(addresses)s::bigint[], %(conversations)s::text[]) AS wanted (address_id, conversation_id)
+     JOIN conversation USING (address_id, conversation_id)
+ORDER BY 1, 2 FOR UPDATE OF conversation
+"""
+
+_WRITE_CONVERSATIONS = """
+INSERT INTO conversation (address_id, conversation_id, failures, last_message_id, failed_at)
+SELECT address_id, conversation_id, failures, message_id, now()
+FROM unnest(%(addresses)s::bigint[], %(conversations)s::text[], %(failures)s::int[], %(messages)s::bigint[])
+     AS counted (address_id, conversation_id, failures, message_id) ORDER BY 1, 2
+ON CONFLICT (address_id, conversation_id) DO UPDATE
+SET failures = excluded.failures, last_message_id = excluded.last_message_id, failed_at = excluded.failed_at
+"""
+
+_ADDRESSES = "SELECT id, rollbacks_in_row FROM address WHERE id = ANY(%(ids)s) ORDER BY id FOR NO KEY UPDATE"
+
+_WRITE_ADDRESSES = """
+UPDATE address SET rollbacks_in_row = counted.n
+FROM unnest(%(ids)s::bigint[], %(counts)s::int[]) AS counted (id, n)
+WHERE address.id = counted.id AND rollbacks_in_row <> counted.n
+"""
+
+_WATCHED = "SELECT coalesce(array_agg(id), '{}') FROM address WHERE is_watched"
+
+_CLEAR_CONVERSATIONS = """
+DELETE FROM conversation USING (
+    SELECT conversation.address_id, conversation.conversation_id
+    FROM message JOIN envelope ON envelope.id = message.id
+         JOIN conversation ON conversation.address_id = message.address_id
+                              AND conversation.conversation_id = envelope.conversation_id
+    WHERE message.id = ANY(%(ids)s) ORDER BY 1, 2 FOR UPDATE OF conversation
+) AS over
+WHERE conversation.address_id = over.address_id AND conversation.conversation_id = over.conversation_id
+"""
+
+_CLEAR_ADDRESSES = """
+UPDATE address SET rollbacks_in_row = 0 WHERE rollbacks_in_row > 0 AND id IN (
+    SELECT id FROM address WHERE id IN (SELECT address_id FROM message WHERE message.id = ANY(%(ids)s))
+    ORDER BY id FOR NO KEY UPDATE)
+"""
+
+
+@dataclass
+class Counting:
+    """The counts of one settle. `last`: the message that a conversation failed with last, or was ended with."""
+
+    failures: dict[Key, int] = field(default_factory=dict)
+    last: dict[Key, int] = field(default_factory=dict)
+    rollbacks: dict[int, int] = field(default_factory=dict)
+
+    def of_conversation(self, one: Answered, policy: Policy) -> int | None:
+        """Count a failure into its conversation and return the count; None where nothing is counted (SSB-11)."""
+        if one.conversation_id is None or policy.conversation_failure_limit == 0 or one.outcome != Outcome.FAILED:
+            return None
+        key = (one.address_id, one.conversation_id)
+        self.failures[key] = self.failures.get(key, 0) + 1
+        self.last[key] = one.id
+        return self.failures[key]
+
+    def ended(self, one: Answered) -> None:
+        """Start the count of an ended conversation again (SSB-8, SSB-10)."""
+        if one.conversation_id is not None and (one.address_id, one.conversation_id) in self.failures:
+            key = (one.address_id, one.conversation_id)
+            self.failures[key] = 0
+            self.last.setdefault(key, one.id)  # what has a last message is written back
+
+    def switches_off(self, one: Answered, policy: Policy) -> bool:
+        """Count a roll-back, or the end of a row of them; return whether the address is to stop (SSB-1)."""
+        limit = policy.queue_off_after_rollbacks
+        if limit == 0:
+            return False
+        in_row = self.rollbacks.get(one.address_id, 0) + 1 if one.outcome == Outcome.ROLLED_BACK else 0
+        self.rollbacks[one.address_id] = 0 if in_row >= limit else in_row
+        return in_row >= limit
+
+
+def load(cursor: CursorWrapper, answered: Sequence[Answered], in_force: Mapping[str, Policy]) -> Counting:
+    """Return the counts that these attempts may change, locked; empty where no policy counts."""
+    counting = Counting()
+    keys = sorted(
+        {
+            (one.address_id, one.conversation_id)
+            for one in answered
+            if one.conversation_id is not None and in_force[one.address].conversation_failure_limit
+        }
+    )
+    if keys:
+        cursor.execute(_CONVERSATIONS, {"addresses": [a for a, _ in keys], "conversations": [c for _, c in keys]})
+        counting.failures = {(address, conversation): n for address, conversation, n in cursor.fetchall()}
+    breakers = {one.address_id for one in answered if in_force[one.address].queue_off_after_rollbacks}
+    if breakers:
+        cursor.execute(_ADDRESSES, {"ids": sorted(breakers)})
+        counting.rollbacks = dict(cursor.fetchall())
+    return counting
+
+
+def save(cursor: CursorWrapper, counting: Counting) -> None:
+    """Write the counts back."""
+    changed = sorted(counting.last)
+    if changed:
+        cursor.execute(
+            _WRITE_CONVERSATIONS,
+            {
+                "addresses": [address for address, _ in changed],
+                "conversations": [conversation for _, conversation in changed],
+                "failures": [counting.failures[key] for key in changed],
+                "messages": [counting.last[key] for key in changed],
+            },
+        )
+    if counting.rollbacks:
+        ids = sorted(counting.rollbacks)
+        cursor.execute(_WRITE_ADDRESSES, {"ids": ids, "counts": [counting.rollbacks[one] for one in ids]})
+
+
+def watched(cursor: CursorWrapper) -> list[int]:
+    """Return the addresses on which a delivery ends a count."""
+    cursor.execute(_WATCHED)
+    found: list[int] = cursor.fetchone()[0]
+    return found
+
+
+def end_with_delivery(cursor: CursorWrapper, message_ids: Iterable[int]) -> None:
+    """End the counts of these delivered messages' conversations and addresses (SSB-7)."""
+    ids = list(message_ids)
+    if ids:
+        cursor.execute(_CLEAR_CONVERSATIONS, {"ids": ids})
+        cursor.execute(_CLEAR_ADDRESSES, {"ids": ids})

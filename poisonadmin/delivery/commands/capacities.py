@@ -1,0 +1,69 @@
+"""What each destination can take now, read for a claim."""
+
+import json
+
+from django.db.backends.utils import CursorWrapper
+
+from poisonadmin.delivery.commands.in_flight import IN_FLIGHT
+from poisonadmin.delivery.domain.claim_plan import Capacity
+from poisonadmin.destinations.domain import handler_config, http_config
+from poisonadmin.sources.domain import brokers
+
+# How far ahead a claim reserves the slots of a rate; shorter than the time in which a task may begin deliveries.
+SLOT_HORIZON_SECONDS = 1.0
+# A broker's connection has a whole batch under way at once; any other delivery stands for itself.
+_DEFAULTS = json.dumps(
+    {"http": http_config.DEFAULTS, "handler": handler_config.DEFAULTS, **brokers.DESTINATION_DEFAULTS}
+)
+
+_CAPACITIES = f"""
+WITH under_way AS (
+    SELECT address.destination_id, count(*) FILTER (WHERE NOT is_isolation) AS n,
+           count(*) FILTER (WHERE is_isolation) AS isolated
+    FROM {IN_FLIGHT} JOIN address ON address.id = message.address_id GROUP BY 1
+)
+SELECT destination.id,
+       coalesce((config->>'concurrency')::int, (%(defaults)s::jsonb->kind->>'concurrency')::int)
+           * coalesce((config->>'batch')::int, (%(defaults)s::jsonb->kind->>'batch')::int, 1), "window",
+       max_rate_per_second, EXTRACT(epoch FROM GREATEST(next_slot, now()) - now())::float,
+       coalesce(under_way.n, 0), coalesce(under_way.isolated, 0), kind = 'handler',
+       EXISTS (SELECT FROM lane JOIN address ON address.id = lane.address_id
+               WHERE lane.is_open AND lane.is_isolation AND lane.next_due <= now()
+                 AND address.destination_id = destination.id)
+FROM destination LEFT JOIN under_way ON under_way.destination_id = destination.id WHERE is_enabled ORDER BY id
+FOR NO KEY UPDATE OF destination SKIP LOCKED
+"""  # noqa: S608  (fragments are constants)
+
+
+def capacities(cursor: CursorWrapper) -> list[Capacity]:
+    """Lock the enabled destinations and return what each can take; one that another transaction holds is left out."""
+    cursor.execute(_CAPACITIES, {"defaults": _DEFAULTS})
+    return [
+        Capacity(
+            destination_id=destination_id,
+            concurrency=concurrency,
+            window=window,
+            in_flight=in_flight,
+            slots_ahead=None if rate is None else _slots_ahead(rate, reserved_seconds),
+            isolated=isolated,
+            isolates_itself=isolates_itself,
+            has_candidates=has_candidates,
+        )
+        for (
+            destination_id,
+            concurrency,
+            window,
+            rate,
+            reserved_seconds,
+            in_flight,
+            isolated,
+            isolates_itself,
+            has_candidates,
+        ) in cursor.fetchall()
+    ]
+
+
+def _slots_ahead(rate: float, reserved_seconds: float) -> int:
+    """Return how many slots start within the horizon; at least the next one, however slow the rate, once it is near."""
+    free_seconds = SLOT_HORIZON_SECONDS - reserved_seconds
+    return max(int(free_seconds * rate), 1) if free_seconds > 0 else 0

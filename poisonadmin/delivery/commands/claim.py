@@ -1,0 +1,232 @@
+"""Claim: take what is due for delivery, TBDL -> DLNG, a whole batch at once.
+
+Lanes are locked first and messages are picked in a second statement, whose snapshot is taken after the locks: in one
+statement a message committed in between would be missed *and* its lane's floor raised above it
+(docs/decisions/0004-claim-in-two-steps.md).
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db import connection, transaction
+from django.db.backends.utils import CursorWrapper
+
+from poisonadmin.core.commands.locks import Lock, try_lock
+from poisonadmin.delivery.commands import ordered_conversations
+from poisonadmin.delivery.commands.capacities import capacities
+from poisonadmin.delivery.domain.claim_plan import (
+    Allowance,
+    Capacity,
+    LaneCap,
+    allowances,
+    isolated_allowances,
+    lane_caps,
+)
+from poisonadmin.messages.commands.transitions import RECORDED
+
+LEASE_SECONDS = 60
+LANES_A_CLAIM = 300
+MESSAGES_A_CLAIM = 10_000
+# Candidates of one claim, delivered one after the other: few, for each may die slowly.
+CANDIDATES_A_CLAIM = 16
+
+
+@dataclass(frozen=True)
+class ClaimRef:
+    """A claim to deliver: the shards that hold messages, and how many messages in all. In isolation: candidates."""
+
+    id: int
+    shards: tuple[int, ...]
+    size: int
+    is_isolation: bool = False
+
+
+@dataclass(frozen=True)
+class _Runs:
+    """What may be taken of ordered lanes, lane id -> message ids in their order; `dues`: of a conversation's head."""
+
+    messages: Mapping[int, Sequence[int]]
+    dues: Mapping[int, datetime | None]
+
+
+_IS_DUE = "SELECT EXISTS (SELECT FROM lane WHERE is_open AND next_due <= now())"
+
+_LANES = """
+SELECT lane.id, address.destination_id, address.is_ordered AND NOT lane.is_isolation,
+       CASE WHEN lane.conversation_id IS NOT NULL THEN lane.next_due END
+FROM lane JOIN address ON address.id = lane.address_id
+WHERE lane.is_open AND lane.next_due <= now() AND lane.is_isolation = %(isolation)s
+  AND address.destination_id = ANY(%(destinations)s)
+ORDER BY lane.next_due LIMIT %(limit)s
+FOR NO KEY UPDATE OF lane SKIP LOCKED
+"""
+
+_TAKE = f"""
+WITH claim AS (
+    INSERT INTO claim (lease_until, shards, size, plan, job_id, is_isolation)
+    VALUES (now() + %(lease)s * interval '1 s', %(shards)s, 0, %(plan)s, %(job)s, %(isolation)s) RETURNING id
+), caps AS (
+    SELECT * FROM unnest(%(lanes)s::bigint[], %(lane_destinations)s::bigint[], %(caps)s::int[], %(ordered)s::bool[],
+                         %(run_dues)s::timestamptz[])
+        AS c (lane_id, destination_id, cap, is_ordered, run_due)
+), may_follow AS (
+    SELECT * FROM unnest(%(run_lanes)s::bigint[], %(run_messages)s::bigint[]) AS m (lane_id, message_id)
+), takes AS (
+    SELECT allowance.*, destination.next_slot, destination.max_rate_per_second AS rate
+    FROM jsonb_to_recordset(%(allowances)s) AS allowance(destination_id bigint, take int, first_shard int, shards int)
+    JOIN destination ON destination.id = allowance.destination_id
+), picked AS MATERIALIZED (
+    SELECT takes.*, due.*,
+           row_number() OVER (PARTITION BY takes.destination_id
+                              ORDER BY coalesce(due.run_due, due.due_at), due.run, due.id) - 1 AS place
+    FROM takes CROSS JOIN LATERAL (
+        SELECT one.*, caps.run_due, CASE WHEN caps.run_due IS NOT NULL THEN caps.lane_id END AS run
+        FROM caps CROSS JOIN LATERAL (
+            SELECT id, due_at, address_id, state, reason, group_id FROM message
+            WHERE lane_id = caps.lane_id AND state = 'TBDL' AND due_at <= now()
+              AND due_at >= (SELECT next_due FROM lane WHERE lane.id = caps.lane_id)
+              AND (expires_at IS NULL OR expires_at > now())
+              AND (NOT caps.is_ordered OR id IN (SELECT message_id FROM may_follow WHERE lane_id = caps.lane_id))
+            ORDER BY due_at LIMIT caps.cap FOR UPDATE SKIP LOCKED
+        ) AS one WHERE caps.destination_id = takes.destination_id LIMIT takes.take
+    ) AS due
+), changed AS (
+    UPDATE message SET state = 'DLNG', state_at = now(), attempt_number = attempt_number + 1,
+        claim_id = (SELECT id FROM claim),
+        shard = (picked.first_shard + coalesce(picked.run, picked.place) %% picked.shards) %% %(shards)s,
+        start_at = CASE WHEN rate IS NOT NULL
+                        THEN GREATEST(picked.next_slot, now()) + picked.place / picked.rate * interval '1 s' END
+    FROM picked WHERE message.id = picked.id
+    RETURNING message.id, message.address_id, message.state, message.reason, message.group_id, message.attempt_number,
+              picked.address_id AS was_address_id, picked.state AS was_state, picked.reason AS was_reason,
+              picked.group_id AS was_group_id, 'claimed' AS event, picked.destination_id, message.shard, picked.place
+), shards AS (
+    INSERT INTO claim_shard (claim_id, shard, message_ids)
+    SELECT (SELECT id FROM claim), shard, array_agg(id ORDER BY place) FROM changed GROUP BY shard RETURNING shard
+), slots AS (
+    UPDATE destination SET next_slot = GREATEST(next_slot, now()) + used.n / max_rate_per_second * interval '1 s'
+    FROM (SELECT destination_id, count(*) AS n FROM changed GROUP BY 1) AS used
+    WHERE destination.id = used.destination_id AND max_rate_per_second IS NOT NULL
+), {RECORDED}
+SELECT (SELECT id FROM claim), count(*), coalesce((SELECT array_agg(shard) FROM shards), '{{}}') FROM changed
+"""  # noqa: S608  (fragments are constants)
+
+# The floor rises to the first message that still waits. The old floor bounds the search, so that the index entries of
+# messages claimed before, which an old snapshot may keep alive, are not walked again and again (PERFORMANCE, "claim
+# floor").
+_RAISE_FLOORS = """
+UPDATE lane SET next_due = (
+    SELECT min(due_at) FROM message
+    WHERE lane_id = lane.id AND state = 'TBDL' AND due_at >= lane.next_due
+)
+WHERE id = ANY(%(lanes)s) AND conversation_id IS NULL
+"""
+
+
+def is_due() -> bool:
+    """Return whether any open lane has something due; cheap enough to ask ten times a second."""
+    with connection.cursor() as cursor:
+        cursor.execute(_IS_DUE)
+        return bool(cursor.fetchone()[0])
+
+
+def claim_due(*, tasks: int, job_id: int | None = None, limit: int = MESSAGES_A_CLAIM) -> ClaimRef | None:
+    """Move what is due, for destinations that have room, to DLNG under a new claim; None when there is nothing to take.
+
+    `tasks`: the greatest number of shards. `limit`: messages a destination. One claim is made at a time. Candidates are
+    left to `claim_isolated`.
+    """
+    return _claim(lambda all_of_them: allowances(all_of_them, tasks=tasks, limit=limit), tasks, job_id, isolation=False)
+
+
+def claim_isolated(*, job_id: int | None = None, limit: int = CANDIDATES_A_CLAIM) -> ClaimRef | None:
+    """Move candidates of one destination that are due to DLNG, in one shard, to be delivered one after the other.
+
+    A destination's candidates are in one such claim at a time.
+    """
+    return _claim(lambda all_of_them: isolated_allowances(all_of_them, limit=limit), 1, job_id, isolation=True)
+
+
+def _claim(
+    allow: Callable[[list[Capacity]], tuple[Allowance, ...]], tasks: int, job_id: int | None, *, isolation: bool
+) -> ClaimRef | None:
+    with transaction.atomic(), connection.cursor() as cursor:
+        if not try_lock(cursor, Lock.CLAIM):
+            return None
+        if not isolation:
+            ordered_conversations.bring_forward(cursor)
+        given = allow(capacities(cursor))
+        cursor.execute(
+            _LANES,
+            {
+                "destinations": [allowance.destination_id for allowance in given],
+                "limit": LANES_A_CLAIM,
+                "isolation": isolation,
+            },
+        )
+        lanes = cursor.fetchall()
+        if isolation:  # one destination a claim: a node that dies with it has only these to suspect
+            lanes = [lane for lane in lanes if lane[1] == lanes[0][1]]
+        runs = ordered_conversations.runs(cursor, [lane_id for lane_id, _, is_ordered, _ in lanes if is_ordered])
+        # A lane whose head may not be delivered yet has nothing to give.
+        lanes = [lane for lane in lanes if not lane[2] or lane[0] in runs]
+        caps = lane_caps([(lane_id, destination_id) for lane_id, destination_id, _, _ in lanes], given, runs)
+        if not caps:
+            return None
+        ordered = _Runs(runs, {lane[0]: lane[3] for lane in lanes})
+        claim_id, size, shards = _take(
+            cursor, given, caps, tasks=tasks, job_id=job_id, isolation=isolation, runs=ordered
+        )
+        cursor.execute(_RAISE_FLOORS, {"lanes": [cap.lane_id for cap in caps]})
+        ordered_conversations.look_at_heads(cursor, {lane[0] for lane in lanes if lane[3] is not None})
+        if size == 0:
+            cursor.execute("DELETE FROM claim WHERE id = %s", [claim_id])
+            return None
+        cursor.execute("UPDATE claim SET size = %s WHERE id = %s", [size, claim_id])
+    return ClaimRef(claim_id, tuple(sorted(shards)), size, isolation)
+
+
+def _take(
+    cursor: CursorWrapper,
+    given: tuple[Allowance, ...],
+    caps: tuple[LaneCap, ...],
+    *,
+    tasks: int,
+    job_id: int | None,
+    isolation: bool,
+    runs: _Runs,
+) -> tuple[int, int, list[int]]:
+    cursor.execute(
+        _TAKE,
+        {
+            "lease": LEASE_SECONDS,
+            "shards": tasks,
+            "job": job_id,
+            "isolation": isolation,
+            "plan": json.dumps({str(one.destination_id): {"shards": one.shards, "slots": one.slots} for one in given}),
+            "allowances": json.dumps(
+                [
+                    {
+                        "destination_id": one.destination_id,
+                        "take": one.take,
+                        "first_shard": one.shards[0],
+                        "shards": len(one.shards),
+                    }
+                    for one in given
+                ]
+            ),
+            "lanes": [cap.lane_id for cap in caps],
+            "lane_destinations": [cap.destination_id for cap in caps],
+            "caps": [cap.cap for cap in caps],
+            "ordered": [cap.lane_id in runs.messages for cap in caps],
+            "run_dues": [runs.dues.get(cap.lane_id) if cap.lane_id in runs.messages else None for cap in caps],
+            "run_lanes": [cap.lane_id for cap in caps for _ in runs.messages.get(cap.lane_id, ())[: cap.cap]],
+            "run_messages": [one for cap in caps for one in runs.messages.get(cap.lane_id, ())[: cap.cap]],
+            "actor": "system",
+            "note": None,
+        },
+    )
+    row: tuple[int, int, list[int]] = cursor.fetchone()
+    return row

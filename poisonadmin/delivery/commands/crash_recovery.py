@@ -1,0 +1,131 @@
+"""What is left of a lost node that ran handlers: the results in its pages, and the messages that it had begun.
+
+The process that finds it dead waits with what it held until the pages have been read, on its own machine (ruling R2).
+When nobody has read them a lease later, they are lost with their machine, and everything unsettled counts as begun.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from django.db import connection, transaction
+from django.db.backends.utils import CursorWrapper
+
+from poisonadmin.delivery.commands.in_flight import IN_FLIGHT
+from poisonadmin.messages.domain.failures import Failure, fingerprint, title
+
+GIVEN_UP_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class LostNode:
+    """A lost node whose pages nobody has read yet. `destinations`: the unsettled messages' ids and destinations."""
+
+    id: int
+    name: str
+    claim_id: int
+    shard: int
+    pages: str
+    destinations: Mapping[int, int]
+
+
+class Pages(Protocol):
+    """The pages on this machine (workers/crash_recovery.py)."""
+
+    def read(self, node: LostNode) -> Sequence[Mapping[str, Any]] | None:
+        """Return the node's attempts as rows of the attempt table, column -> value; None when its pages are lost."""
+
+    def forget(self, node_id: int) -> None:
+        """Remove the node's pages."""
+
+    def node_ids(self) -> set[int]:
+        """Return the nodes that have pages here."""
+
+
+_LOST = f"""
+SELECT id, name, claim_id, shard, pages, host <> %(host)s AS is_given_up FROM node
+WHERE "end" = 'lost' AND pages IS NOT NULL
+  AND (host = %(host)s OR ended_at < now() - interval '{GIVEN_UP_SECONDS} s')
+ORDER BY id
+"""  # noqa: S608  (a number of ours)
+
+_HELD = f"""
+SELECT message.id, destination_id FROM {IN_FLIGHT} JOIN address ON address.id = message.address_id
+WHERE taken.claim_id = %(claim)s AND taken.shard = %(shard)s
+"""  # noqa: S608  (fragments are constants)
+
+# The plain rule accuses all that the node held (SAP-8); so does the loss of the pages. A candidate had begun from its
+# start mark on.
+_SUSPECT = f"""
+INSERT INTO attempt (message_id, attempt_number, claim_id, shard, destination_id, finished_at, outcome, error_class,
+                     error_message, fingerprint, title)
+SELECT message.id, message.attempt_number, taken.claim_id, taken.shard, destination_id, now(), 'node_lost', 'NodeLost',
+       %(words)s, %(fingerprint)s, %(title)s
+FROM {IN_FLIGHT} JOIN address ON address.id = message.address_id
+     JOIN destination ON destination.id = address.destination_id AND destination.kind = 'handler'
+WHERE taken.claim_id = %(claim)s AND taken.shard = %(shard)s
+  AND (%(all)s OR address.blame = 'all_in_flight' OR message.id = (SELECT start_mark FROM node WHERE id = %(node)s))
+ON CONFLICT DO NOTHING
+"""  # noqa: S608  (fragments are constants)
+
+_NEEDED = """
+SELECT id FROM node WHERE id = ANY(%(nodes)s) AND (ended_at IS NULL OR "end" = 'lost' AND pages IS NOT NULL)
+"""
+_READ = "UPDATE node SET pages = NULL WHERE id = %(node)s AND pages IS NOT NULL"
+
+
+def search_lost_nodes(host: str, pages: Pages) -> int:
+    """Read the pages of the lost nodes of this host, and write what they say; return how many nodes were searched.
+
+    Settle afterwards.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(_LOST, {"host": host})
+        lost = cursor.fetchall()
+    for node_id, name, claim_id, shard, directory, is_given_up in lost:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute(_HELD, {"claim": claim_id, "shard": shard})
+            node = LostNode(node_id, name, claim_id, shard, directory, dict(cursor.fetchall()))
+            rows = None if is_given_up else pages.read(node)
+            _write(cursor, rows or ())
+            _suspect(cursor, node, everything=rows is None)
+            cursor.execute(_READ, {"node": node_id})
+        pages.forget(node_id)
+    return len(lost)
+
+
+def sweep_pages(pages: Pages) -> int:
+    """Remove pages that nobody needs any more, of nodes that ended and could not do it; return of how many nodes."""
+    kept = pages.node_ids()
+    with connection.cursor() as cursor:
+        cursor.execute(_NEEDED, {"nodes": list(kept)})
+        unneeded = kept - {row[0] for row in cursor.fetchall()}
+    for node_id in sorted(unneeded):
+        pages.forget(node_id)
+    return len(unneeded)
+
+
+def _write(cursor: CursorWrapper, rows: Sequence[Mapping[str, Any]]) -> None:
+    for row in rows:
+        columns = ", ".join(row)
+        places = ", ".join(f"%({column})s" for column in row)
+        cursor.execute(
+            f"INSERT INTO attempt ({columns}) VALUES ({places}) ON CONFLICT DO NOTHING",  # noqa: S608  (our columns)
+            row,
+        )
+
+
+def _suspect(cursor: CursorWrapper, node: LostNode, *, everything: bool) -> None:
+    failure = Failure("NodeLost", f"The node {node.name} was lost while it held this message.")
+    cursor.execute(
+        _SUSPECT,
+        {
+            "node": node.id,
+            "claim": node.claim_id,
+            "shard": node.shard,
+            "all": everything,
+            "words": failure.message,
+            "fingerprint": fingerprint(failure),
+            "title": title(failure),
+        },
+    )

@@ -1,0 +1,79 @@
+"""Moves to a dead-letter address: the hop, and the child where that address delivers somewhere itself."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from django.db.backends.utils import CursorWrapper
+
+from poisonadmin.delivery.domain.retry_decision import Verdict
+from poisonadmin.messages.commands.transitions import RECORDED
+
+_HOPS = """
+INSERT INTO hop (message_id, from_address, to_address, queue, reason, by)
+SELECT * FROM unnest(%(ids)s::bigint[], %(froms)s::text[], %(tos)s::text[], %(queues)s::text[], %(reasons)s::text[],
+                     %(bys)s::text[])
+"""
+
+# The child carries where it comes from, as Artemis stamps it (SEMANTICS ART-11): the queue is the one that it was in,
+# an address without queues being one itself. Its id at the producer is the parent's with ours behind it, since the
+# dead-letter address may get the same message again.
+_CHILDREN = f"""
+WITH parent AS (
+    SELECT envelope.*, body.headers, body.payload, body.transport, moved.from_address, moved.code,
+           target.id AS target_id, lane.id AS lane_id, nextval(pg_get_serial_sequence('message', 'id')) AS child_id,
+           (SELECT hop.queue FROM hop WHERE hop.message_id = moved.id AND hop.to_address = moved.from_address
+            ORDER BY hop.id DESC LIMIT 1) AS own_queue
+    FROM unnest(%(ids)s::bigint[], %(froms)s::text[], %(tos)s::text[], %(codes)s::text[])
+         AS moved (id, from_address, to_address, code)
+    JOIN envelope USING (id) JOIN body USING (id)
+    JOIN address AS target ON target.name = moved.to_address AND target.destination_id IS NOT NULL
+    JOIN lane ON lane.address_id = target.id AND lane.conversation_id IS NULL AND NOT lane.is_isolation
+), stored AS (
+    INSERT INTO envelope (id, intake_address_id, message_id, conversation_id, bookmark, content_type, payload_bytes,
+                          received_by, parent_id)
+    SELECT child_id, target_id, left(message_id, 200) || '#' || child_id, conversation_id, bookmark, content_type,
+           payload_bytes, 'dead letter of ' || id, id FROM parent
+), bytes AS (
+    INSERT INTO body (id, headers, payload, transport)
+    SELECT child_id, convert_to((convert_from(headers, 'UTF8')::jsonb || jsonb_strip_nulls(jsonb_build_object(
+               '_AMQ_ORIG_ADDRESS', from_address, '_AMQ_ORIG_QUEUE', coalesce(own_queue, from_address),
+               '_AMQ_ORIG_MESSAGE_ID', message_id, 'MQDLH_Reason', code)))::text, 'UTF8'), payload, transport
+    FROM parent
+), keys AS (
+    INSERT INTO business_key (message_id, name, value)
+    SELECT child_id, business_key.name, business_key.value
+    FROM parent JOIN business_key ON business_key.message_id = parent.id
+), changed AS (
+    INSERT INTO message (id, address_id, lane_id, state, due_at)
+    SELECT child_id, target_id, lane_id, 'TBDL', now() FROM parent
+    RETURNING id, address_id, lane_id, state, reason, group_id, attempt_number, due_at, NULL::bigint AS was_address_id,
+              NULL::text AS was_state, NULL::text AS was_reason, NULL::bigint AS was_group_id, 'enqueued' AS event
+), {RECORDED}
+SELECT lane_id, min(due_at) FROM changed GROUP BY lane_id
+"""  # noqa: S608  (fragments are constants)
+
+
+def record_moves(cursor: CursorWrapper, moves: Sequence[tuple[int, str, Verdict]]) -> list[tuple[int, datetime]]:
+    """Append a hop for each (message id, address it was on, verdict that moves it), and enqueue the children due.
+
+    Shape: (lane, due_at) of the children, for the caller to wake.
+    """
+    if not moves:
+        return []
+    values: dict[str, Any] = {
+        "ids": [message_id for message_id, _, _ in moves],
+        "froms": [from_address for _, from_address, _ in moves],
+        "tos": [verdict.move_to for _, _, verdict in moves],
+        "queues": [verdict.queue for _, _, verdict in moves],
+        "reasons": [verdict.reason_code or str(verdict.reason or verdict.event) for _, _, verdict in moves],
+        "codes": [verdict.reason_code for _, _, verdict in moves],
+        "bys": ["system"] * len(moves),
+        "actor": "system",
+        "note": None,
+    }
+    cursor.execute(_HOPS, values)
+    if any(verdict.create_child for _, _, verdict in moves):
+        cursor.execute(_CHILDREN, values)
+        return list(cursor.fetchall())
+    return []

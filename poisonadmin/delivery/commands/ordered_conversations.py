@@ -1,0 +1,186 @@
+"""Ordered addresses: a conversation's messages are delivered one after the other (SEMANTICS SAP-14).
+
+A message enters its address's plain lane like any other. When the claim looks at an ordered address, it puts what is
+due there onto the lane of its conversation, and claims from that lane a *run*: the messages that may follow one
+another without a pause. A lane's head is its first undelivered message; while that one waits, is under way, or waits
+for a decision, the others are held.
+"""
+
+from collections.abc import Sequence
+from itertools import takewhile
+from typing import Any
+
+from django.db.backends.utils import CursorWrapper
+
+from poisonadmin.core.commands import locks
+from poisonadmin.core.commands.locks import Lock
+
+MESSAGES_A_LOOK = 5_000
+RUN = 50
+
+
+_IS_USED = "SELECT EXISTS (SELECT FROM address WHERE is_ordered) OR EXISTS (SELECT FROM lane WHERE head_id IS NOT NULL)"
+
+# What is due on the plain lanes of ordered addresses, with the conversation that it belongs to.
+_ARRIVED = """
+SELECT waiting.id, lane.address_id, envelope.conversation_id
+FROM lane JOIN address ON address.id = lane.address_id AND address.is_ordered
+     CROSS JOIN LATERAL (
+         SELECT id FROM message
+         WHERE lane_id = lane.id AND state = 'TBDL' AND due_at <= now() AND due_at >= lane.next_due
+         ORDER BY due_at LIMIT %(limit)s OFFSET 0
+     ) AS waiting
+     JOIN envelope ON envelope.id = waiting.id AND envelope.conversation_id IS NOT NULL
+WHERE lane.conversation_id IS NULL AND NOT lane.is_isolation AND lane.is_open AND lane.next_due <= now()
+"""
+
+_MAKE_LANES = """
+INSERT INTO lane (address_id, conversation_id, is_open)
+SELECT arrived.address_id, arrived.conversation_id, plain.is_open
+FROM (SELECT DISTINCT address_id, conversation_id
+      FROM unnest(%(addresses)s::bigint[], %(conversations)s::text[]) AS a (address_id, conversation_id)) AS arrived
+     JOIN lane AS plain ON plain.address_id = arrived.address_id AND plain.conversation_id IS NULL
+                           AND NOT plain.is_isolation
+ON CONFLICT (address_id, conversation_id, is_isolation) DO NOTHING
+"""
+
+_PUT_ON_LANES = """
+UPDATE message SET lane_id = lane.id
+FROM unnest(%(ids)s::bigint[], %(addresses)s::bigint[], %(conversations)s::text[])
+         AS arrived (id, address_id, conversation_id)
+     JOIN lane ON lane.address_id = arrived.address_id AND lane.conversation_id = arrived.conversation_id
+WHERE message.id = arrived.id AND message.state = 'TBDL' RETURNING lane.id
+"""
+
+# On an address that is ordered no longer a conversation's lane is one like any other, until it is empty. The head is
+# looked for among all messages of the conversation on this address, wherever they wait: a predecessor that
+# was approved, or is tried alone as a candidate, holds the others too.
+_LOOK_AT_HEADS = """
+WITH looked_at AS (
+    SELECT lane.id, CASE WHEN address.is_ordered THEN head.id END AS head_id,
+           CASE WHEN NOT address.is_ordered THEN (
+                    SELECT min(due_at) FROM message WHERE lane_id = lane.id AND state = 'TBDL')
+                WHEN head.state = 'TBDL' AND head.lane_id = lane.id THEN head.due_at END AS next_due
+    FROM lane JOIN address ON address.id = lane.address_id LEFT JOIN LATERAL (
+        SELECT message.id, message.state, message.due_at, message.lane_id
+        FROM envelope JOIN message ON message.id = envelope.id
+        WHERE envelope.conversation_id = lane.conversation_id AND message.address_id = lane.address_id
+          AND message.state IN ('TBDL', 'DLNG', 'NDLV')
+        ORDER BY message.id LIMIT 1
+    ) AS head ON TRUE
+    WHERE lane.id = ANY(%(lanes)s)
+)
+UPDATE lane SET head_id = looked_at.head_id, next_due = looked_at.next_due
+FROM looked_at WHERE lane.id = looked_at.id
+  AND (lane.head_id, lane.next_due) IS DISTINCT FROM (looked_at.head_id, looked_at.next_due)
+"""
+
+# Lanes whose head is no longer what it was when it was looked at.
+_MOVED_ON = """
+SELECT lane.id
+FROM lane JOIN address ON address.id = lane.address_id LEFT JOIN message AS head ON head.id = lane.head_id
+WHERE lane.conversation_id IS NOT NULL AND (lane.head_id IS NOT NULL OR lane.next_due IS NOT NULL)
+  AND (head.id IS NULL OR NOT address.is_ordered OR head.address_id <> lane.address_id OR head.state IN ('DLVD', 'FAIL')
+       OR (CASE WHEN head.state = 'TBDL' AND head.lane_id = lane.id THEN head.due_at END)
+          IS DISTINCT FROM lane.next_due)
+"""
+
+_RUNS = """
+SELECT lane.id, run.ids
+FROM lane CROSS JOIN LATERAL (
+    SELECT array_agg(id ORDER BY id) AS ids FROM (
+        SELECT id, bool_and(may_follow) OVER (ORDER BY id) AS may_follow FROM (
+            SELECT message.id, message.state = 'TBDL' AND message.due_at <= now() AND message.lane_id = lane.id
+                       AND (message.expires_at IS NULL OR message.expires_at > now()) AS may_follow
+            FROM envelope JOIN message ON message.id = envelope.id
+            WHERE envelope.conversation_id = lane.conversation_id AND message.address_id = lane.address_id
+              AND message.state IN ('TBDL', 'DLNG', 'NDLV')
+            ORDER BY message.id LIMIT %(run)s
+        ) AS undelivered
+    ) AS followed WHERE may_follow
+) AS run
+WHERE lane.id = ANY(%(lanes)s) AND lane.conversation_id IS NOT NULL AND run.ids IS NOT NULL
+"""
+
+_LOCK = """
+SELECT id FROM message WHERE id = ANY(%(ids)s) AND state = 'TBDL' ORDER BY id FOR UPDATE SKIP LOCKED
+"""
+
+# Messages without a conversation have no order, but share the plain lane with those that have one.
+_LOOSE = """
+SELECT lane.id, array_agg(waiting.id ORDER BY waiting.due_at)
+FROM lane JOIN address ON address.id = lane.address_id AND address.is_ordered
+     CROSS JOIN LATERAL (
+         SELECT id, due_at FROM message
+         WHERE lane_id = lane.id AND state = 'TBDL' AND due_at <= now() AND due_at >= lane.next_due
+         ORDER BY due_at LIMIT %(limit)s OFFSET 0
+     ) AS waiting
+     JOIN envelope ON envelope.id = waiting.id AND envelope.conversation_id IS NULL
+WHERE lane.id = ANY(%(lanes)s) AND lane.conversation_id IS NULL GROUP BY lane.id
+"""
+
+_CLEAR = """
+DELETE FROM lane USING (
+    SELECT id FROM lane WHERE conversation_id IS NOT NULL AND head_id IS NULL AND next_due IS NULL
+    ORDER BY id LIMIT 1000 FOR UPDATE SKIP LOCKED
+) AS empty
+WHERE lane.id = empty.id AND NOT EXISTS (SELECT FROM message WHERE message.lane_id = lane.id AND state <> 'DLVD'
+                                         AND state <> 'FAIL')
+"""
+
+
+def bring_forward(cursor: CursorWrapper) -> None:
+    """Put what is due on ordered addresses onto the lanes of its conversations, and look at heads that have moved on.
+
+    Call in the claim's transaction, which one claim has at a time.
+    """
+    cursor.execute(_IS_USED)
+    if not cursor.fetchone()[0]:
+        return
+    cursor.execute(_ARRIVED, {"limit": MESSAGES_A_LOOK})
+    arrived = cursor.fetchall()
+    lanes: set[int] = set()
+    if arrived:
+        # A policy saved meanwhile would not open or close a lane that is not committed.
+        locks.share(cursor, Lock.POLICIES)
+        ids, addresses, conversations = (list(column) for column in zip(*arrived, strict=True))
+        values: dict[str, Any] = {"ids": ids, "addresses": addresses, "conversations": conversations}
+        cursor.execute(_MAKE_LANES, values)
+        cursor.execute(_PUT_ON_LANES, values)
+        lanes = {row[0] for row in cursor.fetchall()}
+    cursor.execute(_MOVED_ON)
+    look_at_heads(cursor, lanes | {row[0] for row in cursor.fetchall()})
+
+
+def look_again(cursor: CursorWrapper) -> None:
+    """Look at heads that have moved on: what was delivered, or given up, lets its successors go."""
+    cursor.execute(_IS_USED)
+    if cursor.fetchone()[0]:
+        cursor.execute(_MOVED_ON)
+        look_at_heads(cursor, {row[0] for row in cursor.fetchall()})
+
+
+def look_at_heads(cursor: CursorWrapper, lane_ids: set[int]) -> None:
+    """Find the head of each conversation's lane, and when it is due."""
+    if lane_ids:
+        cursor.execute(_LOOK_AT_HEADS, {"lanes": sorted(lane_ids)})
+
+
+def runs(cursor: CursorWrapper, lane_ids: Sequence[int]) -> dict[int, list[int]]:
+    """Return what may be claimed of these lanes of ordered addresses: lane id -> message ids, in their order."""
+    if not lane_ids:
+        return {}
+    cursor.execute(_RUNS, {"lanes": list(lane_ids), "run": RUN})
+    found: dict[int, list[int]] = dict(cursor.fetchall())
+    # Locked here, so that none in the middle of a run can be somebody else's when it is taken.
+    cursor.execute(_LOCK, {"ids": [message_id for ids in found.values() for message_id in ids]})
+    locked = {row[0] for row in cursor.fetchall()}
+    found = {lane_id: list(takewhile(locked.__contains__, ids)) for lane_id, ids in found.items()}
+    cursor.execute(_LOOSE, {"lanes": list(lane_ids), "limit": MESSAGES_A_LOOK})
+    return {lane_id: ids for lane_id, ids in (found | dict(cursor.fetchall())).items() if ids}
+
+
+def clear_lanes(cursor: CursorWrapper) -> int:
+    """Remove the lanes of conversations of which nothing is undelivered; return how many."""
+    cursor.execute(_CLEAR)
+    return int(cursor.rowcount)

@@ -1,0 +1,77 @@
+"""Recover: notice that a process which delivers is gone, and give back what it held.
+
+A free lock is only a hint: a restarted database frees every lock. A node is dead when its lock is free and its
+heartbeat is old, or when its lease has run out (DESIGN section 4).
+"""
+
+from dataclasses import dataclass
+
+from django.db import connection, transaction
+
+from poisonadmin.core.commands.locks import Lock
+from poisonadmin.delivery.commands.settle import Settled, settle
+
+# A living node writes a heartbeat every 0.5 s. After a restart of the database its sessions have to come back first.
+SILENT_SECONDS = 1.5
+SILENT_SECONDS_AFTER_RESTART = 10
+
+_SILENT = f"""
+heartbeat_at < now() - CASE WHEN pg_postmaster_start_time() > now() - interval '{SILENT_SECONDS_AFTER_RESTART} s'
+                            THEN interval '{SILENT_SECONDS_AFTER_RESTART} s' ELSE interval '{SILENT_SECONDS} s' END
+"""
+
+
+def _lock_is_free(lock: Lock, key: str) -> str:
+    return f"""NOT EXISTS (
+        SELECT FROM pg_locks
+        WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+          AND classid = {int(lock)} AND objid = {key} & 2147483647 AND granted)"""  # noqa: S608  (no input)
+
+
+_LOSE_NODES = f"""
+UPDATE node SET ended_at = now(), "end" = 'lost'
+WHERE ended_at IS NULL AND (lease_until < now() OR ({_SILENT} AND {_lock_is_free(Lock.NODE, "node.id")}))
+RETURNING id, name
+"""  # noqa: S608  (fragments are constants)
+
+# A shard whose task never began, and whose job is gone: the row that we insert keeps a late task from delivering it.
+_FENCE_SHARDS = f"""
+INSERT INTO node (name, host, pid, claim_id, shard, lease_until, ended_at, "end")
+SELECT 'recover', '', 0, claim.id, claim_shard.shard, now(), now(), 'fenced'
+FROM claim JOIN claim_shard ON claim_shard.claim_id = claim.id
+     LEFT JOIN job ON job.id = claim.job_id
+WHERE claim.is_open AND (claim.lease_until < now()
+                         OR (job.id IS NOT NULL AND (job.finished_at IS NOT NULL OR ({_SILENT} AND
+                         {_lock_is_free(Lock.JOB, "job.id")})))) ON CONFLICT (claim_id, shard) DO NOTHING RETURNING id
+"""  # noqa: S608  (fragments are constants)
+
+_LOSE_JOBS = f"""
+UPDATE job SET state = CASE WHEN kind = 'redeliver' OR runs >= max_runs THEN 'failed' ELSE 'queued' END,
+               error = 'its worker ended while it ran', finished_at = CASE WHEN kind = 'redeliver' OR runs >= max_runs
+               THEN now() END WHERE state = 'running' AND {_SILENT} AND {_lock_is_free(Lock.JOB, "job.id")} RETURNING id
+"""  # noqa: S608  (fragments are constants)
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """What was found dead, and what was settled with it."""
+
+    nodes: int
+    shards: int
+    jobs: int
+    settled: Settled
+
+
+def recover() -> Recovered:
+    """Settle what is answered, declare dead what is dead, and give back what it held."""
+    settled = settle()
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(_LOSE_NODES)
+        nodes = len(cursor.fetchall())
+        cursor.execute(_FENCE_SHARDS)
+        shards = len(cursor.fetchall())
+        cursor.execute(_LOSE_JOBS)
+        jobs = len(cursor.fetchall())
+    if nodes or shards:
+        settled += settle()
+    return Recovered(nodes, shards, jobs, settled)

@@ -1,0 +1,190 @@
+"""Settle whatever was not simply delivered: the verdict on each, applied to all of a batch in one statement."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from django.db import connection, transaction
+from django.db.backends.utils import CursorWrapper
+
+from poisonadmin.addresses.commands.creation import AddressRef, ensure_addresses
+from poisonadmin.delivery.commands import breakers
+from poisonadmin.delivery.commands.breakers import Counting
+from poisonadmin.delivery.commands.conversations import park_conversations
+from poisonadmin.delivery.commands.dead_letters import record_moves
+from poisonadmin.delivery.commands.failure_rules import RuleVerdicts
+from poisonadmin.delivery.commands.retry_decisions import Answered, judge, read_answered
+from poisonadmin.delivery.domain.retry_decision import Verdict
+from poisonadmin.messages.commands import failure_groups, schedule
+from poisonadmin.messages.commands.oversize import reject_oversized
+from poisonadmin.messages.commands.transitions import recorded
+from poisonadmin.messages.domain.states import Event, Reason, State
+from poisonadmin.poison_list.commands import reports
+from poisonadmin.policies.domain.policy import Blame, Policy
+from poisonadmin.policies.queries.index import book
+from poisonadmin.rules.queries.failure_table import failure_rules
+
+ANSWERS_A_TRANSACTION = 2_000
+
+
+@dataclass(frozen=True)
+class _Place:
+    address_id: int
+    lane_id: int
+
+
+_APPLY = f"""
+WITH verdict AS (
+    SELECT * FROM unnest(%(ids)s::bigint[], %(states)s::text[], %(reasons)s::text[], %(delays)s::bigint[],
+                         %(counts)s::int[], %(groups)s::bigint[], %(addresses)s::bigint[], %(lanes)s::bigint[],
+                         %(ats)s::timestamptz[], %(events)s::text[], %(candidates)s::bool[], %(crashes)s::int[],
+                         %(notes)s::text[])
+        AS v(id, state, reason, delay_ms, failure_count, group_id, address_id, lane_id, failed_at, event, candidate,
+             crash_count, note)
+), before AS (
+    SELECT message.id, message.address_id, message.state, message.reason, message.group_id
+    FROM message JOIN verdict USING (id)
+), changed AS (
+    UPDATE message SET state = verdict.state, reason = verdict.reason, state_at = now(),
+        due_at = now() + verdict.delay_ms * interval '1 ms', failure_count = verdict.failure_count,
+        group_id = coalesce(verdict.group_id, message.group_id),
+        failed_at = coalesce(verdict.failed_at, message.failed_at), address_id = verdict.address_id,
+        expires_at = CASE WHEN verdict.state = 'TBDL' THEN message.expires_at END,
+        lane_id = verdict.lane_id, candidate = coalesce(verdict.candidate, message.candidate),
+        crash_count = coalesce(verdict.crash_count, message.crash_count),
+        original_address_id = CASE WHEN verdict.address_id = message.address_id THEN message.original_address_id
+                                   ELSE coalesce(message.original_address_id, message.address_id) END
+    FROM verdict JOIN before ON before.id = verdict.id
+    WHERE message.id = verdict.id
+    RETURNING message.id, message.address_id, message.state, message.reason, message.group_id, message.attempt_number,
+              before.address_id AS was_address_id, before.state AS was_state, before.reason AS was_reason,
+              before.group_id AS was_group_id, verdict.event, message.lane_id, message.due_at, verdict.note
+), {recorded("note")}
+SELECT lane_id, min(due_at) FROM changed WHERE state = 'TBDL' GROUP BY lane_id
+"""  # noqa: S608  (fragments are constants)
+
+_STOP = """
+UPDATE address SET status = 'STOPPED', status_by = 'system', status_message_id = %(message)s, status_at = now(),
+                   status_note = %(note)s
+WHERE id = %(address)s AND status = 'ON' RETURNING id
+"""
+
+
+def settle_verdicts(claim_id: int | None = None) -> int:
+    """Apply the verdict to what failed, crashed or was answered otherwise, of one claim or of all; return how many.
+
+    One transaction.
+    """
+    with transaction.atomic(), connection.cursor() as cursor:
+        rules = failure_rules()
+        answered = read_answered(cursor, claim_id, ANSWERS_A_TRANSACTION, for_rules=bool(rules.rules))
+        if not answered:
+            return 0
+        policies = book()
+        in_force = {one.address: policies.resolve(one.address).policy for one in answered}
+        counts = breakers.load(cursor, answered, in_force)
+        ruled = RuleVerdicts(rules)
+        pairs = [(one, _judge(one, in_force[one.address], counts, ruled)) for one in answered]
+        targets = ensure_addresses(verdict.move_to for _, verdict in pairs if verdict.move_to)
+        group_ids = failure_groups.ensure(
+            cursor,
+            [
+                failure_groups.Seen(a.fingerprint, a.title, a.error_class, a.id, a.finished_at)
+                for a in answered
+                if a.is_failure
+            ],
+        )
+        places = _places(cursor, pairs, targets, in_force)
+        waiting = _apply(cursor, pairs, places, group_ids)
+        waiting += record_moves(cursor, [(a.id, a.address, v) for a, v in pairs if v.move_to])
+        breakers.save(cursor, counts)
+        stopped = _stop(cursor, [(a, v) for a, v in pairs if v.stop_address])
+        _list(cursor, [(a, v) for a, v in pairs if v.reason is Reason.LISTED])
+        reject_oversized(cursor, [a.id for a, v in pairs if v.move_to and v.state is State.TBDL])
+        park_conversations(cursor, [a.id for a, v in pairs if v.reason is Reason.CONVERSATION_ENDED])
+        # Lanes come last, and all at once: the order of locks is messages, groups, addresses, lanes.
+        schedule.wake(cursor, waiting)
+        schedule.reopen(cursor, stopped)
+        ruled.count(cursor)
+    return len(answered)
+
+
+def _judge(one: Answered, policy: Policy, counts: Counting, ruled: RuleVerdicts) -> Verdict:
+    verdict = ruled.apply(one, policy, judge(one, policy, conversation_failures=counts.of_conversation(one, policy)))
+    if verdict.reason is Reason.CONVERSATION_ENDED:
+        counts.ended(one)
+    return replace(verdict, stop_address=True) if counts.switches_off(one, policy) else verdict
+
+
+def _list(cursor: CursorWrapper, listed: Sequence[tuple[Answered, Verdict]]) -> None:
+    """Put the bookmarks of these messages on the poison list."""
+    for is_fatal in (False, True):
+        some = [one for one, verdict in listed if (verdict.event is not Event.FAILED) == is_fatal]
+        why = {one.id: one.why for one in some}
+        reports.list_messages(cursor, sorted(why), why=why, fatal=is_fatal, actor="system")
+
+
+def _places(
+    cursor: CursorWrapper,
+    pairs: Sequence[tuple[Answered, Verdict]],
+    targets: dict[str, AddressRef],
+    in_force: dict[str, Policy],
+) -> list[_Place]:
+    """Return where each message is from now on: a candidate that is to be tried again waits on an isolation lane."""
+    plain = [
+        _Place(targets[verdict.move_to].id, targets[verdict.move_to].lane_id)
+        if verdict.move_to
+        else _Place(one.address_id, one.plain_lane_id)
+        for one, verdict in pairs
+    ]
+    alone = [
+        verdict.state is State.TBDL
+        and (one.candidate if verdict.candidate is None else verdict.candidate)
+        and in_force[one.address].blame is Blame.EXACT
+        for one, verdict in pairs
+    ]
+    both = list(zip(plain, alone, strict=True))
+    isolation = schedule.isolation_lanes(cursor, [place.address_id for place, is_alone in both if is_alone])
+    return [_Place(place.address_id, isolation[place.address_id]) if is_alone else place for place, is_alone in both]
+
+
+def _apply(
+    cursor: CursorWrapper,
+    pairs: Sequence[tuple[Answered, Verdict]],
+    places: Sequence[_Place],
+    group_ids: dict[str, int],
+) -> list[tuple[int, datetime]]:
+    """Write the verdicts; return (lane, due_at) of what waits again."""
+    values: dict[str, Any] = {
+        "ids": [one.id for one, _ in pairs],
+        "states": [str(verdict.state) for _, verdict in pairs],
+        "reasons": [verdict.reason and str(verdict.reason) for _, verdict in pairs],
+        "delays": [verdict.delay_ms for _, verdict in pairs],
+        "counts": [verdict.failure_count for _, verdict in pairs],
+        "groups": [group_ids[one.fingerprint] if one.is_failure else None for one, _ in pairs],
+        "addresses": [place.address_id for place in places],
+        "lanes": [place.lane_id for place in places],
+        "ats": [one.finished_at if one.is_failure else None for one, _ in pairs],
+        "events": [str(verdict.event) for _, verdict in pairs],
+        "candidates": [verdict.candidate for _, verdict in pairs],
+        "crashes": [verdict.crash_count for _, verdict in pairs],
+        "notes": [verdict.note or (None if one.is_failure else one.error_message) for one, verdict in pairs],
+        "actor": "system",
+    }
+    cursor.execute(_APPLY, values)
+    waiting: list[tuple[int, datetime]] = cursor.fetchall()
+    return waiting
+
+
+def _stop(cursor: CursorWrapper, stopping: Sequence[tuple[Answered, Verdict]]) -> list[int]:
+    """Stop the addresses of messages that reached the limit at which they stop; return those that were ON."""
+    stopped = []
+    for message, verdict in sorted(stopping, key=lambda pair: pair[0].address_id):
+        if verdict.event is Event.ROLLED_BACK:
+            note = "its handler rolled back as often in a row as queue_off_after_rollbacks allows"
+        else:
+            note = f"failure {verdict.failure_count} of a message reached listener_max_retries"
+        cursor.execute(_STOP, {"message": message.id, "address": message.address_id, "note": note})
+        stopped += [row[0] for row in cursor.fetchall()]
+    return stopped

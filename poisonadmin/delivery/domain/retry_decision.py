@@ -1,0 +1,244 @@
+"""What becomes of a message after an attempt: the policy's verdict on a success, a failure, a crash.
+
+Each limit is one function that says nothing or gives the verdict; they are asked in a fixed order, and the threshold
+is compared before any delay is computed (SEMANTICS ART-19, WAS-13).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from poisonadmin.delivery.domain.retry_after import MAX_RETRY_AFTER_MS
+from poisonadmin.delivery.domain.retry_schedule import delay_ms, jitter
+from poisonadmin.messages.domain.states import Event, Reason, State
+from poisonadmin.policies.domain.policy import ExceptionDestination, OnExhausted, Policy
+
+SYSTEM_DEAD_LETTER_QUEUE = "SYSTEM.DEAD.LETTER.QUEUE"
+BACKOUT_THRESHOLD_REACHED = "MQRC_BACKOUT_THRESHOLD_REACHED (2362)"
+CONVERSATION_ERROR = "conversation ended with error 500: Unable to process message."
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What to write for one message. None in `candidate` and `crash_count` leaves the stored value alone."""
+
+    state: State
+    event: Event
+    reason: Reason | None
+    delay_ms: int | None  # wait before it is due; None in every state but TBDL
+    move_to: str | None  # the address it is on from now; None: where it was
+    failure_count: int  # to be stored
+    stop_address: bool = False  # nothing more is claimed from its address until a person resumes it
+    create_child: bool = False  # enqueue a child at `move_to` when that address has a destination of its own
+    queue: str | None = None  # the queue auto-created for its origin under `move_to`
+    candidate: bool | None = None
+    crash_count: int | None = None
+    reason_code: str | None = None  # why it was moved, in the words of the system that the policy follows
+    note: str | None = None  # which rule gave it in place of the policy, or its system's words; kept in the history
+
+
+@dataclass(frozen=True)
+class DeadLetterTarget:
+    """Where an exhausted message goes; `queue` is auto-created there for its origin, or None."""
+
+    address: str
+    queue: str | None
+
+
+@dataclass(frozen=True)
+class _Failed:
+    """A failure under judgement; `count` includes it."""
+
+    policy: Policy
+    address: str
+    count: int
+    conversation_failures: int | None
+    wait: int
+
+
+def on_failure(
+    policy: Policy,
+    *,
+    message_id: int,
+    attempt_number: int,
+    failure_count: int,
+    address: str,
+    retry_after_ms: int | None = None,
+    conversation_failures: int | None = None,
+) -> Verdict:
+    """Return the verdict on a begun attempt that failed.
+
+    `failure_count` is the count before this failure; `conversation_failures` the conversation's count with it, None
+    outside a conversation. `retry_after_ms` is the destination's own lower bound of the wait, heeded up to a day.
+
+    >>> from poisonadmin.policies.domain.policy import BUILT_IN
+    >>> verdict = on_failure(BUILT_IN, message_id=1, attempt_number=10, failure_count=9, address="orders")
+    >>> str(verdict.state), str(verdict.reason), verdict.failure_count
+    ('NDLV', 'attempts_exhausted', 10)
+    """
+    count = failure_count + 1
+    sign, fraction = jitter(message_id, attempt_number)
+    wait = max(delay_ms(policy, count, sign=sign, fraction=fraction), min(retry_after_ms or 0, MAX_RETRY_AFTER_MS))
+    failed = _Failed(policy, address, count, conversation_failures, wait)
+    for limit in LIMITS:
+        verdict = limit(failed)
+        if verdict is not None:
+            return verdict
+    return _again(failed)
+
+
+def on_success() -> Verdict:
+    """Return the verdict on a delivery; it clears the counts and the suspicion (rulings R2, R3)."""
+    return Verdict(State.DLVD, Event.DELIVERED, None, None, None, 0, candidate=False, crash_count=0)
+
+
+def on_expired(failure_count: int) -> Verdict:
+    """Return the verdict on a message that was not delivered before its `expires_at`."""
+    return Verdict(State.FAIL, Event.EXPIRED, Reason.EXPIRED, None, None, failure_count)
+
+
+def on_crash(
+    policy: Policy,
+    crash_count: int,
+    candidate: bool,
+    *,
+    failure_count: int,
+    is_counted: bool = True,
+    event: Event = Event.CRASHED,
+) -> Verdict:
+    """Return the verdict on a message that was begun when its process died (ruling R2, SEMANTICS SAP-4 to SAP-11).
+
+    `crash_count` is the count before. `is_counted` is false for the loss of a whole node, which only casts suspicion.
+    `event` is `Event.CRASHED` or `Event.NODE_LOST`. The message is due at once, and its `failure_count` stays.
+    """
+    crashes = crash_count + int(is_counted)
+    if is_counted and 0 < policy.crashes_to_list <= crashes:
+        return Verdict(State.NDLV, event, Reason.LISTED, None, None, failure_count, candidate=True, crash_count=crashes)
+    if not policy.blacklisting_enabled:
+        return Verdict(State.TBDL, event, None, 0, None, failure_count, candidate=candidate, crash_count=crash_count)
+    if is_counted and crashes >= policy.crash_limit:
+        return Verdict(
+            State.NDLV, event, Reason.BLACKLISTED, None, None, failure_count, candidate=True, crash_count=crashes
+        )
+    return Verdict(State.TBDL, event, None, 0, None, failure_count, candidate=True, crash_count=crashes)
+
+
+def dead_letter_target(policy: Policy, address: str) -> DeadLetterTarget | None:
+    """Return where a message that is exhausted on `address` goes; None: nowhere (SEMANTICS ART-13, ART-14).
+
+    A message that fails on the dead-letter address itself stays there.
+
+    >>> policy = Policy(dead_letter_address="dead", auto_create_dead_letter_resources=True)
+    >>> dead_letter_target(policy, "stocks")
+    DeadLetterTarget(address='dead', queue='DLQ.stocks')
+    """
+    target = policy.dead_letter_address
+    if target is None or target == address:
+        return None
+    if not policy.auto_create_dead_letter_resources:
+        return DeadLetterTarget(target, None)
+    return DeadLetterTarget(target, f"{policy.dead_letter_queue_prefix}{address}{policy.dead_letter_queue_suffix}")
+
+
+def system_exception_destination(policy: Policy) -> str:
+    """Return WebSphere's exception destination of the policy's messaging engine (SEMANTICS WAS-6)."""
+    return f"_SYSTEM.Exception.Destination.{policy.messaging_engine}"
+
+
+def _listener_retries(failed: _Failed) -> Verdict | None:
+    retries = failed.policy.listener_max_retries
+    if retries is None or failed.count < retries:
+        return None
+    return Verdict(State.TBDL, Event.FAILED, None, failed.wait, None, failed.count, stop_address=True)
+
+
+def _backout_threshold(failed: _Failed) -> Verdict | None:
+    if not 0 < failed.policy.backout_threshold <= failed.count:
+        return None
+    queue = failed.policy.backout_requeue_queue
+    if queue is not None:
+        return _moved(failed, queue)
+    return replace(_moved(failed, SYSTEM_DEAD_LETTER_QUEUE), reason_code=BACKOUT_THRESHOLD_REACHED)
+
+
+def _failed_deliveries(failed: _Failed) -> Verdict | None:
+    policy = failed.policy
+    if not 0 < policy.max_failed_deliveries <= failed.count:
+        return None
+    if policy.exception_destination is ExceptionDestination.NONE:
+        return _stays(failed)
+    if policy.exception_destination is ExceptionDestination.SPECIFY and policy.exception_destination_address:
+        return _moved(failed, policy.exception_destination_address)
+    return _moved(failed, system_exception_destination(policy))
+
+
+def _delivery_attempts(failed: _Failed) -> Verdict | None:
+    if not 0 < failed.policy.max_delivery_attempts <= failed.count:
+        return None
+    target = dead_letter_target(failed.policy, failed.address)
+    if target is not None:
+        return _moved(failed, target.address, target.queue)
+    return ON_EXHAUSTED[failed.policy.on_exhausted](failed)
+
+
+def _failures_to_list(failed: _Failed) -> Verdict | None:
+    return _listed(failed) if 0 < failed.policy.failures_to_list <= failed.count else None
+
+
+def _conversation_failures(failed: _Failed) -> Verdict | None:
+    if failed.conversation_failures is None:
+        return None
+    reached = 0 < failed.policy.conversation_failure_limit <= failed.conversation_failures
+    return _ends_conversation(failed) if reached else None
+
+
+def _again(failed: _Failed) -> Verdict:
+    return Verdict(State.TBDL, Event.FAILED, None, failed.wait, None, failed.count)
+
+
+def _stays(failed: _Failed) -> Verdict:
+    wait = max(failed.wait, failed.policy.blocked_retry_timeout)
+    return Verdict(State.TBDL, Event.FAILED, None, wait, None, failed.count)
+
+
+def _moved(failed: _Failed, address: str, queue: str | None = None) -> Verdict:
+    if address == failed.address:
+        return _parked(failed)
+    reason = Reason.ATTEMPTS_EXHAUSTED
+    return Verdict(State.NDLV, Event.FAILED, reason, None, address, failed.count, create_child=True, queue=queue)
+
+
+def _parked(failed: _Failed) -> Verdict:
+    if failed.policy.fail_non_delivered:
+        return _discarded(failed)
+    return Verdict(State.NDLV, Event.FAILED, Reason.ATTEMPTS_EXHAUSTED, None, None, failed.count)
+
+
+def _discarded(failed: _Failed) -> Verdict:
+    return Verdict(State.FAIL, Event.FAILED, Reason.DISCARDED_BY_POLICY, None, None, failed.count)
+
+
+def _listed(failed: _Failed) -> Verdict:
+    return Verdict(State.NDLV, Event.FAILED, Reason.LISTED, None, None, failed.count)
+
+
+def _ends_conversation(failed: _Failed) -> Verdict:
+    reason, note = Reason.CONVERSATION_ENDED, CONVERSATION_ERROR  # SEMANTICS SSB-10
+    return Verdict(State.FAIL, Event.FAILED, reason, None, None, failed.count, note=note)
+
+
+LIMITS: tuple[Callable[[_Failed], Verdict | None], ...] = (
+    _listener_retries,
+    _backout_threshold,
+    _failed_deliveries,
+    _delivery_attempts,
+    _failures_to_list,
+    _conversation_failures,
+)
+
+ON_EXHAUSTED: dict[OnExhausted, Callable[[_Failed], Verdict]] = {
+    OnExhausted.PARK: _parked,
+    OnExhausted.DISCARD: _discarded,
+    OnExhausted.STAY: _stays,
+    OnExhausted.END_CONVERSATION: _ends_conversation,
+    OnExhausted.LIST: _listed,
+}

@@ -1,0 +1,197 @@
+"""The steps of a message's schedule: attempts that were made and attempts to come, each wait with its terms."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from poisonadmin.delivery.domain.retry_decision import Verdict, on_failure
+from poisonadmin.delivery.domain.retry_schedule import Explanation, explain
+from poisonadmin.messages.domain.states import Event
+from poisonadmin.messages.queries.history import AttemptRow, HistoryRow
+from poisonadmin.policies.domain.policy import Policy
+from poisonadmin.store.models.attempt import Outcome
+
+SHOWN_STEPS = 20
+_RESETS = (Event.APPROVED, Event.DELIVERED, Event.MOVED, Event.REDIRECTED)
+
+
+@dataclass(frozen=True)
+class PastStep:
+    """An attempt that was made, and how long it was until the next one began, in milliseconds.
+
+    `failure`: which counted failure it was, None where it was none. `explanation` is the wait after it by the policy in
+    force now; `is_older`: that policy has changed since, so that it may have been another one then.
+    """
+
+    attempt_number: int
+    outcome: str
+    failure: int | None
+    started_at: datetime | None
+    finished_at: datetime
+    waited_ms: int | None
+    explanation: Explanation | None
+    is_older: bool
+
+    @property
+    def formula(self) -> str | None:
+        """The terms of the wait in one line."""
+        return self.explanation.formula() if self.explanation else None
+
+
+@dataclass(frozen=True)
+class NextStep:
+    """An attempt to come, the `attempt`-th since failures were last counted anew, of `of`; None: for ever.
+
+    `earliest_at` is when it can begin, were each before it to fail at once, and `how` the terms of the wait before. If
+    it fails, `then` is the state that follows, `explanation` the wait in TBDL.
+    """
+
+    attempt_number: int
+    attempt: int
+    of: int | None
+    failure_count: int
+    failure: int
+    earliest_at: datetime | None
+    then: str
+    reason: str | None
+    move_to: str | None
+    stops_address: bool
+    delay_ms: int | None
+    how: str | None
+    explanation: Explanation | None
+
+    @property
+    def formula(self) -> str | None:
+        """The terms of the wait after it, in one line."""
+        if self.explanation is None:
+            return None
+        formula = self.explanation.formula()
+        longer = self.delay_ms is not None and self.delay_ms > self.explanation.delay
+        return f"{formula}, at least blocked_retry_timeout {self.delay_ms}" if longer else formula
+
+    @property
+    def sentence(self) -> str:
+        """The attempt and the wait that leads to it, in one line."""
+        return due_sentence(self.attempt, self.of, self.failure_count, self.earliest_at, self.how)
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where the steps to come begin: the next attempt's number, what is counted so far, and when it is due."""
+
+    message_id: int
+    address: str
+    attempt_number: int
+    failure_count: int
+    conversation_failures: int | None
+    at: datetime | None
+    how: str | None
+    of: int | None
+
+
+def due_sentence(attempt: int, of: int | None, failure_count: int, at: datetime | None, how: str | None) -> str:
+    """Return which attempt is due when, and why then.
+
+    >>> due_sentence(5, 10, 4, None, "5000 ms x 1.5^3 = 16875, cap 50000")
+    'attempt 5 of 10 (failure_count 4): 5000 ms x 1.5^3 = 16875, cap 50000'
+    """
+    limit = f" of {of}" if of is not None else ", without a limit"
+    when = f" due at {at.isoformat(timespec='milliseconds').replace('+00:00', 'Z')}" if at else ""
+    return f"attempt {attempt}{limit} (failure_count {failure_count}){when}" + (f": {how}" if how else "")
+
+
+def failures_counted(history: Sequence[HistoryRow], *, is_whole: bool) -> dict[int, int]:
+    """Return attempt number -> which counted failure it was, from a history, newest first.
+
+    Of a history that is not whole, attempts before its first new beginning are left out.
+    """
+    found: dict[int, int] = {}
+    count = 0 if is_whole else None
+    for row in reversed(history):
+        if row.event in _RESETS:
+            count = 0
+        elif row.event == Event.FAILED and count is not None:
+            count += 1
+            found[row.attempt_number] = count
+    return found
+
+
+def past_steps(
+    policy: Policy,
+    message_id: int,
+    newest_first: Sequence[AttemptRow],
+    failures: Mapping[int, int],
+    changed_at: datetime | None,
+) -> list[PastStep]:
+    """Return the attempts made, oldest first."""
+    steps = []
+    following: datetime | None = None
+    for attempt in newest_first:
+        waited = None if following is None else round((following - attempt.finished_at) / timedelta(milliseconds=1))
+        number = attempt.attempt_number
+        failure = failures.get(number)
+        counts_as = 1 if attempt.outcome == Outcome.ROLLED_BACK else failure
+        steps.append(
+            PastStep(
+                attempt_number=number,
+                outcome=attempt.outcome,
+                failure=failure,
+                started_at=attempt.started_at,
+                finished_at=attempt.finished_at,
+                waited_ms=waited,
+                explanation=explain(policy, counts_as, message_id, number) if counts_as else None,
+                is_older=changed_at is not None and changed_at > attempt.finished_at,
+            )
+        )
+        following = attempt.started_at
+    return steps[::-1]
+
+
+def next_steps(policy: Policy, start: Start) -> list[NextStep]:
+    """Return the attempts to come if each fails, up to the last or twenty."""
+    steps = []
+    count, in_conversation, at, how = start.failure_count, start.conversation_failures, start.at, start.how
+    for number in range(start.attempt_number, start.attempt_number + SHOWN_STEPS):
+        in_conversation = None if in_conversation is None else in_conversation + 1
+        verdict = on_failure(
+            policy,
+            message_id=start.message_id,
+            attempt_number=number,
+            failure_count=count,
+            address=start.address,
+            conversation_failures=in_conversation,
+        )
+        after = explain(policy, count + 1, start.message_id, number) if verdict.delay_ms is not None else None
+        steps.append(_step(start, verdict, number=number, count=count, at=at, how=how, after=after))
+        if verdict.delay_ms is None or verdict.stop_address:
+            break
+        count, how = count + 1, steps[-1].formula
+        at = None if at is None else at + timedelta(milliseconds=verdict.delay_ms)
+    return steps
+
+
+def _step(
+    start: Start,
+    verdict: Verdict,
+    *,
+    number: int,
+    count: int,
+    at: datetime | None,
+    how: str | None,
+    after: Explanation | None,
+) -> NextStep:
+    return NextStep(
+        attempt_number=number,
+        attempt=count + 1,
+        of=start.of,
+        failure_count=count,
+        failure=count + 1,
+        earliest_at=at,
+        then=str(verdict.state),
+        reason=str(verdict.reason) if verdict.reason else None,
+        move_to=verdict.move_to,
+        stops_address=verdict.stop_address,
+        delay_ms=verdict.delay_ms,
+        how=how,
+        explanation=after,
+    )

@@ -1,0 +1,142 @@
+"""Destinations."""
+
+from typing import Any
+
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from poisonadmin.core.domain.access import Permission
+from poisonadmin.core.queries.paging import DEFAULT_LIMIT
+from poisonadmin.destinations import queries as destinations
+from poisonadmin.destinations.commands import delete_destination, save_destination, set_destination_enabled
+from poisonadmin.destinations.queries import DestinationRow
+from poisonadmin.store.models.destination import DestinationKind
+from poisonadmin.web.api.contract import Paged, contract
+from poisonadmin.web.api.inputs import JsonObject, ReasonInput, StrictSerializer, Text
+from poisonadmin.web.api.parameters import PAGE
+from poisonadmin.web.api.routes import route
+from poisonadmin.web.api.shape import Shape
+from poisonadmin.web.api.versions import AlreadyExists, expected_version
+from poisonadmin.web.api.view import ApiView
+
+DESTINATION = Shape("Destination", DestinationRow, leave_out={"id"}, kinds={"kind": DestinationKind})
+
+
+MAX_RATE = 100_000.0
+
+
+def _printable(name: str) -> None:
+    if not name.isprintable() or "/" in name:
+        raise serializers.ValidationError("A name is printable and holds no slash: it is part of a path.")
+
+
+class DestinationInput(StrictSerializer):
+    """`config` for http: `{url, method?, headers?, timeout_ms?, concurrency?, verify_tls?, copy_headers?, crash_on?}`;
+    for handler: `{callable: "module:function", memory_mb?, cpu_seconds?, timeout_ms?, concurrency?}`, the module in one
+    of the directories of POISONADMIN_HANDLER_PATH; for rabbitmq, artemis and kafka:
+    `{url, queue? | topic? | exchange? + routing_key?, batch?, concurrency?, timeout_ms?, confirm_within_ms?,
+    verify_tls?}`. `secrets` are headers for http, `{username, password}` for a broker, write-only.
+    """
+
+    kind = serializers.ChoiceField(choices=[str(kind) for kind in DestinationKind])
+    config = JsonObject()
+    secrets = JsonObject(required=False, allow_null=True, default=None)
+    max_rate_per_second = serializers.FloatField(
+        required=False, allow_null=True, default=None, min_value=0.001, max_value=MAX_RATE
+    )
+
+
+class NewDestinationInput(DestinationInput):
+    """With the name that policies will use."""
+
+    name = Text(max_length=100, validators=[_printable])
+
+
+class DestinationList(ApiView):
+    """`/destinations/`."""
+
+    @contract(Permission.READ, "destinations", {200: Paged(DESTINATION)}, query=PAGE)
+    def get(self, request: Request) -> Response:
+        """List destinations by name. Of secrets only the names are shown."""
+        found = destinations.list_destinations(
+            principal=self.principal, cursor=self.query["cursor"], limit=self.query["limit"] or DEFAULT_LIMIT
+        )
+        return self.paged(found, DESTINATION)
+
+    @contract(Permission.CONFIGURE, "destinations", {201: DESTINATION}, body=NewDestinationInput, acts=True)
+    def post(self, request: Request) -> Response:
+        """Create a destination; 409 when there is one of this name."""
+        fields = dict(self.body)
+        name = fields.pop("name")
+        if destinations.destination_exists(name):
+            raise AlreadyExists(f"There is a destination {name} already; PUT replaces it.")
+        response = _saved(self, name, fields, status=201)
+        response["Location"] = request.build_absolute_uri(f"{name}/")
+        return response
+
+
+class DestinationOne(ApiView):
+    """`/destinations/{name}/`."""
+
+    @contract(Permission.READ, "destinations", {200: DESTINATION})
+    def get(self, request: Request, name: str) -> Response:
+        """Show a destination."""
+        return shown(destinations.get_destination(name, principal=self.principal))
+
+    @contract(Permission.CONFIGURE, "destinations", {200: DESTINATION}, body=DestinationInput, decides=True)
+    def put(self, request: Request, name: str) -> Response:
+        """Replace a destination. Secrets that are not given stay as they are."""
+        destinations.get_destination(name, principal=self.reader)
+        return _saved(self, name, self.body, expected_version=expected_version(request))
+
+    @contract(Permission.CONFIGURE, "destinations", {204: None})
+    def delete(self, request: Request, name: str) -> Response:
+        """Remove a destination that no policy names."""
+        destinations.get_destination(name, principal=self.reader)
+        delete_destination(name, principal=self.principal)
+        return Response(status=204)
+
+
+class DestinationEnable(ApiView):
+    """`/destinations/{name}/enable/`."""
+
+    @contract(Permission.PAUSE, "destinations", {200: DESTINATION}, body=ReasonInput, acts=True)
+    def post(self, request: Request, name: str) -> Response:
+        """Deliver to it again."""
+        return _switched(self, name, enabled=True)
+
+
+class DestinationDisable(ApiView):
+    """`/destinations/{name}/disable/`."""
+
+    @contract(Permission.PAUSE, "destinations", {200: DESTINATION}, body=ReasonInput, acts=True)
+    def post(self, request: Request, name: str) -> Response:
+        """Deliver nothing more to it until it is enabled."""
+        return _switched(self, name, enabled=False)
+
+
+def shown(row: destinations.DestinationRow, status: int = 200) -> Response:
+    """Return a destination with its ETag."""
+    response = Response(DESTINATION.render(row), status=status)
+    response["ETag"] = row.etag
+    return response
+
+
+def _saved(view: ApiView, name: str, fields: dict[str, Any], *, status: int = 200, **more: Any) -> Response:
+    save_destination(name, **fields, principal=view.principal, **more)
+    return shown(destinations.get_destination(name, principal=view.reader), status)
+
+
+def _switched(view: ApiView, name: str, *, enabled: bool) -> Response:
+    destinations.get_destination(name, principal=view.reader)
+    set_destination_enabled(name, enabled=enabled, principal=view.principal, reason=view.body["reason"])
+    return shown(destinations.get_destination(name, principal=view.reader))
+
+
+urlpatterns = [
+    route("destinations/", DestinationList, name="api-destinations"),
+    route("destinations/<path:name>/enable/", DestinationEnable, name="api-destination-enable"),
+    route("destinations/<path:name>/disable/", DestinationDisable, name="api-destination-disable"),
+    route("destinations/<path:name>/", DestinationOne, name="api-destination"),
+]

@@ -1,0 +1,160 @@
+"""Destinations as administrators set them up: configuration and secrets, checked for each kind."""
+
+import os
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from django.db import connection, transaction
+from django.db.models.functions import Now
+
+from poisonadmin.core.commands import audit, locks
+from poisonadmin.core.commands.locks import Lock
+from poisonadmin.core.commands.versions import ConfigurationNotFound, VersionConflict
+from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
+from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.domain.ssrf import guard_from
+from poisonadmin.destinations.domain.handler_config import validate_handler_config
+from poisonadmin.destinations.domain.handler_path import handler_directories, require_module
+from poisonadmin.destinations.domain.http_config import InvalidDestination, validate_headers, validate_http_config
+from poisonadmin.policies.commands.routing import route_addresses
+from poisonadmin.policies.commands.save import destination_named
+from poisonadmin.sources.domain.brokers import BROKER_KINDS, may_keep_login, validate_broker_destination, validate_login
+from poisonadmin.store.models.destination import Destination, DestinationKind
+from poisonadmin.store.models.policy import PolicyRow
+
+
+def checked_config(kind: str, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the configuration as it is stored.
+
+    A handler's module is looked for, and not imported: only a sandbox ever does that.
+    Errors: `InvalidDestination`.
+    """
+    return _CHECKS[DestinationKind(kind)](config)
+
+
+def checked_secrets(kind: str, secrets: Mapping[str, Any]) -> dict[str, str]:
+    """Return the secrets as they are stored: headers for HTTP, a login for a broker, none for a handler.
+
+    Errors: `InvalidDestination`.
+    """
+    if kind == DestinationKind.HANDLER:
+        if secrets:
+            raise InvalidDestination("secrets", "a handler is sent no headers")
+        return {}
+    if kind in BROKER_KINDS:
+        return validate_login(secrets, refuse=InvalidDestination)
+    return validate_headers(secrets, field="secrets")
+
+
+def kept_secrets(before: Destination | None, kind: str, config: Mapping[str, Any]) -> dict[str, str]:
+    """Return the secrets of a destination that is saved without any: those it has, where they still fit.
+
+    Errors: `InvalidDestination` when a broker's login would go along to another place.
+    """
+    if before is None or before.kind != kind:
+        return {}
+    kept: dict[str, str] = before.secrets
+    if kept and kind in BROKER_KINDS and not may_keep_login(before.config, config):
+        raise InvalidDestination("secrets", "must be given again: the stored ones do not go along to another place")
+    return kept
+
+
+def _checked_http(config: Mapping[str, Any]) -> dict[str, Any]:
+    return validate_http_config(config, guard=guard_from(os.environ))
+
+
+def _checked_handler(config: Mapping[str, Any]) -> dict[str, Any]:
+    checked = validate_handler_config(config)
+    require_module(checked["callable"], handler_directories(os.environ))
+    return checked
+
+
+def _checked_broker(kind: str, config: Mapping[str, Any]) -> dict[str, Any]:
+    return validate_broker_destination(kind, config, guard=guard_from(os.environ))
+
+
+_CHECKS: Mapping[DestinationKind, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
+    DestinationKind.HTTP: _checked_http,
+    DestinationKind.HANDLER: _checked_handler,
+    **{DestinationKind(kind): partial(_checked_broker, kind) for kind in BROKER_KINDS},
+}
+
+
+class InUse(PoisonAdminError):
+    """Raised when a destination is to be deleted that policies still name."""
+
+    code = "in_use"
+    status = 409
+
+
+def save_destination(
+    name: str,
+    *,
+    kind: str,
+    config: Mapping[str, Any],
+    secrets: Mapping[str, str] | None,
+    max_rate_per_second: float | None,
+    principal: Principal,
+    expected_version: int | None = None,
+) -> Destination:
+    """Create or replace a destination. `secrets` None keeps those it has; a handler has none.
+
+    Errors: `NotAllowed`, `InvalidDestination`, `VersionConflict`.
+    """
+    principal.require(Permission.CONFIGURE)
+    _require_no_limit(principal)
+    checked = checked_config(kind, config)
+    new_secrets = None if secrets is None else checked_secrets(kind, secrets)
+    with transaction.atomic():
+        before = Destination.objects.select_for_update().filter(name=name).first()
+        if expected_version is not None and (before is None or before.version != expected_version):
+            raise VersionConflict(f"The destination {name} has changed since it was read; nothing was saved.")
+        values: dict[str, Any] = {
+            "kind": kind,
+            "config": checked,
+            "secrets": kept_secrets(before, kind, checked) if new_secrets is None else new_secrets,
+            "max_rate_per_second": max_rate_per_second,
+            "version": before.version + 1 if before else 1,
+            "updated_at": Now(),
+        }
+        row, _ = Destination.objects.update_or_create(name=name, defaults=values)
+        audit.record(principal.name, "destination.saved", "destination", name, details={"config": checked})
+    row.refresh_from_db()
+    return row
+
+
+def delete_destination(name: str, *, principal: Principal) -> None:
+    """Remove a destination that no policy names. Errors: `NotAllowed`, `ConfigurationNotFound`, `InUse`."""
+    principal.require(Permission.CONFIGURE)
+    _require_no_limit(principal)
+    with transaction.atomic(), connection.cursor() as cursor:
+        locks.hold(cursor, Lock.POLICIES)
+        row = destination_named(name)
+        users = PolicyRow.objects.filter(destination=row).values_list("match", flat=True)
+        if users:
+            raise InUse(f"The destination {name} is named by the policies {', '.join(users)}.")
+        cursor.execute("DELETE FROM destination WHERE name = %s", [name])
+        audit.record(principal.name, "destination.deleted", "destination", name)
+
+
+def set_destination_enabled(name: str, *, enabled: bool, principal: Principal, reason: str) -> Destination:
+    """Switch a destination on or off.
+
+    Off, nothing more is taken for it. Errors: `NotAllowed`, `ConfigurationNotFound`.
+    """
+    principal.require(Permission.PAUSE)
+    _require_no_limit(principal)
+    with transaction.atomic(), connection.cursor() as cursor:
+        locks.hold(cursor, Lock.POLICIES)
+        if not Destination.objects.filter(name=name).update(is_enabled=enabled):
+            raise ConfigurationNotFound(f"There is no destination {name}.")
+        route_addresses(cursor)
+        action = "destination.enabled" if enabled else "destination.disabled"
+        audit.record(principal.name, action, "destination", name, note=reason)
+    return Destination.objects.get(name=name)
+
+
+def _require_no_limit(principal: Principal) -> None:
+    if not principal.sees_everything:
+        raise NotAllowed(f"A destination may serve any address, and {principal.name} is limited to some.")

@@ -1,0 +1,168 @@
+"""What the configuration of a destination may say, checked in one place for API, dashboard and delivery."""
+
+import ipaddress
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.domain.ssrf import Guard, odd_spelling
+from poisonadmin.destinations.domain.http_headers import COPIED_BY_DEFAULT, TOKEN, is_reserved, is_sendable
+
+METHODS = ("POST", "PUT", "PATCH")
+MAX_URL_CHARS = 2048
+MAX_HEADERS = 50
+TIMEOUT_MS = range(100, 300_001)
+CONCURRENCY = range(1, 513)
+CONNECTION_LOST = "connection_lost"
+
+DEFAULTS: dict[str, Any] = {
+    "method": "POST",
+    "headers": {},
+    "timeout_ms": 30_000,
+    "concurrency": 64,
+    "verify_tls": True,
+    "copy_headers": list(COPIED_BY_DEFAULT),
+    "crash_on": None,
+}
+
+
+class InvalidDestination(PoisonAdminError):
+    """Raised when a destination's configuration cannot be used; `field` names what is wrong."""
+
+    code = "invalid_destination"
+
+    def __init__(self, field: str, detail: str) -> None:
+        super().__init__(f"{field}: {detail}")
+        self.field = field
+
+
+def validate_http_config(config: Mapping[str, Any], *, guard: Guard | None = None) -> dict[str, Any]:
+    """Return the configuration of an HTTP destination, only what it sets; raise InvalidDestination naming the field.
+
+    Shape: `{url, method?, headers?, timeout_ms?, concurrency?, verify_tls?, copy_headers?, crash_on?}`. `crash_on` is
+    "connection_lost" where a connection that is lost after the request was sent counts as a crash of the consumer.
+    With a `guard`, an address that is written in the URL is checked too; names are resolved and checked when a
+    connection is made.
+    """
+    for field in config:
+        if field != "url" and field not in DEFAULTS:
+            raise InvalidDestination(str(field), f"unknown; known are url, {', '.join(DEFAULTS)}")
+    if "url" not in config:
+        raise InvalidDestination("url", "is missing")
+    checked: dict[str, Any] = {"url": validate_url(config["url"], guard=guard)}
+    if "method" in config:
+        checked["method"] = _method(config["method"])
+    if "headers" in config:
+        checked["headers"] = validate_headers(config["headers"])
+    for field, limits, unit in (("timeout_ms", TIMEOUT_MS, " milliseconds"), ("concurrency", CONCURRENCY, "")):
+        if field in config:
+            checked[field] = _integer(field, config[field], limits, unit)
+    if "verify_tls" in config:
+        checked["verify_tls"] = _boolean("verify_tls", config["verify_tls"])
+    if "copy_headers" in config:
+        checked["copy_headers"] = _copy_headers(config["copy_headers"])
+    if "crash_on" in config:
+        checked["crash_on"] = _crash_on(config["crash_on"])
+    return checked
+
+
+def validate_url(url: Any, *, guard: Guard | None = None) -> str:
+    """Return the URL; raise InvalidDestination for one that is not plain http(s), holds a login or hides its address.
+
+    >>> validate_url("https://hooks.example.org:8443/in?kind=1")
+    'https://hooks.example.org:8443/in?kind=1'
+    """
+    if not isinstance(url, str) or not url:
+        raise InvalidDestination("url", "must be a text such as https://hooks.example.org/in")
+    if len(url) > MAX_URL_CHARS:
+        raise InvalidDestination("url", f"may have at most {MAX_URL_CHARS} characters")
+    # Readers of URLs disagree about these; a name outside ASCII is written as xn--… .
+    if not url.isascii() or not url.isprintable() or any(character in url for character in ' \\<>"{}|^`'):
+        raise InvalidDestination("url", "may hold only printable ASCII without spaces, backslashes and brackets")
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise InvalidDestination("url", f"cannot be read: {error}") from None
+    if parts.scheme not in {"http", "https"}:
+        raise InvalidDestination("url", f"must begin with http:// or https://, not {parts.scheme or 'nothing'}")
+    if "@" in parts.netloc:
+        raise InvalidDestination("url", "may not hold a user or password; put an Authorization header in the secrets")
+    if "#" in url:
+        raise InvalidDestination("url", "may not have a fragment (#…)")
+    if port == 0:
+        raise InvalidDestination("url", "the port must be 1 to 65535")
+    _host(parts.hostname or "", guard)
+    return url
+
+
+def _host(host: str, guard: Guard | None) -> None:
+    if not host:
+        raise InvalidDestination("url", "has no host")
+    if "%" in host:
+        raise InvalidDestination("url", "the host may not hold a percent sign")
+    if (why := odd_spelling(host)) is not None:
+        raise InvalidDestination("url", why)
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        if any(not 1 <= len(label) <= 63 for label in host.removesuffix(".").split(".")) or len(host) > 253:
+            raise InvalidDestination("url", f"{host!r} is not a host name") from None
+        return
+    if guard is not None and (why := guard.forbidden(host)) is not None:
+        raise InvalidDestination("url", f"{why}, and POISONADMIN_ALLOWED_NETWORKS does not allow it")
+
+
+def validate_headers(headers: Any, *, field: str = "headers") -> dict[str, str]:
+    """Return the fields a destination adds to each request; raise InvalidDestination naming the one that may not be."""
+    if not isinstance(headers, Mapping):
+        raise InvalidDestination(field, "must be an object of header names and texts")
+    if len(headers) > MAX_HEADERS:
+        raise InvalidDestination(field, f"may hold at most {MAX_HEADERS} headers")
+    seen: set[str] = set()
+    for name, value in headers.items():
+        if not isinstance(name, str) or not TOKEN.match(name):
+            raise InvalidDestination(field, f"{name!r} is not a header name")
+        if name.lower() in seen:
+            raise InvalidDestination(field, f"{name} is there twice")
+        seen.add(name.lower())
+        if is_reserved(name):
+            raise InvalidDestination(field, f"{name} is set by PoisonAdmin or by the protocol")
+        # The value may be a secret: it is not repeated.
+        if not isinstance(value, str) or len(value) > 8192 or not value.isascii() or not is_sendable(name, value):
+            raise InvalidDestination(field, f"the value of {name} must be printable ASCII, at most 8192 characters")
+    return dict(headers)
+
+
+def _method(method: Any) -> str:
+    if not isinstance(method, str) or method.upper() not in METHODS:
+        raise InvalidDestination("method", f"must be one of {', '.join(METHODS)}")
+    return method.upper()
+
+
+def _integer(field: str, value: Any, limits: range, unit: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value not in limits:
+        raise InvalidDestination(field, f"must be a whole number from {limits.start} to {limits.stop - 1}{unit}")
+    return value
+
+
+def _boolean(field: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidDestination(field, "must be true or false")
+    return value
+
+
+def _copy_headers(patterns: Any) -> list[str]:
+    if not isinstance(patterns, list | tuple) or len(patterns) > MAX_HEADERS:
+        raise InvalidDestination("copy_headers", f"must be a list of at most {MAX_HEADERS} names or beginnings (x-*)")
+    for pattern in patterns:
+        if not isinstance(pattern, str) or not (pattern == "*" or TOKEN.match(pattern.removesuffix("*"))):
+            raise InvalidDestination("copy_headers", f"{pattern!r} is neither a header name nor a beginning like x-*")
+    return list(patterns)
+
+
+def _crash_on(value: Any) -> str | None:
+    if value not in (None, CONNECTION_LOST):
+        raise InvalidDestination("crash_on", f"must be null or {CONNECTION_LOST}")
+    return CONNECTION_LOST if value else None

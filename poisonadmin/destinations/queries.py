@@ -1,0 +1,99 @@
+"""Where addresses deliver. Secrets are never read here: only the names of those that are set."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.queries.address_ids import visible_ids
+from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, window
+from poisonadmin.core.queries.rows import fetch, fetch_one, fetch_values
+from poisonadmin.sources.domain.brokers import BROKER_KINDS
+
+_KEY = Key(("d.name",), (str,), descending=False)
+
+
+class DestinationNotFound(PoisonAdminError):
+    """Raised when there is no such destination, or when no address in the caller's scope delivers there."""
+
+    code = "not_found"
+    status = 404
+
+
+@dataclass(frozen=True)
+class DestinationRow:
+    """`secret_names` are the headers whose values are kept secret. `slowed_by` says why it takes less than usual."""
+
+    id: int
+    name: str
+    kind: str
+    config: Mapping[str, Any]
+    secret_names: list[str]
+    max_rate_per_second: float | None
+    is_enabled: bool
+    slowed_by: str | None
+    address_count: int
+    version: int
+    created_at: datetime
+    updated_at: datetime
+
+    @property
+    def etag(self) -> str:
+        """What `If-Match` is compared with."""
+        return f'"{self.version}"'
+
+    @property
+    def goes_to(self) -> str:
+        """Where it delivers, in one line: the method and URL, the handler's callable, the broker and the redirect."""
+        if "callable" in self.config:
+            return str(self.config["callable"])
+        if self.kind in BROKER_KINDS:
+            redirect = next((self.config[one] for one in ("queue", "topic", "exchange") if self.config.get(one)), None)
+            return f"{self.config.get('url', '')}, {redirect or 'where each message came from'}"
+        return f"{self.config.get('method', 'POST')} {self.config.get('url', '')}"
+
+
+_SELECT = """SELECT d.id, d.name, d.kind, d.config,
+ ARRAY(SELECT jsonb_object_keys(d.secrets) ORDER BY 1) AS secret_names,
+ d.max_rate_per_second, d.is_enabled, d.slowed_by,
+ (SELECT count(*) FROM address a WHERE a.destination_id = d.id) AS address_count,
+ d.version, d.created_at, d.updated_at FROM destination d"""
+
+
+def list_destinations(
+    *, principal: Principal, cursor: str | None = None, limit: int = DEFAULT_LIMIT
+) -> Page[DestinationRow]:
+    """Return one page by name, of those that addresses in the caller's scope deliver to."""
+    principal.require(Permission.READ)
+    page = window(cursor, limit, _KEY)
+    scope, parameters = _scope(principal)
+    rows = fetch(
+        DestinationRow, f"{_SELECT} WHERE {scope} AND {page.condition} {page.order}", [*parameters, *page.parameters]
+    )
+    return page.page(rows, lambda row: (row.name,))
+
+
+def get_destination(name: str, *, principal: Principal) -> DestinationRow:
+    """Return the destination; raise DestinationNotFound."""
+    principal.require(Permission.READ)
+    scope, parameters = _scope(principal)
+    found = None
+    if "\x00" not in name:
+        found = fetch_one(DestinationRow, f"{_SELECT} WHERE {scope} AND d.name = %s", [*parameters, name])
+    if found is None:
+        raise DestinationNotFound(f"There is no destination {name[:100]}.")
+    return found
+
+
+def destination_exists(name: str) -> bool:
+    """Return whether the name is taken, whoever may see it."""
+    return bool(fetch_values("SELECT EXISTS (SELECT FROM destination WHERE name = %s)", [name])[0])
+
+
+def _scope(principal: Principal) -> tuple[str, list[Any]]:
+    visible = visible_ids(principal)
+    if visible is None:
+        return "TRUE", []
+    return "EXISTS (SELECT FROM address a WHERE a.destination_id = d.id AND a.id = ANY(%s))", [visible]

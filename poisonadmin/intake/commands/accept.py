@@ -1,0 +1,194 @@
+"""One message in, through the API."""
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from django.db import connection, transaction
+from django.db.backends.utils import CursorWrapper
+
+from poisonadmin.addresses.commands.creation import AddressNotFound, AddressRef, ensure_addresses
+from poisonadmin.core.commands import audit
+from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.intake.commands.business_keys import write_keys
+from poisonadmin.intake.domain.envelope import Envelope
+from poisonadmin.intake.domain.staged_rows import headers_json
+from poisonadmin.messages.commands import failure_groups, schedule
+from poisonadmin.messages.commands.oversize import sizes
+from poisonadmin.messages.commands.transitions import RECORDED
+from poisonadmin.messages.domain import failures
+from poisonadmin.messages.domain.states import Reason, State
+
+
+class MessageIdConflict(PoisonAdminError):
+    """Raised when the address has a message of this id already, with another body. The first one stays as it is."""
+
+    code = "message_id_conflict"
+    status = 409
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """`created` False: the same message was here already."""
+
+    id: int
+    created: bool
+
+
+_INSERT = f"""
+WITH stored AS (
+    INSERT INTO envelope (id, intake_address_id, message_id, conversation_id, bookmark, content_type, payload_bytes,
+                          expires_at, received_by)
+    VALUES (nextval(pg_get_serial_sequence('message', 'id')), %(address)s, %(message_id)s, %(conversation_id)s,
+            %(bookmark)s, %(content_type)s, length(%(payload)s::bytea), %(expires_at)s, %(received_by)s)
+    ON CONFLICT (intake_address_id, message_id) DO NOTHING RETURNING id
+), bytes AS (
+    INSERT INTO body (id, headers, payload) SELECT id, %(headers)s, %(payload)s FROM stored
+), changed AS (
+    INSERT INTO message (id, address_id, lane_id, state, reason, due_at, expires_at, failure_count, failed_at,
+                         original_address_id)
+    SELECT id, %(address)s, %(lane)s, %(state)s, %(reason)s, CASE WHEN %(state)s = 'TBDL' THEN now() END,
+           CASE WHEN %(state)s = 'TBDL' THEN %(expires_at)s::timestamptz END, %(failure_count)s, %(failed_at)s,
+           %(original_address)s FROM stored
+    RETURNING id, address_id, lane_id, state, reason, group_id, attempt_number, due_at,
+              NULL::bigint AS was_address_id, NULL::text AS was_state, NULL::text AS was_reason,
+              NULL::bigint AS was_group_id, %(event)s AS event
+), {RECORDED}
+SELECT id, due_at FROM changed
+"""  # noqa: S608  (fragments are constants)
+
+_SAME = """
+SELECT envelope.id, body.payload = %(payload)s AND body.headers = %(headers)s AND content_type = %(content_type)s
+       AND conversation_id IS NOT DISTINCT FROM %(conversation_id)s AND bookmark IS NOT DISTINCT FROM %(bookmark)s
+FROM envelope JOIN body USING (id) WHERE intake_address_id = %(address)s AND message_id = %(message_id)s
+"""
+
+
+def accept(envelope: Envelope, *, principal: Principal, received_by: str) -> Accepted:
+    """Take one message in: TBDL and due now, NDLV `imported` where it is a dead letter, `oversized` where it is too
+    large for its address.
+
+    The same (address, message_id) with the same body again changes nothing and returns the first one.
+    Errors: `NotAllowed`, `AddressNotFound` (out of scope), `InvalidAddress`, `MessageIdConflict`.
+    """
+    principal.require(Permission.INGEST)
+    original = envelope.dead_letter.original_address if envelope.dead_letter else None
+    for name in filter(None, (envelope.address, original)):
+        if not principal.sees(name):
+            raise AddressNotFound(f"There is no address {name}.")
+    with transaction.atomic(), connection.cursor() as cursor:
+        addresses = ensure_addresses(filter(None, (envelope.address, original)))
+        values = _values(envelope, addresses, actor=principal.name, received_by=received_by)
+        cursor.execute(_INSERT, values)
+        created = cursor.fetchone()
+        if created is None:
+            cursor.execute(_SAME, values)
+            first, is_same = cursor.fetchone()
+        else:
+            write_keys(cursor, created[0], envelope.address, envelope.payload, envelope.headers)
+            if envelope.dead_letter:
+                import_failure(cursor, created[0], envelope, actor=principal.name)
+            elif values["state"] == State.TBDL:
+                schedule.wake(cursor, [(values["lane"], created[1])])
+    if created:
+        return Accepted(created[0], created=True)
+    if is_same:
+        return Accepted(first, created=False)
+    audit.record(principal.name, "message.id_conflict", "message", str(first), details={"address": envelope.address})
+    raise MessageIdConflict(
+        f"{envelope.address} has a message {envelope.message_id!r} with another body already (id {first})."
+    )
+
+
+def _values(envelope: Envelope, addresses: Mapping[str, AddressRef], *, actor: str, received_by: str) -> dict[str, Any]:
+    dead = envelope.dead_letter
+    here = addresses[envelope.address]
+    state, reason, note = _beginning(envelope, here)
+    return {
+        "address": here.id,
+        "lane": here.lane_id,
+        "message_id": envelope.message_id or uuid.uuid4().hex,
+        "conversation_id": envelope.conversation_id,
+        "bookmark": envelope.bookmark,
+        "content_type": envelope.content_type,
+        "payload": envelope.payload,
+        "headers": headers_json(envelope.headers),
+        "received_by": received_by,
+        "expires_at": envelope.expires_at,
+        "state": str(state),
+        "reason": reason and str(reason),
+        "event": "imported" if dead else "enqueued",
+        "failure_count": (dead.delivery_count or 0) if dead else 0,
+        "failed_at": (dead.failed_at or datetime.now(UTC)) if dead else None,
+        "original_address": addresses[dead.original_address].id if dead and dead.original_address else None,
+        "actor": actor,
+        "note": note,
+    }
+
+
+def _beginning(envelope: Envelope, here: AddressRef) -> tuple[State, Reason | None, str | None]:
+    """Return the state, reason and note that a message begins with."""
+    if envelope.dead_letter:
+        return State.NDLV, Reason.IMPORTED, envelope.dead_letter.reason
+    size = len(envelope.payload)
+    if size > here.max_payload_bytes:
+        return State.NDLV, Reason.OVERSIZED, sizes(size, envelope.address, here.max_payload_bytes)
+    return State.TBDL, None, None
+
+
+_IMPORT_ATTEMPT = """
+INSERT INTO attempt (message_id, attempt_number, finished_at, outcome, error_class, error_message, stack, fingerprint,
+                     title)
+SELECT id, 0, failed_at, 'imported', %(error_class)s, %(error_message)s, %(stack)s, %(fingerprint)s, %(title)s
+FROM message WHERE id = %(id)s RETURNING finished_at
+"""
+
+_HOP = """
+INSERT INTO hop (message_id, from_address, to_address, reason, by, at)
+SELECT %(id)s, %(original)s, %(address)s, %(reason)s, %(actor)s, %(at)s
+"""
+
+_JOIN_GROUP = """
+WITH joined AS (UPDATE message SET group_id = %(group)s WHERE id = %(id)s RETURNING address_id, state, reason)
+INSERT INTO counter_delta (address_id, state, reason, group_id, delta)
+SELECT address_id, state, reason, NULL::bigint, -1 FROM joined
+UNION ALL SELECT address_id, state, reason, %(group)s, 1 FROM joined
+"""
+
+
+def import_failure(cursor: CursorWrapper, message_id: int, envelope: Envelope, *, actor: str) -> None:
+    """Write the failure that a dead letter brought along as attempt 0, and put the message in its group."""
+    dead = envelope.dead_letter
+    assert dead is not None
+    failure = failures.from_dead_letter(
+        {
+            "reason": dead.reason,
+            "exception_class": dead.exception_class,
+            "exception_message": dead.exception_message,
+            "stack": dead.stack,
+        }
+    )
+    values: dict[str, Any] = {
+        "id": message_id,
+        "error_class": failure.exception_class,
+        "error_message": failure.message,
+        "stack": failure.stack or None,
+        "fingerprint": failures.fingerprint(failure),
+        "title": failures.title(failure)[:300],
+    }
+    cursor.execute(_IMPORT_ATTEMPT, values)
+    failed_at = cursor.fetchone()[0]
+    if dead.original_address not in (None, envelope.address):
+        hop: dict[str, Any] = {
+            "id": message_id,
+            "original": dead.original_address,
+            "address": envelope.address,
+            "at": failed_at,
+        }
+        cursor.execute(_HOP, hop | {"reason": dead.reason or "imported", "actor": actor})
+    seen = failure_groups.Seen(values["fingerprint"], values["title"], failure.exception_class, message_id, failed_at)
+    group = failure_groups.ensure(cursor, [seen])[seen.fingerprint]
+    cursor.execute(_JOIN_GROUP, {"id": message_id, "group": group})

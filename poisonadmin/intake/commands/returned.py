@@ -1,0 +1,194 @@
+"""Dead letters that we had delivered ourselves, by the id that every delivery carries.
+
+A consumer failed on what an administrator had approved, or it was never taken: the broker gives it back, and the
+message it belongs to is opened again. The header can be copied or forged, so only the same payload is the same message.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from django.db.backends.utils import CursorWrapper
+
+from poisonadmin.intake.commands.broker_hops import append_hops
+from poisonadmin.messages.commands import failure_groups
+from poisonadmin.messages.commands.transitions import recorded
+from poisonadmin.messages.domain.states import State
+from poisonadmin.sources.domain.draining import later_batch
+
+
+@dataclass(frozen=True)
+class Returned:
+    """How many of a batch's rows came back: opened again, put off until their delivery is settled, or known before."""
+
+    opened: int = 0
+    put_off: int = 0
+    known: int = 0
+
+    def __add__(self, other: "Returned") -> "Returned":
+        return Returned(self.opened + other.opened, self.put_off + other.put_off, self.known + other.known)
+
+
+class _Back(NamedTuple):
+    staged_id: int
+    message_id: int
+    attempt_number: int
+    state: str
+    current_attempt: int
+    fingerprint: str
+    title: str
+    error_class: str
+    failed_at: datetime
+
+    def is_of(self, state: State) -> bool:
+        """Return whether it belongs to the message's last attempt, and the message is in this state."""
+        return self.state == state and self.attempt_number == self.current_attempt
+
+
+# Two statements, as for decisions: what the lock waited for may have changed the row that a join has read.
+_LOCK = """
+SELECT FROM message WHERE id = ANY(
+    SELECT (came_back ->> 'message_id')::bigint
+    FROM staged_message CROSS JOIN LATERAL (
+        SELECT convert_from(dead_letter, 'UTF8')::jsonb -> 'came_back' AS came_back) AS told
+    WHERE batch = %(batch)s AND position('"came_back":'::bytea IN dead_letter) > 0 AND came_back IS NOT NULL)
+ORDER BY id FOR UPDATE
+"""
+_READ = """
+SELECT staged.id, message.id, back.attempt_number, message.state, message.attempt_number, told.fingerprint, told.title,
+       told.error_class, LEAST(coalesce((told.told ->> 'failed_at')::timestamptz, now()), now())
+FROM staged_message AS staged
+     CROSS JOIN LATERAL jsonb_to_record(convert_from(staged.dead_letter, 'UTF8')::jsonb)
+         AS told (told jsonb, came_back jsonb, fingerprint text, title text, error_class text)
+     CROSS JOIN LATERAL jsonb_to_record(told.came_back) AS back (message_id bigint, attempt_number int)
+     JOIN message ON message.id = back.message_id
+     JOIN body AS sent ON sent.id = message.id
+     JOIN body AS came ON came.id = staged.id AND came.payload = sent.payload
+WHERE staged.batch = %(batch)s AND position('"came_back":'::bytea IN staged.dead_letter) > 0
+ORDER BY staged.id
+"""
+
+_KNOWN = """
+staged_message AS staged JOIN address ON address.name = staged.address
+     JOIN envelope AS first ON first.intake_address_id = address.id AND first.message_id = staged.message_id
+     JOIN message ON message.id = first.id AND message.state = 'DLVD'
+WHERE staged.batch = %(batch)s AND first.id <> staged.id AND position('"moves":'::bytea IN staged.dead_letter) > 0
+"""
+_LOCK_KNOWN = f"SELECT FROM message WHERE id = ANY(SELECT first.id FROM {_KNOWN}) ORDER BY id FOR UPDATE"  # noqa: S608
+_READ_KNOWN = f"""
+SELECT staged_id, id, attempt_number, state, attempt_number, fingerprint, title, error_class,
+       LEAST(coalesce((told ->> 'failed_at')::timestamptz, now()), now())
+FROM (SELECT staged.id AS staged_id, message.id, message.attempt_number, message.state,
+             convert_from(staged.dead_letter, 'UTF8')::jsonb AS letter FROM {_KNOWN}) AS known
+     CROSS JOIN LATERAL jsonb_to_record(letter) AS one (told jsonb, fingerprint text, title text, error_class text)
+WHERE (SELECT payload FROM body WHERE body.id = known.id) = (SELECT payload FROM body WHERE body.id = staged_id)
+  AND EXISTS (
+    SELECT FROM jsonb_to_recordset(letter -> 'moves') AS move (queue text, reason text, at timestamptz, count int)
+    WHERE move.at IS NOT NULL AND NOT EXISTS (
+        SELECT FROM hop WHERE hop.message_id = known.id AND hop.from_address = move.queue AND hop.at = move.at
+                          AND hop.reason = move.reason AND hop.times = move.count))
+ORDER BY staged_id
+"""  # noqa: S608  (fragments are constants)
+
+_OPEN = f"""
+WITH back AS (
+    SELECT pair.message_id AS id, pair.failed_at, pair.group_id, one.told ->> 'reason' AS note,
+           coalesce(NULLIF((one.told ->> 'delivery_count')::int, 0), 1) AS times, one.*
+    FROM unnest(%(staged)s::bigint[], %(messages)s::bigint[], %(ats)s::timestamptz[], %(groups)s::bigint[])
+         AS pair (staged_id, message_id, failed_at, group_id)
+         JOIN staged_message AS staged ON staged.id = pair.staged_id
+         CROSS JOIN LATERAL jsonb_to_record(convert_from(staged.dead_letter, 'UTF8')::jsonb)
+             AS one (told jsonb, error_class text, cause_class text, error_message text, stack text, fingerprint text,
+                     title text)
+), before AS (
+    SELECT message.id, message.address_id, message.state, message.reason, message.group_id
+    FROM message JOIN back USING (id)
+), changed AS (
+    UPDATE message SET state = 'NDLV', reason = 'returned', state_at = now(), due_at = NULL, expires_at = NULL,
+        failure_count = LEAST(failure_count::bigint + back.times, 2147483647), failed_at = back.failed_at,
+        group_id = back.group_id
+    FROM back JOIN before ON before.id = back.id
+    WHERE message.id = back.id AND message.state = 'DLVD'
+    RETURNING message.id, message.address_id, message.state, message.reason, message.group_id, message.attempt_number,
+              before.address_id AS was_address_id, before.state AS was_state, before.reason AS was_reason,
+              before.group_id AS was_group_id, 'returned' AS event, back.note
+), came_to AS (
+    UPDATE attempt SET outcome = 'returned', finished_at = GREATEST(attempt.finished_at, back.failed_at),
+        error_class = back.error_class, cause_class = back.cause_class, error_message = back.error_message,
+        stack = back.stack, fingerprint = back.fingerprint, title = back.title
+    FROM changed JOIN back ON back.id = changed.id
+    WHERE attempt.message_id = changed.id AND attempt.attempt_number = changed.attempt_number
+), not_awaited AS (
+    DELETE FROM confirmation USING changed WHERE confirmation.message_id = changed.id
+), {recorded("note")}
+SELECT count(*) FROM changed
+"""  # noqa: S608  (fragments are constants)
+
+_PUT_OFF = "UPDATE staged_message SET batch = %s WHERE id = ANY(%s)"
+_DROP = """
+WITH dropped AS (DELETE FROM staged_message WHERE id = ANY(%(ids)s) RETURNING id),
+     no_keys AS (DELETE FROM business_key USING dropped WHERE business_key.message_id = dropped.id)
+DELETE FROM body USING dropped WHERE body.id = dropped.id
+"""
+
+
+def open_returned(cursor: CursorWrapper, batch: str, actor: str, source_id: int) -> Returned:
+    """Open the messages again whose deliveries a batch brings back: DLVD -> NDLV `returned`, with what it tells of why.
+
+    Afterwards the batch holds none of them. One whose delivery is not settled yet waits in a batch for later. What
+    belongs to an earlier attempt, or to a message that is not DLVD, tells nothing new but its moves.
+    """
+    cursor.execute(_LOCK, {"batch": batch})
+    if not cursor.rowcount:
+        return Returned()
+    cursor.execute(_READ, {"batch": batch})
+    came = [_Back(*row) for row in cursor.fetchall()]
+    later = [one.staged_id for one in came if one.is_of(State.DLNG)]
+    if later:
+        cursor.execute(_PUT_OFF, [later_batch(source_id), later])
+    return _done_with(cursor, [one for one in came if not one.is_of(State.DLNG)], actor, source_id) + Returned(
+        put_off=len(later)
+    )
+
+
+def open_died_again(cursor: CursorWrapper, batch: str, actor: str, source_id: int) -> Returned:
+    """Open delivered messages again of which a batch tells a new death, though they do not carry our id any more.
+
+    They are known by address and message id, which their rows did not get; afterwards the batch holds none of them. A
+    death is new when the broker tells of a move, with its time, that is not among the message's hops.
+    """
+    cursor.execute(_LOCK_KNOWN, {"batch": batch})
+    if not cursor.rowcount:
+        return Returned()
+    cursor.execute(_READ_KNOWN, {"batch": batch})
+    return _done_with(cursor, [_Back(*row) for row in cursor.fetchall()], actor, source_id)
+
+
+def _done_with(cursor: CursorWrapper, came: list[_Back], actor: str, source_id: int) -> Returned:
+    """Open what was delivered, once each; append the moves of all, and drop their rows."""
+    first: dict[int, _Back] = {}
+    for one in came:
+        if one.is_of(State.DLVD):
+            first.setdefault(one.message_id, one)
+    opened = {one.staged_id for one in first.values()}
+    append_hops(cursor, [(one.staged_id, one.message_id, one.staged_id in opened) for one in came], source_id)
+    _open(cursor, list(first.values()), actor)
+    cursor.execute(_DROP, {"ids": [one.staged_id for one in came]})
+    return Returned(opened=len(opened), known=len(came) - len(opened))
+
+
+def _open(cursor: CursorWrapper, back: list[_Back], actor: str) -> None:
+    if not back:
+        return
+    seen = [
+        failure_groups.Seen(one.fingerprint, one.title, one.error_class, one.message_id, one.failed_at) for one in back
+    ]
+    found = failure_groups.ensure(cursor, seen)
+    values: dict[str, Any] = {
+        "staged": [one.staged_id for one in back],
+        "messages": [one.message_id for one in back],
+        "ats": [one.failed_at for one in back],
+        "groups": [found[one.fingerprint] for one in back],
+        "actor": actor,
+    }
+    cursor.execute(_OPEN, values)

@@ -1,0 +1,111 @@
+"""Decisions on one message."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from poisonadmin.core.domain.access import Permission
+from poisonadmin.messages.api.messages import shown
+from poisonadmin.messages.api.shapes import MESSAGE_DETAIL
+from poisonadmin.messages.commands import decisions
+from poisonadmin.messages.queries.detail import get_message
+from poisonadmin.web.api.contract import contract
+from poisonadmin.web.api.inputs import Moment, ReasonInput
+from poisonadmin.web.api.view import ApiView
+
+_ETAG = re.compile(r'"([A-Z]{4})-(\d{1,9})-(\d{1,9})"')
+_TERMS: dict[str, Any] = {"body": ReasonInput, "acts": True, "decides": True}
+_GIVES = {200: MESSAGE_DETAIL}
+
+
+class PostponeInput(ReasonInput):
+    """Until when; a time in the past means now."""
+
+    until = Moment()
+
+
+class _Decision(ApiView):
+    """What all decisions have in common."""
+
+    def decided(self, message_id: int, decision: Callable[..., decisions.Decided], **more: Any) -> Response:
+        """Carry out the decision and return the message as it is now."""
+        decided = decision(
+            [message_id], principal=self.principal, reason=self.body["reason"], **self._expected(), **more
+        )
+        decisions.only(decided, message_id)
+        return shown(get_message(message_id, principal=self.reader))
+
+    def _expected(self) -> dict[str, Any]:
+        given = self.request.headers.get("If-Match", "*").strip()
+        if given == "*":
+            return {}
+        found = _ETAG.fullmatch(given)
+        if found is None:
+            raise decisions.PreconditionFailed(f"{given[:80]} is no ETag of a message; nothing was done.")
+        return {"expected_state": found[1], "expected_attempt": int(found[2])}
+
+
+class MessageApprove(_Decision):
+    """`/messages/{id}/approve/`."""
+
+    @contract(Permission.DECIDE, "decisions", _GIVES, **_TERMS)
+    def post(self, request: Request, message_id: int) -> Response:
+        """Let a message in NDLV be delivered, at once and at the address it was moved from. Its failures count anew."""
+        return self.decided(message_id, decisions.approve)
+
+
+class MessageFail(_Decision):
+    """`/messages/{id}/fail/`."""
+
+    @contract(Permission.DECIDE, "decisions", _GIVES, **_TERMS)
+    def post(self, request: Request, message_id: int) -> Response:
+        """Give a message in NDLV up: FAIL."""
+        return self.decided(message_id, decisions.mark_fail)
+
+
+class MessageQuarantine(_Decision):
+    """`/messages/{id}/quarantine/`."""
+
+    @contract(Permission.DECIDE, "decisions", _GIVES, **_TERMS)
+    def post(self, request: Request, message_id: int) -> Response:
+        """Stop a message in TBDL from being delivered: NDLV, `quarantined`."""
+        return self.decided(message_id, decisions.quarantine)
+
+
+class MessageRestore(_Decision):
+    """`/messages/{id}/restore/`."""
+
+    @contract(Permission.DECIDE, "decisions", _GIVES, **_TERMS)
+    def post(self, request: Request, message_id: int) -> Response:
+        """Bring a message in FAIL back to NDLV."""
+        return self.decided(message_id, decisions.restore)
+
+
+class MessageDeliverNow(_Decision):
+    """`/messages/{id}/deliver_now/`."""
+
+    @contract(Permission.DECIDE, "decisions", _GIVES, **_TERMS)
+    def post(self, request: Request, message_id: int) -> Response:
+        """Make a waiting message due now."""
+        return self.decided(message_id, decisions.deliver_now)
+
+
+class MessagePostpone(_Decision):
+    """`/messages/{id}/postpone/`."""
+
+    @contract(Permission.DECIDE, "decisions", _GIVES, **{**_TERMS, "body": PostponeInput})
+    def post(self, request: Request, message_id: int) -> Response:
+        """Let a message in TBDL wait until a time."""
+        return self.decided(message_id, decisions.postpone, until=self.body["until"])
+
+
+class MessageReturn(_Decision):
+    """`/messages/{id}/return/`."""
+
+    @contract(Permission.DECIDE, "decisions", _GIVES, **_TERMS)
+    def post(self, request: Request, message_id: int) -> Response:
+        """Send a message that was moved back to its original address, to be delivered there."""
+        return self.decided(message_id, decisions.return_to_original)

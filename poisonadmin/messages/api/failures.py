@@ -1,0 +1,86 @@
+"""The failure log, failure groups and counts."""
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from poisonadmin.core.domain.access import Permission
+from poisonadmin.core.queries.paging import DEFAULT_LIMIT
+from poisonadmin.messages.api.shapes import FAILURE, GROUP, STATS
+from poisonadmin.messages.queries import failure_groups, failures, stats
+from poisonadmin.web.api.contract import Paged, contract
+from poisonadmin.web.api.parameters import PAGE, identifier, pattern, text, time
+from poisonadmin.web.api.view import ApiView
+
+
+class FailureList(ApiView):
+    """`/failures/`."""
+
+    @contract(
+        Permission.READ,
+        "failures",
+        {200: Paged(FAILURE)},
+        query=(
+            pattern("address", "Where the message is now: an address or a pattern."),
+            identifier("group", many=True),
+            text("error", "Part of the failure group's title or class.", many=True),
+            text("destination", many=True),
+            identifier("message"),
+            time("failed_after"),
+            time("failed_before"),
+            *PAGE,
+        ),
+    )
+    def get(self, request: Request) -> Response:
+        """List attempts that failed, across messages, newest first."""
+        query = self.query
+        only = failures.FailureFilter(
+            addresses=query["address"],
+            groups=query["group"],
+            errors=query["error"],
+            destinations=query["destination"],
+            message=query["message"],
+            failed_after=query["failed_after"],
+            failed_before=query["failed_before"],
+        )
+        found = failures.list_failures(
+            only, principal=self.principal, cursor=query["cursor"], limit=query["limit"] or DEFAULT_LIMIT
+        )
+        return self.paged(found, FAILURE)
+
+
+class GroupList(ApiView):
+    """`/groups/`."""
+
+    @contract(
+        Permission.READ,
+        "failures",
+        {200: Paged(GROUP)},
+        query=(text("error", "Part of the title or class."), *PAGE),
+    )
+    def get(self, request: Request) -> Response:
+        """List failure groups, the latest failure first."""
+        found = failure_groups.list_groups(
+            principal=self.principal,
+            error=self.query["error"],
+            cursor=self.query["cursor"],
+            limit=self.query["limit"] or DEFAULT_LIMIT,
+        )
+        return self.paged(found, GROUP)
+
+
+class GroupOne(ApiView):
+    """`/groups/{id}/`."""
+
+    @contract(Permission.READ, "failures", {200: GROUP})
+    def get(self, request: Request, group_id: int) -> Response:
+        """Show a failure group with its counts by state and its failures by hour."""
+        return Response(GROUP.render(failure_groups.get_group(group_id, principal=self.principal)))
+
+
+class Stats(ApiView):
+    """`/stats/`."""
+
+    @contract(Permission.READ, "failures", {200: STATS})
+    def get(self, request: Request) -> Response:
+        """Count messages exactly, by state, address, group and reason; and what waits for its consumer's word."""
+        return Response(STATS.render(stats.stats(self.principal)))

@@ -1,0 +1,77 @@
+"""Failure groups: made and moved forward by the writers of failures."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db.backends.utils import CursorWrapper
+
+from poisonadmin.messages.domain.failures import FINGERPRINT_VERSION
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One failure, as far as its group is concerned."""
+
+    fingerprint: str
+    title: str
+    error_class: str
+    message_id: int
+    at: datetime
+
+
+@dataclass(frozen=True)
+class SeenOften:
+    """Failures of one fingerprint, as far as their group is concerned."""
+
+    fingerprint: str
+    title: str
+    error_class: str
+    message_id: int
+    first_at: datetime
+    last_at: datetime
+    count: int
+
+
+# Groups are locked in the order of their fingerprints, so that two settles never wait for each other.
+_UPSERT = """
+INSERT INTO failure_group (fingerprint, version, title, error_class, sample_message_id, first_at, last_at, failures)
+SELECT fingerprint, %(version)s, min(title), min(error_class), min(message_id), min(first_at), max(last_at), sum(count)
+FROM unnest(%(fingerprints)s::text[], %(titles)s::text[], %(classes)s::text[], %(messages)s::bigint[],
+            %(firsts)s::timestamptz[], %(lasts)s::timestamptz[], %(counts)s::bigint[])
+     AS seen(fingerprint, title, error_class, message_id, first_at, last_at, count)
+GROUP BY fingerprint ORDER BY fingerprint
+ON CONFLICT (fingerprint) DO UPDATE SET
+    first_at = LEAST(failure_group.first_at, excluded.first_at),
+    last_at = GREATEST(failure_group.last_at, excluded.last_at),
+    failures = failure_group.failures + excluded.failures
+RETURNING fingerprint, id
+"""
+
+
+def ensure(cursor: CursorWrapper, failures: Iterable[Seen]) -> dict[str, int]:
+    """Count the failures into their groups, made where missing; return fingerprint -> group id."""
+    return ensure_all(
+        cursor,
+        [SeenOften(one.fingerprint, one.title, one.error_class, one.message_id, one.at, one.at, 1) for one in failures],
+    )
+
+
+def ensure_all(cursor: CursorWrapper, seen: Sequence[SeenOften]) -> dict[str, int]:
+    """Count failures that are counted by fingerprint already into their groups; return fingerprint -> group id."""
+    if not seen:
+        return {}
+    cursor.execute(
+        _UPSERT,
+        {
+            "version": FINGERPRINT_VERSION,
+            "fingerprints": [one.fingerprint for one in seen],
+            "titles": [one.title[:300] for one in seen],
+            "classes": [one.error_class[:255] for one in seen],
+            "messages": [one.message_id for one in seen],
+            "firsts": [one.first_at for one in seen],
+            "lasts": [one.last_at for one in seen],
+            "counts": [one.count for one in seen],
+        },
+    )
+    return dict(cursor.fetchall())

@@ -1,0 +1,124 @@
+"""Failures and their fingerprints: which failures are the same failure."""
+
+import dataclasses
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from poisonadmin.intake.domain.dead_letter import DeadLetter
+from poisonadmin.messages.domain.masking import mask
+from poisonadmin.messages.domain.stacks import first_application_frame, root_cause_class, thrown_class
+
+__all__ = [
+    "FINGERPRINT_VERSION",
+    "Failure",
+    "fingerprint",
+    "first_application_frame",
+    "from_dead_letter",
+    "http_status_failure",
+    "mask",
+    "title",
+]
+
+# Raise it with every change of what a fingerprint is made of; groups of older versions keep their messages.
+FINGERPRINT_VERSION = 1
+
+# The classes of failures that a delivery itself finds, as `exception_class`.
+HTTP_STATUS_ERROR = "HttpStatusError"
+HTTP_TIMEOUT = "HttpTimeout"
+HTTP_CONNECTION_ERROR = "HttpConnectionError"
+HTTP_TLS_ERROR = "HttpTlsError"
+HTTP_PROTOCOL_ERROR = "HttpProtocolError"
+DESTINATION_REFUSED = "DestinationRefused"  # the SSRF guard
+NO_DESTINATION = "NoDestination"
+UNKNOWN_FAILURE = "UnknownFailure"
+
+MAX_EXCERPT_CHARS = 200
+MAX_TITLE_CHARS = 200
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What is known of one failed attempt.
+
+    `cause_class` is the root cause's class where it differs from the exception's; `frames` are the application's
+    frames where the deliverer knows them, innermost first; `stack` is the text otherwise.
+    """
+
+    exception_class: str
+    message: str
+    cause_class: str | None = None
+    frames: tuple[str, ...] = ()
+    stack: str = ""
+
+    @property
+    def frame(self) -> str | None:
+        """The application's frame nearest to the cause, None when there is none."""
+        return self.frames[0] if self.frames else first_application_frame(self.stack)
+
+
+def fingerprint(failure: Failure) -> str:
+    """Return 16 hexadecimal digits that are equal for failures of one kind.
+
+    They are made of the cause's class and the first application frame; without a frame, of the masked message.
+
+    >>> one, other = Failure("KeyError", "'total' of order 1"), Failure("KeyError", "'total' of order 2")
+    >>> fingerprint(one) == fingerprint(other)
+    True
+    """
+    frame = failure.frame
+    place = f"at {frame}" if frame else f"says {mask(failure.message)}"
+    parts = (str(FINGERPRINT_VERSION), failure.cause_class or failure.exception_class, place)
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()[:16]
+
+
+def title(failure: Failure) -> str:
+    """Return the line that names a failure's group: what went wrong and where, without what varies.
+
+    >>> title(Failure("shop.errors.OrderRejected", "order 17", frames=("orders/handler.py:handle",)))
+    'OrderRejected in orders/handler.py:handle'
+    >>> title(http_status_failure(503, "Service Unavailable", ""))
+    'HttpStatusError: HTTP 503 Service Unavailable'
+    >>> title(Failure("rejected", "rejected"))
+    'rejected'
+    """
+    name = _short_class(failure.cause_class or failure.exception_class)
+    frame = failure.frame
+    if frame:
+        line = f"{name} in {frame}"
+    else:
+        masked = mask(failure.message)
+        line = f"{name}: {masked}" if masked and masked != name else name
+    return line if len(line) <= MAX_TITLE_CHARS else line[: MAX_TITLE_CHARS - 1] + "…"
+
+
+def from_dead_letter(dead_letter: DeadLetter | Mapping[str, object]) -> Failure:
+    """Return the failure that a handed-in dead letter tells of, with the root cause read from its stack.
+
+    Uses `reason`, `exception_class`, `cause_class`, `exception_message` and `stack`; any may be missing.
+    """
+    told = dataclasses.asdict(dead_letter) if isinstance(dead_letter, DeadLetter) else dead_letter
+    stack = _text(told, "stack")
+    cause = _text(told, "cause_class") or root_cause_class(stack)
+    reason = _text(told, "reason")
+    named = _text(told, "exception_class") or thrown_class(stack) or reason or UNKNOWN_FAILURE
+    return Failure(named, _text(told, "exception_message") or reason, cause_class=cause, stack=stack)
+
+
+def http_status_failure(status: int, reason: str, body_excerpt: str) -> Failure:
+    """Return the failure of a destination that answered with a status outside 200..299.
+
+    The first line of the body, cut to 200 characters, is part of the message.
+    """
+    answer = f"HTTP {status} {reason}".rstrip()
+    excerpt = body_excerpt.strip().partition("\n")[0][:MAX_EXCERPT_CHARS].rstrip()
+    return Failure(HTTP_STATUS_ERROR, f"{answer}: {excerpt}" if excerpt else answer)
+
+
+def _short_class(name: str) -> str:
+    return " ".join((name.rsplit(".", 1)[-1] or name).split())
+
+
+def _text(told: Mapping[str, object], field: str) -> str:
+    value = told.get(field)
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,236 @@
+"""The states of a message and the one table of what may follow what.
+
+`python -m poisonadmin.messages.domain.states > docs/states.md` writes the page with the diagram.
+"""
+
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from poisonadmin.core.domain.errors import PoisonAdminError
+
+
+class State(StrEnum):
+    """Where a message stands (SEMANTICS SAP-6, SAP-10)."""
+
+    TBDL = "TBDL"
+    DLNG = "DLNG"
+    DLVD = "DLVD"
+    NDLV = "NDLV"
+    FAIL = "FAIL"
+
+
+LABELS: dict[State, str] = {
+    State.TBDL: "To be delivered",
+    State.DLNG: "Delivering",
+    State.DLVD: "Delivered",
+    State.NDLV: "Not delivered",
+    State.FAIL: "Failed",
+}
+
+
+class Reason(StrEnum):
+    """Why a message is in NDLV or FAIL. What a person writes is the history row's note, not this."""
+
+    IMPORTED = "imported"
+    ATTEMPTS_EXHAUSTED = "attempts_exhausted"
+    LISTED = "listed"
+    DISCARDED_BY_POLICY = "discarded_by_policy"
+    CONVERSATION_ENDED = "conversation_ended"
+    RULE = "rule"
+    BLACKLISTED = "blacklisted"
+    REJECTED = "rejected"
+    OVERSIZED = "oversized"
+    QUARANTINED = "quarantined"
+    EXPIRED = "expired"
+    RETURNED = "returned"
+    FAILED_BY_ADMIN = "failed_by_admin"
+
+
+class Event(StrEnum):
+    """What happened to a message; every history row carries one."""
+
+    ENQUEUED = "enqueued"
+    IMPORTED = "imported"
+    CLAIMED = "claimed"
+    DELIVERED = "delivered"
+    FAILED = "failed"
+    DISCARDED = "discarded"
+    ROLLED_BACK = "rolled_back"
+    MOVED = "moved"
+    RELEASED = "released"
+    OUTCOME_LOST = "outcome_lost"
+    CRASHED = "crashed"
+    NODE_LOST = "node_lost"
+    LISTED = "listed"
+    DELIVERED_NOW = "deliver_now"
+    POSTPONED = "postponed"
+    OPERATION_CANCELLED = "operation_cancelled"
+    REJECTED = "rejected"
+    QUARANTINED = "quarantined"
+    REDIRECTED = "redirected"
+    CONVERSATION_ENDED = "conversation_ended"
+    EXPIRED = "expired"
+    APPROVED = "approved"
+    MARKED_FAIL = "marked_fail"
+    RESTORED = "restored"
+    RETURNED = "returned"
+
+
+@dataclass(frozen=True)
+class Transition:
+    """One row of the table: from `from_state` (None: not here yet), `event` may lead to each of `to_states`.
+
+    `reasons` are those the event may set; empty means that it sets none, or that the former one is kept.
+    """
+
+    from_state: State | None
+    event: Event
+    to_states: tuple[State, ...]
+    reasons: tuple[Reason, ...] = ()
+
+
+TBDL, DLNG, DLVD, NDLV, FAIL = State
+
+TRANSITIONS: tuple[Transition, ...] = (
+    Transition(
+        None,
+        Event.ENQUEUED,
+        (TBDL, NDLV, FAIL),
+        (Reason.RULE, Reason.REJECTED, Reason.OVERSIZED, Reason.DISCARDED_BY_POLICY),
+    ),
+    Transition(None, Event.IMPORTED, (NDLV,), (Reason.IMPORTED, Reason.LISTED)),
+    Transition(TBDL, Event.CLAIMED, (DLNG,)),
+    Transition(DLNG, Event.DELIVERED, (DLVD,)),
+    Transition(
+        DLNG,
+        Event.FAILED,
+        (TBDL, NDLV, FAIL),
+        (Reason.ATTEMPTS_EXHAUSTED, Reason.LISTED, Reason.DISCARDED_BY_POLICY, Reason.CONVERSATION_ENDED, Reason.RULE),
+    ),
+    Transition(DLNG, Event.REJECTED, (NDLV, FAIL), (Reason.REJECTED, Reason.DISCARDED_BY_POLICY)),
+    Transition(DLNG, Event.REDIRECTED, (TBDL, NDLV), (Reason.RULE,)),
+    Transition(DLNG, Event.DISCARDED, (FAIL,), (Reason.DISCARDED_BY_POLICY,)),
+    Transition(DLNG, Event.ROLLED_BACK, (TBDL,)),
+    Transition(DLNG, Event.MOVED, (TBDL, NDLV, FAIL), (Reason.RULE,)),
+    Transition(DLNG, Event.CONVERSATION_ENDED, (FAIL,), (Reason.CONVERSATION_ENDED,)),
+    Transition(DLNG, Event.RELEASED, (TBDL,)),
+    Transition(DLNG, Event.OUTCOME_LOST, (TBDL,)),
+    Transition(DLNG, Event.CRASHED, (TBDL, NDLV), (Reason.BLACKLISTED, Reason.LISTED)),
+    Transition(DLNG, Event.NODE_LOST, (TBDL, NDLV), (Reason.BLACKLISTED, Reason.LISTED)),
+    Transition(TBDL, Event.DELIVERED_NOW, (TBDL,)),
+    Transition(TBDL, Event.POSTPONED, (TBDL,)),
+    Transition(TBDL, Event.OPERATION_CANCELLED, (NDLV,)),
+    Transition(
+        TBDL,
+        Event.REJECTED,
+        (NDLV, FAIL),
+        (Reason.REJECTED, Reason.OVERSIZED, Reason.DISCARDED_BY_POLICY),
+    ),
+    Transition(TBDL, Event.LISTED, (NDLV,), (Reason.LISTED,)),
+    Transition(TBDL, Event.QUARANTINED, (NDLV,), (Reason.QUARANTINED,)),
+    Transition(TBDL, Event.REDIRECTED, (TBDL,)),
+    Transition(TBDL, Event.CONVERSATION_ENDED, (NDLV,), (Reason.CONVERSATION_ENDED,)),
+    Transition(TBDL, Event.EXPIRED, (FAIL,), (Reason.EXPIRED,)),
+    Transition(NDLV, Event.APPROVED, (TBDL,)),
+    Transition(NDLV, Event.MARKED_FAIL, (FAIL,), (Reason.FAILED_BY_ADMIN,)),
+    Transition(FAIL, Event.RESTORED, (NDLV,)),
+    Transition(DLVD, Event.RETURNED, (NDLV,), (Reason.RETURNED,)),
+)
+
+
+class TransitionNotAllowed(PoisonAdminError):
+    """Raised when an event is not legal in the message's state; `state` is the state it is in."""
+
+    code = "transition_not_allowed"
+    status = 409
+
+    def __init__(self, state: State | None, event: Event) -> None:
+        legal = " or ".join(str(source) for source in sources(event)) or "a new message"
+        super().__init__(f"The message is {state or 'new'}; {event} needs {legal}.")
+        self.state = state
+        self.event = event
+
+
+def allowed(from_state: State | None, event: Event) -> tuple[State, ...]:
+    """Return the states that `event` may lead to from `from_state`; empty when it is not legal there.
+
+    >>> [str(state) for state in allowed(State.NDLV, Event.APPROVED)]
+    ['TBDL']
+    >>> allowed(State.FAIL, Event.APPROVED)
+    ()
+    """
+    for transition in TRANSITIONS:
+        if transition.from_state is from_state and transition.event is event:
+            return transition.to_states
+    return ()
+
+
+def sources(event: Event) -> tuple[State, ...]:
+    """Return the states in which `event` is legal: the `WHERE state IN (…)` of its conditional update.
+
+    >>> [str(state) for state in sources(Event.MARKED_FAIL)]
+    ['NDLV']
+    """
+    return tuple(state for state in State if allowed(state, event))
+
+
+def reasons(event: Event) -> tuple[Reason, ...]:
+    """Return the reasons that `event` may set, in the table's order, without repetition."""
+    return tuple(dict.fromkeys(reason for t in TRANSITIONS if t.event is event for reason in t.reasons))
+
+
+def check(from_state: State | None, event: Event, to_state: State) -> None:
+    """Do nothing when the table has this transition; raise `TransitionNotAllowed` otherwise."""
+    if to_state not in allowed(from_state, event):
+        raise TransitionNotAllowed(from_state, event)
+
+
+def mermaid() -> str:
+    """Return the state diagram in Mermaid's language; one arrow a pair of states, its events on it."""
+    arrows: dict[tuple[str, str], list[str]] = {}
+    for transition in TRANSITIONS:
+        for to_state in transition.to_states:
+            arrow = (transition.from_state or "[*]", to_state)
+            arrows.setdefault(arrow, []).append(transition.event.replace("_", " "))
+    names = [f"    {state}: {state} · {label}" for state, label in LABELS.items()]
+    lines = [f"    {start} --> {end}: {', '.join(events)}" for (start, end), events in arrows.items()]
+    return "\n".join(["stateDiagram-v2", *names, *lines])
+
+
+def page() -> str:
+    """Return docs/states.md: the states, the table, the diagram."""
+    return "\n".join(
+        [
+            "# States of a message",
+            "",
+            "Written by `python -m poisonadmin.messages.domain.states`; change the table there, not here.",
+            "",
+            *_table(("state", "means"), ((f"`{state}`", label) for state, label in LABELS.items())),
+            "",
+            "Every change of state is a conditional update that writes one history row in the same transaction. An",
+            "event that the table does not have for a message's state is refused with `409 transition_not_allowed`.",
+            "",
+            *_table(("from", "event", "to", "reasons"), (_row(transition) for transition in TRANSITIONS)),
+            "",
+            "```mermaid",
+            mermaid(),
+            "```",
+            "",
+        ]
+    )
+
+
+def _row(transition: Transition) -> tuple[str, ...]:
+    start = f"`{transition.from_state}`" if transition.from_state else "(new)"
+    ends = " ".join(f"`{state}`" for state in transition.to_states)
+    return start, f"`{transition.event}`", ends, " ".join(f"`{reason}`" for reason in transition.reasons)
+
+
+def _table(heading: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:
+    return [f"| {' | '.join(cells)} |" for cells in (heading, ("---",) * len(heading), *rows)]
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())

@@ -1,0 +1,146 @@
+"""A payload made fit to look at: a tree for JSON, the text, or the bytes in hexadecimal. Nothing in it is trusted."""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from poisonadmin.web.pages.sanitising import visible
+
+MAX_SHOWN_BYTES = 256 * 1024
+MAX_HEX_BYTES = 4 * 1024
+MAX_NODES = 4000
+MAX_DEPTH = 60
+MAX_TEXT_CHARS = 4000
+MAX_OPENED = 30
+# The closing quotation mark is optional so that an unclosed string is read once, not once a quotation mark in it.
+_OUTSIDE_STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Node:
+    """One line of the tree. `kind`: open, close, string, number, word (true, false, null) or more (the rest is cut).
+
+    An `open` has a `text` such as `3 members`; `opened` says whether it starts unfolded.
+    """
+
+    kind: str
+    key: str | None = None
+    text: str = ""
+    opened: bool = False
+
+
+class Unfit(Exception):
+    """Raised when a payload is no JSON that a page can show as a tree; the text says why."""
+
+
+class _Literal(str):
+    """A number exactly as it was written: it may have five thousand digits, or more precision than a float."""
+
+    __slots__ = ()
+
+
+class _Members(list[tuple[str, Any]]):
+    """The members of an object in order, repeated keys included."""
+
+
+def tree(payload: bytes) -> list[Node]:
+    """Return the payload's JSON as lines of a tree, at most 4,000; raise Unfit."""
+    if _depth(payload) > MAX_DEPTH:
+        raise Unfit(f"nested deeper than {MAX_DEPTH} levels")
+    try:
+        found = json.loads(
+            payload.decode("utf-8-sig"),
+            object_pairs_hook=_Members,
+            parse_int=_Literal,
+            parse_float=_Literal,
+            parse_constant=_Literal,
+        )
+    except UnicodeDecodeError:
+        raise Unfit("not UTF-8 text") from None
+    except (ValueError, RecursionError):
+        raise Unfit("not JSON") from None
+    nodes: list[Node] = []
+    for node in _lines(found, None, 0):
+        if len(nodes) >= MAX_NODES:
+            # The open branches still have to be closed, or the page's markup would not nest.
+            depth = sum((line.kind == "open") - (line.kind == "close") for line in nodes)
+            nodes.append(
+                Node("more", text=f"The rest is left out after {MAX_NODES:,} lines; download the payload to see it.")
+            )
+            nodes.extend(Node("close") for _ in range(depth))
+            break
+        nodes.append(node)
+    return nodes
+
+
+def text(payload: bytes) -> str | None:
+    """Return the payload as text fit to look at; None when it is not UTF-8."""
+    # The cap may have cut the last character in two.
+    for dropped in range(4 if len(payload) == MAX_SHOWN_BYTES else 1):
+        try:
+            return visible(payload[: len(payload) - dropped].decode("utf-8-sig"))
+        except UnicodeDecodeError:
+            continue
+    return None
+
+
+def hexadecimal(payload: bytes) -> str:
+    """Return the first 4 kB as offset, bytes and characters.
+
+    >>> hexadecimal(b"PoisonAdmin\\x00")
+    '00000000  50 6f 69 73 6f 6e 41 64  6d 69 6e 00              PoisonAdmin.'
+    """
+    lines = []
+    for offset in range(0, min(len(payload), MAX_HEX_BYTES), 16):
+        row = payload[offset : offset + 16]
+        halves = "  ".join(" ".join(f"{byte:02x}" for byte in row[at : at + 8]) for at in (0, 8) if row[at : at + 8])
+        letters = "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in row)
+        lines.append(f"{offset:08x}  {halves:<49} {letters}")
+    return "\n".join(lines)
+
+
+def _depth(payload: bytes) -> int:
+    depth = deepest = 0
+    for found in _OUTSIDE_STRINGS.finditer(payload):
+        mark = found[0]
+        if mark in (b"[", b"{"):
+            depth += 1
+            deepest = max(deepest, depth)
+        elif mark in (b"]", b"}"):
+            depth -= 1
+    return deepest
+
+
+def _lines(value: Any, key: str | None, level: int) -> Iterator[Node]:
+    shown = None if key is None else _cut(visible(key))
+    if isinstance(value, _Members):
+        yield Node(
+            "open",
+            shown,
+            f"{{ {_many(len(value), 'member')} }}",
+            level == 0 or (level == 1 and len(value) <= MAX_OPENED),
+        )
+        for name, member in value:
+            yield from _lines(member, name, level + 1)
+        yield Node("close")
+    elif isinstance(value, list):
+        yield Node("open", shown, f"[ {_many(len(value), 'item')} ]", level < 2 and len(value) <= MAX_OPENED)
+        for position, item in enumerate(value):
+            yield from _lines(item, str(position), level + 1)
+        yield Node("close")
+    elif isinstance(value, _Literal):
+        yield Node("number", shown, _cut(value))
+    elif isinstance(value, str):
+        yield Node("string", shown, f'"{_cut(visible(value))}"')
+    else:
+        yield Node("word", shown, json.dumps(value))
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def _cut(found: str) -> str:
+    return found if len(found) <= MAX_TEXT_CHARS else f"{found[:MAX_TEXT_CHARS]}… ({len(found):,} characters)"

@@ -1,0 +1,72 @@
+"""What approving messages that crashed leads to, by the policy in force where each goes."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from poisonadmin.delivery.domain.retry_decision import on_crash
+from poisonadmin.messages.domain.states import Reason, State
+from poisonadmin.messages.queries.lists import MessageRow
+from poisonadmin.policies.domain.policy import Blame, Policy
+from poisonadmin.policies.queries.index import book
+
+MOST_CRASHES = 100
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What awaits an approved message. `crashes`: so many counted crashes stop it again; None: none ever does.
+
+    `is_cleared`: the policy forgets its crashes at an approval. `is_listed`: it is stopped by the poison list.
+    `is_alone`: it is delivered by itself while it is a candidate; not under the plain rule, `all_in_flight`.
+    """
+
+    crashes: int | None
+    is_cleared: bool = False
+    is_listed: bool = False
+    is_alone: bool = True
+
+
+def outlooks(rows: Iterable[MessageRow]) -> list[tuple[Outlook, int]]:
+    """Return how many of the messages that crashed have which outlook, most first; others are left out."""
+    policies = book()
+    return Counter(
+        outlook(policies.resolve(row.original_address or row.address).policy, row.crash_count)
+        for row in rows
+        if row.candidate or row.crash_count
+    ).most_common()
+
+
+def outlook_of(message: MessageRow) -> Outlook | None:
+    """Return what awaits a message that waits, as it is, or one that is stopped, if it is approved.
+
+    None: it is not known to have crashed anything.
+    """
+    if not (message.candidate or message.crash_count):
+        return None
+    policies = book()
+    if message.state == State.NDLV:
+        return outlook(policies.resolve(message.original_address or message.address).policy, message.crash_count)
+    policy = replace(policies.resolve(message.address).policy, approve_clears_candidate=False)
+    return outlook(policy, message.crash_count)
+
+
+def outlook(policy: Policy, crash_count: int) -> Outlook:
+    """Return what awaits a message that has crashed `crash_count` times and is approved (ruling R3).
+
+    >>> outlook(Policy(blacklisting_enabled=True), 2)
+    Outlook(crashes=1, is_cleared=False, is_listed=False, is_alone=True)
+    >>> outlook(Policy(blacklisting_enabled=True, approve_clears_candidate=True), 2)
+    Outlook(crashes=2, is_cleared=True, is_listed=False, is_alone=True)
+    >>> outlook(Policy(blacklisting_enabled=False), 2)
+    Outlook(crashes=None, is_cleared=False, is_listed=False, is_alone=True)
+    """
+    is_cleared = policy.approve_clears_candidate
+    is_alone = policy.blame is Blame.EXACT
+    count = 0 if is_cleared else crash_count
+    for crashes in range(1, MOST_CRASHES + 1):
+        verdict = on_crash(policy, count, not is_cleared, failure_count=0)
+        if verdict.state is State.NDLV:
+            return Outlook(crashes, is_cleared, verdict.reason is Reason.LISTED, is_alone)
+        count = verdict.crash_count or 0
+    return Outlook(None, is_cleared, is_alone=is_alone)

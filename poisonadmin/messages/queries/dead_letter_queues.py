@@ -1,0 +1,66 @@
+"""Queues that were auto-created under a dead-letter address, one an original address (SEMANTICS ART-13, ART-17).
+
+A queue is the name that the moves into it carry: a message is in the queue of its last move, while it is where that
+move has put it. It is reached by its own name, or with its address, as `DLA::DLQ.orders`.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from poisonadmin.core.queries.address_ids import address_ids
+from poisonadmin.core.queries.rows import fetch_values
+
+QUALIFIED = "::"
+
+
+class Queue(NamedTuple):
+    """A queue under a dead-letter address, whose id is `address_id`."""
+
+    address_id: int
+    address: str
+    name: str
+
+
+# The pairs are few and the moves are many: the index is entered once a pair instead of being read through.
+_PAIRS = """
+WITH RECURSIVE pair AS (
+    (SELECT queue, to_address FROM hop WHERE queue IS NOT NULL {first} ORDER BY queue, to_address LIMIT 1)
+    UNION ALL
+    SELECT following.queue, following.to_address FROM pair CROSS JOIN LATERAL (
+        SELECT queue, to_address FROM hop
+        WHERE queue IS NOT NULL AND (queue, to_address) > (pair.queue, pair.to_address) {rest}
+        ORDER BY queue, to_address LIMIT 1) AS following
+)
+"""
+_UNDER = _PAIRS.format(first="", rest="") + "SELECT queue FROM pair WHERE to_address = %s LIMIT 1000"  # noqa: S608
+_NAMED = "AND queue = %(name)s"
+_HOLDING = _PAIRS.format(first=_NAMED, rest=_NAMED) + "SELECT to_address FROM pair"  # noqa: S608
+
+_IN_QUEUE = """m.address_id = %s AND EXISTS (
+    SELECT FROM hop WHERE hop.message_id = m.id AND hop.queue = %s AND hop.to_address = %s AND NOT EXISTS (
+        SELECT FROM hop AS later WHERE later.message_id = m.id AND later.id > hop.id))"""
+
+
+def queues_under(address: str) -> list[str]:
+    """Return the names of the queues under a dead-letter address, rising, at most a thousand."""
+    return fetch_values(_UNDER, [address])
+
+
+def queues_named(names: Sequence[str]) -> list[Queue]:
+    """Return the queues that any of `names` means: their own name, or one with its address before it."""
+    found: dict[Queue, None] = {}
+    for name in names:
+        address, qualified, queue = name.partition(QUALIFIED)
+        if qualified:
+            found |= {Queue(address_id, address, queue): None for address_id in address_ids([address])}
+        for holding in fetch_values(_HOLDING, {"name": name}):
+            found |= {Queue(address_id, holding, name): None for address_id in address_ids([holding])}
+    return list(found)
+
+
+def in_any_queue(queues: Sequence[Queue]) -> tuple[str, list[Any]]:
+    """Return the condition that `message m` is in one of the queues."""
+    parameters: list[Any] = []
+    for queue in queues:
+        parameters += [queue.address_id, queue.name, queue.address]
+    return " OR ".join(f"({_IN_QUEUE})" for _ in queues) or "FALSE", parameters

@@ -1,0 +1,212 @@
+"""A message filter as parametrised SQL over `message m`.
+
+What a filter says about addresses and failure groups is looked up first: those tables are small, and with the ids in
+hand the planner can choose between walking the newest messages and an index.
+"""
+
+import json
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+from poisonadmin.core.domain.access import Principal
+from poisonadmin.core.domain.addresses import is_pattern
+from poisonadmin.core.queries.address_ids import address_ids, addresses_holding, visible_ids
+from poisonadmin.core.queries.rows import fetch_values
+from poisonadmin.messages.domain.states import State
+from poisonadmin.messages.queries.confirmations import CONFIRMING
+from poisonadmin.messages.queries.dead_letter_queues import Queue, in_any_queue, queues_named
+from poisonadmin.messages.queries.filter_axes import Axis, Where
+from poisonadmin.messages.queries.filter_fields import Term
+from poisonadmin.messages.queries.filters import MessageFilter
+
+# Up to so many messages a free word may name by id before the search walks the messages instead.
+FEW = 1000
+# Up to so many combinations of state and address or group are looked up each in its own index, and merged.
+FEW_BRANCHES = 48
+NOTHING = "FALSE"
+
+
+def compile_filter(message_filter: MessageFilter, principal: Principal) -> Where:
+    """Return the condition for what the filter says and the principal may see."""
+    addresses, groups = visible_ids(principal), None
+    states: tuple[str, ...] = ()
+    conditions: list[str] = []
+    parameters: list[Any] = []
+    for term in message_filter.terms:
+        if term.field == "address" and not term.negated:
+            found, queues = address_ids(term.values), _queues(term)
+            if queues:
+                sql, values = _on(found, queues)
+                conditions.append(f"({sql})")
+                parameters.extend(values)
+            addresses = _both(addresses, {*found, *(queue.address_id for queue in queues)})
+        elif term.field in _NARROWING and not term.negated:
+            groups = _both(groups, _NARROWING[term.field](term.values))
+        elif term.field == "state" and not term.negated and not states:
+            states = tuple(dict.fromkeys(str(value) for value in term.values))
+        else:
+            sql, values = _CONDITIONS[term.field](term)
+            # NOT of an unknown would hide rows whose column is NULL: a message without a reason is not `returned`.
+            conditions.append(f"({sql}) IS NOT TRUE" if term.negated else f"({sql})")
+            parameters.extend(values)
+    if not states and any(term.field == "reason" and not term.negated for term in message_filter.terms):
+        # Only what has stopped has a reason, and each of the two has an index.
+        states = (State.NDLV, State.FAIL)
+    axes = [Axis("state", states)] if states else []
+    # One of the two is enough to be few; the other is compared row by row.
+    for column, ids in (("group_id", groups), ("address_id", addresses)):
+        if ids is None:
+            continue
+        if len(ids) * max(1, len(states)) <= FEW_BRANCHES and all(axis.name == "state" for axis in axes):
+            axes.append(Axis(column, ids))
+        else:
+            conditions.append(f"m.{column} = ANY(%s)")
+            parameters.append(list(ids))
+    return Where(tuple(axes), " AND ".join(conditions) or "TRUE", parameters)
+
+
+def _both(ids: Collection[int] | None, others: Collection[int]) -> list[int]:
+    return sorted(others if ids is None else set(ids) & set(others))
+
+
+Condition = tuple[str, Sequence[Any]]
+
+
+def _column(sql: str) -> Callable[[Term], Condition]:
+    return lambda term: (sql, [list(term.values)])
+
+
+def _address(term: Term) -> Condition:
+    return _on(address_ids(term.values), _queues(term))
+
+
+def _queues(term: Term) -> list[Queue]:
+    return queues_named([name for name in term.values if not is_pattern(name)])
+
+
+def _on(ids: Sequence[int], queues: Sequence[Queue]) -> Condition:
+    """Return the condition to be on one of the addresses, or in one of the queues under dead-letter addresses."""
+    sql, parameters = in_any_queue(queues)
+    return f"m.address_id = ANY(%s) OR {sql}", [list(ids), *parameters]
+
+
+def _error(term: Term) -> Condition:
+    found = groups_holding(term.values)
+    return ("m.group_id = ANY(%s)", [found]) if found else (NOTHING, [])
+
+
+def _candidate(term: Term) -> Condition:
+    return ("m.candidate" if term.values[0] else "NOT m.candidate"), []
+
+
+def _confirmation(term: Term) -> Condition:
+    # A row of an earlier attempt says nothing of this one.
+    said = " OR ".join(CONFIRMING[value] for value in term.values)
+    sql = f"""m.state = 'DLVD' AND EXISTS (
+        SELECT FROM confirmation c WHERE c.message_id = m.id AND c.attempt_number = m.attempt_number AND ({said}))"""
+    return sql, []
+
+
+def _envelope(column: str) -> Callable[[Term], Condition]:
+    sql = f"m.id IN (SELECT e.id FROM envelope e WHERE e.{column} = ANY(%s))"  # noqa: S608
+    return lambda term: (sql, [list(term.values)])
+
+
+def _received(term: Term) -> Condition:
+    return (
+        f"EXISTS (SELECT FROM envelope e WHERE e.id = m.id AND e.received_at {term.operator} %s)",
+        [term.values[0]],
+    )
+
+
+def _age(term: Term) -> Condition:
+    return "EXISTS (SELECT FROM envelope e WHERE e.id = m.id AND e.received_at > now() - %s)", [term.values[0]]
+
+
+def _failed(term: Term) -> Condition:
+    return f"m.failed_at {term.operator} %s", [term.values[0]]
+
+
+def _attempts(term: Term) -> Condition:
+    return f"m.attempt_number {term.operator} %s", [term.values[0]]
+
+
+def _header(term: Term) -> Condition:
+    # `headers` is compact JSON of strings, in which a quotation mark inside a text is escaped: name and value between
+    # bare quotation marks can only be a member. Looking for bytes parses nothing that a producer wrote.
+    return (
+        "EXISTS (SELECT FROM body b WHERE b.id = m.id AND ("
+        + " OR ".join("position(%s::bytea in b.headers) > 0" for _ in term.values)
+        + "))",
+        [member(term.name, value) for value in term.values],
+    )
+
+
+def member(name: str, value: str) -> bytes:
+    """Return the bytes of one member of the JSON object that `body.headers` holds."""
+    return json.dumps({name: value}, ensure_ascii=False, separators=(",", ":"))[1:-1].encode()
+
+
+def _key(term: Term) -> Condition:
+    return (
+        "m.id IN (SELECT k.message_id FROM business_key k WHERE k.value = ANY(%s) AND k.name = %s)",
+        [list(term.values), term.name],
+    )
+
+
+def _text(term: Term) -> Condition:
+    """Message and conversation ids, and business keys, that begin with the word; addresses and errors that hold it."""
+    word = term.values[0]
+    start = word.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
+    named = fetch_values(
+        "(SELECT id FROM envelope WHERE message_id LIKE %s LIMIT %s)"
+        " UNION (SELECT id FROM envelope WHERE conversation_id LIKE %s LIMIT %s)"
+        " UNION (SELECT message_id FROM business_key WHERE value LIKE %s LIMIT %s)",
+        [start, FEW + 1, start, FEW + 1, start, FEW + 1],
+    )
+    if len(named) <= FEW:
+        sql, parameters = "m.id = ANY(%s)", [named]
+    else:
+        sql = (
+            "EXISTS (SELECT FROM envelope e WHERE e.id = m.id AND (e.message_id LIKE %s OR e.conversation_id LIKE %s))"
+            " OR EXISTS (SELECT FROM business_key k WHERE k.message_id = m.id AND k.value LIKE %s)"
+        )
+        parameters = [start, start, start]
+    for column, found in (("m.address_id", addresses_holding(word)), ("m.group_id", groups_holding([word]))):
+        if found:
+            sql += f" OR {column} = ANY(%s)"
+            parameters.append(found)
+    return sql, parameters
+
+
+def groups_holding(texts: Sequence[str]) -> list[int]:
+    """Return the ids of the failure groups whose title or class holds one of `texts`, in any case."""
+    return fetch_values(
+        "SELECT g.id FROM failure_group g WHERE EXISTS (SELECT FROM unnest(%s::text[]) t"
+        " WHERE strpos(lower(g.title), lower(t)) > 0 OR strpos(lower(g.error_class), lower(t)) > 0)",
+        [list(texts)],
+    )
+
+
+_NARROWING: dict[str, Callable[[Sequence[Any]], Sequence[int]]] = {
+    "group": list,
+    "error": groups_holding,
+}
+_CONDITIONS: dict[str, Callable[[Term], Condition]] = {
+    "state": _column("m.state = ANY(%s)"),
+    "address": _address,
+    "group": _column("m.group_id = ANY(%s)"),
+    "reason": _column("m.reason = ANY(%s)"),
+    "candidate": _candidate,
+    "confirmation": _confirmation,
+    "error": _error,
+    "conversation_id": _envelope("conversation_id"),
+    "message_id": _envelope("message_id"),
+    "received_at": _received,
+    "failed_at": _failed,
+    "age": _age,
+    "attempts": _attempts,
+    "header": _header,
+    "key": _key,
+    "text": _text,
+}

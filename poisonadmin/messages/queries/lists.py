@@ -1,0 +1,130 @@
+"""Lists of messages, by keyset and never counted to be paged."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import product
+
+from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.queries.filter_values import InvalidFilter
+from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, Window, window
+from poisonadmin.core.queries.rows import bounded, fetch, fetch_values
+from poisonadmin.messages.queries.filter_axes import Where
+from poisonadmin.messages.queries.filter_sql import compile_filter
+from poisonadmin.messages.queries.filters import MessageFilter
+
+ORDERINGS = {"-id": Key(("m.id",), (int,)), "id": Key(("m.id",), (int,), descending=False)}
+EXPORT_SLICE = 1000
+
+COLUMNS = """m.id, e.message_id, a.name AS address, m.state, m.reason, m.candidate, m.attempt_number, m.failure_count,
+ m.crash_count, CASE WHEN m.state = 'TBDL' THEN m.due_at END AS due_at, m.state_at, e.received_at, m.failed_at,
+ e.expires_at, e.conversation_id, e.content_type, e.payload_bytes, o.name AS original_address, m.group_id,
+ g.title AS group_title, coalesce((SELECT jsonb_object_agg(k.name, k.value) FROM business_key k
+ WHERE k.message_id = m.id), jsonb_build_object()) AS business_keys"""
+JOINS = """JOIN envelope e ON e.id = m.id JOIN address a ON a.id = m.address_id
+ LEFT JOIN address o ON o.id = m.original_address_id LEFT JOIN failure_group g ON g.id = m.group_id"""
+
+
+@dataclass(frozen=True)
+class MessageRow:
+    """A message as lists show it. `group_title` is its last failure in one line, `business_keys` what the policy of its
+    address had named at intake.
+    """
+
+    id: int
+    message_id: str
+    address: str
+    state: str
+    reason: str | None
+    candidate: bool
+    attempt_number: int
+    failure_count: int
+    crash_count: int
+    due_at: datetime | None
+    state_at: datetime
+    received_at: datetime
+    failed_at: datetime | None
+    expires_at: datetime | None
+    conversation_id: str | None
+    content_type: str
+    payload_bytes: int
+    original_address: str | None
+    group_id: int | None
+    group_title: str | None
+    business_keys: Mapping[str, str]
+
+    @property
+    def etag(self) -> str:
+        """What a decision's `If-Match` is compared with."""
+        return f'"{self.state}-{self.attempt_number}-{self.failure_count}"'
+
+
+@dataclass(frozen=True)
+class Count:
+    """How many there are; `capped`: at least so many."""
+
+    n: int
+    capped: bool
+
+
+def list_messages(
+    message_filter: MessageFilter,
+    *,
+    principal: Principal,
+    cursor: str | None = None,
+    limit: int = DEFAULT_LIMIT,
+    ordering: str = "-id",
+) -> Page[MessageRow]:
+    """Return one page. Raise InvalidCursor, InvalidFilter, QueryTooExpensive."""
+    principal.require(Permission.READ)
+    if ordering not in ORDERINGS:
+        raise InvalidFilter("ordering", f"Messages are ordered by id or -id, not by {ordering[:40]!r}.")
+    page = window(cursor, limit, ORDERINGS[ordering])
+    with bounded():
+        rows = _read(compile_filter(message_filter, principal), page)
+    return page.page(rows, lambda row: (row.id,))
+
+
+def count_messages(message_filter: MessageFilter, *, principal: Principal, cap: int = 10_000) -> Count:
+    """Return how many match, counting no further than `cap`."""
+    principal.require(Permission.READ)
+    with bounded():
+        where = compile_filter(message_filter, principal)
+        found = fetch_values(
+            f"SELECT count(*) FROM (SELECT FROM message m WHERE {where.whole} LIMIT {int(cap) + 1}) m",  # noqa: S608
+            where.parameters,
+        )[0]
+    return Count(min(found, cap), found > cap)
+
+
+def iter_messages(message_filter: MessageFilter, principal: Principal, limit: int) -> Iterator[MessageRow]:
+    """Yield up to `limit` messages, newest first, read in slices so that no snapshot is held for long."""
+    principal.require(Permission.READ)
+    cursor: str | None = None
+    while limit > 0:
+        page = window(cursor, min(limit, EXPORT_SLICE), ORDERINGS["-id"], most=EXPORT_SLICE)
+        with bounded():
+            rows = _read(compile_filter(message_filter, principal), page)
+        found = page.page(rows, lambda row: (row.id,))
+        yield from found.results
+        limit -= len(found.results)
+        cursor = found.next
+        if cursor is None:
+            return
+
+
+def _read(where: Where, page: Window) -> list[MessageRow]:
+    """Read the page: one branch for each combination on the axes, so that each can use an index of its own."""
+    combinations = list(product(*(axis.conditions for axis in where.axes)))
+    if not combinations:
+        return []
+    rest = f"{where.sql} AND {page.condition} {page.order}"
+    branches = [
+        f"(SELECT m.* FROM message m WHERE {' AND '.join([*combination, rest])})"  # noqa: S608
+        for combination in combinations
+    ]
+    return fetch(
+        MessageRow,
+        f"SELECT {COLUMNS} FROM ({' UNION ALL '.join(branches)}) m {JOINS} {page.order}",  # noqa: S608
+        [*where.parameters, *page.parameters] * len(branches),
+    )

@@ -1,0 +1,131 @@
+"""The failure report: any list of messages as CSV, safe to open in a spreadsheet."""
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
+
+from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.queries.rows import fetch
+from poisonadmin.messages.queries.filters import MessageFilter
+from poisonadmin.messages.queries.lists import MessageRow, iter_messages
+
+MAX_ROWS = 10_000
+SLICE = 500
+BYTE_ORDER_MARK = "\ufeff"
+COLUMNS = (
+    "id",
+    "message_id",
+    "address",
+    "original_address",
+    "state",
+    "reason",
+    "error_class",
+    "error_message",
+    "failure_group",
+    "attempt_number",
+    "failure_count",
+    "received_at",
+    "failed_at",
+    "due_at",
+    "state_at",
+    "conversation_id",
+    "content_type",
+    "payload_bytes",
+)
+# What makes a spreadsheet read a cell as a formula, and the full-width forms that some take for the same.
+_STARTERS = frozenset("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
+_SKIPPED = " \u00a0\u3000\u200b\ufeff\x00"
+
+
+@dataclass(frozen=True)
+class _LastError:
+    message_id: int
+    error_class: str | None
+    error_message: str | None
+
+
+def report(message_filter: MessageFilter, *, principal: Principal, mark: bool = False) -> Iterator[bytes]:
+    """Yield the report as RFC 4180 CSV in UTF-8, some hundred rows a piece, newest message first.
+
+    At most 10,000 messages; when more match, the last record says so. With `mark` a byte order mark comes first, which
+    makes spreadsheets read it as UTF-8. Every cell is guarded by `guarded`.
+    """
+    principal.require(Permission.EXPORT)
+    yield ((BYTE_ORDER_MARK if mark else "") + _csv([COLUMNS])).encode()
+    rows = iter_messages(message_filter, principal, MAX_ROWS + 1)
+    written = 0
+    while batch := list(islice(rows, SLICE)):
+        kept = batch[: MAX_ROWS - written]
+        written += len(kept)
+        yield _csv(_records(kept)).encode("utf-8", "backslashreplace")
+        if len(kept) < len(batch):
+            notice = f"Cut at {MAX_ROWS:,} messages; more match. Narrow the filter to see the rest."
+            yield _csv([(notice, *[""] * (len(COLUMNS) - 1))]).encode()
+            return
+
+
+def guarded(text: str) -> str:
+    """Return the cell such that no spreadsheet runs it: an apostrophe goes before what would start a formula.
+
+    >>> guarded("=1+1"), guarded(" @SUM(A1)"), guarded("a=b"), guarded("＝1")
+    ("'=1+1", "' @SUM(A1)", 'a=b', "'＝1")
+    """
+    start = text.lstrip(_SKIPPED)[:1]
+    # A tab or line break may hide behind the blanks, or be the blank itself.
+    return f"'{text}" if start in _STARTERS and text else text
+
+
+def _records(rows: Sequence[MessageRow]) -> Iterator[tuple[str, ...]]:
+    errors = _last_errors([row.id for row in rows])
+    for row in rows:
+        error = errors.get(row.id)
+        cells = (
+            row.id,
+            row.message_id,
+            row.address,
+            row.original_address,
+            row.state,
+            row.reason,
+            error.error_class if error else None,
+            error.error_message if error else None,
+            row.group_title,
+            row.attempt_number,
+            row.failure_count,
+            row.received_at,
+            row.failed_at,
+            row.due_at,
+            row.state_at,
+            row.conversation_id,
+            row.content_type,
+            row.payload_bytes,
+        )
+        yield tuple(_cell(value) for value in cells)
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return guarded(str(value).replace("\x00", "␀"))
+
+
+def _last_errors(ids: list[int]) -> dict[int, _LastError]:
+    rows = fetch(
+        _LastError,
+        """SELECT wanted.id AS message_id, t.error_class, t.error_message FROM unnest(%s::bigint[]) wanted(id)
+           CROSS JOIN LATERAL (SELECT error_class, left(error_message, 2000) AS error_message FROM attempt
+                               WHERE message_id = wanted.id AND outcome <> 'delivered' AND error_class IS NOT NULL
+                               ORDER BY attempt_number DESC LIMIT 1) t""",
+        [ids],
+    )
+    return {row.message_id: row for row in rows}
+
+
+def _csv(records: Sequence[Sequence[str]] | Iterator[Sequence[str]]) -> str:
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\r\n").writerows(records)
+    return text.getvalue()

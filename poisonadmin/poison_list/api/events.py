@@ -1,0 +1,169 @@
+"""The poison list of one source as server-sent events."""
+
+import asyncio
+import contextlib
+import signal
+import threading
+import time
+from collections.abc import AsyncGenerator, Iterable, Iterator
+from dataclasses import asdict
+from types import FrameType
+from typing import Any
+
+import psycopg
+from asgiref.sync import sync_to_async
+from django.contrib.auth.models import User
+from django.contrib.sessions.backends.db import SessionStore
+from django.core.handlers.asgi import ASGIRequest
+from django.db import DatabaseError, connection
+from django.http import StreamingHttpResponse
+from rest_framework.request import Request
+
+from poisonadmin.core.commands import authentication
+from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.queries.principals import principal_of_user
+from poisonadmin.poison_list.commands.reports import PoisonSourceNotFound
+from poisonadmin.poison_list.queries.entries import listed_now
+from poisonadmin.poison_list.queries.feed import EntryChange, Feed, Sign
+from poisonadmin.web.api.authentication import SCHEME
+from poisonadmin.web.api.contract import Raw, contract
+from poisonadmin.web.api.event_stream import EVENT_STREAM, EventStream, finite_event_stream
+from poisonadmin.web.api.parameters import Parameter, text
+from poisonadmin.web.api.rendering import TakeAny, to_json
+from poisonadmin.web.api.shape import JsonSchema
+from poisonadmin.web.api.view import ApiView
+
+RECHECK_SECONDS = 10.0
+EVENT: JsonSchema = {
+    "type": "object",
+    "description": "`data` is a JSON object with `source`, `bookmark`, `why`, `is_fatal`; an empty one for `loaded`.",
+    "properties": {
+        "event": {"type": "string", "enum": ["listed", "released", "loaded"]},
+        "id": {"type": "string"},
+        "data": {"type": "string"},
+    },
+    "required": ["event", "data"],
+}
+_SOURCE = text("source", "The poison source; one a stream.")
+SOURCE = Parameter(_SOURCE.name, _SOURCE.parse, {**_SOURCE.schema, "maxLength": 255}, _SOURCE.about, required=True)
+
+
+_feed: Feed | None = None
+
+# A token's text; or the name of a user and the key of their session. The request itself, which a stream would keep
+# alive for days together with its own response, is let go.
+_Asker = str | tuple[str, str | None]
+
+
+class PoisonEvents(ApiView):
+    """`/poison-list/events/`."""
+
+    content_negotiation_class = TakeAny
+
+    @contract(Permission.INGEST, "poison list", {200: Raw(EVENT_STREAM, EVENT)}, query=(SOURCE,))
+    def get(self, request: Request) -> StreamingHttpResponse:
+        """Follow the poison list of a source, as server-sent events.
+
+        First a `listed` event for each bookmark on the list, then `loaded`; from then on `listed` and `released` as it
+        happens. A comment comes every ten seconds. The stream ends when the server stops or loses its database, or the
+        token is revoked: connect again, and the list comes anew.
+        """
+        source = self.query["source"]
+        if not self.principal.sees(source):
+            raise PoisonSourceNotFound(f"There is no poison source {source}.")
+        if not isinstance(request._request, ASGIRequest):  # noqa: SLF001
+            # Elsewhere a stream would hold a thread: the list as it is, and the end.
+            return finite_event_stream(_snapshot(listed_now(source)))
+        answer = EventStream(_events(_asker(request), source))
+        # The stream may last for days, and the pool's connection is others' meanwhile.
+        connection.close()
+        return answer
+
+
+async def _events(asker: _Asker, source: str) -> AsyncGenerator[bytes]:
+    checked_at = time.monotonic()
+    # The headers are on their way only with the first bytes.
+    yield b": the poison list\n\n"
+    with contextlib.suppress(psycopg.OperationalError):
+        async with contextlib.aclosing(_feed_of_this_process().follow(source)) as followed:
+            async for one in followed:
+                if one is not Sign.REVOKED:
+                    yield _written(one)
+                if one is Sign.REVOKED or time.monotonic() - checked_at >= RECHECK_SECONDS:
+                    checked_at = time.monotonic()
+                    if not await sync_to_async(_may_still, thread_sensitive=False)(asker, source):
+                        return
+
+
+def _snapshot(entries: Iterable[EntryChange]) -> Iterator[bytes]:
+    yield _written(list(entries))
+    yield _written(Sign.LOADED)
+
+
+def _written(one: list[EntryChange] | Sign) -> bytes:
+    if one is Sign.QUIET:
+        return b": quiet\n\n"
+    if isinstance(one, Sign):
+        return b"event: loaded\ndata: {}\n\n"
+    return b"".join(_event(entry) for entry in one)
+
+
+def _event(entry: EntryChange) -> bytes:
+    kind = b"listed" if entry.is_listed else b"released"
+    # JSON has no line breaks of its own, so it is one line of the stream.
+    content = to_json(asdict(entry) | {"id": str(entry.id)})
+    return b"event: %s\nid: %d\ndata: %s\n\n" % (kind, entry.change, content)
+
+
+def _asker(request: Request) -> _Asker:
+    scheme, _, text = request.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() == SCHEME:
+        return text.strip()
+    return request.user.get_username(), request.session.session_key
+
+
+def _may_still(asker: _Asker, source: str) -> bool:
+    """Return whether who opened the stream may still read it; ask the database for it."""
+    try:
+        principal = _principal_now(asker)
+    except DatabaseError:
+        return False
+    finally:
+        connection.close()
+    return principal is not None and principal.may(Permission.INGEST) and principal.sees(source)
+
+
+def _principal_now(asker: _Asker) -> Principal | None:
+    if isinstance(asker, str):
+        found = authentication.authenticate(asker)
+        return found[1] if found else None
+    name, session_key = asker
+    if session_key is None or not SessionStore().exists(session_key):
+        return None
+    user = User.objects.filter(username=name).first()
+    return principal_of_user(user) if user else None
+
+
+def _feed_of_this_process() -> Feed:
+    global _feed
+    if _feed is None:
+        _feed = Feed()
+        _end_with_the_process(_feed)
+    return _feed
+
+
+def _end_with_the_process(feed: Feed) -> None:
+    """End the streams when the process is told to stop: the server would wait for them first."""
+    if threading.current_thread() is not threading.main_thread():
+        return
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        then = signal.getsignal(number)
+        if not callable(then):
+            continue
+
+        def stop(signum: int, frame: FrameType | None, then: Any = then) -> None:
+            loop.call_soon_threadsafe(feed.end)
+            then(signum, frame)
+
+        signal.signal(number, stop)

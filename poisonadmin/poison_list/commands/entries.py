@@ -1,0 +1,162 @@
+"""The statements behind the poison list.
+
+Who changes whether something is listed holds the lock POISON_LIST until the commit, so that `change` numbers become
+visible in their order and a subscriber that has seen number n has seen all before it. The lock is taken after messages
+and groups and before lanes.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from django.db.backends.utils import CursorWrapper
+
+from poisonadmin.core.commands import audit, locks
+from poisonadmin.core.commands.locks import Lock
+from poisonadmin.poison_list.queries.feed import CHANNEL
+
+
+class Limits(NamedTuple):
+    """How many failures, or crashes, list a bookmark."""
+
+    failures: int
+    crashes: int
+
+
+class Counted(NamedTuple):
+    """One report to be counted; `message_id`: our id of the message that is stored for it, if any."""
+
+    source: str
+    bookmark: str
+    why: str
+    message_id: int | None
+
+
+class Entry(NamedTuple):
+    """What an entry has become. `change`: when it was last listed or released."""
+
+    id: int
+    is_listed: bool
+    change: int
+
+
+_REACHED = """(%(listed)s OR CASE WHEN %(fatal)s THEN {crashes} + excluded.crashes >= %(crash_limit)s
+                                  ELSE {failures} + excluded.failures >= %(failure_limit)s END)"""
+_SECOND = _REACHED.format(crashes="entry.crashes", failures="entry.failures")
+_FIRST = "(%(listed)s OR CASE WHEN %(fatal)s THEN 1 >= %(crash_limit)s ELSE 1 >= %(failure_limit)s END)"
+_NEXT = "nextval(pg_get_serial_sequence('poison_entry', 'id'))"
+
+# `change` is drawn from the same sequence as the ids: all that matters is that it grows.
+_COUNT = f"""
+INSERT INTO poison_entry AS entry (source, bookmark, why, is_fatal, failures, crashes, failure_limit, crash_limit,
+                                   reported_by, message_id, is_listed, listed_at, change)
+SELECT source, bookmark, max(why), %(fatal)s, CASE WHEN %(fatal)s THEN 0 ELSE count(*) END,
+       CASE WHEN %(fatal)s THEN count(*) ELSE 0 END, %(failure_limit)s, %(crash_limit)s, %(reported_by)s,
+       max(message_id), {_FIRST}, CASE WHEN {_FIRST} THEN now() END, CASE WHEN {_FIRST} THEN {_NEXT} ELSE 0 END
+FROM unnest(%(sources)s::text[], %(bookmarks)s::text[], %(whys)s::text[], %(messages)s::bigint[])
+     AS reported(source, bookmark, why, message_id)
+GROUP BY source, bookmark ORDER BY source, bookmark
+ON CONFLICT (source, bookmark) DO UPDATE SET
+    why = excluded.why, is_fatal = excluded.is_fatal, reported_by = excluded.reported_by, last_at = now(),
+    failures = entry.failures + excluded.failures, crashes = entry.crashes + excluded.crashes,
+    failure_limit = excluded.failure_limit, crash_limit = excluded.crash_limit,
+    message_id = coalesce(excluded.message_id, entry.message_id),
+    is_listed = entry.is_listed OR {_SECOND},
+    listed_at = CASE WHEN entry.is_listed OR NOT {_SECOND} THEN entry.listed_at ELSE now() END,
+    released_at = CASE WHEN entry.is_listed OR {_SECOND} THEN NULL ELSE entry.released_at END,
+    released_by = CASE WHEN entry.is_listed OR {_SECOND} THEN NULL ELSE entry.released_by END,
+    note = CASE WHEN entry.is_listed OR {_SECOND} THEN NULL ELSE entry.note END,
+    change = CASE WHEN entry.is_listed OR NOT {_SECOND} THEN entry.change ELSE {_NEXT} END
+RETURNING id, is_listed, change
+"""  # noqa: S608  (fragments are constants)
+
+_WOULD_LIST = """
+SELECT is_listed OR CASE WHEN %(fatal)s THEN crashes + 1 >= %(crash_limit)s ELSE failures + 1 >= %(failure_limit)s END
+FROM poison_entry WHERE source = %(source)s AND bookmark = %(bookmark)s
+"""
+
+_RELEASE = f"""
+WITH chosen AS (
+    SELECT id, is_listed FROM poison_entry WHERE id = ANY(%(ids)s) AND (is_listed OR failures + crashes > 0)
+    ORDER BY id FOR UPDATE
+)
+UPDATE poison_entry AS entry SET is_listed = FALSE, failures = 0, crashes = 0, released_at = now(),
+    released_by = %(actor)s, note = %(note)s, change = CASE WHEN chosen.is_listed THEN {_NEXT} ELSE change END
+FROM chosen WHERE entry.id = chosen.id
+RETURNING entry.id, entry.source, entry.bookmark, entry.change
+"""  # noqa: S608  (fragments are constants)
+
+
+def would_list(cursor: CursorWrapper, source: str, bookmark: str, *, fatal: bool, limits: Limits) -> bool:
+    """Return whether one more report would find the bookmark listed or list it, as things stand."""
+    values = {"fatal": fatal, "crash_limit": limits.crashes, "failure_limit": limits.failures}
+    cursor.execute(_WOULD_LIST, values | {"source": source, "bookmark": bookmark})
+    row = cursor.fetchone()
+    return bool(row[0]) if row else (limits.crashes if fatal else limits.failures) <= 1
+
+
+def count(
+    cursor: CursorWrapper, told: Sequence[Counted], *, fatal: bool, limits: Limits, by: str, is_listed: bool = False
+) -> list[Entry]:
+    """Count the reports, and list what reaches its limit; with `is_listed` all of them, whatever they count."""
+    locks.hold(cursor, Lock.POISON_LIST)
+    cursor.execute(
+        _COUNT,
+        {
+            "sources": [one.source for one in told],
+            "bookmarks": [one.bookmark for one in told],
+            "whys": [one.why for one in told],
+            "messages": [one.message_id for one in told],
+            "fatal": fatal,
+            "failure_limit": limits.failures,
+            "crash_limit": limits.crashes,
+            "reported_by": by,
+            "listed": is_listed,
+        },
+    )
+    entries = [Entry(*row) for row in cursor.fetchall()]
+    _notify(cursor, entries)
+    return entries
+
+
+def link(cursor: CursorWrapper, entry_id: int, message_id: int | None) -> None:
+    """Note which message is stored for the entry."""
+    cursor.execute("UPDATE poison_entry SET message_id = %s WHERE id = %s", [message_id, entry_id])
+
+
+def release(cursor: CursorWrapper, ids: Sequence[int], *, actor: str, note: str) -> list[Entry]:
+    """Take the entries off the list and start their counts again at 0; return those that this changed."""
+    locks.hold(cursor, Lock.POISON_LIST)
+    cursor.execute(_RELEASE, {"ids": list(ids), "actor": actor, "note": note})
+    released = []
+    for entry_id, source, bookmark, change in cursor.fetchall():
+        released.append(Entry(entry_id, False, change))
+        details = {"source": source, "bookmark": bookmark}
+        audit.record(actor, "poison_entry.released", "poison_entry", str(entry_id), note=note, details=details)
+    _notify(cursor, released)
+    return released
+
+
+def _notify(cursor: CursorWrapper, entries: Sequence[Entry]) -> None:
+    """Wake the subscribers when the transaction commits. The newest number will do: they read up to it."""
+    if newest := max((entry.change for entry in entries), default=0):
+        cursor.execute("SELECT pg_notify(%s, %s)", [CHANNEL, str(newest)])
+
+
+_LISTED_OF_MESSAGES = """
+SELECT id FROM poison_entry WHERE message_id = ANY(%(ids)s) AND is_listed
+UNION
+SELECT entry.id FROM message JOIN envelope USING (id) JOIN address ON address.id = message.address_id
+     JOIN poison_entry AS entry ON entry.source = address.name AND entry.is_listed
+                               AND entry.bookmark = coalesce(envelope.bookmark, envelope.message_id)
+WHERE message.id = ANY(%(ids)s)
+"""
+
+
+def release_for_messages(cursor: CursorWrapper, message_ids: Sequence[int], *, actor: str, note: str) -> None:
+    """Release the listed bookmarks of messages that are being approved, before they leave their address.
+
+    Call with the messages locked, inside the transaction that approves them (ruling R7).
+    """
+    cursor.execute(_LISTED_OF_MESSAGES, {"ids": list(message_ids)})
+    if listed := [row[0] for row in cursor.fetchall()]:
+        release(cursor, listed, actor=actor, note=note)

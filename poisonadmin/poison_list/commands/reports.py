@@ -1,0 +1,145 @@
+"""The poison list: bookmarks that consumers report, and that every consumer of the source then skips.
+
+A report counts; at its limit it lists, and the message goes along. A release, or approving the message, undoes it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from django.db import connection, transaction
+from django.db.backends.utils import CursorWrapper
+
+from poisonadmin.core.commands.transaction_retry import retried
+from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.intake.domain.envelope import Envelope
+from poisonadmin.poison_list.commands import entries
+from poisonadmin.poison_list.commands.entries import Counted, Limits
+from poisonadmin.poison_list.commands.stored_messages import list_waiting, messages_of, store_listed
+from poisonadmin.poison_list.queries.entries import EntryNotFound
+from poisonadmin.policies.queries.index import book
+
+FATAL = "Fatal error."
+DEFAULT_CRASH_LIMIT = 2
+DEFAULT_FAILURE_LIMIT = 1
+
+
+class PoisonSourceNotFound(PoisonAdminError):
+    """Raised when a poison source is out of the caller's scope."""
+
+    code = "not_found"
+    status = 404
+
+
+class NotListed(PoisonAdminError):
+    """Raised when an entry is to be released that is neither listed nor counted."""
+
+    code = "not_listed"
+    status = 409
+
+
+@dataclass(frozen=True)
+class Report:
+    """A consumer's word that it could not handle a bookmark: an exception, or with `fatal` its own death.
+
+    `crash_limit`: at which count of crashes the bookmark is listed; None: as the policy of the source says, else 2.
+    `envelope`: the message itself, its address the source, its dead letter the failure; None where it was not sent.
+    """
+
+    source: str
+    bookmark: str
+    why: str
+    fatal: bool = False
+    crash_limit: int | None = None
+    envelope: Envelope | None = None
+    consumer: str | None = None
+
+
+_OF_MESSAGES = """
+SELECT message.id, address.name, coalesce(envelope.bookmark, envelope.message_id)
+FROM message JOIN envelope USING (id) JOIN address ON address.id = message.address_id WHERE message.id = ANY(%s)
+"""
+
+
+def report(told: Report, *, principal: Principal) -> int:
+    """Count a consumer's report and list the bookmark when the limit is reached; return the entry's id.
+
+    When it is listed, the message goes along: one that waits on the address of that name becomes NDLV `listed`; one
+    that is not stored there is stored so, when the report brings it.
+    Errors: `NotAllowed`, `PoisonSourceNotFound` (out of scope), `InvalidAddress` (a payload for no address).
+    Source: SEMANTICS AMPS-3, AMPS-8, AMPS-13, ruling R7.
+    """
+    principal.require(Permission.INGEST)
+    if not principal.sees(told.source):
+        raise PoisonSourceNotFound(f"There is no poison source {told.source}.")
+    by = f"{told.consumer} ({principal.name})" if told.consumer else principal.name
+    return retried(lambda: _report(told, by[:255]))
+
+
+def _report(told: Report, by: str) -> int:
+    limits = _limits_of(told)
+    with transaction.atomic(), connection.cursor() as cursor:
+        messages = messages_of(cursor, told.source, told.bookmark)
+        expected = entries.would_list(cursor, told.source, told.bookmark, fatal=told.fatal, limits=limits)
+        if expected:
+            messages = _take_along(cursor, told, messages, by)
+        counted = Counted(told.source, told.bookmark, told.why, max(messages, default=None))
+        (entry,) = entries.count(cursor, [counted], fatal=told.fatal, limits=limits, by=by)
+        if entry.is_listed and not expected:
+            # Another report came in between. Messages after the list is the wrong order of locks, but it is that rare.
+            messages = _take_along(cursor, told, messages, by)
+            entries.link(cursor, entry.id, max(messages, default=None))
+    return entry.id
+
+
+def _take_along(cursor: CursorWrapper, told: Report, messages: Sequence[int], by: str) -> list[int]:
+    """Make NDLV `listed` what waits of the messages, which are locked, or store the one that came; return their ids."""
+    if messages:
+        list_waiting(cursor, messages, actor=by, note=told.why)
+        return list(messages)
+    if told.envelope is None:
+        return []
+    stored = store_listed(cursor, told.envelope, actor=by)
+    return [stored] if stored is not None else messages_of(cursor, told.source, told.bookmark)
+
+
+def _limits_of(told: Report) -> Limits:
+    policy = book().resolve(told.source).policy
+    return Limits(
+        failures=policy.failures_to_list if policy.failures_to_list > 0 else DEFAULT_FAILURE_LIMIT,
+        crashes=told.crash_limit or (policy.crashes_to_list if policy.crashes_to_list > 0 else DEFAULT_CRASH_LIMIT),
+    )
+
+
+def list_messages(
+    cursor: CursorWrapper, message_ids: Sequence[int], *, why: Mapping[int, str], fatal: bool, actor: str
+) -> None:
+    """List the bookmarks of messages that a policy's verdict puts on the list. Inside the verdict's transaction.
+
+    The source is a message's address, its bookmark the envelope's, else the producer's id (ruling R7).
+    """
+    if not message_ids:
+        return
+    cursor.execute(_OF_MESSAGES, [list(message_ids)])
+    counted = [Counted(source, bookmark, why[number], number) for number, source, bookmark in cursor.fetchall()]
+    limits = Limits(DEFAULT_FAILURE_LIMIT, DEFAULT_CRASH_LIMIT)
+    entries.count(cursor, counted, fatal=fatal, limits=limits, by=actor, is_listed=True)
+
+
+def release(entry_id: int, *, principal: Principal, reason: str) -> None:
+    """Take a bookmark off the list, for every consumer; its counts start again at 0. A stored message stays as it is.
+
+    Errors: `NotAllowed`, `EntryNotFound`, `NotListed`. Source: SEMANTICS AMPS-f, ruling R7.
+    """
+    principal.require(Permission.DECIDE)
+
+    def release_once() -> None:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("SELECT source FROM poison_entry WHERE id = %s", [entry_id])
+            row = cursor.fetchone()
+            if row is None or not principal.sees(row[0]):
+                raise EntryNotFound(f"There is no entry {entry_id} on the poison list.")
+            if not entries.release(cursor, [entry_id], actor=principal.name, note=reason):
+                raise NotListed("This bookmark is not listed, and nothing is counted against it.")
+
+    retried(release_once)

@@ -1,0 +1,109 @@
+"""The stored side of the poison list: the messages on an address that have a bookmark."""
+
+import uuid
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from django.db.backends.utils import CursorWrapper
+
+from poisonadmin.addresses.commands.creation import ensure_addresses
+from poisonadmin.intake.commands.accept import import_failure
+from poisonadmin.intake.commands.business_keys import write_keys
+from poisonadmin.intake.domain.envelope import Envelope
+from poisonadmin.intake.domain.staged_rows import headers_json
+from poisonadmin.messages.commands.transitions import RECORDED
+
+# As many as one report may set aside; a bookmark names one message, but nothing makes producers keep to that.
+MAX_MESSAGES = 1_000
+
+_BY_BOOKMARK = f"""
+SELECT message.id FROM envelope JOIN message USING (id)
+WHERE envelope.bookmark = %(bookmark)s AND message.address_id = (SELECT id FROM address WHERE name = %(source)s)
+ORDER BY id DESC LIMIT {MAX_MESSAGES}
+"""  # noqa: S608  (fragments are constants)
+_BY_MESSAGE_ID = """
+SELECT message.id FROM envelope JOIN message USING (id)
+WHERE envelope.message_id = %(bookmark)s
+  AND envelope.intake_address_id = (SELECT id FROM address WHERE name = %(source)s)
+"""
+_LOCK = "SELECT FROM message WHERE id = ANY(%s) ORDER BY id FOR UPDATE"
+
+_LIST = f"""
+WITH waiting AS (
+    SELECT id, address_id, state, reason, group_id FROM message WHERE id = ANY(%(ids)s) AND state = 'TBDL'
+), changed AS (
+    UPDATE message SET state = 'NDLV', reason = 'listed', state_at = now(), due_at = NULL, expires_at = NULL
+    FROM waiting WHERE message.id = waiting.id
+    RETURNING message.id, message.address_id, message.state, message.reason, message.group_id, message.attempt_number,
+              'listed' AS event, waiting.address_id AS was_address_id, waiting.state AS was_state,
+              waiting.reason AS was_reason, waiting.group_id AS was_group_id
+), {RECORDED}
+SELECT count(*) FROM changed
+"""  # noqa: S608  (fragments are constants)
+
+_STORE = f"""
+WITH stored AS (
+    INSERT INTO envelope (id, intake_address_id, message_id, bookmark, content_type, payload_bytes, received_by)
+    VALUES (nextval(pg_get_serial_sequence('message', 'id')), %(address)s, %(message_id)s, %(bookmark)s,
+            %(content_type)s, length(%(payload)s::bytea), %(actor)s)
+    ON CONFLICT (intake_address_id, message_id) DO NOTHING RETURNING id
+), bytes AS (
+    INSERT INTO body (id, headers, payload) SELECT id, %(headers)s, %(payload)s FROM stored
+), changed AS (
+    INSERT INTO message (id, address_id, lane_id, state, reason, failure_count, failed_at)
+    SELECT id, %(address)s, %(lane)s, 'NDLV', 'listed', 0, %(failed_at)s FROM stored
+    RETURNING id, address_id, state, reason, group_id, attempt_number, 'imported' AS event,
+              NULL::bigint AS was_address_id, NULL::text AS was_state, NULL::text AS was_reason,
+              NULL::bigint AS was_group_id
+), {RECORDED}
+SELECT id FROM changed
+"""  # noqa: S608  (fragments are constants)
+
+
+def messages_of(cursor: CursorWrapper, source: str, bookmark: str) -> list[int]:
+    """Lock and return the messages that `bookmark` names on the address `source`, newest first.
+
+    Those that carry it as their bookmark; else the one whose producer's id it is, wherever that one is now.
+    """
+    for query in (_BY_BOOKMARK, _BY_MESSAGE_ID):
+        cursor.execute(query, {"source": source, "bookmark": bookmark})
+        if found := [row[0] for row in cursor.fetchall()]:
+            cursor.execute(_LOCK, [found])
+            return found
+    return []
+
+
+def list_waiting(cursor: CursorWrapper, ids: Sequence[int], *, actor: str, note: str) -> None:
+    """TBDL -> NDLV `listed`, for those of the messages, all locked, that wait."""
+    cursor.execute(_LIST, {"ids": list(ids), "actor": actor, "note": note})
+
+
+def store_listed(cursor: CursorWrapper, envelope: Envelope, *, actor: str) -> int | None:
+    """Store a message that a consumer sent with its report as NDLV `listed`, with its failure as attempt 0.
+
+    Return its id; None where somebody else has stored it meanwhile.
+    """
+    here = ensure_addresses([envelope.address])[envelope.address]
+    dead = envelope.dead_letter
+    assert dead is not None
+    values: dict[str, Any] = {
+        "address": here.id,
+        "lane": here.lane_id,
+        "message_id": envelope.message_id or uuid.uuid4().hex,
+        "bookmark": envelope.bookmark,
+        "content_type": envelope.content_type,
+        "payload": envelope.payload,
+        "headers": headers_json(envelope.headers),
+        "failed_at": dead.failed_at or datetime.now(UTC),
+        "actor": actor,
+        "note": dead.reason,
+    }
+    cursor.execute(_STORE, values)
+    row = cursor.fetchone()
+    if row is None:
+        return None
+    message_id: int = row[0]
+    write_keys(cursor, message_id, envelope.address, envelope.payload, envelope.headers)
+    import_failure(cursor, message_id, envelope, actor=actor)
+    return message_id

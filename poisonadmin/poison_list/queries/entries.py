@@ -1,0 +1,119 @@
+"""The poison list: bookmarks that were reported, newest first."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.queries.address_ids import pattern_regex
+from poisonadmin.core.queries.paging import DEFAULT_LIMIT, MAX_ID, Key, Page, window
+from poisonadmin.core.queries.rows import fetch, fetch_one
+from poisonadmin.poison_list.queries.feed import EntryChange
+
+_KEY = Key(("p.id",), (int,))
+# What is reported again after its release counts again, and is no longer released.
+_RELEASED = "(p.released_at IS NOT NULL AND NOT p.is_listed AND p.crashes + p.failures = 0)"
+
+
+class EntryNotFound(PoisonAdminError):
+    """Raised when the poison list has no such entry, or when its source is out of the caller's scope."""
+
+    code = "not_found"
+    status = 404
+
+
+@dataclass(frozen=True)
+class EntryRow:
+    """One bookmark of a source. Consumers skip it while `is_listed`; before that, `crashes` and `failures` grow towards
+    the limits that the last report was judged by.
+
+    `message_id` is our id of the message that is stored for it, if one is; `message_state` where that one stands.
+    """
+
+    id: int
+    source: str
+    bookmark: str
+    why: str
+    is_listed: bool
+    is_fatal: bool
+    failures: int
+    failure_limit: int
+    crashes: int
+    crash_limit: int
+    reported_by: str
+    first_at: datetime
+    last_at: datetime
+    listed_at: datetime | None
+    released_at: datetime | None
+    released_by: str | None
+    note: str | None
+    message_id: int | None
+    message_state: str | None
+
+
+_SELECT = """SELECT p.id, p.source, p.bookmark, p.why, p.is_listed, p.is_fatal, p.failures, p.failure_limit, p.crashes,
+ p.crash_limit, p.reported_by, p.first_at, p.last_at, p.listed_at, p.released_at, p.released_by, p.note, p.message_id,
+ m.state AS message_state FROM poison_entry p LEFT JOIN message m ON m.id = p.message_id"""
+
+
+def list_entries(
+    *,
+    principal: Principal,
+    source: str | None = None,
+    listed: bool | None = None,
+    released: bool | None = None,
+    cursor: str | None = None,
+    limit: int = DEFAULT_LIMIT,
+) -> Page[EntryRow]:
+    """Return one page; of one `source`, and only what is `listed` or `released`, or is not, where these are given.
+
+    Errors: `NotAllowed`, `InvalidCursor`.
+    """
+    principal.require(Permission.READ)
+    page = window(cursor, limit, _KEY)
+    conditions, parameters = source_scope(principal, "p.source")
+    if source is not None:
+        conditions.append("p.source = %s")
+        parameters.append(source)
+    if listed is not None:
+        conditions.append("p.is_listed" if listed else "NOT p.is_listed")
+    if released is not None:
+        conditions.append(_RELEASED if released else f"NOT {_RELEASED}")
+    rows = fetch(
+        EntryRow,
+        f"{_SELECT} WHERE {' AND '.join([*conditions, page.condition])} {page.order}",
+        [*parameters, *page.parameters],
+    )
+    return page.page(rows, lambda row: (row.id,))
+
+
+def get_entry(entry_id: int, *, principal: Principal) -> EntryRow:
+    """Return the entry; raise NotAllowed, EntryNotFound."""
+    principal.require(Permission.READ)
+    found = fetch_one(EntryRow, f"{_SELECT} WHERE p.id = %s", [entry_id]) if 0 < entry_id <= MAX_ID else None
+    if found is None or not principal.sees(found.source):
+        raise EntryNotFound(f"There is no entry {entry_id} on the poison list.")
+    return found
+
+
+def listed_now(source: str) -> list[EntryChange]:
+    """Return everything that is listed of a source, as the feed gives it."""
+    return fetch(
+        EntryChange,
+        "SELECT id, source, bookmark, why, is_listed, is_fatal, change FROM poison_entry"
+        " WHERE source = %s AND is_listed ORDER BY id",
+        [source],
+    )
+
+
+def source_scope(principal: Principal, column: str) -> tuple[list[str], list[Any]]:
+    """Return the SQL conditions, at least one, that keep what is out of scope away, and their parameters.
+
+    A source is any name that consumers agree on, so there may be no address row of it.
+    """
+    conditions, parameters = ["TRUE"], []
+    for patterns in filter(None, principal.patterns):
+        conditions.append(f"{column} || '.' ~ ANY(%s::text[])")
+        parameters.append([pattern_regex(pattern) for pattern in patterns])
+    return conditions, parameters

@@ -1,0 +1,204 @@
+"""Policies."""
+
+from dataclasses import asdict
+from typing import Any
+
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.messages.domain.states import Reason, State
+from poisonadmin.policies.commands import save
+from poisonadmin.policies.domain.presets import PRESETS
+from poisonadmin.policies.queries import policies
+from poisonadmin.policies.queries.history import Change, PolicyVersion, policy_history
+from poisonadmin.policies.queries.policies import PolicyView, Preview
+from poisonadmin.web.api.contract import contract
+from poisonadmin.web.api.inputs import Identifier, JsonObject, StrictSerializer, Text
+from poisonadmin.web.api.parameters import pattern
+from poisonadmin.web.api.routes import route
+from poisonadmin.web.api.shape import JsonSchema, Shape
+from poisonadmin.web.api.shapes import BREAKER
+from poisonadmin.web.api.versions import AlreadyExists, expected_version
+from poisonadmin.web.api.view import ApiView
+
+POLICY = Shape("Policy", PolicyView)
+POLICY_CHANGE = Shape("PolicyChange", Change)
+POLICY_VERSION = Shape("PolicyVersion", PolicyVersion, kinds={"changes": list[POLICY_CHANGE]})  # type: ignore[valid-type]
+PREVIEW = Shape(
+    "PolicyPreview",
+    Preview,
+    leave_out={"in_force"},
+    kinds={"then": State | None, "reason": Reason | None, "breakers": list[BREAKER]},  # type: ignore[valid-type]
+)
+IN_FORCE: JsonSchema = {
+    "type": "object",
+    "properties": {
+        "address": {"type": "string"},
+        "policy": {"type": "object", "additionalProperties": True},
+        "destination": {"type": "string", "nullable": True},
+        "origins": {
+            "type": "object",
+            "additionalProperties": {
+                "type": "object",
+                "properties": {"pattern": {"type": "string"}, "preset": {"type": "string", "nullable": True}},
+                "required": ["pattern", "preset"],
+            },
+        },
+    },
+    "required": ["address", "policy", "destination", "origins"],
+}
+
+
+def _whole_list(item: dict[str, Any]) -> dict[str, Any]:
+    link = {"type": "string", "nullable": True}
+    return {
+        "type": "object",
+        "properties": {"results": {"type": "array", "items": item}, "next": link, "previous": link},
+        "required": ["results", "next", "previous"],
+    }
+
+
+_ALL = _whole_list(POLICY.schema)
+_VERSIONS = _whole_list(POLICY_VERSION.schema)
+
+
+class PolicyInput(StrictSerializer):
+    """`settings` names what is set at this pattern; all else is inherited from less specific patterns."""
+
+    match = Text(max_length=255)
+    preset = serializers.ChoiceField(choices=sorted(PRESETS), required=False, allow_null=True, default=None)
+    settings = JsonObject(required=False, default=dict)
+    destination = Text(max_length=100, required=False, allow_null=True, default=None)
+
+
+class PreviewInput(StrictSerializer):
+    """With a `message_id` (a message's `id` here) the jitter that this message would get is included.
+
+    With `match` what is not set is inherited from the stored policies, else from what is built in.
+    """
+
+    preset = serializers.ChoiceField(choices=sorted(PRESETS), required=False, allow_null=True, default=None)
+    settings = JsonObject(required=False, default=dict)
+    failures = serializers.IntegerField(min_value=1, max_value=policies.MAX_PREVIEW)
+    message_id = Identifier(required=False, allow_null=True, default=None)
+    match = Text(max_length=255, required=False, allow_null=True, default=None)
+
+
+class PolicyList(ApiView):
+    """`/policies/`."""
+
+    @contract(Permission.READ, "policies", {200: _ALL})
+    def get(self, request: Request) -> Response:
+        """List all policies by pattern."""
+        found = policies.list_policies(principal=self.principal)
+        return Response({"results": [POLICY.render(row) for row in found], "next": None, "previous": None})
+
+    @contract(Permission.CONFIGURE, "policies", {201: POLICY}, body=PolicyInput, acts=True)
+    def post(self, request: Request) -> Response:
+        """Create the policy of a pattern; 409 when the pattern has one."""
+        if policies.find_policy(self.body["match"]) is not None:
+            raise AlreadyExists(f"The pattern {self.body['match']} has a policy already; PUT replaces it.")
+        response = _saved(self.principal, self.body, status=201)
+        response["Location"] = request.build_absolute_uri(f"{response.data['id']}/")
+        return response
+
+
+class PolicyOne(ApiView):
+    """`/policies/{id}/`."""
+
+    @contract(Permission.READ, "policies", {200: POLICY})
+    def get(self, request: Request, policy_id: int) -> Response:
+        """Show a policy as it was written."""
+        return _shown(policies.get_policy(policy_id, principal=self.principal))
+
+    @contract(Permission.CONFIGURE, "policies", {200: POLICY}, body=PolicyInput, decides=True)
+    def put(self, request: Request, policy_id: int) -> Response:
+        """Replace a policy. Its pattern stays: another pattern is another policy."""
+        row = policies.get_policy(policy_id, principal=self.reader)
+        if self.body["match"] != row.match:
+            raise serializers.ValidationError({"match": [f"This policy is that of {row.match}."]}, "immutable")
+        return _saved(self.principal, self.body, expected_version=expected_version(request))
+
+    @contract(Permission.CONFIGURE, "policies", {204: None})
+    def delete(self, request: Request, policy_id: int) -> Response:
+        """Remove a policy; what less specific ones say is in force."""
+        policies.get_policy(policy_id, principal=self.reader)
+        save.delete_policy(policy_id, principal=self.principal)
+        return Response(status=204)
+
+
+class PolicyHistory(ApiView):
+    """`/policies/{id}/history/`."""
+
+    @contract(Permission.READ, "policies", {200: _VERSIONS})
+    def get(self, request: Request, policy_id: int) -> Response:
+        """Show the versions of a policy, newest first: who, when, what was and what is; the latest two hundred."""
+        found = policy_history(policy_id, principal=self.principal)
+        results = [POLICY_VERSION.render(version) for version in found]
+        return Response({"results": results, "next": None, "previous": None})
+
+
+class PolicyPreview(ApiView):
+    """`/policies/preview/`."""
+
+    @contract(Permission.READ, "policies", {200: PREVIEW}, body=PreviewInput)
+    def post(self, request: Request) -> Response:
+        """Compute the wait before each redelivery, for a preset with settings over it. Nothing is saved."""
+        fields = self.body
+        found = policies.preview(
+            fields["preset"],
+            fields["settings"],
+            fields["failures"],
+            principal=self.principal,
+            message_id=fields["message_id"],
+            match=fields["match"],
+        )
+        return Response(PREVIEW.render(found))
+
+
+class PolicyResolve(ApiView):
+    """`/policies/resolve/`."""
+
+    @contract(
+        Permission.READ,
+        "policies",
+        {200: IN_FORCE},
+        query=(pattern("address", "The address, known or not.", many=False, required=True),),
+    )
+    def get(self, request: Request) -> Response:
+        """Show the values in force on an address and which pattern each comes from."""
+        address = self.query["address"]
+        found = policies.resolve_address(address, principal=self.principal)
+        return Response(
+            {
+                "address": address,
+                "policy": asdict(found.policy),
+                "destination": found.destination,
+                "origins": {name: origin._asdict() for name, origin in found.origins.items()},
+            }
+        )
+
+
+def _shown(row: policies.PolicyView, status: int = 200) -> Response:
+    response = Response(POLICY.render(row), status=status)
+    response["ETag"] = row.etag
+    return response
+
+
+def _saved(principal: Principal, fields: dict[str, Any], *, status: int = 200, **more: Any) -> Response:
+    rest = {name: value for name, value in fields.items() if name != "match"}
+    save.save_policy(fields["match"], **rest, principal=principal, **more)
+    row = policies.find_policy(fields["match"])
+    assert row is not None
+    return _shown(row, status)
+
+
+urlpatterns = [
+    route("policies/", PolicyList, name="api-policies"),
+    route("policies/preview/", PolicyPreview, name="api-policy-preview"),
+    route("policies/resolve/", PolicyResolve, name="api-policy-resolve"),
+    route("policies/<id:policy_id>/", PolicyOne, name="api-policy"),
+    route("policies/<id:policy_id>/history/", PolicyHistory, name="api-policy-history"),
+]

@@ -1,0 +1,132 @@
+"""Which policy is in force on an address, and where each of its values comes from (SEMANTICS R9, ART-18)."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, NamedTuple
+
+from poisonadmin.core.domain.addresses import ANY_WORDS, ONE_WORD, PatternIndex, specificity, validate_pattern
+from poisonadmin.policies.domain.policy import BUILT_IN, BUILT_IN_PATTERN, Policy
+from poisonadmin.policies.domain.presets import preset
+from poisonadmin.policies.domain.settings import validate_settings
+
+FIELDS = tuple(policy_field.name for policy_field in fields(Policy))
+DESTINATION = "destination"
+
+
+class Origin(NamedTuple):
+    """Where a value comes from: the pattern of a policy and, when the preset set it, that preset's name."""
+
+    pattern: str
+    preset: str | None
+
+
+# What is in force where nothing is configured; its name is no preset, so it cannot be confused with one.
+BUILT_IN_ORIGIN = Origin(BUILT_IN_PATTERN, "built_in")
+
+
+@dataclass(frozen=True)
+class PolicySpec:
+    """One policy object as an administrator wrote it: a pattern, and what it sets where the pattern matches."""
+
+    pattern: str
+    preset: str | None = None
+    settings: Mapping[str, object] = field(default_factory=dict)
+    destination: str | None = None  # the name of a destination, not an address
+    version: int = 1
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """The values in force on an address; `origins` has one entry a policy field, and `destination` when set."""
+
+    policy: Policy
+    destination: str | None
+    origins: Mapping[str, Origin]
+
+
+class PolicyBook:
+    """Many policy objects, compiled, so that an address is resolved without looking at all of them.
+
+    Errors: `InvalidAddress`, `UnknownPreset`, `UnknownSetting`, `InvalidSetting` for a spec that is wrong, `ValueError`
+    for two specs with one pattern.
+    """
+
+    def __init__(self, specs: Iterable[PolicySpec]) -> None:
+        self._layers: dict[str, _Layer] = {}
+        for spec in specs:
+            if spec.pattern in self._layers:
+                raise ValueError(f"Two policies match {spec.pattern!r}.")
+            self._layers[spec.pattern] = _compile(spec)
+        self._index = PatternIndex(self._layers)
+        # Addresses may be many; the sets of patterns that match them are few.
+        self._cache: dict[tuple[str, ...], Resolved] = {}
+
+    def resolve(self, address: str) -> Resolved:
+        """Return what is in force on `address`, merged field by field, the most specific pattern first."""
+        patterns = self._index.matching(address)
+        return self._merged(patterns)
+
+    def resolve_pattern(self, pattern: str) -> Resolved:
+        """Return what is in force where `pattern` matches and nothing more specific does.
+
+        Errors: `InvalidAddress`.
+
+        >>> book = PolicyBook([PolicySpec("orders.#", "artemis"), PolicySpec("orders.eu", "sap")])
+        >>> book.resolve_pattern("orders.*").origins["max_delivery_attempts"]
+        Origin(pattern='orders.#', preset='artemis')
+        """
+        words = validate_pattern(pattern).split(".")
+        # A word that no pattern names stands for what a wildcard may match.
+        example = ".".join("\N{MIDDLE DOT}" if word in (ANY_WORDS, ONE_WORD) else word for word in words)
+        own = specificity(pattern)
+        return self._merged(tuple(one for one in self._index.matching(example) if specificity(one) >= own))
+
+    def _merged(self, patterns: tuple[str, ...]) -> Resolved:
+        resolved = self._cache.get(patterns)
+        if resolved is None:
+            resolved = self._cache[patterns] = _merge([self._layers[pattern] for pattern in patterns])
+        return resolved
+
+
+def resolve(specs: Iterable[PolicySpec], address: str) -> Resolved:
+    """Return what is in force on `address`; `PolicyBook` does the same for many addresses.
+
+    >>> specs = [PolicySpec("orders.#", "artemis"), PolicySpec("orders.vip", settings={"max_delivery_attempts": -1})]
+    >>> resolved = resolve(specs, "orders.vip")
+    >>> resolved.policy.max_delivery_attempts, resolved.origins["max_delivery_attempts"]
+    (-1, Origin(pattern='orders.vip', preset=None))
+    >>> resolved.policy.redelivery_delay, resolved.origins["redelivery_delay"]
+    (0, Origin(pattern='orders.#', preset='artemis'))
+    """
+    return PolicyBook(specs).resolve(address)
+
+
+@dataclass(frozen=True)
+class _Layer:
+    values: dict[str, object]
+    origins: dict[str, Origin]
+
+
+def _compile(spec: PolicySpec) -> _Layer:
+    values: dict[str, object] = {}
+    origins: dict[str, Origin] = {}
+    if spec.preset is not None:
+        defaults = preset(spec.preset)
+        values = {name: getattr(defaults, name) for name in FIELDS}
+        origins = dict.fromkeys(FIELDS, Origin(spec.pattern, spec.preset))
+    overrides = validate_settings(spec.settings)
+    if spec.destination is not None:
+        overrides[DESTINATION] = spec.destination
+    values |= overrides
+    origins |= dict.fromkeys(overrides, Origin(spec.pattern, None))
+    return _Layer(values, origins)
+
+
+def _merge(layers: list[_Layer]) -> Resolved:
+    values: dict[str, Any] = {name: getattr(BUILT_IN, name) for name in FIELDS}
+    origins = dict.fromkeys(FIELDS, BUILT_IN_ORIGIN)
+    for layer in reversed(layers):
+        values |= layer.values
+        origins |= layer.origins
+    destination = values.pop(DESTINATION, None)
+    return Resolved(Policy(**values), destination, origins)

@@ -1,0 +1,159 @@
+"""Policies as written, what they come to on an address, and the delays they would give."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from poisonadmin.addresses.queries import AddressNotFound
+from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
+from poisonadmin.core.domain.addresses import validate_address, validate_pattern
+from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.queries.paging import MAX_ID
+from poisonadmin.core.queries.rows import fetch, fetch_one
+from poisonadmin.delivery.domain.retry_decision import on_failure
+from poisonadmin.delivery.domain.retry_limits import Breaker, attempts_in_all, breakers
+from poisonadmin.delivery.domain.retry_schedule import Explanation, explain
+from poisonadmin.policies.domain.policy import Policy, warnings
+from poisonadmin.policies.domain.resolution import PolicySpec, Resolved, resolve
+from poisonadmin.policies.queries.index import book, book_with
+
+MAX_PREVIEW = 1000
+
+
+class PolicyNotFound(PoisonAdminError):
+    """Raised when there is no such policy, or when its pattern reaches outside the caller's scope."""
+
+    code = "not_found"
+    status = 404
+
+
+@dataclass(frozen=True)
+class PolicyView:
+    """A policy as an administrator wrote it: what it sets where its pattern matches.
+
+    `warnings`: what looks wrong with what is in force there (SEMANTICS R5).
+    """
+
+    id: int
+    match: str
+    preset: str | None
+    settings: Mapping[str, Any]
+    destination: str | None
+    version: int
+    updated_by: str
+    updated_at: datetime
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def etag(self) -> str:
+        """What `If-Match` is compared with."""
+        return f'"{self.version}"'
+
+
+@dataclass(frozen=True)
+class Preview:
+    """The wait after each failure in milliseconds, its terms, and what looks wrong with the policy.
+
+    `attempts`: the failure after which a message is tried no more, `then` the state that follows and `reason` why;
+    all None: it is tried for ever. `stops_at`: the failure of one message that stops its address; None: none does.
+    `breakers`: every limit that stops more than the message. `in_force`: every value, with where it comes from.
+    """
+
+    delays_ms: tuple[int, ...]
+    formulas: tuple[str, ...]
+    attempts: int | None
+    then: str | None
+    reason: str | None
+    stops_at: int | None
+    breakers: tuple[Breaker, ...]
+    warnings: tuple[str, ...]
+    in_force: Resolved
+
+
+_SELECT = """SELECT p.id, p.match, p.preset, p.settings, d.name AS destination, p.version, p.updated_by, p.updated_at
+ FROM policy p LEFT JOIN destination d ON d.id = p.destination_id"""
+
+
+def list_policies(*, principal: Principal) -> list[PolicyView]:
+    """Return the policies by pattern, of those whose pattern lies within the caller's scope."""
+    principal.require(Permission.READ)
+    found = [row for row in fetch(PolicyView, f"{_SELECT} ORDER BY p.match") if principal.covers(row.match)]
+    return _with_warnings(found)
+
+
+def get_policy(policy_id: int, *, principal: Principal) -> PolicyView:
+    """Return the policy; raise PolicyNotFound."""
+    principal.require(Permission.READ)
+    found = fetch_one(PolicyView, f"{_SELECT} WHERE p.id = %s", [policy_id]) if 0 < policy_id <= MAX_ID else None
+    if found is None or not principal.covers(found.match):
+        raise PolicyNotFound(f"There is no policy {policy_id}.")
+    return _with_warnings([found])[0]
+
+
+def find_policy(match: str) -> PolicyView | None:
+    """Return the policy of exactly this pattern, for whoever is about to write it."""
+    return next(iter(_with_warnings(fetch(PolicyView, f"{_SELECT} WHERE p.match = %s", [match]))), None)
+
+
+def _with_warnings(rows: list[PolicyView]) -> list[PolicyView]:
+    policies = book()
+    return [replace(row, warnings=warnings(policies.resolve_pattern(row.match).policy)) for row in rows]
+
+
+def resolve_address(address: str, *, principal: Principal) -> Resolved:
+    """Return the values in force on the address, known or not, and where each comes from.
+
+    Raise InvalidAddress; AddressNotFound out of scope.
+    """
+    principal.require(Permission.READ)
+    validate_address(address)
+    if not principal.sees(address):
+        raise AddressNotFound(f"There is no address {address}.")
+    return book().resolve(address)
+
+
+def preview(
+    preset: str | None,
+    settings: Mapping[str, object],
+    failures: int,
+    *,
+    principal: Principal,
+    message_id: int | None = None,
+    match: str | None = None,
+) -> Preview:
+    """Return the waits after the first `failures` failures, jittered as for the message where one is given.
+
+    With `match` what is not set comes from the stored policies as for one of that pattern; without it from what is
+    built in. Raise UnknownPreset, UnknownSetting, InvalidSetting, InvalidAddress, NotAllowed (a pattern out of scope).
+    """
+    principal.require(Permission.READ)
+    if match is None:
+        resolved = resolve([PolicySpec("#", preset, settings)], "preview")
+    else:
+        if not principal.covers(validate_pattern(match)):
+            raise NotAllowed(f"The pattern {match} reaches beyond the addresses that {principal.name} is limited to.")
+        resolved = book_with(PolicySpec(match, preset, settings)).resolve_pattern(match)
+    policy = resolved.policy
+    waits = [_wait(policy, number, message_id) for number in range(1, failures + 1)]
+    attempts = attempts_in_all(policy)
+    end = None
+    if attempts is not None:
+        end = on_failure(policy, message_id=0, attempt_number=attempts, failure_count=attempts - 1, address="")
+    return Preview(
+        delays_ms=tuple(wait.delay for wait in waits),
+        formulas=tuple(wait.formula() for wait in waits),
+        attempts=attempts,
+        then=str(end.state) if end else None,
+        reason=str(end.reason) if end and end.reason else None,
+        stops_at=None if policy.listener_max_retries is None else max(policy.listener_max_retries, 1),
+        breakers=breakers(policy, failure_count=0, rollbacks_in_row=0, conversation_failures=0),
+        warnings=warnings(policy),
+        in_force=resolved,
+    )
+
+
+def _wait(policy: Policy, number: int, message_id: int | None) -> Explanation:
+    if message_id is not None:
+        return explain(policy, number, message_id, number)
+    return explain(replace(policy, redelivery_collision_avoidance_factor=0.0), number, 0, number)

@@ -1,0 +1,134 @@
+"""Restart jobs."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.restart_jobs import queries
+from poisonadmin.restart_jobs.commands import setup as operations
+from poisonadmin.restart_jobs.queries import RestartJobRow
+from poisonadmin.web.api.contract import contract
+from poisonadmin.web.api.inputs import StrictSerializer, Text
+from poisonadmin.web.api.routes import route
+from poisonadmin.web.api.shape import Shape
+from poisonadmin.web.api.versions import AlreadyExists, expected_version
+from poisonadmin.web.api.view import ApiView
+
+RESTART_JOB = Shape("RestartJob", RestartJobRow)
+
+
+_ALL: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "results": {"type": "array", "items": RESTART_JOB.schema},
+        "next": {"type": "string", "nullable": True},
+        "previous": {"type": "string", "nullable": True},
+    },
+    "required": ["results", "next", "previous"],
+}
+
+
+class FilterField(serializers.DictField):
+    """Parameters of `GET /messages/`, each a text or a list of texts."""
+
+    def to_internal_value(self, data: Any) -> dict[str, list[str]]:
+        """Return each parameter's texts."""
+        if not isinstance(data, Mapping):
+            self.fail("not_a_dict", input_type=type(data).__name__)
+        found: dict[str, list[str]] = {}
+        for name, given in data.items():
+            texts = [given] if isinstance(given, str) else given
+            if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+                raise serializers.ValidationError({str(name)[:100]: ["Must be a text or a list of texts."]}, "invalid")
+            found[str(name)] = texts
+        return found
+
+
+class RestartJobFields(StrictSerializer):
+    """`schedule`: five cron fields, in UTC. `filter`: parameters of `GET /messages/`; `state` is always NDLV."""
+
+    schedule = Text(max_length=operations.MAX_SCHEDULE_CHARS)
+    filter = FilterField(required=False, default=dict)
+    include_blacklisted = serializers.BooleanField(required=False, default=False)
+    max_restarts = serializers.IntegerField(min_value=1, max_value=operations.MAX_RESTARTS, required=False, default=1)
+    is_enabled = serializers.BooleanField(required=False, default=True)
+
+
+class RestartJobInput(RestartJobFields):
+    """A restart job with its name."""
+
+    name = Text(max_length=operations.MAX_NAME_CHARS)
+
+
+class RestartJobList(ApiView):
+    """`/restart-jobs/`."""
+
+    @contract(Permission.READ, "restart jobs", {200: _ALL})
+    def get(self, request: Request) -> Response:
+        """List the restart jobs by name."""
+        found = queries.list_restart_jobs(principal=self.principal)
+        return Response({"results": [RESTART_JOB.render(row) for row in found], "next": None, "previous": None})
+
+    @contract(Permission.CONFIGURE, "restart jobs", {201: RESTART_JOB}, body=RestartJobInput, acts=True)
+    def post(self, request: Request) -> Response:
+        """Create a job that approves messages in NDLV by schedule; 409 when there is one of this name."""
+        if queries.find_restart_job(self.body["name"]) is not None:
+            raise AlreadyExists(f"There is a restart job {self.body['name']} already; PUT replaces it.")
+        response = _saved(self.principal, self.body, status=201)
+        response["Location"] = request.build_absolute_uri(f"{response.data['id']}/")
+        return response
+
+
+class RestartJobOne(ApiView):
+    """`/restart-jobs/{id}/`."""
+
+    @contract(Permission.READ, "restart jobs", {200: RESTART_JOB})
+    def get(self, request: Request, restart_job_id: int) -> Response:
+        """Show a restart job: its schedule, and what its latest run came to."""
+        return _shown(queries.get_restart_job(restart_job_id, principal=self.principal))
+
+    @contract(Permission.CONFIGURE, "restart jobs", {200: RESTART_JOB}, body=RestartJobFields, decides=True)
+    def put(self, request: Request, restart_job_id: int) -> Response:
+        """Replace all of a restart job but its name. A run that is under way ends."""
+        row = queries.get_restart_job(restart_job_id, principal=self.reader)
+        return _saved(self.principal, {"name": row.name, **self.body}, expected_version=expected_version(request))
+
+    @contract(Permission.CONFIGURE, "restart jobs", {204: None})
+    def delete(self, request: Request, restart_job_id: int) -> Response:
+        """Remove a restart job, with its count of what it has restarted."""
+        queries.get_restart_job(restart_job_id, principal=self.reader)
+        operations.delete_restart_job(restart_job_id, principal=self.principal)
+        return Response(status=204)
+
+
+class RestartJobRun(ApiView):
+    """`/restart-jobs/{id}/run/`."""
+
+    @contract(Permission.CONFIGURE, "restart jobs", {202: RESTART_JOB}, acts=True)
+    def post(self, request: Request, restart_job_id: int) -> Response:
+        """Run a restart job within seconds, whatever its schedule says, also where it is switched off."""
+        queries.get_restart_job(restart_job_id, principal=self.reader)
+        operations.run_soon(restart_job_id, principal=self.principal)
+        return _shown(queries.get_restart_job(restart_job_id, principal=self.reader), status=202)
+
+
+def _shown(row: queries.RestartJobRow, status: int = 200) -> Response:
+    response = Response(RESTART_JOB.render(row), status=status)
+    response["ETag"] = row.etag
+    return response
+
+
+def _saved(principal: Principal, fields: Mapping[str, Any], *, status: int = 200, **more: Any) -> Response:
+    row = operations.save_restart_job(**fields, principal=principal, **more)
+    return _shown(queries.get_restart_job(row.id, principal=principal), status)
+
+
+urlpatterns = [
+    route("restart-jobs/", RestartJobList, name="api-restart-jobs"),
+    route("restart-jobs/<id:restart_job_id>/", RestartJobOne, name="api-restart-job"),
+    route("restart-jobs/<id:restart_job_id>/run/", RestartJobRun, name="api-restart-job-run"),
+]

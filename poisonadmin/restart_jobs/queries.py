@@ -1,0 +1,136 @@
+"""Restart jobs, and which messages one would approve next."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from poisonadmin.core.domain.access import SYSTEM, Permission, Principal
+from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.queries.filter_values import InvalidFilter
+from poisonadmin.core.queries.paging import MAX_ID
+from poisonadmin.core.queries.rows import bounded, fetch, fetch_one, fetch_values
+from poisonadmin.messages.domain.states import Reason, State
+from poisonadmin.messages.queries.filter_sql import compile_filter
+from poisonadmin.messages.queries.filters import MessageFilter, parse_filter
+from poisonadmin.messages.queries.lists import Count
+
+COUNTED = 10_000
+
+
+class RestartJobNotFound(PoisonAdminError):
+    """Raised when there is no such restart job, or when the caller is limited to some addresses."""
+
+    code = "not_found"
+    status = 404
+
+
+@dataclass(frozen=True)
+class RestartJobRow:
+    """A schedule that approves NDLV messages. `filter`: parameters of `GET /messages/`. `schedule`: cron fields, UTC.
+
+    `is_running`: its latest run, whose counts `last_counts` are, is not at its end.
+    """
+
+    id: int
+    name: str
+    schedule: str
+    filter: Mapping[str, list[str]]
+    include_blacklisted: bool
+    max_restarts: int
+    is_enabled: bool
+    next_at: datetime | None
+    last_at: datetime | None
+    last_counts: Mapping[str, Any]
+    is_running: bool
+    owner: str
+    version: int
+    updated_at: datetime
+
+    @property
+    def etag(self) -> str:
+        """What `If-Match` is compared with."""
+        return f'"{self.version}"'
+
+
+_SELECT = """SELECT id, name, schedule, filter, include_blacklisted, max_restarts, is_enabled,
+ CASE WHEN is_enabled THEN next_at END AS next_at, last_at, last_counts, run_after_id IS NOT NULL AS is_running, owner,
+ version, updated_at FROM restart_job"""
+
+
+def list_restart_jobs(*, principal: Principal) -> list[RestartJobRow]:
+    """Return the restart jobs by name; none to who is limited to some addresses."""
+    principal.require(Permission.READ)
+    return fetch(RestartJobRow, f"{_SELECT} ORDER BY name") if principal.sees_everything else []
+
+
+def get_restart_job(job_id: int, *, principal: Principal) -> RestartJobRow:
+    """Return the restart job; raise RestartJobNotFound."""
+    principal.require(Permission.READ)
+    found = None
+    if principal.sees_everything and 0 < job_id <= MAX_ID:
+        found = fetch_one(RestartJobRow, f"{_SELECT} WHERE id = %s", [job_id])
+    if found is None:
+        raise RestartJobNotFound(f"There is no restart job {job_id}.")
+    return found
+
+
+def find_restart_job(name: str) -> RestartJobRow | None:
+    """Return the restart job of this name, for whoever is about to write it."""
+    return fetch_one(RestartJobRow, f"{_SELECT} WHERE name = %s", [name])
+
+
+def restart_filter(params: Mapping[str, Sequence[str]]) -> MessageFilter:
+    """Return the filter of a restart job: what its parameters say, of the messages that wait for a decision.
+
+    Raise InvalidFilter, also for a state other than NDLV.
+    """
+    if any(text.upper() != State.NDLV for text in params.get("state", ())):
+        raise InvalidFilter("state", "A restart job approves messages in NDLV, and no others.")
+    return parse_filter({**params, "state": [State.NDLV]})
+
+
+def restartable(
+    job_id: int,
+    message_filter: MessageFilter,
+    *,
+    include_blacklisted: bool,
+    max_restarts: int,
+    after_id: int,
+    limit: int,
+) -> list[int]:
+    """Return up to `limit` ids beyond `after_id`, rising, of the messages that the job may still approve.
+
+    Raise QueryTooExpensive.
+    """
+    sql, parameters = _restartable(job_id, message_filter, include_blacklisted, max_restarts)
+    with bounded():
+        return fetch_values(
+            f"SELECT m.id FROM message m WHERE {sql} AND m.id > %s ORDER BY m.id LIMIT %s",  # noqa: S608
+            [*parameters, after_id, limit],
+        )
+
+
+def count_restartable(job: RestartJobRow) -> Count:
+    """Return how many messages a run of the job would look at now, counting no further than 10,000."""
+    message_filter = restart_filter(job.filter)
+    sql, parameters = _restartable(job.id, message_filter, job.include_blacklisted, job.max_restarts)
+    with bounded():
+        found = fetch_values(
+            f"SELECT count(*) FROM (SELECT FROM message m WHERE {sql} LIMIT {COUNTED + 1}) m",  # noqa: S608
+            parameters,
+        )[0]
+    return Count(min(found, COUNTED), found > COUNTED)
+
+
+def _restartable(
+    job_id: int, message_filter: MessageFilter, include_blacklisted: bool, max_restarts: int
+) -> tuple[str, list[Any]]:
+    where = compile_filter(message_filter, SYSTEM)
+    conditions = [
+        where.whole,
+        "NOT EXISTS (SELECT FROM restart WHERE restart_job_id = %s AND message_id = m.id AND times >= %s)",
+    ]
+    if not include_blacklisted:
+        conditions.append(f"m.reason IS DISTINCT FROM '{Reason.BLACKLISTED}'")
+    return " AND ".join(conditions), [*where.parameters, job_id, max_restarts]

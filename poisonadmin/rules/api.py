@@ -1,0 +1,182 @@
+"""Rules before and after deliveries."""
+
+from typing import Any
+
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.rules.commands import dry_runs, switch
+from poisonadmin.rules.commands import table as operations
+from poisonadmin.rules.commands.table import MAX_NAME_CHARS, MAX_NOTE_CHARS, RuleFields
+from poisonadmin.rules.domain.rules import Stage
+from poisonadmin.rules.queries import rules as queries
+from poisonadmin.web.api.contract import contract
+from poisonadmin.web.api.inputs import JsonObject, Moment, ReasonInput, StrictSerializer, Text
+from poisonadmin.web.api.parameters import choice
+from poisonadmin.web.api.routes import route
+from poisonadmin.web.api.shape import Shape
+from poisonadmin.web.api.versions import expected_version
+from poisonadmin.web.api.view import ApiView
+
+RULE = Shape("Rule", queries.RuleRow, kinds={"stage": Stage})
+DRY_RUN = Shape("DryRun", queries.DryRunRow)
+_ALL: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "results": {"type": "array", "items": RULE.schema},
+        "next": {"type": "string", "nullable": True},
+        "previous": {"type": "string", "nullable": True},
+    },
+    "required": ["results", "next", "previous"],
+}
+
+
+class RuleInput(StrictSerializer):
+    """What `match` and `action` may hold stands in docs/rules.md. `owner`: who saves it, where it is left out."""
+
+    name = Text(max_length=MAX_NAME_CHARS)
+    match = JsonObject(required=False, default=dict)
+    action = JsonObject()
+    note = Text(max_length=MAX_NOTE_CHARS, required=False, allow_blank=True, default="")
+    owner = Text(max_length=255, required=False, allow_null=True, default=None)
+    ends_at = Moment(required=False, allow_null=True, default=None)
+
+
+class NewRuleInput(RuleInput):
+    """A new rule, which comes last in its stage and is switched off."""
+
+    stage = serializers.ChoiceField(choices=[str(stage) for stage in Stage])
+
+
+class RuleMoveInput(StrictSerializer):
+    """The rule's new place in its stage's table, 1 the first."""
+
+    position = serializers.IntegerField(min_value=1, max_value=1_000_000)
+
+
+class RuleEnableInput(ReasonInput):
+    """`without_dry_run`: switch a rule on that no dry run has looked at as it is; the audit log says so."""
+
+    without_dry_run = serializers.BooleanField(required=False, default=False)
+
+
+class RuleList(ApiView):
+    """`/rules/`."""
+
+    @contract(
+        Permission.READ, "rules", {200: _ALL}, query=(choice("stage", Stage, "Before deliveries, or after failures."),)
+    )
+    def get(self, request: Request) -> Response:
+        """List the rules in the order in which they are asked, those before deliveries first."""
+        found = queries.list_rules(principal=self.principal, stage=self.query["stage"])
+        return Response({"results": [RULE.render(row) for row in found], "next": None, "previous": None})
+
+    @contract(Permission.CONFIGURE, "rules", {201: RULE}, body=NewRuleInput, acts=True)
+    def post(self, request: Request) -> Response:
+        """Add a rule, switched off; 409 when there is one of this name."""
+        stage = self.body["stage"]
+        row = operations.create_rule(stage, _fields(self.body), principal=self.principal)
+        response = _shown(row.id, self.reader, 201)
+        response["Location"] = request.build_absolute_uri(f"{row.id}/")
+        return response
+
+
+class RuleOne(ApiView):
+    """`/rules/{id}/`."""
+
+    @contract(Permission.READ, "rules", {200: RULE})
+    def get(self, request: Request, rule_id: int) -> Response:
+        """Show a rule, and how often it has decided."""
+        return _shown(rule_id, self.principal)
+
+    @contract(Permission.CONFIGURE, "rules", {200: RULE}, body=RuleInput, decides=True)
+    def put(self, request: Request, rule_id: int) -> Response:
+        """Replace a rule. One before deliveries that now matches or does something else is switched off."""
+        operations.replace_rule(
+            rule_id, _fields(self.body), principal=self.principal, expected_version=expected_version(request)
+        )
+        return _shown(rule_id, self.reader)
+
+    @contract(Permission.CONFIGURE, "rules", {204: None})
+    def delete(self, request: Request, rule_id: int) -> Response:
+        """Remove a rule."""
+        operations.delete_rule(rule_id, principal=self.principal)
+        return Response(status=204)
+
+
+class RuleMove(ApiView):
+    """`/rules/{id}/move/`."""
+
+    @contract(Permission.CONFIGURE, "rules", {200: RULE}, body=RuleMoveInput, acts=True)
+    def post(self, request: Request, rule_id: int) -> Response:
+        """Give a rule another place in its stage's table: the first that matches decides."""
+        queries.get_rule(rule_id, principal=self.reader)
+        operations.move_rule(rule_id, self.body["position"], principal=self.principal)
+        return _shown(rule_id, self.reader)
+
+
+class RuleEnable(ApiView):
+    """`/rules/{id}/enable/`."""
+
+    @contract(Permission.CONFIGURE, "rules", {200: RULE}, body=RuleEnableInput, acts=True)
+    def post(self, request: Request, rule_id: int) -> Response:
+        """Switch a rule on; 409 `not_dry_run` before deliveries when no dry run has looked at it as it is."""
+        fields = self.body
+        switch.enable_rule(
+            rule_id, principal=self.principal, reason=fields["reason"], override=fields["without_dry_run"]
+        )
+        return _shown(rule_id, self.reader)
+
+
+class RuleDisable(ApiView):
+    """`/rules/{id}/disable/`."""
+
+    @contract(Permission.CONFIGURE, "rules", {200: RULE}, body=ReasonInput, acts=True)
+    def post(self, request: Request, rule_id: int) -> Response:
+        """Switch a rule off."""
+        switch.disable_rule(rule_id, principal=self.principal, reason=self.body["reason"])
+        return _shown(rule_id, self.reader)
+
+
+class RuleDryRun(ApiView):
+    """`/rules/{id}/dry_run/`."""
+
+    @contract(Permission.READ, "rules", {200: DRY_RUN})
+    def get(self, request: Request, rule_id: int) -> Response:
+        """Show the latest dry run of a rule, finished or not; 404 when there is none."""
+        return Response(DRY_RUN.render(queries.latest_dry_run(rule_id, principal=self.principal)))
+
+    @contract(Permission.CONFIGURE, "rules", {202: DRY_RUN}, acts=True)
+    def post(self, request: Request, rule_id: int) -> Response:
+        """Have a rule tried on all that waits or is undecided; nothing is changed.
+
+        Where the rule as it is is being tried already, that run is shown.
+        """
+        dry_runs.request_dry_run(rule_id, principal=self.principal)
+        found = queries.latest_dry_run(rule_id, principal=self.reader)
+        response = Response(DRY_RUN.render(found), status=202)
+        response["Location"] = request.build_absolute_uri()
+        return response
+
+
+def _fields(body: dict[str, Any]) -> RuleFields:
+    return RuleFields(**{name: value for name, value in body.items() if name != "stage"})
+
+
+def _shown(rule_id: int, principal: Principal, status: int = 200) -> Response:
+    row = queries.get_rule(rule_id, principal=principal)
+    response = Response(RULE.render(row), status=status)
+    response["ETag"] = row.etag
+    return response
+
+
+urlpatterns = [
+    route("rules/", RuleList, name="api-rules"),
+    route("rules/<id:rule_id>/", RuleOne, name="api-rule"),
+    route("rules/<id:rule_id>/move/", RuleMove, name="api-rule-move"),
+    route("rules/<id:rule_id>/enable/", RuleEnable, name="api-rule-enable"),
+    route("rules/<id:rule_id>/disable/", RuleDisable, name="api-rule-disable"),
+    route("rules/<id:rule_id>/dry_run/", RuleDryRun, name="api-rule-dry-run"),
+]

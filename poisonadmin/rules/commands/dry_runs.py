@@ -1,0 +1,155 @@
+"""Dry runs: what a rule would do to the stored backlog, looked at by whoever can (Spark), a wave at a time.
+
+How far a run is stands in its row, so a run that is cut off goes on where it was.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+from django.db import connection, transaction
+from django.db.models import Max
+from django.db.models.functions import Now
+
+from poisonadmin.core.commands import audit, jobs
+from poisonadmin.core.commands.jobs import JobKeeper
+from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.rules.commands.table import locked_rule
+from poisonadmin.rules.domain import rules as domain
+from poisonadmin.rules.domain.dry_run import Found, IdRange, Trial, from_json
+from poisonadmin.store.models.job import Job, JobKind, JobState
+from poisonadmin.store.models.lane import Address
+from poisonadmin.store.models.message import Message
+from poisonadmin.store.models.rule import DryRun, Rule
+
+Examine = Callable[[Trial, Sequence[IdRange]], Iterable[Found]]
+"""Tries a rule on ranges of messages. Passed in: what examines (workers) imports this package."""
+
+RANGE_MESSAGES = 25_000
+RANGES_A_WAVE = 16
+# A worker has other things to do: after this long the rest is left to the next tick.
+TURN_SECONDS = 10.0
+
+_NEXT = "SELECT id FROM message WHERE id > %s AND id <= %s ORDER BY id OFFSET %s LIMIT 1"
+
+
+def request_dry_run(rule_id: int, *, principal: Principal) -> DryRun:
+    """Have the rule tried on what waits or is undecided now; return the run that is under way, where there is one.
+
+    Errors: `NotAllowed`, `RuleNotFound`.
+    """
+    principal.require(Permission.CONFIGURE)
+    with transaction.atomic():
+        rule = locked_rule(rule_id, principal=principal)
+        open_run = DryRun.objects.filter(rule_id=rule_id, rule_version=rule.version, finished_at__isnull=True).first()
+        if open_run is not None:
+            return open_run
+        run = DryRun.objects.create(
+            rule_id=rule_id,
+            rule_version=rule.version,
+            cut_off=Message.objects.aggregate(last=Max("id"))["last"] or 0,
+            requested_by=principal.name,
+        )
+        audit.record(principal.name, "rule.dry_run_requested", "rule", rule.name, details={"version": rule.version})
+    return run
+
+
+def dry_run_due(
+    examine: Examine,
+    *,
+    worker: str,
+    keeper: JobKeeper | None = None,
+    is_stopping: Callable[[], bool] = lambda: False,
+    seconds: float = TURN_SECONDS,
+) -> None:
+    """Go on with the dry runs that are asked for, one after the other, for about `seconds`."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until and not is_stopping():
+        run = DryRun.objects.filter(finished_at__isnull=True).order_by("id").first()
+        if run is None:
+            return
+        job_id = _job_of(run, worker)
+        if keeper:
+            keeper.hold(job_id)
+        try:
+            _go_on(run, job_id, examine, lambda: is_stopping() or time.monotonic() >= until)
+        except Exception as error:
+            if is_stopping():  # the error is the stop's doing
+                return
+            connection.close_if_unusable_or_obsolete()
+            _end(run, job_id, f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}")
+            raise
+        finally:
+            if keeper:
+                keeper.release(job_id)
+
+
+def _go_on(run: DryRun, job_id: int, examine: Examine, must_pause: Callable[[], bool]) -> None:
+    trial = _trial(run)
+    if trial is None:
+        _end(run, job_id, "The rule was changed or removed meanwhile; ask for another dry run.")
+        return
+    after = int(run.report.get("after", 0))
+    found = from_json(run.read, run.matched, run.report.get("found", []))
+    while after < run.cut_off:
+        if must_pause():
+            return
+        ranges = _ranges(after, run.cut_off)
+        for one in examine(trial, ranges):
+            found.add(one)
+        if found.error is not None:
+            _end(run, job_id, found.error)
+            return
+        after = ranges[-1].until
+        _store(run, found, after)
+        jobs.move(job_id, phase="trying the rule on stored messages", done=found.read)
+    with transaction.atomic():
+        _store(run, found, run.cut_off)
+        Rule.objects.filter(id=run.rule_id, version=run.rule_version).update(checked_version=run.rule_version)
+        DryRun.objects.filter(id=run.id).update(finished_at=Now())
+        jobs.succeed(job_id, counts={"read": found.read, "matched": found.matched}, done=found.read)
+
+
+def _job_of(run: DryRun, worker: str) -> int:
+    """Return the run's job, begun anew where the former one was given up with its worker."""
+    if run.job_id is not None and Job.objects.filter(id=run.job_id, state=JobState.RUNNING, worker=worker).exists():
+        return run.job_id
+    job_id = jobs.begin(
+        JobKind.DRY_RUN,
+        worker=worker,
+        params={"rule_id": run.rule_id, "dry_run_id": run.id},
+        phase="trying the rule on stored messages",
+    )
+    DryRun.objects.filter(id=run.id).update(job_id=job_id)
+    return job_id
+
+
+def _trial(run: DryRun) -> Trial | None:
+    row = Rule.objects.filter(id=run.rule_id, version=run.rule_version).first()
+    if row is None:
+        return None
+    rule = domain.Rule(row.id, row.name, row.version, row.match, row.action)
+    covered = [address_id for address_id, name in Address.objects.values_list("id", "name") if rule.covers(name)]
+    return Trial(domain.Stage(row.stage), rule, tuple(covered))
+
+
+def _ranges(after: int, cut_off: int) -> list[IdRange]:
+    """Return the next ranges, each of about as many messages, however the ids are spread."""
+    ranges: list[IdRange] = []
+    with connection.cursor() as cursor:
+        while after < cut_off and len(ranges) < RANGES_A_WAVE:
+            cursor.execute(_NEXT, [after, cut_off, RANGE_MESSAGES - 1])
+            row = cursor.fetchone()
+            until = row[0] if row else cut_off
+            ranges.append(IdRange(after, until))
+            after = until
+    return ranges
+
+
+def _store(run: DryRun, found: Found, after: int) -> None:
+    report = {"found": found.as_json(), "after": after}
+    DryRun.objects.filter(id=run.id).update(read=found.read, matched=found.matched, report=report)
+
+
+def _end(run: DryRun, job_id: int, error: str) -> None:
+    DryRun.objects.filter(id=run.id).update(finished_at=Now(), error=error[:4000])
+    jobs.fail(job_id, error=error)

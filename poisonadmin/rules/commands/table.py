@@ -1,0 +1,176 @@
+"""The table of rules: written, ordered, removed. Each change is audited and holds from the next delivery on."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db import IntegrityError, transaction
+from django.db.models import Max
+from django.db.models.functions import Now
+
+from poisonadmin.core.commands import audit
+from poisonadmin.core.commands.versions import VersionConflict
+from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
+from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.rules.domain.fields import InvalidRule
+from poisonadmin.rules.domain.json_schema import InvalidSchema, compile_schema
+from poisonadmin.rules.domain.rules import Stage, validate_rule
+from poisonadmin.rules.queries.rules import RuleNotFound, covers_rule
+from poisonadmin.store.models.rule import Rule
+
+MAX_NAME_CHARS = 100
+MAX_NOTE_CHARS = 2000
+
+
+class RuleExists(PoisonAdminError):
+    """Raised when another rule has the name."""
+
+    code = "already_exists"
+    status = 409
+
+
+@dataclass(frozen=True)
+class RuleFields:
+    """What a person writes of a rule. `owner` None: who saves it."""
+
+    name: str
+    match: Mapping[str, Any]
+    action: Mapping[str, Any]
+    note: str = ""
+    owner: str | None = None
+    ends_at: datetime | None = None
+
+
+def create_rule(stage: str, fields: RuleFields, *, principal: Principal) -> Rule:
+    """Add a rule at the end of its stage's table, switched off. Errors: `NotAllowed`, `InvalidRule`, `RuleExists`."""
+    principal.require(Permission.CONFIGURE)
+    values = _checked(Stage(stage), fields, principal)
+    with transaction.atomic():
+        last = Rule.objects.filter(stage=stage).aggregate(last=Max("position"))["last"] or 0
+        row = _saved(Rule(stage=stage, position=last + 1, **values), fields.name)
+        audit.record(principal.name, "rule.created", "rule", row.name, details=_told(values))
+    return row
+
+
+def replace_rule(
+    rule_id: int, fields: RuleFields, *, principal: Principal, expected_version: int | None = None
+) -> Rule:
+    """Replace what a rule says; its stage and its place stay.
+
+    A rule before deliveries that matches or does something else is switched off: what was dry-run is another rule.
+    Errors: `NotAllowed`, `InvalidRule`, `RuleExists`, `RuleNotFound`, `VersionConflict`.
+    """
+    principal.require(Permission.CONFIGURE)
+    with transaction.atomic():
+        row = locked_rule(rule_id, principal=principal)
+        if expected_version is not None and row.version != expected_version:
+            raise VersionConflict(f"The rule {row.name} has changed since it was read; nothing was saved.")
+        values = _checked(Stage(row.stage), fields, principal)
+        before = _told({name: getattr(row, name) for name in values})
+        is_same = (row.match, row.action) == (values["match"], values["action"])
+        if is_same:
+            row.checked_version = row.version + 1 if row.checked_version == row.version else None
+        else:
+            row.hits, row.last_hit_at, row.checked_version, row.fault = 0, None, None, None
+            row.is_enabled = row.is_enabled and row.stage == Stage.AFTER
+        row.version += 1
+        for name, value in values.items():
+            setattr(row, name, value)
+        kept = ["hits", "last_hit_at", "checked_version", "fault", "is_enabled", "version"]
+        _saved(row, fields.name, update_fields=[*values, *kept])
+        details = {"version": row.version, "was": before, "is": _told(values)}
+        audit.record(principal.name, "rule.saved", "rule", row.name, details=details)
+    row.refresh_from_db()
+    return row
+
+
+def delete_rule(rule_id: int, *, principal: Principal) -> None:
+    """Remove a rule; what it has decided stays decided. Errors: `NotAllowed`, `RuleNotFound`."""
+    principal.require(Permission.CONFIGURE)
+    with transaction.atomic():
+        row = locked_rule(rule_id, principal=principal)
+        details = _told({name: getattr(row, name) for name in ("match", "action", "owner", "note", "ends_at")})
+        Rule.objects.filter(id=rule_id).delete()
+        audit.record(principal.name, "rule.deleted", "rule", row.name, details=details)
+
+
+def move_rule(rule_id: int, position: int, *, principal: Principal) -> Rule:
+    """Give a rule another place in its stage's table, 1 the first; the others close up.
+
+    The order concerns every address. Errors: `NotAllowed`, `RuleNotFound`, `InvalidRule`.
+    """
+    principal.require(Permission.CONFIGURE)
+    if not principal.sees_everything:
+        raise NotAllowed(f"The order of rules concerns every address, and {principal.name} is limited to some.")
+    with transaction.atomic():
+        stage = locked_rule(rule_id, principal=principal).stage
+        ids = list(Rule.objects.filter(stage=stage).order_by("position", "id").values_list("id", flat=True))
+        if not 1 <= position <= len(ids):
+            raise InvalidRule("position", f"must be within 1..{len(ids)}.")
+        ids.remove(rule_id)
+        ids.insert(position - 1, rule_id)
+        rows = {row.id: row for row in Rule.objects.select_for_update().filter(id__in=ids).order_by("id")}
+        for place, one in enumerate(ids, start=1):
+            if rows[one].position != place:
+                Rule.objects.filter(id=one).update(position=place)
+        row = rows[rule_id]
+        audit.record(principal.name, "rule.moved", "rule", row.name, details={"was": row.position, "is": position})
+    row.refresh_from_db()
+    return row
+
+
+def locked_rule(rule_id: int, *, principal: Principal) -> Rule:
+    """Return the rule, locked; raise RuleNotFound."""
+    row = Rule.objects.select_for_update().filter(id=rule_id).first()
+    if row is None or not covers_rule(principal, row.match):
+        raise RuleNotFound(f"There is no rule {rule_id}.")
+    return row
+
+
+def _checked(stage: Stage, fields: RuleFields, principal: Principal) -> dict[str, Any]:
+    match, action = validate_rule(stage, fields.match, fields.action)
+    if "violates" in match:
+        try:
+            compile_schema(match["violates"])
+        except InvalidSchema as error:
+            raise InvalidRule("match.violates", error.detail) from None
+    if not covers_rule(principal, match):
+        raise NotAllowed(f"This rule reaches beyond the addresses that {principal.name} is limited to.")
+    target = action.get("address")
+    if target is not None and not principal.sees(target):
+        raise NotAllowed(f"This rule leads to an address beyond those that {principal.name} is limited to.")
+    return {
+        "name": _text("name", fields.name, 1, MAX_NAME_CHARS),
+        "owner": _text("owner", fields.owner or principal.name, 1, 255),
+        "note": _text("note", fields.note, 0, MAX_NOTE_CHARS),
+        "match": match,
+        "action": action,
+        "ends_at": fields.ends_at,
+        "updated_by": principal.name,
+        "updated_at": Now(),
+    }
+
+
+def _text(field: str, value: str, low: int, high: int) -> str:
+    text = value.strip()
+    is_clean = text.isprintable() if field != "note" else "\0" not in text
+    if not low <= len(text) <= high or not is_clean:
+        raise InvalidRule(field, f"must be a text of {low} to {high} characters.")
+    return text
+
+
+def _saved(row: Rule, name: str, **options: Any) -> Rule:
+    try:
+        with transaction.atomic():
+            row.save(**options or {"force_insert": True})
+    except IntegrityError:
+        raise RuleExists(f"There is a rule {name} already.") from None
+    row.refresh_from_db()
+    return row
+
+
+def _told(values: Mapping[str, Any]) -> dict[str, Any]:
+    told = {name: values[name] for name in ("name", "match", "action", "owner", "note") if name in values}
+    ends_at = values.get("ends_at")
+    return told | {"ends_at": ends_at.isoformat() if ends_at else None}

@@ -1,0 +1,79 @@
+"""What a rule would have done to stored messages: found part by part, added up, told by failure group and address."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from poisonadmin.rules.domain.rules import Rule, Stage
+
+SAMPLES = 10
+# Failure groups on addresses; what is beyond is counted and not named.
+MAX_PLACES = 200
+
+Place = tuple[str, int | None]
+"""An address, and the failure group that a message on it belongs to."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A rule to be tried on the messages on these addresses."""
+
+    stage: Stage
+    rule: Rule
+    address_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class IdRange:
+    """The messages with ids above `after`, up to `until`."""
+
+    after: int
+    until: int
+
+
+@dataclass
+class Found:
+    """What the rule came to in some ranges. `places`: how many it matched, and the first ids, by place."""
+
+    read: int = 0
+    matched: int = 0
+    places: dict[Place, tuple[int, list[int]]] = field(default_factory=dict)
+    error: str | None = None
+
+    def see(self, address: str, group_id: int | None, message_id: int) -> None:
+        """Count a message that the rule matches."""
+        self.matched += 1
+        count, samples = self.places.get((address, group_id), (0, []))
+        if len(samples) < SAMPLES:
+            samples.append(message_id)
+        self.places[address, group_id] = (count + 1, samples)
+
+    def add(self, other: "Found") -> None:
+        """Add what was found in a range behind this one's."""
+        self.read += other.read
+        self.matched += other.matched
+        self.error = self.error or other.error
+        for place, (count, samples) in other.places.items():
+            mine, kept = self.places.get(place, (0, []))
+            self.places[place] = (mine + count, (kept + samples)[:SAMPLES])
+
+    def as_json(self) -> list[dict[str, Any]]:
+        """Return the places as `from_json` takes them, most messages first, at most `MAX_PLACES`.
+
+        >>> found = Found()
+        >>> found.see("orders.eu", 7, 1001)
+        >>> found.as_json()
+        [{'address': 'orders.eu', 'group_id': 7, 'matched': 1, 'samples': [1001]}]
+        """
+        most = sorted(self.places.items(), key=lambda item: (-item[1][0], item[0][0], item[0][1] or 0))
+        return [
+            {"address": address, "group_id": group_id, "matched": count, "samples": samples}
+            for (address, group_id), (count, samples) in most[:MAX_PLACES]
+        ]
+
+
+def from_json(read: int, matched: int, places: Iterable[dict[str, Any]]) -> Found:
+    """Return what was found so far, as it was stored."""
+    return Found(
+        read, matched, {(one["address"], one["group_id"]): (one["matched"], list(one["samples"])) for one in places}
+    )

@@ -1,0 +1,195 @@
+"""Rules: what an administrator has put before and after every delivery. One ordered table, the first match decides.
+
+A rule is two JSON objects. `match` names its conditions, all of which must hold; what it leaves out is `*`, anything.
+`action` says what follows. Stage BEFORE looks at a message that is about to be delivered, AFTER at a failed attempt.
+Source: DESIGN sections 2 and 3; the table is that of MQ's `runmqdlq`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from poisonadmin.core.domain.addresses import matches
+from poisonadmin.rules.domain.fields import (
+    MAX_TAG_CHARS,
+    MAX_TAGS,
+    Check,
+    InvalidRule,
+    address,
+    address_pattern,
+    counts,
+    delay,
+    factor,
+    flag,
+    header_conditions,
+    json_conditions,
+    schema,
+    size_range,
+    status_range,
+    tags,
+    text_pattern,
+    wait,
+)
+
+__all__ = [
+    "MAX_TAGS",
+    "MAX_TAG_CHARS",
+    "After",
+    "Before",
+    "InvalidRule",
+    "Rule",
+    "RuleFailed",
+    "Stage",
+    "validate_rule",
+]
+
+ANYTHING = "*"
+
+
+class Stage(StrEnum):
+    """When a rule is asked."""
+
+    BEFORE = "before"
+    AFTER = "after"
+
+
+class Before(StrEnum):
+    """What follows before a delivery. TAG only tags, and the message is delivered; the others may tag too."""
+
+    REJECT = "reject"
+    DISCARD = "discard"
+    REDIRECT = "redirect"
+    TAG = "tag"
+
+
+class After(StrEnum):
+    """What follows a failure, whatever the policy says. RETRY: wait `delay_ms`, or `factor` times what it says."""
+
+    RETRY = "retry"
+    PARK = "park"
+    FAIL = "fail"
+    REDIRECT = "redirect"
+    END_CONVERSATION = "end_conversation"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule as it is stored. `match` and `action` were checked by `validate_rule` when it was saved."""
+
+    id: int
+    name: str
+    version: int
+    match: Mapping[str, Any] = field(default_factory=dict)
+    action: Mapping[str, Any] = field(default_factory=dict)
+
+    def covers(self, address_name: str) -> bool:
+        """Return whether its address column matches. A redirect leaves alone what is where it leads.
+
+        >>> Rule(1, "all", 1).covers("orders.eu"), Rule(1, "one", 1, {"address": "orders.#"}).covers("returns")
+        (True, False)
+        """
+        if self.action.get("address") == address_name:
+            return False
+        pattern = self.match.get("address", ANYTHING)
+        return pattern == ANYTHING or matches(pattern, address_name)
+
+
+class RuleFailed(Exception):
+    """Raised when a rule cannot be asked, or takes too long: it is to be switched off. `why` is for people."""
+
+    def __init__(self, rule: Rule, why: str) -> None:
+        super().__init__(f"rule {rule.name}: {why}")
+        self.rule = rule
+        self.why = why
+
+
+_BEFORE: dict[str, Check] = {
+    "address": address_pattern,
+    "content_type": text_pattern,
+    "size": size_range,
+    "expires_within_ms": wait,
+    "headers": header_conditions,
+    "json": json_conditions,
+    "violates": schema,
+    "not_json": flag,
+}
+_AFTER: dict[str, Check] = {
+    "address": address_pattern,
+    "destination": text_pattern,
+    "exception_class": text_pattern,
+    "message": text_pattern,
+    "status_code": status_range,
+    "attempts": counts,
+    "failures": counts,
+    "tags": tags,
+}
+CONDITIONS: dict[Stage, dict[str, Check]] = {Stage.BEFORE: _BEFORE, Stage.AFTER: _AFTER}
+
+# What an action takes beside `do`, and which of it it must have.
+_PARTS: dict[Stage, dict[str, tuple[dict[str, Check], tuple[str, ...]]]] = {
+    Stage.BEFORE: {
+        Before.REJECT: ({"tags": tags}, ()),
+        Before.DISCARD: ({"tags": tags}, ()),
+        Before.REDIRECT: ({"address": address, "tags": tags}, ("address",)),
+        Before.TAG: ({"tags": tags}, ("tags",)),
+    },
+    Stage.AFTER: {
+        After.RETRY: ({"delay_ms": delay, "factor": factor}, ()),
+        After.PARK: ({}, ()),
+        After.FAIL: ({}, ()),
+        After.REDIRECT: ({"address": address}, ("address",)),
+        After.END_CONVERSATION: ({}, ()),
+    },
+}
+
+
+def validate_rule(
+    stage: Stage, match: Mapping[str, Any], action: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return match and action as they are to be stored: what means anything is left out. Raise InvalidRule.
+
+    A JSON Schema is looked at only as far as this package can; `poisonadmin.rules.domain.json_schema` compiles it.
+
+    >>> validate_rule(Stage.BEFORE, {"address": "*", "size": {"min": 10}}, {"do": "reject"})
+    ({'size': {'min': 10}}, {'do': 'reject'})
+    """
+    return _checked_match(Stage(stage), match), _checked_action(Stage(stage), action)
+
+
+def _checked_match(stage: Stage, match: Mapping[str, Any]) -> dict[str, Any]:
+    if not isinstance(match, Mapping):
+        raise InvalidRule("match", "must be an object.")
+    known = CONDITIONS[stage]
+    found = {}
+    for name, value in match.items():
+        if name not in known:
+            detail = f"there is no such condition {stage} a delivery; known are {', '.join(known)}."
+            raise InvalidRule(f"match.{str(name)[:40]}", detail)
+        if value == ANYTHING or value is None:
+            continue
+        found[name] = known[name](f"match.{name}", value)
+    return found
+
+
+def _checked_action(stage: Stage, action: Mapping[str, Any]) -> dict[str, Any]:
+    if not isinstance(action, Mapping):
+        raise InvalidRule("action", "must be an object.")
+    actions = _PARTS[stage]
+    do = action.get("do")
+    if not isinstance(do, str) or do not in actions:
+        raise InvalidRule("action.do", f"must be one of {', '.join(actions)}.")
+    parts, needed = actions[do]
+    found: dict[str, Any] = {"do": do}
+    for name, value in action.items():
+        if name == "do" or value is None:
+            continue
+        if name not in parts:
+            raise InvalidRule(f"action.{str(name)[:40]}", f"is not part of the action {do}.")
+        found[name] = parts[name](f"action.{name}", value)
+    for name in needed:
+        if name not in found:
+            raise InvalidRule(f"action.{name}", f"is missing: {do} needs it.")
+    if do == After.RETRY and len(found) != 2:
+        raise InvalidRule("action.delay_ms", "retry needs either delay_ms or factor.")
+    return found

@@ -1,0 +1,153 @@
+"""Rules: the two tables, one rule with what a dry run has found, and the form for administrators."""
+
+from typing import Any
+
+from django.contrib import messages as notes
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
+from django.shortcuts import render
+from django.urls import reverse
+from django.views.decorators.http import require_POST
+
+from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.rules.commands import dry_runs
+from poisonadmin.rules.commands import switch as rule_switch
+from poisonadmin.rules.commands import table as operations
+from poisonadmin.rules.domain.fields import InvalidRule
+from poisonadmin.rules.domain.rules import Stage
+from poisonadmin.rules.pages.condition_formatter import action_text, match_lines
+from poisonadmin.rules.pages.form import ACTIONS, RuleForm, field_of, form_of, read_form
+from poisonadmin.rules.queries.rules import DryRunNotFound, DryRunRow, RuleRow, get_rule, latest_dry_run, list_rules
+from poisonadmin.web.pages.links import require_known
+from poisonadmin.web.pages.permissions import page
+
+MAX_REASON_CHARS = 2000
+_TABLES = (
+    (Stage.BEFORE, "Before a delivery", "What a message is."),
+    (Stage.AFTER, "After a failure", "How an attempt has failed."),
+)
+
+
+@page()
+def show_all(request: HttpRequest, principal: Principal) -> HttpResponseBase:
+    """Render the two tables in the order in which their rules are asked."""
+    require_known(request)
+    rows = list_rules(principal=principal)
+    tables = [
+        {"stage": stage, "title": title, "lead": lead, "rows": [_told(row) for row in rows if row.stage == stage]}
+        for stage, title, lead in _TABLES
+    ]
+    return render(request, "rules/rules.html", {"tables": tables, "may_order": principal.sees_everything})
+
+
+@page()
+def show(request: HttpRequest, principal: Principal, rule_id: int) -> HttpResponseBase:
+    """Render one rule, and what its latest dry run has found."""
+    require_known(request)
+    return _show(request, principal, rule_id)
+
+
+@page(Permission.CONFIGURE)
+def edit(
+    request: HttpRequest, principal: Principal, rule_id: int | None = None, stage: str = Stage.BEFORE
+) -> HttpResponseBase:
+    """Render the form of a rule, and save it when it is sent."""
+    row = None if rule_id is None else get_rule(rule_id, principal=principal)
+    of_stage = Stage(row.stage if row else stage)
+    if request.method == "POST":
+        return _save(request, principal, read_form(of_stage, request.POST), row)
+    return _render(request, form_of(row) if row else RuleForm(of_stage, owner=principal.name), row)
+
+
+@require_POST
+@page(Permission.CONFIGURE)
+def switch(request: HttpRequest, principal: Principal, rule_id: int, change: str) -> HttpResponseBase:
+    """Switch the rule on or off, with a reason."""
+    reason = request.POST.get("reason", "").replace("\x00", "").strip()[:MAX_REASON_CHARS]
+    if not reason:
+        return _show(request, principal, rule_id, "Say why; it is kept in the audit log.", 422)
+    try:
+        if change == "disable":
+            row = rule_switch.disable_rule(rule_id, principal=principal, reason=reason)
+        else:
+            override = request.POST.get("without_dry_run") == "true"
+            row = rule_switch.enable_rule(rule_id, principal=principal, reason=reason, override=override)
+    except rule_switch.NotDryRun as error:
+        return _show(request, principal, rule_id, error.detail, error.status)
+    notes.success(request, f"The rule {row.name} is {'on' if row.is_enabled else 'off'}.")
+    return HttpResponseRedirect(reverse("rules-one", args=[rule_id]))
+
+
+@require_POST
+@page(Permission.CONFIGURE)
+def dry_run(request: HttpRequest, principal: Principal, rule_id: int) -> HttpResponseBase:
+    """Have the rule tried on what waits or is undecided."""
+    dry_runs.request_dry_run(rule_id, principal=principal)
+    notes.success(request, "The rule is being tried on the stored messages; nothing is changed.")
+    return HttpResponseRedirect(reverse("rules-one", args=[rule_id]))
+
+
+@require_POST
+@page(Permission.CONFIGURE)
+def move(request: HttpRequest, principal: Principal, rule_id: int) -> HttpResponseBase:
+    """Give the rule another place in its table."""
+    position = request.POST.get("position", "")
+    number = int(position) if position.isascii() and position.isdigit() and len(position) < 8 else 0
+    operations.move_rule(rule_id, number, principal=principal)
+    return HttpResponseRedirect(reverse("rules"))
+
+
+@require_POST
+@page(Permission.CONFIGURE)
+def delete(request: HttpRequest, principal: Principal, rule_id: int) -> HttpResponseBase:
+    """Remove the rule."""
+    row = get_rule(rule_id, principal=principal)
+    operations.delete_rule(rule_id, principal=principal)
+    notes.success(request, f"The rule {row.name} is gone. What it has decided stays decided.")
+    return HttpResponseRedirect(reverse("rules"))
+
+
+def _told(row: RuleRow) -> dict[str, Any]:
+    return {"rule": row, "matches": match_lines(row.match), "does": action_text(row.action)}
+
+
+def _show(request: HttpRequest, principal: Principal, rule_id: int, error: str = "", status: int = 200) -> HttpResponse:
+    row = get_rule(rule_id, principal=principal)
+    tried: DryRunRow | None
+    try:
+        tried = latest_dry_run(rule_id, principal=principal)
+    except DryRunNotFound:
+        tried = None
+    context = _told(row) | {
+        "dry_run": tried,
+        "is_running": tried is not None and tried.finished_at is None,
+        "is_outdated": tried is not None and tried.rule_version != row.version and not row.is_dry_run,
+        "needs_dry_run": row.stage == Stage.BEFORE and not row.is_dry_run,
+        "error": error,
+        "max_reason": MAX_REASON_CHARS,
+    }
+    return render(request, "rules/rule.html", context, status=status)
+
+
+def _save(request: HttpRequest, principal: Principal, form: RuleForm, row: RuleRow | None) -> HttpResponseBase:
+    try:
+        fields = form.fields()
+        if row is None:
+            rule_id = operations.create_rule(form.stage, fields, principal=principal).id
+        else:
+            rule_id = row.id
+            operations.replace_rule(rule_id, fields, principal=principal, expected_version=form.version)
+    except InvalidRule as error:
+        return _render(request, form, row, error.detail, 422, field_of(error))
+    except PoisonAdminError as error:
+        return _render(request, form, row, error.detail, error.status)
+    notes.success(request, f"The rule {form.name} is saved.")
+    return HttpResponseRedirect(reverse("rules-one", args=[rule_id]))
+
+
+def _render(
+    request: HttpRequest, form: RuleForm, row: RuleRow | None, error: str = "", status: int = 200, wrong: str = ""
+) -> HttpResponse:
+    actions = list(ACTIONS[form.stage].items())
+    context = {"form": form, "rule": row, "actions": actions, "error": error, "wrong": wrong}
+    return render(request, "rules/rule_form.html", context, status=status)

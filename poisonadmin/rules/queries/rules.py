@@ -1,0 +1,145 @@
+"""The table of rules, and what dry runs have found."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.domain.addresses import ANY_WORDS
+from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.queries.paging import MAX_ID
+from poisonadmin.core.queries.rows import fetch, fetch_one
+from poisonadmin.rules.domain.rules import Stage
+
+
+class RuleNotFound(PoisonAdminError):
+    """Raised when there is no such rule, or when it reaches outside the caller's scope."""
+
+    code = "not_found"
+    status = 404
+
+
+class DryRunNotFound(PoisonAdminError):
+    """Raised when the rule was never dry-run."""
+
+    code = "not_found"
+    status = 404
+
+
+@dataclass(frozen=True)
+class RuleRow:
+    """One row of the table of rules. Of those that match, the enabled one with the lowest `position` decides.
+
+    `is_in_force`: it is enabled and has not ended. `is_dry_run`: a dry run has looked at this version. `hits` counts
+    what it has decided since its conditions or its action were last changed. `fault`: why it switched itself off.
+    """
+
+    id: int
+    stage: str
+    position: int
+    name: str
+    owner: str
+    note: str
+    match: Mapping[str, Any]
+    action: Mapping[str, Any]
+    is_enabled: bool
+    is_in_force: bool
+    is_dry_run: bool
+    ends_at: datetime | None
+    hits: int
+    last_hit_at: datetime | None
+    fault: str | None
+    version: int
+    updated_by: str
+    updated_at: datetime
+
+    @property
+    def etag(self) -> str:
+        """What `If-Match` is compared with."""
+        return f'"{self.version}"'
+
+
+@dataclass(frozen=True)
+class DryRunPlace:
+    """How many messages of a failure group (None: of none) on an address the rule would have decided of; some ids."""
+
+    address: str
+    group_id: int | None
+    group_title: str | None
+    matched: int
+    sample_ids: list[int]
+
+
+@dataclass(frozen=True)
+class DryRunRow:
+    """What a rule would do to the messages that waited or were undecided (TBDL, NDLV) when it was asked for.
+
+    `found` names the places with most matches, at most 200. `cut_off`: the last message that is looked at.
+    """
+
+    id: int
+    rule_id: int
+    rule_version: int
+    job_id: int | None
+    cut_off: int
+    read: int
+    matched: int
+    found: Sequence[DryRunPlace]
+    requested_by: str
+    requested_at: datetime
+    finished_at: datetime | None
+    error: str | None
+
+
+_SELECT = """SELECT r.id, r.stage, r.position, r.name, r.owner, r.note, r.match, r.action, r.is_enabled,
+ r.is_enabled AND (r.ends_at IS NULL OR r.ends_at > now()) AS is_in_force,
+ r.checked_version IS NOT DISTINCT FROM r.version AS is_dry_run, r.ends_at, r.hits, r.last_hit_at, r.fault, r.version,
+ r.updated_by, r.updated_at FROM rule r"""
+
+_DRY_RUN = """SELECT id, rule_id, rule_version, job_id, cut_off, read, matched, report, requested_by, requested_at,
+ finished_at, error FROM dry_run"""
+
+
+def covers_rule(principal: Principal, match: Mapping[str, Any]) -> bool:
+    """Return whether every address that a rule may concern is in scope."""
+    return principal.covers(match.get("address", ANY_WORDS))
+
+
+def list_rules(*, principal: Principal, stage: str | None = None) -> list[RuleRow]:
+    """Return the rules in the order in which they are asked, those before deliveries first."""
+    principal.require(Permission.READ)
+    where, parameters = ("WHERE r.stage = %s", [str(Stage(stage))]) if stage else ("", [])
+    rows = fetch(RuleRow, f"{_SELECT} {where} ORDER BY r.stage DESC, r.position, r.id", parameters)
+    return [row for row in rows if covers_rule(principal, row.match)]
+
+
+def get_rule(rule_id: int, *, principal: Principal) -> RuleRow:
+    """Return the rule; raise NotAllowed, RuleNotFound."""
+    principal.require(Permission.READ)
+    found = fetch_one(RuleRow, f"{_SELECT} WHERE r.id = %s", [rule_id]) if 0 < rule_id <= MAX_ID else None
+    if found is None or not covers_rule(principal, found.match):
+        raise RuleNotFound(f"There is no rule {rule_id}.")
+    return found
+
+
+def latest_dry_run(rule_id: int, *, principal: Principal) -> DryRunRow:
+    """Return the rule's latest dry run, finished or not; raise NotAllowed, RuleNotFound, DryRunNotFound."""
+    get_rule(rule_id, principal=principal)
+    rows = fetch(dict, f"{_DRY_RUN} WHERE rule_id = %s ORDER BY id DESC LIMIT 1", [rule_id])
+    if not rows:
+        raise DryRunNotFound(f"The rule {rule_id} was never dry-run.")
+    row = dict(rows[0])
+    return DryRunRow(found=_places(row.pop("report").get("found", [])), **row)
+
+
+def _places(stored: Sequence[Mapping[str, Any]]) -> list[DryRunPlace]:
+    ids = sorted({one["group_id"] for one in stored if one["group_id"] is not None})
+    titles = {row["id"]: row["title"] for row in fetch(dict, _TITLES, [ids])} if ids else {}
+    return [
+        DryRunPlace(one["address"], one["group_id"], titles.get(one["group_id"]), one["matched"], list(one["samples"]))
+        for one in stored
+    ]
+
+
+_TITLES = "SELECT id, title FROM failure_group WHERE id = ANY(%s)"

@@ -1,0 +1,88 @@
+"""Looks at brokers: is the connection good, what waits, which queues are there. A worker looks; nothing is taken."""
+
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from poisonadmin.core.domain.access import Permission
+from poisonadmin.sources.api.shapes import LOOK
+from poisonadmin.sources.commands import broker_checks
+from poisonadmin.sources.domain.brokers import BROKER_KINDS
+from poisonadmin.sources.queries.broker_checks import get_look
+from poisonadmin.sources.queries.sources import get_source
+from poisonadmin.store.models.broker_look import LookPurpose
+from poisonadmin.web.api.contract import contract
+from poisonadmin.web.api.inputs import Identifier, JsonObject, StrictSerializer
+from poisonadmin.web.api.view import ApiView
+
+PREFIX = "/api/v1/sources/looks/"
+
+
+class LookInput(StrictSerializer):
+    """`kind`, `config` and `secrets` as for a source that is to be created; `queues` or `topics` may be left out where
+    the purpose is `queues`. Without `secrets` those of the source `source_id` are used.
+    """
+
+    purpose = serializers.ChoiceField(choices=[str(one) for one in LookPurpose], default=str(LookPurpose.CONNECTION))
+    kind = serializers.ChoiceField(choices=BROKER_KINDS)
+    config = JsonObject()
+    secrets = JsonObject(required=False, allow_null=True, default=None)
+    source_id = Identifier(required=False, allow_null=True, default=None)
+
+
+class SourceTest(ApiView):
+    """`/sources/test/`."""
+
+    @contract(Permission.CONFIGURE, "sources", {202: LOOK}, body=LookInput, acts=True)
+    def post(self, request: Request) -> Response:
+        """Try a broker before it is saved: connect, preview its messages, or list its queues. Follow `Location`."""
+        fields = dict(self.body)
+        purpose, kind, config = LookPurpose(fields.pop("purpose")), fields.pop("kind"), fields.pop("config")
+        return _asked(self, broker_checks.look_at(kind, config, purpose, principal=self.reader, **fields))
+
+
+class SourceConnection(ApiView):
+    """`/sources/{id}/test/`."""
+
+    @contract(Permission.INGEST, "sources", {202: LOOK}, acts=True)
+    def post(self, request: Request, source_id: int) -> Response:
+        """Try the connection to a source's broker, and count what waits. Follow `Location`."""
+        return _asked_of(self, source_id, LookPurpose.CONNECTION)
+
+
+class SourcePreview(ApiView):
+    """`/sources/{id}/preview/`."""
+
+    @contract(Permission.INGEST, "sources", {202: LOOK}, acts=True)
+    def post(self, request: Request, source_id: int) -> Response:
+        """Show the first messages that wait at a source's broker, and leave them there. Follow `Location`."""
+        return _asked_of(self, source_id, LookPurpose.PREVIEW)
+
+
+class SourceQueues(ApiView):
+    """`/sources/{id}/queues/`."""
+
+    @contract(Permission.INGEST, "sources", {202: LOOK}, acts=True)
+    def post(self, request: Request, source_id: int) -> Response:
+        """List the queues or topics of a source's broker, those with dead letters first. Follow `Location`."""
+        return _asked_of(self, source_id, LookPurpose.QUEUES)
+
+
+class LookOne(ApiView):
+    """`/sources/looks/{id}/`."""
+
+    @contract(Permission.READ, "sources", {200: LOOK})
+    def get(self, request: Request, look_id: int) -> Response:
+        """Show what a look came to: `waiting` until a worker has answered. For who has asked, a quarter of an hour."""
+        return Response(LOOK.render(get_look(look_id, principal=self.principal)))
+
+
+def _asked_of(view: ApiView, source_id: int, purpose: LookPurpose) -> Response:
+    get_source(source_id, principal=view.reader)
+    return _asked(view, broker_checks.look_at_source(source_id, purpose, principal=view.reader))
+
+
+def _asked(view: ApiView, look_id: int) -> Response:
+    response = Response(LOOK.render(get_look(look_id, principal=view.reader)), status=202)
+    response["Location"] = view.request.build_absolute_uri(f"{PREFIX}{look_id}/")
+    return response

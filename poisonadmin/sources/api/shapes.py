@@ -1,0 +1,18 @@
+"""What sources, broker checks, files and rejected lines look like in JSON."""
+
+from poisonadmin.sources.queries.broker_checks import LookRow, LookState
+from poisonadmin.sources.queries.sources import FileRow, RejectedRow, SourceRow
+from poisonadmin.store.models.broker_look import LookPurpose
+from poisonadmin.store.models.intake import FileState, SourceKind
+from poisonadmin.web.api.shape import Shape
+
+SOURCE = Shape("Source", SourceRow, kinds={"kind": SourceKind})
+
+
+LOOK = Shape("BrokerLook", LookRow, kinds={"purpose": LookPurpose, "kind": SourceKind, "state": LookState})
+
+
+SOURCE_FILE = Shape("SourceFile", FileRow, kinds={"state": FileState})
+
+
+REJECTED = Shape("RejectedLine", RejectedRow, leave_out={"raw_start"}, also={"raw_text": str})

@@ -1,0 +1,181 @@
+"""Sources, their files, and what was set aside."""
+
+from django.http.response import HttpResponseBase
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from poisonadmin.core.domain.access import Permission
+from poisonadmin.core.queries.paging import DEFAULT_LIMIT
+from poisonadmin.sources.api.shapes import REJECTED, SOURCE, SOURCE_FILE
+from poisonadmin.sources.commands import directories as operations
+from poisonadmin.sources.commands import setup
+from poisonadmin.sources.queries import sources
+from poisonadmin.store.models.intake import SourceKind
+from poisonadmin.web.api.attachments import attachment
+from poisonadmin.web.api.contract import Paged, Raw, contract
+from poisonadmin.web.api.inputs import JsonObject, ReasonInput, StrictSerializer, Text
+from poisonadmin.web.api.parameters import PAGE
+from poisonadmin.web.api.rendering import TakeAny
+from poisonadmin.web.api.versions import expected_version
+from poisonadmin.web.api.view import ApiView
+
+
+class SourceInput(StrictSerializer):
+    """`config` for a directory: `{path}`; for rabbitmq and artemis:
+    `{url, queues: [], address?, readers?, verify_tls?}`, for rabbitmq also `management_url`; for kafka:
+    `{url, topics: [], group?, address?, verify_tls?, sasl_mechanism?}`. `address` is a template with `{original}` and
+    `{queue}`. `secrets` is the login at a broker, `{username, password}`, write-only.
+    """
+
+    kind = serializers.ChoiceField(choices=[str(kind) for kind in SourceKind])
+    config = JsonObject()
+    secrets = JsonObject(required=False, allow_null=True, default=None)
+
+
+class NewSourceInput(SourceInput):
+    """With its name."""
+
+    name = Text(max_length=100)
+
+
+class SourceList(ApiView):
+    """`/sources/`."""
+
+    @contract(Permission.READ, "sources", {200: Paged(SOURCE)}, query=PAGE)
+    def get(self, request: Request) -> Response:
+        """List sources, with what their files and messages came to. Of secrets only the names are shown."""
+        found = sources.list_sources(
+            principal=self.principal, cursor=self.query["cursor"], limit=self.query["limit"] or DEFAULT_LIMIT
+        )
+        return self.paged(found, SOURCE)
+
+    @contract(Permission.CONFIGURE, "sources", {201: SOURCE}, body=NewSourceInput, acts=True)
+    def post(self, request: Request) -> Response:
+        """Create a source, or replace the one of this name. Secrets that are not given stay as they are."""
+        fields = dict(self.body)
+        row = setup.save_source(fields.pop("name"), **fields, principal=self.principal)
+        response = _shown(self, row.id, status=201)
+        response["Location"] = request.build_absolute_uri(f"{row.id}/")
+        return response
+
+
+class SourceOne(ApiView):
+    """`/sources/{id}/`."""
+
+    @contract(Permission.READ, "sources", {200: SOURCE})
+    def get(self, request: Request, source_id: int) -> Response:
+        """Show a source."""
+        return _shown(self, source_id)
+
+    @contract(Permission.CONFIGURE, "sources", {200: SOURCE}, body=SourceInput, decides=True)
+    def put(self, request: Request, source_id: int) -> Response:
+        """Replace a source's configuration; its kind stays.
+
+        Secrets that are not given stay, unless the configuration goes to another place.
+        """
+        name = sources.get_source(source_id, principal=self.reader).name
+        setup.save_source(name, **self.body, principal=self.principal, expected_version=expected_version(request))
+        return _shown(self, source_id)
+
+    @contract(Permission.CONFIGURE, "sources", {204: None})
+    def delete(self, request: Request, source_id: int) -> Response:
+        """Forget a source with its files and what it set aside. Its messages stay, here and at the broker."""
+        sources.get_source(source_id, principal=self.reader)
+        setup.delete_source(source_id, principal=self.reader)
+        return Response(status=204)
+
+
+class SourceEnable(ApiView):
+    """`/sources/{id}/enable/`."""
+
+    @contract(Permission.PAUSE, "sources", {200: SOURCE}, body=ReasonInput, acts=True)
+    def post(self, request: Request, source_id: int) -> Response:
+        """Take messages from it again."""
+        return _switched(self, source_id, enabled=True)
+
+
+class SourceDisable(ApiView):
+    """`/sources/{id}/disable/`."""
+
+    @contract(Permission.PAUSE, "sources", {200: SOURCE}, body=ReasonInput, acts=True)
+    def post(self, request: Request, source_id: int) -> Response:
+        """Take nothing more from it until it is enabled."""
+        return _switched(self, source_id, enabled=False)
+
+
+class SourceIngest(ApiView):
+    """`/sources/{id}/ingest/`."""
+
+    @contract(Permission.INGEST, "sources", {202: SOURCE}, acts=True)
+    def post(self, request: Request, source_id: int) -> Response:
+        """Look for new files or messages now, whatever went wrong a moment ago."""
+        operations.request_ingest(source_id, self.reader)
+        return _shown(self, source_id, status=202)
+
+
+class SourceFiles(ApiView):
+    """`/sources/{id}/files/`."""
+
+    @contract(Permission.READ, "sources", {200: Paged(SOURCE_FILE)}, query=PAGE)
+    def get(self, request: Request, source_id: int) -> Response:
+        """List a source's files, newest first."""
+        found = sources.list_files(
+            source_id,
+            principal=self.principal,
+            cursor=self.query["cursor"],
+            limit=self.query["limit"] or DEFAULT_LIMIT,
+        )
+        return self.paged(found, SOURCE_FILE)
+
+
+class SourceRejected(ApiView):
+    """`/sources/{id}/rejected/`."""
+
+    @contract(Permission.READ_PAYLOAD, "sources", {200: Paged(REJECTED)}, query=PAGE)
+    def get(self, request: Request, source_id: int) -> Response:
+        """List the lines that were set aside, with number and reason, newest first."""
+        found = sources.list_rejected(
+            source_id,
+            principal=self.principal,
+            cursor=self.query["cursor"],
+            limit=self.query["limit"] or DEFAULT_LIMIT,
+        )
+        return self.paged(found, REJECTED)
+
+
+class BatchRejected(ApiView):
+    """`/sources/rejected/`."""
+
+    @contract(Permission.READ_PAYLOAD, "sources", {200: Paged(REJECTED)}, query=PAGE)
+    def get(self, request: Request) -> Response:
+        """List the lines of `POST /messages/batch/` that were set aside, newest first."""
+        found = sources.list_rejected(
+            None, principal=self.principal, cursor=self.query["cursor"], limit=self.query["limit"] or DEFAULT_LIMIT
+        )
+        return self.paged(found, REJECTED)
+
+
+class RejectedRaw(ApiView):
+    """`/sources/rejected/{id}/raw/`."""
+
+    content_negotiation_class = TakeAny
+
+    @contract(Permission.READ_PAYLOAD, "sources", {200: Raw()})
+    def get(self, request: Request, rejected_id: int) -> HttpResponseBase:
+        """Download all the bytes of a line that was set aside."""
+        found = sources.rejected_raw(rejected_id, principal=self.principal)
+        return attachment(request, found, f"rejected-{rejected_id}.line")
+
+
+def _switched(view: ApiView, source_id: int, *, enabled: bool) -> Response:
+    sources.get_source(source_id, principal=view.reader)
+    setup.set_source_enabled(source_id, enabled=enabled, principal=view.reader, reason=view.body["reason"])
+    return _shown(view, source_id)
+
+
+def _shown(view: ApiView, source_id: int, status: int = 200) -> Response:
+    row = sources.get_source(source_id, principal=view.reader)
+    response = Response(SOURCE.render(row), status=status)
+    response["ETag"] = row.etag
+    return response

@@ -1,0 +1,217 @@
+"""Broker sources: their queues are drained by whoever can (Spark), and what is staged is merged here meanwhile.
+
+A message is staged and committed before it is acknowledged, so what is staged is merged whatever becomes of its run:
+of one that was killed by the next, of a source that is switched off or gone too.
+"""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from functools import partial
+
+from django.db import connection, connections
+from django.db.models import F, Q
+from django.db.models.functions import Now
+
+from poisonadmin.core.commands import jobs
+from poisonadmin.core.commands.jobs import JobKeeper
+from poisonadmin.core.commands.locks import Lock, alone
+from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.intake.commands.merge import Merged
+from poisonadmin.intake.domain.envelope_fields import storable
+from poisonadmin.sources.commands.draining_merges import Merging, merge_left_over, sources_with_staged
+from poisonadmin.sources.domain.draining import Drained
+from poisonadmin.store.models.intake import Source, SourceKind
+from poisonadmin.store.models.job import JobKind
+
+Look = Callable[[int], int | None]
+"""Returns how many messages wait in a source's queues, None where nobody can say. Errors: a `PoisonAdminError` where
+the broker cannot be asked, with a text for administrators."""
+Drain = Callable[[int, Callable[[], bool]], Drained]
+"""Stages what waits in a source's queues, under batches that `batch_prefix` begins, and acknowledges it; ends when they
+are idle, after some ten seconds, or soon after the second argument says that it is to stop. A broker's trouble is in
+`Drained.error`, with what was staged before it. Passed in, as `Look` is: workers import this package."""
+
+# A broker that does not answer must not keep the others from their turn.
+SOURCES_AT_ONCE = 4
+MERGE_EVERY_SECONDS = 0.2
+MOST_PATIENCE_SECONDS = 60
+# After it the broker has noticed that whoever held a message without acknowledging it is gone, also with its machine.
+RECEIPTS_KEPT = "10 minutes"
+
+_FORGET_RECEIPTS = f"""
+DELETE FROM broker_receipt WHERE source_id = %s AND stored_at < now() - interval '{RECEIPTS_KEPT}'
+"""  # noqa: S608  (a constant)
+_TROUBLE = """
+UPDATE source SET last_error = %(error)s, last_error_at = now(), failures = failures + 1,
+    next_look_at = now() + LEAST(2 ^ LEAST(failures + 1, 10), %(most)s) * interval '1 s'
+WHERE id = %(source)s
+"""
+
+
+@dataclass(frozen=True)
+class Workshop:
+    """Who drains, and how."""
+
+    look: Look
+    drain: Drain
+    worker: str
+    keeper: JobKeeper | None = None
+    is_stopping: Callable[[], bool] = lambda: False
+
+
+def drain_due(workshop: Workshop) -> None:
+    """Take in what waits in each enabled broker source whose turn it is, and what former runs have staged.
+
+    A source in trouble says so in its row, and is left alone for a while: twice as long each time, at most a minute.
+    Errors: the last source's that failed of something else than its broker.
+    """
+    is_due = Q(next_look_at__isnull=True) | Q(next_look_at__lte=Now())
+    due = Source.objects.filter(is_due, is_enabled=True).exclude(kind=SourceKind.DIRECTORY)
+    ids = set(due.values_list("id", flat=True))
+    left_over = sources_with_staged() - ids
+    with ThreadPoolExecutor(SOURCES_AT_ONCE, thread_name_prefix="drain") as threads:
+        running = [threads.submit(_in_thread, partial(drain_source, one, workshop)) for one in sorted(ids)]
+        running += [threads.submit(_in_thread, partial(merge_left_over, one)) for one in sorted(left_over)]
+    errors = [error for error in (one.exception() for one in running) if error is not None]
+    if errors:
+        raise errors[-1]
+
+
+def drain_source(source_id: int, workshop: Workshop) -> tuple[Drained, Merged] | None:
+    """Take in what waits in the source; return what draining and merging came to, None where somebody else is at it.
+
+    Errors: whatever is not its broker's trouble; the source and the job say so too.
+    """
+    with alone(Lock.SOURCE, source_id) as is_alone:
+        source = Source.objects.filter(id=source_id, is_enabled=True).first() if is_alone else None
+        if source is None:
+            return None
+        try:
+            return _drain(source, workshop)
+        except Exception as error:
+            connection.close_if_unusable_or_obsolete()  # the error may be the database's
+            if workshop.is_stopping():  # the error is the stop's doing
+                return None
+            _note_trouble(source_id, _said(error))
+            raise
+
+
+def _drain(source: Source, workshop: Workshop) -> tuple[Drained, Merged]:
+    # What cannot be merged is in the way of more: staged rows do not pile up behind it.
+    merging = Merging(source.id, f"source {source.name}")
+    merging.everything()
+    try:
+        waiting = workshop.look(source.id)
+    except PoisonAdminError as error:
+        _note_trouble(source.id, error.detail)
+        return Drained(is_empty=False, error=error.detail), merging.merged
+    if waiting == 0:
+        _note_success(source.id, lag=0)
+        return Drained(), merging.merged
+    drained = _as_a_job(source, merging, workshop, waiting)
+    if drained.error is not None:
+        _note_trouble(source.id, drained.error)
+    else:
+        _note_success(source.id, lag=0 if drained.is_empty else _lag(workshop, source.id))
+        if drained.is_empty:
+            _forget_receipts(source.id)
+    return drained, merging.merged
+
+
+def _as_a_job(source: Source, merging: Merging, workshop: Workshop, waiting: int | None) -> Drained:
+    params = {"source": source.name, "broker": source.kind}
+    job_id = jobs.begin(
+        JobKind.INGEST, worker=workshop.worker, params=params, phase="draining queues", total=waiting or None
+    )
+    if workshop.keeper:
+        workshop.keeper.hold(job_id)
+    try:
+        drained = _staged_and_merged(source.id, merging, workshop, job_id)
+    except Exception as error:
+        connection.close_if_unusable_or_obsolete()
+        end = jobs.cancel if workshop.is_stopping() else partial(jobs.fail, error=_said(error))
+        end(job_id, counts=_counts(Drained(), merging.merged))
+        raise
+    finally:
+        if workshop.keeper:
+            workshop.keeper.release(job_id)
+    counts = _counts(drained, merging.merged)
+    if drained.error is not None:
+        jobs.fail(job_id, error=drained.error, counts=counts)
+    else:
+        jobs.succeed(job_id, counts=counts, done=sum(counts.values()))
+    _count_into_source(source.id, drained)
+    return drained
+
+
+def _staged_and_merged(source_id: int, merging: Merging, workshop: Workshop, job_id: int) -> Drained:
+    """Merge what is staged while more is being staged; the drain is waited for also when a merge fails."""
+    stopping = threading.Event()
+    with ThreadPoolExecutor(1, thread_name_prefix="staging") as thread:
+        staging = thread.submit(workshop.drain, source_id, lambda: stopping.is_set() or workshop.is_stopping())
+        try:
+            while not wait([staging], timeout=MERGE_EVERY_SECONDS).done:
+                if merging.new():
+                    jobs.move(job_id, phase="draining queues", done=merging.merged.total)
+        except BaseException:
+            stopping.set()
+            raise
+    merging.new()
+    return staging.result()
+
+
+def _in_thread(work: Callable[[], object]) -> None:
+    try:
+        work()
+    finally:
+        connections.close_all()  # this thread's
+
+
+def _lag(workshop: Workshop, source_id: int) -> int | None:
+    try:
+        return workshop.look(source_id)
+    except PoisonAdminError:
+        return None  # it was there a moment ago; the next look will say what is the matter
+
+
+def _counts(drained: Drained, merged: Merged) -> dict[str, int]:
+    return {
+        "accepted": merged.accepted,
+        "returned": merged.returned,
+        "duplicates": merged.duplicates + drained.recognised,
+        "rejected": merged.conflicts + drained.rejected,
+    }
+
+
+def _count_into_source(source_id: int, drained: Drained) -> None:
+    """Count what no merge sees."""
+    if drained.rejected or drained.recognised:
+        Source.objects.filter(id=source_id).update(
+            rejected=F("rejected") + drained.rejected, duplicates=F("duplicates") + drained.recognised
+        )
+
+
+def _forget_receipts(source_id: int) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(_FORGET_RECEIPTS, [source_id])
+
+
+def _note_success(source_id: int, *, lag: int | None) -> None:
+    Source.objects.filter(id=source_id).update(
+        lag=lag, looked_at=Now(), last_success_at=Now(), failures=0, next_look_at=None
+    )
+
+
+def _note_trouble(source_id: int, error: str) -> None:
+    """Write down what is the matter, and when to look again: after 2 s, 4 s, 8 s and so on."""
+    with connection.cursor() as cursor:
+        cursor.execute(_TROUBLE, {"source": source_id, "error": storable(error)[:4000], "most": MOST_PATIENCE_SECONDS})
+
+
+def _said(error: Exception) -> str:
+    if isinstance(error, PoisonAdminError):
+        return error.detail
+    first = (str(error).strip().splitlines() or [""])[0]
+    return f"{type(error).__name__}: {first}"

@@ -1,0 +1,159 @@
+"""Setting up what is drained: directories and the queues of brokers."""
+
+import os
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from typing import Any
+
+from django.conf import settings
+from django.db import connection, transaction
+from django.db.models import F
+
+from poisonadmin.core.commands import audit
+from poisonadmin.core.commands.locks import Lock, try_lock
+from poisonadmin.core.commands.versions import VersionConflict
+from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
+from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.domain.ssrf import guard_from
+from poisonadmin.sources.domain.brokers import (
+    BROKER_KINDS,
+    InvalidSource,
+    may_keep_login,
+    validate_broker_source,
+    validate_login,
+)
+from poisonadmin.sources.queries.sources import get_source
+from poisonadmin.store.models.intake import FileState, Source, SourceFile, SourceKind
+
+MAX_PATH_CHARS = 4000
+
+_TABLES = ("rejected_line", "source_file", "broker_receipt", "broker_look")
+
+
+class SourceBusy(PoisonAdminError):
+    """Raised when a source is to be deleted whose messages are being taken in."""
+
+    code = "source_busy"
+    status = 409
+
+
+def save_source(
+    name: str,
+    *,
+    kind: str,
+    config: Mapping[str, Any],
+    principal: Principal,
+    secrets: Mapping[str, Any] | None = None,
+    expected_version: int | None = None,
+) -> Source:
+    """Create or replace a source, and have it looked at soon. `secrets` None keeps those it has.
+
+    Only someone without a limit to some addresses may: its messages name their own. A source keeps its kind. A stored
+    login does not go along to another URL.
+    Errors: `NotAllowed`, `InvalidSource`, `VersionConflict`.
+    """
+    _require_configurer(principal)
+    if kind not in set(SourceKind):
+        raise InvalidSource("kind", f"must be one of {', '.join(SourceKind)}")
+    if not name.isprintable() or not name.strip():
+        raise InvalidSource("name", "must be printable")
+    checked = checked_config(kind, config, name=name)
+    login = None if secrets is None else checked_login(kind, secrets)
+    with transaction.atomic():
+        before = Source.objects.select_for_update().filter(name=name).first()
+        if expected_version is not None and (before is None or before.version != expected_version):
+            raise VersionConflict(f"The source {name} has changed since it was read; nothing was saved.")
+        fresh = {"kind": kind, "config": checked, "secrets": login or {}}
+        row, is_new = (before, False) if before else Source.objects.get_or_create(name=name, defaults=fresh)
+        if not is_new:
+            _replace(row, kind, checked, login)
+        audit.record(principal.name, "source.saved", "source", name, details={"config": checked})
+    row.refresh_from_db()
+    return row
+
+
+def _replace(row: Source, kind: str, config: dict[str, Any], login: dict[str, str] | None) -> None:
+    if kind != row.kind:
+        raise InvalidSource("kind", f"a source keeps its kind, and this one drains {row.kind}")
+    if login is None and row.secrets and not may_keep_login(row.config, config):
+        raise InvalidSource("secrets", "must be given again: the stored ones do not go along to another place")
+    Source.objects.filter(id=row.id).update(
+        config=config,
+        secrets=row.secrets if login is None else login,
+        version=F("version") + 1,
+        # What was wrong may be right now.
+        failures=0,
+        next_look_at=None,
+        last_error=None,
+        last_error_at=None,
+    )
+
+
+def set_source_enabled(source_id: int, *, enabled: bool, principal: Principal, reason: str) -> None:
+    """Switch a source on or off; off, nothing more is taken from it. Errors: `NotAllowed`, `SourceNotFound`."""
+    principal.require(Permission.PAUSE)
+    source = get_source(source_id, principal=principal)
+    with transaction.atomic():
+        Source.objects.filter(id=source_id).update(is_enabled=enabled, failures=0, next_look_at=None)
+        action = "source.enabled" if enabled else "source.disabled"
+        audit.record(principal.name, action, "source", source.name, note=reason)
+
+
+def delete_source(source_id: int, *, principal: Principal) -> None:
+    """Forget a source with its files and what it set aside; its messages stay, and those that are staged are merged.
+
+    Errors: `NotAllowed`, `SourceNotFound`; `SourceBusy` while a run is at it, or has left a file to be merged.
+    """
+    _require_configurer(principal)
+    source = get_source(source_id, principal=principal)
+    with transaction.atomic(), connection.cursor() as cursor:
+        # A run holds this lock, so no new one begins meanwhile either.
+        if not try_lock(cursor, Lock.SOURCE, source_id):
+            raise SourceBusy(f"The source {source.name} is being read; switch it off and try again in a moment.")
+        if SourceFile.objects.filter(source_id=source_id, state=FileState.STAGED).exists():
+            raise SourceBusy(f"A file of {source.name} is half taken in; leave it switched on until it is taken.")
+        for table in _TABLES:
+            cursor.execute(f"DELETE FROM {table} WHERE source_id = %s", [source_id])  # noqa: S608  (constants)
+        cursor.execute("DELETE FROM source WHERE id = %s", [source_id])
+        audit.record(principal.name, "source.deleted", "source", source.name)
+
+
+def checked_config(kind: str, config: Mapping[str, Any], *, name: str, needs_queues: bool = True) -> dict[str, Any]:
+    """Return the configuration as it is stored; raise InvalidSource."""
+    if kind in BROKER_KINDS:
+        guard = guard_from(os.environ)
+        return validate_broker_source(kind, config, name=name, guard=guard, needs_queues=needs_queues)
+    return _checked_directory(config)
+
+
+def checked_login(kind: str, secrets: Mapping[str, Any]) -> dict[str, str]:
+    """Return the login as it is stored; raise InvalidSource."""
+    if secrets and kind not in BROKER_KINDS:
+        raise InvalidSource("secrets", "a directory has none")
+    return validate_login(secrets)
+
+
+def _require_configurer(principal: Principal) -> None:
+    principal.require(Permission.CONFIGURE)
+    if not principal.sees_everything:
+        raise NotAllowed("A source is for every address; this account is limited to some.")
+
+
+def _checked_directory(config: Mapping[str, Any]) -> dict[str, Any]:
+    if unknown := sorted(set(config) - {"path"}):
+        raise InvalidSource(unknown[0][:100], "unknown; known is path")
+    path = config.get("path")
+    if not isinstance(path, str) or not 1 <= len(path) <= MAX_PATH_CHARS or not path.isprintable():
+        raise InvalidSource("path", "must be the path of a directory")
+    pure = PurePosixPath(path)
+    if not pure.is_absolute() or ".." in pure.parts:
+        raise InvalidSource("path", "must be absolute, without ..")
+    home = PurePosixPath(settings.HOME)
+    # What is no message is shown among the rejected lines: neither secrets nor devices may be read that way.
+    if pure == home or pure in home.parents:
+        raise InvalidSource("path", "may not hold this installation's own directory")
+    if home in pure.parents and pure.parent.name != "inbox" and pure.name != "inbox":
+        raise InvalidSource("path", f"inside {home} only inbox may be a source")
+    if pure.parts[1] in {"proc", "sys", "dev", "etc"}:
+        raise InvalidSource("path", "may not be a directory of the system")
+    return {"path": str(pure)}

@@ -1,0 +1,71 @@
+"""What a look at a broker came to: the shape of the answer, made by a worker, kept as JSON, shown by API and pages."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from poisonadmin.intake.domain.envelope_fields import storable
+
+PREVIEWED_MESSAGES = 20
+SHOWN_BYTES = 2048
+SHOWN_HEADERS = 60
+SHOWN_CHARS = 1000
+SHOWN_QUEUES = 500
+
+
+@dataclass(frozen=True)
+class SeenQueue:
+    """A queue or topic of the broker. `depth` null: nobody can say. `why`: the sign that it holds dead letters."""
+
+    name: str
+    depth: int | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class SeenMessage:
+    """A message that waits at the broker and was left there. `payload_text`: its first bytes as far as text."""
+
+    queue: str
+    message_id: str | None
+    broker_id: str | None
+    is_redelivered: bool
+    content_type: str
+    payload_bytes: int
+    payload_text: str
+    headers: Mapping[str, str]
+    original_address: str | None = None
+    reason: str | None = None
+    exception_class: str | None = None
+    exception_message: str | None = None
+    delivery_count: int | None = None
+
+
+@dataclass(frozen=True)
+class LookAnswer:
+    """`depth`: messages waiting in all that would be drained. `queues` and `messages` where they were asked for."""
+
+    depth: int | None = None
+    queues: list[SeenQueue] = field(default_factory=list)
+    messages: list[SeenMessage] = field(default_factory=list)
+
+
+def shown(text: str | None, *, chars: int = SHOWN_CHARS) -> str | None:
+    """Return a broker's text as it can be stored and is shown: cut, without NUL and lone surrogates.
+
+    >>> shown("a\\x00b"), shown("x" * 5, chars=3)
+    ('a\ufffdb', 'xxx…')
+    """
+    if text is None:
+        return None
+    return storable(text if len(text) <= chars else text[:chars] + "…")
+
+
+def answer_from(stored: Mapping[str, Any] | None) -> LookAnswer:
+    """Return the answer that was kept as JSON; an empty one where there is none."""
+    found = stored or {}
+    return LookAnswer(
+        found.get("depth"),
+        [SeenQueue(**row) for row in found.get("queues", [])],
+        [SeenMessage(**row) for row in found.get("messages", [])],
+    )

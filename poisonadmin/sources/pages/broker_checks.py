@@ -1,0 +1,75 @@
+"""Looks at a broker from a page: a form before it is saved, a source after; the answer comes when a worker has it."""
+
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
+from django.shortcuts import render
+from django.urls import reverse
+from django.views.decorators.http import require_POST
+
+from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.sources.commands import broker_checks
+from poisonadmin.sources.domain.brokers import InvalidSource
+from poisonadmin.sources.queries.broker_checks import LookState, get_look
+from poisonadmin.store.models.broker_look import LookPurpose
+from poisonadmin.web.pages.broker_form import read, source_form
+from poisonadmin.web.pages.links import require_known
+from poisonadmin.web.pages.permissions import page
+
+
+@require_POST
+@page(Permission.CONFIGURE)
+def of_form(request: HttpRequest, principal: Principal) -> HttpResponseBase:
+    """Have a worker look at the broker as the form describes it."""
+    form = read(source_form(), request.POST)
+    source = request.POST.get("source", "")
+    try:
+        look_id = broker_checks.look_at(
+            form.kind,
+            form.config(),
+            _purpose(request.POST.get("look", "")),
+            principal=principal,
+            secrets=form.secrets(),
+            source_id=int(source) if source.isascii() and source.isdigit() and 0 < len(source) < 19 else None,
+        )
+    except PoisonAdminError as error:
+        return _refused(request, error)
+    return _asked(request, principal, look_id)
+
+
+@require_POST
+@page(Permission.INGEST)
+def of_source(request: HttpRequest, principal: Principal, source_id: int) -> HttpResponseBase:
+    """Have a worker look at the source's broker."""
+    purpose = _purpose(request.POST.get("look", "connection"))
+    return _asked(request, principal, broker_checks.look_at_source(source_id, purpose, principal=principal))
+
+
+@page()
+def answer(request: HttpRequest, principal: Principal, look_id: int) -> HttpResponseBase:
+    """Render what the look came to; nothing new for a page that waits for it."""
+    require_known(request)
+    look = get_look(look_id, principal=principal)
+    if not getattr(request, "htmx", False):
+        return render(request, "sources/broker_check.html", {"look": look})
+    if look.state == LookState.WAITING:
+        return HttpResponse(status=204)
+    return render(request, "sources/_broker_check.html", {"look": look})
+
+
+def _asked(request: HttpRequest, principal: Principal, look_id: int) -> HttpResponseBase:
+    if not getattr(request, "htmx", False):
+        return HttpResponseRedirect(reverse("sources-answer", args=[look_id]))
+    return render(request, "sources/_broker_check.html", {"look": get_look(look_id, principal=principal)})
+
+
+def _refused(request: HttpRequest, error: PoisonAdminError) -> HttpResponseBase:
+    status = 422 if error.status == 400 else error.status
+    template = "sources/_broker_check_refused.html" if getattr(request, "htmx", False) else "sources/broker_check.html"
+    return render(request, template, {"error": error.detail}, status=status)
+
+
+def _purpose(text: str) -> LookPurpose:
+    try:
+        return LookPurpose(text)
+    except ValueError:
+        raise InvalidSource("look", f"must be one of {', '.join(LookPurpose)}") from None

@@ -1,0 +1,172 @@
+"""Sources: what is drained and how it does, what was set aside, and the form of a broker for administrators."""
+
+from typing import Any
+
+from django.contrib import messages as notes
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
+from django.shortcuts import render
+from django.urls import reverse
+from django.views.decorators.http import require_POST
+
+from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.sources.commands import setup
+from poisonadmin.sources.commands.directories import request_ingest
+from poisonadmin.sources.domain.brokers import SOURCE_DEFAULTS, InvalidSource
+from poisonadmin.sources.queries.sources import (
+    SourceRow,
+    get_source,
+    list_files,
+    list_rejected,
+    list_sources,
+    rejected_raw,
+)
+from poisonadmin.web.pages import broker_form
+from poisonadmin.web.pages.broker_form import KIND_WORDS, BrokerForm
+from poisonadmin.web.pages.links import pager, require_known
+from poisonadmin.web.pages.permissions import page
+from poisonadmin.web.pages.streams import download
+
+MAX_REASON_CHARS = 2000
+LOOKS = (("connection", "Test the connection"), ("preview", "Preview"), ("queues", "Find queues"))
+
+
+@page()
+def show_all(request: HttpRequest, principal: Principal) -> HttpResponseBase:
+    """Render the list of sources, and what the batch API set aside."""
+    require_known(request)
+    found = list_sources(principal=principal, cursor=request.GET.get("cursor"))
+    batch = list_rejected(None, principal=principal, limit=1) if principal.may(Permission.READ_PAYLOAD) else None
+    context = {
+        "rows": found.results,
+        "pager": pager(request, found),
+        "batch_rejects": bool(batch and batch.results),
+        "limited": not principal.sees_everything,
+    }
+    return render(request, "sources/sources.html", context)
+
+
+@page()
+def show(request: HttpRequest, principal: Principal, source_id: int) -> HttpResponseBase:
+    """Render one source: a directory with its files, a broker with its settings."""
+    require_known(request)
+    return _show(request, principal, source_id)
+
+
+@page(Permission.READ_PAYLOAD)
+def rejected(request: HttpRequest, principal: Principal, source_id: int | None = None) -> HttpResponseBase:
+    """Render the lines that were set aside, of a source or of the batch API."""
+    require_known(request)
+    found = list_rejected(source_id, principal=principal, cursor=request.GET.get("cursor"))
+    context = {
+        "source": None if source_id is None else get_source(source_id, principal=principal),
+        "rows": found.results,
+        "pager": pager(request, found),
+    }
+    return render(request, "sources/rejected.html", context)
+
+
+@page(Permission.READ_PAYLOAD)
+def rejected_line(request: HttpRequest, principal: Principal, rejected_id: int) -> HttpResponseBase:
+    """Answer with all the bytes of one line, as a file."""
+    return download(request, rejected_raw(rejected_id, principal=principal), f"line-{rejected_id}.bin")
+
+
+@page(Permission.CONFIGURE)
+def edit(request: HttpRequest, principal: Principal, source_id: int | None = None) -> HttpResponseBase:
+    """Render the form of a broker source, and save it when it is sent."""
+    row = None if source_id is None else get_source(source_id, principal=principal)
+    if row is not None and not row.is_broker:
+        raise InvalidSource("kind", "a directory has no form; PUT /api/v1/sources/{id}/ changes it")
+    if request.method == "POST":
+        return _save(request, principal, broker_form.read(broker_form.source_form(), request.POST), row)
+    form = broker_form.source_form()
+    if row is not None:
+        form = broker_form.filled(form, name=row.name, kind=row.kind, version=row.version, config=row.config)
+    return _render(request, form, row)
+
+
+@require_POST
+@page(Permission.PAUSE)
+def switch(request: HttpRequest, principal: Principal, source_id: int, change: str) -> HttpResponseBase:
+    """Switch the source on or off, with a reason."""
+    reason = request.POST.get("reason", "").replace("\x00", "").strip()[:MAX_REASON_CHARS]
+    if not reason:
+        return _show(request, principal, source_id, "Say why; it is kept in the audit log.", 422)
+    setup.set_source_enabled(source_id, enabled=change == "enable", principal=principal, reason=reason)
+    notes.success(request, f"The source is {'on' if change == 'enable' else 'off'}.")
+    return HttpResponseRedirect(reverse("sources-one", args=[source_id]))
+
+
+@require_POST
+@page(Permission.INGEST)
+def look_now(request: HttpRequest, principal: Principal, source_id: int) -> HttpResponseBase:
+    """Have the source looked at by the next tick, whatever went wrong before."""
+    request_ingest(source_id, principal)
+    notes.success(request, "It is looked at within a few seconds.")
+    return HttpResponseRedirect(reverse("sources-one", args=[source_id]))
+
+
+@require_POST
+@page(Permission.CONFIGURE)
+def delete(request: HttpRequest, principal: Principal, source_id: int) -> HttpResponseBase:
+    """Forget the source."""
+    name = get_source(source_id, principal=principal).name
+    try:
+        setup.delete_source(source_id, principal=principal)
+    except setup.SourceBusy as error:
+        return _show(request, principal, source_id, error.detail, error.status)
+    notes.success(request, f"The source {name} is gone; its messages stay.")
+    return HttpResponseRedirect(reverse("sources"))
+
+
+def _show(
+    request: HttpRequest, principal: Principal, source_id: int, error: str = "", status: int = 200
+) -> HttpResponse:
+    found = get_source(source_id, principal=principal)
+    context: dict[str, Any] = {"source": found, "error": error, "max_reason": MAX_REASON_CHARS}
+    if found.is_broker:
+        context |= {"settings": _settings(found), "kind_words": KIND_WORDS[found.kind], "looks": LOOKS}
+        return render(request, "sources/source_broker.html", context, status=status)
+    files = list_files(source_id, principal=principal, cursor=request.GET.get("cursor"))
+    context |= {"rows": files.results, "pager": pager(request, files)}
+    return render(request, "sources/source.html", context, status=status)
+
+
+def _settings(found: SourceRow) -> dict[str, Any]:
+    in_force = {**SOURCE_DEFAULTS[found.kind], **found.config}
+    return {name: value for name, value in in_force.items() if name not in ("url", "queues", "topics")}
+
+
+def _save(request: HttpRequest, principal: Principal, form: BrokerForm, row: SourceRow | None) -> HttpResponseBase:
+    name = form.name if row is None else row.name
+    try:
+        if row is None and any(one.name == name for one in list_sources(principal=principal, limit=500).results):
+            raise InvalidSource("name", "there is a source of this name already")
+        saved = setup.save_source(
+            name,
+            kind=form.kind if row is None else row.kind,
+            config=form.config(),
+            secrets=form.secrets(),
+            principal=principal,
+            expected_version=form.version,
+        )
+    except PoisonAdminError as error:
+        status = 422 if error.status == 400 else error.status
+        return _render(request, form, row, error.detail, status, broker_form.wrong_field(error))
+    notes.success(request, f"The source {name} is saved; it is drained from now on.")
+    return HttpResponseRedirect(reverse("sources-one", args=[saved.id]))
+
+
+def _render(
+    request: HttpRequest, form: BrokerForm, row: SourceRow | None, error: str = "", status: int = 200, wrong: str = ""
+) -> HttpResponse:
+    context = {
+        "form": form,
+        "source": row,
+        "kinds": KIND_WORDS.items(),
+        "looks": LOOKS,
+        "error": error,
+        "wrong": wrong,
+    }
+    return render(request, "sources/source_form.html", context, status=status)

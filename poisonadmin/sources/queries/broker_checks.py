@@ -1,0 +1,98 @@
+"""Looks at brokers, each for who has asked."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.queries.paging import MAX_ID
+from poisonadmin.core.queries.rows import fetch_one
+from poisonadmin.sources.domain.broker_checks import LookAnswer, SeenMessage, SeenQueue, answer_from
+
+# After this long nobody will answer: no io worker runs, or it was killed meanwhile.
+PATIENCE_SECONDS = 60
+
+
+class LookNotFound(PoisonAdminError):
+    """Raised when there is no such look, when somebody else has asked for it, or when it is too long ago."""
+
+    code = "not_found"
+    status = 404
+
+
+class LookState(StrEnum):
+    WAITING = "waiting"
+    ANSWERED = "answered"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class LookRow:
+    """A look at a broker: what was asked and, `answered` or `failed`, what was seen.
+
+    `depth`: messages waiting in all that would be drained, null where nobody can say. Nothing is taken by a look.
+    """
+
+    id: int
+    purpose: str
+    kind: str
+    source_id: int | None
+    state: str
+    error: str | None
+    depth: int | None
+    queues: list[SeenQueue]
+    messages: list[SeenMessage]
+    asked_at: datetime
+    answered_at: datetime | None
+
+
+@dataclass(frozen=True)
+class _Stored:
+    id: int
+    purpose: str
+    kind: str
+    source_id: int | None
+    asked_at: datetime
+    answered_at: datetime | None
+    answer: Mapping[str, Any] | None
+    error: str | None
+    is_overdue: bool
+
+
+def get_look(look_id: int, *, principal: Principal) -> LookRow:
+    """Return the look that this principal asked for; raise LookNotFound."""
+    principal.require(Permission.READ)
+    found = None
+    if principal.sees_everything and 0 < look_id <= MAX_ID:
+        found = fetch_one(
+            _Stored,
+            "SELECT id, purpose, kind, source_id, asked_at, answered_at, answer, error,"
+            " answered_at IS NULL AND asked_at < now() - make_interval(secs => %s) AS is_overdue"
+            " FROM broker_look WHERE id = %s AND asked_by = %s",
+            [PATIENCE_SECONDS, look_id, principal.name],
+        )
+    if found is None:
+        raise LookNotFound(f"There is no look {look_id}; they are kept for a quarter of an hour.")
+    return _row(found, answer_from(found.answer))
+
+
+def _row(found: _Stored, answer: LookAnswer) -> LookRow:
+    error = "No worker has answered; is an io worker running?" if found.is_overdue else found.error
+    waits = found.answered_at is None and not found.is_overdue
+    state = LookState.WAITING if waits else LookState.FAILED if error else LookState.ANSWERED
+    return LookRow(
+        found.id,
+        found.purpose,
+        found.kind,
+        found.source_id,
+        str(state),
+        error,
+        answer.depth,
+        answer.queues,
+        answer.messages,
+        found.asked_at,
+        found.answered_at,
+    )

@@ -1,0 +1,194 @@
+"""Sources, their files, and the lines that were set aside; seen only by a principal without a limit."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.queries.paging import DEFAULT_LIMIT, MAX_ID, Key, Page, window
+from poisonadmin.core.queries.rows import fetch, fetch_one
+from poisonadmin.core.queries.stored_bytes import StoredBytes, stored_bytes
+from poisonadmin.sources.domain.brokers import BROKER_KINDS
+
+_SOURCES = Key(("s.id",), (int,), descending=False)
+_FILES = Key(("f.id",), (int,))
+_REJECTED = Key(("r.id",), (int,))
+SHOWN_BYTES = 2048
+
+
+class SourceNotFound(PoisonAdminError):
+    """Raised when there is no such source or rejected line, or when the caller is limited to some addresses."""
+
+    code = "not_found"
+    status = 404
+
+
+@dataclass(frozen=True)
+class SourceRow:
+    """What is drained: a directory, or queues of a broker, of whose `secret_names` only the names are shown.
+
+    `accepted`, `duplicates`, `rejected` count since it was made; `returned` are messages that were delivered to the
+    broker and came back. `lag`: how many waited at `looked_at`, null where nobody can say. After `failures` in a row
+    the next look is at `next_look_at`.
+    """
+
+    id: int
+    name: str
+    kind: str
+    config: Mapping[str, Any]
+    secret_names: list[str]
+    is_enabled: bool
+    lag: int | None
+    looked_at: datetime | None
+    failures: int
+    next_look_at: datetime | None
+    last_success_at: datetime | None
+    last_error: str | None
+    last_error_at: datetime | None
+    created_at: datetime
+    version: int
+    files: int
+    accepted: int
+    duplicates: int
+    rejected: int
+    returned: int
+
+    @property
+    def etag(self) -> str:
+        """What `If-Match` is compared with."""
+        return f'"{self.version}"'
+
+    @property
+    def is_broker(self) -> bool:
+        """Whether it drains queues, not files."""
+        return self.kind in BROKER_KINDS
+
+    @property
+    def is_in_trouble(self) -> bool:
+        """Whether the last look failed; `last_error` says of what."""
+        if self.is_broker:
+            return self.failures > 0
+        is_over = self.last_success_at and self.last_error_at and self.last_success_at > self.last_error_at
+        return self.last_error is not None and not is_over
+
+    @property
+    def drained(self) -> list[str]:
+        """What it takes messages from: queues, topics, or the directory."""
+        return list(self.config.get("queues") or self.config.get("topics") or [self.config.get("path", "")])
+
+
+@dataclass(frozen=True)
+class FileRow:
+    """One file and what became of its lines."""
+
+    id: int
+    path: str
+    size_bytes: int
+    state: str
+    job_id: int | None
+    accepted: int
+    duplicates: int
+    rejected: int
+    error: str | None
+    seen_at: datetime
+    taken_at: datetime | None
+
+
+@dataclass(frozen=True)
+class RejectedRow:
+    """A line that was set aside: its number, why, and its first bytes. `path` None: it came through the batch API."""
+
+    id: int
+    batch: str
+    path: str | None
+    line: int
+    code: str
+    detail: str
+    raw_start: bytes
+    raw_bytes: int
+    at: datetime
+
+    @property
+    def raw_text(self) -> str:
+        """The first bytes as far as they can be read."""
+        return bytes(self.raw_start).decode("utf-8", "replace")
+
+
+_SELECT = """SELECT s.id, s.name, s.kind, s.config,
+ ARRAY(SELECT jsonb_object_keys(s.secrets) ORDER BY 1) AS secret_names, s.is_enabled, s.lag, s.looked_at, s.failures,
+ s.next_look_at, s.last_success_at, s.last_error, s.last_error_at, s.created_at, s.version, f.files,
+ s.accepted + f.accepted AS accepted, s.duplicates + f.duplicates AS duplicates, s.rejected + f.rejected AS rejected,
+ s.returned FROM source s CROSS JOIN LATERAL (
+ SELECT count(*) AS files, coalesce(sum(accepted), 0)::bigint AS accepted,
+ coalesce(sum(duplicates), 0)::bigint AS duplicates, coalesce(sum(rejected), 0)::bigint AS rejected
+ FROM source_file WHERE source_id = s.id) f"""
+
+
+def list_sources(*, principal: Principal, cursor: str | None = None, limit: int = DEFAULT_LIMIT) -> Page[SourceRow]:
+    """Return one page, oldest first."""
+    principal.require(Permission.READ)
+    page = window(cursor, limit, _SOURCES)
+    if not principal.sees_everything:
+        return Page([], None, None)
+    rows = fetch(SourceRow, f"{_SELECT} WHERE {page.condition} {page.order}", page.parameters)
+    return page.page(rows, lambda row: (row.id,))
+
+
+def get_source(source_id: int, *, principal: Principal) -> SourceRow:
+    """Return the source; raise SourceNotFound."""
+    principal.require(Permission.READ)
+    found = None
+    if principal.sees_everything and 0 < source_id <= MAX_ID:
+        found = fetch_one(SourceRow, f"{_SELECT} WHERE s.id = %s", [source_id])
+    if found is None:
+        raise SourceNotFound(f"There is no source {source_id}.")
+    return found
+
+
+def list_files(
+    source_id: int, *, principal: Principal, cursor: str | None = None, limit: int = DEFAULT_LIMIT
+) -> Page[FileRow]:
+    """Return one page of the source's files, newest first."""
+    get_source(source_id, principal=principal)
+    page = window(cursor, limit, _FILES)
+    rows = fetch(
+        FileRow,
+        "SELECT f.id, f.path, f.size_bytes, f.state, f.job_id, f.accepted, f.duplicates, f.rejected, f.error,"  # noqa: S608
+        f" f.seen_at, f.taken_at FROM source_file f WHERE f.source_id = %s AND {page.condition} {page.order}",
+        [source_id, *page.parameters],
+    )
+    return page.page(rows, lambda row: (row.id,))
+
+
+def list_rejected(
+    source_id: int | None, *, principal: Principal, cursor: str | None = None, limit: int = DEFAULT_LIMIT
+) -> Page[RejectedRow]:
+    """Return one page of what was set aside, newest first; of the batch API where `source_id` is None."""
+    principal.require(Permission.READ_PAYLOAD)
+    if source_id is not None:
+        get_source(source_id, principal=principal)
+    page = window(cursor, limit, _REJECTED)
+    if not principal.sees_everything:
+        return Page([], None, None)
+    of, parameters = ("r.source_id IS NULL", []) if source_id is None else ("r.source_id = %s", [source_id])
+    rows = fetch(
+        RejectedRow,
+        f"SELECT r.id, r.batch, f.path, r.line, r.code, r.detail, substring(r.raw FOR {SHOWN_BYTES}) AS raw_start,"  # noqa: S608
+        " length(r.raw) AS raw_bytes, r.at FROM rejected_line r LEFT JOIN source_file f ON f.id = r.source_file_id"
+        f" WHERE {of} AND {page.condition} {page.order}",
+        [*parameters, *page.parameters],
+    )
+    return page.page(rows, lambda row: (row.id,))
+
+
+def rejected_raw(rejected_id: int, *, principal: Principal) -> StoredBytes:
+    """Return all the bytes of a line that was set aside, to be read slice by slice; raise SourceNotFound."""
+    principal.require(Permission.READ_PAYLOAD)
+    found = None
+    if principal.sees_everything and 0 < rejected_id <= MAX_ID:
+        found = stored_bytes("rejected_line", "raw", rejected_id)
+    if found is None:
+        raise SourceNotFound(f"There is no rejected line {rejected_id}.")
+    return found

@@ -1,0 +1,44 @@
+"""What is only kept for a while, and is no message: idempotency keys, ended jobs, claims and nodes of redelivery."""
+
+from django.db import connection
+
+from poisonadmin.delivery.queries.crashes import CRASHED
+from poisonadmin.intake.commands.sweep import sweep_orphans
+
+# What a blacklisted message was delivered with, and by which node, is shown for as long as the message is there.
+_DELETE_QUIET = f"""
+DELETE FROM {{table}} WHERE {{is_old}} AND NOT EXISTS (SELECT FROM attempt WHERE claim_id = {{claim}} AND {CRASHED})
+"""  # noqa: S608  (fragments are constants)
+
+_STATEMENTS = (
+    "DELETE FROM idempotency_key WHERE created_at < now() - interval '1 day'",
+    # The attempts keep what was delivered when and to whom; the rows of the machinery are kept for looking into
+    # trouble.
+    """DELETE FROM job WHERE (kind = 'redeliver' OR kind = 'ingest' AND params -> 'broker' IS NOT NULL)
+       AND state = 'succeeded' AND finished_at < now() - interval '2 days'""",
+    _DELETE_QUIET.format(
+        table="node",
+        is_old="ended_at < now() - interval '7 days' AND \"end\" <> 'lost'",
+        claim="node.claim_id",
+    ),
+    _DELETE_QUIET.format(
+        table="claim", is_old="NOT is_open AND claimed_at < now() - interval '7 days'", claim="claim.id"
+    ),
+    "DELETE FROM claim_shard WHERE NOT EXISTS (SELECT FROM claim WHERE claim.id = claim_id)",
+    # What nobody answered still holds the login that it was asked with.
+    "DELETE FROM broker_look WHERE asked_at < now() - interval '15 minutes'",
+    "DELETE FROM consumer WHERE heartbeat_at < now() - interval '7 days'",
+    "DELETE FROM worker WHERE heartbeat_at < now() - interval '1 day'",
+)
+
+
+def clean_up() -> None:
+    """Remove what has had its time, and what intake left behind.
+
+    Looks at brokers after a quarter of an hour, idempotency keys after a day, jobs of redelivery and of brokers after
+    two, claims, nodes and consumers after a week.
+    """
+    with connection.cursor() as cursor:
+        for statement in _STATEMENTS:
+            cursor.execute(statement)
+    sweep_orphans()

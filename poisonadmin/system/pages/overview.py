@@ -1,0 +1,80 @@
+"""The first page: how the messages stand, what is late, what waits for a decision."""
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponseBase, JsonResponse
+from django.shortcuts import render
+
+from poisonadmin.core.domain.access import Principal
+from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.messages.domain.states import Reason, State
+from poisonadmin.messages.queries import blacklist, outcomes
+from poisonadmin.messages.queries.confirmations import unconfirmed
+from poisonadmin.messages.queries.counts import counts as stats_counts
+from poisonadmin.messages.queries.counts import empty as counts_of_none
+from poisonadmin.system.queries import jobs, overview
+from poisonadmin.web.pages.links import require_known
+from poisonadmin.web.pages.permissions import page
+
+SPAN_WORDS = {900: "15 min", 3600: "1 hour", 21_600: "6 hours", 86_400: "1 day"}
+DEFAULT_SPAN = 900
+JOBS_SHOWN = 5
+
+
+@page()
+def show(request: HttpRequest, principal: Principal) -> HttpResponseBase:
+    """Render the page; one of its two living parts when htmx asks for it."""
+    require_known(request, "span", "part")
+    part = request.GET.get("part") if request.htmx else None  # type: ignore[attr-defined]
+    if part == "tiles":
+        return render(request, "system/overview_tiles.html", _tiles(principal))
+    if part == "lists":
+        return render(request, "system/overview_lists.html", _lists(principal))
+    context = _tiles(principal) | _lists(principal) | {"span": _span(request), "spans": SPAN_WORDS}
+    return render(request, "system/overview.html", context)
+
+
+@page()
+def outcomes_over_time(request: HttpRequest, principal: Principal) -> HttpResponseBase:
+    """Answer the chart: one list a series, and the times in seconds."""
+    try:
+        buckets = outcomes.outcomes(principal, span=_span(request))
+    except PoisonAdminError as error:
+        return JsonResponse({"detail": error.detail, "code": error.code}, status=error.status)
+    return JsonResponse(
+        {
+            "at": [int(bucket.at.timestamp()) for bucket in buckets],
+            "delivered": [bucket.delivered for bucket in buckets],
+            "retried": [bucket.retried for bucket in buckets],
+            "undecided": [bucket.undecided for bucket in buckets],
+            "failed": [bucket.failed for bucket in buckets],
+        }
+    )
+
+
+def _span(request: HttpRequest) -> int:
+    text = request.GET.get("span", "")
+    return int(text) if text.isascii() and text.isdigit() and int(text) in SPAN_WORDS else DEFAULT_SPAN
+
+
+def _tiles(principal: Principal) -> dict[str, Any]:
+    found = stats_counts(principal)
+    counts = found.by_state
+    return {
+        "counts": counts,
+        "blacklisted": found.by_reason.get(Reason.BLACKLISTED, counts_of_none())[State.NDLV],
+        "candidates": blacklist.count_candidates(principal=principal),
+        "unconfirmed": unconfirmed(principal),
+        "nothing_yet": not any(counts.values()),
+        "due": overview.due(principal),
+        "oldest": overview.oldest_undecided(principal),
+        "fleet": overview.fleet() if principal.sees_everything else None,
+    }
+
+
+def _lists(principal: Principal) -> dict[str, Any]:
+    return {
+        "groups": overview.top_groups(principal),
+        "jobs": jobs.list_jobs(principal=principal, limit=JOBS_SHOWN).results,
+        "decisions": overview.recent_decisions(principal),
+    }

@@ -1,0 +1,71 @@
+"""Figures for a monitoring system: what is late, stuck, or waits for a decision."""
+
+from dataclasses import dataclass
+
+from poisonadmin.core.queries.rows import bounded, fetch
+from poisonadmin.messages.domain.confirmations import Confirming
+from poisonadmin.messages.queries.confirmations import CONFIRMING
+from poisonadmin.system.queries.nodes import ALIVE
+
+CAP = 10_000
+
+
+@dataclass(frozen=True)
+class Gauges:
+    """Counts of messages go to 10,000; ages are in seconds, 0 where there is none."""
+
+    due: int
+    overdue: int
+    oldest_due_seconds: float
+    stuck: int
+    oldest_undecided_seconds: float
+    nodes_alive: int
+    unfolded_deltas: int
+    unanswered: int
+
+
+@dataclass(frozen=True)
+class _Jobs:
+    kind: str
+    state: str
+    n: int
+
+
+_GAUGES = f"""
+WITH waiting AS (
+  SELECT m.due_at FROM lane l
+  CROSS JOIN LATERAL (SELECT due_at FROM message WHERE lane_id = l.id AND state = 'TBDL' AND due_at <= now()
+                        AND due_at >= l.next_due ORDER BY due_at LIMIT {CAP}) m
+  WHERE l.is_open AND l.next_due <= now() LIMIT {CAP})
+SELECT count(*) AS due,
+  count(*) FILTER (WHERE due_at < now() - interval '10 s') AS overdue,
+  coalesce(extract(epoch FROM now() - min(due_at)), 0)::float8 AS oldest_due_seconds,
+  (SELECT count(*) FROM claim c JOIN claim_shard s ON s.claim_id = c.id
+     LEFT JOIN node n ON n.claim_id = c.id AND n.shard = s.shard
+     CROSS JOIN LATERAL unnest(s.message_ids) AS taken (id)
+     JOIN message m ON m.id = taken.id AND m.state = 'DLNG' AND m.claim_id = c.id
+     WHERE c.is_open AND coalesce(n.lease_until, c.lease_until) < now() - interval '10 s') AS stuck,
+  coalesce((SELECT extract(epoch FROM now() - state_at) FROM message WHERE is_undecided ORDER BY id LIMIT 1), 0)::float8
+    AS oldest_undecided_seconds,
+  (SELECT count(*) FROM node n WHERE {ALIVE}) AS nodes_alive,
+  (SELECT count(*) FROM counter_delta) AS unfolded_deltas,
+  (SELECT count(*) FROM (SELECT FROM confirmation c WHERE {CONFIRMING[Confirming.UNANSWERED]} LIMIT {CAP}) AS found)
+    AS unanswered
+FROM waiting
+"""  # noqa: S608
+
+
+def gauges() -> Gauges:
+    """Return the figures as they are now."""
+    with bounded():
+        return fetch(Gauges, _GAUGES)[0]
+
+
+def recent_jobs() -> list[tuple[str, str, int]]:
+    """Return (kind, state, count) of the jobs that were created within the last hour or have not ended."""
+    rows = fetch(
+        _Jobs,
+        "SELECT kind, state, count(*) AS n FROM job WHERE id > (SELECT coalesce(max(id), 0) - 10000 FROM job)"
+        " AND (created_at > now() - interval '1 hour' OR finished_at IS NULL) GROUP BY 1, 2 ORDER BY 1, 2",
+    )
+    return [(row.kind, row.state, row.n) for row in rows]

@@ -1,0 +1,162 @@
+"""What the first page shows, each part from something small: counters, lanes, partial indexes; no scan of messages."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.queries.address_ids import visible_ids
+from poisonadmin.core.queries.rows import fetch, fetch_one, fetch_values
+from poisonadmin.messages.queries.counts import NOW
+from poisonadmin.store.models.history import DECISIONS
+
+OVERDUE_SECONDS = 10
+CAP = 10_000
+
+# Spelt out as in the partial index `history_decisions`, which a parameter would hide from the planner.
+_DECISIONS = ", ".join(f"'{event}'" for event in DECISIONS)
+
+
+@dataclass(frozen=True)
+class Due:
+    """`due` counts what should be delivered now, `overdue` what is late by more than 10 s, `held` what is due on an
+    address that does not deliver; each counted up to 10,000. `next_due` is when the next one is due, at the earliest.
+    """
+
+    due: int
+    overdue: int
+    held: int
+    next_due: datetime | None
+
+
+@dataclass(frozen=True)
+class Undecided:
+    """The message that has waited longest for a decision."""
+
+    id: int
+    message_id: str
+    address: str
+    state_at: datetime
+
+
+@dataclass(frozen=True)
+class TopGroup:
+    """A failure group and how many undecided messages it holds."""
+
+    id: int
+    title: str
+    error_class: str
+    undecided: int
+    last_at: datetime
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """Nodes that deliver right now, and when one was last seen."""
+
+    alive: int
+    last_seen_at: datetime | None
+
+
+@dataclass(frozen=True)
+class Decision:
+    """One message that a person decided on."""
+
+    message_id: int
+    address: str
+    event: str
+    from_state: str | None
+    to_state: str
+    actor: str
+    note: str | None
+    at: datetime
+
+
+def undecided_count(principal: Principal) -> int:
+    """Return how many messages wait for a decision."""
+    principal.require(Permission.READ)
+    scope, parameters = _scope(principal, "c.address_id")
+    sql = f"SELECT coalesce(sum(n), 0)::bigint FROM {NOW} WHERE state = 'NDLV' AND {scope}"  # noqa: S608
+    return int(fetch_values(sql, parameters)[0])
+
+
+def due(principal: Principal) -> Due:
+    """Return what is due, overdue, or due and held, lane by lane from the index that the delivery uses."""
+    principal.require(Permission.READ)
+    scope, parameters = _scope(principal, "l.address_id")
+    row = fetch_one(
+        Due,
+        f"""WITH waiting AS (
+              SELECT l.is_open, m.due_at FROM lane l
+              JOIN LATERAL (SELECT due_at FROM message WHERE lane_id = l.id AND state = 'TBDL' AND due_at <= now()
+                              AND due_at >= l.next_due
+                            ORDER BY due_at LIMIT {CAP}) m ON true
+              WHERE {scope} LIMIT {CAP})
+            SELECT count(*) FILTER (WHERE is_open) AS due,
+                   count(*) FILTER (WHERE is_open AND due_at < now() - interval '{OVERDUE_SECONDS} s') AS overdue,
+                   count(*) FILTER (WHERE NOT is_open) AS held,
+                   (SELECT min(l.next_due) FROM lane l WHERE l.is_open AND l.next_due > now() AND {scope}) AS next_due
+            FROM waiting""",  # noqa: S608
+        [*parameters, *parameters],
+    )
+    assert row is not None
+    return row
+
+
+def oldest_undecided(principal: Principal) -> Undecided | None:
+    """Return the message taken in first among those that wait for a decision."""
+    principal.require(Permission.READ)
+    scope, parameters = _scope(principal, "m.address_id")
+    return fetch_one(
+        Undecided,
+        f"""SELECT m.id, e.message_id, a.name AS address, m.state_at
+            FROM (SELECT id, address_id, state_at FROM message m WHERE state = 'NDLV' AND {scope} ORDER BY id LIMIT 1) m
+            JOIN envelope e ON e.id = m.id JOIN address a ON a.id = m.address_id""",  # noqa: S608
+        parameters,
+    )
+
+
+def top_groups(principal: Principal, limit: int = 6) -> list[TopGroup]:
+    """Return the failure groups with the most undecided messages."""
+    principal.require(Permission.READ)
+    scope, parameters = _scope(principal, "c.address_id")
+    return fetch(
+        TopGroup,
+        f"""SELECT g.id, g.title, g.error_class, n AS undecided, g.last_at
+            FROM (SELECT group_id, sum(n)::bigint AS n FROM {NOW}
+                  WHERE state = 'NDLV' AND group_id IS NOT NULL AND {scope}
+                  GROUP BY 1 HAVING sum(n) > 0 ORDER BY 2 DESC, 1 LIMIT %s) top
+            JOIN failure_group g ON g.id = top.group_id ORDER BY n DESC, g.id""",  # noqa: S608
+        [*parameters, limit],
+    )
+
+
+def fleet() -> Fleet:
+    """Return the state of the nodes; they belong to no address."""
+    row = fetch_one(
+        Fleet,
+        """SELECT count(*) FILTER (WHERE ended_at IS NULL AND heartbeat_at > now() - interval '10 s') AS alive,
+                  (SELECT heartbeat_at FROM node ORDER BY id DESC LIMIT 1) AS last_seen_at
+           FROM node WHERE ended_at IS NULL""",
+    )
+    assert row is not None
+    return row
+
+
+def recent_decisions(principal: Principal, limit: int = 8) -> list[Decision]:
+    """Return the latest decisions of people."""
+    principal.require(Permission.READ)
+    scope, parameters = _scope(principal, "m.address_id")
+    return fetch(
+        Decision,
+        f"""SELECT h.message_id, a.name AS address, h.event, h.from_state, h.to_state, h.actor, h.note, h.at
+            FROM history h JOIN message m ON m.id = h.message_id JOIN address a ON a.id = m.address_id
+            WHERE h.event IN ({_DECISIONS}) AND h.actor <> 'system' AND {scope}
+            ORDER BY h.at DESC LIMIT %s""",  # noqa: S608
+        [*parameters, limit],
+    )
+
+
+def _scope(principal: Principal, column: str) -> tuple[str, list[Any]]:
+    ids = visible_ids(principal)
+    return ("TRUE", []) if ids is None else (f"{column} = ANY(%s)", [ids])

@@ -1,0 +1,108 @@
+"""JSON in and out: read strictly, written quickly."""
+
+import json
+from collections.abc import Mapping
+from typing import IO, Any
+
+import orjson
+from rest_framework.exceptions import NotAcceptable
+from rest_framework.negotiation import DefaultContentNegotiation
+from rest_framework.parsers import BaseParser
+from rest_framework.renderers import BaseRenderer
+from rest_framework.request import Request
+
+from poisonadmin.core.domain import strict_json
+from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.domain.strict_json import InvalidJson
+from poisonadmin.intake.domain.envelope_fields import LIMITS
+
+ACCEPTED = frozenset({"*/*", "application/*", "application/json", "application/problem+json"})
+MAX_ACCEPTED = 64
+
+
+class BodyTooLarge(PoisonAdminError):
+    """Raised when a request body is longer than anything that could be asked for."""
+
+    code = "body_too_large"
+    status = 413
+
+
+class JsonRenderer(BaseRenderer):
+    """Writes JSON with times in UTC."""
+
+    media_type = "application/json"
+    format = "json"
+    charset = None
+
+    def render(
+        self,
+        data: Any,
+        accepted_media_type: str | None = None,
+        renderer_context: Mapping[str, Any] | None = None,
+    ) -> bytes:
+        """Return the bytes; nothing for no content."""
+        return b"" if data is None else to_json(data)
+
+
+def to_json(content: Any) -> bytes:
+    """Return `content` as JSON. What the strict writer refuses (an integer beyond 64 bits) the lenient one takes."""
+    try:
+        return orjson.dumps(content, option=orjson.OPT_UTC_Z)
+    except TypeError:
+        return json.dumps(content, default=str).encode()
+
+
+class JsonParser(BaseParser):
+    """Reads one JSON value strictly, and refuses texts that the database could not hold."""
+
+    media_type = "application/json"
+
+    def parse(
+        self,
+        stream: IO[bytes],
+        media_type: str | None = None,
+        parser_context: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Return the value; raise InvalidJson, BodyTooLarge."""
+        return _storable(strict_json.loads(read_body(stream)))
+
+
+def read_body(stream: IO[bytes]) -> bytes:
+    """Return the whole body; raise BodyTooLarge."""
+    raw = stream.read(LIMITS.line_bytes + 1)
+    if len(raw) > LIMITS.line_bytes:
+        raise BodyTooLarge(f"A request body may have at most {LIMITS.line_bytes} bytes.")
+    return raw
+
+
+def _storable(value: Any) -> Any:
+    if isinstance(value, str):
+        if "\x00" in value or (not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value)):
+            raise InvalidJson("invalid_unicode", "A text holds NUL or a lone surrogate, which cannot be stored.")
+    elif isinstance(value, list):
+        for item in value:
+            _storable(item)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            _storable(key)
+            _storable(item)
+    return value
+
+
+class Negotiation(DefaultContentNegotiation):
+    """Goes by the Accept header only: `?format=` is a parameter like any other, and unknown."""
+
+    def select_renderer(self, request: Request, renderers: Any, format_suffix: str | None = None) -> Any:
+        """Return the renderer and its media type; raise NotAcceptable."""
+        for item in request.META.get("HTTP_ACCEPT", "*/*").split(",")[:MAX_ACCEPTED]:
+            if item.split(";")[0].strip().lower() in ACCEPTED:
+                return renderers[0], renderers[0].media_type
+        raise NotAcceptable
+
+
+class TakeAny(DefaultContentNegotiation):
+    """For views that answer with bytes of their own: whatever the client accepts, errors are JSON."""
+
+    def select_renderer(self, request: Request, renderers: Any, format_suffix: str | None = None) -> Any:
+        """Return the first renderer."""
+        return renderers[0], renderers[0].media_type

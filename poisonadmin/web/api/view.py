@@ -1,0 +1,147 @@
+"""The base of every view: permission, checked query, checked body, one call, the answer."""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import structlog
+from django.http import HttpResponse
+from django.http.response import HttpResponseBase
+from rest_framework import exceptions
+from rest_framework.negotiation import BaseContentNegotiation
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from poisonadmin.core.commands.idempotency import Answer, once
+from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.queries.paging import Page
+from poisonadmin.web.api.contract import Contract, contract_of
+from poisonadmin.web.api.document import ContractSchema
+from poisonadmin.web.api.parameters import read_query
+from poisonadmin.web.api.rendering import JsonParser, JsonRenderer, Negotiation, to_json
+from poisonadmin.web.api.shape import Shape
+from poisonadmin.web.api.upload import digest_of, file_of
+
+JSON = "application/json"
+KEY_HEADER = "Idempotency-Key"
+
+
+class EncodedBody(PoisonAdminError):
+    """Raised when a request body is compressed; nothing is unpacked here, so nothing can swell."""
+
+    code = "unsupported_content_encoding"
+    status = 415
+
+
+class ApiView(APIView):
+    """`query` and `body` are what the contract's checks let through."""
+
+    schema = ContractSchema()
+    renderer_classes = (JsonRenderer,)
+    parser_classes = (JsonParser,)
+    content_negotiation_class: type[BaseContentNegotiation] = Negotiation
+    http_method_names = ("get", "head", "post", "put", "delete")
+    query: dict[str, Any]
+
+    @property
+    def principal(self) -> Principal:
+        """Who calls; there is one, or the view would not have been reached."""
+        assert isinstance(self.request.auth, Principal)
+        return self.request.auth
+
+    @property
+    def reader(self) -> Principal:
+        """The caller with leave to read: who was allowed to act is shown what came of it."""
+        return replace(self.principal, permissions=self.principal.permissions | {Permission.READ})
+
+    @cached_property
+    def contract(self) -> Contract | None:
+        """What the method that was called takes and gives."""
+        return contract_of(self, self.request.method)
+
+    @cached_property
+    def body(self) -> dict[str, Any]:
+        """The checked body; raise ValidationError, InvalidJson, UnsupportedMediaType."""
+        assert self.contract is not None
+        assert self.contract.body is not None
+        given = self.request.data
+        if not isinstance(given, Mapping):
+            raise exceptions.ValidationError({"": ["The body must be a JSON object."]}, "not_an_object")
+        serializer = self.contract.body(data=given)
+        serializer.is_valid(raise_exception=True)
+        checked: dict[str, Any] = serializer.validated_data
+        return checked
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Refuse who may not and what is not known, before anything is read or done."""
+        super().initial(request, *args, **kwargs)
+        if self.contract is None:
+            raise exceptions.MethodNotAllowed(request.method or "")
+        if request.headers.get("Content-Encoding", "identity").strip().lower() not in ("", "identity"):
+            raise EncodedBody("The body must not be compressed; a directory source takes .gz files.")
+        if any("\x00" in name for name in kwargs.values() if isinstance(name, str)):
+            raise exceptions.NotFound  # no name holds NUL, and the database cannot be asked for one
+        if self.contract.checks_query:
+            self.query = read_query(request.query_params, self.contract.query)
+
+    def carry_out(self, act: Callable[[], Response]) -> HttpResponseBase:
+        """Return the answer of the handler; where the request carries an Idempotency-Key, call it once only."""
+        assert self.contract is not None
+        if not self.contract.acts or KEY_HEADER not in self.request.headers:
+            return act()
+        answer, is_repeated = once(
+            self.principal.name,
+            self.request.headers[KEY_HEADER],
+            self._request_digest(),
+            lambda: self._answer(act),
+            in_one_transaction=not self.contract.is_streamed,
+        )
+        response = HttpResponse(answer.body, status=answer.status, content_type=answer.media_type)
+        if answer.location is not None:
+            response["Location"] = answer.location
+        if is_repeated:
+            response["Idempotent-Replayed"] = "true"
+        return response
+
+    def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
+        """Add what every answer carries."""
+        response = super().finalize_response(request, response, *args, **kwargs)
+        response.setdefault("Cache-Control", "no-store")
+        if request_id := structlog.contextvars.get_contextvars().get("request_id"):
+            response["X-Request-ID"] = request_id
+        return response
+
+    def paged(self, page: Page[Any], shape: Shape) -> Response:
+        """Return a page of a list, with links to its neighbours."""
+        return Response(
+            {
+                "results": [shape.render(row) for row in page.results],
+                "next": self._link(page.next),
+                "previous": self._link(page.previous),
+            }
+        )
+
+    def _link(self, cursor: str | None) -> str | None:
+        if cursor is None:
+            return None
+        query = self.request.query_params.copy()
+        query["cursor"] = cursor
+        return self.request.build_absolute_uri(f"?{query.urlencode()}")
+
+    def _request_digest(self) -> str:
+        assert self.contract is not None
+        request = self.request._request  # noqa: SLF001  (the body must be read before REST framework does)
+        body = digest_of(file_of(request)) if self.contract.is_streamed else hashlib.sha256(request.body).hexdigest()
+        return hashlib.sha256(f"{request.method} {request.get_full_path()} {body}".encode()).hexdigest()
+
+    def _answer(self, act: Callable[[], Response]) -> Answer:
+        try:
+            response = act()
+        except Exception as error:
+            response = self.handle_exception(error)
+        body = b"" if response.data is None else to_json(response.data)
+        return Answer(response.status_code, response.content_type or JSON, body, response.get("Location"))

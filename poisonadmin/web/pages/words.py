@@ -1,0 +1,142 @@
+"""What the pages call things: the field's words, never the code's (no claim, lease or settle)."""
+
+from poisonadmin.messages.domain.confirmations import Confirming
+from poisonadmin.messages.domain.states import LABELS, Event, Reason, State
+from poisonadmin.store.models.attempt import Outcome
+from poisonadmin.store.models.claim import NodeEnd
+
+STATES: dict[str, str] = {str(state): f"{label} ({state})" for state, label in LABELS.items()}
+
+STATE_HINTS: dict[str, str] = {
+    State.TBDL: "Waiting for its next delivery",
+    State.DLNG: "With a node right now",
+    State.DLVD: "Accepted by its destination",
+    State.NDLV: "Stopped; an administrator decides",
+    State.FAIL: "Given up; kept for the record",
+}
+
+REASONS: dict[str, str] = {
+    Reason.IMPORTED: "Handed in as a dead letter",
+    Reason.ATTEMPTS_EXHAUSTED: "All attempts failed",
+    Reason.LISTED: "On the poison list",
+    Reason.DISCARDED_BY_POLICY: "Discarded by the policy",
+    Reason.CONVERSATION_ENDED: "Conversation ended with an error",
+    Reason.RULE: "Stopped by a rule",
+    Reason.BLACKLISTED: "Crashed what processed it",
+    Reason.REJECTED: "Content refused",
+    Reason.OVERSIZED: "Too large",
+    Reason.QUARANTINED: "Quarantined",
+    Reason.EXPIRED: "Expired before delivery",
+    Reason.RETURNED: "Came back from the broker",
+    Reason.FAILED_BY_ADMIN: "Failed by an administrator",
+}
+
+EVENTS: dict[str, str] = {
+    Event.ENQUEUED: "Taken in",
+    Event.IMPORTED: "Handed in as a dead letter",
+    Event.CLAIMED: "Delivery begun",
+    Event.DELIVERED: "Delivered",
+    Event.FAILED: "Delivery failed",
+    Event.DISCARDED: "Discarded by its handler",
+    Event.ROLLED_BACK: "Rolled back by its handler",
+    Event.MOVED: "Moved",
+    Event.RELEASED: "Put back, not begun",
+    Event.OUTCOME_LOST: "Put back, its result was lost",
+    Event.CRASHED: "Crashed what processed it",
+    Event.NODE_LOST: "The node was lost while it was being delivered",
+    Event.LISTED: "Put on the poison list",
+    Event.DELIVERED_NOW: "Made due now",
+    Event.POSTPONED: "Postponed",
+    Event.OPERATION_CANCELLED: "Operation cancelled",
+    Event.REJECTED: "Content refused",
+    Event.QUARANTINED: "Quarantined",
+    Event.REDIRECTED: "Redirected",
+    Event.CONVERSATION_ENDED: "Conversation ended",
+    Event.EXPIRED: "Expired",
+    Event.APPROVED: "Approved",
+    Event.MARKED_FAIL: "Marked FAIL",
+    Event.RESTORED: "Restored",
+    Event.RETURNED: "Returned",
+}
+
+OUTCOMES: dict[str, str] = {
+    Outcome.DELIVERED: "delivered",
+    Outcome.FAILED: "failed",
+    Outcome.CRASHED: "crashed",
+    Outcome.NODE_LOST: "node lost",
+    Outcome.SUSPECTED: "under way at a crash",
+    Outcome.DISCARDED: "discarded",
+    Outcome.MOVED: "moved",
+    Outcome.ROLLED_BACK: "rolled back",
+    Outcome.CONVERSATION_ENDED: "conversation ended",
+    Outcome.RULED: "decided by a rule",
+    Outcome.IMPORTED: "failed elsewhere",
+    Outcome.RETURNED: "came back",
+}
+
+CONFIRMATIONS: dict[str, str] = {
+    Confirming.AWAITED: "awaited",
+    Confirming.UNANSWERED: "overdue",
+    Confirming.CONFIRMED: "given",
+}
+
+NODE_ENDS: dict[str, str] = {
+    NodeEnd.CLEAN: "ended well",
+    NodeEnd.LOST: "lost",
+    NodeEnd.FENCED: "came too late, delivered nothing",
+}
+
+COUNTS: dict[str, str] = {
+    "claimed": "taken",
+    "claim": "batch",
+    "not_begun": "not begun",
+    "outcome_lost": "results lost",
+}
+
+REFUSALS: dict[str, str] = {
+    "not_found": "not found, or not yours to see",
+    "no_destination": "its address delivers nowhere; give it a destination first",
+    "oversized": "its payload is larger than its address takes; raise max_payload_bytes in the policy first",
+    "not_moved": "it was never moved, so there is nowhere to return it to",
+    "precondition_failed": "it changed since this page was made",
+    "transition_not_allowed": "its state does not allow this",
+}
+
+
+def state_words(state: str) -> str:
+    """Return the state as pages show it.
+
+    >>> state_words("NDLV")
+    'Not delivered (NDLV)'
+    """
+    return STATES.get(state, state)
+
+
+def reason_words(reason: str | None) -> str:
+    """Return a reason code in words; the code itself when it has none, nothing for None."""
+    return REASONS.get(reason, reason) if reason else ""
+
+
+def event_words(event: str) -> str:
+    """Return an event of the history in words."""
+    return EVENTS.get(event, event)
+
+
+def outcome_words(outcome: str) -> str:
+    """Return what an attempt came to in words."""
+    return OUTCOMES.get(outcome, outcome)
+
+
+def node_end_words(end: str | None) -> str:
+    """Return how a node ended in words; nothing while it runs."""
+    return NODE_ENDS.get(end, end) if end else ""
+
+
+def refusal_words(why: str) -> str:
+    """Return why a decision was refused for one message; `why` is a code or the state that it was in."""
+    return f"it is {STATES[why]}" if why in STATES else REFUSALS.get(why, why)
+
+
+def count_words(name: str) -> str:
+    """Return the name of a job's count or parameter in words."""
+    return COUNTS.get(name, name.replace("_", " "))

@@ -1,0 +1,131 @@
+"""Ordered addresses: a conversation's messages one after the other; what cannot be delivered holds its successors."""
+
+import pytest
+
+from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.delivery.commands.claim import claim_due
+from poisonadmin.delivery.commands.ordered_conversations import RUN
+from poisonadmin.delivery.commands.settle import settle
+from poisonadmin.messages.commands.decisions import approve, mark_fail, quarantine
+from poisonadmin.store.models.claim import ClaimShard
+from poisonadmin.store.models.lane import Lane
+from poisonadmin.store.models.message import Message
+from tests.fixtures.delivery import answer, claim, counted, counters, end_nodes, enqueue, make_destination, states
+
+WHY = {"principal": SYSTEM, "reason": "looked at it"}
+
+
+@pytest.fixture
+def ordered(db: None) -> str:
+    """Return an address whose conversations are delivered in order."""
+    make_destination(ordered=True)
+    return "orders.eu"
+
+
+def taken(tasks: int = 1) -> list[int]:
+    """Claim, and return what was claimed in the order in which it is to begin; empty when nothing can be."""
+    claimed = claim_due(tasks=tasks)
+    if claimed is None:
+        return []
+    shards = ClaimShard.objects.filter(claim_id=claimed.id).order_by("shard")
+    return [message_id for shard in shards for message_id in shard.message_ids]
+
+
+def deliver(ids: list[int]) -> None:
+    """Write that all were delivered, and settle."""
+    answer(ids)
+    settle()
+
+
+def test_a_run_of_a_conversation_is_claimed_in_order_and_nothing_behind_it(ordered: str) -> None:
+    first = enqueue(3, conversation_id="c-1")
+    assert taken() == first
+    later = enqueue(2, conversation_id="c-1")
+    assert taken() == [], "its predecessors are under way"
+    deliver(first)
+    assert taken() == later
+
+
+def test_conversations_do_not_wait_for_each_other(ordered: str) -> None:
+    [one] = enqueue(1, conversation_id="c-1")
+    claim()
+    [other] = enqueue(1, conversation_id="c-2")
+    assert taken() == [other]
+    assert states([one, other]) == ["DLNG", "DLNG"]
+
+
+def test_messages_without_a_conversation_have_no_order(ordered: str) -> None:
+    loose = enqueue(2)
+    claim()
+    more = enqueue(1)
+    assert taken() == more
+    assert states(loose) == ["DLNG", "DLNG"]
+
+
+def test_a_conversation_is_in_one_shard(ordered: str) -> None:
+    for name in "abcd":
+        enqueue(5, conversation_id=name)
+    claimed = claim_due(tasks=2)
+    assert claimed is not None
+    assert claimed.size == 20
+    for shard in ClaimShard.objects.filter(claim_id=claimed.id):
+        assert len(shard.message_ids) % 5 == 0
+        for start in range(0, len(shard.message_ids), 5):
+            run = shard.message_ids[start : start + 5]
+            assert run == list(range(run[0], run[0] + 5))
+
+
+def test_a_failure_holds_its_successors_until_it_is_delivered(ordered: str) -> None:
+    make_destination(ordered=True, redelivery_delay=60_000)
+    first, *rest = enqueue(3, conversation_id="c-1")
+    refused = claim()
+    answer([first], "failed")
+    end_nodes(refused)
+    settle()
+    assert states([first, *rest]) == ["TBDL"] * 3
+    assert taken() == [], "the first waits for its next try"
+    Message.objects.filter(id=first).update(due_at="2020-01-01T00:00:00Z")
+    Lane.objects.filter(conversation_id=None).update(next_due="2020-01-01T00:00:00Z")
+    assert taken() == [first, *rest]
+
+
+def test_what_waits_for_a_decision_holds_its_successors(ordered: str) -> None:
+    make_destination(ordered=True, max_delivery_attempts=1)
+    first, second = enqueue(2, conversation_id="c-1")
+    refused = claim()
+    answer([first], "failed")
+    end_nodes(refused)
+    settle()
+    assert states([first, second]) == ["NDLV", "TBDL"]
+    assert taken() == []
+    assert Lane.objects.get(conversation_id="c-1").head_id == first
+    approve([first], **WHY)
+    assert taken() == [first, second]
+
+
+def test_what_is_given_up_lets_its_successors_go(ordered: str) -> None:
+    first, second = enqueue(2, conversation_id="c-1")
+    quarantine([first], **WHY)
+    assert taken() == []
+    mark_fail([first], **WHY)
+    settle()
+    assert taken() == [second]
+
+
+def test_a_run_has_a_greatest_length(ordered: str) -> None:
+    many = enqueue(RUN + 5, conversation_id="c-1")
+    assert taken() == many[:RUN]
+    deliver(many[:RUN])
+    assert taken() == many[RUN:]
+    deliver(many[RUN:])
+    assert counted() == counters()
+    assert Lane.objects.get(conversation_id="c-1").head_id is None
+
+
+def test_an_address_that_is_ordered_no_longer_delivers_all_that_is_due(ordered: str) -> None:
+    first, second = enqueue(2, conversation_id="c-1")
+    quarantine([first], **WHY)
+    assert taken() == []
+    make_destination(ordered=False)
+    settle()
+    assert taken() == [second]

@@ -1,0 +1,184 @@
+"""Why a message is due when it is, past and future, and what holds it."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from poisonadmin.addresses.commands.status import pause
+from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.delivery.commands.settle import settle
+from poisonadmin.delivery.queries.schedule import Schedule, schedule
+from poisonadmin.messages.commands.decisions import approve, postpone, quarantine
+from poisonadmin.messages.queries.detail import get_message
+from tests.fixtures.delivery import answer, claim, end_nodes, enqueue, make_destination
+
+pytestmark = pytest.mark.django_db
+
+WHY: dict[str, Any] = {"principal": SYSTEM, "reason": "test"}
+SAMPLE: dict[str, object] = {
+    "redelivery_delay": 5000,
+    "redelivery_delay_multiplier": 1.5,
+    "max_redelivery_delay": 50_000,
+    "max_delivery_attempts": 10,
+}
+
+
+def of(message: int) -> Schedule:
+    """Return the schedule of a message."""
+    return schedule(message, principal=SYSTEM)
+
+
+def make_due(message: int) -> None:
+    """Let a waiting message's time come."""
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE message SET due_at = now() WHERE id = %s", [message])
+        cursor.execute(
+            "UPDATE lane SET next_due = now() WHERE id = (SELECT lane_id FROM message WHERE id = %s)", [message]
+        )
+
+
+def fail(message: int, times: int = 1, outcome: str = "failed", **columns: object) -> None:
+    """Deliver a message so often that it fails."""
+    for _ in range(times):
+        make_due(message)
+        taken = claim()
+        answer([message], outcome, **columns)
+        end_nodes(taken)
+        settle()
+
+
+def test_the_wait_of_a_message_is_said_with_its_terms() -> None:
+    make_destination(**SAMPLE)
+    [message] = enqueue()
+    fail(message, 4)
+    found = of(message)
+    due = get_message(message, principal=SYSTEM).due_at
+    assert due is not None
+    at = due.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    assert found.sentence == f"attempt 5 of 10 (failure_count 4) due at {at}: 5000 ms x 1.5^3 = 16875, cap 50000"
+    assert [(step.failure, step.formula) for step in found.past] == [
+        (1, "5000 ms x 1.5^0 = 5000, cap 50000"),
+        (2, "5000 ms x 1.5^1 = 7500, cap 50000"),
+        (3, "5000 ms x 1.5^2 = 11250, cap 50000"),
+        (4, "5000 ms x 1.5^3 = 16875, cap 50000"),
+    ]
+    assert [step.attempt for step in found.next] == [5, 6, 7, 8, 9, 10]
+    assert found.next[0].sentence == found.sentence
+    later = due + timedelta(milliseconds=25312)
+    assert found.next[1].earliest_at == later
+    assert found.next[1].sentence.endswith(": 5000 ms x 1.5^4 = 25312, cap 50000")
+    assert (found.next[-1].then, found.next[-1].delay_ms) == ("NDLV", None)
+
+
+def test_the_jitter_is_that_of_the_failed_attempt() -> None:
+    make_destination(**SAMPLE, redelivery_collision_avoidance_factor=0.15)
+    [message] = enqueue()
+    fail(message, 2)
+    found = of(message)
+    assert found.sentence is not None
+    assert ", jitter " in found.sentence
+    assert found.past[-1].formula is not None
+    assert found.sentence.endswith(found.past[-1].formula)
+
+
+@pytest.mark.parametrize(
+    ("asked_ms", "said"),
+    [(60_000, "; the destination asked for 60000 ms, so 60000 ms"), (10, "5000 ms x 1.5^0 = 5000, cap 50000")],
+)
+def test_a_wait_that_the_destination_asked_for_says_so(asked_ms: int, said: str) -> None:
+    make_destination(**SAMPLE)
+    [message] = enqueue()
+    fail(message, retry_after_ms=asked_ms)
+    assert (of(message).sentence or "").endswith(said)
+
+
+def test_a_message_that_stays_when_it_is_exhausted_waits_as_its_policy_says() -> None:
+    make_destination(
+        max_failed_deliveries=1, exception_destination="none", blocked_retry_timeout=7000, max_delivery_attempts=-1
+    )
+    [message] = enqueue()
+    fail(message)
+    found = of(message)
+    assert found.of is None
+    assert (found.sentence or "").startswith("attempt 2, without a limit (failure_count 1) due at ")
+    assert (found.sentence or "").endswith("; blocked_retry_timeout 7000, so 7000 ms")
+    assert (found.next[0].formula or "").endswith("at least blocked_retry_timeout 7000")
+
+
+def test_what_a_person_did_is_said() -> None:
+    make_destination(**SAMPLE)
+    [message] = enqueue()
+    assert "taken in, so due at once" in (of(message).sentence or "")
+    due = get_message(message, principal=SYSTEM).due_at
+    assert due is not None
+    postpone([message], until=due + timedelta(hours=1), **WHY)
+    assert (of(message).sentence or "").endswith(": postponed by system")
+    quarantine([message], **WHY)
+    assert of(message).sentence is None
+    assert of(message).next == []
+    approve([message], **WHY)
+    assert (of(message).sentence or "").endswith("approved, so due at once, and failures are counted anew by system")
+
+
+def test_failures_before_an_approval_are_counted_apart() -> None:
+    make_destination(**SAMPLE)
+    [message] = enqueue()
+    fail(message, 2)
+    quarantine([message], **WHY)
+    approve([message], **WHY)
+    fail(message)
+    found = of(message)
+    assert [step.failure for step in found.past] == [1, 2, 1]
+    assert (found.next[0].attempt, found.next[0].attempt_number) == (2, 4)
+
+
+def test_a_policy_that_changed_since_is_said() -> None:
+    make_destination(**SAMPLE)
+    [message] = enqueue()
+    fail(message)
+    for seconds, is_older in ((-1, False), (1, True)):
+        with connection.cursor() as cursor:
+            cursor.execute("UPDATE policy SET updated_at = now() + %s * interval '1 s'", [seconds])
+        assert of(message).past[0].is_older is is_older
+
+
+def test_breakers_and_conversations_are_counted() -> None:
+    make_destination(**SAMPLE, conversation_failure_limit=4, queue_off_after_rollbacks=2)
+    first, second = enqueue(2, conversation_id="c-1")
+    fail(first, 2)
+    fail(second, 1)
+    found = of(first)
+    assert found.conversation is not None
+    assert (found.conversation.failures, found.conversation.limit) == (3, 4)
+    assert [one.sentence for one in found.breakers] == [
+        "2 more roll-backs stop the address (0 counted, queue_off_after_rollbacks 2)",
+        "one more failure ends the conversation (3 counted, conversation_failure_limit 4)",
+    ]
+    assert [(step.then, step.reason) for step in found.next] == [("FAIL", "conversation_ended")]
+    fail(second, 1, "rolled_back")
+    assert of(first).breakers[0].left == 1
+
+
+def test_a_held_message_says_behind_which_it_waits() -> None:
+    make_destination(**SAMPLE, ordered=True)
+    ids = enqueue(4, conversation_id="c-1")
+    claim()
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE message SET state = 'TBDL', claim_id = NULL, shard = NULL WHERE id = ANY(%s)", [ids])
+    quarantine([ids[0]], **WHY)
+    found = of(ids[2]).held
+    assert [one.id for one in found.predecessors] == ids[:2]
+    assert (found.predecessor_count, found.successor_count) == (2, 1)
+    assert found.reasons == [f"held behind message {ids[0]} of its conversation, which is NDLV quarantined"]
+    assert (of(ids[0]).held.reasons, of(ids[0]).held.successor_count) == ([], 3)
+
+
+def test_a_message_on_an_address_that_does_not_deliver_says_why() -> None:
+    make_destination(**SAMPLE)
+    [message] = enqueue()
+    pause("orders.eu", **WHY)
+    assert of(message).held.reasons == ["orders.eu is PAUSED, by system"]
+    [parked] = enqueue(address="parked")
+    assert of(parked).held.reasons == ["parked delivers nowhere"]

@@ -1,0 +1,60 @@
+"""Destinations as they are shown: each kind with what it has."""
+
+from pathlib import Path
+
+import pytest
+from django.test import Client
+
+from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.destinations.commands import save_destination
+from tests.fixtures.pages import make_delivering
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make an HTTP destination and a handler."""
+    (tmp_path / "orders.py").touch()
+    monkeypatch.setenv("POISONADMIN_HANDLER_PATH", str(tmp_path))
+    make_delivering()
+    save_destination(
+        "indexer",
+        kind="handler",
+        config={"callable": "orders:handle", "memory_mb": 96},
+        secrets=None,
+        max_rate_per_second=None,
+        principal=SYSTEM,
+    )
+
+
+def test_the_list_says_where_each_goes(both: None, operator_browser: Client) -> None:
+    text = operator_browser.get("/destinations/").content.decode()
+    for shown in ("HTTP", "POST http://127.0.0.1:9/", "Handler", "orders:handle"):
+        assert shown in text
+
+
+def test_a_handler_shows_its_limits_and_no_headers(both: None, operator_browser: Client) -> None:
+    text = operator_browser.get("/destinations/one/?name=indexer").content.decode()
+    for name, value in (("memory_mb", "96"), ("cpu_seconds", "30.0"), ("timeout_ms", "30000"), ("concurrency", "2")):
+        assert f'<dt>{name}</dt><dd class="wild">{value}</dd>' in text
+    assert "Runs here, in a sandbox" in text
+    assert "Headers it adds" not in text
+
+
+def test_an_http_destination_says_when_a_lost_connection_counts_as_a_crash(
+    both: None, operator_browser: Client
+) -> None:
+    page = "/destinations/one/?name=shop"
+    assert '<dt>crash_on</dt><dd class="wild">none</dd>' in operator_browser.get(page).content.decode()
+    save_destination(
+        "shop",
+        kind="http",
+        config={"url": "http://127.0.0.1:9/", "crash_on": "connection_lost"},
+        secrets=None,
+        max_rate_per_second=None,
+        principal=SYSTEM,
+    )
+    text = operator_browser.get(page).content.decode()
+    assert '<dt>crash_on</dt><dd class="wild">connection_lost</dd>' in text
+    assert "Headers it adds" in text

@@ -1,0 +1,83 @@
+"""Business keys: their syntax, what is taken, and that a hostile payload costs nothing."""
+
+import json
+
+import pytest
+
+from poisonadmin.messages.domain.business_keys import (
+    MAX_PARSED_BYTES,
+    MAX_VALUE_CHARS,
+    InvalidBusinessKey,
+    extract,
+    parse_key,
+    parsed_keys,
+)
+from poisonadmin.policies.domain.settings import InvalidSetting, validate_settings
+
+ORDER = {"order": {"id": 4711, "lines": [{"sku": "A-1"}, {"sku": "A-2"}], "a.b": "dotted", "is_gift": True, "n": 1.5}}
+
+TAKEN = [
+    ("$.order.id", "order.id", "4711"),
+    ("order.id", "order.id", "4711"),
+    ("order=$.order.id", "order", "4711"),
+    ("$.order.lines[1].sku", "order.lines[1].sku", "A-2"),
+    ("$['order']['a.b']", "['order']['a.b']", "dotted"),
+    ("$.order.is_gift", "order.is_gift", "true"),
+    ("$.order.n", "order.n", "1.5"),
+    ("header:X-Order", "X-Order", "h-1"),
+    ("header:x-order", "x-order", "h-1"),
+    ("o=header:X-Order", "o", "h-1"),
+]
+
+
+@pytest.mark.parametrize(("text", "name", "value"), TAKEN)
+def test_a_key_is_taken_by_its_path_or_header(text: str, name: str, value: str) -> None:
+    assert extract([parse_key(text)], json.dumps(ORDER).encode(), {"X-Order": "h-1"}) == {name: value}
+
+
+@pytest.mark.parametrize(
+    "text", ["$.order", "$.order.lines", "$.order.lines[7].sku", "$.order.id.deeper", "$[0]", "$.x"]
+)
+def test_what_is_absent_or_no_single_value_is_left_out(text: str) -> None:
+    assert extract([parse_key(text)], json.dumps(ORDER).encode(), {}) == {}
+
+
+@pytest.mark.parametrize("text", ["$", "$.", "$..a", "$.a[", "$.a[x]", "$.a b", "header:", "a..b", "$" + ".a" * 17])
+def test_what_is_neither_a_path_nor_a_header_is_refused(text: str) -> None:
+    with pytest.raises(InvalidBusinessKey):
+        parse_key(text)
+    with pytest.raises(InvalidSetting) as raised:
+        validate_settings({"business_keys": [text]})
+    assert raised.value.field == "business_keys"
+
+
+def test_two_keys_of_one_name_are_refused() -> None:
+    with pytest.raises(InvalidBusinessKey, match="Two keys are called 'id'"):
+        parsed_keys(("$.id", "id=header:X-Id"))
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"",
+        b"\x00\xff",
+        b"plain text",
+        b'{"id": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+        b"[" * 500_000,
+        b'{"id": ' + b"9" * 100_000 + b"}",
+        b'{"id": NaN',
+        b'{"id": 1} trailing',
+        b'{"pad": "' + b"x" * MAX_PARSED_BYTES + b'", "id": 1}',
+    ],
+    ids=["empty", "bytes", "text", "deep", "open", "long number", "broken", "trailing", "too long"],
+)
+def test_a_hostile_payload_has_no_keys_but_those_of_its_headers(payload: bytes) -> None:
+    keys = parsed_keys(("$.id", "header:X-Id"))
+    assert extract(keys, payload, {"X-Id": "7"}) == {"X-Id": "7"}
+
+
+def test_a_value_is_stored_as_the_database_can_hold_it() -> None:
+    found = extract([parse_key("$.id")], json.dumps({"id": "a\0b" + "x" * 1000}).encode(), {})
+    assert len(found["id"]) == MAX_VALUE_CHARS
+    assert "\0" not in found["id"]
+    assert extract([parse_key("$.id")], b'{"id": "\\ud800x"}', {}) == {"id": "?x"}

@@ -1,0 +1,188 @@
+"""The form of a policy: empty fields inherit, mistakes name the field, and nobody overwrites another's change."""
+
+import pytest
+from django.test import Client
+
+from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.policies.commands import save
+from poisonadmin.store.models.policy import PolicyRow
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def admin(browser_of):  # type: ignore[no-untyped-def]
+    return browser_of("admin")
+
+
+def test_only_what_is_filled_in_is_set(admin: Client, delivering: None) -> None:
+    answer = admin.post(
+        "/policies/new/",
+        {
+            "match": "invoices.#",
+            "preset": "artemis",
+            "destination": "shop",
+            "setting.redelivery_delay": "1500",
+            "setting.redelivery_delay_multiplier": "1.5",
+            "setting.ordered": "true",
+            "setting.on_exhausted": "park",
+            "setting.business_keys": "order.id, customer.id",
+            "setting.crash_limit": "",
+        },
+    )
+    assert answer.status_code == 302
+    row = PolicyRow.objects.get(match="invoices.#")
+    assert (row.preset, row.destination.name if row.destination else None, row.version) == ("artemis", "shop", 1)
+    assert row.settings == {
+        "redelivery_delay": 1500,
+        "redelivery_delay_multiplier": 1.5,
+        "ordered": True,
+        "on_exhausted": "park",
+        "business_keys": ["order.id", "customer.id"],
+    }
+    text = admin.get(f"/policies/{row.id}/").content.decode()
+    assert 'name="setting.redelivery_delay" value="1500"' in text
+    assert 'value="order.id, customer.id"' in text
+
+
+@pytest.mark.parametrize(
+    ("field", "text"),
+    [
+        ("setting.redelivery_delay", "soon"),
+        ("setting.redelivery_delay", "-1"),
+        ("setting.redelivery_collision_avoidance_factor", "1.5"),
+        ("match", "a..b"),
+        ("preset", "nonsense"),
+        ("destination", "nowhere"),
+    ],
+)
+def test_a_mistake_saves_nothing_and_keeps_what_was_typed(admin: Client, field: str, text: str) -> None:
+    answer = admin.post("/policies/new/", {"match": "orders.#", "setting.crash_limit": "3", field: text})
+    assert answer.status_code in {404, 422}
+    page = answer.content.decode()
+    assert "Nothing was saved." in page
+    assert 'name="setting.crash_limit" value="3"' in page
+    assert not PolicyRow.objects.exists()
+
+
+def test_a_form_of_an_older_version_is_refused(admin: Client) -> None:
+    row = save.save_policy("orders.#", preset=None, settings={}, destination=None, principal=SYSTEM)
+    save.save_policy("orders.#", preset=None, settings={"crash_limit": 5}, destination=None, principal=SYSTEM)
+    answer = admin.post(f"/policies/{row.id}/", {"match": "orders.#", "version": "1", "setting.crash_limit": "9"})
+    assert answer.status_code == 412
+    assert PolicyRow.objects.get().settings == {"crash_limit": 5}
+
+
+def test_a_preview_shows_the_waits_and_saves_nothing(admin: Client) -> None:
+    answer = admin.post(
+        "/policies/new/",
+        {
+            "match": "orders.#",
+            "setting.redelivery_delay": "1000",
+            "setting.max_redelivery_delay": "4000",
+            "preview": "1",
+        },
+    )
+    text = answer.content.decode()
+    assert 'data-ladder="1000,2000,4000,4000,4000,4000,4000,4000,4000"' in text
+    assert "1000 ms x 2^1 = 2000, cap 4000" in text
+    assert not PolicyRow.objects.exists()
+
+
+def test_a_live_preview_inherits_what_the_form_leaves_empty(admin: Client) -> None:
+    save.save_policy("orders.#", preset="sap", settings={"redelivery_delay": 700}, destination=None, principal=SYSTEM)
+    typed = {"match": "orders.eu", "setting.max_delivery_attempts": "3", "failures": "9"}
+    text = admin.post("/policies/preview/", typed, headers={"HX-Request": "true"}).content.decode()
+    assert 'data-ladder="700,700"' in text
+    assert 'id="in-force" hx-swap-oob="true"' in text
+    assert "<html" not in text
+    assert '<span class="tag tag-note">orders.# (sap)</span>' in text
+    assert '<span class="tag tag-note">orders.eu</span>' in text
+    page = admin.post("/policies/preview/", {**typed, "match": ""}).content.decode()
+    assert "<html" in page
+    assert 'data-ladder="5000,10000"' in page
+    assert 'name="setting.max_delivery_attempts" value="3"' in page
+    assert 'name="failures" value="9"' in page
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        {"match": "a..b"},
+        {"setting.redelivery_delay": "soon"},
+        {"preset": "nonsense"},
+        {"failures": "many"},
+        {"failures": "1001"},
+        {"message_id": "x"},
+        {"message_id": "9" * 30},
+    ],
+)
+def test_a_preview_of_a_mistake_says_what_is_wrong(admin: Client, typed: dict[str, str]) -> None:
+    answer = admin.post("/policies/preview/", typed)
+    assert answer.status_code == 200
+    assert "not yet" in answer.content.decode()
+
+
+def test_the_jitter_of_a_message_is_in_the_preview(admin: Client) -> None:
+    text = admin.post("/policies/preview/", {"message_id": "17", "failures": "4"}).content.decode()
+    assert "jitter" in text
+    assert "with that message’s jitter" in text
+
+
+def test_a_policy_shows_its_versions_and_what_each_changed(admin: Client) -> None:
+    row = save.save_policy("orders.#", preset="sap", settings={"crash_limit": 3}, destination=None, principal=SYSTEM)
+    admin.post(
+        f"/policies/{row.id}/",
+        {"match": "orders.#", "preset": "sap", "version": "1", "setting.redelivery_delay": "9"},
+    )
+    text = admin.get(f"/policies/{row.id}/").content.decode()
+    assert "Version 2" in text
+    assert "Version 1" in text
+    assert text.index("Version 2") < text.index("Version 1")
+    assert '<code>crash_limit</code></th><td class="wild">3</td><td class="wild">–</td>' in text
+    assert '<code>redelivery_delay</code></th><td class="wild">–</td><td class="wild">9</td>' in text
+
+
+def test_a_threshold_that_can_never_be_reached_is_warned_of(admin: Client) -> None:
+    settings = {"listener_max_retries": 2, "backout_threshold": 2}
+    save.save_policy("orders.#", preset=None, settings=settings, destination=None, principal=SYSTEM)
+    warning = "listener_max_retries (2) should exceed backout_threshold (2)"
+    assert warning in admin.get("/policies/").content.decode()
+    typed = {"match": "orders.#", "setting.listener_max_retries": "2", "setting.backout_threshold": "2"}
+    assert warning in admin.post("/policies/preview/", typed).content.decode()
+
+
+def test_a_ladder_ends_where_the_address_stops(admin: Client) -> None:
+    typed = {"preset": "websphere_mq", "setting.listener_max_retries": "3", "setting.redelivery_delay": "50"}
+    text = admin.post("/policies/preview/", typed).content.decode()
+    assert 'data-ladder="50,50"' in text
+    assert "the address stops" in text
+    assert "3 failures stop the address" in text
+    broker = admin.post("/policies/preview/", {"preset": "service_broker"}).content.decode()
+    assert "5 roll-backs stop the address" in broker
+    assert "4 failures end the conversation" in broker
+
+
+def test_the_simulator_is_for_everybody_and_saves_nothing(browser_of) -> None:  # type: ignore[no-untyped-def]
+    viewer = browser_of("viewer")
+    text = viewer.get("/policies/simulator/").content.decode()
+    assert "data-ladder=" in text
+    assert 'style="' not in text
+    assert viewer.post("/policies/preview/", {"preset": "amps"}).status_code == 200
+    assert not PolicyRow.objects.exists()
+
+
+def test_what_is_in_force_says_where_each_value_comes_from(admin: Client) -> None:
+    save.save_policy("orders.#", preset="sap", settings={}, destination=None, principal=SYSTEM)
+    save.save_policy("orders.eu", preset=None, settings={"crash_limit": 5}, destination=None, principal=SYSTEM)
+    text = admin.get("/policies/?address=orders.eu").content.decode()
+    assert "orders.# (sap)" in text
+    assert '<span class="tag tag-note">orders.eu</span>' in text
+    assert "built in" in admin.get("/policies/?address=other").content.decode()
+
+
+def test_a_policy_is_deleted_by_its_button_only(admin: Client) -> None:
+    row = save.save_policy("orders.#", preset=None, settings={}, destination=None, principal=SYSTEM)
+    assert admin.get(f"/policies/{row.id}/delete/").status_code == 405
+    admin.post(f"/policies/{row.id}/delete/")
+    assert not PolicyRow.objects.exists()

@@ -1,0 +1,27 @@
+"""Rules as tests write them."""
+
+from typing import Any
+
+from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.rules.commands import table
+from poisonadmin.rules.commands.switch import enable_rule
+from poisonadmin.rules.commands.table import RuleFields
+from poisonadmin.store.models.rule import Rule
+
+WHY: dict[str, Any] = {"principal": SYSTEM, "reason": "test"}
+NEGATIVE = {"json": [{"path": "$.amount", "outside": {"min": 0}}]}
+
+
+def rule(
+    name: str,
+    match: dict[str, Any],
+    action: dict[str, Any] | str,
+    *,
+    stage: str = "before",
+    is_on: bool = True,
+    **more: Any,
+) -> Rule:
+    """Return a new rule, switched on."""
+    does = {"do": action} if isinstance(action, str) else action
+    row = table.create_rule(stage, RuleFields(name, match, does, **more), principal=SYSTEM)
+    return enable_rule(row.id, override=True, **WHY) if is_on else row

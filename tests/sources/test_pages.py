@@ -1,0 +1,177 @@
+"""Broker sources and destinations on their pages: the form, the look at a broker, how a source does."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.sources.commands.broker_checks import answer_due
+from poisonadmin.sources.commands.setup import save_source
+from poisonadmin.sources.domain.broker_checks import LookAnswer, SeenMessage, SeenQueue
+from poisonadmin.store.models.destination import Destination
+from poisonadmin.store.models.intake import Source
+
+pytestmark = pytest.mark.django_db
+
+URL = "amqp://rabbit.example.org"
+TYPED = {"name": "shop", "kind": "rabbitmq", "url": URL, "queues": "orders.dlq\n bills.dlq \n", "verify_tls": "true"}
+LOGIN = {"username": "drain", "password": "planted-canary"}
+
+
+@pytest.fixture
+def admin(browser_of: Callable[[str], Client]) -> Client:
+    return browser_of("admin")
+
+
+@pytest.fixture
+def source(db: None) -> Source:
+    config = {"url": URL, "queues": ["orders.dlq"]}
+    return save_source("shop", kind="rabbitmq", config=config, secrets=LOGIN, principal=SYSTEM)
+
+
+def page(client: Client, path: str, **headers: str) -> str:
+    answer = client.get(path, headers=headers)
+    assert answer.status_code == 200
+    return answer.content.decode()
+
+
+def test_a_broker_is_drained_as_the_form_says(admin: Client) -> None:
+    answer = admin.post("/sources/broker/", TYPED | LOGIN | {"address": "rabbit.{original}", "readers": "4"})
+    row = Source.objects.get()
+    assert (answer.status_code, answer["Location"]) == (302, f"/sources/{row.id}/")
+    assert row.config == {
+        "url": URL,
+        "queues": ["orders.dlq", "bills.dlq"],
+        "address": "rabbit.{original}",
+        "readers": 4,
+    }
+    assert row.secrets == LOGIN
+    text = page(admin, f"/sources/{row.id}/")
+    assert "secret, write-only" in text
+    assert "planted-canary" not in text + page(admin, f"/sources/{row.id}/edit/")
+
+
+def test_the_form_of_kafka_names_topics_and_leaves_out_what_kafka_has_not(admin: Client) -> None:
+    typed = TYPED | {"kind": "kafka", "url": "kafka://k.example.org", "readers": "4", "sasl_mechanism": "PLAIN"}
+    assert admin.post("/sources/broker/", typed).status_code == 302
+    config = Source.objects.get().config
+    assert (config["topics"], config["group"]) == (["orders.dlq", "bills.dlq"], "poisonadmin-shop")
+    assert "readers" not in config
+
+
+@pytest.mark.parametrize(
+    ("typed", "field"),
+    [
+        ({"url": "amqp://drain:canary@rabbit.example.org"}, "url"),
+        ({"queues": ""}, "c-queues"),
+        ({"readers": "many"}, "c-readers"),
+        ({"name": ""}, "name"),
+        ({"password": "planted-canary"}, "username"),
+    ],
+)
+def test_a_mistake_is_named_at_its_field_and_no_password_repeated(
+    typed: dict[str, str], field: str, admin: Client
+) -> None:
+    answer = admin.post("/sources/broker/", TYPED | typed)
+    text = answer.content.decode()
+    assert answer.status_code == 422
+    assert f'id="{field}"' in text.partition('aria-invalid="true"')[0]
+    assert "planted-canary" not in text
+    assert not Source.objects.exists()
+
+
+def test_a_name_is_taken_once(admin: Client, source: Source) -> None:
+    assert admin.post("/sources/broker/", TYPED).status_code == 422
+
+
+def test_a_login_that_is_left_empty_stays_and_can_be_forgotten(admin: Client, source: Source) -> None:
+    path = f"/sources/{source.id}/edit/"
+    assert admin.post(path, TYPED | {"version": "1"}).status_code == 302
+    assert Source.objects.get().secrets == LOGIN
+    assert admin.post(path, TYPED | {"version": "1"}).status_code == 412
+    moved = admin.post(path, TYPED | {"url": "amqp://evil.example", "version": "2"})
+    assert (moved.status_code, Source.objects.get().config["url"]) == (422, URL)
+    assert admin.post(path, TYPED | {"forget_login": "true", "version": "2"}).status_code == 302
+    assert Source.objects.get().secrets == {}
+
+
+def seen(purpose: str, kind: str, config: Mapping[str, Any], login: Mapping[str, str]) -> LookAnswer:
+    message = SeenMessage("orders.dlq", "m-1", None, False, "text/plain", 9, "<script>1</script>", {"x-<b>": "\u202e"})
+    queue = SeenQueue("orders.<dlq>", 1_234, "named by the policy dlx")
+    return LookAnswer(3, [queue] if purpose == "queues" else [], [message] if purpose == "preview" else [])
+
+
+def test_a_form_is_tried_out_before_it_is_saved(admin: Client) -> None:
+    asked = admin.post("/sources/broker/look/", TYPED | LOGIN | {"look": "queues", "queues": ""})
+    assert asked.status_code == 302
+    assert "Looking at the broker" in page(admin, asked["Location"])
+    assert admin.get(asked["Location"], headers={"HX-Request": "true"}).status_code == 204
+    assert answer_due(seen) == 1
+    text = page(admin, asked["Location"], **{"HX-Request": "true"})
+    assert 'data-add-queue="orders.&lt;dlq&gt;"' in text
+    assert "1,234" in text
+    assert not Source.objects.exists()
+
+
+def test_a_form_that_cannot_be_is_not_tried(admin: Client) -> None:
+    answer = admin.post(
+        "/sources/broker/look/", TYPED | {"look": "preview", "url": "x"}, headers={"HX-Request": "true"}
+    )
+    assert answer.status_code == 422
+    assert "Nothing was looked at" in answer.content.decode()
+    assert admin.post("/sources/broker/look/", TYPED | {"look": "everything"}).status_code == 422
+
+
+def test_a_preview_shows_a_stranger_s_text_as_text(operator_browser: Client, source: Source) -> None:
+    asked = operator_browser.post(f"/sources/{source.id}/look/", {"look": "preview"})
+    assert answer_due(seen) == 1
+    text = page(operator_browser, asked["Location"])
+    assert "&lt;script&gt;1&lt;/script&gt;" in text
+    assert "<script>1" not in text
+    assert "x-&lt;b&gt;" in text
+    assert "\u202e" not in text
+
+
+def test_a_source_in_trouble_says_since_when_and_when_it_is_tried_again(
+    operator_browser: Client, source: Source
+) -> None:
+    Source.objects.update(
+        failures=3,
+        last_error="no connection to rabbit.example.org:5672",
+        last_error_at="2026-01-01T00:00:00Z",
+        next_look_at="2040-01-01T00:00:00Z",
+        lag=1_204,
+        looked_at="2026-01-01T00:00:00Z",
+    )
+    text = page(operator_browser, f"/sources/{source.id}/")
+    for shown in ("3 looks", "no connection to rabbit.example.org:5672", "The next look", "1,204", "Unreachable"):
+        assert shown in text
+    assert "Unreachable" in page(operator_browser, "/sources/")
+    Source.objects.update(failures=0)
+    assert "Unreachable" not in page(operator_browser, "/sources/") + page(operator_browser, f"/sources/{source.id}/")
+
+
+def test_switching_needs_a_reason(operator_browser: Client, source: Source) -> None:
+    assert operator_browser.post(f"/sources/{source.id}/disable/", {"reason": " "}).status_code == 422
+    assert operator_browser.post(f"/sources/{source.id}/disable/", {"reason": "maintenance"}).status_code == 302
+    assert not Source.objects.get().is_enabled
+
+
+def test_a_broker_destination_is_made_and_changed_by_its_form(admin: Client) -> None:
+    typed = {"name": "back", "kind": "rabbitmq", "url": URL, "verify_tls": "true", **LOGIN, "timeout_ms": "5000"}
+    answer = admin.post("/destinations/broker/", typed)
+    assert (answer.status_code, answer["Location"]) == (302, "/destinations/one/?name=back")
+    assert Destination.objects.get().config == {"url": URL, "timeout_ms": 5000}
+    text = page(admin, answer["Location"])
+    assert "where each message came from" in text
+    assert "planted-canary" not in text + page(admin, "/destinations/broker/?name=back")
+    changed = {**typed, "username": "", "password": "", "queue": "orders", "version": "1"}
+    assert admin.post("/destinations/broker/?name=back", changed).status_code == 302
+    row = Destination.objects.get()
+    assert (row.config["queue"], row.secrets) == ("orders", LOGIN)
+    assert admin.post("/destinations/broker/", typed).status_code == 422
+    assert (
+        admin.post("/destinations/broker/?name=back", {**changed, "exchange": "x", "version": "2"}).status_code == 422
+    )

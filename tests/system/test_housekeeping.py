@@ -1,0 +1,37 @@
+"""What is cleaned up after a week, and what a crash keeps for as long as its message is there."""
+
+import pytest
+from django.db import connection
+
+from poisonadmin.store.models.claim import Claim, ClaimShard, Node
+from poisonadmin.system.commands.housekeeping import clean_up
+from tests import crashes
+from tests.fixtures.delivery import enqueue
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("destination")]
+
+
+def make_old() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE node SET ended_at = ended_at - interval '8 days'")
+        cursor.execute("UPDATE claim SET claimed_at = claimed_at - interval '8 days'")
+
+
+def test_what_delivered_is_forgotten_after_a_week() -> None:
+    ids = enqueue(2)
+    delivery = crashes.take(ids)
+    crashes.deliver(delivery, *ids)
+    crashes.end(delivery)
+    clean_up()
+    assert Node.objects.count() == 1
+    make_old()
+    clean_up()
+    assert (Node.objects.count(), Claim.objects.count(), ClaimShard.objects.count()) == (0, 0, 0)
+
+
+def test_what_crashed_keeps_its_node_and_who_was_there() -> None:
+    ids = enqueue(3)
+    crashes.blacklist(*ids)
+    make_old()
+    clean_up()
+    assert (Node.objects.count(), Claim.objects.count(), ClaimShard.objects.count()) == (2, 2, 2)

@@ -1,0 +1,61 @@
+"""Probes at the root."""
+
+from typing import Any
+
+import pytest
+from django.conf import LazySettings
+from django.db import connection
+from django.test import Client
+
+from tests.fixtures.api import Caller
+
+
+@pytest.mark.django_db(databases=[])
+def test_healthz_asks_nothing_of_the_database() -> None:
+    assert Client().get("/healthz").json() == {"status": "ok"}
+
+
+def test_readyz_asks_the_database_and_the_queue(db: None) -> None:
+    answer = Client().get("/readyz")
+    assert (answer.status_code, answer.json()["checks"]) == (200, {"database": "ok", "queue": "ok"})
+
+
+def test_readyz_is_503_without_the_queue(db: None, settings: LazySettings) -> None:
+    settings.REDIS_URL = "redis://127.0.0.1:1/0"
+    answer = Client().get("/readyz")
+    assert (answer.status_code, answer.json()["checks"]["queue"]) == (503, "does not answer")
+
+
+def test_readyz_is_503_on_tables_of_another_version(db: None) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM django_migrations WHERE app = 'store' AND name = '0001_initial'")
+    answer = Client().get("/readyz")
+    assert (answer.status_code, answer.json()["checks"]["database"]) == (503, "1 migrations are not applied")
+
+
+def test_metrics_count_what_there_is(world: dict[str, Any]) -> None:
+    text = Client().get("/metrics").content.decode()
+    assert 'poisonadmin_messages{state="NDLV"} 2.0' in text
+    assert 'poisonadmin_stopped_messages{reason="failed_by_admin",state="FAIL"} 1.0' in text
+    assert "poisonadmin_due 1.0" in text
+    assert "poisonadmin_stuck 0.0" in text
+    assert 'poisonadmin_jobs{kind="ingest",state="queued"} 1.0' in text
+
+
+def test_metrics_are_for_this_machine_or_for_who_may_read(
+    viewer: Caller, outsider: Caller, django_user_model: Any
+) -> None:
+    def status(**headers: str) -> int:
+        return Client(REMOTE_ADDR="10.0.0.7").get("/metrics", headers=headers).status_code
+
+    assert status() == 403
+    assert status(Authorization="Bearer pa_nonsense") == 403
+    assert status(Authorization=f"Bearer {outsider.token}") == 403
+    assert status(Authorization=f"Bearer {viewer.token}") == 200
+    proxied = Client().get("/metrics", headers={"X-Forwarded-For": "203.0.113.9"})
+    assert (proxied.status_code, proxied["Content-Type"]) == (403, "application/problem+json")
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics"])
+def test_probes_are_only_read(path: str, db: None) -> None:
+    assert Client().post(path).status_code == 405

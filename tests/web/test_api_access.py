@@ -1,0 +1,198 @@
+"""Every route, as everybody: the table must name each one, or the test that reads the URL configuration fails."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from django.db import transaction
+from django.urls import URLPattern, reverse
+
+from poisonadmin.web.api.contract import contract_of
+from poisonadmin.web.api.routes import api_routes
+from tests.fixtures.api import ROLES, Caller, caller_of
+
+ANYONE = (200, 200, 200)
+WHY = {"reason": "because"}
+DIRECTORY = {"name": "other", "kind": "directory", "config": {"path": "/srv/other"}}
+RULE = {"name": "no orders", "match": {"address": "orders.#"}, "action": {"do": "reject"}}
+BROKER = {"kind": "rabbitmq", "config": {"url": "amqp://rabbit.example.org", "queues": ["orders.dlq"]}}
+HTTP = {"kind": "http", "config": {"url": "https://hooks.example.org/in"}}
+
+# (route, method) -> path arguments (a name of the world fixture, or a text), body, and the status for viewer, operator,
+# admin and outsider. The outsider is an administrator of other addresses: lists are empty, objects are not there.
+Expectation = tuple[Mapping[str, str], Any, int, int, int, int]
+EXPECTED: dict[tuple[str, str], Expectation] = {
+    ("api-messages", "get"): ({}, None, 200, 200, 200, 200),
+    ("api-messages", "post"): ({}, {"address": "orders.eu", "payload": "x"}, 403, 201, 201, 404),
+    ("api-message-batch", "post"): ({}, b'{"address": "orders.eu", "payload": "x"}\n', 403, 202, 202, 202),
+    ("api-message", "get"): ({"message_id": "waiting"}, None, 200, 200, 200, 404),
+    ("api-message-attempts", "get"): ({"message_id": "undecided"}, None, 200, 200, 200, 404),
+    ("api-message-history", "get"): ({"message_id": "waiting"}, None, 200, 200, 200, 404),
+    ("api-message-hops", "get"): ({"message_id": "waiting"}, None, 200, 200, 200, 404),
+    ("api-message-payload", "get"): ({"message_id": "waiting"}, None, 200, 200, 200, 404),
+    ("api-message-schedule", "get"): ({"message_id": "waiting"}, None, 200, 200, 200, 404),
+    ("api-message-transport", "get"): ({"message_id": "waiting"}, None, 200, 200, 200, 404),
+    ("api-message-approve", "post"): ({"message_id": "undecided"}, WHY, 403, 200, 200, 404),
+    ("api-message-fail", "post"): ({"message_id": "undecided"}, WHY, 403, 200, 200, 404),
+    ("api-message-quarantine", "post"): ({"message_id": "waiting"}, WHY, 403, 200, 200, 404),
+    ("api-message-restore", "post"): ({"message_id": "given_up"}, WHY, 403, 200, 200, 404),
+    ("api-message-deliver-now", "post"): ({"message_id": "waiting"}, WHY, 403, 200, 200, 404),
+    ("api-message-postpone", "post"): (
+        {"message_id": "waiting"},
+        {**WHY, "until": "2040-01-01T00:00:00Z"},
+        403,
+        200,
+        200,
+        404,
+    ),
+    ("api-message-return", "post"): ({"message_id": "moved"}, WHY, 403, 200, 200, 404),
+    ("api-message-confirm", "post"): ({"message_id": "delivered"}, {}, 403, 200, 200, 404),
+    ("api-failures", "get"): ({}, None, 200, 200, 200, 200),
+    ("api-groups", "get"): ({}, None, 200, 200, 200, 200),
+    ("api-group", "get"): ({"group_id": "group"}, None, 200, 200, 200, 404),
+    ("api-stats", "get"): ({}, None, 200, 200, 200, 200),
+    ("api-addresses", "get"): ({}, None, 200, 200, 200, 200),
+    ("api-address", "get"): ({"name": "orders.eu"}, None, 200, 200, 200, 404),
+    ("api-address-pause", "post"): ({"name": "orders.eu"}, WHY, 403, 200, 200, 404),
+    ("api-address-resume", "post"): ({"name": "orders.eu"}, WHY, 403, 409, 409, 404),
+    ("api-destinations", "get"): ({}, None, 200, 200, 200, 200),
+    ("api-destinations", "post"): ({}, {"name": "new", **HTTP}, 403, 403, 201, 403),
+    ("api-destination", "get"): ({"name": "shop"}, None, 200, 200, 200, 404),
+    ("api-destination", "put"): ({"name": "shop"}, HTTP, 403, 403, 200, 404),
+    ("api-destination", "delete"): ({"name": "shop"}, None, 403, 403, 409, 404),
+    ("api-destination-enable", "post"): ({"name": "shop"}, WHY, 403, 200, 200, 404),
+    ("api-destination-disable", "post"): ({"name": "shop"}, WHY, 403, 200, 200, 404),
+    ("api-policies", "get"): ({}, None, 200, 200, 200, 200),
+    ("api-policies", "post"): ({}, {"match": "orders.us.#", "settings": {}}, 403, 403, 201, 403),
+    ("api-policy-preview", "post"): ({}, {"settings": {}, "failures": 3}, 200, 200, 200, 200),
+    ("api-policy-resolve", "get"): ({}, "?address=orders.eu", 200, 200, 200, 404),
+    ("api-policy", "get"): ({"policy_id": "policy"}, None, 200, 200, 200, 404),
+    ("api-policy-history", "get"): ({"policy_id": "policy"}, None, 200, 200, 200, 404),
+    ("api-policy", "put"): ({"policy_id": "policy"}, {"match": "orders.#", "settings": {}}, 403, 403, 200, 404),
+    ("api-policy", "delete"): ({"policy_id": "policy"}, None, 403, 403, 204, 404),
+    ("api-restart-jobs", "get"): ({}, None, 200, 200, 200, 200),
+    ("api-restart-jobs", "post"): ({}, {"name": "nightly", "schedule": "0 4 * * *"}, 403, 403, 201, 403),
+    ("api-restart-job", "get"): ({"restart_job_id": "restart_job"}, None, 200, 200, 200, 404),
+    ("api-restart-job", "put"): ({"restart_job_id": "restart_job"}, {"schedule": "0 5 * * *"}, 403, 403, 200, 404),
+    ("api-restart-job", "delete"): ({"restart_job_id": "restart_job"}, None, 403, 403, 204, 404),
+    ("api-restart-job-run", "post"): ({"restart_job_id": "restart_job"}, None, 403, 403, 202, 404),
+    ("api-rules", "get"): ({}, None, 200, 200, 200, 200),
+    ("api-rules", "post"): ({}, RULE | {"stage": "before"}, 403, 403, 201, 403),
+    ("api-rule", "get"): ({"rule_id": "rule"}, None, 200, 200, 200, 404),
+    ("api-rule", "put"): ({"rule_id": "rule"}, RULE | {"action": {"do": "discard"}}, 403, 403, 200, 404),
+    ("api-rule", "delete"): ({"rule_id": "rule"}, None, 403, 403, 204, 404),
+    ("api-rule-move", "post"): ({"rule_id": "rule"}, {"position": 1}, 403, 403, 200, 404),
+    ("api-rule-enable", "post"): ({"rule_id": "rule"}, WHY, 403, 403, 409, 404),
+    ("api-rule-disable", "post"): ({"rule_id": "rule"}, WHY, 403, 403, 200, 404),
+    ("api-rule-dry-run", "get"): ({"rule_id": "rule"}, None, 200, 200, 200, 404),
+    ("api-rule-dry-run", "post"): ({"rule_id": "rule"}, None, 403, 403, 202, 404),
+    ("api-sources", "get"): ({}, None, 200, 200, 200, 200),
+    ("api-sources", "post"): ({}, DIRECTORY, 403, 403, 201, 403),
+    ("api-batch-rejected", "get"): ({}, None, 200, 200, 200, 200),
+    ("api-rejected-raw", "get"): ({"rejected_id": "rejected"}, None, 200, 200, 200, 404),
+    ("api-source", "get"): ({"source_id": "source"}, None, 200, 200, 200, 404),
+    ("api-source", "put"): ({"source_id": "broker"}, BROKER, 403, 403, 200, 404),
+    ("api-source", "delete"): ({"source_id": "source"}, None, 403, 403, 204, 404),
+    ("api-source-enable", "post"): ({"source_id": "source"}, WHY, 403, 200, 200, 404),
+    ("api-source-disable", "post"): ({"source_id": "source"}, WHY, 403, 200, 200, 404),
+    ("api-source-try", "post"): ({}, BROKER, 403, 403, 202, 403),
+    ("api-source-test", "post"): ({"source_id": "broker"}, None, 403, 202, 202, 404),
+    ("api-source-preview", "post"): ({"source_id": "broker"}, None, 403, 202, 202, 404),
+    ("api-source-queues", "post"): ({"source_id": "broker"}, None, 403, 202, 202, 404),
+    # For who has asked, and nobody else.
+    ("api-look", "get"): ({"look_id": "look"}, None, 404, 404, 404, 404),
+    ("api-source-files", "get"): ({"source_id": "source"}, None, 200, 200, 200, 404),
+    ("api-source-ingest", "post"): ({"source_id": "source"}, None, 403, 202, 202, 404),
+    ("api-source-rejected", "get"): ({"source_id": "source"}, None, 200, 200, 200, 404),
+    ("api-jobs", "get"): ({}, None, 200, 200, 200, 200),
+    ("api-job", "get"): ({"job_id": "job"}, None, 200, 200, 200, 404),
+    ("api-nodes", "get"): ({}, None, 200, 200, 200, 200),
+    ("api-heartbeat", "post"): ({"name": "billing-1"}, {"source": "orders.eu"}, 403, 204, 204, 404),
+    ("api-poison-list", "get"): ({}, None, 200, 200, 200, 200),
+    ("api-poison-list", "post"): ({}, {"source": "orders.eu", "bookmark": "7", "why": "x"}, 403, 200, 200, 404),
+    ("api-poison-events", "get"): ({}, "?source=orders.eu", 403, 200, 200, 404),
+    ("api-poison-release", "post"): ({"entry_id": "entry"}, WHY, 403, 200, 200, 404),
+    ("api-audit", "get"): ({}, None, 200, 200, 200, 200),
+    ("api-schema", "get"): ({}, None, 200, 200, 200, 200),
+}
+PAGES_THAT_REDIRECT = {"api-docs"}
+LISTS_THAT_ARE_EMPTY_OUTSIDE = [
+    *("messages/", "failures/", "groups/", "addresses/", "destinations/", "policies/"),
+    *("sources/", "sources/rejected/", "jobs/", "nodes/", "poison-list/", "restart-jobs/", "rules/", "audit/"),
+]
+
+
+def routes() -> list[tuple[str, str]]:
+    """Return (name, method) of every operation that the URL configuration has."""
+    found = []
+    for pattern in api_routes():
+        assert isinstance(pattern, URLPattern)
+        view = getattr(pattern.callback, "cls", None)
+        if view is not None:
+            methods = [method for method in view.http_method_names if contract_of(view, method) and method != "head"]
+            found += [(pattern.name or "", method) for method in methods]
+    return found
+
+
+def test_every_operation_has_an_expectation() -> None:
+    assert sorted(routes()) == sorted(EXPECTED)
+
+
+def test_every_view_is_an_operation_or_a_known_page() -> None:
+    plain = {p.name for p in api_routes() if isinstance(p, URLPattern) and not hasattr(p.callback, "cls")}
+    assert plain == {*PAGES_THAT_REDIRECT, None}
+
+
+@pytest.mark.parametrize(("name", "method"), sorted(EXPECTED), ids=lambda part: part)
+def test_an_operation_answers_each_role_as_expected(name: str, method: str, world: dict[str, Any]) -> None:
+    arguments, body, *statuses = EXPECTED[(name, method)]
+    path = reverse(name, kwargs={key: world.get(value, value) for key, value in arguments.items()})
+    headers = {"Content_Type": "application/x-ndjson"} if isinstance(body, bytes) else {}
+    if isinstance(body, str):
+        path, body = path + body, None
+    found = {}
+    for role in [*ROLES, "anonymous"]:
+        caller = Caller(None) if role == "anonymous" else caller_of(role)
+        with transaction.atomic():
+            answer = caller.ask(method.upper(), path, body, **headers)
+            transaction.set_rollback(True)
+        found[role] = answer.status_code
+        if answer.status_code >= 400:
+            assert answer["Content-Type"] == "application/problem+json"
+    assert found == {**dict(zip(ROLES, statuses, strict=True)), "anonymous": 401}
+
+
+@pytest.mark.parametrize("path", LISTS_THAT_ARE_EMPTY_OUTSIDE)
+def test_an_outsider_sees_an_empty_list(path: str, world: dict[str, Any], outsider: Caller) -> None:
+    assert outsider.get(path).json()["results"] == []
+
+
+@pytest.mark.parametrize("path", ["messages/", "failures/", "groups/", "addresses/", "destinations/", "policies/"])
+def test_a_viewer_sees_what_there_is(path: str, world: dict[str, Any], viewer: Caller) -> None:
+    assert viewer.get(path).json()["results"]
+
+
+def test_an_outsider_counts_nothing(world: dict[str, Any], outsider: Caller) -> None:
+    found = outsider.get("stats/").json()
+    assert set(found["by_state"].values()) == {0}
+    assert (found["by_address"], found["by_group"], found["by_reason"]) == ({}, {}, {})
+
+
+def test_an_outsider_s_batch_is_rejected_line_by_line(world: dict[str, Any], outsider: Caller) -> None:
+    lines = b'{"address": "orders.eu", "payload": "x"}\n{"address": "elsewhere.x", "payload": "x"}\n'
+    found = outsider.post("messages/batch/", lines, Content_Type="application/x-ndjson").json()
+    assert (found["accepted"], found["rejected"][0]["code"]) == (1, "not_found")
+
+
+def test_secrets_are_never_shown(world: dict[str, Any], admin: Caller) -> None:
+    sources = ("sources/", f"sources/{world['broker']}/")
+    for path in ("destinations/", "destinations/shop/", "audit/", "addresses/orders.eu/", *sources):
+        assert b"canary-secret" not in admin.get(path).content
+    assert admin.get(sources[1]).json()["secret_names"] == ["password", "username"]
+    assert admin.get("destinations/shop/").json()["secret_names"] == ["Authorization"]
+
+
+def test_a_user_without_a_role_may_do_nothing(client: Any, django_user_model: Any, db: None) -> None:
+    client.force_login(django_user_model.objects.create(username="nobody"))
+    answer = client.get("/api/v1/messages/")
+    assert (answer.status_code, answer.json()["code"]) == (403, "not_allowed")

@@ -1,0 +1,103 @@
+"""RELIABILITY S18: random requests made from the OpenAPI document, good ones and bad ones.
+
+No answer is a 5xx, and each one has a status, a media type and a shape that the document names.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import schemathesis
+from django.core.signals import request_finished, request_started
+from django.core.wsgi import get_wsgi_application
+from django.db import close_old_connections
+from drf_spectacular.generators import SchemaGenerator
+from drf_spectacular.validation import validate_schema
+from hypothesis import HealthCheck, settings
+from schemathesis import checks
+
+from poisonadmin.intake.api import NDJSON
+from tests.fixtures.api import Caller
+
+DOCUMENT: dict[str, Any] = SchemaGenerator().get_schema(request=None, public=True)
+EXAMPLES = 8
+CHECKED = [
+    checks.not_a_server_error,
+    checks.status_code_conformance,
+    checks.content_type_conformance,
+    checks.response_headers_conformance,
+    checks.response_schema_conformance,
+    checks.unsupported_method,
+]
+KNOWN_IDS = {
+    "message_id": "undecided",
+    "group_id": "group",
+    "policy_id": "policy",
+    "source_id": "source",
+    "rejected_id": "rejected",
+    "job_id": "job",
+    "entry_id": "entry",
+    "restart_job_id": "restart_job",
+    "rule_id": "rule",
+}
+KNOWN_NAMES = {"addresses": "orders.eu", "destinations": "shop", "nodes": "billing-1"}
+
+schema = schemathesis.openapi.from_dict(DOCUMENT)
+schema.app = get_wsgi_application()
+
+
+@schemathesis.serializer(*NDJSON)
+def as_lines(context: Any, value: Any) -> Any:
+    """Send a generated text as it is, as the lines of a batch."""
+    return value if isinstance(value, bytes) else str(value).encode(errors="surrogatepass")
+
+
+def test_the_document_is_valid_openapi() -> None:
+    validate_schema(DOCUMENT)
+
+
+def test_the_document_names_every_operation_once() -> None:
+    names = [operation["operationId"] for path in DOCUMENT["paths"].values() for operation in path.values()]
+    assert len(names) == len(set(names))
+    assert all(operation["summary"] for path in DOCUMENT["paths"].values() for operation in path.values())
+
+
+@pytest.fixture
+def kept_connection() -> Iterator[None]:
+    """Keep the test's database connection over the end of a request, as Django's test client does."""
+    signals = (request_started, request_finished)
+    for signal in signals:
+        signal.disconnect(close_old_connections)
+    yield
+    for signal in signals:
+        signal.connect(close_old_connections)
+
+
+@pytest.mark.usefixtures("kept_connection")
+@schema.parametrize()
+@settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    database=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
+def test_no_request_breaks_the_api_or_its_promises(case: Any, world: dict[str, Any], admin: Caller) -> None:
+    point_at_something(case, world)
+    case.call_and_validate(headers={"Authorization": f"Bearer {admin.token}"}, checks=CHECKED)
+
+
+def point_at_something(case: Any, world: dict[str, Any]) -> None:
+    """Let most well-formed requests be about an object that exists."""
+    for name, value in dict(case.path_parameters).items():
+        if name in KNOWN_IDS and str(value).isdigit():
+            case.path_parameters[name] = str(world[KNOWN_IDS[name]])
+        elif name == "name" and isinstance(value, str) and len(value) % 3:
+            case.path_parameters[name] = KNOWN_NAMES[case.path.split("/")[3]]
+
+
+@pytest.mark.parametrize("path", [path for path in DOCUMENT["paths"] if "{" not in path])
+def test_a_list_without_parameters_is_served(path: str, world: dict[str, Any], admin: Caller) -> None:
+    operations = DOCUMENT["paths"][path]
+    if "get" in operations and not any(p.get("required") for p in operations["get"].get("parameters", [])):
+        assert admin.get(path).status_code == 200

@@ -1,0 +1,283 @@
+"""Every page as anonymous, viewer, operator, admin and outsider; a new route without an expectation fails."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+from django.test import Client
+from django.urls import URLPattern, reverse
+
+from poisonadmin.core.domain.access import SYSTEM, Permission
+from poisonadmin.poison_list.commands.reports import Report, report
+from poisonadmin.policies.commands import save
+from poisonadmin.restart_jobs.commands.setup import save_restart_job
+from poisonadmin.rules.commands.table import RuleFields, create_rule
+from poisonadmin.sources.commands.broker_checks import look_at_source
+from poisonadmin.sources.commands.setup import save_source
+from poisonadmin.store.models.attempt import FailureGroup
+from poisonadmin.store.models.broker_look import LookPurpose
+from poisonadmin.store.models.intake import RejectedLine, Source
+from poisonadmin.store.models.job import Job
+from poisonadmin.store.models.lane import Address
+from poisonadmin.store.models.poison import PoisonEntry
+from poisonadmin.store.models.policy import PolicyRow
+from tests.crashes import blacklist
+from tests.fixtures.pages import dead_letter, page_routes, waiting
+
+pytestmark = pytest.mark.django_db
+
+READERS = ("viewer", "operator", "admin")
+OF_AN_ADDRESS = "404 for the outsider"
+OPEN = "an empty page for the outsider"
+
+
+@dataclass(frozen=True)
+class Expected:
+    """How a route answers: `permission` decides who gets `status`, `scope` what the outsider gets."""
+
+    permission: Permission = Permission.READ
+    scope: str = OPEN
+    method: str = "get"
+    sent: dict[str, str] = field(default_factory=dict)
+    status: int = 200
+
+
+READ, PAYLOAD, DECIDE = Permission.READ, Permission.READ_PAYLOAD, Permission.DECIDE
+PAUSE, EXPORT, CONFIGURE = Permission.PAUSE, Permission.EXPORT, Permission.CONFIGURE
+INGEST = Permission.INGEST
+BROKER = {"name": "dead", "kind": "rabbitmq", "url": "amqp://rabbit.example.org", "queues": "orders.dlq"}
+
+ROUTES = {
+    "overview": Expected(),
+    "overview-outcomes": Expected(),
+    "messages": Expected(),
+    "messages-newer": Expected(sent={"since": "0"}),
+    "messages-csv": Expected(EXPORT),
+    "messages-ask": Expected(DECIDE, method="post", sent={"id": "{message}"}),
+    "messages-decide": Expected(
+        DECIDE, OF_AN_ADDRESS, "post", {"id": "{message}", "reason": "r", "origin": "message"}, 302
+    ),
+    "messages-one": Expected(READ, OF_AN_ADDRESS),
+    "messages-payload": Expected(PAYLOAD, OF_AN_ADDRESS),
+    "blacklist": Expected(),
+    "blacklist-newer": Expected(sent={"since": "2026-01-01T00:00:00Z"}),
+    "blacklist-bystanders": Expected(READ, OF_AN_ADDRESS),
+    "groups": Expected(),
+    "groups-one": Expected(READ, OF_AN_ADDRESS),
+    "failures": Expected(),
+    "addresses": Expected(),
+    "addresses-one": Expected(READ, OF_AN_ADDRESS, sent={"name": "orders.eu"}),
+    "addresses-ask-pause": Expected(PAUSE, OF_AN_ADDRESS, "post", {"name": "orders.eu"}),
+    "addresses-ask-resume": Expected(PAUSE, OF_AN_ADDRESS, "post", {"name": "orders.eu"}),
+    "addresses-pause": Expected(PAUSE, OF_AN_ADDRESS, "post", {"name": "orders.eu", "reason": "r"}, 302),
+    "addresses-resume": Expected(PAUSE, OF_AN_ADDRESS, "post", {"name": "orders.us", "reason": "r"}, 302),
+    "destinations": Expected(),
+    "destinations-one": Expected(READ, OF_AN_ADDRESS, sent={"name": "shop"}),
+    "destinations-broker": Expected(CONFIGURE),
+    "policies": Expected(),
+    "policies-new": Expected(CONFIGURE),
+    "policies-simulator": Expected(),
+    "policies-preview": Expected(method="post"),
+    "policies-one": Expected(CONFIGURE),
+    "policies-delete": Expected(CONFIGURE, method="post", status=302),
+    "rules": Expected(),
+    "rules-new": Expected(CONFIGURE),
+    "rules-new-after": Expected(CONFIGURE),
+    "rules-one": Expected(READ, OF_AN_ADDRESS),
+    "rules-edit": Expected(CONFIGURE),
+    "rules-enable": Expected(CONFIGURE, method="post", sent={"reason": "r", "without_dry_run": "true"}, status=302),
+    "rules-disable": Expected(CONFIGURE, method="post", sent={"reason": "r"}, status=302),
+    "rules-dry_run": Expected(CONFIGURE, method="post", status=302),
+    "rules-move": Expected(CONFIGURE, method="post", sent={"position": "1"}, status=302),
+    "rules-delete": Expected(CONFIGURE, method="post", status=302),
+    "restart_jobs": Expected(),
+    "restart_jobs-new": Expected(CONFIGURE),
+    "restart_jobs-one": Expected(CONFIGURE),
+    "restart_jobs-run": Expected(CONFIGURE, method="post", status=302),
+    "restart_jobs-delete": Expected(CONFIGURE, method="post", status=302),
+    "poison_list": Expected(),
+    "poison_list-ask": Expected(DECIDE, OF_AN_ADDRESS, "post"),
+    "poison_list-release": Expected(DECIDE, OF_AN_ADDRESS, "post", {"reason": "r"}, 302),
+    "sources": Expected(),
+    "sources-one": Expected(READ, OF_AN_ADDRESS),
+    "sources-new": Expected(CONFIGURE),
+    "sources-edit": Expected(CONFIGURE),
+    "sources-try": Expected(CONFIGURE, method="post", sent=BROKER | {"look": "connection"}, status=302),
+    "sources-look": Expected(INGEST, OF_AN_ADDRESS, "post", {"look": "preview"}, 302),
+    # For who has asked, and nobody else.
+    "sources-answer": Expected(READ, OF_AN_ADDRESS, status=404),
+    "sources-now": Expected(INGEST, OF_AN_ADDRESS, "post", status=302),
+    "sources-enable": Expected(PAUSE, OF_AN_ADDRESS, "post", {"reason": "r"}, 302),
+    "sources-disable": Expected(PAUSE, OF_AN_ADDRESS, "post", {"reason": "r"}, 302),
+    "sources-delete": Expected(CONFIGURE, method="post", status=302),
+    "sources-rejected": Expected(PAYLOAD, OF_AN_ADDRESS),
+    "sources-batch": Expected(PAYLOAD),
+    "sources-line": Expected(PAYLOAD, OF_AN_ADDRESS),
+    "jobs": Expected(),
+    "jobs-one": Expected(READ, OF_AN_ADDRESS),
+    "nodes": Expected(),
+    "nodes-one": Expected(READ, OF_AN_ADDRESS),
+    "audit": Expected(),
+}
+
+
+@pytest.fixture
+def objects(delivering: None) -> dict[str, int]:
+    """Make one of everything; return the ids that routes need."""
+    message = dead_letter("orders.eu")
+    dead_letter("orders.us")
+    Address.objects.filter(name="orders.us").update(status="PAUSED")
+    source = Source.objects.create(name="files", kind="directory", config={"path": "/nowhere"})
+    crashed, _ = blacklist(dead := waiting("orders.eu").id)
+    report(Report(source="orders.eu", bookmark="12|34|", why="ValueError"), principal=SYSTEM)
+    restart_job = save_restart_job(
+        "nightly",
+        schedule="0 4 * * *",
+        filter={"address": ["orders.#"]},
+        include_blacklisted=False,
+        max_restarts=1,
+        is_enabled=True,
+        principal=SYSTEM,
+    )
+    fields = RuleFields("no orders", {"address": "orders.#"}, {"do": "reject"})
+    broker = save_source(
+        "dead-letters",
+        kind="rabbitmq",
+        config={"url": BROKER["url"], "queues": [BROKER["queues"]]},
+        secrets={"username": "drain", "password": "planted-canary"},
+        principal=SYSTEM,
+    )
+    line = RejectedLine.objects.create(source=source, batch="b", line=1, code="invalid_json", detail="no", raw=b"{")
+    return {
+        "message_id": message.id,
+        "blacklisted_id": dead,
+        "attempt": 1,
+        "node_id": crashed.node_id,
+        "entry_id": PoisonEntry.objects.get().id,
+        "group_id": FailureGroup.objects.earliest("id").id,
+        "policy_id": PolicyRow.objects.get().id,
+        "restart_job_id": restart_job.id,
+        "rule_id": create_rule("before", fields, principal=SYSTEM).id,
+        "source_id": source.id,
+        "broker_id": broker.id,
+        "look_id": look_at_source(broker.id, LookPurpose.CONNECTION, principal=SYSTEM),
+        "rejected_id": line.id,
+        "job_id": Job.objects.create(kind="redeliver", requested_by="system").id,
+    }
+
+
+def _values(pattern: URLPattern, objects: dict[str, int]) -> dict[str, object]:
+    values: dict[str, object] = {key: objects.get(key, "approve") for key in pattern.pattern.converters}
+    if pattern.name in ("sources-edit", "sources-look"):
+        values["source_id"] = objects["broker_id"]
+    # A dead letter that was handed in has crashed nothing here.
+    return values | ({"message_id": objects["blacklisted_id"]} if "attempt" in values else {})
+
+
+def _answer(client: Client, name: str, objects: dict[str, int]) -> int:
+    expected = ROUTES[name]
+    pattern = next(found for found in page_routes() if found.name == name)
+    values = _values(pattern, objects)
+    sent = {key: text.format(message=objects["message_id"]) for key, text in expected.sent.items()}
+    return int(getattr(client, expected.method)(reverse(name, kwargs=values), sent).status_code)
+
+
+def test_every_route_has_an_expectation() -> None:
+    assert {pattern.name for pattern in page_routes()} == set(ROUTES)
+
+
+@pytest.mark.parametrize("name", ROUTES)
+def test_nobody_sees_a_page_without_logging_in(
+    name: str, objects: dict[str, int], browser_of: Callable[[str], Client]
+) -> None:
+    assert _answer(browser_of("anonymous"), name, objects) == 302
+
+
+@pytest.mark.parametrize("name", ROUTES)
+def test_an_account_without_a_role_sees_nothing(
+    name: str, objects: dict[str, int], browser_of: Callable[[str], Client]
+) -> None:
+    assert _answer(browser_of("roleless"), name, objects) == 403
+
+
+@pytest.mark.parametrize("who", READERS)
+@pytest.mark.parametrize("name", ROUTES)
+def test_a_role_opens_what_it_includes_and_nothing_else(
+    name: str, who: str, objects: dict[str, int], browser_of: Callable[[str], Client]
+) -> None:
+    allowed = {
+        "viewer": {READ, PAYLOAD, EXPORT},
+        "operator": {READ, PAYLOAD, EXPORT, DECIDE, PAUSE, INGEST},
+        "admin": set(Permission),
+    }
+    expected = ROUTES[name]
+    status = expected.status if expected.permission in allowed[who] else 403
+    assert _answer(browser_of(who), name, objects) == status
+
+
+@pytest.mark.parametrize("name", ROUTES)
+def test_what_lies_outside_the_scope_is_not_found(
+    name: str, objects: dict[str, int], browser_of: Callable[[str], Client]
+) -> None:
+    expected = ROUTES[name]
+    if expected.permission is CONFIGURE:
+        assert _answer(browser_of("outsider"), name, objects) == 403
+    elif expected.scope == OF_AN_ADDRESS:
+        assert _answer(browser_of("outsider"), name, objects) == 404
+    else:
+        assert _answer(browser_of("outsider"), name, objects) == 200
+
+
+def test_lists_of_an_outsider_name_nothing_of_others(
+    objects: dict[str, int], browser_of: Callable[[str], Client]
+) -> None:
+    client = browser_of("outsider")
+    for name in (
+        "overview",
+        "messages",
+        "blacklist",
+        "groups",
+        "failures",
+        "addresses",
+        "destinations",
+        "policies",
+        "poison_list",
+        "restart_jobs",
+        "rules",
+        "nodes",
+        "audit",
+    ):
+        text = client.get(reverse(name)).content.decode()
+        assert "orders" not in text.replace("orders.#", "").replace("orders.*", "").replace("orders.eu.created", ""), (
+            name
+        )
+        assert "com.example.Boom" not in text, name
+    csv = b"".join(client.get(reverse("messages-csv"))).decode()
+    assert len(csv.splitlines()) == 1
+
+
+def test_a_secret_of_a_destination_is_on_no_page(objects: dict[str, int], browser_of: Callable[[str], Client]) -> None:
+    client = browser_of("admin")
+    for name, expected in ROUTES.items():
+        if expected.method == "get":
+            pattern = next(found for found in page_routes() if found.name == name)
+            values = _values(pattern, objects)
+            answer = client.get(reverse(name, kwargs=values), expected.sent)
+            body = b"".join(answer) if answer.streaming else answer.content
+            assert b"planted-canary" not in body, name
+
+
+def test_a_reader_is_offered_no_decision(objects: dict[str, int], browser_of: Callable[[str], Client]) -> None:
+    viewer = browser_of("viewer").get(reverse("messages-one", args=[objects["message_id"]])).content
+    operator_browser = browser_of("operator").get(reverse("messages-one", args=[objects["message_id"]])).content
+    assert b"Mark FAIL\xe2\x80\xa6" in operator_browser
+    assert b'data-decision="' not in viewer
+
+
+def test_policies_of_a_wider_pattern_are_not_shown_to_the_limited(
+    delivering: None, browser_of: Callable[[str], Client]
+) -> None:
+    save.save_policy("elsewhere.eu", preset=None, settings={"crash_limit": 7}, destination=None, principal=SYSTEM)
+    text = browser_of("outsider").get(reverse("policies")).content.decode()
+    assert "crash_limit=7" in text
+    assert "shop" not in text

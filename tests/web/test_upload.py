@@ -1,0 +1,102 @@
+"""Uploads: bounded before they reach the disk, and never held in memory."""
+
+import asyncio
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from poisonadmin.store.models.message import Message
+from poisonadmin.web.api import upload_limit
+from poisonadmin.web.api.upload_limit import limit_of, with_upload_limit
+from tests.fixtures.api import caller_of
+from tests.fixtures.live_web import Peak, exchange
+
+TOKEN = (b"authorization", b"Bearer pa_x")
+MIB = 1024 * 1024
+BATCH = "/api/v1/messages/batch/"
+
+
+def scope(path: str, *headers: tuple[bytes, bytes]) -> dict[str, Any]:
+    """Return an ASGI scope."""
+    return {"type": "http", "path": path, "headers": list(headers)}
+
+
+def send_to(path: str, chunks: list[bytes], *headers: tuple[bytes, bytes]) -> tuple[list[dict[str, Any]], int]:
+    """Send a body through the limit; return what was answered and how many bytes the application was given."""
+    given = 0
+    answers: list[dict[str, Any]] = []
+
+    async def application(_: Any, receive: Any, send: Any) -> None:
+        nonlocal given
+        more = True
+        while more:
+            message = await receive()
+            given += len(message["body"])
+            more = message["more_body"]
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": chunks.pop(0), "more_body": bool(chunks)}
+
+    async def send(message: Any) -> None:
+        answers.append(message)
+
+    # In a thread of its own: the browser tests leave an event loop running in this one.
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(asyncio.run, with_upload_limit(application)(scope(path, *headers), receive, send)).result()
+    return answers, given
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "limit"),
+    [
+        ("/api/v1/messages/batch/", [TOKEN], 1024 * MIB),
+        ("/api/v1/messages/", [TOKEN], 128 * MIB),
+        ("/api/v1/messages/batch/", [], MIB),
+        ("/messages/", [(b"cookie", b"sessionid=x")], 4 * MIB),
+        ("/accounts/login/", [], MIB),
+    ],
+)
+def test_every_path_has_its_limit(path: str, headers: list[tuple[bytes, bytes]], limit: int) -> None:
+    assert limit_of(scope(path, *headers)) == limit
+
+
+def test_a_body_that_announces_too_much_is_not_read_at_all() -> None:
+    answers, given = send_to("/x/", [b"x"], (b"content-length", str(5 * MIB).encode()))
+    assert (answers[0]["status"], given) == (413, 0)
+    assert json.loads(answers[1]["body"])["code"] == "body_too_large"
+
+
+def test_a_body_that_lies_about_its_length_is_cut_off() -> None:
+    answers, given = send_to("/x/", [b"x" * MIB, b"x", b"x"], (b"content-length", b"1"))
+    assert (answers[0]["status"], given) == (413, MIB)
+
+
+def test_a_body_within_the_limit_passes() -> None:
+    answers, given = send_to("/x/", [b"x" * MIB])
+    assert (answers[0]["status"], given) == (200, MIB)
+
+
+def test_a_long_batch_grows_no_process_and_strangers_send_none(web: tuple[str, psutil.Process], tmp_path: Path) -> None:
+    address, process = web
+    headers = {"Authorization": f"Bearer {caller_of('admin').token}", "Content_Type": "application/x-ndjson"}
+    exchange(address, "POST", BATCH, b'{"address": "a", "payload": "warm"}', **headers)
+    before = process.memory_info().rss
+    lines = 1200
+    with (tmp_path / "upload").open("w+b") as file:
+        for number in range(lines):
+            line = {"address": f"bulk.a{number % 9}", "message_id": str(number), "payload": "x" * 100_000}
+            file.write(json.dumps(line).encode() + b"\n")
+        assert file.tell() > 110 * MIB
+        file.seek(0)
+        with Peak(process) as peak:
+            status, _, answer = exchange(address, "POST", BATCH, iter(lambda: file.read(MIB), b""), **headers)
+    assert (status, json.loads(answer)["accepted"]) == (202, lines)
+    assert Message.objects.count() == lines + 1
+    assert peak.bytes - before < 64 * MIB
+    status, kind, _ = exchange(address, "POST", BATCH, Content_Length=str(upload_limit.STRANGER_BYTES + 1))
+    assert (status, kind) == (413, "application/problem+json"), "a stranger uploads nothing"

@@ -1,0 +1,71 @@
+"""Pages speak the field's words; nothing that the code calls by another name is left without one."""
+
+import doctest
+import importlib
+import pkgutil
+import re
+
+import pytest
+from django.conf import settings
+from django.template.loader import get_template
+
+import poisonadmin
+from poisonadmin.messages.domain.states import Event, Reason, State, sources
+from poisonadmin.messages.pages.actions import ACTIONS
+from poisonadmin.policies.domain.resolution import FIELDS
+from poisonadmin.policies.queries.values import SECTIONS as SETTINGS
+from poisonadmin.policies.queries.values import kinds
+from poisonadmin.store.models.attempt import Outcome
+from poisonadmin.store.models.claim import NodeEnd
+from poisonadmin.web.pages import words
+from poisonadmin.web.pages.icons import ICONS
+from poisonadmin.web.pages.navigation import SECTIONS
+from tests.fixtures.pages import page_routes
+
+TEMPLATES = sorted((settings.BASE_DIR / "templates").rglob("*.html"))
+MODULES = [
+    name
+    for _, name, _ in pkgutil.walk_packages(poisonadmin.__path__, "poisonadmin.")
+    if ".pages" in name and not name.endswith("urls")
+]
+
+
+def test_every_state_reason_and_event_has_words() -> None:
+    assert set(words.STATES) == set(State)
+    assert set(words.REASONS) == set(Reason)
+    assert set(words.EVENTS) == set(Event)
+    assert set(words.OUTCOMES) == set(Outcome)
+    assert set(words.NODE_ENDS) == set(NodeEnd)
+
+
+def test_no_page_speaks_of_claims_leases_or_settling() -> None:
+    for path in TEMPLATES:
+        assert not re.search(r"\b(claim|lease|settle|shard)\w*", path.read_text(encoding="utf-8"), re.IGNORECASE), path
+    shown = [*words.STATES.values(), *words.REASONS.values(), *words.EVENTS.values(), *words.COUNTS.values()]
+    assert not [text for text in shown if re.search(r"claim|lease|settle", text, re.IGNORECASE) and text != "released"]
+
+
+def test_every_setting_of_a_policy_is_shown_once_and_can_be_edited() -> None:
+    shown = [name for section in SETTINGS for name in section.names]
+    assert sorted(shown) == sorted(FIELDS) == sorted(kinds())
+
+
+def test_the_side_bar_leads_to_routes_that_exist_by_letters_that_differ() -> None:
+    entries = [entry for _, entries in SECTIONS for entry in entries]
+    assert {entry.route for entry in entries} <= {pattern.name for pattern in page_routes()}
+    assert len({entry.key for entry in entries}) == len(entries)
+    assert {entry.icon for entry in entries} | {action.icon for action in ACTIONS.values()} <= set(ICONS)
+
+
+def test_every_action_is_one_that_some_state_allows() -> None:
+    assert all(sources(action.event) for action in ACTIONS.values())
+
+
+@pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.name)
+def test_every_template_compiles(path) -> None:  # type: ignore[no-untyped-def]
+    get_template(str(path.relative_to(settings.BASE_DIR / "templates")))
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_the_examples_in_the_docstrings_hold(name: str) -> None:
+    assert doctest.testmod(importlib.import_module(name)).failed == 0

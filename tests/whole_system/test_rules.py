@@ -1,0 +1,97 @@
+"""Rules through the whole system: tried by a Spark job, asked by delivering tasks, overriding a verdict."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.whole_system.conftest import OpenShop
+from tests.whole_system.consumer import Answer, Request
+from tests.whole_system.installation import Installation, until
+from tests.whole_system.messages import Shop
+
+Json = dict[str, Any]
+
+
+def conflicts(_: Request) -> Answer:
+    """Answer 409 to every delivery."""
+    return Answer(409)
+
+
+def order(shop: Shop, amount: float, **fields: Any) -> int:
+    return shop.send(json.dumps({"amount": amount}), content_type="application/json", **fields)
+
+
+def rule(installation: Installation, **fields: Any) -> str:
+    made: Json = installation.post("rules/", fields)
+    return f"rules/{made['id']}/"
+
+
+def switch_on(installation: Installation, path: str) -> None:
+    installation.post(f"{path}enable/", {"reason": "a test"})
+
+
+def switch_off(installation: Installation, path: str) -> None:
+    installation.post(f"{path}disable/", {"reason": "the test is over"})
+
+
+def test_a_rule_is_tried_on_the_backlog_and_then_rejects_what_it_found(
+    installation: Installation, open_shop: OpenShop
+) -> None:
+    shop = open_shop("ruled")
+    shop.until(order(shop, 1), "DLVD")  # the first message makes the address
+    installation.post(f"addresses/{shop.address}/pause/", {"reason": "a backlog"})
+    bad, good = order(shop, -1), order(shop, 1)
+    path = rule(
+        installation,
+        name="no negative amounts",
+        stage="before",
+        match={"address": "ruled.#", "json": [{"path": "$.amount", "outside": {"min": 0}}]},
+        action={"do": "reject", "tags": ["negative"]},
+    )
+    installation.post(f"{path}dry_run/", {})
+    until(lambda: installation.get(f"{path}dry_run/")["finished_at"] is not None, 60)
+    found = installation.get(f"{path}dry_run/")
+    assert (found["error"], found["read"], found["matched"]) == (None, 2, 1)
+    assert [(place["address"], place["sample_ids"]) for place in found["found"]] == [(shop.address, [str(bad)])]
+    job = installation.get(f"jobs/{found['job_id']}/")
+    assert (job["kind"], job["state"], job["done"], job["worker"]) == ("dry_run", "succeeded", 2, "spark-batch")
+
+    switch_on(installation, path)
+    installation.post(f"addresses/{shop.address}/resume/", {"reason": "tried"})
+    shop.until(good, "DLVD")
+    rejected = shop.until(bad, "NDLV")
+    assert (rejected["reason"], rejected["failure_count"], rejected["attempt_number"]) == ("rejected", 0, 1)
+    assert shop.arrivals(bad) == []
+    assert shop.history(bad)[-1]["note"] == "rule no negative amounts: reject"
+    assert installation.get(path)["hits"] == 1
+    tags = installation.rows("SELECT tags FROM message_tag WHERE message_id = %s", [bad])
+    assert tags == [(["negative"],)]
+
+    switch_off(installation, path)
+    shop.decide(bad, "approve")
+    shop.until(bad, "DLVD")
+    assert len(shop.arrivals(bad)) == 1
+
+
+@pytest.mark.parametrize(
+    ("action", "state", "reason"),
+    [({"do": "park"}, "NDLV", "rule"), ({"do": "fail"}, "FAIL", "discarded_by_policy")],
+)
+def test_a_failure_rule_ends_what_the_policy_would_try_again(
+    installation: Installation, open_shop: OpenShop, action: Json, state: str, reason: str
+) -> None:
+    shop = open_shop(f"conflicts-{action['do']}", conflicts)
+    path = rule(
+        installation,
+        name=f"conflicts: {action['do']}",
+        stage="after",
+        match={"address": f"{shop.name}.#", "status_code": 409},
+        action=action,
+    )
+    switch_on(installation, path)
+    message = shop.until(shop.send(), state)
+    assert (message["reason"], message["failure_count"]) == (reason, 1)
+    assert shop.history(int(message["id"]))[-1]["note"] == f"rule conflicts: {action['do']}: {action['do']}"
+    assert len(shop.arrivals(int(message["id"]))) == 1
+    switch_off(installation, path)

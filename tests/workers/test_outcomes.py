@@ -1,0 +1,42 @@
+"""The outcome rows fit the table that they are written to."""
+
+import time
+from dataclasses import fields
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from poisonadmin.messages.domain.failures import Failure
+from poisonadmin.store.models.attempt import Attempt, Outcome
+from tests.workers.sinks import delivery
+from workers.delivery.deliveries import DELIVERED, FAILED, OutcomeRow
+from workers.delivery.http.exchange import Answer
+from workers.delivery.outcomes import outcome_row, storable
+from workers.delivery.run import instant
+
+
+def test_a_row_has_exactly_the_columns_of_the_attempt_table():
+    columns = [field.column for field in Attempt._meta.local_concrete_fields if field.column]
+    assert [field.name for field in fields(OutcomeRow)] == columns
+
+
+def test_outcomes_are_those_that_the_table_knows():
+    assert {DELIVERED, FAILED} <= {str(outcome) for outcome in Outcome}
+
+
+@given(st.text(st.characters()), st.integers(1, 50))
+def test_every_text_becomes_storable_and_no_longer_than_allowed(text, limit):
+    stored = storable(text, limit)
+    assert len(stored) <= limit
+    assert "\0" not in stored
+    assert stored.encode("utf-8").decode("utf-8") == stored
+
+
+@given(st.text(), st.text(), st.none() | st.text(), st.none() | st.text(), st.integers(100, 999))
+def test_no_failure_whatever_it_says_is_without_a_row(name, message, cause, wish, status):
+    answer = Answer(status, Failure(name, message, cause_class=cause, stack=message), wish, body=b"x")
+    now = instant(time.time())
+    row = outcome_row(delivery(), answer, claim_id=1, shard=0, times=(now, now))
+    assert len(row.fingerprint) == 16
+    for text in (row.error_class, row.cause_class, row.error_message, row.stack, row.title):
+        assert text is None or (text.encode() is not None and "\0" not in text)

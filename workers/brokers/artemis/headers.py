@@ -1,0 +1,111 @@
+"""What ActiveMQ Artemis writes on a message that it moved to a dead-letter or expiry address, and clients beside it.
+
+Artemis says where a message was, and nothing of why: only an expiry can be told from the rest. It tells of the last
+move alone.
+"""
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+
+from poisonadmin.intake.domain.dead_letter import DeadLetter, Move
+from poisonadmin.intake.domain.envelope_fields import LIMITS, storable
+from poisonadmin.sources.domain.broker_names import is_dead_letter_header
+from workers.brokers.rabbitmq.headers import came_back_of
+
+_MS_DIGITS = 14
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# An OpenWire client's words: `java.lang.Throwable: Delivery[7] exceeds …, cause:org.example.Refused: no such customer`.
+_OPENWIRE = "dlqDeliveryFailureCause"
+_CAUSE = re.compile(r"cause:([\w.$]+)(?:: (.*))?\Z", re.DOTALL)
+# What consumers' libraries stamp: MassTransit, SmallRye.
+_TOLD = {
+    "exception_class": ("MT-Fault-ExceptionType", "dead-letter-exception-class-name"),
+    "cause_class": ("dead-letter-cause-class-name",),
+    "exception_message": ("MT-Fault-Message", "dead-letter-reason"),
+    "stack": ("MT-Fault-StackTrace",),
+}
+_OWN = ("_AMQ_", "__AMQ_")
+_STAMPS = ("mt-fault-", "mt-reason", "dlqdeliveryfailurecause")
+
+
+def is_left_out(name: str) -> bool:
+    """Return whether a property is left out when its message is returned.
+
+    The broker's own tell it what to do with a message, when and where to; it goes to one queue, now (S7). With its
+    duplicate id a message that comes again would be taken for done, and dropped.
+
+    >>> [is_left_out(name) for name in ("_AMQ_DUPL_ID", "PoisonAdmin-Attempt", "MT-Fault-Message", "tenant")]
+    [True, True, True, False]
+    """
+    return name.startswith(_OWN) or is_dead_letter_header(name) or name.lower().startswith(_STAMPS)
+
+
+def dead_letter_of(headers: Mapping[str, str], drained: str) -> DeadLetter:
+    """Return what a message's properties tell of its failure; `drained` is where it is now.
+
+    >>> found = dead_letter_of({"_AMQ_ORIG_ADDRESS": "orders", "_AMQ_ORIG_QUEUE": "orders"}, "DLQ")
+    >>> found.original_address, found.moves[0].to
+    ('orders', 'DLQ')
+    """
+    address, queue = _name(headers.get("_AMQ_ORIG_ADDRESS")), _name(headers.get("_AMQ_ORIG_QUEUE"))
+    expired_at = _time(headers.get("_AMQ_ACTUAL_EXPIRY"))
+    reason = "expired" if expired_at is not None else "undelivered"
+    told = {what: _first(headers, what) for what in _TOLD} | _openwire(headers)
+    was_moved = address is not None or queue is not None
+    return DeadLetter(
+        reason=reason if was_moved else None,
+        exception_class=_cut(told["exception_class"], LIMITS.exception_class_chars),
+        exception_message=_cut(told["exception_message"], LIMITS.exception_message_chars),
+        stack=_cut(told["stack"], LIMITS.stack_chars),
+        original_address=address or queue,
+        failed_at=expired_at,
+        cause_class=_cut(told["cause_class"], LIMITS.exception_class_chars),
+        moves=(Move(full_name(address, queue) or "?", reason, expired_at, to=drained),) if was_moved else (),
+        came_back=came_back_of(headers),
+    )
+
+
+def full_name(address: str | None, queue: str | None) -> str | None:
+    """Return a queue's name, with its address where that has another.
+
+    >>> full_name("orders", "orders"), full_name("news", "reader.news"), full_name("orders", None)
+    ('orders', 'news::reader.news', 'orders')
+    """
+    if address is None or queue is None or address == queue:
+        return queue or address
+    return f"{address}::{queue}"
+
+
+def origin_of(headers: Mapping[str, str]) -> tuple[str | None, str | None]:
+    """Return address and queue where the message was before its last move."""
+    return _name(headers.get("_AMQ_ORIG_ADDRESS")), _name(headers.get("_AMQ_ORIG_QUEUE"))
+
+
+def _openwire(headers: Mapping[str, str]) -> dict[str, str | None]:
+    text = headers.get(_OPENWIRE)
+    if not isinstance(text, str) or not text:
+        return {}
+    cause = _CAUSE.search(text)
+    name, _, _ = text.partition(":")
+    if cause is None or cause.group(1) == "null":
+        return {"exception_class": name if "." in name else None, "exception_message": text}
+    return {"exception_class": cause.group(1), "exception_message": cause.group(2) or text}
+
+
+def _first(headers: Mapping[str, str], what: str) -> str | None:
+    return next((value for name in _TOLD[what] if isinstance(value := headers.get(name), str) and value), None)
+
+
+def _cut(text: str | None, max_chars: int) -> str | None:
+    return storable(text[:max_chars]) if text else None
+
+
+def _name(value: object) -> str | None:
+    return storable(value[:255]) if isinstance(value, str) and value else None
+
+
+def _time(value: object) -> datetime | None:
+    if not isinstance(value, str) or not value.isascii() or not value.isdecimal() or len(value) > _MS_DIGITS:
+        return None
+    return _EPOCH + timedelta(milliseconds=int(value)) if int(value) else None

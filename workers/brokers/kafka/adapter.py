@@ -1,0 +1,101 @@
+"""Apache Kafka."""
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from workers.brokers.contract import BrokerError, Login, QueueSeen, Shard, Taken
+from workers.brokers.kafka.connection import ANSWER_SECONDS, admin, metadata, partitions, reason, settings
+from workers.brokers.kafka.publisher import KafkaPublisher
+from workers.brokers.kafka.reader import DEFAULT_GROUP, KafkaReader
+
+_QUIET_SECONDS = 0.5
+_NAMED = ("dlt", "dlq", "dead", "error", "poison", "parking")
+# Depths are asked for partition by partition.
+_MOST_PARTITIONS = 500
+
+
+class Kafka:
+    """See contract.Adapter."""
+
+    def shards(self, login: Login) -> list[Shard]:
+        """Return one shard for each partition of the topics that are drained."""
+        topics = metadata(admin(login))
+        return [
+            Shard(one.topic, partition=one.partition)
+            for topic in login.options["topics"]
+            for one in partitions(topics, topic)
+        ]
+
+    def depth(self, login: Login) -> int:
+        """Return how many records are behind the group's offsets."""
+        consumer = _asking(login)
+        try:
+            topics = metadata(consumer)
+            places = [one for topic in login.options["topics"] for one in partitions(topics, topic)]
+            committed = consumer.committed(places, timeout=ANSWER_SECONDS)
+            return sum(_behind(consumer, one) for one in committed)
+        except KafkaException as error:
+            raise BrokerError(f"no answer from Kafka: {reason(error)}") from None
+        finally:
+            consumer.close()
+
+    def open_reader(self, login: Login, shard: Shard) -> KafkaReader:
+        """Read the shard's partition from the group's offset on."""
+        return KafkaReader(login, shard.queue, shard.partition or 0)
+
+    def open_publisher(self, login: Login) -> KafkaPublisher:
+        """Return a publisher that is not connected yet."""
+        return KafkaPublisher(login)
+
+    def browse(self, login: Login, limit: int) -> list[Taken]:
+        """Return the first records that are not drained yet; no offset is committed."""
+        found: list[Taken] = []
+        for shard in self.shards(login):
+            reader = self.open_reader(login, shard)
+            try:
+                while len(found) < limit and (some := reader.read(limit - len(found), _QUIET_SECONDS)):
+                    found += some
+            finally:
+                reader.close()
+            if len(found) >= limit:
+                break
+        return found
+
+    def queues(self, login: Login) -> list[QueueSeen]:
+        """Return the topics, but for Kafka's own; those that are named like dead letters' first, with their depths."""
+        consumer = _asking(login)
+        try:
+            topics = metadata(consumer)
+            found, asked = [], 0
+            for name in sorted(topics, key=lambda one: (not _why(one), one)):
+                if name.startswith("__"):
+                    continue
+                asked += topics[name]
+                places = partitions(topics, name) if asked <= _MOST_PARTITIONS else None
+                depth = None if places is None else sum(_held(consumer, one) for one in places)
+                found.append(QueueSeen(name, depth, _why(name)))
+            return found
+        except KafkaException as error:
+            raise BrokerError(f"no answer from Kafka: {reason(error)}") from None
+        finally:
+            consumer.close()
+
+
+def _asking(login: Login) -> Consumer:
+    return Consumer(settings(login) | {"group.id": str(login.options.get("group") or DEFAULT_GROUP)})
+
+
+def _behind(consumer: Consumer, committed: TopicPartition) -> int:
+    low, high = consumer.get_watermark_offsets(committed, timeout=ANSWER_SECONDS)
+    return int(high - max(low, committed.offset))
+
+
+def _held(consumer: Consumer, place: TopicPartition) -> int:
+    low, high = consumer.get_watermark_offsets(place, timeout=ANSWER_SECONDS)
+    return int(high - low)
+
+
+def _why(topic: str) -> str:
+    return "its name" if any(word in topic.lower() for word in _NAMED) else ""
+
+
+ADAPTER = Kafka()

@@ -1,0 +1,170 @@
+"""Reads one partition of a topic; the offset of what is stored is committed for the source's group."""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from workers.brokers.contract import BrokerError, Login, Taken
+from workers.brokers.kafka.connection import ANSWER_SECONDS, metadata, partitions, reason, settings
+from workers.brokers.kafka.messages import taken_of
+
+READ_BYTES = 8 * 1024 * 1024
+DEFAULT_GROUP = "poisonadmin"
+_CHUNK = 500
+# A partition that is not at its end must give something in this time.
+_FETCH_SECONDS = 30.0
+_TURN_SECONDS = 0.02
+_CLOSE_SECONDS = 3.0
+
+
+class KafkaReader:
+    """A consumer of one partition; see contract.Reader. No group balances it: who reads what is decided by shards."""
+
+    def __init__(self, login: Login, topic: str, partition: int) -> None:
+        self._arrived: deque[Message] = deque()
+        self._given: deque[tuple[int, int]] = deque()  # token and offset, in order
+        self._stored: set[int] = set()
+        self._count = 0
+        self._is_finished = False
+        self._is_at_end = False
+        self._committed: tuple[KafkaError | None] | None = None
+        self._trouble: str | None = None
+        own = {
+            "group.id": str(login.options.get("group") or DEFAULT_GROUP),
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "enable.partition.eof": True,
+            "queued.max.messages.kbytes": 3 * READ_BYTES // 1024,
+            "on_commit": self._on_commit,
+            "error_cb": self._on_error,
+        }
+        self._consumer = Consumer(settings(login) | own)
+        try:
+            known = partitions(metadata(self._consumer), topic)
+            if partition >= len(known):
+                raise BrokerError(f"topic {topic!r} has no partition {partition}")
+            self._place = TopicPartition(topic, partition)
+            (found,) = self._consumer.committed([self._place], timeout=ANSWER_SECONDS)
+            if found.error is not None:
+                raise KafkaException(found.error)
+            # Without a committed offset it begins as `auto.offset.reset` says.
+            self._consumer.assign([TopicPartition(topic, partition, found.offset)])
+        except KafkaException as error:
+            self.close()
+            raise BrokerError(f"{topic}: {reason(error)}") from None
+        except BrokerError:
+            self.close()
+            raise
+
+    def read(self, limit: int, wait_seconds: float) -> list[Taken]:
+        """Return up to `limit` messages, or 8 MB of them; none when none came for `wait_seconds`."""
+        arrived = self._arrived
+        taken: list[Taken] = []
+        room = READ_BYTES
+        began = time.monotonic()
+        while not self._is_finished:
+            while arrived and len(taken) < limit and room > 0:
+                taken.append(self._next())
+                room -= len(taken[-1].payload)
+            if len(taken) >= limit or room <= 0:
+                break
+            self._turn(min(limit - len(taken), _CHUNK))
+            waited = time.monotonic() - began
+            if not arrived and (taken or (waited >= wait_seconds and self._may_be_empty(waited))):
+                break
+        return taken
+
+    def finish(self) -> None:
+        """Read no more: what was fetched ahead has never been given out."""
+        self._is_finished = True
+
+    def acknowledge(self, taken: Sequence[Taken]) -> None:
+        """Commit the offset after the messages; returns when the broker has it.
+
+        One offset is for all messages before it: those that are stored out of their order wait for the others.
+        """
+        self._stored.update(one.token for one in taken)
+        last = None
+        while self._given and self._given[0][0] in self._stored:
+            token, last = self._given.popleft()
+            self._stored.discard(token)
+        if last is not None:
+            self._commit(last + 1)
+
+    def close(self) -> None:
+        """Close the consumer.
+
+        The client waits for the answer to a commit however long a broker is away: it is left to end by itself.
+        """
+        closing = threading.Thread(target=self._consumer.close, name="close kafka", daemon=True)
+        closing.start()
+        closing.join(_CLOSE_SECONDS)
+
+    def _next(self) -> Taken:
+        record = self._arrived.popleft()
+        self._count += 1
+        self._given.append((self._count, int(record.offset() or 0)))
+        return taken_of(record, self._count)
+
+    def _turn(self, count: int) -> None:
+        """Let the client work for a moment, and keep what it has fetched."""
+        try:
+            records = self._consumer.consume(count, _TURN_SECONDS)
+        except KafkaException as error:
+            raise BrokerError(f"{self._place.topic}: {reason(error)}") from None
+        for record in records:
+            event = record.error()
+            if event is None:
+                self._arrived.append(record)
+                self._is_at_end = False
+            elif event.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the library's own name for it
+                self._is_at_end = True
+            elif not event.retriable():
+                raise BrokerError(f"{self._place.topic}: {event.str()}")
+        if self._trouble is not None and not records:
+            raise BrokerError(f"{self._place.topic}: {self._trouble}")
+
+    def _may_be_empty(self, waited: float) -> bool:
+        """Return whether nothing more is there; raise `BrokerError` when the broker does not say.
+
+        The client is silent about a broker that has gone, and tries again for ever.
+        """
+        if not self._is_at_end:
+            if waited > _FETCH_SECONDS:
+                raise BrokerError(
+                    f"{self._place.topic}: the broker gives nothing, and does not say that it has nothing"
+                )
+            return False
+        try:
+            self._consumer.get_watermark_offsets(self._place, timeout=ANSWER_SECONDS, cached=False)
+        except KafkaException as error:
+            raise BrokerError(f"{self._place.topic}: {reason(error)}") from None
+        return True
+
+    def _commit(self, offset: int) -> None:
+        self._committed = None
+        place = TopicPartition(self._place.topic, self._place.partition, offset)
+        try:
+            self._consumer.commit(offsets=[place], asynchronous=True)
+        except KafkaException as error:
+            raise BrokerError(f"{self._place.topic}: {reason(error)}") from None
+        deadline = time.monotonic() + ANSWER_SECONDS
+        while (answer := self._committed) is None:
+            if time.monotonic() > deadline:
+                raise BrokerError(f"{self._place.topic}: the broker has not stored the offset in time")
+            self._turn(1)
+        (failed,) = answer
+        if failed is not None:
+            raise BrokerError(f"{self._place.topic}: the broker has not stored the offset: {failed.str()}")
+
+    def _on_error(self, error: KafkaError) -> None:
+        # The client tries again for ever, and is silent besides.
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
+            self._trouble = error.str()
+
+    def _on_commit(self, error: KafkaError | None, places: Sequence[Any]) -> None:
+        self._committed = (error or next((one.error for one in places if one.error is not None), None),)

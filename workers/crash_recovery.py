@@ -1,0 +1,33 @@
+"""The pages of this machine's sandboxes, as `operations.remains` asks for them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from poisonadmin.delivery.commands.crash_recovery import LostNode
+from workers.delivery.handler.sandbox.journals import attempts_left_behind, node_ids, pages_directory, remove_pages
+
+
+class LocalPages:
+    """Those in POISONADMIN_HOME. A node's own directory is read where it names another."""
+
+    def read(self, node: LostNode) -> Sequence[Mapping[str, Any]] | None:
+        """Return the attempts in the node's pages, as rows; None when the pages are not there."""
+        rows = attempts_left_behind(
+            Path(node.pages),
+            node_id=node.id,
+            name=node.name,
+            claim_id=node.claim_id,
+            shard=node.shard,
+            destinations=node.destinations,
+        )
+        return None if rows is None else [asdict(row) for row in rows]
+
+    def forget(self, node_id: int) -> None:
+        """Remove the node's pages."""
+        remove_pages(node_id)
+
+    def node_ids(self) -> set[int]:
+        """Return the nodes that have pages here."""
+        return node_ids(pages_directory())

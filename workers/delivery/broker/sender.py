@@ -1,0 +1,111 @@
+"""The way out to one broker: whole batches, each on a connection of its own, delivered only when confirmed."""
+
+import asyncio
+import traceback
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from poisonadmin.delivery.domain.window import TRANSPORT_CAUSES
+from poisonadmin.destinations.domain.http_config import InvalidDestination
+from poisonadmin.messages.domain.failures import Failure
+from workers.brokers.contract import Publisher
+from workers.brokers.registry import adapter
+from workers.delivery.broker.destination import BrokerDestination, outgoing
+from workers.delivery.buffer import Waiting
+from workers.delivery.deliveries import Delivery
+from workers.delivery.http.exchange import Answer
+from workers.delivery.outcomes import outcome_row
+from workers.delivery.run import Run, instant
+from workers.delivery.sender import Outlet
+
+Results = Sequence[Failure | None]
+
+
+class BrokerOutlet(Outlet):
+    """Each worker publishes one batch after the other; in isolation a batch is one message."""
+
+    def __init__(self, run: Run, destination: BrokerDestination, *, waiting: Waiting) -> None:
+        super().__init__(run, destination.id, destination.connections, waiting)
+        self._to = destination
+        self._batch = 1 if run.node.is_isolation else destination.batch
+        self._idle: list[_Connection] = []
+        self._opened: list[_Connection] = []
+
+    async def close(self) -> None:
+        """Leave alone what waits, wait for what was begun, close the connections."""
+        self._turns.clear()
+        await self._workers_gone()
+        await asyncio.gather(*(connection.close() for connection in self._opened))
+
+    async def _work(self) -> None:
+        connection = self._idle.pop() if self._idle else self._open()
+        try:
+            while self._may_begin() and (some := self._next_batch()):
+                await self._deliver(connection, some)
+        finally:
+            self._idle.append(connection)
+
+    def _open(self) -> "_Connection":
+        connection = _Connection(self._to)
+        self._opened.append(connection)
+        return connection
+
+    def _next_batch(self) -> list[Delivery]:
+        """Return what may be begun now, as much as goes into a batch; of a chain only the first."""
+        some: list[Delivery] = []
+        while len(some) < self._batch and (delivery := self._turns.next()) is not None:
+            some.append(delivery)
+        return some
+
+    async def _deliver(self, connection: "_Connection", some: Sequence[Delivery]) -> None:
+        run = self._run
+        if run.node.is_isolation:
+            await run.node.mark(some[0])
+        for delivery in some:
+            run.begin(delivery, self._tally)
+        started = instant(run.now())
+        results = await self._answers(connection, some)
+        times = (started, instant(run.now()))
+        for delivery, failure in zip(some, results, strict=True):
+            row = outcome_row(delivery, Answer(failure=failure), claim_id=run.claim_id, shard=run.shard, times=times)
+            in_transport = failure is not None and failure.exception_class in TRANSPORT_CAUSES
+            self._finish(delivery, row, in_transport=in_transport)
+
+    async def _answers(self, connection: "_Connection", some: Sequence[Delivery]) -> Results:
+        if self._to.broken is not None:
+            return [Failure(InvalidDestination.__name__, self._to.broken)] * len(some)
+        return await connection.publish(some)
+
+
+class _Connection:
+    """A publisher and the one thread that uses it."""
+
+    def __init__(self, to: BrokerDestination) -> None:
+        self._to = to
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"publish-{to.id}")
+        self._publisher: Publisher | None = None
+
+    async def publish(self, some: Sequence[Delivery]) -> Results:
+        """Return place by place None, or why the message is not confirmed."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._publish, some)
+
+    async def close(self) -> None:
+        """Close the connection; when its thread is still at work, as soon as it ends."""
+        closing = self._thread.submit(self._close)
+        self._thread.shutdown(wait=False)
+        await asyncio.wait([asyncio.wrap_future(closing)], timeout=1.0)
+
+    def _publish(self, some: Sequence[Delivery]) -> Results:
+        try:
+            if self._publisher is None:
+                self._publisher = adapter(self._to.kind).open_publisher(self._to.login)
+            batch = [outgoing(delivery, self._to) for delivery in some]
+            return self._publisher.publish(batch, self._to.timeout_seconds)
+        except Exception as error:
+            # Ours, or a library's: the messages must not go round for ever because of it, nor the others wait.
+            text = f"{type(error).__name__}: {error}"[:300]
+            return [Failure(type(error).__qualname__, text, stack=traceback.format_exc())] * len(some)
+
+    def _close(self) -> None:
+        if self._publisher is not None:
+            self._publisher.close()

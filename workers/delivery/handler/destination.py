@@ -1,0 +1,62 @@
+"""A handler destination as a task uses it, made from its configuration and the environment."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from poisonadmin.destinations.domain.handler_config import DEFAULTS, validate_handler_config
+from poisonadmin.destinations.domain.handler_path import HANDLER_PATH, UnusableHandlerPath, handler_directories
+
+
+@dataclass(frozen=True)
+class HandlerDestination:
+    """What to call and how much it may take. The limits hold for one message; `concurrency`: sandboxes in this task.
+
+    `roots`: the directories that it may import from. `broken`: why it cannot be used; each delivery then fails with
+    that.
+    """
+
+    id: int
+    name: str
+    callable: str
+    memory_mb: int = DEFAULTS["memory_mb"]
+    cpu_seconds: float = DEFAULTS["cpu_seconds"]
+    timeout_ms: int = DEFAULTS["timeout_ms"]
+    concurrency: int = DEFAULTS["concurrency"]
+    roots: tuple[str, ...] = ()
+    broken: str | None = None
+
+
+def parse_handler_config(
+    config: Mapping[str, Any],
+    *,
+    id: int = 0,  # noqa: A002
+    name: str = "",
+    concurrency: int | None = None,
+) -> HandlerDestination:
+    """Return the destination; raise InvalidDestination naming the field that cannot be used.
+
+    `concurrency`: this task's share of the configured one.
+    """
+    wanted = DEFAULTS | validate_handler_config(config)
+    try:
+        roots, broken = handler_roots(), None
+    except UnusableHandlerPath as error:
+        roots, broken = (), str(error)
+    return HandlerDestination(
+        id=id,
+        name=name,
+        callable=wanted["callable"],
+        memory_mb=wanted["memory_mb"],
+        cpu_seconds=wanted["cpu_seconds"],
+        timeout_ms=wanted["timeout_ms"],
+        concurrency=wanted["concurrency"] if concurrency is None else concurrency,
+        roots=roots,
+        broken=broken if roots or broken else f"{HANDLER_PATH} is not set where this is delivered",
+    )
+
+
+def handler_roots() -> tuple[str, ...]:
+    """Return the directories of POISONADMIN_HANDLER_PATH, links followed. Errors: `UnusableHandlerPath`."""
+    return tuple(str(directory) for directory in handler_directories(os.environ))

@@ -1,0 +1,115 @@
+"""The files of pages: where a process keeps them, and what is found in those of a node that is gone."""
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from poisonadmin.delivery.domain.journal import MAGIC, PAGE_BYTES, Kind, Page, Result, Turn, Word
+from poisonadmin.messages.domain.failures import Failure
+from workers.delivery.deliveries import NODE_LOST, Delivery, OutcomeRow
+from workers.delivery.handler.outcomes import result_row
+from workers.delivery.outcomes import failed_row
+from workers.delivery.run import instant
+
+NODE_LOST_CLASS = "NodeLost"
+
+
+@dataclass(frozen=True)
+class _Origin:
+    claim_id: int
+    shard: int
+    offset: float
+
+
+@dataclass(frozen=True)
+class LeftBehind:
+    """What one page of a lost node says: results that may not be written yet, and the message in turn."""
+
+    offset: float
+    results: tuple[Result, ...]
+    turn: Turn | None
+    output: bytes
+
+
+def pages_directory() -> Path:
+    """Return where this machine's pages are: `nodes` in POISONADMIN_HOME."""
+    home = os.environ.get("POISONADMIN_HOME") or Path(__file__).resolve().parents[3] / ".poisonadmin"
+    return Path(home).resolve() / "nodes"
+
+
+def remove_pages(node_id: int, directory: Path | None = None) -> None:
+    """Remove the pages of a node that has ended and written everything."""
+    for path in (directory or pages_directory()).glob(f"{node_id}-*.page"):
+        path.unlink(missing_ok=True)
+
+
+def node_ids(directory: Path) -> set[int]:
+    """Return the nodes that have pages there."""
+    return {int(number) for path in directory.glob("*-*.page") if (number := path.name.partition("-")[0]).isdigit()}
+
+
+def attempts_left_behind(
+    directory: Path, *, node_id: int, name: str, claim_id: int, shard: int, destinations: Mapping[int, int]
+) -> list[OutcomeRow] | None:
+    """Return the attempts that a lost node made and may not have written; None when its pages are lost too.
+
+    A result is what the handler answered; the message in turn had begun when the node was lost. `destinations`:
+    message id -> destination id. Ends a sandbox that outlived its node.
+    """
+    if not directory.is_dir():
+        return None
+    rows = []
+    for left in _read_all(directory, node_id):
+        origin = _Origin(claim_id, shard, left.offset)
+        rows += [
+            result_row(origin, _bare(result.message_id, result.attempt_number, destinations), result)
+            for result in left.results
+            if result.kind is not Kind.NOT_LOADED
+        ]
+        if left.turn is not None:
+            rows.append(_lost_row(origin, left, left.turn, name, destinations))
+    return rows
+
+
+def _read_all(directory: Path, node_id: int) -> Iterator[LeftBehind]:
+    for path in sorted(directory.glob(f"{node_id}-*.page")):
+        _end_its_sandbox(path)
+        data = path.read_bytes()
+        if len(data) != PAGE_BYTES:
+            continue  # the node was lost before it had made the page: nothing had begun
+        page = Page(data)
+        if page.get(Word.MAGIC) != MAGIC:
+            continue
+        results = tuple(result for _, result in page.results(page.get(Word.READ)))
+        answered = max([page.get(Word.ANSWERED), *(result.turn for result in results)])
+        yield LeftBehind(page.get_float(Word.CLOCK_OFFSET), results, page.turn(answered), page.output())
+
+
+def _lost_row(origin: _Origin, left: LeftBehind, turn: Turn, name: str, destinations: Mapping[int, int]) -> OutcomeRow:
+    began = instant(turn.began + origin.offset)
+    failure = Failure(NODE_LOST_CLASS, f"The node {name} was lost while it handled this message.")
+    delivery = _bare(turn.message_id, turn.attempt_number, destinations)
+    return failed_row(
+        delivery,
+        failure,
+        claim_id=origin.claim_id,
+        shard=origin.shard,
+        times=(began, began),
+        outcome=NODE_LOST,
+        output=left.output or None,
+    )
+
+
+def _bare(message_id: int, attempt_number: int, destinations: Mapping[int, int]) -> Delivery:
+    return Delivery(message_id, attempt_number, destinations.get(message_id, 0), "", "", "", {}, b"")
+
+
+def _end_its_sandbox(path: Path) -> None:
+    """Kill the process that has this page mapped, should it still run: its node is gone, or past its lease."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if str(path) in (process / "maps").read_text() and int(process.name) != os.getpid():
+                os.kill(int(process.name), signal.SIGKILL)

@@ -1,0 +1,224 @@
+"""One sandbox as its parent sees it: a child process, its page, and what it has been given.
+
+Its death is seen by pidfd, never by the end of a pipe, which a process that it left behind may hold. Start it from the
+main thread: the kernel ends it with the thread that started it.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+
+from poisonadmin.delivery.domain import journal
+from poisonadmin.delivery.domain.journal import OUTPUT_BYTES, Kind, Page, Phase, Result, Turn, Why, Word
+from workers.delivery.deliveries import Delivery
+from workers.delivery.handler.destination import HandlerDestination
+from workers.delivery.handler.sandbox.crashes import CPU_LIMIT, TIME_LIMIT, Death
+from workers.delivery.handler.sandbox.start import Place, frame_of, new_page, start_child
+
+# How often a sandbox is looked at that says nothing: the limits of a message are kept to within this.
+LOOK_SECONDS = 0.02
+# How long a handler's module may take to import.
+LOAD_SECONDS = 60.0
+_PIPE_BYTES = 1 << 20
+
+
+class Sandbox:
+    """A child process and the deliveries that it has been fed and has not answered, in order."""
+
+    def __init__(self, destination: HandlerDestination, place: Place, number: int) -> None:
+        self.fed: deque[Delivery] = deque()
+        self._destination = destination
+        self._number = number
+        self._answered = 0  # the turn of the last result
+        self._taken = 0  # bytes of the ring
+        self._unwritten: deque[tuple[int, int, int]] = deque()  # outcomes recorded by then, bytes of the ring, turn
+        self._limit: str | None = None
+        self._tail = b""  # the last that was written past Python: of the message in turn, or of those shortly before
+        self._out = bytearray()
+        self._started = time.monotonic()
+        self._stirred = asyncio.Event()
+        self._is_dead = False
+        self.path = place.directory / f"{place.node_id}-{number}.page"
+        self._map = new_page(self.path)
+        self.page = Page(self._map)
+        for word, value in ((Word.MAGIC, journal.MAGIC), (Word.NODE, place.node_id)):
+            self.page.set(word, value)
+        self.page.set(Word.CLAIM, place.claim_id)
+        self.page.set(Word.SHARD, place.shard)
+        self.page.set_float(Word.CLOCK_OFFSET, place.offset)
+        self._socket, theirs = socket.socketpair()
+        self._said, their_output = os.pipe()
+        page_file = os.open(self.path, os.O_RDWR)
+        try:
+            self._child = start_child(destination, page_file, theirs.fileno(), their_output)
+        finally:
+            theirs.close()
+            os.close(their_output)
+            os.close(page_file)
+        self._socket.setblocking(False)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _PIPE_BYTES)
+        os.set_blocking(self._said, False)
+        self._pidfd = os.pidfd_open(self._child.pid)
+        # The processor-time clock of another process, as clock_getcpuclockid(3) makes it.
+        self._cpu_clock = (~self._child.pid << 3) | 2
+        loop = asyncio.get_running_loop()
+        loop.add_reader(self._pidfd, self._on_death)
+        loop.add_reader(self._socket, self._on_ring)
+        loop.add_reader(self._said, self._on_output)
+
+    @property
+    def is_dead(self) -> bool:
+        """Return whether the child has ended."""
+        return self._is_dead
+
+    @property
+    def is_loading(self) -> bool:
+        """Return whether the handler's module is not imported yet."""
+        return self.page.get(Word.PHASE) != Phase.READY
+
+    @property
+    def turn(self) -> Turn | None:
+        """The message that it has begun and not answered."""
+        return self.page.turn(self._answered)
+
+    def feed(self, deliveries: Iterable[Delivery]) -> None:
+        """Send more messages; never blocks."""
+        for delivery in deliveries:
+            self.fed.append(delivery)
+            self._out += frame_of(delivery)
+        self._send()
+
+    def begin_until(self, deadline: float) -> None:
+        """Set the monotonic time from which the child begins nothing more."""
+        self.page.set_float(Word.DEADLINE, deadline)
+
+    async def stir(self) -> None:
+        """Return when the child has run out of work or died, or after a moment."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._stirred.wait(), LOOK_SECONDS)
+        self._stirred.clear()
+
+    def results(self) -> Iterator[tuple[Delivery | None, Result]]:
+        """Yield what has been answered, each with its delivery; None for a handler that was not loaded."""
+        for position, result in self.page.results(self._taken):
+            self._taken = position
+            if result.kind is Kind.NOT_LOADED:
+                yield None, result
+            elif self.fed and self.fed[0].message_id == result.message_id:
+                self._answered = result.turn
+                yield self.fed.popleft(), result
+
+    def keep_until(self, recorded: int) -> None:
+        """Note that what was taken so far is in the database once `recorded` outcomes are."""
+        last = self._unwritten[-1][1] if self._unwritten else self.page.get(Word.READ)
+        if last != self._taken:
+            self._unwritten.append((recorded, self._taken, self._answered))
+
+    def give_back(self, written: int) -> None:
+        """Let the child use the ring again up to what the first `written` outcomes came from."""
+        while self._unwritten and self._unwritten[0][0] <= written:
+            _, taken, answered = self._unwritten.popleft()
+            self.page.set(Word.ANSWERED, answered)
+            self.page.set(Word.READ, taken)
+
+    def keep_limits(self) -> None:
+        """End the child when the message in turn has taken too long, or loading has."""
+        turn = self.turn
+        now = time.monotonic()
+        if turn is None:
+            if self.is_loading and now - self._started > LOAD_SECONDS:
+                self._end_for(TIME_LIMIT)
+            return
+        if now - turn.began > self._destination.timeout_ms / 1000:
+            self._end_for(TIME_LIMIT)
+        elif self._cpu_seconds() - turn.cpu_seconds > self._destination.cpu_seconds:
+            self._end_for(CPU_LIMIT)
+
+    def death(self) -> Death:
+        """Return how it ended; only when it is dead."""
+        self._on_output()
+        status = self._child.wait()
+        why = self.page.get(Word.WHY)
+        return Death(
+            status=status,
+            why=Why(why) if why in set(Why) else Why.NONE,
+            exit_code=self.page.get(Word.EXIT_CODE),
+            limit=self._limit,
+            output=(self.page.output() + self._tail)[-OUTPUT_BYTES:],
+        )
+
+    def end(self) -> None:
+        """Kill the child and what it has forked; its death is noticed like any other."""
+        if not self._is_dead:
+            self._kill_group()
+
+    def close(self) -> None:
+        """End the child and all it has started, and let go of everything but the page's file."""
+        loop = asyncio.get_running_loop()
+        for descriptor in (self._pidfd, self._socket, self._said):
+            loop.remove_reader(descriptor)
+        loop.remove_writer(self._socket)
+        if self._child.returncode is None:
+            self._kill_group()
+            self._child.wait()
+        self._socket.close()
+        os.close(self._pidfd)
+        os.close(self._said)
+        self.page.release()
+        self._map.close()
+
+    def _end_for(self, limit: str) -> None:
+        if self._limit is None and not self._is_dead:
+            self._limit = limit
+            self.end()
+
+    def _kill_group(self) -> None:
+        """Kill the child and what it has forked. It is not reaped yet, so the number is still its own."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._child.pid, signal.SIGKILL)
+
+    def _cpu_seconds(self) -> float:
+        try:
+            return time.clock_gettime(self._cpu_clock)
+        except OSError:
+            return 0.0
+
+    def _send(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            while self._out:
+                sent = self._socket.send(self._out)
+                del self._out[:sent]
+        except BlockingIOError:
+            loop.add_writer(self._socket, self._send)
+            return
+        except OSError:  # it has closed its end; what it does next, its death tells
+            self._out.clear()
+        loop.remove_writer(self._socket)
+
+    def _on_ring(self) -> None:
+        try:
+            if not self._socket.recv(4096):
+                asyncio.get_running_loop().remove_reader(self._socket)
+        except BlockingIOError:
+            return
+        except OSError:
+            asyncio.get_running_loop().remove_reader(self._socket)
+        self._stirred.set()
+
+    def _on_output(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while piece := os.read(self._said, 65536):
+                self._tail = (self._tail + piece)[-OUTPUT_BYTES:]
+            asyncio.get_running_loop().remove_reader(self._said)
+
+    def _on_death(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._pidfd)
+        self._is_dead = True
+        self._kill_group()
+        self._stirred.set()

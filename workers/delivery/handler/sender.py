@@ -1,0 +1,209 @@
+"""The way out to one handler destination: its queue, its sandboxes, and who is blamed when one dies."""
+
+import asyncio
+import itertools
+import time
+from collections import deque
+from collections.abc import Iterator
+
+from poisonadmin.messages.domain.failures import Failure
+from workers.delivery.buffer import Waiting
+from workers.delivery.deliveries import Delivery
+from workers.delivery.handler.destination import HandlerDestination
+from workers.delivery.handler.outcomes import crash_row, failed_unbegun, failure_of, result_row, suspected_row
+from workers.delivery.handler.sandbox.crashes import CPU_LIMIT, NOT_LOADED, OUT_OF_MEMORY, TIME_LIMIT, crash_of
+from workers.delivery.handler.sandbox.process import Sandbox
+from workers.delivery.handler.sandbox.start import Place
+from workers.delivery.run import Run
+from workers.delivery.sender import Outlet
+
+# However long a module takes to import, what was claimed gets this long to be begun afterwards.
+FIRST_SECONDS = 1.0
+# How much a sandbox is given ahead: enough to be busy while its parent looks elsewhere, or what it can hold.
+AHEAD_SECONDS = 0.05
+MAX_AHEAD = 256
+AHEAD_BYTES = 1 << 20
+# A sandbox that dies so often in a row without a message in turn will not do better the next time.
+MAX_IDLE_DEATHS = 5
+_WEIGHT_OF_THE_LAST = 0.1
+
+
+class HandlerOutlet(Outlet):
+    """Each worker has one sandbox, in isolation a new one for each message.
+
+    What a sandbox was fed and had not begun when it died goes to the next one.
+    """
+
+    def __init__(self, run: Run, destination: HandlerDestination, *, waiting: Waiting) -> None:
+        super().__init__(run, destination.id, destination.concurrency, waiting)
+        self._destination = destination
+        self._place = Place(run.node.pages, run.node.node_id, run.claim_id or 0, run.shard or 0, run.offset)
+        self._again: deque[Delivery] = deque()
+        self._idle: list[Sandbox] = []
+        self._busy: set[Sandbox] = set()
+        self._numbers = itertools.count(1)
+        self._ready_at: float | None = None
+        self._idle_deaths = 0
+        self._seconds_each = AHEAD_SECONDS
+        self._is_over = False
+        self._broken = None if destination.broken is None else Failure(NOT_LOADED, destination.broken)
+        self._limits = {
+            TIME_LIMIT: f"it took longer than {destination.timeout_ms} ms",
+            CPU_LIMIT: f"it used more than {destination.cpu_seconds:g} s of processor time",
+            OUT_OF_MEMORY: f"it may have {destination.memory_mb} MB",
+        }
+
+    @property
+    def is_idle(self) -> bool:
+        """Return whether nothing waits and nothing is under way."""
+        return super().is_idle and not self._again
+
+    async def close(self) -> None:
+        """Wait for what was begun, leave alone what waits, end the sandboxes."""
+        await self._workers_gone()
+        self._tally.not_begun += len(self._again)
+        self._again.clear()
+        self._turns.clear()
+        for sandbox in self._idle:
+            sandbox.close()
+
+    def _may_begin(self) -> bool:
+        return not self._is_over and time.monotonic() < self._deadline()
+
+    def _deadline(self) -> float:
+        run = self._run
+        if run.error is not None or run.stop.is_set():
+            return 0.0
+        until = run.start_deadline()
+        if self._ready_at is None:
+            until = float("inf")
+        return min(max(until, (self._ready_at or 0.0) + FIRST_SECONDS), run.node.lease_deadline())
+
+    async def _work(self) -> None:
+        while self._may_begin() and (delivery := self._next()) is not None:
+            if self._broken is not None:
+                self._run.begin(delivery, self._tally)
+                self._finish(delivery, failed_unbegun(self._run, delivery, self._broken), in_transport=True)
+                continue
+            if self._run.node.is_isolation:
+                await self._run.node.mark(delivery)
+            await self._use(self._open(), delivery)
+
+    def _open(self) -> Sandbox:
+        if self._idle and not self._run.node.is_isolation:
+            return self._idle.pop()
+        return Sandbox(self._destination, self._place, next(self._numbers))
+
+    async def _use(self, sandbox: Sandbox, first: Delivery) -> None:
+        """Feed a sandbox until there is nothing more or it has died."""
+        self._busy.add(sandbox)
+        self._feed(sandbox, [first])
+        try:
+            while sandbox.fed:
+                await sandbox.stir()
+                self._take(sandbox)
+                if sandbox.is_dead:
+                    break
+                sandbox.keep_limits()
+                self._feed(sandbox, [] if self._run.node.is_isolation else self._more(sandbox))
+        except asyncio.CancelledError:
+            self._abandon(sandbox)
+            raise
+        finally:
+            self._busy.discard(sandbox)
+        if sandbox.is_dead:
+            self._bury(sandbox)
+        elif self._run.node.is_isolation:
+            sandbox.close()
+        else:
+            self._idle.append(sandbox)
+
+    def _feed(self, sandbox: Sandbox, deliveries: "Iterator[Delivery] | list[Delivery]") -> None:
+        if self._ready_at is None and not sandbox.is_loading:
+            self._ready_at = time.monotonic()
+        sandbox.begin_until(self._deadline() if not self._is_over else 0.0)
+        sandbox.give_back(self._run.written())
+        sandbox.feed(deliveries)
+
+    def _more(self, sandbox: Sandbox) -> Iterator[Delivery]:
+        ahead = min(MAX_AHEAD, max(1, int(AHEAD_SECONDS / max(self._seconds_each, 1e-6)))) + 1
+        room = AHEAD_BYTES - sum(len(delivery.payload) for delivery in sandbox.fed)
+        count = ahead - len(sandbox.fed)
+        while count > 0 and room > 0 and self._broken is None and self._may_begin():
+            if (delivery := self._next()) is None:
+                return
+            yield delivery
+            count -= 1
+            room -= len(delivery.payload)
+
+    def _next(self) -> Delivery | None:
+        return self._again.popleft() if self._again else self._turns.next()
+
+    def _take(self, sandbox: Sandbox) -> None:
+        for delivery, result in sandbox.results():
+            if delivery is None:
+                self._broken = failure_of({**result.details, "class": NOT_LOADED, "message": _why_not(result.details)})
+                continue
+            self._idle_deaths = 0
+            spent = result.finished - result.started
+            self._seconds_each += (spent - self._seconds_each) * _WEIGHT_OF_THE_LAST
+            self._run.begin(delivery, self._tally)
+            self._finish(delivery, result_row(self._run, delivery, result))
+        sandbox.keep_until(self._run.recorded)
+
+    def _bury(self, sandbox: Sandbox) -> None:
+        """Blame the message in turn, give what was not begun to the next sandbox."""
+        self._take(sandbox)
+        turn, death, was_loading = sandbox.turn, sandbox.death(), sandbox.is_loading
+        fed = sandbox.fed
+        sandbox.close()
+        failure = crash_of(
+            death, callable_name=self._destination.callable, roots=self._destination.roots, limits=self._limits
+        )
+        if turn is not None and fed and fed[0].message_id == turn.message_id:
+            blamed = fed.popleft()
+            self._run.begin(blamed, self._tally)
+            self._finish(blamed, crash_row(self._run, blamed, failure, death=death, began=turn.began))
+            self._again.extendleft(reversed(fed))
+            if blamed.blames_all:
+                self._suspect_all(blamed, failure)
+            return
+        self._again.extendleft(reversed(fed))
+        self._idle_deaths += 1
+        if self._broken is None and (was_loading or self._idle_deaths >= MAX_IDLE_DEATHS) and not self._is_stopped():
+            when = "while its module was imported" if was_loading else "again and again between two messages"
+            self._broken = Failure(NOT_LOADED, f"{failure.message} This happened {when}.")
+
+    def _is_stopped(self) -> bool:
+        return time.monotonic() >= self._deadline()
+
+    def _suspect_all(self, blamed: Delivery, failure: Failure) -> None:
+        """Accuse all that are in delivery here, as SAP does: begun, fed or waiting."""
+        self._is_over = True
+        accused: list[Delivery] = []
+        for sandbox in list(self._busy):
+            self._take(sandbox)
+            accused += sandbox.fed
+            sandbox.fed.clear()
+            sandbox.end()
+        while (delivery := self._next()) is not None:
+            accused.append(delivery)
+        for delivery in accused:
+            if delivery.blames_all:
+                self._run.begin(delivery, self._tally)
+                self._finish(delivery, suspected_row(self._run, delivery, failure, blamed))
+            else:
+                self._again.append(delivery)
+
+    def _abandon(self, sandbox: Sandbox) -> None:
+        """End a sandbox whose message has no outcome: nobody knows how far it came, and nobody is accused."""
+        self._take(sandbox)
+        turn = sandbox.turn
+        sandbox.close()
+        if turn is not None and sandbox.fed and sandbox.fed[0].message_id == turn.message_id:
+            self._run.begin(sandbox.fed.popleft(), self._tally)
+        self._tally.not_begun += len(sandbox.fed)
+
+
+def _why_not(told: dict[str, object]) -> str:
+    return f"the handler cannot be imported: {told.get('class')}: {told.get('message')}"

@@ -1,0 +1,61 @@
+"""The way out to one HTTP destination."""
+
+from collections.abc import Callable
+
+from poisonadmin.destinations.domain.http_config import InvalidDestination
+from poisonadmin.messages.domain.failures import Failure
+from workers.delivery.buffer import Waiting
+from workers.delivery.deliveries import Delivery
+from workers.delivery.http.destination import HttpDestination
+from workers.delivery.http.exchange import Answer, Exchange
+from workers.delivery.outcomes import outcome_row
+from workers.delivery.run import Run, instant
+from workers.delivery.sender import Outlet
+
+
+class HttpOutlet(Outlet):
+    """Each worker sends one request after the other; they share the connections."""
+
+    def __init__(
+        self, run: Run, destination: HttpDestination, open_exchange: Callable[[], Exchange], *, waiting: Waiting
+    ) -> None:
+        super().__init__(run, destination.id, destination.concurrency, waiting)
+        self._destination = destination
+        self._open = open_exchange
+        self._exchange: Exchange | None = None
+
+    async def close(self) -> None:
+        """Leave alone what waits, wait for what was begun, close the connections."""
+        self._turns.clear()
+        await self._workers_gone()
+        if self._exchange is not None:
+            await self._exchange.close()
+
+    async def _work(self) -> None:
+        while self._may_begin() and (delivery := self._turns.next()) is not None:
+            await self._deliver(delivery)
+
+    async def _deliver(self, delivery: Delivery) -> None:
+        run = self._run
+        if run.node.is_isolation:
+            await run.node.mark(delivery)
+        run.begin(delivery, self._tally)
+        started = instant(run.now())
+        answer = await self._answer(delivery)
+        finished = instant(run.now())
+        row = outcome_row(
+            delivery,
+            answer,
+            claim_id=run.claim_id,
+            shard=run.shard,
+            times=(started, finished),
+            crash_on=self._destination.crash_on,
+        )
+        self._finish(delivery, row, in_transport=answer.failure is not None and answer.status is None)
+
+    async def _answer(self, delivery: Delivery) -> Answer:
+        if self._destination.broken is not None:
+            return Answer(failure=Failure(InvalidDestination.__name__, self._destination.broken))
+        if self._exchange is None:
+            self._exchange = self._open()
+        return await self._exchange.post(delivery)
