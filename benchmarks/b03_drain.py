@@ -14,7 +14,7 @@ from benchmarks.stopwatch import Rate, Stopwatch
 from benchmarks.world import World
 from poisonadmin.sources.commands.draining import Workshop, drain_source
 from poisonadmin.store.models.intake import Source
-from workers.spark.jobs.drain import drain, look
+from workers.spark.jobs.drain import count_waiting, drain
 from workers.spark.session import LOCAL_BATCH_MASTER, start_session
 
 NAME = "B3"
@@ -51,7 +51,7 @@ def _of_queues(world: World, queues: Queues, kind: str, count: int, spark: Spark
     source, _ = Source.objects.update_or_create(
         name="b3", defaults={"kind": "rabbitmq", "config": config, "secrets": secrets}
     )
-    workshop = Workshop(look, partial(drain, spark, seconds=300.0), worker="benchmark")
+    workshop = Workshop(count_waiting, partial(drain, spark, seconds=300.0), worker="benchmark")
 
     def ours() -> Rate:
         loads.empty()

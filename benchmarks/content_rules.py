@@ -11,7 +11,7 @@ from benchmarks.world import World
 from poisonadmin.rules.domain.content_conditions import Subject
 from poisonadmin.rules.domain.content_rules import ContentRules, compile_content_rule
 from poisonadmin.rules.domain.json_schema import compile_schema
-from poisonadmin.rules.domain.rules import Rule, Stage, validate_rule
+from poisonadmin.rules.domain.rules import RuleDefinition, Stage, validate_rule
 
 NAME = "RULES"
 MESSAGES = 200_000
@@ -52,7 +52,7 @@ def table(count: int) -> ContentRules:
     rules = []
     for number in range(count):
         match, action = validate_rule(Stage.BEFORE, KINDS[number % len(KINDS)], {"do": "reject"})
-        rule = Rule(number + 1, f"rule {number + 1}", 1, match, action)
+        rule = RuleDefinition(number + 1, f"rule {number + 1}", 1, match, action)
         rules.append(compile_content_rule(rule, compile_schema=compile_schema))
     return ContentRules(rules)
 

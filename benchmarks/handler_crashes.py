@@ -16,7 +16,7 @@ from benchmarks.world import World
 from workers.delivery.deliver import deliver_all
 from workers.delivery.deliveries import Delivery, OutcomeRow
 from workers.delivery.handler.destination import HandlerDestination
-from workers.delivery.handler.sandbox.inside.answers import Message
+from workers.delivery.handler.sandbox.inside.answers import HandlerMessage
 from workers.delivery.run import NodeSide
 
 NAME = "HANDLER"
@@ -92,7 +92,9 @@ def _through_the_system(address: str, bodies: Sequence[bytes], killers: int, who
 
 def _bare_loop(kind: str, bodies: Sequence[bytes]) -> Rate:
     handle = FUNCTIONS[kind]
-    messages = [Message(body, {}, place, str(place), "x", 1, "application/json") for place, body in enumerate(bodies)]
+    messages = [
+        HandlerMessage(body, {}, place, str(place), "x", 1, "application/json") for place, body in enumerate(bodies)
+    ]
     watch = Stopwatch()
     with watch:
         for message in messages:

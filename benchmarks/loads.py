@@ -74,7 +74,7 @@ def fill(address: str, count: int, *, begin: float, over_seconds: float = 0.0) -
         values: dict[str, Any] = {"count": count, "address": place.id, "lane": place.lane_id, "begin": begin}
         values |= {"step": over_seconds / count, "actor": "benchmark", "note": None}
         cursor.execute(_FILL, values)
-        schedule.wake_earliest(cursor, dict(cursor.fetchall()))
+        schedule.schedule_earliest(cursor, dict(cursor.fetchall()))
 
 
 def database_now() -> float:

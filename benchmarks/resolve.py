@@ -5,7 +5,7 @@ import time
 
 from benchmarks.results import Line, at_most, say
 from benchmarks.world import World
-from poisonadmin.policies.domain.resolution import PolicyBook, PolicySpec
+from poisonadmin.policies.domain.resolution import PolicyIndex, PolicySpec
 
 NAME = "RESOLVE"
 ADDRESSES = 100_000
@@ -21,7 +21,7 @@ def run(world: World) -> list[Line]:
     count = world.count(ADDRESSES, least=SLICE)
     specs = _specs(dice)
     began = time.perf_counter()
-    book = PolicyBook(specs)
+    book = PolicyIndex(specs)
     compiled = time.perf_counter() - began
     addresses = [".".join(dice.choices(WORDS, k=dice.randint(1, 6))) for _ in range(count)]
     seconds = []

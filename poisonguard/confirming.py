@@ -24,14 +24,14 @@ _AGAIN = frozenset({401, 403, 408, 425, 429})
 Headers = Union[Mapping[Any, Any], Iterable["tuple[Any, Any]"]]
 
 
-class Delivery(NamedTuple):
+class DeliveredMessage(NamedTuple):
     """A message of PoisonAdmin's, and the attempt at it that this is."""
 
     message_id: int
     attempt: int | None
 
 
-def delivery_of(headers: Headers) -> Delivery | None:
+def delivery_of(headers: Headers) -> DeliveredMessage | None:
     """Return what the headers say that PoisonAdmin has delivered; None where they say nothing of it.
 
     Names are compared as brokers may have written them: in any case, with `_` or `_HYPHEN_` for `-`.
@@ -44,7 +44,7 @@ def delivery_of(headers: Headers) -> Delivery | None:
     pairs = headers.items() if isinstance(headers, Mapping) else headers
     found = {_plain(name): value for name, value in pairs}
     message_id = _number(found.get(MESSAGE_ID))
-    return None if message_id is None else Delivery(message_id, _number(found.get(ATTEMPT)))
+    return None if message_id is None else DeliveredMessage(message_id, _number(found.get(ATTEMPT)))
 
 
 def _plain(name: Any) -> str:
@@ -62,7 +62,7 @@ class Confirmer:
 
     def __init__(self, server: Server) -> None:
         self._server = server
-        self._queue: deque[Delivery] = deque()
+        self._queue: deque[DeliveredMessage] = deque()
         self._changed = threading.Condition()
         self._is_stopping = False
         self._thread: threading.Thread | None = None
@@ -118,7 +118,7 @@ class Confirmer:
                 else:
                     self._changed.wait_for(lambda: self._is_stopping, wait)
 
-    def _say(self, delivery: Delivery, backoff: Backoff) -> float | None:
+    def _say(self, delivery: DeliveredMessage, backoff: Backoff) -> float | None:
         """Send one; return after how many seconds to try again, None when it is done with."""
         try:
             answer = self._server.confirm(delivery.message_id, delivery.attempt)

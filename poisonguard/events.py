@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from typing import Any, Callable, NamedTuple
 
 
-class Event(NamedTuple):
+class ListEvent(NamedTuple):
     """One event. `kind`: listed, released, loaded; or whatever a later server sends, to be ignored."""
 
     kind: str
     body: dict[str, Any]
 
 
-def events(line: Callable[[], bytes]) -> Iterator[Event]:
+def events(line: Callable[[], bytes]) -> Iterator[ListEvent]:
     """Yield events from lines that end in a line break, until there are no more; comments are passed over.
 
     >>> lines = iter([b": hello\\n", b"\\n", b"event: listed\\n", b'data: {"bookmark": "13"}\\n', b"\\n", b""])
@@ -32,7 +32,7 @@ def events(line: Callable[[], bytes]) -> Iterator[Event]:
                 text += value
             continue
         if kind:
-            yield Event(kind, _object(text))
+            yield ListEvent(kind, _object(text))
         kind, text = "", ""
 
 

@@ -8,7 +8,7 @@ import time
 
 from poisonguard.backoff import Backoff
 from poisonguard.errors import Refused, Unreachable
-from poisonguard.events import Event, events
+from poisonguard.events import ListEvent, events
 from poisonguard.held import Held
 from poisonguard.server import Answer, Server, Stream
 
@@ -86,7 +86,7 @@ class Listing:
                 self._stream = None
         return 0.0
 
-    def _heed(self, event: Event) -> None:
+    def _heed(self, event: ListEvent) -> None:
         bookmark = str(event.body.get("bookmark", ""))
         if event.kind == "listed":
             self._listed(bookmark, str(event.body.get("why", ""))[:200])

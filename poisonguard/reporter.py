@@ -31,7 +31,7 @@ _REUSED_KEY = "idempotency_key_reused"
 _AGAIN = frozenset({401, 403, 404, 408, 409, 425, 429})
 
 
-class Waiting(NamedTuple):
+class PendingReport(NamedTuple):
     """A report on the disk."""
 
     place: Place
@@ -56,7 +56,7 @@ class Reporter:
         self._held = held
         self._crash = crash
         self._heartbeat = heartbeat
-        self._queue: deque[Waiting] = deque()
+        self._queue: deque[PendingReport] = deque()
         self._changed = threading.Condition()
         self._is_stopping = False
         self._beat_at = float("-inf")
@@ -84,7 +84,7 @@ class Reporter:
         except OSError:
             logger.exception("the failure of %s cannot be put on the disk; it is not reported", bookmark)
             return
-        self._add(Waiting(place, path, bookmark))
+        self._add(PendingReport(place, path, bookmark))
 
     def take_over(self) -> None:
         """Report the crashes of processes that are dead, and what they had not sent."""
@@ -96,7 +96,7 @@ class Reporter:
             if not left:
                 place.close()
             for path in left:
-                self._add(Waiting(place, path, _bookmark_in(path)))
+                self._add(PendingReport(place, path, _bookmark_in(path)))
 
     def flush(self, seconds: float) -> bool:
         """Wait until everything is answered, for so many seconds at the most; return whether it is."""
@@ -113,7 +113,7 @@ class Reporter:
         for place in {waiting.place.path: waiting.place for waiting in self._queue}.values():
             place.close()
 
-    def _add(self, waiting: Waiting) -> None:
+    def _add(self, waiting: PendingReport) -> None:
         self._held.hold(waiting.bookmark)
         with self._changed:
             self._queue.append(waiting)
@@ -147,7 +147,7 @@ class Reporter:
         except Unreachable as error:
             logger.debug("no heartbeat: %s", error)
 
-    def _send(self, waiting: Waiting, backoff: Backoff) -> None:
+    def _send(self, waiting: PendingReport, backoff: Backoff) -> None:
         """Send the oldest report; where it is not answered, note when it is to be tried again."""
         try:
             body = json.loads(waiting.path.read_text())
@@ -166,7 +166,7 @@ class Reporter:
         backoff.reset()
         self._answered(waiting, answer)
 
-    def _answered(self, waiting: Waiting, answer: Answer) -> None:
+    def _answered(self, waiting: PendingReport, answer: Answer) -> None:
         if answer.status in (200, 201) or answer.body.get("code") == _REUSED_KEY:
             waiting.path.unlink(missing_ok=True)
         else:

@@ -12,7 +12,7 @@ from django.db import InterfaceError, OperationalError, close_old_connections
 
 from poisonadmin.core.domain.access import Role, principal
 from poisonadmin.intake.commands import accept
-from poisonadmin.intake.domain.envelope import Envelope
+from poisonadmin.intake.domain.envelope import MessageEnvelope
 from sample.configuration import configure_sample
 from sample.messages import again, dead_letter, dead_letters, webhooks
 from sample.ports import base_port, urls
@@ -31,12 +31,12 @@ def load_once(now: datetime) -> int:
     return sum(hand_in(envelope) for envelope in itertools.chain(webhooks(now), dead_letters(now)))
 
 
-def hand_in(envelope: Envelope) -> bool:
+def hand_in(envelope: MessageEnvelope) -> bool:
     """Hand one message in and return whether it was new."""
     return accept.accept(envelope, principal=LOADER, received_by="sample").created
 
 
-def trickle(now: Callable[[], datetime]) -> Iterator[Envelope]:
+def trickle(now: Callable[[], datetime]) -> Iterator[MessageEnvelope]:
     """Yield new messages without end, in an order that looks like an ordinary day."""
     dice = random.Random()
     known = list(webhooks(now()))
@@ -60,7 +60,7 @@ def keep_going(*, sleep: Callable[[float], None] = time.sleep, clock: Callable[[
     return handed_in
 
 
-def _until_it_works(envelope: Envelope, sleep: Callable[[float], None]) -> None:
+def _until_it_works(envelope: MessageEnvelope, sleep: Callable[[float], None]) -> None:
     # Handing the same message in twice is safe, so a lost answer may be asked for again.
     while True:
         try:

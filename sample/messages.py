@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from poisonadmin.intake.domain.dead_letter import DeadLetter
-from poisonadmin.intake.domain.envelope import Envelope, parse_envelope, parse_line
+from poisonadmin.intake.domain.envelope import MessageEnvelope, parse_envelope, parse_line
 
 WEBHOOKS = Path(__file__).with_name("github-webhooks.ndjson")
 # Nobody waits for these longer than some seconds; their consumer is down for longer.
@@ -17,21 +17,21 @@ DEAD_LETTER_ADDRESS = "legacy.orders.dlq"
 ORIGINAL_ADDRESS = "legacy.orders"
 
 
-def webhooks(now: datetime) -> Iterator[Envelope]:
+def webhooks(now: datetime) -> Iterator[MessageEnvelope]:
     """Yield the 250 webhooks as they are in the file, with an `expires_at` where nobody waits for long."""
     with WEBHOOKS.open("rb") as lines:
         for line in lines:
             yield with_expiry(parse_line(line), now)
 
 
-def with_expiry(envelope: Envelope, now: datetime) -> Envelope:
+def with_expiry(envelope: MessageEnvelope, now: datetime) -> MessageEnvelope:
     """Return the envelope, expiring within seconds if it is of a kind that does."""
     if envelope.address not in EXPIRING:
         return envelope
     return replace(envelope, expires_at=now + timedelta(seconds=8))
 
 
-def again(envelope: Envelope, now: datetime) -> Envelope:
+def again(envelope: MessageEnvelope, now: datetime) -> MessageEnvelope:
     """Return the same event as a new message."""
     mark = str(uuid.uuid4())
     event = envelope.address.rpartition(".")[2]
@@ -93,13 +93,13 @@ KeyError: 'shipping_address'""",
 )
 
 
-def dead_letters(now: datetime) -> Iterator[Envelope]:
+def dead_letters(now: datetime) -> Iterator[MessageEnvelope]:
     """Yield one dead letter of each kind."""
     for number, _ in enumerate(_STACKS, start=1):
         yield dead_letter(number, f"order-{4710 + number}", now)
 
 
-def dead_letter(number: int, message_id: str, now: datetime) -> Envelope:
+def dead_letter(number: int, message_id: str, now: datetime) -> MessageEnvelope:
     """Return the `number`th dead letter, which failed some minutes before `now` in one of four systems."""
     dice = random.Random(message_id)
     told = _STACKS[number % len(_STACKS)]

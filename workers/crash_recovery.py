@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from poisonadmin.delivery.commands.crash_recovery import LostNode
-from workers.delivery.handler.sandbox.journals import attempts_left_behind, node_ids, pages_directory, remove_pages
+from workers.delivery.handler.sandbox.journals import attempts_left_behind, journal_directory, node_ids, remove_journals
 
 
-class LocalPages:
+class LocalJournals:
     """Those in POISONADMIN_HOME. A node's own directory is read where it names another."""
 
     def read(self, node: LostNode) -> Sequence[Mapping[str, Any]] | None:
@@ -26,8 +26,8 @@ class LocalPages:
 
     def forget(self, node_id: int) -> None:
         """Remove the node's pages."""
-        remove_pages(node_id)
+        remove_journals(node_id)
 
     def node_ids(self) -> set[int]:
         """Return the nodes that have pages here."""
-        return node_ids(pages_directory())
+        return node_ids(journal_directory())

@@ -20,7 +20,7 @@ from poisonadmin.delivery.commands.redelivery import (
     stop_claims,
 )
 from poisonadmin.delivery.commands.settle import settle
-from workers.heartbeat import Keeper
+from workers.heartbeat import WorkerHeartbeat
 from workers.spark.jobs.redeliver import redeliver
 
 # Jobs at once: one whose endpoint hangs must not keep the others waiting.
@@ -32,10 +32,10 @@ TASKS_A_CLAIM = max(1, min(os.cpu_count() or 1, 8))
 log = logging.getLogger(__name__)
 
 
-class Pump:
+class Dispatcher:
     """The redelivery of one worker process."""
 
-    def __init__(self, spark: SparkSession, keeper: Keeper, worker: str) -> None:
+    def __init__(self, spark: SparkSession, keeper: WorkerHeartbeat, worker: str) -> None:
         self._spark = spark
         self._keeper = keeper
         self._worker = worker

@@ -19,7 +19,7 @@ ON CONFLICT (name) DO UPDATE SET host = excluded.host, pid = excluded.pid, heart
 log = logging.getLogger(__name__)
 
 
-class Keeper:
+class WorkerHeartbeat:
     """Holds the advisory lock of each job given to `hold` and moves its heartbeat until `release`."""
 
     def __init__(self, dsn: str, worker: str) -> None:

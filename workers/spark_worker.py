@@ -8,8 +8,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from workers.dispatcher import Pump
-from workers.heartbeat import Keeper
+from workers.dispatcher import Dispatcher
+from workers.heartbeat import WorkerHeartbeat
 from workers.spark.session import LOCAL_BATCH_MASTER, LOCAL_MASTER, start_session
 
 STOP_SECONDS = 6.0
@@ -32,8 +32,8 @@ class SparkWorker:
         self.spark.range(0, 1, 1, 1).mapInArrow(
             lambda batches: batches, "id long"
         ).collect()  # the first Python task starts much; one a task slot would hold 50 MB each
-        self.keeper = Keeper(os.environ["DATABASE_URL"], name)
-        self.pump = Pump(self.spark, self.keeper, name)
+        self.keeper = WorkerHeartbeat(os.environ["DATABASE_URL"], name)
+        self.pump = Dispatcher(self.spark, self.keeper, name)
         self._is_stopping = False
         self._is_remote = bool(os.environ.get("SPARK_REMOTE"))
         watch = self._end_with_the_server if self._is_remote else self._end_with_the_jvm

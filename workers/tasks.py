@@ -8,7 +8,7 @@ from typing import Any
 from celery.signals import celeryd_init, worker_process_init, worker_shutting_down
 
 from poisonadmin.core.commands.locks import Tick, single_flight
-from poisonadmin.delivery.commands.crash_recovery import search_lost_nodes, sweep_pages
+from poisonadmin.delivery.commands.crash_recovery import search_lost_nodes, sweep_journals
 from poisonadmin.delivery.commands.recovery import recover
 from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.messages.commands.counts import fold
@@ -20,11 +20,11 @@ from poisonadmin.sources.commands.directories import ingest_due
 from poisonadmin.sources.commands.draining import Workshop, drain_due
 from poisonadmin.system.commands.housekeeping import clean_up
 from workers import spark_worker
-from workers.brokers.checking import look
+from workers.brokers.checking import check_broker
 from workers.celery_app import IO, SPARK_BATCH, SPARK_REDELIVERY, app
-from workers.crash_recovery import LocalPages
+from workers.crash_recovery import LocalJournals
+from workers.spark.jobs.drain import count_waiting as waiting_in
 from workers.spark.jobs.drain import drain
-from workers.spark.jobs.drain import look as waiting_in
 from workers.spark.jobs.dry_run import try_rule
 from workers.spark.jobs.ingest import stage_files
 
@@ -64,7 +64,7 @@ def recover_tick(**_: Any) -> None:
     with single_flight(Tick.RECOVER) as alone:
         if alone:
             recover()
-            if search_lost_nodes(platform.node(), LocalPages()):
+            if search_lost_nodes(platform.node(), LocalJournals()):
                 settle()
 
 
@@ -88,7 +88,7 @@ def housekeeping_tick(**_: Any) -> None:
     with single_flight(Tick.HOUSEKEEPING) as alone:
         if alone:
             clean_up()
-            sweep_pages(LocalPages())
+            sweep_journals(LocalJournals())
 
 
 @app.task(queue=IO)  # type: ignore[untyped-decorator]
@@ -104,7 +104,7 @@ def look_tick(**_: Any) -> None:
     """Look at the brokers that somebody asks about."""
     with single_flight(Tick.LOOK) as alone:
         if alone:
-            answer_due(look)
+            answer_due(check_broker)
 
 
 @app.task(queue=SPARK_BATCH)  # type: ignore[untyped-decorator]

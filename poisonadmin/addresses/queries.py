@@ -13,7 +13,7 @@ from poisonadmin.core.queries.rows import bounded, fetch
 from poisonadmin.messages.queries.counts import ByState, by_state_of_each
 from poisonadmin.messages.queries.dead_letter_queues import queues_under
 from poisonadmin.policies.domain.resolution import Resolved
-from poisonadmin.policies.queries.index import book
+from poisonadmin.policies.queries.index import policy_index
 
 _KEY = Key(("a.name",), (str,), descending=False)
 
@@ -58,7 +58,7 @@ class AddressRow:
 
 
 @dataclass(frozen=True)
-class _Stored:
+class _StoredAddress:
     id: int
     name: str
     destination: str | None
@@ -98,7 +98,7 @@ def list_addresses(
             conditions.append("a.status = ANY(%s)")
             parameters.append(list(statuses))
         rows = fetch(
-            _Stored,
+            _StoredAddress,
             f"{_SELECT} WHERE {' AND '.join(conditions)} AND {page.condition} {page.order}",
             [*parameters, *page.parameters],
         )
@@ -109,14 +109,18 @@ def list_addresses(
 def get_address(name: str, *, principal: Principal) -> AddressRow:
     """Return the address; raise AddressNotFound."""
     principal.require(Permission.READ)
-    rows = fetch(_Stored, f"{_SELECT} WHERE a.name = %s", [name]) if "\x00" not in name and principal.sees(name) else []
+    rows = (
+        fetch(_StoredAddress, f"{_SELECT} WHERE a.name = %s", [name])
+        if "\x00" not in name and principal.sees(name)
+        else []
+    )
     if not rows:
         raise AddressNotFound(f"There is no address {name[:255]}.")
     return replace(_with_counts(rows, principal)[0], queues=tuple(queues_under(name)))
 
 
-def _with_counts(rows: Iterable[_Stored], principal: Principal) -> list[AddressRow]:
+def _with_counts(rows: Iterable[_StoredAddress], principal: Principal) -> list[AddressRow]:
     stored = list(rows)
     counts = by_state_of_each("address_id", [row.id for row in stored], principal)
-    policies = book()
+    policies = policy_index()
     return [AddressRow(**vars(row), counts=counts[row.id], in_force=policies.resolve(row.name)) for row in stored]

@@ -17,7 +17,7 @@ _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 
-class Restart(enum.Enum):
+class RestartRule(enum.Enum):
     """When a child that has ended by itself is started again."""
 
     ALWAYS = "always"
@@ -36,7 +36,7 @@ class ChildSpec:
     stop_signal: signal.Signals = signal.SIGTERM
     # What the kernel sends the child when the process that started it is gone, however it went.
     orphan_signal: signal.Signals = signal.SIGKILL
-    restart: Restart = Restart.ALWAYS
+    restart: RestartRule = RestartRule.ALWAYS
     start_after_seconds: float = 0.0
     # Lines that hold one of these are harmless, alarm the reader, and cannot be switched off at their source.
     unsaid: Sequence[str] = ()

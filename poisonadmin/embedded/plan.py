@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from poisonadmin.embedded.child import ChildSpec, Restart
+from poisonadmin.embedded.child import ChildSpec, RestartRule
 
 PROJECT = Path(__file__).resolve().parents[2]
 SECOND_SPARK_SECONDS = 20.0
@@ -106,7 +106,7 @@ def _manage(name: str, environment: Mapping[str, str], *arguments: str) -> Child
         command=[sys.executable, PROJECT / "manage.py", *arguments],
         environment=environment,
         working_directory=PROJECT,
-        restart=Restart.ON_FAILURE,
+        restart=RestartRule.ON_FAILURE,
     )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import IO
 
-from poisonadmin.embedded.child import ChildSpec, Restart, spawn
+from poisonadmin.embedded.child import ChildSpec, RestartRule, spawn
 from poisonadmin.embedded.errors import EmbeddedError
 from poisonadmin.embedded.gates import NotReady
 from poisonadmin.embedded.logs import Log
@@ -176,7 +176,7 @@ class Supervisor:
         process, child.process = child.process, None
         # What the dead one had started would go on working for nobody, and hold its ports and locks.
         kill(in_session(process.pid))
-        if process.returncode == 0 and child.spec.restart is Restart.ON_FAILURE:
+        if process.returncode == 0 and child.spec.restart is RestartRule.ON_FAILURE:
             return
         child.failures = failures_in_a_row(child.failures, ran_seconds=time.monotonic() - child.started_at)
         delay = delay_before_restart(child.failures)

@@ -10,7 +10,7 @@ from statistics import median
 
 import pytest
 
-from poisonadmin.delivery.domain.retry_schedule import ladder
+from poisonadmin.delivery.domain.retry_schedule import retry_delays
 from poisonadmin.policies.domain.policy import Policy
 from tests.brokers.artemis import Artemis
 from tests.brokers.artemis_rig import ArtemisQueues
@@ -23,7 +23,7 @@ from tests.whole_system.messages import Shop
 
 COUNT = 10
 DELAY_MS, MULTIPLIER, MOST_MS, ATTEMPTS = 500, 2.0, 3000, 6
-PLANNED = ladder(
+PLANNED = retry_delays(
     Policy(redelivery_delay=DELAY_MS, redelivery_delay_multiplier=MULTIPLIER, max_redelivery_delay=MOST_MS),
     ATTEMPTS - 1,
 )

@@ -11,7 +11,7 @@ import pytest
 
 from poisonadmin.embedded.ports import free_port
 from tests.brokers.rabbitmq import RabbitMq
-from workers.brokers.checking import look
+from workers.brokers.checking import check_broker
 from workers.brokers.contract import BrokerError, Login
 
 LOGIN = {"username": "guest", "password": "guest"}
@@ -63,7 +63,7 @@ def managed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Managed]:
 
 def test_queues_with_a_sign_of_dead_letters_come_first(managed: Managed) -> None:
     config = {"url": f"amqp://127.0.0.1:{managed.port}", "queues": [], "management_url": managed.management}
-    found = {one.name: one.why for one in look("queues", "rabbitmq", config, LOGIN).queues}
+    found = {one.name: one.why for one in check_broker("queues", "rabbitmq", config, LOGIN).queues}
     assert found == {
         "bills.late": "a policy sends dead letters here",
         "labels.dlq": "its name says so",
@@ -77,6 +77,6 @@ def test_queues_with_a_sign_of_dead_letters_come_first(managed: Managed) -> None
 def test_the_management_refuses_a_wrong_password_and_it_is_not_repeated(managed: Managed) -> None:
     config = {"url": f"amqp://127.0.0.1:{managed.port}", "queues": [], "management_url": managed.management}
     with pytest.raises(BrokerError, match="401") as refused:
-        look("queues", "rabbitmq", config, LOGIN | {"password": "canary"})
+        check_broker("queues", "rabbitmq", config, LOGIN | {"password": "canary"})
     assert "canary" not in refused.value.detail
     assert "canary" not in repr(Login("amqp://x", "guest", "canary"))

@@ -24,7 +24,7 @@ from tests.brokers.received import Sent
 from workers.brokers import drain as draining
 from workers.brokers.contract import BrokerError, Shard
 from workers.brokers.registry import adapter
-from workers.brokers.staging import Staging
+from workers.brokers.staging import BrokerStaging
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -103,7 +103,7 @@ def test_an_error_of_the_database_gives_everything_back(
         raise psycopg.OperationalError("the database is away")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Staging, "_copy", fail)
+        patched.setattr(BrokerStaging, "_copy", fail)
         with pytest.raises(psycopg.OperationalError):
             drain(dead)
 

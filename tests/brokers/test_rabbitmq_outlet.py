@@ -16,7 +16,7 @@ import orjson
 import pytest
 from pika.exceptions import AMQPError
 
-from poisonadmin.core.domain.ssrf import Guard
+from poisonadmin.core.domain.ssrf import NetworkGuard
 from tests.brokers.proxy import proxy_to
 from tests.brokers.rabbitmq import RabbitMq, running_rabbitmq
 from tests.brokers.rabbitmq_rig import ClassicQueues, QuorumQueues
@@ -72,7 +72,7 @@ def deliver(deliveries: Sequence[Delivery], to: BrokerDestination, node: NodeSid
             record=rows.append,
             claim_id=None,
             shard=None,
-            guard=Guard(allow_loopback=True),
+            guard=NetworkGuard(allow_loopback=True),
             node=node or NodeSide(),
         )
     )

@@ -15,7 +15,7 @@ from tests.brokers.rabbitmq import RabbitMq
 from tests.brokers.rabbitmq_rig import ClassicQueues
 from tests.brokers.received import Sent
 from tests.intake.store import assert_whole, payloads
-from workers.spark.jobs.drain import drain, look
+from workers.spark.jobs.drain import count_waiting, drain
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -38,7 +38,7 @@ def make_source(rig: ClassicQueues, *queues: str, **columns: object) -> Source:
 
 
 def tick(spark: SparkSession, is_stopping: Callable[[], bool] = lambda: False) -> None:
-    drain_due(Workshop(look, partial(drain, spark, seconds=5.0), worker="tests", is_stopping=is_stopping))
+    drain_due(Workshop(count_waiting, partial(drain, spark, seconds=5.0), worker="tests", is_stopping=is_stopping))
 
 
 def test_the_queues_of_two_sources_are_drained_whole(rig: ClassicQueues, spark: SparkSession) -> None:

@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 
 from poisonadmin.core.domain.access import Role
 from poisonadmin.sources.commands.broker_checks import answer_due
-from poisonadmin.sources.domain.broker_checks import LookAnswer, SeenMessage, SeenQueue
+from poisonadmin.sources.domain.broker_checks import BrokerCheckResult, FoundMessage, FoundQueue
 from poisonadmin.store.models.access import Access
 from poisonadmin.store.models.intake import Source
 from tests.browser.axe import violations
@@ -17,11 +17,11 @@ from tests.browser.conftest import Visit
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def seen(purpose: str, kind: str, config: Mapping[str, Any], login: Mapping[str, str]) -> LookAnswer:
+def seen(purpose: str, kind: str, config: Mapping[str, Any], login: Mapping[str, str]) -> BrokerCheckResult:
     assert login == {"username": "drain", "password": "secret"}
-    queues = [SeenQueue("orders.dlq", 12, "the policy dlx names it"), SeenQueue("orders", 0)]
-    message = SeenMessage("orders.dlq", "m-1", None, False, "text/plain", 4, "body", {"x-tenant": "7"}, "orders")
-    return LookAnswer(12, queues if purpose == "queues" else [], [message] if purpose == "preview" else [])
+    queues = [FoundQueue("orders.dlq", 12, "the policy dlx names it"), FoundQueue("orders", 0)]
+    message = FoundMessage("orders.dlq", "m-1", None, False, "text/plain", 4, "body", {"x-tenant": "7"}, "orders")
+    return BrokerCheckResult(12, queues if purpose == "queues" else [], [message] if purpose == "preview" else [])
 
 
 def test_queues_are_found_previewed_and_drained(visit: Visit) -> None:

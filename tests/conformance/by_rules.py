@@ -1,6 +1,6 @@
 """A vector's course by the pure rules: nothing runs, nothing is stored."""
 
-from poisonadmin.delivery.domain.retry_decision import Verdict, on_failure
+from poisonadmin.delivery.domain.retry_decision import RetryDecision, on_failure
 from poisonadmin.messages.domain.states import State
 from poisonadmin.policies.domain.resolution import PolicySpec, resolve
 from tests.conformance.vectors import Course, Hop, Vector
@@ -29,7 +29,7 @@ def course_by_rules(vector: Vector) -> Course:
     return Course(tuple(waits), str(verdict.state), _text(verdict.reason), _hop(verdict), verdict.stop_address)
 
 
-def _hop(verdict: Verdict) -> Hop | None:
+def _hop(verdict: RetryDecision) -> Hop | None:
     if verdict.move_to is None:
         return None
     return Hop(verdict.move_to, verdict.queue, verdict.reason_code or str(verdict.reason))

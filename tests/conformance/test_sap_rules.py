@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from poisonadmin.delivery.domain.retry_decision import Verdict, on_crash, on_failure, on_success
+from poisonadmin.delivery.domain.retry_decision import RetryDecision, on_crash, on_failure, on_success
 from poisonadmin.messages.domain.states import TRANSITIONS, Event, Reason, State, Transition
 from poisonadmin.policies.domain.policy import Policy
 from poisonadmin.policies.domain.presets import preset
@@ -46,7 +46,7 @@ def after(events: Iterable[str], policy: Policy = SAP) -> Stand:
     return stand
 
 
-def _verdict(policy: Policy, stand: Stand, event: str, attempt: int) -> Verdict:
+def _verdict(policy: Policy, stand: Stand, event: str, attempt: int) -> RetryDecision:
     match event:
         case "ok":
             return on_success()

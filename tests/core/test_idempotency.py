@@ -7,7 +7,7 @@ import pytest
 from django.db import connection
 
 from poisonadmin.core.commands import idempotency
-from poisonadmin.core.commands.idempotency import Answer, IdempotencyKeyInFlight
+from poisonadmin.core.commands.idempotency import IdempotencyKeyInFlight, StoredAnswer
 from poisonadmin.intake.commands import accept
 from poisonadmin.store.models.message import Message
 from tests.fixtures.api import Caller, caller_of, take_dead
@@ -81,15 +81,15 @@ def test_a_batch_is_taken_in_once(admin: Caller) -> None:
 def test_a_request_in_flight_is_not_begun_again() -> None:
     seen: list[Any] = []
 
-    def act() -> Answer:
+    def act() -> StoredAnswer:
         worker = threading.Thread(target=other)
         worker.start()
         worker.join()
-        return Answer(200, "application/json", b"{}")
+        return StoredAnswer(200, "application/json", b"{}")
 
     def other() -> None:
         try:
-            idempotency.once("me", "k", "digest", lambda: Answer(200, "x", b""), in_one_transaction=True)
+            idempotency.once("me", "k", "digest", lambda: StoredAnswer(200, "x", b""), in_one_transaction=True)
         except IdempotencyKeyInFlight as error:
             seen.append(error.status)
         finally:
@@ -103,7 +103,7 @@ def test_a_request_in_flight_is_not_begun_again() -> None:
 def test_what_was_done_and_the_memory_of_it_are_committed_together() -> None:
     caller = caller_of("admin")
 
-    def dies() -> Answer:
+    def dies() -> StoredAnswer:
         intake_answer = caller.post("messages/", ENVELOPE)
         assert intake_answer.status_code == 201
         raise SystemExit
@@ -111,5 +111,7 @@ def test_what_was_done_and_the_memory_of_it_are_committed_together() -> None:
     with pytest.raises(SystemExit):
         idempotency.once("me", "k", "digest", dies, in_one_transaction=True)
     assert Message.objects.count() == 0
-    answer, is_repeated = idempotency.once("me", "k", "digest", lambda: Answer(200, "x", b""), in_one_transaction=True)
+    answer, is_repeated = idempotency.once(
+        "me", "k", "digest", lambda: StoredAnswer(200, "x", b""), in_one_transaction=True
+    )
     assert (answer.status, is_repeated) == (200, False)

@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poisonadmin.core.domain.ssrf import Guard, InvalidNetwork, forbidden, guard_from, odd_spelling, parse_networks
+from poisonadmin.core.domain.ssrf import (
+    InvalidNetwork,
+    NetworkGuard,
+    forbidden,
+    guard_from,
+    odd_spelling,
+    parse_networks,
+)
 
 EVERYTHING = parse_networks("0.0.0.0/0 ::/0")
 
@@ -125,11 +132,11 @@ def test_names_and_plain_addresses_pass_as_spellings(host):
 
 def test_the_guard_reads_its_two_variables():
     guard = guard_from({"POISONADMIN_ALLOWED_NETWORKS": "10.0.0.0/8,fd12::/16", "POISONADMIN_ALLOW_LOOPBACK": "1"})
-    assert guard == Guard(parse_networks("10.0.0.0/8 fd12::/16"), allow_loopback=True)
+    assert guard == NetworkGuard(parse_networks("10.0.0.0/8 fd12::/16"), allow_loopback=True)
     assert guard.forbidden("10.9.9.9") is None
     assert guard.forbidden("127.0.0.1") is None
     assert guard.forbidden("192.168.0.1") == "192.168.0.1 is private"
-    assert guard_from({}) == Guard()
+    assert guard_from({}) == NetworkGuard()
 
 
 @pytest.mark.parametrize("text", ["10.0.0.1/8", "localhost", "10.0.0.0/33"])

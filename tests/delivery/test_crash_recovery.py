@@ -6,7 +6,7 @@ from typing import Any
 from django.db import connection
 
 from poisonadmin.delivery.commands.claim import ClaimRef, claim_isolated
-from poisonadmin.delivery.commands.crash_recovery import LostNode, search_lost_nodes, sweep_pages
+from poisonadmin.delivery.commands.crash_recovery import LostNode, search_lost_nodes, sweep_journals
 from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.store.models.attempt import Attempt
 from poisonadmin.store.models.claim import Node
@@ -124,5 +124,5 @@ def test_pages_of_nodes_that_need_them_no_more_are_swept(handler: str) -> None:
     taken = claim()
     lose(taken)
     pages = Found()
-    assert sweep_pages(pages) == 1
+    assert sweep_journals(pages) == 1
     assert pages.forgotten == [999_999]

@@ -7,7 +7,7 @@ import pytest
 from poisonadmin.delivery.domain.retry_after import MAX_RETRY_AFTER_MS
 from poisonadmin.delivery.domain.retry_decision import (
     DeadLetterTarget,
-    Verdict,
+    RetryDecision,
     dead_letter_target,
     on_crash,
     on_expired,
@@ -20,7 +20,7 @@ from poisonadmin.policies.domain.policy import BUILT_IN, ExceptionDestination, O
 from poisonadmin.policies.domain.presets import preset
 
 
-def failing(policy: Policy, failure: int, *, address: str = "orders", conversation: int | None = None) -> Verdict:
+def failing(policy: Policy, failure: int, *, address: str = "orders", conversation: int | None = None) -> RetryDecision:
     """Return the verdict on the `failure`-th failure in a row of message 1."""
     return on_failure(
         policy,
@@ -226,7 +226,9 @@ def test_a_conversation_ends_at_its_fourth_failure(conversation: int | None, sta
 
 def test_a_success_clears_the_counts_and_the_suspicion() -> None:
     """R2, R3."""
-    assert on_success() == Verdict(State.DLVD, Event.DELIVERED, None, None, None, 0, candidate=False, crash_count=0)
+    assert on_success() == RetryDecision(
+        State.DLVD, Event.DELIVERED, None, None, None, 0, candidate=False, crash_count=0
+    )
 
 
 def test_an_expired_message_fails() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from poisonadmin.core.domain.ssrf import Guard
+from poisonadmin.core.domain.ssrf import NetworkGuard
 from poisonadmin.destinations.domain.http_config import (
     InvalidDestination,
     validate_headers,
@@ -76,11 +76,11 @@ def test_other_urls_are_refused(url):
 @pytest.mark.parametrize("host", ["169.254.169.254", "10.0.0.1", "127.0.0.1", "[::ffff:10.0.0.1]"])
 def test_a_forbidden_address_in_a_url_is_refused_when_it_is_saved(host):
     with pytest.raises(InvalidDestination, match="POISONADMIN_ALLOWED_NETWORKS"):
-        validate_url(f"http://{host}/", guard=Guard())
+        validate_url(f"http://{host}/", guard=NetworkGuard())
 
 
 def test_loopback_is_taken_where_the_guard_allows_it():
-    assert validate_url("http://127.0.0.1:1/", guard=Guard(allow_loopback=True))
+    assert validate_url("http://127.0.0.1:1/", guard=NetworkGuard(allow_loopback=True))
 
 
 def test_a_full_configuration_comes_back_as_it_was_given():

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from poisonadmin.embedded.bring_up import run
-from poisonadmin.embedded.child import ChildSpec, Restart
+from poisonadmin.embedded.child import ChildSpec, RestartRule
 from poisonadmin.embedded.environment import read_wishes
 from poisonadmin.embedded.errors import EmbeddedError
 from poisonadmin.embedded.plan import Plan
@@ -43,7 +43,7 @@ time.sleep(1000)
 
 def _python(name: str, environment: Mapping[str, str], program: str, *arguments: str) -> ChildSpec:
     command = [sys.executable, "-c", program, *arguments]
-    return ChildSpec(name, command, environment, Path("/"), restart=Restart.ON_FAILURE)
+    return ChildSpec(name, command, environment, Path("/"), restart=RestartRule.ON_FAILURE)
 
 
 PLAN = Plan(

@@ -24,7 +24,7 @@ from poisonadmin.sources.commands.directory_run import Stage  # noqa: E402
 from poisonadmin.sources.domain.files import FileToTake, StagedFile  # noqa: E402  (after setup)
 from workers.spark import sinks  # noqa: E402
 from workers.spark.jobs import ingest  # noqa: E402
-from workers.spark.parts import Part  # noqa: E402
+from workers.spark.parts import FilePart  # noqa: E402
 
 PART_BYTES = 3000
 
@@ -36,7 +36,7 @@ def say(what: str) -> None:
 def stage_here(files: Sequence[FileToTake]) -> Sequence[StagedFile]:
     """Stage without Spark: the same steps, one part after the other, in this process."""
 
-    def run(_spark: object, parts: Sequence[Part], work: Callable[[Part], Any], _shape: object) -> list[Any]:
+    def run(_spark: object, parts: Sequence[FilePart], work: Callable[[FilePart], Any], _shape: object) -> list[Any]:
         return [{"part": place, **work(part)} for place, part in enumerate(parts)]
 
     with pytest.MonkeyPatch.context() as patched:

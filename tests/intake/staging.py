@@ -10,7 +10,7 @@ from django.db import connection
 from poisonadmin.intake.commands.merge import Merged, merge_staged
 from poisonadmin.intake.domain import staged_rows
 from poisonadmin.intake.domain.dead_letter import CameBack, DeadLetter, Move
-from poisonadmin.intake.domain.envelope import Envelope, parse_envelope
+from poisonadmin.intake.domain.envelope import MessageEnvelope, parse_envelope
 from poisonadmin.intake.domain.staged_rows import IntakeRow, intake_row
 from poisonadmin.sources.domain.broker_names import made_id
 from poisonadmin.sources.domain.draining import batch_prefix
@@ -35,7 +35,7 @@ def letter(
     *, payload: str = "body 0", died: DeadLetter = DIED, back: tuple[int, int] | None = None, **fields: Any
 ) -> IntakeRow:
     """Return a dead letter of `orders.eu`; `back`: the message of ours that it is, and the attempt."""
-    envelope: Envelope = parse_envelope({"address": "orders.eu", "payload": payload, **fields})
+    envelope: MessageEnvelope = parse_envelope({"address": "orders.eu", "payload": payload, **fields})
     came_back = CameBack(*back) if back else None
     return intake_row(replace(envelope, dead_letter=replace(died, came_back=came_back)), TRANSPORT)
 

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poisonadmin.intake.domain.envelope import Envelope, body_digest, parse_envelope, parse_line
+from poisonadmin.intake.domain.envelope import MessageEnvelope, body_digest, parse_envelope, parse_line
 from poisonadmin.intake.domain.envelope_fields import LIMITS, InvalidEnvelope
 
 LEAST = {"address": "orders.eu", "payload": "hello"}
 
 
-def parsed(**fields: object) -> Envelope:
+def parsed(**fields: object) -> MessageEnvelope:
     return parse_envelope(LEAST | fields)
 
 
@@ -28,7 +28,9 @@ def refusal(fields: Any) -> tuple[str, str | None]:
 
 
 def test_the_least_envelope_has_an_address_and_a_payload() -> None:
-    assert parsed() == Envelope("orders.eu", None, b"hello", "text/plain; charset=utf-8", {}, None, None, None, None)
+    assert parsed() == MessageEnvelope(
+        "orders.eu", None, b"hello", "text/plain; charset=utf-8", {}, None, None, None, None
+    )
 
 
 def test_a_whole_envelope_is_read() -> None:
@@ -204,7 +206,7 @@ WHOLE = parse_envelope(
         replace(WHOLE, payload=b"hellotext", content_type="/plain; charset=utf-8"),
     ],
 )
-def test_another_body_has_another_digest(other: Envelope) -> None:
+def test_another_body_has_another_digest(other: MessageEnvelope) -> None:
     assert body_digest(other) != body_digest(WHOLE)
 
 

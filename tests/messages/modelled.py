@@ -19,7 +19,7 @@ from tests.intake.staging import DIED, drained, letter, make_source
 from tests.messages.overlap import rows
 from tests.messages.reference_model import ATTEMPTS, Expected, Rules
 from tests.messages.simulated_tasks import HERE, IN_PAGES, Task, execute, write
-from workers.crash_recovery import LocalPages
+from workers.crash_recovery import LocalJournals
 
 FAILURES = DIED.delivery_count or 1
 
@@ -167,7 +167,7 @@ class Modelled(RuleBasedStateMachine):
 
     def read_pages(self) -> None:
         """What lost nodes had answered counts, what was in turn had begun, the rest goes back."""
-        search_lost_nodes(HERE, LocalPages())
+        search_lost_nodes(HERE, LocalJournals())
         for task in self.lost:
             suspects = dict.fromkeys(task.held, "node_lost") if self.in_force.accuses_all else {}
             found = suspects | task.in_pages

@@ -7,9 +7,9 @@ from django.db import connection
 
 from poisonadmin.delivery.commands.claim import ClaimRef
 from poisonadmin.delivery.domain import journal
-from poisonadmin.delivery.domain.journal import Kind, Page, Word
-from workers.delivery.handler.sandbox.journals import pages_directory
-from workers.delivery.handler.sandbox.start import new_page
+from poisonadmin.delivery.domain.journal import HeaderField, Journal, Kind
+from workers.delivery.handler.sandbox.journals import journal_directory
+from workers.delivery.handler.sandbox.start import new_journal
 
 HERE = platform.node()
 IN_PAGES = {"delivered": Kind.DELIVERED, "failed": Kind.FAILED, "discarded": Kind.DISCARDED}
@@ -39,7 +39,7 @@ class Task:
     def enter(self) -> bool:
         """Do what a task does first; return whether it may deliver."""
         with connection.cursor() as cursor:
-            cursor.execute(_ENTER, [HERE, self.claim.id, self.claim.shards[0], str(pages_directory())])
+            cursor.execute(_ENTER, [HERE, self.claim.id, self.claim.shards[0], str(journal_directory())])
             row = cursor.fetchone()
         self.node = row[0] if row else None
         return row is not None
@@ -63,9 +63,9 @@ class Task:
 
     def leave_pages(self, turns: list[tuple[int, int]], result: str) -> None:
         """Leave behind what a sandbox wrote: all of `turns` (message, attempt) but the last one ended in `result`."""
-        with new_page(pages_directory() / f"{self.node}-1.page") as buffer:
-            page = Page(buffer)
-            page.set(Word.MAGIC, journal.MAGIC)
+        with new_journal(journal_directory() / f"{self.node}-1.page") as buffer:
+            page = Journal(buffer)
+            page.set(HeaderField.MAGIC, journal.MAGIC)
             for message, attempt in turns:
                 page.begin(message, attempt, now=1.0, cpu=0.0)
                 self.in_pages[message] = "node_lost"

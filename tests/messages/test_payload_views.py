@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.messages.pages import payload_tree
-from poisonadmin.messages.pages.payload_tree import MAX_HEX_BYTES, MAX_NODES, MAX_SHOWN_BYTES, Node, Unfit
+from poisonadmin.messages.pages.payload_tree import MAX_HEX_BYTES, MAX_NODES, MAX_SHOWN_BYTES, NoTree, TreeNode
 from poisonadmin.policies.commands import save
 from tests.fixtures.pages import make_delivering, waiting
 from tests.hostile_payloads import PAYLOADS
@@ -21,10 +21,10 @@ JSON_LIKE = st.lists(
 ).map(lambda marks: "".join(marks).encode())
 
 
-def tree_or_nothing(payload: bytes) -> list[Node]:
+def tree_or_nothing(payload: bytes) -> list[TreeNode]:
     try:
         return payload_tree.tree(payload)
-    except Unfit:
+    except NoTree:
         return []
 
 

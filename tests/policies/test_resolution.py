@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 from poisonadmin.core.domain.addresses import InvalidAddress, matches, specificity
 from poisonadmin.policies.domain.policy import BUILT_IN
 from poisonadmin.policies.domain.presets import UnknownPreset, preset
-from poisonadmin.policies.domain.resolution import BUILT_IN_ORIGIN, FIELDS, Origin, PolicyBook, PolicySpec, resolve
+from poisonadmin.policies.domain.resolution import (
+    BUILT_IN_ORIGIN,
+    FIELDS,
+    PolicyIndex,
+    PolicySpec,
+    ValueOrigin,
+    resolve,
+)
 from poisonadmin.policies.domain.settings import InvalidSetting, UnknownSetting
 
 
@@ -32,10 +39,10 @@ def test_settings_are_merged_field_by_field() -> None:
     assert (policy.dead_letter_address, policy.redelivery_delay, policy.max_delivery_attempts) == ("dead", 2000, 7)
     assert policy.redelivery_delay_multiplier == BUILT_IN.redelivery_delay_multiplier
     assert resolved.destination == "orders-http"
-    assert resolved.origins["dead_letter_address"] == Origin("orders.eu", None)
-    assert resolved.origins["redelivery_delay"] == Origin("orders.#", None)
-    assert resolved.origins["destination"] == Origin("orders.#", None)
-    assert resolved.origins["max_delivery_attempts"] == Origin("#", None)
+    assert resolved.origins["dead_letter_address"] == ValueOrigin("orders.eu", None)
+    assert resolved.origins["redelivery_delay"] == ValueOrigin("orders.#", None)
+    assert resolved.origins["destination"] == ValueOrigin("orders.#", None)
+    assert resolved.origins["max_delivery_attempts"] == ValueOrigin("#", None)
     assert resolved.origins["redelivery_delay_multiplier"] == BUILT_IN_ORIGIN
 
 
@@ -44,14 +51,14 @@ def test_a_preset_sets_every_field_where_it_matches() -> None:
     specs = [PolicySpec("#", settings={"ordered": True, "crash_limit": 5}), PolicySpec("orders.#", "artemis")]
     resolved = resolve(specs, "orders.eu")
     assert resolved.policy == preset("artemis")
-    assert set(resolved.origins.values()) == {Origin("orders.#", "artemis")}
+    assert set(resolved.origins.values()) == {ValueOrigin("orders.#", "artemis")}
 
 
 def test_an_override_beside_a_preset_is_told_from_it() -> None:
     resolved = resolve([PolicySpec("orders.#", "artemis", {"max_delivery_attempts": 3})], "orders")
     assert resolved.policy.max_delivery_attempts == 3
-    assert resolved.origins["max_delivery_attempts"] == Origin("orders.#", None)
-    assert resolved.origins["redelivery_delay"] == Origin("orders.#", "artemis")
+    assert resolved.origins["max_delivery_attempts"] == ValueOrigin("orders.#", None)
+    assert resolved.origins["redelivery_delay"] == ValueOrigin("orders.#", "artemis")
 
 
 def test_a_less_specific_preset_does_not_undo_a_more_specific_setting() -> None:
@@ -76,7 +83,7 @@ def test_a_vip_address_is_never_exhausted() -> None:
         PolicySpec("orders.#", settings={"max_delivery_attempts": 3}),
         PolicySpec("orders.vip", settings={"max_delivery_attempts": -1}),
     ]
-    book = PolicyBook(specs)
+    book = PolicyIndex(specs)
     assert book.resolve("orders.vip").policy.max_delivery_attempts == -1
     assert book.resolve("orders.vip.gold").policy.max_delivery_attempts == 3
 
@@ -92,16 +99,16 @@ def test_a_vip_address_is_never_exhausted() -> None:
 )
 def test_a_wrong_policy_is_refused(spec: PolicySpec, error: type[Exception]) -> None:
     with pytest.raises(error):
-        PolicyBook([spec])
+        PolicyIndex([spec])
 
 
 def test_two_policies_with_one_pattern_are_refused() -> None:
     with pytest.raises(ValueError, match="Two policies match 'orders'"):
-        PolicyBook([PolicySpec("orders"), PolicySpec("orders")])
+        PolicyIndex([PolicySpec("orders"), PolicySpec("orders")])
 
 
 def test_addresses_with_the_same_policies_share_one_answer() -> None:
-    book = PolicyBook([PolicySpec("orders.#", "artemis")])
+    book = PolicyIndex([PolicySpec("orders.#", "artemis")])
     assert book.resolve("orders.eu") is book.resolve("orders.us")
     assert book.resolve("orders.eu") is not book.resolve("invoices")
 
@@ -132,8 +139,8 @@ def test_each_field_comes_from_the_most_specific_policy_that_sets_it(
         if setting is None:
             expected, origin = getattr(BUILT_IN, field), BUILT_IN_ORIGIN
         elif field in setting.settings:
-            expected, origin = setting.settings[field], Origin(setting.pattern, None)
+            expected, origin = setting.settings[field], ValueOrigin(setting.pattern, None)
         else:
-            expected, origin = getattr(preset(str(setting.preset)), field), Origin(setting.pattern, setting.preset)
+            expected, origin = getattr(preset(str(setting.preset)), field), ValueOrigin(setting.pattern, setting.preset)
         assert getattr(resolved.policy, field) == expected
         assert resolved.origins[field] == origin

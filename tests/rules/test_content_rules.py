@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from poisonadmin.rules.domain.content_conditions import MAX_JSON_BYTES, Subject
-from poisonadmin.rules.domain.content_rules import ContentRules, Ruling, compile_content_rule
+from poisonadmin.rules.domain.content_rules import ContentRules, FilterDecision, compile_content_rule
 from poisonadmin.rules.domain.json_schema import compile_schema
-from poisonadmin.rules.domain.rules import Before, Rule, RuleFailed
+from poisonadmin.rules.domain.rules import Before, RuleDefinition, RuleFailed
 
 ORDER = {
     "employee": {"id": None, "name": ""}, "amount": -4.5, "paid": True, "kind": "push.v2", "lines": [{"sku": "a"}, {}],
@@ -17,8 +17,8 @@ ORDER = {
 }  # fmt: skip
 
 
-def rule(match: dict[str, Any], do: str = "reject", **more: Any) -> Rule:
-    return Rule(more.pop("id", 1), "a rule", 1, match, {"do": do, **more})
+def rule(match: dict[str, Any], do: str = "reject", **more: Any) -> RuleDefinition:
+    return RuleDefinition(more.pop("id", 1), "a rule", 1, match, {"do": do, **more})
 
 
 def subject(payload: Any = ORDER, **more: Any) -> Subject:
@@ -103,7 +103,7 @@ def test_a_message_that_soon_expires_can_be_told(expires_in_ms: float | None, ho
     assert matches({"expires_within_ms": 1000}, subject(expires_in_ms=expires_in_ms)) is holds
 
 
-def table(*rules: Rule) -> ContentRules:
+def table(*rules: RuleDefinition) -> ContentRules:
     return ContentRules([compile_content_rule(one, compile_schema=compile_schema) for one in rules])
 
 
@@ -114,8 +114,10 @@ def test_the_first_match_decides() -> None:
         rule({"address": "orders.*"}, "redirect", id=3, address="orders.odd.place", tags=["odd"]),
         rule({}, "discard", id=4),
     )
-    assert rules.ask("orders.eu", subject()) == Ruling(3, "a rule", Before.REDIRECT, "orders.odd.place", ("odd",))
-    assert rules.ask("orders", subject()) == Ruling(4, "a rule", Before.DISCARD, None, ())
+    assert rules.ask("orders.eu", subject()) == FilterDecision(
+        3, "a rule", Before.REDIRECT, "orders.odd.place", ("odd",)
+    )
+    assert rules.ask("orders", subject()) == FilterDecision(4, "a rule", Before.DISCARD, None, ())
     assert table(rule({"address": "returns.#"})).ask("orders.eu", subject()) is None
 
 
@@ -153,11 +155,11 @@ def test_a_rule_that_cannot_be_asked_is_not_asked_again_and_the_next_one_is() ->
     [
         rule({"violates": {"$ref": "http://example.com/"}}),
         rule({"json": [{"path": "nonsense", "present": True}]}),
-        Rule(1, "a rule", 1, {}, {"do": "explode"}),
-        Rule(1, "a rule", 1, {"size": 4}, {"do": "reject"}),
+        RuleDefinition(1, "a rule", 1, {}, {"do": "explode"}),
+        RuleDefinition(1, "a rule", 1, {"size": 4}, {"do": "reject"}),
     ],
 )
-def test_whatever_stands_in_the_table_fails_as_a_rule(broken: Rule) -> None:
+def test_whatever_stands_in_the_table_fails_as_a_rule(broken: RuleDefinition) -> None:
     with pytest.raises(RuleFailed, match="cannot be compiled"):
         compile_content_rule(broken, compile_schema=compile_schema)
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from poisonadmin.delivery.domain.retry_decision import Verdict, on_failure
+from poisonadmin.delivery.domain.retry_decision import RetryDecision, on_failure
 from poisonadmin.messages.domain.states import State, check
 from poisonadmin.policies.domain.policy import BUILT_IN
 from poisonadmin.rules.domain.failure_rules import compile_failure_rule, first_match, overridden
-from poisonadmin.rules.domain.rules import Rule
+from poisonadmin.rules.domain.rules import RuleDefinition
 
 
 @dataclass(frozen=True)
@@ -53,19 +53,19 @@ class Failure:
     ],
 )
 def test_a_condition_holds(match: dict[str, Any], holds: bool) -> None:
-    assert compile_failure_rule(Rule(1, "r", 1, match, {"do": "park"})).holds(Failure()) is holds
+    assert compile_failure_rule(RuleDefinition(1, "r", 1, match, {"do": "park"})).holds(Failure()) is holds
 
 
 @pytest.mark.parametrize("match", [{"status_code": {"min": 100}}, {"destination": "*x"}, {"message": "*x"}])
 def test_what_is_not_there_meets_no_condition(match: dict[str, Any]) -> None:
     silent = Failure(destination=None, error_message=None, status_code=None)
-    assert not compile_failure_rule(Rule(1, "r", 1, match, {"do": "park"})).holds(silent)
+    assert not compile_failure_rule(RuleDefinition(1, "r", 1, match, {"do": "park"})).holds(silent)
 
 
-def given(action: dict[str, Any], **more: Any) -> Verdict:
+def given(action: dict[str, Any], **more: Any) -> RetryDecision:
     """Return what becomes of the policy's verdict on the last failure of all."""
     exhausted = on_failure(BUILT_IN, message_id=1, attempt_number=10, failure_count=9, address="orders.eu")
-    rule = compile_failure_rule(Rule(1, "busy", 1, {}, action))
+    rule = compile_failure_rule(RuleDefinition(1, "busy", 1, {}, action))
     verdict = overridden(exhausted, rule, **({"delay_ms": 40_000, "hops": 0} | more))
     check(State.DLNG, verdict.event, verdict.state)
     return verdict
@@ -103,9 +103,9 @@ def test_redirections_that_go_round_end_with_an_administrator() -> None:
 
 def test_the_first_match_decides() -> None:
     rules = [
-        compile_failure_rule(Rule(1, "other", 1, {"address": "returns.#"}, {"do": "fail"})),
-        compile_failure_rule(Rule(2, "busy", 1, {"status_code": {"min": 500}}, {"do": "park"})),
-        compile_failure_rule(Rule(3, "all", 1, {}, {"do": "fail"})),
+        compile_failure_rule(RuleDefinition(1, "other", 1, {"address": "returns.#"}, {"do": "fail"})),
+        compile_failure_rule(RuleDefinition(2, "busy", 1, {"status_code": {"min": 500}}, {"do": "park"})),
+        compile_failure_rule(RuleDefinition(3, "all", 1, {}, {"do": "fail"})),
     ]
     found = first_match(rules, Failure())
     assert found is not None

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from poisonadmin.rules.domain.fields import InvalidRule
-from poisonadmin.rules.domain.rules import Rule, Stage, validate_rule
+from poisonadmin.rules.domain.rules import RuleDefinition, Stage, validate_rule
 
 BEFORE, AFTER = Stage.BEFORE, Stage.AFTER
 REJECT = {"do": "reject"}
@@ -100,6 +100,6 @@ def test_what_a_rule_cannot_be_is_refused_by_the_name_of_its_column(
 
 
 def test_a_redirect_leaves_alone_what_is_where_it_leads() -> None:
-    rule = Rule(1, "r", 1, {"address": "orders.#"}, {"do": "redirect", "address": "orders.odd"})
+    rule = RuleDefinition(1, "r", 1, {"address": "orders.#"}, {"do": "redirect", "address": "orders.odd"})
     assert rule.covers("orders.eu")
     assert not rule.covers("orders.odd")

@@ -10,10 +10,10 @@ from django.db import connection
 
 from poisonadmin.core.commands.locks import Lock
 from poisonadmin.core.domain.access import SYSTEM
-from poisonadmin.sources.commands.broker_checks import answer_due, look_at, look_at_source
+from poisonadmin.sources.commands.broker_checks import answer_due, request_broker_check, request_source_check
 from poisonadmin.sources.commands.setup import SourceBusy, delete_source, save_source
-from poisonadmin.sources.domain.broker_checks import LookAnswer
-from poisonadmin.sources.queries.broker_checks import LookState, get_look
+from poisonadmin.sources.domain.broker_checks import BrokerCheckResult
+from poisonadmin.sources.queries.broker_checks import BrokerCheckState, get_broker_check
 from poisonadmin.store.models.broker_look import BrokerLook, LookPurpose
 from poisonadmin.store.models.intake import RejectedLine, Source, SourceFile
 from poisonadmin.system.commands.housekeeping import clean_up
@@ -30,27 +30,27 @@ def source(db: None) -> Source:
 
 
 def asked() -> int:
-    return look_at("rabbitmq", CONFIG, LookPurpose.CONNECTION, principal=SYSTEM, secrets=LOGIN)
+    return request_broker_check("rabbitmq", CONFIG, LookPurpose.CONNECTION, principal=SYSTEM, secrets=LOGIN)
 
 
-def seen(purpose: str, kind: str, config: Mapping[str, Any], login: Mapping[str, str]) -> LookAnswer:
-    return LookAnswer(7)
+def seen(purpose: str, kind: str, config: Mapping[str, Any], login: Mapping[str, str]) -> BrokerCheckResult:
+    return BrokerCheckResult(7)
 
 
 def test_a_broker_that_hangs_is_given_up_and_the_next_is_looked_at() -> None:
     hangs = threading.Event()
 
-    def look(*_: object) -> LookAnswer:
+    def look(*_: object) -> BrokerCheckResult:
         if hangs.is_set():
-            return LookAnswer(7)
+            return BrokerCheckResult(7)
         hangs.set()
         threading.Event().wait()
         raise AssertionError
 
     first, second = asked(), asked()
     assert answer_due(look, seconds=0.2) == 2
-    assert get_look(first, principal=SYSTEM).error == "The broker did not answer within 0 s."
-    assert get_look(second, principal=SYSTEM).depth == 7
+    assert get_broker_check(first, principal=SYSTEM).error == "The broker did not answer within 0 s."
+    assert get_broker_check(second, principal=SYSTEM).depth == 7
     assert [row.secrets for row in BrokerLook.objects.all()] == [{}, {}]
 
 
@@ -60,9 +60,9 @@ def test_a_look_is_made_once_also_when_its_worker_was_killed() -> None:
         # What is left of a worker that was killed after it took the look.
         cursor.execute("UPDATE broker_look SET taken_at = now()")
     assert answer_due(seen) == 0
-    assert get_look(look_id, principal=SYSTEM).state == LookState.WAITING
+    assert get_broker_check(look_id, principal=SYSTEM).state == BrokerCheckState.WAITING
     BrokerLook.objects.update(asked_at="2020-01-01T00:00:00Z")
-    assert get_look(look_id, principal=SYSTEM).state == LookState.FAILED
+    assert get_broker_check(look_id, principal=SYSTEM).state == BrokerCheckState.FAILED
 
 
 def test_a_question_and_its_login_are_kept_a_quarter_of_an_hour() -> None:
@@ -73,10 +73,10 @@ def test_a_question_and_its_login_are_kept_a_quarter_of_an_hour() -> None:
 
 
 def test_a_source_that_goes_while_it_is_looked_at_leaves_nothing(source: Source) -> None:
-    look_at_source(source.id, LookPurpose.CONNECTION, principal=SYSTEM)
+    request_source_check(source.id, LookPurpose.CONNECTION, principal=SYSTEM)
 
-    def look(*_: object) -> LookAnswer:
-        return LookAnswer(7)
+    def look(*_: object) -> BrokerCheckResult:
+        return BrokerCheckResult(7)
 
     delete_source(source.id, principal=SYSTEM)
     assert answer_due(look) == 0

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from poisonadmin.core.domain.ssrf import Guard
+from poisonadmin.core.domain.ssrf import NetworkGuard
 from poisonadmin.destinations.domain.http_config import InvalidDestination
 from poisonadmin.sources.domain.broker_urls import InvalidBrokerUrl, parse_broker_url
 from poisonadmin.sources.domain.brokers import (
@@ -80,7 +80,7 @@ def test_a_url_that_says_it_badly_is_refused_and_no_login_repeated(kind: str, ur
 @pytest.mark.parametrize("host", ["10.1.2.3", "127.0.0.1", "[::ffff:10.1.2.3]", "169.254.169.254", "[fe80::1]"])
 def test_a_guard_keeps_brokers_out_of_private_networks(host: str) -> None:
     with pytest.raises(InvalidBrokerUrl, match="POISONADMIN_ALLOWED_NETWORKS"):
-        parse_broker_url("kafka", f"kafka://k.example.org,{host}:9092", guard=Guard())
+        parse_broker_url("kafka", f"kafka://k.example.org,{host}:9092", guard=NetworkGuard())
 
 
 def source(kind: str = "rabbitmq", **config: Any) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from poisonadmin.sources.commands.broker_checks import answer_due
-from poisonadmin.sources.domain.broker_checks import LookAnswer, SeenMessage, SeenQueue
+from poisonadmin.sources.domain.broker_checks import BrokerCheckResult, FoundMessage, FoundQueue
 from poisonadmin.store.models.audit import Audit
 from poisonadmin.store.models.broker_look import BrokerLook
 from poisonadmin.store.models.destination import Destination
@@ -116,13 +116,13 @@ def test_what_a_source_set_aside_goes_with_it(world: dict[str, Any], admin: Call
     assert admin.get(f"sources/rejected/{world['rejected']}/raw/").status_code == 404
 
 
-def seen(purpose: str, kind: str, config: Mapping[str, Any], login: Mapping[str, str]) -> LookAnswer:
+def seen(purpose: str, kind: str, config: Mapping[str, Any], login: Mapping[str, str]) -> BrokerCheckResult:
     """Stand for the worker's look: say what it was asked with."""
-    message = SeenMessage(
+    message = FoundMessage(
         "orders.dlq", "m-1", None, False, "text/plain", 4, "body", {"x-tenant": "7"}, reason="rejected"
     )
-    queue = SeenQueue("orders.dlq", 3, "the policy dlx names it")
-    return LookAnswer(3, [queue] if purpose == "queues" else [], [message] if purpose == "preview" else [])
+    queue = FoundQueue("orders.dlq", 3, "the policy dlx names it")
+    return BrokerCheckResult(3, [queue] if purpose == "queues" else [], [message] if purpose == "preview" else [])
 
 
 @pytest.mark.parametrize("purpose", ["connection", "preview", "queues"])
@@ -151,7 +151,7 @@ def test_a_saved_source_is_looked_at_with_its_own_login(admin: Caller, operator:
     made = admin.post("sources/", {**rabbitmq(), "secrets": LOGIN}).json()
     logins = []
 
-    def look(purpose: str, kind: str, config: Mapping[str, Any], login: Mapping[str, str]) -> LookAnswer:
+    def look(purpose: str, kind: str, config: Mapping[str, Any], login: Mapping[str, str]) -> BrokerCheckResult:
         logins.append(dict(login))
         return seen(purpose, kind, config, login)
 
@@ -172,10 +172,10 @@ def test_a_stored_login_is_not_tried_at_another_place(admin: Caller) -> None:
 
 
 def test_a_look_says_why_it_failed_and_repeats_no_login(admin: Caller) -> None:
-    def refused(*_: object) -> LookAnswer:
+    def refused(*_: object) -> BrokerCheckResult:
         raise BrokerError("ACCESS_REFUSED by rabbit.example.org:5672")
 
-    def broken(*_: object) -> LookAnswer:
+    def broken(*_: object) -> BrokerCheckResult:
         raise RuntimeError("canary")
 
     for look, error in ((refused, "ACCESS_REFUSED by rabbit.example.org:5672"), (broken, "RuntimeError; ")):

@@ -9,7 +9,7 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 
 from poisonadmin.sources.commands.broker_checks import answer_due
-from poisonadmin.sources.domain.broker_checks import LookAnswer, SeenQueue
+from poisonadmin.sources.domain.broker_checks import BrokerCheckResult, FoundQueue
 from poisonadmin.store.models.audit import Audit
 from poisonadmin.store.models.destination import Destination
 from poisonadmin.store.models.intake import Source
@@ -69,9 +69,9 @@ def test_what_cannot_be_is_refused_in_a_sentence(arguments: list[str], why: str)
     assert not Source.objects.exists()
 
 
-def seen(purpose: str, kind: str, config: Mapping[str, Any], login: Mapping[str, str]) -> LookAnswer:
+def seen(purpose: str, kind: str, config: Mapping[str, Any], login: Mapping[str, str]) -> BrokerCheckResult:
     assert login["password"] == "canary"
-    return LookAnswer(7, [SeenQueue("orders.dlq", 7, "its name")] if purpose == "queues" else [])
+    return BrokerCheckResult(7, [FoundQueue("orders.dlq", 7, "its name")] if purpose == "queues" else [])
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from django.test import Client
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.sources.commands.broker_checks import answer_due
 from poisonadmin.sources.commands.setup import save_source
-from poisonadmin.sources.domain.broker_checks import LookAnswer, SeenMessage, SeenQueue
+from poisonadmin.sources.domain.broker_checks import BrokerCheckResult, FoundMessage, FoundQueue
 from poisonadmin.store.models.destination import Destination
 from poisonadmin.store.models.intake import Source
 
@@ -97,10 +97,10 @@ def test_a_login_that_is_left_empty_stays_and_can_be_forgotten(admin: Client, so
     assert Source.objects.get().secrets == {}
 
 
-def seen(purpose: str, kind: str, config: Mapping[str, Any], login: Mapping[str, str]) -> LookAnswer:
-    message = SeenMessage("orders.dlq", "m-1", None, False, "text/plain", 9, "<script>1</script>", {"x-<b>": "\u202e"})
-    queue = SeenQueue("orders.<dlq>", 1_234, "named by the policy dlx")
-    return LookAnswer(3, [queue] if purpose == "queues" else [], [message] if purpose == "preview" else [])
+def seen(purpose: str, kind: str, config: Mapping[str, Any], login: Mapping[str, str]) -> BrokerCheckResult:
+    message = FoundMessage("orders.dlq", "m-1", None, False, "text/plain", 9, "<script>1</script>", {"x-<b>": "\u202e"})
+    queue = FoundQueue("orders.<dlq>", 1_234, "named by the policy dlx")
+    return BrokerCheckResult(3, [queue] if purpose == "queues" else [], [message] if purpose == "preview" else [])
 
 
 def test_a_form_is_tried_out_before_it_is_saved(admin: Client) -> None:

@@ -12,7 +12,7 @@ from poisonadmin.poison_list.commands.reports import Report, report
 from poisonadmin.policies.commands import save
 from poisonadmin.restart_jobs.commands.setup import save_restart_job
 from poisonadmin.rules.commands.table import RuleFields, create_rule
-from poisonadmin.sources.commands.broker_checks import look_at_source
+from poisonadmin.sources.commands.broker_checks import request_source_check
 from poisonadmin.sources.commands.setup import save_source
 from poisonadmin.store.models.attempt import FailureGroup
 from poisonadmin.store.models.broker_look import LookPurpose
@@ -160,7 +160,7 @@ def objects(delivering: None) -> dict[str, int]:
         "rule_id": create_rule("before", fields, principal=SYSTEM).id,
         "source_id": source.id,
         "broker_id": broker.id,
-        "look_id": look_at_source(broker.id, LookPurpose.CONNECTION, principal=SYSTEM),
+        "look_id": request_source_check(broker.id, LookPurpose.CONNECTION, principal=SYSTEM),
         "rejected_id": line.id,
         "job_id": Job.objects.create(kind="redeliver", requested_by="system").id,
     }

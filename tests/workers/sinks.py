@@ -12,12 +12,12 @@ from typing import Any
 
 from aiohttp import web
 
-from poisonadmin.core.domain.ssrf import Guard
+from poisonadmin.core.domain.ssrf import NetworkGuard
 from workers.delivery.deliver import deliver_all
 from workers.delivery.deliveries import Delivery, OutcomeRow, Summary
 from workers.delivery.http.destination import HttpDestination
 
-LOCAL = Guard(allow_loopback=True)
+LOCAL = NetworkGuard(allow_loopback=True)
 Answerer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Connection = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 

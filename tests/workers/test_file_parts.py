@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from poisonadmin.sources.domain.files import FileKind, FileToTake
 from workers.spark import sources
-from workers.spark.parts import Part, numbered, parts_of
+from workers.spark.parts import FilePart, numbered, parts_of
 from workers.spark.sources import FileBroken, FileGone, lines_of, newlines_of, opened
 
 
@@ -19,7 +19,7 @@ def file_at(path: Path, kind: FileKind = FileKind.NDJSON, file_id: int = 1) -> F
     return FileToTake(file_id, 1, os.fsencode(path), kind, facts.st_size, facts.st_mtime_ns)
 
 
-def read(parts: list[Part]) -> list[tuple[int, bytes]]:
+def read(parts: list[FilePart]) -> list[tuple[int, bytes]]:
     found: list[tuple[int, bytes]] = []
     for part in parts:
         with opened(part.file) as handle:
@@ -27,7 +27,7 @@ def read(parts: list[Part]) -> list[tuple[int, bytes]]:
     return found
 
 
-def counted_and_read(parts: list[Part]) -> list[tuple[int, bytes]]:
+def counted_and_read(parts: list[FilePart]) -> list[tuple[int, bytes]]:
     newlines = []
     for part in parts:
         with opened(part.file) as handle:
@@ -45,7 +45,7 @@ def test_a_small_file_cut_at_every_offset_gives_the_same_lines(tmp_path: Path) -
     path.write_bytes(text)
     file = file_at(path)
     for offset in range(1, len(text)):
-        parts = [Part(file, 0, offset), Part(file, offset, len(text))]
+        parts = [FilePart(file, 0, offset), FilePart(file, offset, len(text))]
         assert counted_and_read(parts) == lines_in(text), f"cut at {offset}"
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.workers.sandboxes import handle
 from workers.delivery.deliveries import OutcomeRow
-from workers.delivery.handler.sandbox.journals import attempts_left_behind, node_ids, remove_pages
+from workers.delivery.handler.sandbox.journals import attempts_left_behind, node_ids, remove_journals
 
 
 def the_row(deed: str, pages: Path) -> OutcomeRow:
@@ -124,6 +124,6 @@ def test_the_pages_of_a_node_tell_what_it_had_done_and_begun(tmp_path: Path) -> 
     told = {row.message_id: row.outcome for row in rows}
     assert told[3] == "node_lost", "nothing but its turn is in the page: the crash was its parent's knowledge"
     assert told.items() <= (handled.outcomes() | {3: "node_lost"}).items()
-    remove_pages(7, tmp_path)
+    remove_journals(7, tmp_path)
     assert node_ids(tmp_path) == set()
     assert attempts_left_behind(tmp_path / "gone", node_id=7, name="n", claim_id=1, shard=0, destinations={}) is None

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from poisonadmin.rules.domain.content_rules import Ruling
+from poisonadmin.rules.domain.content_rules import FilterDecision
 from poisonadmin.rules.domain.rules import Before
 from tests.workers.sandboxes import handle
 from tests.workers.sinks import Delivered, deliver, delivery, destination, http_sink
@@ -69,9 +69,9 @@ def test_a_chain_in_sandboxes_stops_at_a_crash(tmp_path: Path) -> None:
     assert handled.summary.not_begun == 2
 
 
-def ruled(do: Before) -> Ruling:
+def ruled(do: Before) -> FilterDecision:
     """Return what a content rule has decided."""
-    return Ruling(4, "a rule", do, "orders.odd" if do is Before.REDIRECT else None, ())
+    return FilterDecision(4, "a rule", do, "orders.odd" if do is Before.REDIRECT else None, ())
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from poisonadmin.messages.domain.failures import Failure
 from poisonadmin.store.models.attempt import Attempt, Outcome
 from tests.workers.sinks import delivery
 from workers.delivery.deliveries import DELIVERED, FAILED, OutcomeRow
-from workers.delivery.http.exchange import Answer
+from workers.delivery.http.exchange import HttpAnswer
 from workers.delivery.outcomes import outcome_row, storable
 from workers.delivery.run import instant
 
@@ -34,7 +34,7 @@ def test_every_text_becomes_storable_and_no_longer_than_allowed(text, limit):
 
 @given(st.text(), st.text(), st.none() | st.text(), st.none() | st.text(), st.integers(100, 999))
 def test_no_failure_whatever_it_says_is_without_a_row(name, message, cause, wish, status):
-    answer = Answer(status, Failure(name, message, cause_class=cause, stack=message), wish, body=b"x")
+    answer = HttpAnswer(status, Failure(name, message, cause_class=cause, stack=message), wish, body=b"x")
     now = instant(time.time())
     row = outcome_row(delivery(), answer, claim_id=1, shard=0, times=(now, now))
     assert len(row.fingerprint) == 16

@@ -5,11 +5,11 @@ import socket
 
 import pytest
 
-from poisonadmin.core.domain.ssrf import Guard, parse_networks
+from poisonadmin.core.domain.ssrf import NetworkGuard, parse_networks
 from tests.workers.sinks import LOCAL, Seen, deliver, delivery, destination, http_sink
 from workers.delivery.deliveries import OutcomeRow
 
-STRICT = Guard()
+STRICT = NetworkGuard()
 
 
 def answering(*answers: list[str]):
@@ -60,7 +60,7 @@ def test_localhost_is_refused_by_the_systems_own_resolver():
 
 
 def test_link_local_is_refused_even_where_everything_is_allowed():
-    open_guard = Guard(parse_networks("0.0.0.0/0 ::/0"), allow_loopback=True)
+    open_guard = NetworkGuard(parse_networks("0.0.0.0/0 ::/0"), allow_loopback=True)
     row = outcome("http://hooks.example/", lookup=answering(["169.254.169.254"]), guard=open_guard)
     assert row.error_class == "DestinationRefused"
 
@@ -109,7 +109,7 @@ def test_a_private_address_is_reached_where_the_allow_list_says_so():
     # 127.0.0.2 stands for a private network: loopback is shut, but the list opens this part of it.
     async def run():
         async with http_sink() as url:
-            guard = Guard(parse_networks("127.0.0.1/32"))
+            guard = NetworkGuard(parse_networks("127.0.0.1/32"))
             return (await deliver([delivery()], destination(url), guard=guard)).row
 
     assert asyncio.run(run()).outcome == "delivered"

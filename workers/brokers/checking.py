@@ -8,9 +8,9 @@ from poisonadmin.sources.domain.broker_checks import (
     SHOWN_BYTES,
     SHOWN_HEADERS,
     SHOWN_QUEUES,
-    LookAnswer,
-    SeenMessage,
-    SeenQueue,
+    BrokerCheckResult,
+    FoundMessage,
+    FoundQueue,
     shown,
 )
 from poisonadmin.sources.domain.brokers import SOURCE_DEFAULTS
@@ -18,28 +18,30 @@ from workers.brokers.contract import Login, Taken
 from workers.brokers.registry import adapter
 
 
-def look(purpose: str, kind: str, config: Mapping[str, Any], secrets: Mapping[str, str]) -> LookAnswer:
+def check_broker(purpose: str, kind: str, config: Mapping[str, Any], secrets: Mapping[str, str]) -> BrokerCheckResult:
     """Return what is seen at the broker for the purpose. Errors: `BrokerError`."""
     options = {**SOURCE_DEFAULTS[kind], **config}
     login = Login(config["url"], secrets.get("username", ""), secrets.get("password", ""), options)
     broker = adapter(kind)
     if purpose == "queues":
         found = broker.queues(login)[:SHOWN_QUEUES]
-        return LookAnswer(queues=[SeenQueue(shown(one.name) or "", one.depth, shown(one.why) or "") for one in found])
+        return BrokerCheckResult(
+            queues=[FoundQueue(shown(one.name) or "", one.depth, shown(one.why) or "") for one in found]
+        )
     if purpose == "preview":
         seen = [_seen(taken) for taken in broker.browse(login, PREVIEWED_MESSAGES)]
-        return LookAnswer(broker.depth(login), messages=seen)
+        return BrokerCheckResult(broker.depth(login), messages=seen)
     broker.shards(login)
-    return LookAnswer(broker.depth(login))
+    return BrokerCheckResult(broker.depth(login))
 
 
-def _seen(taken: Taken) -> SeenMessage:
+def _seen(taken: Taken) -> FoundMessage:
     start = bytes(taken.payload[:SHOWN_BYTES])
     # The cut may fall into a character.
     text = start.decode("utf-8", "replace").rstrip("\N{REPLACEMENT CHARACTER}")
     headers = list(taken.headers.items())[:SHOWN_HEADERS]
     told = taken.dead_letter
-    return SeenMessage(
+    return FoundMessage(
         queue=shown(taken.queue) or "",
         message_id=shown(taken.message_id),
         broker_id=shown(taken.broker_id),

@@ -4,13 +4,13 @@ import os
 import socket
 import ssl
 
-from poisonadmin.core.domain.ssrf import Guard, guard_from
+from poisonadmin.core.domain.ssrf import NetworkGuard, guard_from
 from workers.brokers.contract import BrokerError
 
 CONNECT_SECONDS = 5.0
 
 
-def permitted_addresses(host: str, port: int, *, guard: Guard | None = None) -> list[str]:
+def permitted_addresses(host: str, port: int, *, guard: NetworkGuard | None = None) -> list[str]:
     """Return the IP addresses of `host`, in the order in which to try them.
 
     Errors: `BrokerError` when it has none, or when the guard forbids one of them. Without a guard the environment's.
@@ -33,7 +33,7 @@ def open_socket(
     *,
     with_tls: bool,
     verify_tls: bool = True,
-    guard: Guard | None = None,
+    guard: NetworkGuard | None = None,
     timeout_seconds: float = CONNECT_SECONDS,
 ) -> socket.socket:
     """Return a connected socket, with TLS where asked for. Its time-out stays on. Errors: `BrokerError`."""

@@ -12,7 +12,7 @@ from poisonadmin.sources.domain.draining import Drained
 from workers.brokers.contract import BrokerError, Reader, Shard, Taken
 from workers.brokers.registry import adapter
 from workers.brokers.sources import read_source
-from workers.brokers.staging import Staging, Stored, WriteKeys
+from workers.brokers.staging import BrokerStaging, Stored, WriteKeys
 
 BATCH_MESSAGES = 2000
 IDLE_SECONDS = 1.0
@@ -43,7 +43,7 @@ def drain_shard(
     except BrokerError as error:
         return Drained(is_empty=False, error=str(error))
     try:
-        staging = Staging(database_url, source_id, template=source.template, write_keys=write_keys)
+        staging = BrokerStaging(database_url, source_id, template=source.template, write_keys=write_keys)
         try:
             draining = _Draining(reader, staging)
             return draining.run(time.monotonic() + seconds, idle_seconds, is_stopping)
@@ -56,7 +56,7 @@ def drain_shard(
 class _Draining:
     """The state of one call. Readers belong to this thread, storing to another."""
 
-    def __init__(self, reader: Reader, staging: Staging) -> None:
+    def __init__(self, reader: Reader, staging: BrokerStaging) -> None:
         self._reader = reader
         self._staging = staging
         self._drained = Drained()

@@ -38,7 +38,7 @@ class _Sorted:
     bad: list[tuple[InvalidEnvelope, bytes]] = field(default_factory=list)
 
 
-class Staging:
+class BrokerStaging:
     """Stores for one reader of one source; the connection is its own."""
 
     def __init__(self, database_url: str, source_id: int, *, template: str, write_keys: WriteKeys) -> None:

@@ -15,7 +15,7 @@ ROOM_SECONDS = 0.1
 _BYTES_PER_DELIVERY = 1024
 
 
-class Waiting:
+class Buffer:
     """Deliveries in the order they were read, and beside them those with a slot, in the order of their slots."""
 
     def __init__(self, limit_bytes: int) -> None:

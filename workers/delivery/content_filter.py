@@ -15,7 +15,7 @@ import psycopg
 from poisonadmin.rules.domain.content_conditions import Subject
 from poisonadmin.rules.domain.content_rules import ContentRule, ContentRules, compile_content_rule
 from poisonadmin.rules.domain.json_schema import compile_schema
-from poisonadmin.rules.domain.rules import Before, Rule, RuleFailed
+from poisonadmin.rules.domain.rules import Before, RuleDefinition, RuleFailed
 from workers.delivery.deliveries import Delivery
 
 _RULES = """
@@ -71,7 +71,7 @@ def read_rules(reader: "psycopg.Connection[tuple[object, ...]]", addresses: Iter
 
 @lru_cache(maxsize=1024)
 def _compiled(rule_id: int, name: str, version: int, match: str, action: str) -> ContentRule:
-    rule = Rule(rule_id, name, version, json.loads(match), json.loads(action))
+    rule = RuleDefinition(rule_id, name, version, json.loads(match), json.loads(action))
     return compile_content_rule(rule, compile_schema=compile_schema)
 
 

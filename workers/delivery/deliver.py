@@ -9,20 +9,20 @@ import itertools
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
-from poisonadmin.core.domain.ssrf import Guard
+from poisonadmin.core.domain.ssrf import NetworkGuard
 from workers.delivery.broker.destination import BrokerDestination
-from workers.delivery.broker.sender import BrokerOutlet
-from workers.delivery.buffer import HELD_BYTES, Waiting
+from workers.delivery.broker.sender import BrokerSender
+from workers.delivery.buffer import HELD_BYTES, Buffer
 from workers.delivery.claimed import Destination
 from workers.delivery.deliveries import Delivery, OutcomeRow, Summary, Tally, summary_of
 from workers.delivery.handler.destination import HandlerDestination
-from workers.delivery.handler.sender import HandlerOutlet
+from workers.delivery.handler.sender import HandlerSender
 from workers.delivery.http.destination import HttpDestination, parse_http_config
 from workers.delivery.http.exchange import Exchange
 from workers.delivery.http.resolver import Lookup, system_lookup
-from workers.delivery.http.sender import HttpOutlet
+from workers.delivery.http.sender import HttpSender
 from workers.delivery.run import Flag, NodeSide, Run
-from workers.delivery.sender import Outlet
+from workers.delivery.sender import Sender
 
 __all__ = [
     "Delivery",
@@ -48,7 +48,7 @@ async def deliver_all(
     record: Callable[[OutcomeRow], None],
     claim_id: int | None,
     shard: int | None,
-    guard: Guard = Guard(),  # noqa: B008  frozen
+    guard: NetworkGuard = NetworkGuard(),  # noqa: B008  frozen
     now: Callable[[], float] = time.time,
     began: Callable[[Delivery], None] | None = None,
     lookup: Lookup = system_lookup,
@@ -65,15 +65,15 @@ async def deliver_all(
     what is under way is broken off and not recorded: its outcome is unknown.
     """
     run = Run(start_deadline, stop, record, began, claim_id, shard, offset=now() - time.monotonic(), node=node)
-    outlets: dict[int, Outlet] = {}
+    outlets: dict[int, Sender] = {}
 
-    def open_outlet(to: Destination) -> Outlet:
-        waiting = Waiting(HELD_BYTES // len(destinations))
+    def open_outlet(to: Destination) -> Sender:
+        waiting = Buffer(HELD_BYTES // len(destinations))
         if isinstance(to, HandlerDestination):
-            return HandlerOutlet(run, to, waiting=waiting)
+            return HandlerSender(run, to, waiting=waiting)
         if isinstance(to, BrokerDestination):
-            return BrokerOutlet(run, to, waiting=waiting)
-        return HttpOutlet(run, to, lambda: Exchange(to, guard, lookup), waiting=waiting)
+            return BrokerSender(run, to, waiting=waiting)
+        return HttpSender(run, to, lambda: Exchange(to, guard, lookup), waiting=waiting)
 
     try:
         await _feed(run, deliveries, destinations, outlets, open_outlet)
@@ -97,8 +97,8 @@ async def _feed(
     run: Run,
     deliveries: Iterable[Delivery],
     destinations: Mapping[int, Destination],
-    outlets: dict[int, Outlet],
-    open_outlet: Callable[[Destination], Outlet],
+    outlets: dict[int, Sender],
+    open_outlet: Callable[[Destination], Sender],
 ) -> None:
     is_read_ahead = not isinstance(deliveries, Sequence)
     async for some in _slices(deliveries, in_thread=is_read_ahead):

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from poisonadmin.rules.domain.content_rules import Ruling
+from poisonadmin.rules.domain.content_rules import FilterDecision
 
 DELIVERED = "delivered"
 FAILED = "failed"
@@ -44,7 +44,7 @@ class Delivery:
     bookmark: str | None = None
     blames_all: bool = False
     chain: int | None = None
-    ruling: Ruling | None = None
+    ruling: FilterDecision | None = None
     transport: bytes | None = None
 
 

@@ -44,7 +44,7 @@ INSERT INTO attempt ({", ".join(_COLUMNS)}) VALUES ({", ".join(["%s"] * len(_COL
 log = logging.getLogger(__name__)
 
 
-class Node:
+class DeliveryNode:
     """The right to deliver one shard of a claim, from `enter` to `end`."""
 
     def __init__(
@@ -156,7 +156,7 @@ class Node:
         return self._connection
 
 
-def enter(dsn: str, *, claim_id: int, shard: int, budget_seconds: float) -> Node | None:
+def enter(dsn: str, *, claim_id: int, shard: int, budget_seconds: float) -> DeliveryNode | None:
     """Become the node of this shard and start its heartbeat; None when another task took it or `recover` fenced it."""
     connection = _connect(dsn)
     name = f"{platform.node()}/{os.getpid()}"
@@ -166,7 +166,7 @@ def enter(dsn: str, *, claim_id: int, shard: int, budget_seconds: float) -> Node
         return None
     node_id = int(str(row[0]))
     _lock(connection, node_id)
-    return Node(dsn, connection, node_id, budget_seconds)
+    return DeliveryNode(dsn, connection, node_id, budget_seconds)
 
 
 def _connect(dsn: str) -> "psycopg.Connection[tuple[object, ...]]":

@@ -8,7 +8,7 @@ from workers.delivery.deliveries import Delivery
 HELD_BYTES = 32 * 1024 * 1024
 
 
-class Chains:
+class OrderedGroups:
     """What is held behind a delivery of the same conversation. `len` counts what is held."""
 
     def __init__(self) -> None:

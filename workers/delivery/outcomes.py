@@ -9,7 +9,7 @@ from poisonadmin.delivery.domain.retry_after import retry_after_ms
 from poisonadmin.destinations.domain.http_config import CONNECTION_LOST
 from poisonadmin.messages.domain.failures import Failure, fingerprint, title
 from workers.delivery.deliveries import CRASHED, DELIVERED, FAILED, RULED, Delivery, OutcomeRow
-from workers.delivery.http.exchange import Answer
+from workers.delivery.http.exchange import HttpAnswer
 from workers.delivery.http.failures import HTTP_CONNECTION_RESET
 
 CONSUMER_CONNECTION_LOST = "ConsumerConnectionLost"
@@ -22,7 +22,7 @@ MAX_TITLE_CHARS = 300
 
 def outcome_row(
     delivery: Delivery,
-    answer: Answer,
+    answer: HttpAnswer,
     *,
     claim_id: int | None,
     shard: int | None,

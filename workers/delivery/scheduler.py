@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Callable
 
 from poisonadmin.rules.domain.rules import Before
-from workers.delivery.buffer import Waiting
+from workers.delivery.buffer import Buffer
 from workers.delivery.deliveries import DISCARDED, LETS_FOLLOW, MOVED, Delivery, Tally
-from workers.delivery.ordered_groups import Chains
+from workers.delivery.ordered_groups import OrderedGroups
 from workers.delivery.outcomes import ruled_row
 from workers.delivery.run import Run, instant
 
@@ -15,19 +15,19 @@ MAX_LAG_SECONDS = 1.0
 _AS_ANSWERED = {Before.DISCARD: DISCARDED, Before.REDIRECT: MOVED}
 
 
-class Turns:
+class Scheduler:
     """The queue of one outlet. `on_slot` is called in the event loop when the next slot has come.
 
     Slots keep their distances: when one was used late, those behind it are late by as much, so that no burst makes
     good for lost time.
     """
 
-    def __init__(self, run: Run, waiting: Waiting, tally: Tally, on_slot: Callable[[], None]) -> None:
+    def __init__(self, run: Run, waiting: Buffer, tally: Tally, on_slot: Callable[[], None]) -> None:
         self._run = run
         self._waiting = waiting
         self._tally = tally
         self._on_slot = on_slot
-        self._chains = Chains()
+        self._chains = OrderedGroups()
         self._lag = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -110,7 +110,7 @@ class Turns:
         """Leave alone what waits; it counts as not begun."""
         self.stop_waiting()
         self._tally.not_begun += len(self)
-        self._waiting, self._chains = Waiting(0), Chains()
+        self._waiting, self._chains = Buffer(0), OrderedGroups()
 
     def _pop(self) -> Delivery | None:
         slot = self._waiting.next_slot()

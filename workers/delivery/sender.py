@@ -3,22 +3,22 @@
 import asyncio
 from abc import ABC, abstractmethod
 
-from workers.delivery.buffer import Waiting
+from workers.delivery.buffer import Buffer
 from workers.delivery.deliveries import Delivery, OutcomeRow
 from workers.delivery.run import Run
-from workers.delivery.scheduler import Turns
+from workers.delivery.scheduler import Scheduler
 
 
-class Outlet(ABC):
+class Sender(ABC):
     """Begins deliveries in the order they are offered, each at its slot, with at most `concurrency` workers.
 
     In isolation with one, so that candidates come one after the other. An idle outlet costs nothing.
     """
 
-    def __init__(self, run: Run, destination_id: int, concurrency: int, waiting: Waiting) -> None:
+    def __init__(self, run: Run, destination_id: int, concurrency: int, waiting: Buffer) -> None:
         self._run = run
         self._tally = run.tally(destination_id)
-        self._turns = Turns(run, waiting, self._tally, self._hire)
+        self._turns = Scheduler(run, waiting, self._tally, self._hire)
         self._concurrency = 1 if run.node.is_isolation else concurrency
         self._workers: set[asyncio.Task[None]] = set()
 

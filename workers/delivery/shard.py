@@ -20,8 +20,8 @@ from workers.delivery.content_filter import read_rules, screened
 from workers.delivery.deliver import deliver_all
 from workers.delivery.deliveries import Delivery, OutcomeRow, Summary
 from workers.delivery.handler.destination import HandlerDestination
-from workers.delivery.handler.sandbox.journals import pages_directory, remove_pages
-from workers.delivery.node import Node, enter
+from workers.delivery.handler.sandbox.journals import journal_directory, remove_journals
+from workers.delivery.node import DeliveryNode, enter
 from workers.delivery.run import NodeSide
 
 # How long a task may begin deliveries. What is not begun by then goes back and is claimed again, by a smaller window.
@@ -74,13 +74,13 @@ def deliver_shard(dsn: str, *, claim_id: int, shard: int) -> list[DestinationTal
             summary = asyncio.run(_deliver(reader, node, claimed, (claim_id, shard), record, begun))
     finally:
         node.end(begun=len(begun), unanswered=sorted(begun - recorded))
-        remove_pages(node.id)
+        remove_journals(node.id)
     return _tallies(claimed, summary, causes)
 
 
 async def _deliver(
     reader: "psycopg.Connection[tuple[object, ...]]",
-    node: Node,
+    node: DeliveryNode,
     claimed: list[Claimed],
     key: tuple[int, int],
     record: Callable[[OutcomeRow], None],
@@ -94,7 +94,7 @@ async def _deliver(
     brokers = {to.id for to in destinations.values() if isinstance(to, BrokerDestination)}
     if any(isinstance(to, HandlerDestination) for to in destinations.values()):
         # From here on a node that is lost is looked up in its pages, before anything of it goes back.
-        reader.execute("UPDATE node SET pages = %s WHERE id = %s", [str(pages_directory()), node.id])
+        reader.execute("UPDATE node SET pages = %s WHERE id = %s", [str(journal_directory()), node.id])
 
     delivering = asyncio.ensure_future(
         deliver_all(
@@ -109,7 +109,7 @@ async def _deliver(
             now=database_now,
             began=lambda delivery: begun.add(delivery.message_id),
             node=NodeSide(
-                node.id, pages_directory(), is_isolation, node.lease_deadline, _marker(reader, node.id), node.written
+                node.id, journal_directory(), is_isolation, node.lease_deadline, _marker(reader, node.id), node.written
             ),
         )
     )

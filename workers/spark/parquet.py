@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from poisonadmin.core.domain import strict_json
 from poisonadmin.core.domain.strict_json import InvalidJson
-from poisonadmin.intake.domain.envelope import Envelope, parse_envelope
+from poisonadmin.intake.domain.envelope import MessageEnvelope, parse_envelope
 from poisonadmin.intake.domain.envelope_fields import InvalidEnvelope
 from workers.spark.parquet_bounds import refuse_expansion, refuse_nested_expansion, repeated_columns
 from workers.spark.sources import MAX_EXPANSION, FileBroken, expansion_limit
@@ -58,7 +58,7 @@ def _rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
         yield {name: value for name, value in row.items() if value is not None}
 
 
-def envelope_of(row: dict[str, Any]) -> Envelope:
+def envelope_of(row: dict[str, Any]) -> MessageEnvelope:
     """Return the envelope in a row: the fields of a JSON line as columns.
 
     `payload` may be binary. `headers` is a map or struct of strings, or JSON text; `dead_letter` a struct or JSON text.

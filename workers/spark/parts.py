@@ -11,7 +11,7 @@ PART_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True)
-class Part:
+class FilePart:
     """The lines of a file that begin within start..end (bytes), numbered from `first_line`.
 
     `id_ranges` (first, last) are the ids for its messages, at least one a line, growing along the file and from file to
@@ -36,16 +36,16 @@ class Part:
         return (row_id for first, last in self.id_ranges for row_id in range(first, last + 1))
 
 
-def parts_of(files: Iterable[FileToTake], *, part_bytes: int = PART_BYTES) -> list[Part]:
+def parts_of(files: Iterable[FileToTake], *, part_bytes: int = PART_BYTES) -> list[FilePart]:
     """Return the parts of each file in the order of their bytes; at least one a file."""
-    return [Part(file, start, end) for file in files for start, end in _stretches(file, part_bytes)]
+    return [FilePart(file, start, end) for file in files for start, end in _stretches(file, part_bytes)]
 
 
 def numbered(
-    parts: Sequence[Part], newlines: Sequence[int], id_ranges: Sequence[Sequence[tuple[int, int]]]
-) -> list[Part]:
+    parts: Sequence[FilePart], newlines: Sequence[int], id_ranges: Sequence[Sequence[tuple[int, int]]]
+) -> list[FilePart]:
     """Return the parts with their first lines and their ids, given the newlines of each and the ranges by place."""
-    found: list[Part] = []
+    found: list[FilePart] = []
     line = 1
     for place, (part, count) in enumerate(zip(parts, newlines, strict=True)):
         line = 1 if part.start == 0 else line

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 
 @dataclass(frozen=True)
-class Shape:
+class RowSchema:
     """The same columns for Spark, which declares them, and for Arrow, which carries them."""
 
     spark: str
@@ -14,7 +14,7 @@ class Shape:
 
 
 # One row a part. `outcome` is a `Staging`; `error` is null for a part that is staged.
-STAGED_PART = Shape(
+STAGED_PART = RowSchema(
     "part long, outcome string, staged long, rejected long, error string",
     pa.schema(
         {
@@ -28,7 +28,7 @@ STAGED_PART = Shape(
 )
 # One row a part, before it is staged. `newlines` and `messages`, the most there can be and
 # one more, are null unless the outcome is STAGED: it can be read.
-SURVEYED_PART = Shape(
+SURVEYED_PART = RowSchema(
     "part long, outcome string, newlines long, messages long, error string",
     pa.schema(
         {
@@ -41,7 +41,7 @@ SURVEYED_PART = Shape(
     ),
 )
 # One row a place that the rule matched in a part, and one more with what was read, whose `address` is null.
-TRIED_PART = Shape(
+TRIED_PART = RowSchema(
     "part long, address string, group_id long, messages long, samples array<long>, error string",
     pa.schema(
         {
@@ -55,7 +55,7 @@ TRIED_PART = Shape(
     ),
 )
 # One row a shard of a broker source: domain/draining.py, Drained.
-DRAINED_SHARD = Shape(
+DRAINED_SHARD = RowSchema(
     "staged long, recognised long, rejected long, is_empty boolean, error string",
     pa.schema(
         {

@@ -14,7 +14,7 @@ from poisonadmin.intake.domain import staged_rows
 from poisonadmin.intake.domain.envelope_fields import InvalidEnvelope, storable
 from poisonadmin.intake.domain.staged_rows import IntakeRow
 from workers.spark.keys import copy_keys, policies_with_keys
-from workers.spark.parts import Part
+from workers.spark.parts import FilePart
 from workers.spark.sources import FileBroken, FileGone
 
 STAGED_BATCH_LOCK = 25  # operations/locks.py names it
@@ -35,7 +35,7 @@ Parsed = tuple[int, IntakeRow | InvalidEnvelope, bytes]
 
 
 @dataclass(frozen=True)
-class Counted:
+class StagedCounts:
     """How many lines of a part are staged, and how many are set aside."""
 
     staged: int
@@ -43,12 +43,12 @@ class Counted:
 
 
 @dataclass
-class _Slice:
+class _PartSlice:
     good: list[tuple[int, IntakeRow]] = field(default_factory=list)
     bad: list[tuple[int, InvalidEnvelope, bytes]] = field(default_factory=list)
 
 
-def stage(part: Part, parsed: Iterable[Parsed], database_url: str) -> Counted:
+def stage(part: FilePart, parsed: Iterable[Parsed], database_url: str) -> StagedCounts:
     """Stage the part's lines under its batch, unless they are there already; return how many there are.
 
     `parsed` is read only when they are not there. When it raises, nothing of the part is kept.
@@ -57,7 +57,7 @@ def stage(part: Part, parsed: Iterable[Parsed], database_url: str) -> Counted:
     with psycopg.connect(database_url) as connection, connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s, hashtext(%s))", [STAGED_BATCH_LOCK, part.batch])
         cursor.execute(_ALREADY, {"batch": part.batch})
-        already = Counted(*(cursor.fetchone() or (0, 0)))
+        already = StagedCounts(*(cursor.fetchone() or (0, 0)))
         if already.staged or already.rejected:
             return already
         if cursor.execute(_IS_WANTED, [part.file.id]).fetchone() is None:
@@ -75,13 +75,13 @@ def stage(part: Part, parsed: Iterable[Parsed], database_url: str) -> Counted:
             rejected += len(one.bad)
             if not staged and rejected >= HOPELESS_LINES and part.start == 0:
                 raise FileBroken(f"None of its first {rejected:,} lines is a message.")
-        return Counted(staged, rejected)
+        return StagedCounts(staged, rejected)
 
 
-def _slices(parsed: Iterable[Parsed]) -> Iterator[_Slice]:
+def _slices(parsed: Iterable[Parsed]) -> Iterator[_PartSlice]:
     lines = iter(parsed)
     while rows := list(_up_to_size(islice(lines, SLICE_ROWS))):
-        one = _Slice()
+        one = _PartSlice()
         for line, outcome, raw in rows:
             if isinstance(outcome, InvalidEnvelope):
                 one.bad.append((line, outcome, raw))
@@ -99,7 +99,7 @@ def _up_to_size(lines: Iterable[Parsed]) -> Iterator[Parsed]:
             return
 
 
-def _copy_good(cursor: psycopg.Cursor, part: Part, ids: list[int], good: list[tuple[int, IntakeRow]]) -> None:
+def _copy_good(cursor: psycopg.Cursor, part: FilePart, ids: list[int], good: list[tuple[int, IntakeRow]]) -> None:
     if len(ids) < len(good):
         raise FileGone("The file has more lines than when they were counted.")
     with cursor.copy(staged_rows.BODY_COPY) as copy:
@@ -115,7 +115,7 @@ def _copy_good(cursor: psycopg.Cursor, part: Part, ids: list[int], good: list[tu
             copy.write_row(staged_rows.staged_row(row_id, row, made_id, batch=batch, line=line))
 
 
-def _copy_bad(cursor: psycopg.Cursor, part: Part, bad: list[tuple[int, InvalidEnvelope, bytes]]) -> None:
+def _copy_bad(cursor: psycopg.Cursor, part: FilePart, bad: list[tuple[int, InvalidEnvelope, bytes]]) -> None:
     if not bad:
         return
     with cursor.copy(staged_rows.REJECTED_COPY) as copy:

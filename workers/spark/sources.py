@@ -14,7 +14,7 @@ from typing import BinaryIO
 from poisonadmin.intake.domain.envelope_fields import LIMITS
 from poisonadmin.intake.domain.line_splitter import BYTE_ORDER_MARK, split_lines
 from poisonadmin.sources.domain.files import FileKind, FileToTake
-from workers.spark.parts import Part
+from workers.spark.parts import FilePart
 
 _CHUNK_BYTES = 1024 * 1024
 # Real logs shrink to a thirtieth; what expands more than this, beyond the first stretch, means harm (RELIABILITY S2).
@@ -57,7 +57,7 @@ def _check_identity(descriptor: int, file: FileToTake) -> None:
         raise FileGone("The file has changed since it was seen.")
 
 
-def lines_of(part: Part, handle: BinaryIO) -> Iterator[tuple[int, bytes]]:
+def lines_of(part: FilePart, handle: BinaryIO) -> Iterator[tuple[int, bytes]]:
     """Yield the part's lines that are not blank, each with its number in the file.
 
     Errors: `FileBroken` for a gzip file that is damaged, cut off, or expands beyond measure.
@@ -66,7 +66,7 @@ def lines_of(part: Part, handle: BinaryIO) -> Iterator[tuple[int, bytes]]:
         yield number, raw.removeprefix(BYTE_ORDER_MARK) if number == 1 else raw
 
 
-def newlines_of(part: Part, handle: BinaryIO) -> tuple[int, int]:
+def newlines_of(part: FilePart, handle: BinaryIO) -> tuple[int, int]:
     """Return how many newlines the part has, and how many messages at most.
 
     The second is what ids are reserved for: a few kilobytes can unfold to a hundred million newlines.
@@ -84,11 +84,11 @@ def expansion_limit(size_bytes: int) -> int:
     return min(max(FREE_EXPANSION_BYTES, size_bytes * MAX_EXPANSION), MAX_EXPANSION_BYTES)
 
 
-def _chunks(part: Part, handle: BinaryIO) -> Iterator[bytes]:
+def _chunks(part: FilePart, handle: BinaryIO) -> Iterator[bytes]:
     return _inflated(part, handle) if part.file.kind is FileKind.GZIP else _stretch(part, handle)
 
 
-def _stretch(part: Part, handle: BinaryIO) -> Iterator[bytes]:
+def _stretch(part: FilePart, handle: BinaryIO) -> Iterator[bytes]:
     """Yield the bytes of the lines that begin within the part's stretch, whole lines to the last one's newline."""
     start = _line_start(handle, part.start, part.file.size_bytes)
     end = _line_start(handle, part.end, part.file.size_bytes)
@@ -112,7 +112,7 @@ def _line_start(handle: BinaryIO, offset: int, size_bytes: int) -> int:
     return size_bytes
 
 
-def _inflated(part: Part, handle: BinaryIO) -> Iterator[bytes]:
+def _inflated(part: FilePart, handle: BinaryIO) -> Iterator[bytes]:
     limit = expansion_limit(part.file.size_bytes)
     try:
         with GzipFile(fileobj=handle, mode="rb") as inflated:

@@ -11,7 +11,7 @@ from poisonadmin.core.commands import locks
 from poisonadmin.core.commands.locks import Lock
 from poisonadmin.core.domain.addresses import validate_address
 from poisonadmin.core.domain.errors import PoisonAdminError
-from poisonadmin.policies.queries.index import book
+from poisonadmin.policies.queries.index import policy_index
 
 
 class AddressNotFound(PoisonAdminError):
@@ -64,7 +64,7 @@ def ensure_addresses(names: Iterable[str]) -> dict[str, AddressRef]:
         if missing:
             # A policy saved meanwhile would not see addresses that are not committed, nor we that policy.
             locks.share(cursor, Lock.POLICIES)
-            policies = book()
+            policies = policy_index()
             said = [policies.resolve(name) for name in missing]
             values: dict[str, Any] = {
                 "names": missing,

@@ -41,7 +41,7 @@ class IdempotencyKeyInFlight(PoisonAdminError):
 
 
 @dataclass(frozen=True)
-class Answer:
+class StoredAnswer:
     """What a request was answered."""
 
     status: int
@@ -51,8 +51,8 @@ class Answer:
 
 
 def once(
-    actor: str, key: str, request_digest: str, act: Callable[[], Answer], *, in_one_transaction: bool
-) -> tuple[Answer, bool]:
+    actor: str, key: str, request_digest: str, act: Callable[[], StoredAnswer], *, in_one_transaction: bool
+) -> tuple[StoredAnswer, bool]:
     """Return the answer of `act`, and whether it is one given before; then `act` was not called.
 
     With `in_one_transaction` what `act` does and the memory of it are committed together; without, `act` commits as it
@@ -77,17 +77,17 @@ def once(
         return answer, False
 
 
-def _earlier(actor: str, key: str, request_digest: str) -> Answer | None:
+def _earlier(actor: str, key: str, request_digest: str) -> StoredAnswer | None:
     row = IdempotencyKey.objects.filter(actor=actor, key=key).first()
     if row is None or row.status is None or row.response is None:
         return None
     if row.request_digest != request_digest:
         raise IdempotencyKeyReused("This Idempotency-Key was used for another request; nothing was done.")
     head, _, body = bytes(row.response).partition(b"\n")
-    return Answer(status=row.status, body=body, **json.loads(head))
+    return StoredAnswer(status=row.status, body=body, **json.loads(head))
 
 
-def _remember(actor: str, key: str, request_digest: str, answer: Answer) -> None:
+def _remember(actor: str, key: str, request_digest: str, answer: StoredAnswer) -> None:
     if answer.status >= REMEMBERED_BELOW:
         return
     head = json.dumps({"media_type": answer.media_type, "location": answer.location}).encode()

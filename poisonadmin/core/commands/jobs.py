@@ -69,7 +69,7 @@ def _end(job_id: int, state: str, counts: Mapping[str, int], error: str | None, 
         cursor.execute(_END, values)
 
 
-class JobKeeper(Protocol):
+class JobHeartbeat(Protocol):
     """Holds a job's lock and moves its heartbeat while it runs."""
 
     def hold(self, job_id: int) -> None: ...

@@ -12,7 +12,7 @@ _RUNS = 5
 _GIVEN_UP = (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure)
 
 
-class OnceMore(Exception):
+class TransactionRetry(Exception):
     """Raised by a transaction that has seen the ground move under it and will fare better on a second run."""
 
 
@@ -24,8 +24,8 @@ def retried(transaction: Callable[[], Result]) -> Result:
     for runs_left in range(_RUNS - 1, -1, -1):
         try:
             return transaction()
-        except (OperationalError, OnceMore) as error:
-            lost = isinstance(error, OnceMore) or isinstance(error.__cause__, _GIVEN_UP)
+        except (OperationalError, TransactionRetry) as error:
+            lost = isinstance(error, TransactionRetry) or isinstance(error.__cause__, _GIVEN_UP)
             if not lost or not runs_left or connection.in_atomic_block:
                 raise
     raise AssertionError("not reached")

@@ -106,26 +106,26 @@ def specificity(pattern: str) -> Specificity:
     return rank, -len(pattern) if rank == 2 else 0, shape, pattern
 
 
-class _Node:
+class _PatternNode:
     """A word in the tree of patterns; `order` is the place in the precedence of the pattern that ends here."""
 
     __slots__ = ("any_words", "children", "is_any_words", "one_word", "order")
 
     def __init__(self, *, is_any_words: bool = False) -> None:
-        self.children: dict[str, _Node] = {}
-        self.one_word: _Node | None = None
-        self.any_words: _Node | None = None
+        self.children: dict[str, _PatternNode] = {}
+        self.one_word: _PatternNode | None = None
+        self.any_words: _PatternNode | None = None
         self.is_any_words = is_any_words
         self.order: int | None = None
 
-    def child(self, word: str) -> "_Node":
+    def child(self, word: str) -> "_PatternNode":
         if word == ANY_WORDS:
-            self.any_words = self.any_words or _Node(is_any_words=True)
+            self.any_words = self.any_words or _PatternNode(is_any_words=True)
             return self.any_words
         if word == ONE_WORD:
-            self.one_word = self.one_word or _Node()
+            self.one_word = self.one_word or _PatternNode()
             return self.one_word
-        return self.children.setdefault(word, _Node())
+        return self.children.setdefault(word, _PatternNode())
 
 
 class PatternIndex:
@@ -134,7 +134,7 @@ class PatternIndex:
     def __init__(self, patterns: Iterable[str]) -> None:
         """Compile `patterns`; raise `InvalidAddress` for one that is none. Repetitions count once."""
         self.patterns = tuple(sorted({validate_pattern(pattern) for pattern in patterns}, key=specificity))
-        self._root = _Node()
+        self._root = _PatternNode()
         for order, pattern in enumerate(self.patterns):
             node = self._root
             for word in pattern.split("."):
@@ -151,7 +151,7 @@ class PatternIndex:
         return tuple(self.patterns[order] for order in found)
 
 
-def _advance(nodes: Iterable[_Node], word: str) -> list[_Node]:
+def _advance(nodes: Iterable[_PatternNode], word: str) -> list[_PatternNode]:
     reached = []
     for node in nodes:
         if node.is_any_words:
@@ -163,10 +163,10 @@ def _advance(nodes: Iterable[_Node], word: str) -> list[_Node]:
     return reached
 
 
-def _with_empty_runs(nodes: Iterable[_Node]) -> dict[_Node, None]:
-    live: dict[_Node, None] = {}
+def _with_empty_runs(nodes: Iterable[_PatternNode]) -> dict[_PatternNode, None]:
+    live: dict[_PatternNode, None] = {}
     for node in nodes:
-        step: _Node | None = node
+        step: _PatternNode | None = node
         while step is not None and step not in live:
             live[step] = None
             step = step.any_words

@@ -178,7 +178,7 @@ def parse_networks(text: str) -> tuple[Network, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Guard:
+class NetworkGuard:
     """What an installation lets its destinations reach."""
 
     allow: tuple[Network, ...] = ()
@@ -189,7 +189,7 @@ class Guard:
         return forbidden(ip, allow=self.allow, allow_loopback=self.allow_loopback)
 
 
-def guard_from(environment: Mapping[str, str]) -> Guard:
+def guard_from(environment: Mapping[str, str]) -> NetworkGuard:
     """Return the guard that `POISONADMIN_ALLOWED_NETWORKS` and `POISONADMIN_ALLOW_LOOPBACK` (1, true, yes) ask for."""
     loopback = environment.get("POISONADMIN_ALLOW_LOOPBACK", "").strip().lower() in {"1", "true", "yes", "on"}
-    return Guard(parse_networks(environment.get("POISONADMIN_ALLOWED_NETWORKS", "")), loopback)
+    return NetworkGuard(parse_networks(environment.get("POISONADMIN_ALLOWED_NETWORKS", "")), loopback)

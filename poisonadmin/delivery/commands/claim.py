@@ -156,7 +156,7 @@ def _claim(
         if not try_lock(cursor, Lock.CLAIM):
             return None
         if not isolation:
-            ordered_conversations.bring_forward(cursor)
+            ordered_conversations.schedule_heads(cursor)
         given = allow(capacities(cursor))
         cursor.execute(
             _LANES,
@@ -180,7 +180,7 @@ def _claim(
             cursor, given, caps, tasks=tasks, job_id=job_id, isolation=isolation, runs=ordered
         )
         cursor.execute(_RAISE_FLOORS, {"lanes": [cap.lane_id for cap in caps]})
-        ordered_conversations.look_at_heads(cursor, {lane[0] for lane in lanes if lane[3] is not None})
+        ordered_conversations.refresh_heads(cursor, {lane[0] for lane in lanes if lane[3] is not None})
         if size == 0:
             cursor.execute("DELETE FROM claim WHERE id = %s", [claim_id])
             return None

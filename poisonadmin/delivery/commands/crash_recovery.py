@@ -29,7 +29,7 @@ class LostNode:
     destinations: Mapping[int, int]
 
 
-class Pages(Protocol):
+class Journals(Protocol):
     """The pages on this machine (workers/crash_recovery.py)."""
 
     def read(self, node: LostNode) -> Sequence[Mapping[str, Any]] | None:
@@ -74,7 +74,7 @@ SELECT id FROM node WHERE id = ANY(%(nodes)s) AND (ended_at IS NULL OR "end" = '
 _READ = "UPDATE node SET pages = NULL WHERE id = %(node)s AND pages IS NOT NULL"
 
 
-def search_lost_nodes(host: str, pages: Pages) -> int:
+def search_lost_nodes(host: str, pages: Journals) -> int:
     """Read the pages of the lost nodes of this host, and write what they say; return how many nodes were searched.
 
     Settle afterwards.
@@ -94,7 +94,7 @@ def search_lost_nodes(host: str, pages: Pages) -> int:
     return len(lost)
 
 
-def sweep_pages(pages: Pages) -> int:
+def sweep_journals(pages: Journals) -> int:
     """Remove pages that nobody needs any more, of nodes that ended and could not do it; return of how many nodes."""
     kept = pages.node_ids()
     with connection.cursor() as cursor:

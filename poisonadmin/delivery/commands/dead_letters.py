@@ -6,7 +6,7 @@ from typing import Any
 
 from django.db.backends.utils import CursorWrapper
 
-from poisonadmin.delivery.domain.retry_decision import Verdict
+from poisonadmin.delivery.domain.retry_decision import RetryDecision
 from poisonadmin.messages.commands.transitions import RECORDED
 
 _HOPS = """
@@ -54,7 +54,7 @@ SELECT lane_id, min(due_at) FROM changed GROUP BY lane_id
 """  # noqa: S608  (fragments are constants)
 
 
-def record_moves(cursor: CursorWrapper, moves: Sequence[tuple[int, str, Verdict]]) -> list[tuple[int, datetime]]:
+def record_moves(cursor: CursorWrapper, moves: Sequence[tuple[int, str, RetryDecision]]) -> list[tuple[int, datetime]]:
     """Append a hop for each (message id, address it was on, verdict that moves it), and enqueue the children due.
 
     Shape: (lane, due_at) of the children, for the caller to wake.

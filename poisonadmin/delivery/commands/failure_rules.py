@@ -6,7 +6,7 @@ from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.core.commands import audit
 from poisonadmin.delivery.commands.retry_decisions import Answered
-from poisonadmin.delivery.domain.retry_decision import Verdict
+from poisonadmin.delivery.domain.retry_decision import RetryDecision
 from poisonadmin.delivery.domain.retry_schedule import delay_ms, jitter
 from poisonadmin.policies.domain.policy import Policy
 from poisonadmin.rules.domain.failure_rules import first_match, overridden
@@ -24,14 +24,14 @@ FROM hit JOIN locked ON locked.id = hit.id WHERE rule.id = hit.id
 """
 
 
-class RuleVerdicts:
+class FailureRuleDecisions:
     """The rules after a failure during one settle, and what was decided by which rule."""
 
     def __init__(self, table: FailureTable) -> None:
         self._table = table
         self._hits: Counter[int] = Counter()
 
-    def apply(self, one: Answered, policy: Policy, verdict: Verdict) -> Verdict:
+    def apply(self, one: Answered, policy: Policy, verdict: RetryDecision) -> RetryDecision:
         """Return the verdict, or the one that the first matching rule gives in its place.
 
         Only failures are asked about: whom a crash accuses, and what a handler has chosen, is no rule's business.
@@ -63,7 +63,7 @@ def _switch_off(failed: RuleFailed) -> None:
         audit.record("system", "rule.switched_off", "rule", rule.name, note=failed.why, details=details)
 
 
-def _wait(one: Answered, policy: Policy, verdict: Verdict) -> int:
+def _wait(one: Answered, policy: Policy, verdict: RetryDecision) -> int:
     if verdict.delay_ms is not None:
         return verdict.delay_ms
     sign, fraction = jitter(one.id, one.attempt_number)

@@ -129,7 +129,7 @@ WHERE lane.id = empty.id AND NOT EXISTS (SELECT FROM message WHERE message.lane_
 """
 
 
-def bring_forward(cursor: CursorWrapper) -> None:
+def schedule_heads(cursor: CursorWrapper) -> None:
     """Put what is due on ordered addresses onto the lanes of its conversations, and look at heads that have moved on.
 
     Call in the claim's transaction, which one claim has at a time.
@@ -149,18 +149,18 @@ def bring_forward(cursor: CursorWrapper) -> None:
         cursor.execute(_PUT_ON_LANES, values)
         lanes = {row[0] for row in cursor.fetchall()}
     cursor.execute(_MOVED_ON)
-    look_at_heads(cursor, lanes | {row[0] for row in cursor.fetchall()})
+    refresh_heads(cursor, lanes | {row[0] for row in cursor.fetchall()})
 
 
-def look_again(cursor: CursorWrapper) -> None:
+def refresh_head(cursor: CursorWrapper) -> None:
     """Look at heads that have moved on: what was delivered, or given up, lets its successors go."""
     cursor.execute(_IS_USED)
     if cursor.fetchone()[0]:
         cursor.execute(_MOVED_ON)
-        look_at_heads(cursor, {row[0] for row in cursor.fetchall()})
+        refresh_heads(cursor, {row[0] for row in cursor.fetchall()})
 
 
-def look_at_heads(cursor: CursorWrapper, lane_ids: set[int]) -> None:
+def refresh_heads(cursor: CursorWrapper, lane_ids: set[int]) -> None:
     """Find the head of each conversation's lane, and when it is due."""
     if lane_ids:
         cursor.execute(_LOOK_AT_HEADS, {"lanes": sorted(lane_ids)})

@@ -15,7 +15,7 @@ from poisonadmin.store.models.destination import Destination
 from poisonadmin.store.models.job import JobKind
 
 
-class Tally(Protocol):
+class ShardTally(Protocol):
     """What one shard came to for one destination (workers/delivery/shard.py)."""
 
     @property
@@ -56,7 +56,7 @@ def begin_redelivery(*, worker: str, tasks: int) -> Redelivery | None:
     return Redelivery(job_id, claim)
 
 
-def finish_redelivery(redelivery: Redelivery, tallies: Iterable[Tally]) -> None:
+def finish_redelivery(redelivery: Redelivery, tallies: Iterable[ShardTally]) -> None:
     """Settle the claim, follow what each destination could do, and end the job."""
     each = list(tallies)
     settle(redelivery.claim.id)
@@ -87,7 +87,7 @@ def stop_claims(worker: str) -> None:
         )
 
 
-def _follow(destination_id: int, tallies: list[Tally]) -> None:
+def _follow(destination_id: int, tallies: list[ShardTally]) -> None:
     """Set the destination's window.
 
     A change made meanwhile by another claim's end is overwritten, and made again soon.

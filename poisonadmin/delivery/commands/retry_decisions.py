@@ -8,7 +8,7 @@ from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.delivery.commands.in_flight import TAKEN
 from poisonadmin.delivery.domain import handler_answers
-from poisonadmin.delivery.domain.retry_decision import Verdict, on_crash, on_failure
+from poisonadmin.delivery.domain.retry_decision import RetryDecision, on_crash, on_failure
 from poisonadmin.messages.domain.states import Event
 from poisonadmin.policies.domain.policy import Blame, Policy
 from poisonadmin.rules.domain.rules import Before
@@ -103,7 +103,7 @@ def read_answered(
     return sorted((Answered(*row) for row in cursor.fetchall()), key=lambda one: (one.finished_at, one.id))
 
 
-def judge(one: Answered, policy: Policy, *, conversation_failures: int | None = None) -> Verdict:
+def decide_retries(one: Answered, policy: Policy, *, conversation_failures: int | None = None) -> RetryDecision:
     """Return the verdict on one attempt under the policy of its address.
 
     `conversation_failures`: its conversation's count with it, None where that is not counted.
@@ -140,7 +140,7 @@ def judge(one: Answered, policy: Policy, *, conversation_failures: int | None = 
     )
 
 
-def _crashed(one: Answered, policy: Policy, event: Event, *, is_counted: bool) -> Verdict:
+def _crashed(one: Answered, policy: Policy, event: Event, *, is_counted: bool) -> RetryDecision:
     return on_crash(
         policy,
         one.crash_count,

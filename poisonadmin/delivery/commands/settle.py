@@ -12,10 +12,10 @@ from django.db import connection, transaction
 
 from poisonadmin.delivery.commands import breakers, ordered_conversations
 from poisonadmin.delivery.commands.in_flight import IN_FLIGHT, TAKEN
-from poisonadmin.delivery.commands.settle_failures import ANSWERS_A_TRANSACTION, settle_verdicts
+from poisonadmin.delivery.commands.settle_failures import ANSWERS_A_TRANSACTION, settle_failures
 from poisonadmin.messages.commands.confirmations import AWAITED
 from poisonadmin.messages.commands.oversize import reject_oversized
-from poisonadmin.messages.commands.schedule import wake
+from poisonadmin.messages.commands.schedule import schedule
 from poisonadmin.messages.commands.transitions import RECORDED
 
 DELIVERIES_A_TRANSACTION = 10_000
@@ -102,12 +102,12 @@ def settle(claim_id: int | None = None) -> Settled:
     """
     settled = Settled(
         delivered=_repeat(_settle_delivered, claim_id, DELIVERIES_A_TRANSACTION),
-        failed=_repeat(settle_verdicts, claim_id, ANSWERS_A_TRANSACTION),
+        failed=_repeat(settle_failures, claim_id, ANSWERS_A_TRANSACTION),
         returned=_repeat(_return_unanswered, claim_id, DELIVERIES_A_TRANSACTION),
     )
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(_CLOSE, {"claim": claim_id})
-        ordered_conversations.look_again(cursor)
+        ordered_conversations.refresh_head(cursor)
     return settled
 
 
@@ -133,7 +133,7 @@ def _return_unanswered(claim_id: int | None) -> int:
         rows = cursor.fetchall()
         returned = [message_id for _, _, ids in rows for message_id in ids]
         reject_oversized(cursor, returned)
-        wake(cursor, [(lane_id, due_at) for lane_id, due_at, _ in rows])
+        schedule(cursor, [(lane_id, due_at) for lane_id, due_at, _ in rows])
     return len(returned)
 
 

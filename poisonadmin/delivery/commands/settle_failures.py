@@ -13,23 +13,23 @@ from poisonadmin.delivery.commands import breakers
 from poisonadmin.delivery.commands.breakers import Counting
 from poisonadmin.delivery.commands.conversations import park_conversations
 from poisonadmin.delivery.commands.dead_letters import record_moves
-from poisonadmin.delivery.commands.failure_rules import RuleVerdicts
-from poisonadmin.delivery.commands.retry_decisions import Answered, judge, read_answered
-from poisonadmin.delivery.domain.retry_decision import Verdict
+from poisonadmin.delivery.commands.failure_rules import FailureRuleDecisions
+from poisonadmin.delivery.commands.retry_decisions import Answered, decide_retries, read_answered
+from poisonadmin.delivery.domain.retry_decision import RetryDecision
 from poisonadmin.messages.commands import failure_groups, schedule
 from poisonadmin.messages.commands.oversize import reject_oversized
 from poisonadmin.messages.commands.transitions import recorded
 from poisonadmin.messages.domain.states import Event, Reason, State
 from poisonadmin.poison_list.commands import reports
 from poisonadmin.policies.domain.policy import Blame, Policy
-from poisonadmin.policies.queries.index import book
+from poisonadmin.policies.queries.index import policy_index
 from poisonadmin.rules.queries.failure_table import failure_rules
 
 ANSWERS_A_TRANSACTION = 2_000
 
 
 @dataclass(frozen=True)
-class _Place:
+class _Lane:
     address_id: int
     lane_id: int
 
@@ -71,7 +71,7 @@ WHERE id = %(address)s AND status = 'ON' RETURNING id
 """
 
 
-def settle_verdicts(claim_id: int | None = None) -> int:
+def settle_failures(claim_id: int | None = None) -> int:
     """Apply the verdict to what failed, crashed or was answered otherwise, of one claim or of all; return how many.
 
     One transaction.
@@ -81,11 +81,11 @@ def settle_verdicts(claim_id: int | None = None) -> int:
         answered = read_answered(cursor, claim_id, ANSWERS_A_TRANSACTION, for_rules=bool(rules.rules))
         if not answered:
             return 0
-        policies = book()
+        policies = policy_index()
         in_force = {one.address: policies.resolve(one.address).policy for one in answered}
         counts = breakers.load(cursor, answered, in_force)
-        ruled = RuleVerdicts(rules)
-        pairs = [(one, _judge(one, in_force[one.address], counts, ruled)) for one in answered]
+        ruled = FailureRuleDecisions(rules)
+        pairs = [(one, _decide(one, in_force[one.address], counts, ruled)) for one in answered]
         targets = ensure_addresses(verdict.move_to for _, verdict in pairs if verdict.move_to)
         group_ids = failure_groups.ensure(
             cursor,
@@ -104,20 +104,22 @@ def settle_verdicts(claim_id: int | None = None) -> int:
         reject_oversized(cursor, [a.id for a, v in pairs if v.move_to and v.state is State.TBDL])
         park_conversations(cursor, [a.id for a, v in pairs if v.reason is Reason.CONVERSATION_ENDED])
         # Lanes come last, and all at once: the order of locks is messages, groups, addresses, lanes.
-        schedule.wake(cursor, waiting)
+        schedule.schedule(cursor, waiting)
         schedule.reopen(cursor, stopped)
         ruled.count(cursor)
     return len(answered)
 
 
-def _judge(one: Answered, policy: Policy, counts: Counting, ruled: RuleVerdicts) -> Verdict:
-    verdict = ruled.apply(one, policy, judge(one, policy, conversation_failures=counts.of_conversation(one, policy)))
+def _decide(one: Answered, policy: Policy, counts: Counting, ruled: FailureRuleDecisions) -> RetryDecision:
+    verdict = ruled.apply(
+        one, policy, decide_retries(one, policy, conversation_failures=counts.of_conversation(one, policy))
+    )
     if verdict.reason is Reason.CONVERSATION_ENDED:
         counts.ended(one)
     return replace(verdict, stop_address=True) if counts.switches_off(one, policy) else verdict
 
 
-def _list(cursor: CursorWrapper, listed: Sequence[tuple[Answered, Verdict]]) -> None:
+def _list(cursor: CursorWrapper, listed: Sequence[tuple[Answered, RetryDecision]]) -> None:
     """Put the bookmarks of these messages on the poison list."""
     for is_fatal in (False, True):
         some = [one for one, verdict in listed if (verdict.event is not Event.FAILED) == is_fatal]
@@ -127,15 +129,15 @@ def _list(cursor: CursorWrapper, listed: Sequence[tuple[Answered, Verdict]]) -> 
 
 def _places(
     cursor: CursorWrapper,
-    pairs: Sequence[tuple[Answered, Verdict]],
+    pairs: Sequence[tuple[Answered, RetryDecision]],
     targets: dict[str, AddressRef],
     in_force: dict[str, Policy],
-) -> list[_Place]:
+) -> list[_Lane]:
     """Return where each message is from now on: a candidate that is to be tried again waits on an isolation lane."""
     plain = [
-        _Place(targets[verdict.move_to].id, targets[verdict.move_to].lane_id)
+        _Lane(targets[verdict.move_to].id, targets[verdict.move_to].lane_id)
         if verdict.move_to
-        else _Place(one.address_id, one.plain_lane_id)
+        else _Lane(one.address_id, one.plain_lane_id)
         for one, verdict in pairs
     ]
     alone = [
@@ -146,13 +148,13 @@ def _places(
     ]
     both = list(zip(plain, alone, strict=True))
     isolation = schedule.isolation_lanes(cursor, [place.address_id for place, is_alone in both if is_alone])
-    return [_Place(place.address_id, isolation[place.address_id]) if is_alone else place for place, is_alone in both]
+    return [_Lane(place.address_id, isolation[place.address_id]) if is_alone else place for place, is_alone in both]
 
 
 def _apply(
     cursor: CursorWrapper,
-    pairs: Sequence[tuple[Answered, Verdict]],
-    places: Sequence[_Place],
+    pairs: Sequence[tuple[Answered, RetryDecision]],
+    places: Sequence[_Lane],
     group_ids: dict[str, int],
 ) -> list[tuple[int, datetime]]:
     """Write the verdicts; return (lane, due_at) of what waits again."""
@@ -177,7 +179,7 @@ def _apply(
     return waiting
 
 
-def _stop(cursor: CursorWrapper, stopping: Sequence[tuple[Answered, Verdict]]) -> list[int]:
+def _stop(cursor: CursorWrapper, stopping: Sequence[tuple[Answered, RetryDecision]]) -> list[int]:
     """Stop the addresses of messages that reached the limit at which they stop; return those that were ON."""
     stopped = []
     for message, verdict in sorted(stopping, key=lambda pair: pair[0].address_id):

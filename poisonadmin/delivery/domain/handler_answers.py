@@ -4,7 +4,7 @@ Each is an end that the handler has chosen, so that none of them counts as a fai
 rule has chosen before anything was delivered.
 """
 
-from poisonadmin.delivery.domain.retry_decision import Verdict
+from poisonadmin.delivery.domain.retry_decision import RetryDecision
 from poisonadmin.delivery.domain.retry_schedule import delay_ms, jitter
 from poisonadmin.messages.domain.states import Event, Reason, State
 from poisonadmin.policies.domain.policy import Policy
@@ -14,48 +14,48 @@ from poisonadmin.rules.domain.rules import Before
 MAX_HOPS = 32
 
 
-def on_discarded(failure_count: int) -> Verdict:
+def on_discarded(failure_count: int) -> RetryDecision:
     """Return the verdict on a message that its handler discarded (ruling R4)."""
     reason = Reason.DISCARDED_BY_POLICY
-    return Verdict(State.FAIL, Event.DISCARDED, reason, None, None, failure_count, candidate=False, crash_count=0)
+    return RetryDecision(State.FAIL, Event.DISCARDED, reason, None, None, failure_count, candidate=False, crash_count=0)
 
 
-def on_moved(address: str, *, hops: int) -> Verdict:
+def on_moved(address: str, *, hops: int) -> RetryDecision:
     """Return the verdict on a message that its handler moved: due at once there, where nothing has failed yet.
 
     `hops`: its moves before. Handlers that hand a message round leave it to an administrator in the end.
     """
     if hops >= MAX_HOPS:
-        return Verdict(State.NDLV, Event.MOVED, Reason.RULE, None, None, 0, candidate=False, crash_count=0)
-    return Verdict(State.TBDL, Event.MOVED, None, 0, address, 0, candidate=False, crash_count=0)
+        return RetryDecision(State.NDLV, Event.MOVED, Reason.RULE, None, None, 0, candidate=False, crash_count=0)
+    return RetryDecision(State.TBDL, Event.MOVED, None, 0, address, 0, candidate=False, crash_count=0)
 
 
-def on_rolled_back(policy: Policy, *, message_id: int, attempt_number: int, failure_count: int) -> Verdict:
+def on_rolled_back(policy: Policy, *, message_id: int, attempt_number: int, failure_count: int) -> RetryDecision:
     """Return the verdict on a message that its handler put back: nothing is counted, and it waits as after its first
     failure, so that it does not come round without a pause."""
     sign, fraction = jitter(message_id, attempt_number)
     wait = delay_ms(policy, 1, sign=sign, fraction=fraction)
-    return Verdict(State.TBDL, Event.ROLLED_BACK, None, wait, None, failure_count)
+    return RetryDecision(State.TBDL, Event.ROLLED_BACK, None, wait, None, failure_count)
 
 
-def on_conversation_ended(failure_count: int) -> Verdict:
+def on_conversation_ended(failure_count: int) -> RetryDecision:
     """Return the verdict on the message with which its handler ended a conversation (SEMANTICS R6)."""
     reason = Reason.CONVERSATION_ENDED
-    return Verdict(
+    return RetryDecision(
         State.FAIL, Event.CONVERSATION_ENDED, reason, None, None, failure_count, candidate=False, crash_count=0
     )
 
 
-def on_ruled(do: Before, address: str | None, *, failure_count: int, hops: int) -> Verdict:
+def on_ruled(do: Before, address: str | None, *, failure_count: int, hops: int) -> RetryDecision:
     """Return the verdict on a message that a content rule kept from being delivered. What it is suspected of stays.
 
     `address`: where it is redirected to; `hops`: its moves before. Redirections that go round end with a person.
     """
     match do:
         case Before.REDIRECT if address is not None and hops < MAX_HOPS:
-            return Verdict(State.TBDL, Event.REDIRECTED, None, 0, address, 0)
+            return RetryDecision(State.TBDL, Event.REDIRECTED, None, 0, address, 0)
         case Before.REDIRECT:
-            return Verdict(State.NDLV, Event.REDIRECTED, Reason.RULE, None, None, failure_count)
+            return RetryDecision(State.NDLV, Event.REDIRECTED, Reason.RULE, None, None, failure_count)
         case Before.DISCARD:
-            return Verdict(State.FAIL, Event.REJECTED, Reason.DISCARDED_BY_POLICY, None, None, failure_count)
-    return Verdict(State.NDLV, Event.REJECTED, Reason.REJECTED, None, None, failure_count)
+            return RetryDecision(State.FAIL, Event.REJECTED, Reason.DISCARDED_BY_POLICY, None, None, failure_count)
+    return RetryDecision(State.NDLV, Event.REJECTED, Reason.REJECTED, None, None, failure_count)

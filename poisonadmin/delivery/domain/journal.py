@@ -24,7 +24,7 @@ MAX_RECORD_BYTES = 192 * 1024
 Buffer = bytes | bytearray | memoryview
 
 
-class Word(IntEnum):
+class HeaderField(IntEnum):
     """The 8-byte words at the head of the page. Each is written whole, by one side only."""
 
     MAGIC = 0
@@ -108,7 +108,7 @@ class Turn:
 _RECORD = struct.Struct("=IQqIHxxdd")  # bytes of the details, turn, message, attempt, kind, started, finished
 
 
-class Page:
+class Journal:
     """A view of the page's bytes; `buffer` is the map, or a copy of what a dead process left."""
 
     def __init__(self, buffer: Buffer | mmap.mmap) -> None:
@@ -120,44 +120,44 @@ class Page:
         self._output = self._bytes[HEAD_BYTES : HEAD_BYTES + OUTPUT_BYTES]
         self._ring = self._bytes[HEAD_BYTES + OUTPUT_BYTES :]
 
-    def get(self, word: Word) -> int:
+    def get(self, word: HeaderField) -> int:
         """Return a word as an integer."""
         return int(self._integers[word])
 
-    def get_float(self, word: Word) -> float:
+    def get_float(self, word: HeaderField) -> float:
         """Return a word as a float."""
         return float(self._floats[word])
 
-    def set(self, word: Word, value: int) -> None:
+    def set(self, word: HeaderField, value: int) -> None:
         """Write a word, whole."""
         self._integers[word] = value
 
-    def set_float(self, word: Word, value: float) -> None:
+    def set_float(self, word: HeaderField, value: float) -> None:
         """Write a word, whole."""
         self._floats[word] = value
 
     def begin(self, message_id: int, attempt_number: int, *, now: float, cpu: float) -> None:
         """Make it this message's turn. The number goes last: until then it is nobody's."""
-        self._integers[Word.MESSAGE] = message_id
-        self._integers[Word.ATTEMPT] = attempt_number
-        self._floats[Word.BEGAN] = now
-        self._floats[Word.CPU] = cpu
-        self._integers[Word.OUTPUT] = 0
-        self._integers[Word.TURN] += 1
+        self._integers[HeaderField.MESSAGE] = message_id
+        self._integers[HeaderField.ATTEMPT] = attempt_number
+        self._floats[HeaderField.BEGAN] = now
+        self._floats[HeaderField.CPU] = cpu
+        self._integers[HeaderField.OUTPUT] = 0
+        self._integers[HeaderField.TURN] += 1
 
     def put(self, kind: Kind, details: dict[str, Any] | None, *, now: float) -> bool:
         """Write the result of the message in turn; False when the ring has no room for it yet."""
         text = b"" if details is None else json.dumps(details, ensure_ascii=True).encode("ascii")
         size = _RECORD.size + len(text)
-        written = self.get(Word.WRITTEN)
-        if written + size - self.get(Word.READ) > RING_BYTES:
+        written = self.get(HeaderField.WRITTEN)
+        if written + size - self.get(HeaderField.READ) > RING_BYTES:
             return False
         head = _RECORD.pack(
-            len(text), self.get(Word.TURN), self.get(Word.MESSAGE), self.get(Word.ATTEMPT), kind,
-            self.get_float(Word.BEGAN), now,
+            len(text), self.get(HeaderField.TURN), self.get(HeaderField.MESSAGE), self.get(HeaderField.ATTEMPT), kind,
+            self.get_float(HeaderField.BEGAN), now,
         )  # fmt: skip
         self._write(written, head + text)
-        self.set(Word.WRITTEN, written + size)  # from here on the result counts
+        self.set(HeaderField.WRITTEN, written + size)  # from here on the result counts
         return True
 
     def results(self, since: int) -> Iterator[tuple[int, Result]]:
@@ -165,7 +165,7 @@ class Page:
 
         Ends early where the bytes are no record: whatever the child wrote there, nobody else is to suffer.
         """
-        written = self.get(Word.WRITTEN)
+        written = self.get(HeaderField.WRITTEN)
         position = since
         while position + _RECORD.size <= written:
             size, turn, message, attempt, kind, started, finished = _RECORD.unpack(self._read(position, _RECORD.size))
@@ -178,30 +178,30 @@ class Page:
 
     def turn(self, answered: int) -> Turn | None:
         """Return the message in turn, None when its number is `answered`, that of the last result."""
-        number = self.get(Word.TURN)
+        number = self.get(HeaderField.TURN)
         if number <= answered:
             return None
         return Turn(
             number,
-            self.get(Word.MESSAGE),
-            self.get(Word.ATTEMPT),
-            self.get_float(Word.BEGAN),
-            self.get_float(Word.CPU),
+            self.get(HeaderField.MESSAGE),
+            self.get(HeaderField.ATTEMPT),
+            self.get_float(HeaderField.BEGAN),
+            self.get_float(HeaderField.CPU),
         )
 
     def note_output(self, text: bytes) -> None:
         """Keep the last 8 kB of what the message in turn prints."""
-        total = self.get(Word.OUTPUT)
+        total = self.get(HeaderField.OUTPUT)
         kept = text[-OUTPUT_BYTES:]
         start = (total + len(text) - len(kept)) % OUTPUT_BYTES
         first = min(len(kept), OUTPUT_BYTES - start)
         self._output[start : start + first] = kept[:first]
         self._output[: len(kept) - first] = kept[first:]
-        self.set(Word.OUTPUT, total + len(text))
+        self.set(HeaderField.OUTPUT, total + len(text))
 
     def output(self) -> bytes:
         """Return the last 8 kB of what the message in turn has printed."""
-        total = self.get(Word.OUTPUT)
+        total = self.get(HeaderField.OUTPUT)
         if total <= OUTPUT_BYTES:
             return bytes(self._output[: max(total, 0)])
         cut = total % OUTPUT_BYTES

@@ -18,7 +18,7 @@ CONVERSATION_ERROR = "conversation ended with error 500: Unable to process messa
 
 
 @dataclass(frozen=True)
-class Verdict:
+class RetryDecision:
     """What to write for one message. None in `candidate` and `crash_count` leaves the stored value alone."""
 
     state: State
@@ -64,7 +64,7 @@ def on_failure(
     address: str,
     retry_after_ms: int | None = None,
     conversation_failures: int | None = None,
-) -> Verdict:
+) -> RetryDecision:
     """Return the verdict on a begun attempt that failed.
 
     `failure_count` is the count before this failure; `conversation_failures` the conversation's count with it, None
@@ -86,14 +86,14 @@ def on_failure(
     return _again(failed)
 
 
-def on_success() -> Verdict:
+def on_success() -> RetryDecision:
     """Return the verdict on a delivery; it clears the counts and the suspicion (rulings R2, R3)."""
-    return Verdict(State.DLVD, Event.DELIVERED, None, None, None, 0, candidate=False, crash_count=0)
+    return RetryDecision(State.DLVD, Event.DELIVERED, None, None, None, 0, candidate=False, crash_count=0)
 
 
-def on_expired(failure_count: int) -> Verdict:
+def on_expired(failure_count: int) -> RetryDecision:
     """Return the verdict on a message that was not delivered before its `expires_at`."""
-    return Verdict(State.FAIL, Event.EXPIRED, Reason.EXPIRED, None, None, failure_count)
+    return RetryDecision(State.FAIL, Event.EXPIRED, Reason.EXPIRED, None, None, failure_count)
 
 
 def on_crash(
@@ -104,7 +104,7 @@ def on_crash(
     failure_count: int,
     is_counted: bool = True,
     event: Event = Event.CRASHED,
-) -> Verdict:
+) -> RetryDecision:
     """Return the verdict on a message that was begun when its process died (ruling R2, SEMANTICS SAP-4 to SAP-11).
 
     `crash_count` is the count before. `is_counted` is false for the loss of a whole node, which only casts suspicion.
@@ -112,14 +112,18 @@ def on_crash(
     """
     crashes = crash_count + int(is_counted)
     if is_counted and 0 < policy.crashes_to_list <= crashes:
-        return Verdict(State.NDLV, event, Reason.LISTED, None, None, failure_count, candidate=True, crash_count=crashes)
+        return RetryDecision(
+            State.NDLV, event, Reason.LISTED, None, None, failure_count, candidate=True, crash_count=crashes
+        )
     if not policy.blacklisting_enabled:
-        return Verdict(State.TBDL, event, None, 0, None, failure_count, candidate=candidate, crash_count=crash_count)
+        return RetryDecision(
+            State.TBDL, event, None, 0, None, failure_count, candidate=candidate, crash_count=crash_count
+        )
     if is_counted and crashes >= policy.crash_limit:
-        return Verdict(
+        return RetryDecision(
             State.NDLV, event, Reason.BLACKLISTED, None, None, failure_count, candidate=True, crash_count=crashes
         )
-    return Verdict(State.TBDL, event, None, 0, None, failure_count, candidate=True, crash_count=crashes)
+    return RetryDecision(State.TBDL, event, None, 0, None, failure_count, candidate=True, crash_count=crashes)
 
 
 def dead_letter_target(policy: Policy, address: str) -> DeadLetterTarget | None:
@@ -144,14 +148,14 @@ def system_exception_destination(policy: Policy) -> str:
     return f"_SYSTEM.Exception.Destination.{policy.messaging_engine}"
 
 
-def _listener_retries(failed: _Failed) -> Verdict | None:
+def _listener_retries(failed: _Failed) -> RetryDecision | None:
     retries = failed.policy.listener_max_retries
     if retries is None or failed.count < retries:
         return None
-    return Verdict(State.TBDL, Event.FAILED, None, failed.wait, None, failed.count, stop_address=True)
+    return RetryDecision(State.TBDL, Event.FAILED, None, failed.wait, None, failed.count, stop_address=True)
 
 
-def _backout_threshold(failed: _Failed) -> Verdict | None:
+def _backout_threshold(failed: _Failed) -> RetryDecision | None:
     if not 0 < failed.policy.backout_threshold <= failed.count:
         return None
     queue = failed.policy.backout_requeue_queue
@@ -160,7 +164,7 @@ def _backout_threshold(failed: _Failed) -> Verdict | None:
     return replace(_moved(failed, SYSTEM_DEAD_LETTER_QUEUE), reason_code=BACKOUT_THRESHOLD_REACHED)
 
 
-def _failed_deliveries(failed: _Failed) -> Verdict | None:
+def _failed_deliveries(failed: _Failed) -> RetryDecision | None:
     policy = failed.policy
     if not 0 < policy.max_failed_deliveries <= failed.count:
         return None
@@ -171,7 +175,7 @@ def _failed_deliveries(failed: _Failed) -> Verdict | None:
     return _moved(failed, system_exception_destination(policy))
 
 
-def _delivery_attempts(failed: _Failed) -> Verdict | None:
+def _delivery_attempts(failed: _Failed) -> RetryDecision | None:
     if not 0 < failed.policy.max_delivery_attempts <= failed.count:
         return None
     target = dead_letter_target(failed.policy, failed.address)
@@ -180,53 +184,53 @@ def _delivery_attempts(failed: _Failed) -> Verdict | None:
     return ON_EXHAUSTED[failed.policy.on_exhausted](failed)
 
 
-def _failures_to_list(failed: _Failed) -> Verdict | None:
+def _failures_to_list(failed: _Failed) -> RetryDecision | None:
     return _listed(failed) if 0 < failed.policy.failures_to_list <= failed.count else None
 
 
-def _conversation_failures(failed: _Failed) -> Verdict | None:
+def _conversation_failures(failed: _Failed) -> RetryDecision | None:
     if failed.conversation_failures is None:
         return None
     reached = 0 < failed.policy.conversation_failure_limit <= failed.conversation_failures
     return _ends_conversation(failed) if reached else None
 
 
-def _again(failed: _Failed) -> Verdict:
-    return Verdict(State.TBDL, Event.FAILED, None, failed.wait, None, failed.count)
+def _again(failed: _Failed) -> RetryDecision:
+    return RetryDecision(State.TBDL, Event.FAILED, None, failed.wait, None, failed.count)
 
 
-def _stays(failed: _Failed) -> Verdict:
+def _stays(failed: _Failed) -> RetryDecision:
     wait = max(failed.wait, failed.policy.blocked_retry_timeout)
-    return Verdict(State.TBDL, Event.FAILED, None, wait, None, failed.count)
+    return RetryDecision(State.TBDL, Event.FAILED, None, wait, None, failed.count)
 
 
-def _moved(failed: _Failed, address: str, queue: str | None = None) -> Verdict:
+def _moved(failed: _Failed, address: str, queue: str | None = None) -> RetryDecision:
     if address == failed.address:
         return _parked(failed)
     reason = Reason.ATTEMPTS_EXHAUSTED
-    return Verdict(State.NDLV, Event.FAILED, reason, None, address, failed.count, create_child=True, queue=queue)
+    return RetryDecision(State.NDLV, Event.FAILED, reason, None, address, failed.count, create_child=True, queue=queue)
 
 
-def _parked(failed: _Failed) -> Verdict:
+def _parked(failed: _Failed) -> RetryDecision:
     if failed.policy.fail_non_delivered:
         return _discarded(failed)
-    return Verdict(State.NDLV, Event.FAILED, Reason.ATTEMPTS_EXHAUSTED, None, None, failed.count)
+    return RetryDecision(State.NDLV, Event.FAILED, Reason.ATTEMPTS_EXHAUSTED, None, None, failed.count)
 
 
-def _discarded(failed: _Failed) -> Verdict:
-    return Verdict(State.FAIL, Event.FAILED, Reason.DISCARDED_BY_POLICY, None, None, failed.count)
+def _discarded(failed: _Failed) -> RetryDecision:
+    return RetryDecision(State.FAIL, Event.FAILED, Reason.DISCARDED_BY_POLICY, None, None, failed.count)
 
 
-def _listed(failed: _Failed) -> Verdict:
-    return Verdict(State.NDLV, Event.FAILED, Reason.LISTED, None, None, failed.count)
+def _listed(failed: _Failed) -> RetryDecision:
+    return RetryDecision(State.NDLV, Event.FAILED, Reason.LISTED, None, None, failed.count)
 
 
-def _ends_conversation(failed: _Failed) -> Verdict:
+def _ends_conversation(failed: _Failed) -> RetryDecision:
     reason, note = Reason.CONVERSATION_ENDED, CONVERSATION_ERROR  # SEMANTICS SSB-10
-    return Verdict(State.FAIL, Event.FAILED, reason, None, None, failed.count, note=note)
+    return RetryDecision(State.FAIL, Event.FAILED, reason, None, None, failed.count, note=note)
 
 
-LIMITS: tuple[Callable[[_Failed], Verdict | None], ...] = (
+LIMITS: tuple[Callable[[_Failed], RetryDecision | None], ...] = (
     _listener_retries,
     _backout_threshold,
     _failed_deliveries,
@@ -235,7 +239,7 @@ LIMITS: tuple[Callable[[_Failed], Verdict | None], ...] = (
     _conversation_failures,
 )
 
-ON_EXHAUSTED: dict[OnExhausted, Callable[[_Failed], Verdict]] = {
+ON_EXHAUSTED: dict[OnExhausted, Callable[[_Failed], RetryDecision]] = {
     OnExhausted.PARK: _parked,
     OnExhausted.DISCARD: _discarded,
     OnExhausted.STAY: _stays,

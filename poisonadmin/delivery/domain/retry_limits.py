@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from poisonadmin.delivery.domain.retry_decision import Verdict, on_failure
+from poisonadmin.delivery.domain.retry_decision import RetryDecision, on_failure
 from poisonadmin.messages.domain.states import State
 from poisonadmin.policies.domain.policy import Policy
 
@@ -66,7 +66,7 @@ def attempts_in_all(policy: Policy, address: str = "") -> int | None:
     return None
 
 
-def _after(policy: Policy, failure: int, address: str) -> Verdict:
+def _after(policy: Policy, failure: int, address: str) -> RetryDecision:
     return on_failure(policy, message_id=0, attempt_number=failure, failure_count=failure - 1, address=address)
 
 

@@ -56,7 +56,7 @@ def delay_ms(policy: Policy, failures: int, *, sign: Sign = 1, fraction: float =
     return min(_jittered(policy, _compounded(policy, failures), sign, fraction), policy.delay_cap)
 
 
-def ladder(policy: Policy, failures: int) -> tuple[int, ...]:
+def retry_delays(policy: Policy, failures: int) -> tuple[int, ...]:
     """Return the wait before each redelivery, in milliseconds, first to last, without jitter.
 
     Shape: `failures` entries, never falling when the multiplier is at least 1, each within 0..`policy.delay_cap`.

@@ -25,7 +25,7 @@ class Predecessor:
 
 
 @dataclass(frozen=True)
-class Held:
+class HoldReasons:
     """`reasons`: sentences, empty when nothing holds it. `predecessors` are the first of `predecessor_count`, in order.
 
     `successor_count`: so many messages wait behind this one. Counts go no further than 1,000.
@@ -38,7 +38,7 @@ class Held:
 
 
 @dataclass(frozen=True)
-class _Place:
+class _AddressState:
     status: str
     status_by: str | None
     status_message_id: int | None
@@ -59,17 +59,17 @@ _OTHERS = """FROM envelope e JOIN message o ON o.id = e.id JOIN message m ON m.i
  WHERE e.conversation_id = %s AND o.address_id = m.address_id AND o.state IN ('TBDL', 'DLNG', 'NDLV')"""
 
 
-def place_of(message: MessageDetail) -> _Place:
+def place_of(message: MessageDetail) -> _AddressState:
     """Return what its address and its conversation say of the message."""
-    found = fetch_one(_Place, _PLACE, [message.id])
+    found = fetch_one(_AddressState, _PLACE, [message.id])
     assert found is not None
     return found
 
 
-def held(message: MessageDetail, place: _Place) -> Held:
+def held(message: MessageDetail, place: _AddressState) -> HoldReasons:
     """Return what holds the message, and what it holds."""
     if message.state not in (State.TBDL, State.DLNG, State.NDLV):
-        return Held([], [], 0, 0)
+        return HoldReasons([], [], 0, 0)
     reasons = _reasons(message, place) if message.state == State.TBDL else []
     before: list[Predecessor] = []
     counts = [0, 0]
@@ -85,7 +85,7 @@ def held(message: MessageDetail, place: _Place) -> Held:
         stopped = next((one for one in before[1:] if one.state == State.NDLV), None)
         if stopped is not None and first.state != State.NDLV:
             reasons.append(f"and behind message {stopped.id}, which waits for a decision: NDLV {stopped.reason}")
-    return Held(reasons, before, *counts)
+    return HoldReasons(reasons, before, *counts)
 
 
 def _line(message_id: int, conversation_id: str) -> tuple[list[Predecessor], list[int]]:
@@ -107,7 +107,7 @@ def _line(message_id: int, conversation_id: str) -> tuple[list[Predecessor], lis
     return before, counts
 
 
-def _reasons(message: MessageDetail, place: _Place) -> list[str]:
+def _reasons(message: MessageDetail, place: _AddressState) -> list[str]:
     found = []
     if place.status != "ON":
         why = f" because of message {place.status_message_id}" if place.status_message_id else ""

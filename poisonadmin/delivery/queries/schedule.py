@@ -9,7 +9,7 @@ from poisonadmin.core.queries.paging import MAX_LIMIT
 from poisonadmin.core.queries.rows import fetch
 from poisonadmin.delivery.domain.retry_limits import Breaker, attempts_in_all, breakers
 from poisonadmin.delivery.domain.retry_schedule import explain
-from poisonadmin.delivery.queries.held import Held, held, place_of
+from poisonadmin.delivery.queries.held import HoldReasons, held, place_of
 from poisonadmin.delivery.queries.schedule_steps import (
     SHOWN_STEPS,
     NextStep,
@@ -21,11 +21,11 @@ from poisonadmin.delivery.queries.schedule_steps import (
     past_steps,
 )
 from poisonadmin.messages.domain.states import Event, State
-from poisonadmin.messages.queries.approval_warnings import outlook_of
+from poisonadmin.messages.queries.approval_warnings import approval_warning_of
 from poisonadmin.messages.queries.detail import MessageDetail, get_message
 from poisonadmin.messages.queries.history import AttemptRow, HistoryRow, attempts, history
 from poisonadmin.policies.domain.policy import Policy
-from poisonadmin.policies.queries.index import book
+from poisonadmin.policies.queries.index import policy_index
 from poisonadmin.store.models.rule import Rule, RuleStage
 
 # A wait that was written down at the settle and the formula's differ by less than this when they are the same.
@@ -69,7 +69,7 @@ class Schedule:
     of: int | None
     past: list[PastStep]
     next: list[NextStep]
-    held: Held
+    held: HoldReasons
     conversation: ConversationCount | None
     breakers: list[Breaker]
     notes: list[str]
@@ -81,7 +81,7 @@ def schedule(message_id: int, *, principal: Principal) -> Schedule:
     message = get_message(message_id, principal=principal)
     made = attempts(message_id, principal=principal, limit=SHOWN_STEPS).results
     changes = history(message_id, principal=principal, limit=MAX_LIMIT)
-    policy = book().resolve(message.address).policy
+    policy = policy_index().resolve(message.address).policy
     place = place_of(message)
     changed_at = _changed_at(message.address)
     failures = failures_counted(changes.results, is_whole=changes.next is None)
@@ -132,7 +132,7 @@ def _breakers(policy: Policy, message: MessageDetail, rollbacks: int, in_convers
 def _notes(message: MessageDetail) -> list[str]:
     """Return what else has a say: suspicion, and rules on failures."""
     found = []
-    outlook = outlook_of(message)
+    outlook = approval_warning_of(message)
     if outlook is not None and message.candidate:
         alone = "delivered alone, in a process of its own" if outlook.is_alone else "delivered among others"
         stops = "puts it on the poison list" if outlook.is_listed else "blacklists it"

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from poisonadmin.delivery.domain.retry_decision import Verdict, on_failure
+from poisonadmin.delivery.domain.retry_decision import RetryDecision, on_failure
 from poisonadmin.delivery.domain.retry_schedule import Explanation, explain
 from poisonadmin.messages.domain.states import Event
 from poisonadmin.messages.queries.history import AttemptRow, HistoryRow
@@ -172,7 +172,7 @@ def next_steps(policy: Policy, start: Start) -> list[NextStep]:
 
 def _step(
     start: Start,
-    verdict: Verdict,
+    verdict: RetryDecision,
     *,
     number: int,
     count: int,

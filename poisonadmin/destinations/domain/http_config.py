@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from poisonadmin.core.domain.errors import PoisonAdminError
-from poisonadmin.core.domain.ssrf import Guard, odd_spelling
+from poisonadmin.core.domain.ssrf import NetworkGuard, odd_spelling
 from poisonadmin.destinations.domain.http_headers import COPIED_BY_DEFAULT, TOKEN, is_reserved, is_sendable
 
 METHODS = ("POST", "PUT", "PATCH")
@@ -37,7 +37,7 @@ class InvalidDestination(PoisonAdminError):
         self.field = field
 
 
-def validate_http_config(config: Mapping[str, Any], *, guard: Guard | None = None) -> dict[str, Any]:
+def validate_http_config(config: Mapping[str, Any], *, guard: NetworkGuard | None = None) -> dict[str, Any]:
     """Return the configuration of an HTTP destination, only what it sets; raise InvalidDestination naming the field.
 
     Shape: `{url, method?, headers?, timeout_ms?, concurrency?, verify_tls?, copy_headers?, crash_on?}`. `crash_on` is
@@ -67,7 +67,7 @@ def validate_http_config(config: Mapping[str, Any], *, guard: Guard | None = Non
     return checked
 
 
-def validate_url(url: Any, *, guard: Guard | None = None) -> str:
+def validate_url(url: Any, *, guard: NetworkGuard | None = None) -> str:
     """Return the URL; raise InvalidDestination for one that is not plain http(s), holds a login or hides its address.
 
     >>> validate_url("https://hooks.example.org:8443/in?kind=1")
@@ -97,7 +97,7 @@ def validate_url(url: Any, *, guard: Guard | None = None) -> str:
     return url
 
 
-def _host(host: str, guard: Guard | None) -> None:
+def _host(host: str, guard: NetworkGuard | None) -> None:
     if not host:
         raise InvalidDestination("url", "has no host")
     if "%" in host:

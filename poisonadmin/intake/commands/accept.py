@@ -14,7 +14,7 @@ from poisonadmin.core.commands import audit
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.intake.commands.business_keys import write_keys
-from poisonadmin.intake.domain.envelope import Envelope
+from poisonadmin.intake.domain.envelope import MessageEnvelope
 from poisonadmin.intake.domain.staged_rows import headers_json
 from poisonadmin.messages.commands import failure_groups, schedule
 from poisonadmin.messages.commands.oversize import sizes
@@ -67,7 +67,7 @@ FROM envelope JOIN body USING (id) WHERE intake_address_id = %(address)s AND mes
 """
 
 
-def accept(envelope: Envelope, *, principal: Principal, received_by: str) -> Accepted:
+def accept(envelope: MessageEnvelope, *, principal: Principal, received_by: str) -> Accepted:
     """Take one message in: TBDL and due now, NDLV `imported` where it is a dead letter, `oversized` where it is too
     large for its address.
 
@@ -92,7 +92,7 @@ def accept(envelope: Envelope, *, principal: Principal, received_by: str) -> Acc
             if envelope.dead_letter:
                 import_failure(cursor, created[0], envelope, actor=principal.name)
             elif values["state"] == State.TBDL:
-                schedule.wake(cursor, [(values["lane"], created[1])])
+                schedule.schedule(cursor, [(values["lane"], created[1])])
     if created:
         return Accepted(created[0], created=True)
     if is_same:
@@ -103,7 +103,9 @@ def accept(envelope: Envelope, *, principal: Principal, received_by: str) -> Acc
     )
 
 
-def _values(envelope: Envelope, addresses: Mapping[str, AddressRef], *, actor: str, received_by: str) -> dict[str, Any]:
+def _values(
+    envelope: MessageEnvelope, addresses: Mapping[str, AddressRef], *, actor: str, received_by: str
+) -> dict[str, Any]:
     dead = envelope.dead_letter
     here = addresses[envelope.address]
     state, reason, note = _beginning(envelope, here)
@@ -129,7 +131,7 @@ def _values(envelope: Envelope, addresses: Mapping[str, AddressRef], *, actor: s
     }
 
 
-def _beginning(envelope: Envelope, here: AddressRef) -> tuple[State, Reason | None, str | None]:
+def _beginning(envelope: MessageEnvelope, here: AddressRef) -> tuple[State, Reason | None, str | None]:
     """Return the state, reason and note that a message begins with."""
     if envelope.dead_letter:
         return State.NDLV, Reason.IMPORTED, envelope.dead_letter.reason
@@ -159,7 +161,7 @@ UNION ALL SELECT address_id, state, reason, %(group)s, 1 FROM joined
 """
 
 
-def import_failure(cursor: CursorWrapper, message_id: int, envelope: Envelope, *, actor: str) -> None:
+def import_failure(cursor: CursorWrapper, message_id: int, envelope: MessageEnvelope, *, actor: str) -> None:
     """Write the failure that a dead letter brought along as attempt 0, and put the message in its group."""
     dead = envelope.dead_letter
     assert dead is not None

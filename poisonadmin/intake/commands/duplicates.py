@@ -10,7 +10,7 @@ NAMED_CONFLICTS = 1000
 
 
 @dataclass(frozen=True)
-class Origin:
+class BatchOrigin:
     """Where a batch is from: a file of a directory source, a broker source, or neither."""
 
     file_id: int | None = None
@@ -82,7 +82,9 @@ FROM lost
 """  # noqa: S608  (fragments are constants)
 
 
-def put_duplicates_aside(cursor: CursorWrapper, batch: str, origin: Origin) -> tuple[int, int, tuple[Conflict, ...]]:
+def put_duplicates_aside(
+    cursor: CursorWrapper, batch: str, origin: BatchOrigin
+) -> tuple[int, int, tuple[Conflict, ...]]:
     """Remove the batch's rows that did not win their id; return how many, the duplicates among them, the conflicts.
 
     What a broker adds to the headers on a message's way makes no other body of it. At most `NAMED_CONFLICTS` conflicts

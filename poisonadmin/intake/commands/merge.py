@@ -11,8 +11,8 @@ from django.db.backends.utils import CursorWrapper
 from poisonadmin.addresses.commands.creation import ensure_addresses
 from poisonadmin.core.commands import locks
 from poisonadmin.core.commands.locks import Lock
-from poisonadmin.core.commands.transaction_retry import OnceMore, retried
-from poisonadmin.intake.commands.duplicates import NAMED_CONFLICTS, Conflict, Origin, put_duplicates_aside
+from poisonadmin.core.commands.transaction_retry import TransactionRetry, retried
+from poisonadmin.intake.commands.duplicates import NAMED_CONFLICTS, BatchOrigin, Conflict, put_duplicates_aside
 from poisonadmin.intake.commands.imports import import_dead_letters
 from poisonadmin.intake.commands.returned import Returned, open_died_again, open_returned
 from poisonadmin.messages.commands import schedule
@@ -107,10 +107,10 @@ def merge_staged(
     transaction of the caller's is open.
     """
     values = {"batch": batch, "actor": actor, "received_by": received_by or actor, "note": None}
-    return retried(lambda: _merge(batch, values, Origin(source_file_id, source_id)))
+    return retried(lambda: _merge(batch, values, BatchOrigin(source_file_id, source_id)))
 
 
-def _merge(batch: str, values: dict[str, Any], origin: Origin) -> Merged:
+def _merge(batch: str, values: dict[str, Any], origin: BatchOrigin) -> Merged:
     with transaction.atomic(), connection.cursor() as cursor:
         locks.hold(cursor, Lock.STAGED_BATCH, batch_key(cursor, batch))
         back = Returned()
@@ -121,12 +121,12 @@ def _merge(batch: str, values: dict[str, Any], origin: Origin) -> Merged:
         merged, woken = _merge_rows(cursor, names, values, origin) if names else (Merged(), {})
         merged += Merged(duplicates=back.known, returned=back.opened)
         _count(cursor, merged, origin)
-        schedule.wake_earliest(cursor, woken)
+        schedule.schedule_earliest(cursor, woken)
     return merged
 
 
 def _merge_rows(
-    cursor: CursorWrapper, names: Sequence[tuple[str, int, int]], values: dict[str, Any], origin: Origin
+    cursor: CursorWrapper, names: Sequence[tuple[str, int, int]], values: dict[str, Any], origin: BatchOrigin
 ) -> tuple[Merged, dict[int, datetime]]:
     """Merge what is staged, by address so many and dead letters among them; return also when which lane is due."""
     staged, dead = sum(row[1] for row in names), sum(row[2] for row in names)
@@ -138,7 +138,7 @@ def _merge_rows(
         lost -= back.opened + back.known
     found, duplicates, conflicts = put_duplicates_aside(cursor, values["batch"], origin) if lost else (0, 0, ())
     if found != lost:
-        raise OnceMore("A message went away between losing an id to it and looking at it.")
+        raise TransactionRetry("A message went away between losing an id to it and looking at it.")
     if dead:
         import_dead_letters(cursor, values["batch"], values["actor"], origin.source_id)
     cursor.execute(_ENQUEUE, values)
@@ -172,7 +172,7 @@ def _ensure(cursor: CursorWrapper, names: list[str], with_originals: dict[str, A
     ensure_addresses(names)
 
 
-def _count(cursor: CursorWrapper, merged: Merged, origin: Origin) -> None:
+def _count(cursor: CursorWrapper, merged: Merged, origin: BatchOrigin) -> None:
     if not merged.total:
         return
     counts = [merged.accepted, merged.duplicates, merged.conflicts]

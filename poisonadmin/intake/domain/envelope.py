@@ -14,7 +14,7 @@ from poisonadmin.intake.domain import envelope_fields as read
 from poisonadmin.intake.domain.dead_letter import DeadLetter, parse_dead_letter
 from poisonadmin.intake.domain.envelope_fields import LIMITS, InvalidEnvelope
 
-__all__ = ["LIMITS", "DeadLetter", "Envelope", "InvalidEnvelope", "body_digest", "parse_envelope", "parse_line"]
+__all__ = ["LIMITS", "DeadLetter", "InvalidEnvelope", "MessageEnvelope", "body_digest", "parse_envelope", "parse_line"]
 
 TEXT = "text/plain; charset=utf-8"
 JSON = "application/json"
@@ -37,7 +37,7 @@ FIELDS = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Envelope:
+class MessageEnvelope:
     """A message as its producer handed it in. `message_id` None: the caller gives it one."""
 
     address: str
@@ -51,7 +51,7 @@ class Envelope:
     dead_letter: DeadLetter | None
 
 
-def parse_line(raw: bytes) -> Envelope:
+def parse_line(raw: bytes) -> MessageEnvelope:
     """Return the envelope in one line of NDJSON, or in one request body.
 
     Errors: `InvalidEnvelope`; besides the codes of `parse_envelope`, with `field` None: `line_too_long`,
@@ -70,7 +70,7 @@ def parse_line(raw: bytes) -> Envelope:
     return parse_envelope(fields)
 
 
-def parse_envelope(fields: Mapping[str, Any]) -> Envelope:
+def parse_envelope(fields: Mapping[str, Any]) -> MessageEnvelope:
     """Return the envelope that `fields` describe, in the shape of `POST /api/v1/messages/`.
 
     `payload` is a string (its UTF-8 bytes) or any other JSON value (its compact text); `payload_base64` is for bytes.
@@ -87,7 +87,7 @@ def parse_envelope(fields: Mapping[str, Any]) -> Envelope:
     if fields.get("address") is None:
         raise InvalidEnvelope("missing_field", "address", "A message needs an address.")
     payload, default_type = _payload(fields)
-    return Envelope(
+    return MessageEnvelope(
         address=read.address(fields, "address"),
         message_id=read.printable(fields, "message_id", LIMITS.message_id_chars),
         payload=payload,
@@ -100,7 +100,7 @@ def parse_envelope(fields: Mapping[str, Any]) -> Envelope:
     )
 
 
-def body_digest(envelope: Envelope) -> bytes:
+def body_digest(envelope: MessageEnvelope) -> bytes:
     """Return 32 bytes that are equal exactly when two envelopes have the same body.
 
     The body is the payload, the content type, the headers in whatever order, the conversation id and the bookmark:

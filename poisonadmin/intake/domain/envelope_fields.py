@@ -11,7 +11,7 @@ from poisonadmin.core.domain.errors import PoisonAdminError
 
 
 @dataclass(frozen=True)
-class Limits:
+class EnvelopeLimits:
     """What an envelope may hold at most; `headers_bytes` counts names and values in UTF-8."""
 
     payload_bytes: int = 64 * 1024 * 1024
@@ -30,7 +30,7 @@ class Limits:
     stack_chars: int = 64 * 1024
 
 
-LIMITS = Limits()
+LIMITS = EnvelopeLimits()
 
 # RFC 3339. datetime.fromisoformat alone would also take week dates and times without a separator.
 _INSTANT = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:[Zz]|[+-]\d\d:\d\d)?")

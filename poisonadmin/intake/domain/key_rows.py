@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 
 from poisonadmin.intake.domain.staged_rows import IntakeRow
-from poisonadmin.messages.domain.business_keys import BusinessKey, Loads, extract, parsed_keys
-from poisonadmin.policies.domain.resolution import PolicyBook
+from poisonadmin.messages.domain.business_keys import KeyDefinition, Loads, extract, parsed_keys
+from poisonadmin.policies.domain.resolution import PolicyIndex
 
 # message id, name, value
 KeyRow = tuple[int, str, str]
@@ -15,10 +15,10 @@ KEY_TYPES = ("int8", "varchar", "varchar")
 
 
 def key_rows(
-    rows: Iterable[tuple[int, IntakeRow]], policies: PolicyBook, *, loads: Loads = json.loads
+    rows: Iterable[tuple[int, IntakeRow]], policies: PolicyIndex, *, loads: Loads = json.loads
 ) -> Iterator[KeyRow]:
     """Yield the rows of `business_key` for the rows with these ids, by the policy of the address each was sent to."""
-    keys_of: dict[str, Sequence[BusinessKey]] = {}
+    keys_of: dict[str, Sequence[KeyDefinition]] = {}
     for row_id, row in rows:
         address, payload, headers = row[0], row[2], row[4]
         keys = keys_of.get(address)

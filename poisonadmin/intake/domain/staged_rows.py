@@ -9,7 +9,7 @@ from dataclasses import asdict
 from datetime import datetime
 
 from poisonadmin.intake.domain.dead_letter import FIELDS, DeadLetter, as_far_as_stored
-from poisonadmin.intake.domain.envelope import Envelope
+from poisonadmin.intake.domain.envelope import MessageEnvelope
 from poisonadmin.messages.domain import failures
 
 # address, message_id, payload, content_type, headers as JSON, conversation_id, bookmark, expires_at, dead letter as
@@ -51,7 +51,7 @@ def headers_json(headers: Mapping[str, str]) -> bytes:
     return json.dumps(dict(sorted(headers.items())), ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def intake_row(envelope: Envelope, transport: bytes | None = None) -> IntakeRow:
+def intake_row(envelope: MessageEnvelope, transport: bytes | None = None) -> IntakeRow:
     """Return the envelope as its rows need it.
 
     `transport`: what a broker said of the message beyond headers, as JSON, for the way back (workers/brokers/contract).

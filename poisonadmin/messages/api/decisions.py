@@ -27,7 +27,7 @@ class PostponeInput(ReasonInput):
     until = Moment()
 
 
-class _Decision(ApiView):
+class _DecisionView(ApiView):
     """What all decisions have in common."""
 
     def decided(self, message_id: int, decision: Callable[..., decisions.Decided], **more: Any) -> Response:
@@ -48,7 +48,7 @@ class _Decision(ApiView):
         return {"expected_state": found[1], "expected_attempt": int(found[2])}
 
 
-class MessageApprove(_Decision):
+class MessageApprove(_DecisionView):
     """`/messages/{id}/approve/`."""
 
     @contract(Permission.DECIDE, "decisions", _GIVES, **_TERMS)
@@ -57,7 +57,7 @@ class MessageApprove(_Decision):
         return self.decided(message_id, decisions.approve)
 
 
-class MessageFail(_Decision):
+class MessageFail(_DecisionView):
     """`/messages/{id}/fail/`."""
 
     @contract(Permission.DECIDE, "decisions", _GIVES, **_TERMS)
@@ -66,7 +66,7 @@ class MessageFail(_Decision):
         return self.decided(message_id, decisions.mark_fail)
 
 
-class MessageQuarantine(_Decision):
+class MessageQuarantine(_DecisionView):
     """`/messages/{id}/quarantine/`."""
 
     @contract(Permission.DECIDE, "decisions", _GIVES, **_TERMS)
@@ -75,7 +75,7 @@ class MessageQuarantine(_Decision):
         return self.decided(message_id, decisions.quarantine)
 
 
-class MessageRestore(_Decision):
+class MessageRestore(_DecisionView):
     """`/messages/{id}/restore/`."""
 
     @contract(Permission.DECIDE, "decisions", _GIVES, **_TERMS)
@@ -84,7 +84,7 @@ class MessageRestore(_Decision):
         return self.decided(message_id, decisions.restore)
 
 
-class MessageDeliverNow(_Decision):
+class MessageDeliverNow(_DecisionView):
     """`/messages/{id}/deliver_now/`."""
 
     @contract(Permission.DECIDE, "decisions", _GIVES, **_TERMS)
@@ -93,7 +93,7 @@ class MessageDeliverNow(_Decision):
         return self.decided(message_id, decisions.deliver_now)
 
 
-class MessagePostpone(_Decision):
+class MessagePostpone(_DecisionView):
     """`/messages/{id}/postpone/`."""
 
     @contract(Permission.DECIDE, "decisions", _GIVES, **{**_TERMS, "body": PostponeInput})
@@ -102,7 +102,7 @@ class MessagePostpone(_Decision):
         return self.decided(message_id, decisions.postpone, until=self.body["until"])
 
 
-class MessageReturn(_Decision):
+class MessageReturn(_DecisionView):
     """`/messages/{id}/return/`."""
 
     @contract(Permission.DECIDE, "decisions", _GIVES, **_TERMS)

@@ -118,4 +118,4 @@ def apply(
                 "cleared": list(suspicions.cleared),
             },
         )
-        schedule.wake(cursor, cursor.fetchall())
+        schedule.schedule(cursor, cursor.fetchall())

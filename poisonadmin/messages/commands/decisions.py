@@ -20,7 +20,7 @@ from poisonadmin.messages.commands.decision_statements import Locked, Suspicions
 from poisonadmin.messages.domain.states import Event, State, TransitionNotAllowed, sources
 from poisonadmin.poison_list.commands.entries import release_for_messages
 from poisonadmin.policies.domain.policy import Blame
-from poisonadmin.policies.queries.index import book
+from poisonadmin.policies.queries.index import policy_index
 
 NOT_FOUND = "not_found"
 NO_DESTINATION = "no_destination"
@@ -207,7 +207,7 @@ def _suspicions(approved: Sequence[Locked]) -> Suspicions:
 
     Under `all_in_flight` a candidate runs beside the others, as in SAP.
     """
-    policies = book()
+    policies = policy_index()
     candidates = [(message, policies.resolve(message.home).policy) for message in approved if message.candidate]
     cleared = tuple(message.id for message, policy in candidates if policy.approve_clears_candidate)
     alone = [one for one, policy in candidates if one.id not in cleared and policy.blame is Blame.EXACT]

@@ -55,16 +55,16 @@ def isolation_lanes(cursor: CursorWrapper, address_ids: Iterable[int]) -> dict[i
     return found
 
 
-def wake(cursor: CursorWrapper, rows: Iterable[tuple[int, datetime]]) -> None:
+def schedule(cursor: CursorWrapper, rows: Iterable[tuple[int, datetime]]) -> None:
     """Lower each lane's floor to the earliest due time that `rows` (lane id, due_at; repeats welcome) give it."""
     earliest: dict[int, datetime] = {}
     for lane_id, due_at in rows:
         if lane_id not in earliest or due_at < earliest[lane_id]:
             earliest[lane_id] = due_at
-    wake_earliest(cursor, earliest)
+    schedule_earliest(cursor, earliest)
 
 
-def wake_earliest(cursor: CursorWrapper, earliest: Mapping[int, datetime]) -> None:
+def schedule_earliest(cursor: CursorWrapper, earliest: Mapping[int, datetime]) -> None:
     """Lower each lane's floor to the given due time."""
     if earliest:
         cursor.execute(_WAKE, {"lanes": list(earliest), "dues": list(earliest.values())})

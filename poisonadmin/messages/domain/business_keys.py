@@ -35,7 +35,7 @@ class InvalidBusinessKey(PoisonAdminError):
 
 
 @dataclass(frozen=True)
-class BusinessKey:
+class KeyDefinition:
     """`name` is what it is looked up by. One of `header` and `path` is set; a step is a member's name or an index."""
 
     name: str
@@ -43,7 +43,7 @@ class BusinessKey:
     path: tuple[Step, ...] = ()
 
 
-def parse_key(text: str) -> BusinessKey:
+def parse_key(text: str) -> KeyDefinition:
     """Return what the text names; without a name of its own a key is called as its path without `$.`, or its header.
 
     A path may leave out its `$.`. Errors: `InvalidBusinessKey`.
@@ -61,13 +61,13 @@ def parse_key(text: str) -> BusinessKey:
         header = said.removeprefix(_HEADER)
         if not header or not header.isprintable():
             raise InvalidBusinessKey(f"{text!r} names no header, as `header:X-Order` does.")
-        return BusinessKey(_checked_name(name or header, text), header=header)
+        return KeyDefinition(_checked_name(name or header, text), header=header)
     rest = said.removeprefix("$") if said.startswith("$") else f".{said}"
-    return BusinessKey(_checked_name(name or rest.removeprefix("."), text), path=_steps(rest, text))
+    return KeyDefinition(_checked_name(name or rest.removeprefix("."), text), path=_steps(rest, text))
 
 
 def extract(
-    keys: Sequence[BusinessKey], payload: bytes, headers: Mapping[str, str], *, loads: Loads = json.loads
+    keys: Sequence[KeyDefinition], payload: bytes, headers: Mapping[str, str], *, loads: Loads = json.loads
 ) -> dict[str, str]:
     """Return name -> value of the keys that the message has: texts as they are, numbers and booleans as in JSON.
 
@@ -91,7 +91,7 @@ def extract(
 
 
 @lru_cache(maxsize=1_000)
-def parsed_keys(texts: tuple[str, ...]) -> tuple[BusinessKey, ...]:
+def parsed_keys(texts: tuple[str, ...]) -> tuple[KeyDefinition, ...]:
     """Return the keys that a policy's setting names. Errors: `InvalidBusinessKey`, also where two have one name."""
     keys = tuple(parse_key(text) for text in texts)
     names = [key.name for key in keys]

@@ -2,21 +2,21 @@
 
 from collections.abc import Sequence
 
-from poisonadmin.messages.queries.approval_warnings import Outlook, outlooks
+from poisonadmin.messages.queries.approval_warnings import ApprovalWarning, approval_warnings
 from poisonadmin.messages.queries.lists import MessageRow
 
 
 def warnings(rows: Sequence[MessageRow]) -> list[str]:
     """Return a sentence for each outlook that the approved messages have; empty when none of them ever crashed."""
-    return [sentence(outlook, n, total=len(rows)) for outlook, n in outlooks(rows)]
+    return [sentence(outlook, n, total=len(rows)) for outlook, n in approval_warnings(rows)]
 
 
-def sentence(outlook: Outlook, n: int, *, total: int) -> str:
+def sentence(outlook: ApprovalWarning, n: int, *, total: int) -> str:
     """Return what awaits `n` of `total` messages, which crashed what processed them.
 
-    >>> sentence(Outlook(1), 1, total=1)
+    >>> sentence(ApprovalWarning(1), 1, total=1)
     'It crashed what processed it before. It is delivered alone, and one more crash blacklists it again.'
-    >>> sentence(Outlook(2, is_cleared=True), 3, total=5)
+    >>> sentence(ApprovalWarning(2, is_cleared=True), 3, total=5)
     '3 of them crashed what processed them before. The policy forgets that on approval: 2 crashes blacklist them again.'
     """
     they, them = ("It is", "it") if n == 1 else ("They are", "them")

@@ -10,10 +10,10 @@ from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.delivery.queries.schedule import schedule
 from poisonadmin.messages.pages import payload_tree, stack_view
 from poisonadmin.messages.pages.actions import offered
-from poisonadmin.messages.pages.payload_tree import MAX_SHOWN_BYTES, Unfit
-from poisonadmin.messages.pages.timeline import story
+from poisonadmin.messages.pages.payload_tree import MAX_SHOWN_BYTES, NoTree
+from poisonadmin.messages.pages.timeline import timeline
 from poisonadmin.messages.pages.transport import transport_lines
-from poisonadmin.messages.queries.approval_warnings import outlook_of
+from poisonadmin.messages.queries.approval_warnings import approval_warning_of
 from poisonadmin.messages.queries.detail import MessageDetail, get_message, payload, payload_start
 from poisonadmin.messages.queries.history import attempts, history, hops
 from poisonadmin.messages.queries.transport import get_transport
@@ -42,8 +42,8 @@ def show(request: HttpRequest, principal: Principal, message_id: int) -> HttpRes
         "more_attempts": made.next is not None,
         "failure": last_failure,
         "frames": stack_view.folded(last_failure.stack) if last_failure and last_failure.stack else [],
-        "history": story(message, changes, made.results),
-        "outlook": outlook_of(message),
+        "history": timeline(message, changes, made.results),
+        "outlook": approval_warning_of(message),
         "crash_outcomes": CRASHES,
         "hops": hops(message_id, principal=principal).results,
         "schedule": schedule(message_id, principal=principal),
@@ -73,7 +73,7 @@ def _payload(request: HttpRequest, principal: Principal, message: MessageDetail)
     else:
         try:
             nodes = payload_tree.tree(start)
-        except Unfit as error:
+        except NoTree as error:
             why_no_tree = str(error)
     raw = payload_tree.text(start)
     wanted = request.GET.get("view", "")

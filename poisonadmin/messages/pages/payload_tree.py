@@ -19,7 +19,7 @@ _OUTSIDE_STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
 
 
 @dataclass(frozen=True)
-class Node:
+class TreeNode:
     """One line of the tree. `kind`: open, close, string, number, word (true, false, null) or more (the rest is cut).
 
     An `open` has a `text` such as `3 members`; `opened` says whether it starts unfolded.
@@ -31,7 +31,7 @@ class Node:
     opened: bool = False
 
 
-class Unfit(Exception):
+class NoTree(Exception):
     """Raised when a payload is no JSON that a page can show as a tree; the text says why."""
 
 
@@ -45,10 +45,10 @@ class _Members(list[tuple[str, Any]]):
     """The members of an object in order, repeated keys included."""
 
 
-def tree(payload: bytes) -> list[Node]:
+def tree(payload: bytes) -> list[TreeNode]:
     """Return the payload's JSON as lines of a tree, at most 4,000; raise Unfit."""
     if _depth(payload) > MAX_DEPTH:
-        raise Unfit(f"nested deeper than {MAX_DEPTH} levels")
+        raise NoTree(f"nested deeper than {MAX_DEPTH} levels")
     try:
         found = json.loads(
             payload.decode("utf-8-sig"),
@@ -58,18 +58,20 @@ def tree(payload: bytes) -> list[Node]:
             parse_constant=_Literal,
         )
     except UnicodeDecodeError:
-        raise Unfit("not UTF-8 text") from None
+        raise NoTree("not UTF-8 text") from None
     except (ValueError, RecursionError):
-        raise Unfit("not JSON") from None
-    nodes: list[Node] = []
+        raise NoTree("not JSON") from None
+    nodes: list[TreeNode] = []
     for node in _lines(found, None, 0):
         if len(nodes) >= MAX_NODES:
             # The open branches still have to be closed, or the page's markup would not nest.
             depth = sum((line.kind == "open") - (line.kind == "close") for line in nodes)
             nodes.append(
-                Node("more", text=f"The rest is left out after {MAX_NODES:,} lines; download the payload to see it.")
+                TreeNode(
+                    "more", text=f"The rest is left out after {MAX_NODES:,} lines; download the payload to see it."
+                )
             )
-            nodes.extend(Node("close") for _ in range(depth))
+            nodes.extend(TreeNode("close") for _ in range(depth))
             break
         nodes.append(node)
     return nodes
@@ -113,10 +115,10 @@ def _depth(payload: bytes) -> int:
     return deepest
 
 
-def _lines(value: Any, key: str | None, level: int) -> Iterator[Node]:
+def _lines(value: Any, key: str | None, level: int) -> Iterator[TreeNode]:
     shown = None if key is None else _cut(visible(key))
     if isinstance(value, _Members):
-        yield Node(
+        yield TreeNode(
             "open",
             shown,
             f"{{ {_many(len(value), 'member')} }}",
@@ -124,18 +126,18 @@ def _lines(value: Any, key: str | None, level: int) -> Iterator[Node]:
         )
         for name, member in value:
             yield from _lines(member, name, level + 1)
-        yield Node("close")
+        yield TreeNode("close")
     elif isinstance(value, list):
-        yield Node("open", shown, f"[ {_many(len(value), 'item')} ]", level < 2 and len(value) <= MAX_OPENED)
+        yield TreeNode("open", shown, f"[ {_many(len(value), 'item')} ]", level < 2 and len(value) <= MAX_OPENED)
         for position, item in enumerate(value):
             yield from _lines(item, str(position), level + 1)
-        yield Node("close")
+        yield TreeNode("close")
     elif isinstance(value, _Literal):
-        yield Node("number", shown, _cut(value))
+        yield TreeNode("number", shown, _cut(value))
     elif isinstance(value, str):
-        yield Node("string", shown, f'"{_cut(visible(value))}"')
+        yield TreeNode("string", shown, f'"{_cut(visible(value))}"')
     else:
-        yield Node("word", shown, json.dumps(value))
+        yield TreeNode("word", shown, json.dumps(value))
 
 
 def _many(count: int, noun: str) -> str:

@@ -10,20 +10,20 @@ MAX_LINES = 400
 
 
 @dataclass(frozen=True)
-class Part:
+class StackPart:
     """Lines that stand together. `kind`: own (a frame of the application), foreign (folded), text (no frame)."""
 
     kind: str
     lines: tuple[str, ...]
 
 
-def folded(stack: str) -> list[Part]:
+def folded(stack: str) -> list[StackPart]:
     """Return the trace in parts, at most 400 lines of it."""
     lines = visible(stack[:MAX_STACK_CHARS]).splitlines()[:MAX_LINES]
     kinds = _kinds(lines)
     parts = []
     for kind, run in groupby(zip(kinds, lines, strict=True), key=lambda pair: pair[0]):
-        parts.append(Part(kind, tuple(line for _, line in run)))
+        parts.append(StackPart(kind, tuple(line for _, line in run)))
     return parts
 
 

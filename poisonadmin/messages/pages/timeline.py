@@ -7,7 +7,7 @@ from poisonadmin.messages.domain.states import Event, State
 from poisonadmin.messages.queries.history import AttemptRow, HistoryRow
 from poisonadmin.messages.queries.lists import MessageRow
 from poisonadmin.store.models.attempt import CRASHES
-from poisonadmin.web.pages.crash_view import told
+from poisonadmin.web.pages.crash_view import describe_crash
 from poisonadmin.web.pages.words import event_words
 
 
@@ -25,7 +25,7 @@ _DEATHS = (Event.CRASHED, Event.NODE_LOST)
 _TONES: dict[str, str] = {State.DLVD: "good", State.NDLV: "bad", State.FAIL: "bad"}
 
 
-def story(message: MessageRow, history: Sequence[HistoryRow], attempts: Sequence[AttemptRow]) -> list[Step]:
+def timeline(message: MessageRow, history: Sequence[HistoryRow], attempts: Sequence[AttemptRow]) -> list[Step]:
     """Return the steps, newest first, as the history and the attempts are."""
     tried = {attempt.attempt_number: attempt for attempt in attempts}
     steps = []
@@ -52,5 +52,5 @@ def _suspicion(row: HistoryRow, message: MessageRow, tried: Mapping[int, Attempt
 
 
 def _death(row: HistoryRow, attempt: AttemptRow | None, meaning: str) -> Step:
-    words = told(attempt).sentence if attempt and attempt.outcome in CRASHES else event_words(row.event)
+    words = describe_crash(attempt).sentence if attempt and attempt.outcome in CRASHES else event_words(row.event)
     return Step(row, words, meaning, "bad")

@@ -8,13 +8,13 @@ from poisonadmin.delivery.domain.retry_decision import on_crash
 from poisonadmin.messages.domain.states import Reason, State
 from poisonadmin.messages.queries.lists import MessageRow
 from poisonadmin.policies.domain.policy import Blame, Policy
-from poisonadmin.policies.queries.index import book
+from poisonadmin.policies.queries.index import policy_index
 
 MOST_CRASHES = 100
 
 
 @dataclass(frozen=True)
-class Outlook:
+class ApprovalWarning:
     """What awaits an approved message. `crashes`: so many counted crashes stop it again; None: none ever does.
 
     `is_cleared`: the policy forgets its crashes at an approval. `is_listed`: it is stopped by the poison list.
@@ -27,39 +27,41 @@ class Outlook:
     is_alone: bool = True
 
 
-def outlooks(rows: Iterable[MessageRow]) -> list[tuple[Outlook, int]]:
+def approval_warnings(rows: Iterable[MessageRow]) -> list[tuple[ApprovalWarning, int]]:
     """Return how many of the messages that crashed have which outlook, most first; others are left out."""
-    policies = book()
+    policies = policy_index()
     return Counter(
-        outlook(policies.resolve(row.original_address or row.address).policy, row.crash_count)
+        approval_warning(policies.resolve(row.original_address or row.address).policy, row.crash_count)
         for row in rows
         if row.candidate or row.crash_count
     ).most_common()
 
 
-def outlook_of(message: MessageRow) -> Outlook | None:
+def approval_warning_of(message: MessageRow) -> ApprovalWarning | None:
     """Return what awaits a message that waits, as it is, or one that is stopped, if it is approved.
 
     None: it is not known to have crashed anything.
     """
     if not (message.candidate or message.crash_count):
         return None
-    policies = book()
+    policies = policy_index()
     if message.state == State.NDLV:
-        return outlook(policies.resolve(message.original_address or message.address).policy, message.crash_count)
+        return approval_warning(
+            policies.resolve(message.original_address or message.address).policy, message.crash_count
+        )
     policy = replace(policies.resolve(message.address).policy, approve_clears_candidate=False)
-    return outlook(policy, message.crash_count)
+    return approval_warning(policy, message.crash_count)
 
 
-def outlook(policy: Policy, crash_count: int) -> Outlook:
+def approval_warning(policy: Policy, crash_count: int) -> ApprovalWarning:
     """Return what awaits a message that has crashed `crash_count` times and is approved (ruling R3).
 
     >>> outlook(Policy(blacklisting_enabled=True), 2)
-    Outlook(crashes=1, is_cleared=False, is_listed=False, is_alone=True)
+    ApprovalWarning(crashes=1, is_cleared=False, is_listed=False, is_alone=True)
     >>> outlook(Policy(blacklisting_enabled=True, approve_clears_candidate=True), 2)
-    Outlook(crashes=2, is_cleared=True, is_listed=False, is_alone=True)
+    ApprovalWarning(crashes=2, is_cleared=True, is_listed=False, is_alone=True)
     >>> outlook(Policy(blacklisting_enabled=False), 2)
-    Outlook(crashes=None, is_cleared=False, is_listed=False, is_alone=True)
+    ApprovalWarning(crashes=None, is_cleared=False, is_listed=False, is_alone=True)
     """
     is_cleared = policy.approve_clears_candidate
     is_alone = policy.blame is Blame.EXACT
@@ -67,6 +69,6 @@ def outlook(policy: Policy, crash_count: int) -> Outlook:
     for crashes in range(1, MOST_CRASHES + 1):
         verdict = on_crash(policy, count, not is_cleared, failure_count=0)
         if verdict.state is State.NDLV:
-            return Outlook(crashes, is_cleared, verdict.reason is Reason.LISTED, is_alone)
+            return ApprovalWarning(crashes, is_cleared, verdict.reason is Reason.LISTED, is_alone)
         count = verdict.crash_count or 0
-    return Outlook(None, is_cleared, is_alone=is_alone)
+    return ApprovalWarning(None, is_cleared, is_alone=is_alone)

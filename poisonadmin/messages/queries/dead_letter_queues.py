@@ -13,7 +13,7 @@ from poisonadmin.core.queries.rows import fetch_values
 QUALIFIED = "::"
 
 
-class Queue(NamedTuple):
+class DeadLetterQueue(NamedTuple):
     """A queue under a dead-letter address, whose id is `address_id`."""
 
     address_id: int
@@ -46,19 +46,19 @@ def queues_under(address: str) -> list[str]:
     return fetch_values(_UNDER, [address])
 
 
-def queues_named(names: Sequence[str]) -> list[Queue]:
+def queues_named(names: Sequence[str]) -> list[DeadLetterQueue]:
     """Return the queues that any of `names` means: their own name, or one with its address before it."""
-    found: dict[Queue, None] = {}
+    found: dict[DeadLetterQueue, None] = {}
     for name in names:
         address, qualified, queue = name.partition(QUALIFIED)
         if qualified:
-            found |= {Queue(address_id, address, queue): None for address_id in address_ids([address])}
+            found |= {DeadLetterQueue(address_id, address, queue): None for address_id in address_ids([address])}
         for holding in fetch_values(_HOLDING, {"name": name}):
-            found |= {Queue(address_id, holding, name): None for address_id in address_ids([holding])}
+            found |= {DeadLetterQueue(address_id, holding, name): None for address_id in address_ids([holding])}
     return list(found)
 
 
-def in_any_queue(queues: Sequence[Queue]) -> tuple[str, list[Any]]:
+def in_any_queue(queues: Sequence[DeadLetterQueue]) -> tuple[str, list[Any]]:
     """Return the condition that `message m` is in one of the queues."""
     parameters: list[Any] = []
     for queue in queues:

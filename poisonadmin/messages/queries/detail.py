@@ -80,7 +80,7 @@ _DELIVERED_TO = """CASE WHEN m.state <> 'DLVD' THEN NULL WHEN c.confirmed_at IS 
 
 
 @dataclass(frozen=True)
-class _Place:
+class _AddressName:
     address: str
 
 
@@ -136,7 +136,7 @@ def require_message(message_id: int, *, principal: Principal) -> None:
     found = None
     if 0 < message_id <= MAX_ID:
         found = fetch_one(
-            _Place,
+            _AddressName,
             "SELECT a.name AS address FROM message m JOIN address a ON a.id = m.address_id WHERE m.id = %s",
             [message_id],
         )

@@ -41,7 +41,7 @@ class GroupRow:
 
 
 @dataclass(frozen=True)
-class _Stored:
+class _StoredGroup:
     id: int
     title: str
     error_class: str
@@ -82,7 +82,7 @@ def list_groups(
         ]
         conditions = ["TRUE", *["g.id = ANY(%s)"] * len(wanted)]
         rows = fetch(
-            _Stored,
+            _StoredGroup,
             f"{_SELECT} WHERE {' AND '.join(conditions)} AND {page.condition} {page.order}",
             [*wanted, *page.parameters],
         )
@@ -93,7 +93,7 @@ def list_groups(
 def get_group(group_id: int, *, principal: Principal) -> GroupRow:
     """Return the group; raise GroupNotFound."""
     principal.require(Permission.READ)
-    rows = fetch(_Stored, f"{_SELECT} WHERE g.id = %s", [group_id]) if 0 < group_id <= MAX_ID else []
+    rows = fetch(_StoredGroup, f"{_SELECT} WHERE g.id = %s", [group_id]) if 0 < group_id <= MAX_ID else []
     visible = _visible_groups(principal)
     if not rows or (visible is not None and group_id not in visible):
         raise GroupNotFound(f"There is no failure group {group_id}.")
@@ -107,7 +107,7 @@ def _visible_groups(principal: Principal) -> list[int] | None:
     return None if visible is None else fetch_values(_COUNTED, [visible])
 
 
-def _with_counts(rows: Iterable[_Stored], principal: Principal) -> list[GroupRow]:
+def _with_counts(rows: Iterable[_StoredGroup], principal: Principal) -> list[GroupRow]:
     stored = list(rows)
     counts = by_state_of_each("group_id", [row.id for row in stored], principal)
     trends = _trends([row.fingerprint for row in stored], principal)
@@ -129,7 +129,7 @@ def _with_counts(rows: Iterable[_Stored], principal: Principal) -> list[GroupRow
     ]
 
 
-def _visible_sample(row: _Stored, principal: Principal) -> int | None:
+def _visible_sample(row: _StoredGroup, principal: Principal) -> int | None:
     return row.sample_message_id if row.sample_address and principal.sees(row.sample_address) else None
 
 

@@ -14,7 +14,7 @@ from poisonadmin.core.queries.address_ids import address_ids, addresses_holding,
 from poisonadmin.core.queries.rows import fetch_values
 from poisonadmin.messages.domain.states import State
 from poisonadmin.messages.queries.confirmations import CONFIRMING
-from poisonadmin.messages.queries.dead_letter_queues import Queue, in_any_queue, queues_named
+from poisonadmin.messages.queries.dead_letter_queues import DeadLetterQueue, in_any_queue, queues_named
 from poisonadmin.messages.queries.filter_axes import Axis, Where
 from poisonadmin.messages.queries.filter_fields import Term
 from poisonadmin.messages.queries.filters import MessageFilter
@@ -80,11 +80,11 @@ def _address(term: Term) -> Condition:
     return _on(address_ids(term.values), _queues(term))
 
 
-def _queues(term: Term) -> list[Queue]:
+def _queues(term: Term) -> list[DeadLetterQueue]:
     return queues_named([name for name in term.values if not is_pattern(name)])
 
 
-def _on(ids: Sequence[int], queues: Sequence[Queue]) -> Condition:
+def _on(ids: Sequence[int], queues: Sequence[DeadLetterQueue]) -> Condition:
     """Return the condition to be on one of the addresses, or in one of the queues under dead-letter addresses."""
     sql, parameters = in_any_queue(queues)
     return f"m.address_id = ANY(%s) OR {sql}", [list(ids), *parameters]

@@ -21,7 +21,7 @@ class Transport:
 
 
 @dataclass(frozen=True)
-class _Stored:
+class _StoredTransport:
     transport: bytes | None
 
 
@@ -29,7 +29,7 @@ def get_transport(message_id: int, *, principal: Principal) -> Transport:
     """Return what the message's broker said of it; raise MessageNotFound."""
     principal.require(Permission.READ)
     require_message(message_id, principal=principal)
-    found = fetch_one(_Stored, "SELECT transport FROM body WHERE id = %s", [message_id])
+    found = fetch_one(_StoredTransport, "SELECT transport FROM body WHERE id = %s", [message_id])
     if found is None or found.transport is None:
         return Transport(None)
     try:

@@ -10,7 +10,7 @@ from rest_framework.response import Response
 from poisonadmin.core.domain.access import Permission
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT
 from poisonadmin.intake.domain import envelope_fields
-from poisonadmin.intake.domain.envelope import Envelope, parse_envelope
+from poisonadmin.intake.domain.envelope import MessageEnvelope, parse_envelope
 from poisonadmin.intake.domain.envelope_fields import LIMITS, InvalidEnvelope
 from poisonadmin.messages.domain.states import State
 from poisonadmin.poison_list.commands import consumers, reports
@@ -137,7 +137,7 @@ def _report_of(body: Mapping[str, Any]) -> reports.Report:
     )
 
 
-def _envelope_of(body: Mapping[str, Any], why: str) -> Envelope | None:
+def _envelope_of(body: Mapping[str, Any], why: str) -> MessageEnvelope | None:
     """Return the message that came with the report, its failure as a dead letter; None where none came.
 
     Errors: `InvalidEnvelope`, as for any message, and for a payload of more than 256 kB.

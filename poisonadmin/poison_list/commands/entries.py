@@ -15,14 +15,14 @@ from poisonadmin.core.commands.locks import Lock
 from poisonadmin.poison_list.queries.feed import CHANNEL
 
 
-class Limits(NamedTuple):
+class ListingLimits(NamedTuple):
     """How many failures, or crashes, list a bookmark."""
 
     failures: int
     crashes: int
 
 
-class Counted(NamedTuple):
+class CountedReport(NamedTuple):
     """One report to be counted; `message_id`: our id of the message that is stored for it, if any."""
 
     source: str
@@ -31,7 +31,7 @@ class Counted(NamedTuple):
     message_id: int | None
 
 
-class Entry(NamedTuple):
+class ChangedEntry(NamedTuple):
     """What an entry has become. `change`: when it was last listed or released."""
 
     id: int
@@ -86,7 +86,7 @@ RETURNING entry.id, entry.source, entry.bookmark, entry.change
 """  # noqa: S608  (fragments are constants)
 
 
-def would_list(cursor: CursorWrapper, source: str, bookmark: str, *, fatal: bool, limits: Limits) -> bool:
+def would_list(cursor: CursorWrapper, source: str, bookmark: str, *, fatal: bool, limits: ListingLimits) -> bool:
     """Return whether one more report would find the bookmark listed or list it, as things stand."""
     values = {"fatal": fatal, "crash_limit": limits.crashes, "failure_limit": limits.failures}
     cursor.execute(_WOULD_LIST, values | {"source": source, "bookmark": bookmark})
@@ -95,8 +95,14 @@ def would_list(cursor: CursorWrapper, source: str, bookmark: str, *, fatal: bool
 
 
 def count(
-    cursor: CursorWrapper, told: Sequence[Counted], *, fatal: bool, limits: Limits, by: str, is_listed: bool = False
-) -> list[Entry]:
+    cursor: CursorWrapper,
+    told: Sequence[CountedReport],
+    *,
+    fatal: bool,
+    limits: ListingLimits,
+    by: str,
+    is_listed: bool = False,
+) -> list[ChangedEntry]:
     """Count the reports, and list what reaches its limit; with `is_listed` all of them, whatever they count."""
     locks.hold(cursor, Lock.POISON_LIST)
     cursor.execute(
@@ -113,7 +119,7 @@ def count(
             "listed": is_listed,
         },
     )
-    entries = [Entry(*row) for row in cursor.fetchall()]
+    entries = [ChangedEntry(*row) for row in cursor.fetchall()]
     _notify(cursor, entries)
     return entries
 
@@ -123,20 +129,20 @@ def link(cursor: CursorWrapper, entry_id: int, message_id: int | None) -> None:
     cursor.execute("UPDATE poison_entry SET message_id = %s WHERE id = %s", [message_id, entry_id])
 
 
-def release(cursor: CursorWrapper, ids: Sequence[int], *, actor: str, note: str) -> list[Entry]:
+def release(cursor: CursorWrapper, ids: Sequence[int], *, actor: str, note: str) -> list[ChangedEntry]:
     """Take the entries off the list and start their counts again at 0; return those that this changed."""
     locks.hold(cursor, Lock.POISON_LIST)
     cursor.execute(_RELEASE, {"ids": list(ids), "actor": actor, "note": note})
     released = []
     for entry_id, source, bookmark, change in cursor.fetchall():
-        released.append(Entry(entry_id, False, change))
+        released.append(ChangedEntry(entry_id, False, change))
         details = {"source": source, "bookmark": bookmark}
         audit.record(actor, "poison_entry.released", "poison_entry", str(entry_id), note=note, details=details)
     _notify(cursor, released)
     return released
 
 
-def _notify(cursor: CursorWrapper, entries: Sequence[Entry]) -> None:
+def _notify(cursor: CursorWrapper, entries: Sequence[ChangedEntry]) -> None:
     """Wake the subscribers when the transaction commits. The newest number will do: they read up to it."""
     if newest := max((entry.change for entry in entries), default=0):
         cursor.execute("SELECT pg_notify(%s, %s)", [CHANNEL, str(newest)])

@@ -12,12 +12,12 @@ from django.db.backends.utils import CursorWrapper
 from poisonadmin.core.commands.transaction_retry import retried
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
-from poisonadmin.intake.domain.envelope import Envelope
+from poisonadmin.intake.domain.envelope import MessageEnvelope
 from poisonadmin.poison_list.commands import entries
-from poisonadmin.poison_list.commands.entries import Counted, Limits
+from poisonadmin.poison_list.commands.entries import CountedReport, ListingLimits
 from poisonadmin.poison_list.commands.stored_messages import list_waiting, messages_of, store_listed
 from poisonadmin.poison_list.queries.entries import EntryNotFound
-from poisonadmin.policies.queries.index import book
+from poisonadmin.policies.queries.index import policy_index
 
 FATAL = "Fatal error."
 DEFAULT_CRASH_LIMIT = 2
@@ -51,7 +51,7 @@ class Report:
     why: str
     fatal: bool = False
     crash_limit: int | None = None
-    envelope: Envelope | None = None
+    envelope: MessageEnvelope | None = None
     consumer: str | None = None
 
 
@@ -83,7 +83,7 @@ def _report(told: Report, by: str) -> int:
         expected = entries.would_list(cursor, told.source, told.bookmark, fatal=told.fatal, limits=limits)
         if expected:
             messages = _take_along(cursor, told, messages, by)
-        counted = Counted(told.source, told.bookmark, told.why, max(messages, default=None))
+        counted = CountedReport(told.source, told.bookmark, told.why, max(messages, default=None))
         (entry,) = entries.count(cursor, [counted], fatal=told.fatal, limits=limits, by=by)
         if entry.is_listed and not expected:
             # Another report came in between. Messages after the list is the wrong order of locks, but it is that rare.
@@ -103,9 +103,9 @@ def _take_along(cursor: CursorWrapper, told: Report, messages: Sequence[int], by
     return [stored] if stored is not None else messages_of(cursor, told.source, told.bookmark)
 
 
-def _limits_of(told: Report) -> Limits:
-    policy = book().resolve(told.source).policy
-    return Limits(
+def _limits_of(told: Report) -> ListingLimits:
+    policy = policy_index().resolve(told.source).policy
+    return ListingLimits(
         failures=policy.failures_to_list if policy.failures_to_list > 0 else DEFAULT_FAILURE_LIMIT,
         crashes=told.crash_limit or (policy.crashes_to_list if policy.crashes_to_list > 0 else DEFAULT_CRASH_LIMIT),
     )
@@ -121,8 +121,8 @@ def list_messages(
     if not message_ids:
         return
     cursor.execute(_OF_MESSAGES, [list(message_ids)])
-    counted = [Counted(source, bookmark, why[number], number) for number, source, bookmark in cursor.fetchall()]
-    limits = Limits(DEFAULT_FAILURE_LIMIT, DEFAULT_CRASH_LIMIT)
+    counted = [CountedReport(source, bookmark, why[number], number) for number, source, bookmark in cursor.fetchall()]
+    limits = ListingLimits(DEFAULT_FAILURE_LIMIT, DEFAULT_CRASH_LIMIT)
     entries.count(cursor, counted, fatal=fatal, limits=limits, by=actor, is_listed=True)
 
 

@@ -10,7 +10,7 @@ from django.db.backends.utils import CursorWrapper
 from poisonadmin.addresses.commands.creation import ensure_addresses
 from poisonadmin.intake.commands.accept import import_failure
 from poisonadmin.intake.commands.business_keys import write_keys
-from poisonadmin.intake.domain.envelope import Envelope
+from poisonadmin.intake.domain.envelope import MessageEnvelope
 from poisonadmin.intake.domain.staged_rows import headers_json
 from poisonadmin.messages.commands.transitions import RECORDED
 
@@ -79,7 +79,7 @@ def list_waiting(cursor: CursorWrapper, ids: Sequence[int], *, actor: str, note:
     cursor.execute(_LIST, {"ids": list(ids), "actor": actor, "note": note})
 
 
-def store_listed(cursor: CursorWrapper, envelope: Envelope, *, actor: str) -> int | None:
+def store_listed(cursor: CursorWrapper, envelope: MessageEnvelope, *, actor: str) -> int | None:
     """Store a message that a consumer sent with its report as NDLV `listed`, with its failure as attempt 0.
 
     Return its id; None where somebody else has stored it meanwhile.

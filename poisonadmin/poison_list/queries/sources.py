@@ -11,7 +11,7 @@ SHOWN_SOURCES = 200
 
 
 @dataclass(frozen=True)
-class SourceRow:
+class PoisonSourceRow:
     """A name that consumers agree on. `alive` and `lost` count its consumers; those that ended well are left out."""
 
     name: str
@@ -21,13 +21,13 @@ class SourceRow:
     lost: int
 
 
-def list_poison_sources(*, principal: Principal) -> list[SourceRow]:
+def list_poison_sources(*, principal: Principal) -> list[PoisonSourceRow]:
     """Return the sources that have entries or consumers, by name, at most 200."""
     principal.require(Permission.READ)
     conditions, parameters = source_scope(principal, "name")
     with bounded():
         return fetch(
-            SourceRow,
+            PoisonSourceRow,
             f"""SELECT name, sum(listed)::bigint AS listed, sum(counting)::bigint AS counting,
                        sum(alive)::bigint AS alive, sum(lost)::bigint AS lost
                 FROM (

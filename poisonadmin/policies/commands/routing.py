@@ -9,7 +9,7 @@ from poisonadmin.core.commands import locks
 from poisonadmin.core.commands.locks import Lock
 from poisonadmin.messages.commands import schedule
 from poisonadmin.messages.commands.oversize import reject_waiting
-from poisonadmin.policies.queries.index import book
+from poisonadmin.policies.queries.index import policy_index
 
 _ROUTE = """
 UPDATE address
@@ -43,7 +43,7 @@ def route_addresses(cursor: CursorWrapper, *, actor: str = "system") -> None:
 
     Where less may be delivered than before, what waits and is too large is rejected after the commit.
     """
-    policies = book()
+    policies = policy_index()
     cursor.execute("SELECT id, name FROM address ORDER BY id")
     addresses = cursor.fetchall()
     said = [policies.resolve(name) for _, name in addresses]

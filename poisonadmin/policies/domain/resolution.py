@@ -13,7 +13,7 @@ FIELDS = tuple(policy_field.name for policy_field in fields(Policy))
 DESTINATION = "destination"
 
 
-class Origin(NamedTuple):
+class ValueOrigin(NamedTuple):
     """Where a value comes from: the pattern of a policy and, when the preset set it, that preset's name."""
 
     pattern: str
@@ -21,7 +21,7 @@ class Origin(NamedTuple):
 
 
 # What is in force where nothing is configured; its name is no preset, so it cannot be confused with one.
-BUILT_IN_ORIGIN = Origin(BUILT_IN_PATTERN, "built_in")
+BUILT_IN_ORIGIN = ValueOrigin(BUILT_IN_PATTERN, "built_in")
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,10 @@ class Resolved:
 
     policy: Policy
     destination: str | None
-    origins: Mapping[str, Origin]
+    origins: Mapping[str, ValueOrigin]
 
 
-class PolicyBook:
+class PolicyIndex:
     """Many policy objects, compiled, so that an address is resolved without looking at all of them.
 
     Errors: `InvalidAddress`, `UnknownPreset`, `UnknownSetting`, `InvalidSetting` for a spec that is wrong, `ValueError`
@@ -71,7 +71,7 @@ class PolicyBook:
 
         Errors: `InvalidAddress`.
 
-        >>> book = PolicyBook([PolicySpec("orders.#", "artemis"), PolicySpec("orders.eu", "sap")])
+        >>> book = PolicyIndex([PolicySpec("orders.#", "artemis"), PolicySpec("orders.eu", "sap")])
         >>> book.resolve_pattern("orders.*").origins["max_delivery_attempts"]
         Origin(pattern='orders.#', preset='artemis')
         """
@@ -89,7 +89,7 @@ class PolicyBook:
 
 
 def resolve(specs: Iterable[PolicySpec], address: str) -> Resolved:
-    """Return what is in force on `address`; `PolicyBook` does the same for many addresses.
+    """Return what is in force on `address`; `PolicyIndex` does the same for many addresses.
 
     >>> specs = [PolicySpec("orders.#", "artemis"), PolicySpec("orders.vip", settings={"max_delivery_attempts": -1})]
     >>> resolved = resolve(specs, "orders.vip")
@@ -98,27 +98,27 @@ def resolve(specs: Iterable[PolicySpec], address: str) -> Resolved:
     >>> resolved.policy.redelivery_delay, resolved.origins["redelivery_delay"]
     (0, Origin(pattern='orders.#', preset='artemis'))
     """
-    return PolicyBook(specs).resolve(address)
+    return PolicyIndex(specs).resolve(address)
 
 
 @dataclass(frozen=True)
 class _Layer:
     values: dict[str, object]
-    origins: dict[str, Origin]
+    origins: dict[str, ValueOrigin]
 
 
 def _compile(spec: PolicySpec) -> _Layer:
     values: dict[str, object] = {}
-    origins: dict[str, Origin] = {}
+    origins: dict[str, ValueOrigin] = {}
     if spec.preset is not None:
         defaults = preset(spec.preset)
         values = {name: getattr(defaults, name) for name in FIELDS}
-        origins = dict.fromkeys(FIELDS, Origin(spec.pattern, spec.preset))
+        origins = dict.fromkeys(FIELDS, ValueOrigin(spec.pattern, spec.preset))
     overrides = validate_settings(spec.settings)
     if spec.destination is not None:
         overrides[DESTINATION] = spec.destination
     values |= overrides
-    origins |= dict.fromkeys(overrides, Origin(spec.pattern, None))
+    origins |= dict.fromkeys(overrides, ValueOrigin(spec.pattern, None))
     return _Layer(values, origins)
 
 

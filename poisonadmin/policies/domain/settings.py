@@ -42,7 +42,7 @@ class InvalidSetting(PoisonAdminError):
         self.field = field
 
 
-class _Unfit(Exception):
+class _InvalidValue(Exception):
     """Raised by a check, which does not know the field's name."""
 
 
@@ -65,7 +65,7 @@ def _checked(field: str, value: object) -> object:
         raise UnknownSetting(field)
     try:
         return check(value)
-    except _Unfit as error:
+    except _InvalidValue as error:
         raise InvalidSetting(field, str(error)) from None
     except InvalidAddress as error:
         raise InvalidSetting(field, error.detail) from None
@@ -74,9 +74,9 @@ def _checked(field: str, value: object) -> object:
 def _integer(low: int, high: int) -> Check:
     def check(value: object) -> int:
         if isinstance(value, bool) or not isinstance(value, int):
-            raise _Unfit("must be a whole number.")
+            raise _InvalidValue("must be a whole number.")
         if not low <= value <= high:
-            raise _Unfit(f"must be within {low}..{high}.")
+            raise _InvalidValue(f"must be within {low}..{high}.")
         return value
 
     return check
@@ -85,9 +85,9 @@ def _integer(low: int, high: int) -> Check:
 def _number(low: float, high: float) -> Check:
     def check(value: object) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise _Unfit("must be a number.")
+            raise _InvalidValue("must be a number.")
         if not low <= value <= high or not math.isfinite(value):
-            raise _Unfit(f"must be within {low:g}..{high:g}.")
+            raise _InvalidValue(f"must be within {low:g}..{high:g}.")
         return float(value)
 
     return check
@@ -96,7 +96,7 @@ def _number(low: float, high: float) -> Check:
 def _one_of(values: type[StrEnum]) -> Check:
     def check(value: object) -> StrEnum:
         if not isinstance(value, str) or value not in list(values):
-            raise _Unfit(f"must be one of {', '.join(values)}.")
+            raise _InvalidValue(f"must be one of {', '.join(values)}.")
         return values(value)
 
     return check
@@ -108,13 +108,13 @@ def _or_none(check: Check) -> Check:
 
 def _boolean(value: object) -> bool:
     if not isinstance(value, bool):
-        raise _Unfit("must be true or false.")
+        raise _InvalidValue("must be true or false.")
     return value
 
 
 def _address(value: object) -> str:
     if not isinstance(value, str):
-        raise _Unfit("must be an address.")
+        raise _InvalidValue("must be an address.")
     return validate_address(value)
 
 
@@ -123,36 +123,36 @@ def _attempts(value: object) -> object:
         return value
     try:
         return _integer(1, MAX_COUNT)(value)
-    except _Unfit:
-        raise _Unfit("must be a whole number of at least 1, or -1 for no limit.") from None
+    except _InvalidValue:
+        raise _InvalidValue("must be a whole number of at least 1, or -1 for no limit.") from None
 
 
 def _affix(value: object) -> str:
     if not isinstance(value, str):
-        raise _Unfit("must be a string.")
+        raise _InvalidValue("must be a string.")
     if len(value) > MAX_AFFIX_CHARS:
-        raise _Unfit(f"must have at most {MAX_AFFIX_CHARS} characters.")
+        raise _InvalidValue(f"must have at most {MAX_AFFIX_CHARS} characters.")
     if not value.isprintable() or any(character in value for character in " *#") or ".." in value:
-        raise _Unfit("must be a piece of an address: no spaces, wildcards or empty words.")
+        raise _InvalidValue("must be a piece of an address: no spaces, wildcards or empty words.")
     return value
 
 
 def _engine(value: object) -> str:
     if not isinstance(value, str) or len(value) > MAX_ENGINE_CHARS:
-        raise _Unfit(f"must be a name of at most {MAX_ENGINE_CHARS} characters.")
+        raise _InvalidValue(f"must be a name of at most {MAX_ENGINE_CHARS} characters.")
     return validate_address(value)
 
 
 def _business_keys(value: object) -> tuple[str, ...]:
     if not isinstance(value, list | tuple) or len(value) > MAX_BUSINESS_KEYS:
-        raise _Unfit(f"must be a list of at most {MAX_BUSINESS_KEYS} JSON paths or headers.")
+        raise _InvalidValue(f"must be a list of at most {MAX_BUSINESS_KEYS} JSON paths or headers.")
     for key in value:
         if not isinstance(key, str) or not key.isprintable() or not 1 <= len(key) <= MAX_BUSINESS_KEY_CHARS:
-            raise _Unfit(f"each must be a printable text of 1 to {MAX_BUSINESS_KEY_CHARS} characters.")
+            raise _InvalidValue(f"each must be a printable text of 1 to {MAX_BUSINESS_KEY_CHARS} characters.")
     try:
         parsed_keys(tuple(value))
     except InvalidBusinessKey as error:
-        raise _Unfit(error.detail) from None
+        raise _InvalidValue(error.detail) from None
     return tuple(value)
 
 

@@ -23,7 +23,7 @@ MOST_SHOWN = 100
 
 
 @dataclass(frozen=True)
-class Rung:
+class SimulatedStep:
     """One failure: the wait after it, its terms, and the time since the first failure, in milliseconds."""
 
     failure: int
@@ -93,16 +93,16 @@ def context_of(
     }
 
 
-def _rungs(found: Preview) -> list[Rung]:
+def _rungs(found: Preview) -> list[SimulatedStep]:
     """Return the failures that are followed by a wait: not the last one, and none after the address has stopped."""
-    rungs: list[Rung] = []
+    rungs: list[SimulatedStep] = []
     passed = 0
     ends = [end - 1 for end in (found.attempts, found.stops_at) if end is not None]
     last = min([len(found.delays_ms), *ends])
     for failure in range(last):
         wait = found.delays_ms[failure]
         passed += wait
-        rungs.append(Rung(failure + 1, wait, found.formulas[failure], passed))
+        rungs.append(SimulatedStep(failure + 1, wait, found.formulas[failure], passed))
     return rungs
 
 

@@ -4,25 +4,25 @@ from functools import lru_cache
 
 from django.db import connection
 
-from poisonadmin.policies.domain.resolution import PolicyBook, PolicySpec
+from poisonadmin.policies.domain.resolution import PolicyIndex, PolicySpec
 from poisonadmin.store.models.policy import PolicyRow
 
 
-def book() -> PolicyBook:
+def policy_index() -> PolicyIndex:
     """Return the policies as they stand in this transaction. Compiled again only when one has changed."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT count(*), coalesce(max(id), 0), coalesce(sum(version), 0) FROM policy")
         return _compiled(*cursor.fetchone(), connection.settings_dict["NAME"])
 
 
-def book_with(spec: PolicySpec) -> PolicyBook:
+def policy_index_with(spec: PolicySpec) -> PolicyIndex:
     """Return the policies as they would be with `spec` among them, in the place of the one with its pattern."""
-    return PolicyBook([*(one for one in _specs() if one.pattern != spec.pattern), spec])
+    return PolicyIndex([*(one for one in _specs() if one.pattern != spec.pattern), spec])
 
 
 @lru_cache(maxsize=2)
-def _compiled(_count: int, _newest: int, _versions: int, _database: str) -> PolicyBook:
-    return PolicyBook(_specs())
+def _compiled(_count: int, _newest: int, _versions: int, _database: str) -> PolicyIndex:
+    return PolicyIndex(_specs())
 
 
 def _specs() -> list[PolicySpec]:

@@ -16,7 +16,7 @@ from poisonadmin.delivery.domain.retry_limits import Breaker, attempts_in_all, b
 from poisonadmin.delivery.domain.retry_schedule import Explanation, explain
 from poisonadmin.policies.domain.policy import Policy, warnings
 from poisonadmin.policies.domain.resolution import PolicySpec, Resolved, resolve
-from poisonadmin.policies.queries.index import book, book_with
+from poisonadmin.policies.queries.index import policy_index, policy_index_with
 
 MAX_PREVIEW = 1000
 
@@ -97,7 +97,7 @@ def find_policy(match: str) -> PolicyView | None:
 
 
 def _with_warnings(rows: list[PolicyView]) -> list[PolicyView]:
-    policies = book()
+    policies = policy_index()
     return [replace(row, warnings=warnings(policies.resolve_pattern(row.match).policy)) for row in rows]
 
 
@@ -110,7 +110,7 @@ def resolve_address(address: str, *, principal: Principal) -> Resolved:
     validate_address(address)
     if not principal.sees(address):
         raise AddressNotFound(f"There is no address {address}.")
-    return book().resolve(address)
+    return policy_index().resolve(address)
 
 
 def preview(
@@ -133,7 +133,7 @@ def preview(
     else:
         if not principal.covers(validate_pattern(match)):
             raise NotAllowed(f"The pattern {match} reaches beyond the addresses that {principal.name} is limited to.")
-        resolved = book_with(PolicySpec(match, preset, settings)).resolve_pattern(match)
+        resolved = policy_index_with(PolicySpec(match, preset, settings)).resolve_pattern(match)
     policy = resolved.policy
     waits = [_wait(policy, number, message_id) for number in range(1, failures + 1)]
     attempts = attempts_in_all(policy)

@@ -11,7 +11,7 @@ from django.db.models import Max
 from django.db.models.functions import Now
 
 from poisonadmin.core.commands import audit, jobs
-from poisonadmin.core.commands.jobs import JobKeeper
+from poisonadmin.core.commands.jobs import JobHeartbeat
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.rules.commands.table import locked_rule
 from poisonadmin.rules.domain import rules as domain
@@ -57,7 +57,7 @@ def dry_run_due(
     examine: Examine,
     *,
     worker: str,
-    keeper: JobKeeper | None = None,
+    keeper: JobHeartbeat | None = None,
     is_stopping: Callable[[], bool] = lambda: False,
     seconds: float = TURN_SECONDS,
 ) -> None:
@@ -127,7 +127,7 @@ def _trial(run: DryRun) -> Trial | None:
     row = Rule.objects.filter(id=run.rule_id, version=run.rule_version).first()
     if row is None:
         return None
-    rule = domain.Rule(row.id, row.name, row.version, row.match, row.action)
+    rule = domain.RuleDefinition(row.id, row.name, row.version, row.match, row.action)
     covered = [address_id for address_id, name in Address.objects.values_list("id", "name") if rule.covers(name)]
     return Trial(domain.Stage(row.stage), rule, tuple(covered))
 

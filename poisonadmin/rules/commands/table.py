@@ -49,7 +49,7 @@ def create_rule(stage: str, fields: RuleFields, *, principal: Principal) -> Rule
     with transaction.atomic():
         last = Rule.objects.filter(stage=stage).aggregate(last=Max("position"))["last"] or 0
         row = _saved(Rule(stage=stage, position=last + 1, **values), fields.name)
-        audit.record(principal.name, "rule.created", "rule", row.name, details=_told(values))
+        audit.record(principal.name, "rule.created", "rule", row.name, details=_described(values))
     return row
 
 
@@ -67,7 +67,7 @@ def replace_rule(
         if expected_version is not None and row.version != expected_version:
             raise VersionConflict(f"The rule {row.name} has changed since it was read; nothing was saved.")
         values = _checked(Stage(row.stage), fields, principal)
-        before = _told({name: getattr(row, name) for name in values})
+        before = _described({name: getattr(row, name) for name in values})
         is_same = (row.match, row.action) == (values["match"], values["action"])
         if is_same:
             row.checked_version = row.version + 1 if row.checked_version == row.version else None
@@ -79,7 +79,7 @@ def replace_rule(
             setattr(row, name, value)
         kept = ["hits", "last_hit_at", "checked_version", "fault", "is_enabled", "version"]
         _saved(row, fields.name, update_fields=[*values, *kept])
-        details = {"version": row.version, "was": before, "is": _told(values)}
+        details = {"version": row.version, "was": before, "is": _described(values)}
         audit.record(principal.name, "rule.saved", "rule", row.name, details=details)
     row.refresh_from_db()
     return row
@@ -90,7 +90,7 @@ def delete_rule(rule_id: int, *, principal: Principal) -> None:
     principal.require(Permission.CONFIGURE)
     with transaction.atomic():
         row = locked_rule(rule_id, principal=principal)
-        details = _told({name: getattr(row, name) for name in ("match", "action", "owner", "note", "ends_at")})
+        details = _described({name: getattr(row, name) for name in ("match", "action", "owner", "note", "ends_at")})
         Rule.objects.filter(id=rule_id).delete()
         audit.record(principal.name, "rule.deleted", "rule", row.name, details=details)
 
@@ -170,7 +170,7 @@ def _saved(row: Rule, name: str, **options: Any) -> Rule:
     return row
 
 
-def _told(values: Mapping[str, Any]) -> dict[str, Any]:
+def _described(values: Mapping[str, Any]) -> dict[str, Any]:
     told = {name: values[name] for name in ("name", "match", "action", "owner", "note") if name in values}
     ends_at = values.get("ends_at")
     return told | {"ends_at": ends_at.isoformat() if ends_at else None}

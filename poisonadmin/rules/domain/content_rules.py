@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from poisonadmin.rules.domain.content_conditions import CompileSchema, Condition, Subject, conditions_of
-from poisonadmin.rules.domain.rules import Before, Rule, RuleFailed, Stage, validate_rule
+from poisonadmin.rules.domain.rules import Before, RuleDefinition, RuleFailed, Stage, validate_rule
 
 # A rule that takes longer than this for one message is switched off.
 SLOW_SECONDS = 0.25
 
 
-class Ruling(NamedTuple):
+class FilterDecision(NamedTuple):
     """What a rule has decided. `tags` are put on the message; it is delivered when the action is TAG."""
 
     rule_id: int
@@ -34,8 +34,8 @@ class Ruling(NamedTuple):
 class ContentRule:
     """A compiled rule. `needs_body`: a condition looks at the payload's bytes, `needs_headers` at the headers."""
 
-    rule: Rule
-    ruling: Ruling
+    rule: RuleDefinition
+    ruling: FilterDecision
     conditions: tuple[Condition, ...]
     needs_body: bool
     needs_headers: bool
@@ -53,14 +53,14 @@ class ContentRule:
         return True
 
 
-def compile_content_rule(rule: Rule, *, compile_schema: CompileSchema) -> ContentRule:
+def compile_content_rule(rule: RuleDefinition, *, compile_schema: CompileSchema) -> ContentRule:
     """Return the rule ready to be asked; raise RuleFailed when it cannot be, whatever it was saved as."""
     try:
         # What was saved is looked at again: somebody may have written past the operations.
         match, action = validate_rule(Stage.BEFORE, rule.match, rule.action)
         conditions = tuple(conditions_of(match, compile_schema))
         do = Before(action["do"])
-        ruling = Ruling(rule.id, rule.name, do, action.get("address"), tuple(action.get("tags", ())))
+        ruling = FilterDecision(rule.id, rule.name, do, action.get("address"), tuple(action.get("tags", ())))
     except Exception as error:
         raise RuleFailed(rule, f"it cannot be compiled: {error}"[:500]) from error
     needs_body = bool({"json", "violates", "not_json"} & set(match))
@@ -83,7 +83,7 @@ class ContentRules:
         self._clock = clock
         self._by_address: dict[str, _Table] = {}
 
-    def ask(self, address: str, subject: Subject) -> Ruling | None:
+    def ask(self, address: str, subject: Subject) -> FilterDecision | None:
         """Return what the first matching rule decides; None when none matches.
 
         A rule that fails, or takes longer than `SLOW_SECONDS` of processor time for one message, is not asked again.

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from poisonadmin.rules.domain.rules import Rule, Stage
+from poisonadmin.rules.domain.rules import RuleDefinition, Stage
 
 SAMPLES = 10
 # Failure groups on addresses; what is beyond is counted and not named.
@@ -19,7 +19,7 @@ class Trial:
     """A rule to be tried on the messages on these addresses."""
 
     stage: Stage
-    rule: Rule
+    rule: RuleDefinition
     address_ids: tuple[int, ...]
 
 

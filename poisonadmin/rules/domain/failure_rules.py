@@ -6,10 +6,10 @@ from typing import Any, Protocol
 
 from poisonadmin.core.domain.globs import glob
 from poisonadmin.delivery.domain.handler_answers import on_moved
-from poisonadmin.delivery.domain.retry_decision import Verdict
+from poisonadmin.delivery.domain.retry_decision import RetryDecision
 from poisonadmin.messages.domain.states import Event, Reason, State
 from poisonadmin.policies.domain.settings import MAX_DELAY_MS
-from poisonadmin.rules.domain.rules import After, Rule, RuleFailed, Stage, validate_rule
+from poisonadmin.rules.domain.rules import After, RuleDefinition, RuleFailed, Stage, validate_rule
 
 
 class Failed(Protocol):
@@ -42,7 +42,7 @@ Condition = Callable[[Failed], bool]
 class FailureRule:
     """A compiled rule."""
 
-    rule: Rule
+    rule: RuleDefinition
     conditions: tuple[Condition, ...]
 
     def holds(self, failed: Failed) -> bool:
@@ -60,7 +60,7 @@ class FailureRule:
         return f"rule {self.rule.name}: {self.action}"
 
 
-def compile_failure_rule(rule: Rule) -> FailureRule:
+def compile_failure_rule(rule: RuleDefinition) -> FailureRule:
     """Return the rule ready to be asked; raise RuleFailed when it cannot be, whatever it was saved as."""
     try:
         # What was saved is looked at again: somebody may have written past the operations.
@@ -77,7 +77,7 @@ def first_match(rules: Iterable[FailureRule], failed: Failed) -> FailureRule | N
     return next((one for one in rules if one.holds(failed)), None)
 
 
-def overridden(verdict: Verdict, one: FailureRule, *, delay_ms: int, hops: int) -> Verdict:
+def overridden(verdict: RetryDecision, one: FailureRule, *, delay_ms: int, hops: int) -> RetryDecision:
     """Return the verdict that the rule gives in place of the policy's; its count of failures stays.
 
     `delay_ms`: what the policy would have the message wait, were there no limit. `hops`: its moves before.
@@ -86,15 +86,15 @@ def overridden(verdict: Verdict, one: FailureRule, *, delay_ms: int, hops: int) 
     match one.action:
         case After.RETRY:
             wait = action.get("delay_ms", round(delay_ms * action.get("factor", 1.0)))
-            found = Verdict(State.TBDL, Event.FAILED, None, min(wait, MAX_DELAY_MS), None, count)
+            found = RetryDecision(State.TBDL, Event.FAILED, None, min(wait, MAX_DELAY_MS), None, count)
         case After.PARK:
-            found = Verdict(State.NDLV, Event.FAILED, Reason.RULE, None, None, count)
+            found = RetryDecision(State.NDLV, Event.FAILED, Reason.RULE, None, None, count)
         case After.FAIL:
-            found = Verdict(State.FAIL, Event.FAILED, Reason.DISCARDED_BY_POLICY, None, None, count)
+            found = RetryDecision(State.FAIL, Event.FAILED, Reason.DISCARDED_BY_POLICY, None, None, count)
         case After.REDIRECT:
             found = on_moved(action["address"], hops=hops)
         case After.END_CONVERSATION:
-            found = Verdict(State.FAIL, Event.FAILED, Reason.CONVERSATION_ENDED, None, None, count)
+            found = RetryDecision(State.FAIL, Event.FAILED, Reason.CONVERSATION_ENDED, None, None, count)
     return replace(found, note=one.note)
 
 

@@ -37,7 +37,7 @@ class InvalidSchema(PoisonAdminError):
 
 
 @dataclass
-class _Node:
+class _SchemaNode:
     """A subschema: what it asks about the same value, about a member by name or place, and about any member else."""
 
     in_place: list[int] = field(default_factory=list)
@@ -86,7 +86,7 @@ def _check_bounds(schema: Any) -> None:
         looks = deeper
 
 
-def _closure(nodes: list[_Node], place: int, known: dict[int, Counts], behind: tuple[int, ...]) -> Counts:
+def _closure(nodes: list[_SchemaNode], place: int, known: dict[int, Counts], behind: tuple[int, ...]) -> Counts:
     """Return how often each subschema is asked about a value that `place` is asked about."""
     if place in known:
         return known[place]
@@ -103,7 +103,7 @@ def _closure(nodes: list[_Node], place: int, known: dict[int, Counts], behind: t
     return counts
 
 
-def _one_deeper(nodes: list[_Node], closures: dict[int, Counts], looks: Counts) -> Counts:
+def _one_deeper(nodes: list[_SchemaNode], closures: dict[int, Counts], looks: Counts) -> Counts:
     """Return the most that each subschema may be asked about a member, given what is asked about its parent."""
     most: Counts = {}
     for kind in (str, int):
@@ -145,7 +145,7 @@ class _Graph:
         self._root = root
         self._places: dict[int, int] = {}
         self._anchors: dict[str, Any] = {}
-        self.nodes: list[_Node] = []
+        self.nodes: list[_SchemaNode] = []
         self._find_anchors(root)
         self._read(root)
 
@@ -165,7 +165,7 @@ class _Graph:
         place = len(self.nodes)
         if place >= MAX_SUBSCHEMAS:
             raise InvalidSchema(f"The schema has more than {MAX_SUBSCHEMAS} subschemas.")
-        node = _Node()
+        node = _SchemaNode()
         self.nodes.append(node)
         if not isinstance(schema, dict):  # true and false, which ask nothing; or what the compiler will refuse
             return place

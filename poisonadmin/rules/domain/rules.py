@@ -38,7 +38,7 @@ __all__ = [
     "After",
     "Before",
     "InvalidRule",
-    "Rule",
+    "RuleDefinition",
     "RuleFailed",
     "Stage",
     "validate_rule",
@@ -74,7 +74,7 @@ class After(StrEnum):
 
 
 @dataclass(frozen=True)
-class Rule:
+class RuleDefinition:
     """A rule as it is stored. `match` and `action` were checked by `validate_rule` when it was saved."""
 
     id: int
@@ -98,7 +98,7 @@ class Rule:
 class RuleFailed(Exception):
     """Raised when a rule cannot be asked, or takes too long: it is to be switched off. `why` is for people."""
 
-    def __init__(self, rule: Rule, why: str) -> None:
+    def __init__(self, rule: RuleDefinition, why: str) -> None:
         super().__init__(f"rule {rule.name}: {why}")
         self.rule = rule
         self.why = why

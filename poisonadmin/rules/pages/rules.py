@@ -34,7 +34,7 @@ def show_all(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     require_known(request)
     rows = list_rules(principal=principal)
     tables = [
-        {"stage": stage, "title": title, "lead": lead, "rows": [_told(row) for row in rows if row.stage == stage]}
+        {"stage": stage, "title": title, "lead": lead, "rows": [_described(row) for row in rows if row.stage == stage]}
         for stage, title, lead in _TABLES
     ]
     return render(request, "rules/rules.html", {"tables": tables, "may_order": principal.sees_everything})
@@ -107,7 +107,7 @@ def delete(request: HttpRequest, principal: Principal, rule_id: int) -> HttpResp
     return HttpResponseRedirect(reverse("rules"))
 
 
-def _told(row: RuleRow) -> dict[str, Any]:
+def _described(row: RuleRow) -> dict[str, Any]:
     return {"rule": row, "matches": match_lines(row.match), "does": action_text(row.action)}
 
 
@@ -118,7 +118,7 @@ def _show(request: HttpRequest, principal: Principal, rule_id: int, error: str =
         tried = latest_dry_run(rule_id, principal=principal)
     except DryRunNotFound:
         tried = None
-    context = _told(row) | {
+    context = _described(row) | {
         "dry_run": tried,
         "is_running": tried is not None and tried.finished_at is None,
         "is_outdated": tried is not None and tried.rule_version != row.version and not row.is_dry_run,

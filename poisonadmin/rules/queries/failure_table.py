@@ -7,7 +7,7 @@ from functools import lru_cache
 from django.db import connection
 
 from poisonadmin.rules.domain.failure_rules import FailureRule, compile_failure_rule
-from poisonadmin.rules.domain.rules import Rule, RuleFailed
+from poisonadmin.rules.domain.rules import RuleDefinition, RuleFailed
 
 _RULES = """
 SELECT id, name, version, match::text, action::text FROM rule
@@ -39,4 +39,4 @@ def failure_rules() -> FailureTable:
 
 @lru_cache(maxsize=1024)
 def _compiled(rule_id: int, name: str, version: int, match: str, action: str) -> FailureRule:
-    return compile_failure_rule(Rule(rule_id, name, version, json.loads(match), json.loads(action)))
+    return compile_failure_rule(RuleDefinition(rule_id, name, version, json.loads(match), json.loads(action)))

@@ -5,10 +5,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from poisonadmin.core.domain.access import Permission
-from poisonadmin.sources.api.shapes import LOOK
+from poisonadmin.sources.api.shapes import BROKER_CHECK
 from poisonadmin.sources.commands import broker_checks
 from poisonadmin.sources.domain.brokers import BROKER_KINDS
-from poisonadmin.sources.queries.broker_checks import get_look
+from poisonadmin.sources.queries.broker_checks import get_broker_check
 from poisonadmin.sources.queries.sources import get_source
 from poisonadmin.store.models.broker_look import LookPurpose
 from poisonadmin.web.api.contract import contract
@@ -18,7 +18,7 @@ from poisonadmin.web.api.view import ApiView
 PREFIX = "/api/v1/sources/looks/"
 
 
-class LookInput(StrictSerializer):
+class BrokerCheckInput(StrictSerializer):
     """`kind`, `config` and `secrets` as for a source that is to be created; `queues` or `topics` may be left out where
     the purpose is `queues`. Without `secrets` those of the source `source_id` are used.
     """
@@ -33,18 +33,18 @@ class LookInput(StrictSerializer):
 class SourceTest(ApiView):
     """`/sources/test/`."""
 
-    @contract(Permission.CONFIGURE, "sources", {202: LOOK}, body=LookInput, acts=True)
+    @contract(Permission.CONFIGURE, "sources", {202: BROKER_CHECK}, body=BrokerCheckInput, acts=True)
     def post(self, request: Request) -> Response:
         """Try a broker before it is saved: connect, preview its messages, or list its queues. Follow `Location`."""
         fields = dict(self.body)
         purpose, kind, config = LookPurpose(fields.pop("purpose")), fields.pop("kind"), fields.pop("config")
-        return _asked(self, broker_checks.look_at(kind, config, purpose, principal=self.reader, **fields))
+        return _asked(self, broker_checks.request_broker_check(kind, config, purpose, principal=self.reader, **fields))
 
 
 class SourceConnection(ApiView):
     """`/sources/{id}/test/`."""
 
-    @contract(Permission.INGEST, "sources", {202: LOOK}, acts=True)
+    @contract(Permission.INGEST, "sources", {202: BROKER_CHECK}, acts=True)
     def post(self, request: Request, source_id: int) -> Response:
         """Try the connection to a source's broker, and count what waits. Follow `Location`."""
         return _asked_of(self, source_id, LookPurpose.CONNECTION)
@@ -53,7 +53,7 @@ class SourceConnection(ApiView):
 class SourcePreview(ApiView):
     """`/sources/{id}/preview/`."""
 
-    @contract(Permission.INGEST, "sources", {202: LOOK}, acts=True)
+    @contract(Permission.INGEST, "sources", {202: BROKER_CHECK}, acts=True)
     def post(self, request: Request, source_id: int) -> Response:
         """Show the first messages that wait at a source's broker, and leave them there. Follow `Location`."""
         return _asked_of(self, source_id, LookPurpose.PREVIEW)
@@ -62,27 +62,27 @@ class SourcePreview(ApiView):
 class SourceQueues(ApiView):
     """`/sources/{id}/queues/`."""
 
-    @contract(Permission.INGEST, "sources", {202: LOOK}, acts=True)
+    @contract(Permission.INGEST, "sources", {202: BROKER_CHECK}, acts=True)
     def post(self, request: Request, source_id: int) -> Response:
         """List the queues or topics of a source's broker, those with dead letters first. Follow `Location`."""
         return _asked_of(self, source_id, LookPurpose.QUEUES)
 
 
-class LookOne(ApiView):
+class BrokerCheckOne(ApiView):
     """`/sources/looks/{id}/`."""
 
-    @contract(Permission.READ, "sources", {200: LOOK})
+    @contract(Permission.READ, "sources", {200: BROKER_CHECK})
     def get(self, request: Request, look_id: int) -> Response:
         """Show what a look came to: `waiting` until a worker has answered. For who has asked, a quarter of an hour."""
-        return Response(LOOK.render(get_look(look_id, principal=self.principal)))
+        return Response(BROKER_CHECK.render(get_broker_check(look_id, principal=self.principal)))
 
 
 def _asked_of(view: ApiView, source_id: int, purpose: LookPurpose) -> Response:
     get_source(source_id, principal=view.reader)
-    return _asked(view, broker_checks.look_at_source(source_id, purpose, principal=view.reader))
+    return _asked(view, broker_checks.request_source_check(source_id, purpose, principal=view.reader))
 
 
 def _asked(view: ApiView, look_id: int) -> Response:
-    response = Response(LOOK.render(get_look(look_id, principal=view.reader)), status=202)
+    response = Response(BROKER_CHECK.render(get_broker_check(look_id, principal=view.reader)), status=202)
     response["Location"] = view.request.build_absolute_uri(f"{PREFIX}{look_id}/")
     return response

@@ -1,6 +1,6 @@
 """What sources, broker checks, files and rejected lines look like in JSON."""
 
-from poisonadmin.sources.queries.broker_checks import LookRow, LookState
+from poisonadmin.sources.queries.broker_checks import BrokerCheckRow, BrokerCheckState
 from poisonadmin.sources.queries.sources import FileRow, RejectedRow, SourceRow
 from poisonadmin.store.models.broker_look import LookPurpose
 from poisonadmin.store.models.intake import FileState, SourceKind
@@ -9,7 +9,9 @@ from poisonadmin.web.api.shape import Shape
 SOURCE = Shape("Source", SourceRow, kinds={"kind": SourceKind})
 
 
-LOOK = Shape("BrokerLook", LookRow, kinds={"purpose": LookPurpose, "kind": SourceKind, "state": LookState})
+BROKER_CHECK = Shape(
+    "BrokerLook", BrokerCheckRow, kinds={"purpose": LookPurpose, "kind": SourceKind, "state": BrokerCheckState}
+)
 
 
 SOURCE_FILE = Shape("SourceFile", FileRow, kinds={"state": FileState})

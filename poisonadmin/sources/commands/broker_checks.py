@@ -18,13 +18,13 @@ from poisonadmin.core.commands import audit
 from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.sources.commands.setup import checked_config, checked_login
-from poisonadmin.sources.domain.broker_checks import LookAnswer, shown
+from poisonadmin.sources.domain.broker_checks import BrokerCheckResult, shown
 from poisonadmin.sources.domain.brokers import BROKER_KINDS, InvalidSource, may_keep_login
 from poisonadmin.sources.queries.sources import get_source
 from poisonadmin.store.models.broker_look import BrokerLook, LookPurpose
 from poisonadmin.store.models.intake import Source
 
-Look = Callable[[str, str, Mapping[str, Any], Mapping[str, str]], LookAnswer]
+Look = Callable[[str, str, Mapping[str, Any], Mapping[str, str]], BrokerCheckResult]
 """(purpose, kind, configuration, login) -> what was seen. Passed in: what looks (workers) imports this package."""
 
 LOOK_SECONDS = 25.0
@@ -38,17 +38,17 @@ RETURNING id
 log = structlog.get_logger(__name__)
 
 
-class TooManyLooks(PoisonAdminError):
+class TooManyBrokerChecks(PoisonAdminError):
     """Raised when too many looks at brokers wait for a worker already."""
 
     code = "too_many_looks"
     status = 429
 
 
-def look_at_source(source_id: int, purpose: LookPurpose, *, principal: Principal) -> int:
+def request_source_check(source_id: int, purpose: LookPurpose, *, principal: Principal) -> int:
     """Ask for a look at the broker of a saved source, with its login; return the look's id.
 
-    Errors: `NotAllowed`, `SourceNotFound`, `InvalidSource` (a directory), `TooManyLooks`.
+    Errors: `NotAllowed`, `SourceNotFound`, `InvalidSource` (a directory), `TooManyBrokerChecks`.
     """
     principal.require(Permission.INGEST)
     if purpose is LookPurpose.PREVIEW:
@@ -59,7 +59,7 @@ def look_at_source(source_id: int, purpose: LookPurpose, *, principal: Principal
     return _ask(purpose, source.kind, dict(source.config), {}, source_id, principal)
 
 
-def look_at(
+def request_broker_check(
     kind: str,
     config: Mapping[str, Any],
     purpose: LookPurpose,
@@ -71,7 +71,7 @@ def look_at(
     """Ask for a look at a broker as it would be configured; return the look's id.
 
     `secrets` None: those of the source, where there is one and the configuration goes to the same place.
-    Errors: `NotAllowed`, `SourceNotFound`, `InvalidSource`, `TooManyLooks`.
+    Errors: `NotAllowed`, `SourceNotFound`, `InvalidSource`, `TooManyBrokerChecks`.
     """
     principal.require(Permission.CONFIGURE)
     if purpose is LookPurpose.PREVIEW:
@@ -102,7 +102,7 @@ def _ask(
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(_OLD)
         if BrokerLook.objects.filter(taken_at__isnull=True).count() >= MOST_WAITING:
-            raise TooManyLooks("Too many looks at brokers wait for a worker; try again in a moment.")
+            raise TooManyBrokerChecks("Too many looks at brokers wait for a worker; try again in a moment.")
         row = BrokerLook.objects.create(
             purpose=str(purpose), kind=kind, config=config, secrets=login, source_id=source_id, asked_by=principal.name
         )
@@ -137,22 +137,22 @@ def _take() -> BrokerLook | None:
     return None if found is None else BrokerLook.objects.get(id=found[0])
 
 
-def _within(seconds: float, look: Look, row: BrokerLook) -> tuple[LookAnswer | None, str | None]:
+def _within(seconds: float, look: Look, row: BrokerLook) -> tuple[BrokerCheckResult | None, str | None]:
     login = row.secrets
     if not login and row.source_id is not None:
         login = Source.objects.values_list("secrets", flat=True).filter(id=row.source_id).first() or {}
-    outcome: queue.SimpleQueue[tuple[LookAnswer | None, str | None]] = queue.SimpleQueue()
+    outcome: queue.SimpleQueue[tuple[BrokerCheckResult | None, str | None]] = queue.SimpleQueue()
     arguments = (outcome, look, row.purpose, row.kind, row.config, login)
     # A client library that hangs may not keep this worker from its other work; the thread ends with the process.
-    threading.Thread(target=_look, args=arguments, name="broker-look", daemon=True).start()
+    threading.Thread(target=_checked, args=arguments, name="broker-look", daemon=True).start()
     try:
         return outcome.get(timeout=seconds)
     except queue.Empty:
         return None, f"The broker did not answer within {seconds:.0f} s."
 
 
-def _look(
-    outcome: "queue.SimpleQueue[tuple[LookAnswer | None, str | None]]",
+def _checked(
+    outcome: "queue.SimpleQueue[tuple[BrokerCheckResult | None, str | None]]",
     look: Look,
     purpose: str,
     kind: str,

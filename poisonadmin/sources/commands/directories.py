@@ -11,7 +11,7 @@ from django.db import connection
 from django.db.models.functions import Now
 
 from poisonadmin.core.commands import audit, jobs
-from poisonadmin.core.commands.jobs import JobKeeper
+from poisonadmin.core.commands.jobs import JobHeartbeat
 from poisonadmin.core.commands.locks import Lock, alone
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.sources.commands import files
@@ -21,7 +21,7 @@ from poisonadmin.sources.queries.sources import get_source
 from poisonadmin.store.models.intake import FileState, Source, SourceFile, SourceKind
 from poisonadmin.store.models.job import JobKind
 
-__all__ = ["Ingested", "JobKeeper", "Stage", "ingest_due", "ingest_source", "request_ingest"]
+__all__ = ["Ingested", "JobHeartbeat", "Stage", "ingest_due", "ingest_source", "request_ingest"]
 
 
 def request_ingest(source_id: int, principal: Principal) -> None:
@@ -36,7 +36,7 @@ def request_ingest(source_id: int, principal: Principal) -> None:
 
 
 def ingest_due(
-    stage: Stage, *, worker: str, keeper: JobKeeper, is_stopping: Callable[[], bool] = lambda: False
+    stage: Stage, *, worker: str, keeper: JobHeartbeat, is_stopping: Callable[[], bool] = lambda: False
 ) -> None:
     """Take in what has arrived in each enabled directory; a source in trouble does not keep the others from their turn.
 
@@ -59,7 +59,7 @@ def ingest_source(
     *,
     stage: Stage,
     worker: str,
-    keeper: JobKeeper | None = None,
+    keeper: JobHeartbeat | None = None,
     is_stopping: Callable[[], bool] = lambda: False,
 ) -> Ingested | None:
     """Take in the files that wait in the source, and return what they came to; None when there is nothing to do.

@@ -9,7 +9,7 @@ from django.db import connections
 from poisonadmin.core.commands import jobs
 from poisonadmin.intake.commands.merge import Merged, merge_staged
 from poisonadmin.sources.commands import files as source_files
-from poisonadmin.sources.domain.files import FileToTake, StagedFile, Staging
+from poisonadmin.sources.domain.files import FileStaging, FileToTake, StagedFile
 
 Stage = Callable[[Sequence[FileToTake]], Sequence[StagedFile]]
 """Stages files and answers for each. Passed in: what stages (workers) imports this package, not the other way round."""
@@ -82,15 +82,15 @@ class IngestRun:
         """Stage a wave and write down what became of each file; return those that are to be merged."""
         staged: list[StagedFile] = []
         for file in self._stage(wave):
-            if file.outcome is Staging.STAGED and source_files.mark_staged(file, job_id=self._job_id):
+            if file.outcome is FileStaging.STAGED and source_files.mark_staged(file, job_id=self._job_id):
                 staged.append(file)
                 self.ingested.rejected += file.rejected
-            elif file.outcome is Staging.BROKEN:
+            elif file.outcome is FileStaging.BROKEN:
                 source_files.mark_broken(file, job_id=self._job_id)
                 self.ingested.files_broken += 1
-            elif file.outcome is Staging.GONE:
+            elif file.outcome is FileStaging.GONE:
                 source_files.forget([file.file_id])
-            elif file.outcome is Staging.UNREADABLE:
+            elif file.outcome is FileStaging.UNREADABLE:
                 source_files.mark_unreadable(file)
         return staged
 

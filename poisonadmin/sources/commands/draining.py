@@ -15,7 +15,7 @@ from django.db.models import F, Q
 from django.db.models.functions import Now
 
 from poisonadmin.core.commands import jobs
-from poisonadmin.core.commands.jobs import JobKeeper
+from poisonadmin.core.commands.jobs import JobHeartbeat
 from poisonadmin.core.commands.locks import Lock, alone
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.intake.commands.merge import Merged
@@ -57,7 +57,7 @@ class Workshop:
     look: Look
     drain: Drain
     worker: str
-    keeper: JobKeeper | None = None
+    keeper: JobHeartbeat | None = None
     is_stopping: Callable[[], bool] = lambda: False
 
 
@@ -94,7 +94,7 @@ def drain_source(source_id: int, workshop: Workshop) -> tuple[Drained, Merged] |
             connection.close_if_unusable_or_obsolete()  # the error may be the database's
             if workshop.is_stopping():  # the error is the stop's doing
                 return None
-            _note_trouble(source_id, _said(error))
+            _note_failure(source_id, _error_text(error))
             raise
 
 
@@ -105,14 +105,14 @@ def _drain(source: Source, workshop: Workshop) -> tuple[Drained, Merged]:
     try:
         waiting = workshop.look(source.id)
     except PoisonAdminError as error:
-        _note_trouble(source.id, error.detail)
+        _note_failure(source.id, error.detail)
         return Drained(is_empty=False, error=error.detail), merging.merged
     if waiting == 0:
         _note_success(source.id, lag=0)
         return Drained(), merging.merged
     drained = _as_a_job(source, merging, workshop, waiting)
     if drained.error is not None:
-        _note_trouble(source.id, drained.error)
+        _note_failure(source.id, drained.error)
     else:
         _note_success(source.id, lag=0 if drained.is_empty else _lag(workshop, source.id))
         if drained.is_empty:
@@ -131,7 +131,7 @@ def _as_a_job(source: Source, merging: Merging, workshop: Workshop, waiting: int
         drained = _staged_and_merged(source.id, merging, workshop, job_id)
     except Exception as error:
         connection.close_if_unusable_or_obsolete()
-        end = jobs.cancel if workshop.is_stopping() else partial(jobs.fail, error=_said(error))
+        end = jobs.cancel if workshop.is_stopping() else partial(jobs.fail, error=_error_text(error))
         end(job_id, counts=_counts(Drained(), merging.merged))
         raise
     finally:
@@ -204,13 +204,13 @@ def _note_success(source_id: int, *, lag: int | None) -> None:
     )
 
 
-def _note_trouble(source_id: int, error: str) -> None:
+def _note_failure(source_id: int, error: str) -> None:
     """Write down what is the matter, and when to look again: after 2 s, 4 s, 8 s and so on."""
     with connection.cursor() as cursor:
         cursor.execute(_TROUBLE, {"source": source_id, "error": storable(error)[:4000], "most": MOST_PATIENCE_SECONDS})
 
 
-def _said(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     if isinstance(error, PoisonAdminError):
         return error.detail
     first = (str(error).strip().splitlines() or [""])[0]

@@ -14,7 +14,7 @@ SHOWN_QUEUES = 500
 
 
 @dataclass(frozen=True)
-class SeenQueue:
+class FoundQueue:
     """A queue or topic of the broker. `depth` null: nobody can say. `why`: the sign that it holds dead letters."""
 
     name: str
@@ -23,7 +23,7 @@ class SeenQueue:
 
 
 @dataclass(frozen=True)
-class SeenMessage:
+class FoundMessage:
     """A message that waits at the broker and was left there. `payload_text`: its first bytes as far as text."""
 
     queue: str
@@ -42,12 +42,12 @@ class SeenMessage:
 
 
 @dataclass(frozen=True)
-class LookAnswer:
+class BrokerCheckResult:
     """`depth`: messages waiting in all that would be drained. `queues` and `messages` where they were asked for."""
 
     depth: int | None = None
-    queues: list[SeenQueue] = field(default_factory=list)
-    messages: list[SeenMessage] = field(default_factory=list)
+    queues: list[FoundQueue] = field(default_factory=list)
+    messages: list[FoundMessage] = field(default_factory=list)
 
 
 def shown(text: str | None, *, chars: int = SHOWN_CHARS) -> str | None:
@@ -61,11 +61,11 @@ def shown(text: str | None, *, chars: int = SHOWN_CHARS) -> str | None:
     return storable(text if len(text) <= chars else text[:chars] + "…")
 
 
-def answer_from(stored: Mapping[str, Any] | None) -> LookAnswer:
+def answer_from(stored: Mapping[str, Any] | None) -> BrokerCheckResult:
     """Return the answer that was kept as JSON; an empty one where there is none."""
     found = stored or {}
-    return LookAnswer(
+    return BrokerCheckResult(
         found.get("depth"),
-        [SeenQueue(**row) for row in found.get("queues", [])],
-        [SeenMessage(**row) for row in found.get("messages", [])],
+        [FoundQueue(**row) for row in found.get("queues", [])],
+        [FoundMessage(**row) for row in found.get("messages", [])],
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from poisonadmin.core.domain.errors import PoisonAdminError
-from poisonadmin.core.domain.ssrf import Guard, odd_spelling
+from poisonadmin.core.domain.ssrf import NetworkGuard, odd_spelling
 
 MAX_URL_CHARS = 2048
 MAX_HOSTS = 20
@@ -49,7 +49,7 @@ class BrokerUrl:
         return self.scheme in _ENCRYPTED
 
 
-def parse_broker_url(kind: str, url: object, *, guard: Guard | None = None) -> BrokerUrl:
+def parse_broker_url(kind: str, url: object, *, guard: NetworkGuard | None = None) -> BrokerUrl:
     """Return where a broker of this kind is; raise `InvalidBrokerUrl` for what says it badly or holds a login.
 
     With a `guard`, addresses that are written in the URL are checked too; names are resolved and checked when a
@@ -102,7 +102,7 @@ def _host_and_port(text: str, default_port: int) -> tuple[str, int]:
     return parts.hostname or "", default_port if port is None else port
 
 
-def _check_host(host: str, guard: Guard | None) -> None:
+def _check_host(host: str, guard: NetworkGuard | None) -> None:
     if not host:
         raise InvalidBrokerUrl("has no host")
     if "%" in host:

@@ -9,7 +9,7 @@ from typing import Any
 
 from poisonadmin.core.domain.addresses import InvalidAddress, validate_address
 from poisonadmin.core.domain.errors import PoisonAdminError
-from poisonadmin.core.domain.ssrf import Guard
+from poisonadmin.core.domain.ssrf import NetworkGuard
 from poisonadmin.destinations.domain.http_config import InvalidDestination, validate_url
 from poisonadmin.sources.domain.broker_urls import ARTEMIS, KAFKA, RABBITMQ, InvalidBrokerUrl, parse_broker_url
 
@@ -62,7 +62,7 @@ class InvalidSource(PoisonAdminError):
 
 
 def validate_broker_source(
-    kind: str, config: Mapping[str, Any], *, name: str, guard: Guard | None = None, needs_queues: bool = True
+    kind: str, config: Mapping[str, Any], *, name: str, guard: NetworkGuard | None = None, needs_queues: bool = True
 ) -> dict[str, Any]:
     """Return the configuration of a source of this kind, only what it sets; raise InvalidSource naming the field.
 
@@ -91,7 +91,9 @@ def validate_broker_source(
     return checked | _security(config, InvalidSource)
 
 
-def validate_broker_destination(kind: str, config: Mapping[str, Any], *, guard: Guard | None = None) -> dict[str, Any]:
+def validate_broker_destination(
+    kind: str, config: Mapping[str, Any], *, guard: NetworkGuard | None = None
+) -> dict[str, Any]:
     """Return the configuration of a destination, only what it sets; raise InvalidDestination naming the field.
 
     Shape: `{url, batch?, concurrency?, timeout_ms?, confirm_within_ms?, verify_tls?}`, and a redirect: `queue`, for
@@ -156,7 +158,7 @@ def _refuse_unknown(config: Mapping[str, Any], known: Iterable[str], refuse: Ref
             raise refuse(str(field)[:100], f"unknown; known are {', '.join(known)}")
 
 
-def _url(kind: str, url: object, guard: Guard | None, refuse: Refuse) -> str:
+def _url(kind: str, url: object, guard: NetworkGuard | None, refuse: Refuse) -> str:
     try:
         parse_broker_url(kind, url, guard=guard)
     except InvalidBrokerUrl as error:
@@ -164,7 +166,7 @@ def _url(kind: str, url: object, guard: Guard | None, refuse: Refuse) -> str:
     return str(url)
 
 
-def _management_url(url: object, guard: Guard | None) -> str:
+def _management_url(url: object, guard: NetworkGuard | None) -> str:
     try:
         return validate_url(url, guard=guard)
     except InvalidDestination as error:

@@ -29,7 +29,7 @@ _KINDS = {
 }
 
 
-class Staging(StrEnum):
+class FileStaging(StrEnum):
     """What became of a file. STAGED: whole. BROKEN: its bytes cannot be read, ever; nothing of it is staged.
 
     GONE: not there any more, or not the file that was seen. UNREADABLE: not now; it is tried again.
@@ -58,7 +58,7 @@ class StagedFile:
     """What staging a file came to. `batches` are to be merged; `rejected` lines are set aside already."""
 
     file_id: int
-    outcome: Staging
+    outcome: FileStaging
     batches: tuple[str, ...] = ()
     staged: int = 0
     rejected: int = 0

@@ -9,7 +9,7 @@ from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.sources.commands import broker_checks
 from poisonadmin.sources.domain.brokers import InvalidSource
-from poisonadmin.sources.queries.broker_checks import LookState, get_look
+from poisonadmin.sources.queries.broker_checks import BrokerCheckState, get_broker_check
 from poisonadmin.store.models.broker_look import LookPurpose
 from poisonadmin.web.pages.broker_form import read, source_form
 from poisonadmin.web.pages.links import require_known
@@ -23,7 +23,7 @@ def of_form(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     form = read(source_form(), request.POST)
     source = request.POST.get("source", "")
     try:
-        look_id = broker_checks.look_at(
+        look_id = broker_checks.request_broker_check(
             form.kind,
             form.config(),
             _purpose(request.POST.get("look", "")),
@@ -41,17 +41,17 @@ def of_form(request: HttpRequest, principal: Principal) -> HttpResponseBase:
 def of_source(request: HttpRequest, principal: Principal, source_id: int) -> HttpResponseBase:
     """Have a worker look at the source's broker."""
     purpose = _purpose(request.POST.get("look", "connection"))
-    return _asked(request, principal, broker_checks.look_at_source(source_id, purpose, principal=principal))
+    return _asked(request, principal, broker_checks.request_source_check(source_id, purpose, principal=principal))
 
 
 @page()
 def answer(request: HttpRequest, principal: Principal, look_id: int) -> HttpResponseBase:
     """Render what the look came to; nothing new for a page that waits for it."""
     require_known(request)
-    look = get_look(look_id, principal=principal)
+    look = get_broker_check(look_id, principal=principal)
     if not getattr(request, "htmx", False):
         return render(request, "sources/broker_check.html", {"look": look})
-    if look.state == LookState.WAITING:
+    if look.state == BrokerCheckState.WAITING:
         return HttpResponse(status=204)
     return render(request, "sources/_broker_check.html", {"look": look})
 
@@ -59,7 +59,7 @@ def answer(request: HttpRequest, principal: Principal, look_id: int) -> HttpResp
 def _asked(request: HttpRequest, principal: Principal, look_id: int) -> HttpResponseBase:
     if not getattr(request, "htmx", False):
         return HttpResponseRedirect(reverse("sources-answer", args=[look_id]))
-    return render(request, "sources/_broker_check.html", {"look": get_look(look_id, principal=principal)})
+    return render(request, "sources/_broker_check.html", {"look": get_broker_check(look_id, principal=principal)})
 
 
 def _refused(request: HttpRequest, error: PoisonAdminError) -> HttpResponseBase:

@@ -100,7 +100,7 @@ def switch(request: HttpRequest, principal: Principal, source_id: int, change: s
 
 @require_POST
 @page(Permission.INGEST)
-def look_now(request: HttpRequest, principal: Principal, source_id: int) -> HttpResponseBase:
+def check_now(request: HttpRequest, principal: Principal, source_id: int) -> HttpResponseBase:
     """Have the source looked at by the next tick, whatever went wrong before."""
     request_ingest(source_id, principal)
     notes.success(request, "It is looked at within a few seconds.")

@@ -10,27 +10,27 @@ from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.queries.paging import MAX_ID
 from poisonadmin.core.queries.rows import fetch_one
-from poisonadmin.sources.domain.broker_checks import LookAnswer, SeenMessage, SeenQueue, answer_from
+from poisonadmin.sources.domain.broker_checks import BrokerCheckResult, FoundMessage, FoundQueue, answer_from
 
 # After this long nobody will answer: no io worker runs, or it was killed meanwhile.
 PATIENCE_SECONDS = 60
 
 
-class LookNotFound(PoisonAdminError):
+class BrokerCheckNotFound(PoisonAdminError):
     """Raised when there is no such look, when somebody else has asked for it, or when it is too long ago."""
 
     code = "not_found"
     status = 404
 
 
-class LookState(StrEnum):
+class BrokerCheckState(StrEnum):
     WAITING = "waiting"
     ANSWERED = "answered"
     FAILED = "failed"
 
 
 @dataclass(frozen=True)
-class LookRow:
+class BrokerCheckRow:
     """A look at a broker: what was asked and, `answered` or `failed`, what was seen.
 
     `depth`: messages waiting in all that would be drained, null where nobody can say. Nothing is taken by a look.
@@ -43,14 +43,14 @@ class LookRow:
     state: str
     error: str | None
     depth: int | None
-    queues: list[SeenQueue]
-    messages: list[SeenMessage]
+    queues: list[FoundQueue]
+    messages: list[FoundMessage]
     asked_at: datetime
     answered_at: datetime | None
 
 
 @dataclass(frozen=True)
-class _Stored:
+class _StoredCheck:
     id: int
     purpose: str
     kind: str
@@ -62,28 +62,28 @@ class _Stored:
     is_overdue: bool
 
 
-def get_look(look_id: int, *, principal: Principal) -> LookRow:
-    """Return the look that this principal asked for; raise LookNotFound."""
+def get_broker_check(look_id: int, *, principal: Principal) -> BrokerCheckRow:
+    """Return the look that this principal asked for; raise BrokerCheckNotFound."""
     principal.require(Permission.READ)
     found = None
     if principal.sees_everything and 0 < look_id <= MAX_ID:
         found = fetch_one(
-            _Stored,
+            _StoredCheck,
             "SELECT id, purpose, kind, source_id, asked_at, answered_at, answer, error,"
             " answered_at IS NULL AND asked_at < now() - make_interval(secs => %s) AS is_overdue"
             " FROM broker_look WHERE id = %s AND asked_by = %s",
             [PATIENCE_SECONDS, look_id, principal.name],
         )
     if found is None:
-        raise LookNotFound(f"There is no look {look_id}; they are kept for a quarter of an hour.")
+        raise BrokerCheckNotFound(f"There is no look {look_id}; they are kept for a quarter of an hour.")
     return _row(found, answer_from(found.answer))
 
 
-def _row(found: _Stored, answer: LookAnswer) -> LookRow:
+def _row(found: _StoredCheck, answer: BrokerCheckResult) -> BrokerCheckRow:
     error = "No worker has answered; is an io worker running?" if found.is_overdue else found.error
     waits = found.answered_at is None and not found.is_overdue
-    state = LookState.WAITING if waits else LookState.FAILED if error else LookState.ANSWERED
-    return LookRow(
+    state = BrokerCheckState.WAITING if waits else BrokerCheckState.FAILED if error else BrokerCheckState.ANSWERED
+    return BrokerCheckRow(
         found.id,
         found.purpose,
         found.kind,

@@ -128,7 +128,7 @@ def get_node(node_id: int, *, principal: Principal) -> NodeDetail:
     found = place = None
     if principal.sees_everything and 0 < node_id <= MAX_ID:
         found = fetch_one(NodeRow, _ROWS.format(chosen="SELECT n.* FROM node n WHERE n.id = %s"), [node_id])
-        place = fetch_one(_Place, "SELECT claim_id, shard FROM node WHERE id = %s", [node_id])
+        place = fetch_one(_Shard, "SELECT claim_id, shard FROM node WHERE id = %s", [node_id])
     if found is None or place is None:
         raise NodeNotFound(f"There is no node {node_id}.")
     with bounded():
@@ -142,10 +142,10 @@ def get_node(node_id: int, *, principal: Principal) -> NodeDetail:
 
 
 @dataclass(frozen=True)
-class _Place:
+class _Shard:
     claim_id: int
     shard: int
 
 
-def _crashes(place: _Place, *outcomes: Outcome) -> list[CrashRow]:
+def _crashes(place: _Shard, *outcomes: Outcome) -> list[CrashRow]:
     return crashes_on(place.claim_id, place.shard, outcomes=outcomes, most=LISTED_MESSAGES)

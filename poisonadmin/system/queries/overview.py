@@ -30,7 +30,7 @@ class Due:
 
 
 @dataclass(frozen=True)
-class Undecided:
+class OldestUndecided:
     """The message that has waited longest for a decision."""
 
     id: int
@@ -103,12 +103,12 @@ def due(principal: Principal) -> Due:
     return row
 
 
-def oldest_undecided(principal: Principal) -> Undecided | None:
+def oldest_undecided(principal: Principal) -> OldestUndecided | None:
     """Return the message taken in first among those that wait for a decision."""
     principal.require(Permission.READ)
     scope, parameters = _scope(principal, "m.address_id")
     return fetch_one(
-        Undecided,
+        OldestUndecided,
         f"""SELECT m.id, e.message_id, a.name AS address, m.state_at
             FROM (SELECT id, address_id, state_at FROM message m WHERE state = 'NDLV' AND {scope} ORDER BY id LIMIT 1) m
             JOIN envelope e ON e.id = m.id JOIN address a ON a.id = m.address_id""",  # noqa: S608

@@ -15,7 +15,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from poisonadmin.core.commands.idempotency import Answer, once
+from poisonadmin.core.commands.idempotency import StoredAnswer, once
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.queries.paging import Page
@@ -138,10 +138,10 @@ class ApiView(APIView):
         body = digest_of(file_of(request)) if self.contract.is_streamed else hashlib.sha256(request.body).hexdigest()
         return hashlib.sha256(f"{request.method} {request.get_full_path()} {body}".encode()).hexdigest()
 
-    def _answer(self, act: Callable[[], Response]) -> Answer:
+    def _answer(self, act: Callable[[], Response]) -> StoredAnswer:
         try:
             response = act()
         except Exception as error:
             response = self.handle_exception(error)
         body = b"" if response.data is None else to_json(response.data)
-        return Answer(response.status_code, response.content_type or JSON, body, response.get("Location"))
+        return StoredAnswer(response.status_code, response.content_type or JSON, body, response.get("Location"))

@@ -6,7 +6,7 @@ from typing import Protocol
 from poisonadmin.store.models.attempt import Outcome
 
 
-class Death(Protocol):
+class CrashedAttempt(Protocol):
     """What is known of an attempt that ended with a death."""
 
     @property
@@ -20,7 +20,7 @@ class Death(Protocol):
 
 
 @dataclass(frozen=True)
-class Said:
+class CrashText:
     """`tag` is short, `sentence` says what happened."""
 
     tag: str
@@ -29,27 +29,27 @@ class Said:
 
 # Where it was we who ended the sandbox, its limit says more than the signal that was sent.
 _LIMITS = {
-    "HandlerOutOfMemory": Said("memory limit", "Its sandbox ran out of memory"),
-    "HandlerCpuLimit": Said("CPU limit", "Its sandbox reached its limit of CPU time"),
-    "HandlerTimeLimit": Said("time limit", "Its sandbox reached its limit of time and was stopped"),
-    "ConsumerConnectionLost": Said(
+    "HandlerOutOfMemory": CrashText("memory limit", "Its sandbox ran out of memory"),
+    "HandlerCpuLimit": CrashText("CPU limit", "Its sandbox reached its limit of CPU time"),
+    "HandlerTimeLimit": CrashText("time limit", "Its sandbox reached its limit of time and was stopped"),
+    "ConsumerConnectionLost": CrashText(
         "connection lost", "The connection to its consumer was lost before there was an answer"
     ),
 }
-_BY_ITSELF = Said("ended itself", "Its handler ended the sandbox")
-_UNKNOWN = Said("died", "Its sandbox died")
+_BY_ITSELF = CrashText("ended itself", "Its handler ended the sandbox")
+_UNKNOWN = CrashText("died", "Its sandbox died")
 
 
-def told(death: Death) -> Said:
+def describe_crash(death: CrashedAttempt) -> CrashText:
     """Return what to say of a death."""
     if death.outcome == Outcome.NODE_LOST:
-        return Said("node lost", "The node was lost while it was being delivered")
+        return CrashText("node lost", "The node was lost while it was being delivered")
     if death.outcome == Outcome.SUSPECTED:
-        return Said("under way", "It was being delivered when another message crashed the sandbox")
+        return CrashText("under way", "It was being delivered when another message crashed the sandbox")
     if death.error_class in _LIMITS:
         return _LIMITS[death.error_class]
     if death.signal:
-        return Said(death.signal, f"Its sandbox was killed by {death.signal}")
+        return CrashText(death.signal, f"Its sandbox was killed by {death.signal}")
     if death.exit_status is not None:
-        return Said(f"exit code {death.exit_status}", f"Its sandbox exited with code {death.exit_status}")
+        return CrashText(f"exit code {death.exit_status}", f"Its sandbox exited with code {death.exit_status}")
     return _BY_ITSELF if death.error_class == "HandlerExited" else _UNKNOWN

@@ -6,7 +6,7 @@ from poisonadmin.core.domain.access import Permission, Principal
 
 
 @dataclass(frozen=True)
-class Entry:
+class SidebarEntry:
     """`key` is the letter that follows `g` on the keyboard."""
 
     name: str
@@ -16,40 +16,40 @@ class Entry:
     permission: Permission = Permission.READ
 
 
-SECTIONS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
+SECTIONS: tuple[tuple[str, tuple[SidebarEntry, ...]], ...] = (
     (
         "Triage",
         (
-            Entry("Overview", "overview", "home", "o"),
-            Entry("Blacklist", "blacklist", "bolt", "b"),
-            Entry("Messages", "messages", "mail", "m"),
-            Entry("Failure groups", "groups", "layers", "g"),
-            Entry("Failures", "failures", "alert", "f"),
+            SidebarEntry("Overview", "overview", "home", "o"),
+            SidebarEntry("Blacklist", "blacklist", "bolt", "b"),
+            SidebarEntry("Messages", "messages", "mail", "m"),
+            SidebarEntry("Failure groups", "groups", "layers", "g"),
+            SidebarEntry("Failures", "failures", "alert", "f"),
         ),
     ),
     (
         "Delivery",
         (
-            Entry("Addresses", "addresses", "route", "a"),
-            Entry("Destinations", "destinations", "send", "d"),
-            Entry("Policies", "policies", "sliders", "p"),
-            Entry("Rules", "rules", "filter", "e"),
-            Entry("Restart jobs", "restart_jobs", "refresh", "r"),
-            Entry("Poison list", "poison_list", "list-ban", "l"),
-            Entry("Sources", "sources", "inbox", "s"),
+            SidebarEntry("Addresses", "addresses", "route", "a"),
+            SidebarEntry("Destinations", "destinations", "send", "d"),
+            SidebarEntry("Policies", "policies", "sliders", "p"),
+            SidebarEntry("Rules", "rules", "filter", "e"),
+            SidebarEntry("Restart jobs", "restart_jobs", "refresh", "r"),
+            SidebarEntry("Poison list", "poison_list", "list-ban", "l"),
+            SidebarEntry("Sources", "sources", "inbox", "s"),
         ),
     ),
     (
         "System",
         (
-            Entry("Jobs", "jobs", "activity", "j"),
-            Entry("Nodes", "nodes", "server", "n"),
-            Entry("Audit", "audit", "book", "u"),
+            SidebarEntry("Jobs", "jobs", "activity", "j"),
+            SidebarEntry("Nodes", "nodes", "server", "n"),
+            SidebarEntry("Audit", "audit", "book", "u"),
         ),
     ),
 )
 
 
-def sections_for(principal: Principal) -> list[tuple[str, list[Entry]]]:
+def sections_for(principal: Principal) -> list[tuple[str, list[SidebarEntry]]]:
     """Return the sections with the entries that the principal may open."""
     return [(title, [entry for entry in entries if principal.may(entry.permission)]) for title, entries in SECTIONS]

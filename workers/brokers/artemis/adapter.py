@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from workers.brokers.artemis.connection import StompConnection
 from workers.brokers.artemis.management import Management
 from workers.brokers.artemis.publisher import ArtemisPublisher
-from workers.brokers.artemis.queues import Queue, queue_named, queues_seen
+from workers.brokers.artemis.queues import ArtemisQueue, queue_named, queues_seen
 from workers.brokers.artemis.reader import ArtemisReader
 from workers.brokers.contract import BrokerError, Login, QueueSeen, Shard, Taken
 
@@ -73,7 +73,7 @@ def _connected(login: Login) -> Iterator[StompConnection]:
         connection.close()
 
 
-def _queue(management: Management, name: str) -> Queue:
+def _queue(management: Management, name: str) -> ArtemisQueue:
     found = queue_named(management, name)
     if found is None:
         raise BrokerError(f"there is no queue {name!r}")

@@ -57,7 +57,7 @@ class ArtemisPublisher:
             for place in places:
                 results[place] = not_sent(str(error))
             return []
-        sending = _Sending(connection, routes, batch, results)
+        sending = _StompSending(connection, routes, batch, results)
         try:
             sending.send(places)
             sending.wait(deadline)
@@ -86,7 +86,7 @@ class ArtemisPublisher:
         self._connection = self._routes = None
 
 
-class _Sending:
+class _StompSending:
     """One call's messages on one connection. `unconfirmed`: the places of those that wait, by receipt, in order."""
 
     def __init__(

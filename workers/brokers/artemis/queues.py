@@ -18,7 +18,7 @@ MULTICAST = "MULTICAST"
 
 
 @dataclass(frozen=True, slots=True)
-class Queue:
+class ArtemisQueue:
     """One queue. `number`: a queue that is made anew under its name has another."""
 
     number: str
@@ -38,14 +38,14 @@ class Queue:
         return self.name if self.name == self.address else f"{self.address}::{self.name}"
 
 
-def queue_named(management: Management, name: str) -> Queue | None:
+def queue_named(management: Management, name: str) -> ArtemisQueue | None:
     """Return the queue of a name, `queue` or `address::queue`, None where there is none. Errors: `BrokerError`."""
     address, _, queue = name.rpartition("::")
     found = [one for one in _listed(management, "NAME", queue) if not address or one.address == address]
     return found[0] if found else None
 
 
-def queues_at(management: Management, address: str) -> list[Queue]:
+def queues_at(management: Management, address: str) -> list[ArtemisQueue]:
     """Return the queues of an address. Errors: `BrokerError`."""
     return _listed(management, "ADDRESS", address)
 
@@ -73,15 +73,15 @@ def _dead_letter_addresses(management: Management, addresses: list[str]) -> dict
     return found
 
 
-def _why(queue: Queue, dead_letters: dict[str, str]) -> str:
+def _why(queue: ArtemisQueue, dead_letters: dict[str, str]) -> str:
     if queue.address in dead_letters:
         return dead_letters[queue.address]
     return "its name" if any(word in queue.name.lower() for word in _NAMED) else ""
 
 
-def _listed(management: Management, field: str = "", value: str = "") -> list[Queue]:
+def _listed(management: Management, field: str = "", value: str = "") -> list[ArtemisQueue]:
     asked = json.dumps({"field": field, "operation": "EQUALS" if field else "", "value": value})
-    found: list[Queue] = []
+    found: list[ArtemisQueue] = []
     for page in range(1, _MOST_QUEUES // _PAGE + 1):
         try:
             rows = json.loads(management.call("broker", "listQueues", asked, page, _PAGE))["data"]
@@ -97,6 +97,8 @@ def _is_for_people(row: dict[str, Any]) -> bool:
     return row.get("internalQueue") != "true" and row.get("temporary") != "true"
 
 
-def _queue(row: dict[str, Any]) -> Queue:
+def _queue(row: dict[str, Any]) -> ArtemisQueue:
     is_anycast = row.get("routingType") == _ANYCAST
-    return Queue(str(row["id"]), str(row["name"]), str(row["address"]), is_anycast, int(row.get("messageCount", 0)))
+    return ArtemisQueue(
+        str(row["id"]), str(row["name"]), str(row["address"]), is_anycast, int(row.get("messageCount", 0))
+    )

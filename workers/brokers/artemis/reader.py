@@ -8,7 +8,7 @@ from workers.brokers.artemis.connection import StompConnection
 from workers.brokers.artemis.kinds import Kinds
 from workers.brokers.artemis.management import Management
 from workers.brokers.artemis.messages import taken_of
-from workers.brokers.artemis.queues import Queue
+from workers.brokers.artemis.queues import ArtemisQueue
 from workers.brokers.contract import BrokerError, Taken
 
 READ_BYTES = 8 * 1024 * 1024
@@ -20,7 +20,7 @@ _SUBSCRIPTION = "drain"
 class ArtemisReader:
     """A consumer of one queue; see contract.Reader."""
 
-    def __init__(self, connection: StompConnection, management: Management, queue: Queue, name: str) -> None:
+    def __init__(self, connection: StompConnection, management: Management, queue: ArtemisQueue, name: str) -> None:
         self._connection = connection
         self._name = name
         self._arrived = connection.arrived[_SUBSCRIPTION]

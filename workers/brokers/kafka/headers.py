@@ -55,7 +55,7 @@ _MAX_PARTITION = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class RecordOrigin:
     """Where a record was first, as far as its headers say."""
 
     topic: str | None = None
@@ -94,12 +94,12 @@ def dead_letter_of(headers: Headers, drained: str, failed_at: datetime | None) -
     )
 
 
-def origin_of(headers: Headers) -> Origin:
+def origin_of(headers: Headers) -> RecordOrigin:
     """Return topic and partition where the record was first."""
     topics, partitions = _all(headers, _TOPIC), _all(headers, _PARTITION)
     partition = _as_number(partitions[0]) if partitions else None
     is_one = partition is not None and 0 <= partition <= _MAX_PARTITION
-    return Origin(_name(topics[0]) if topics else None, partition if is_one else None)
+    return RecordOrigin(_name(topics[0]) if topics else None, partition if is_one else None)
 
 
 def texts_of(headers: Headers) -> dict[str, str]:

@@ -39,7 +39,7 @@ _TOLD = {
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class QueueOrigin:
     """Where a message was before it was first dead-lettered, as far as its headers say.
 
     The end of life that it had is not taken from there: RabbitMQ has taken it off, and a person wants the message read.
@@ -76,7 +76,7 @@ def dead_letter_of(headers: Mapping[str, Any]) -> DeadLetter:
     )
 
 
-def origin_of(headers: Mapping[str, Any]) -> Origin:
+def origin_of(headers: Mapping[str, Any]) -> QueueOrigin:
     """Return where the message was first; without x-death what a library says of it."""
     deaths = _deaths(headers)
     first_queue, first_reason = headers.get("x-first-death-queue"), headers.get("x-first-death-reason")
@@ -85,7 +85,7 @@ def origin_of(headers: Mapping[str, Any]) -> Origin:
             (one for one in deaths if one.get("queue") == first_queue and one.get("reason") == first_reason), deaths[-1]
         )
         keys = first.get("routing-keys")
-        return Origin(
+        return QueueOrigin(
             queue=_name(first_queue) or _name(first.get("queue")),
             exchange=_name(first.get("exchange"), may_be_empty=True),
             routing_key=_name(keys[0], may_be_empty=True) if isinstance(keys, list) and keys else None,
@@ -95,7 +95,7 @@ def origin_of(headers: Mapping[str, Any]) -> Origin:
     queue = _name(headers.get("NServiceBus.FailedQ")) or _name(first_queue) or _last_word(headers)
     if queue is None and exchange == "":
         queue = routing_key  # the default exchange's keys are the names of queues
-    return Origin(queue=queue, exchange=exchange, routing_key=routing_key)
+    return QueueOrigin(queue=queue, exchange=exchange, routing_key=routing_key)
 
 
 def came_back_of(headers: Mapping[str, Any]) -> CameBack | None:

@@ -9,7 +9,7 @@ from poisonadmin.sources.domain.broker_urls import RABBITMQ
 from workers.brokers.contract import Taken
 from workers.brokers.rabbitmq.connection import Arrived
 from workers.brokers.rabbitmq.content import Value, read_content
-from workers.brokers.rabbitmq.headers import COUNTED_BY_QUEUE, Origin, dead_letter_of, is_left_out, origin_of
+from workers.brokers.rabbitmq.headers import COUNTED_BY_QUEUE, QueueOrigin, dead_letter_of, is_left_out, origin_of
 from workers.brokers.rabbitmq.tables import as_text, fields, value_of
 
 _BYTES = "application/octet-stream"
@@ -17,12 +17,12 @@ _BYTES = "application/octet-stream"
 _REMEMBERED_BYTES = 4096
 
 
-class Told(NamedTuple):
+class HeaderEntries(NamedTuple):
     """What the entries of a header table say that go back to nobody: as texts, and what they mean."""
 
     texts: dict[str, str]
     dead_letter: DeadLetter
-    origin: Origin
+    origin: QueueOrigin
 
 
 def taken_of(arrived: Arrived, queue: str, *, with_get: bool = False) -> Taken:
@@ -74,7 +74,7 @@ def is_worn(taken: Taken, most: int) -> bool:
     return any(count.isdecimal() and int(count) >= most for count in counts)
 
 
-def _read(table: bytes) -> tuple[dict[str, str], Told, bytes]:
+def _read(table: bytes) -> tuple[dict[str, str], HeaderEntries, bytes]:
     """Return a header table as texts, what it tells of a failure, and what of it goes back to the broker.
 
     One whose bytes do not make sense says nothing, and goes back as it is.
@@ -96,10 +96,10 @@ def _read(table: bytes) -> tuple[dict[str, str], Told, bytes]:
     return texts | told.texts, told, b"".join(kept)
 
 
-def _told(table: bytes) -> Told:
+def _told(table: bytes) -> HeaderEntries:
     values = {name: value_of(table, kind, value, end) for name, kind, _, value, end in fields(table)}
     texts = {name: as_text(value) for name, value in values.items()}
-    return Told(texts, dead_letter_of(values), origin_of(values))
+    return HeaderEntries(texts, dead_letter_of(values), origin_of(values))
 
 
 _told_often = lru_cache(maxsize=4096)(_told)

@@ -67,7 +67,7 @@ class RabbitMqPublisher:
             for place in places:
                 results[place] = not_sent(str(error))
             return None
-        sending = _Sending(connection, batch, results, first_tag=self._published + 1)
+        sending = _AmqpSending(connection, batch, results, first_tag=self._published + 1)
         try:
             self._published += sending.send(places, self._login, deadline)
             sending.wait(deadline)
@@ -98,7 +98,7 @@ class RabbitMqPublisher:
             connection.fill(min(0.2, deadline - time.monotonic()))
         return connection
 
-    def _broken(self, sending: "_Sending", failure: Failure) -> Failure:
+    def _broken(self, sending: "_AmqpSending", failure: Failure) -> Failure:
         sending.fail(failure)
         self._drop()
         return failure
@@ -109,7 +109,7 @@ class RabbitMqPublisher:
             self._connection = None
 
 
-class _Sending:
+class _AmqpSending:
     """One call's messages on one connection. `unconfirmed`: the places of those that wait, by delivery tag."""
 
     def __init__(

@@ -11,20 +11,20 @@ from poisonadmin.messages.domain.failures import Failure
 from workers.brokers.contract import Publisher
 from workers.brokers.registry import adapter
 from workers.delivery.broker.destination import BrokerDestination, outgoing
-from workers.delivery.buffer import Waiting
+from workers.delivery.buffer import Buffer
 from workers.delivery.deliveries import Delivery
-from workers.delivery.http.exchange import Answer
+from workers.delivery.http.exchange import HttpAnswer
 from workers.delivery.outcomes import outcome_row
 from workers.delivery.run import Run, instant
-from workers.delivery.sender import Outlet
+from workers.delivery.sender import Sender
 
 Results = Sequence[Failure | None]
 
 
-class BrokerOutlet(Outlet):
+class BrokerSender(Sender):
     """Each worker publishes one batch after the other; in isolation a batch is one message."""
 
-    def __init__(self, run: Run, destination: BrokerDestination, *, waiting: Waiting) -> None:
+    def __init__(self, run: Run, destination: BrokerDestination, *, waiting: Buffer) -> None:
         super().__init__(run, destination.id, destination.connections, waiting)
         self._to = destination
         self._batch = 1 if run.node.is_isolation else destination.batch
@@ -67,7 +67,9 @@ class BrokerOutlet(Outlet):
         results = await self._answers(connection, some)
         times = (started, instant(run.now()))
         for delivery, failure in zip(some, results, strict=True):
-            row = outcome_row(delivery, Answer(failure=failure), claim_id=run.claim_id, shard=run.shard, times=times)
+            row = outcome_row(
+                delivery, HttpAnswer(failure=failure), claim_id=run.claim_id, shard=run.shard, times=times
+            )
             in_transport = failure is not None and failure.exception_class in TRANSPORT_CAUSES
             self._finish(delivery, row, in_transport=in_transport)
 

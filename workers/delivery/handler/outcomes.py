@@ -18,12 +18,12 @@ from workers.delivery.deliveries import (
     Delivery,
     OutcomeRow,
 )
-from workers.delivery.handler.sandbox.crashes import Death
+from workers.delivery.handler.sandbox.crashes import SandboxEnd
 from workers.delivery.outcomes import MAX_MESSAGE_CHARS, failed_row, storable
 from workers.delivery.run import Run, instant
 
 
-class Origin(Protocol):
+class RunIdentity(Protocol):
     """Where and by which clock something was delivered: a run, or what is left of one."""
 
     @property
@@ -44,7 +44,7 @@ _ANSWERS = {
 }
 
 
-def result_row(run: Origin, delivery: Delivery, result: Result) -> OutcomeRow:
+def result_row(run: RunIdentity, delivery: Delivery, result: Result) -> OutcomeRow:
     """Return the row of a message that the handler answered, by returning or by raising."""
     told = result.details
     times = (instant(result.started + run.offset), instant(result.finished + run.offset))
@@ -82,7 +82,7 @@ def _target(told: dict[str, Any], delivery: Delivery) -> str:
     return address
 
 
-def crash_row(run: Run, delivery: Delivery, failure: Failure, *, death: Death, began: float) -> OutcomeRow:
+def crash_row(run: Run, delivery: Delivery, failure: Failure, *, death: SandboxEnd, began: float) -> OutcomeRow:
     """Return the row of the message in whose turn the sandbox died; `began` is monotonic."""
     return failed_row(
         delivery,

@@ -7,15 +7,15 @@ from collections import deque
 from collections.abc import Iterator
 
 from poisonadmin.messages.domain.failures import Failure
-from workers.delivery.buffer import Waiting
+from workers.delivery.buffer import Buffer
 from workers.delivery.deliveries import Delivery
 from workers.delivery.handler.destination import HandlerDestination
 from workers.delivery.handler.outcomes import crash_row, failed_unbegun, failure_of, result_row, suspected_row
 from workers.delivery.handler.sandbox.crashes import CPU_LIMIT, NOT_LOADED, OUT_OF_MEMORY, TIME_LIMIT, crash_of
 from workers.delivery.handler.sandbox.process import Sandbox
-from workers.delivery.handler.sandbox.start import Place
+from workers.delivery.handler.sandbox.start import JournalPlace
 from workers.delivery.run import Run
-from workers.delivery.sender import Outlet
+from workers.delivery.sender import Sender
 
 # However long a module takes to import, what was claimed gets this long to be begun afterwards.
 FIRST_SECONDS = 1.0
@@ -28,16 +28,16 @@ MAX_IDLE_DEATHS = 5
 _WEIGHT_OF_THE_LAST = 0.1
 
 
-class HandlerOutlet(Outlet):
+class HandlerSender(Sender):
     """Each worker has one sandbox, in isolation a new one for each message.
 
     What a sandbox was fed and had not begun when it died goes to the next one.
     """
 
-    def __init__(self, run: Run, destination: HandlerDestination, *, waiting: Waiting) -> None:
+    def __init__(self, run: Run, destination: HandlerDestination, *, waiting: Buffer) -> None:
         super().__init__(run, destination.id, destination.concurrency, waiting)
         self._destination = destination
-        self._place = Place(run.node.pages, run.node.node_id, run.claim_id or 0, run.shard or 0, run.offset)
+        self._place = JournalPlace(run.node.pages, run.node.node_id, run.claim_id or 0, run.shard or 0, run.offset)
         self._again: deque[Delivery] = deque()
         self._idle: list[Sandbox] = []
         self._busy: set[Sandbox] = set()

@@ -9,7 +9,7 @@ import aiohttp
 from multidict import CIMultiDict
 from yarl import URL
 
-from poisonadmin.core.domain.ssrf import Guard
+from poisonadmin.core.domain.ssrf import NetworkGuard
 from poisonadmin.destinations.domain.http_headers import CopyList, field_text, is_sendable
 from poisonadmin.messages.domain.failures import Failure, http_status_failure
 from workers.delivery.deliveries import Delivery
@@ -30,7 +30,7 @@ _FALLBACK_TYPE = "application/octet-stream"
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpAnswer:
     """What came back: a status where there was one, else the failure says why not. `retry_after` is as it was sent."""
 
     status: int | None = None
@@ -42,7 +42,7 @@ class Answer:
 class Exchange:
     """The connections of one run to one destination; close it when the run ends."""
 
-    def __init__(self, destination: HttpDestination, guard: Guard, lookup: Lookup = system_lookup) -> None:
+    def __init__(self, destination: HttpDestination, guard: NetworkGuard, lookup: Lookup = system_lookup) -> None:
         self._timeout_ms = destination.timeout_ms
         self._method = destination.method
         self._url = URL(destination.url)
@@ -86,7 +86,7 @@ class Exchange:
                 fields[name] = value.strip()
         return fields
 
-    async def post(self, delivery: Delivery) -> Answer:
+    async def post(self, delivery: Delivery) -> HttpAnswer:
         """Send the delivery and return the answer; never raises but for cancellation."""
         payload = delivery.payload
         # aiohttp writes bytes in one go; a large payload goes piece by piece, so that other requests get their turn.
@@ -100,13 +100,13 @@ class Exchange:
                 allow_redirects=False,
             )
         except Exception as error:  # whatever it is, it is this attempt's outcome
-            return Answer(failure=transport_failure(error, place=self._place, timeout_ms=self._timeout_ms))
+            return HttpAnswer(failure=transport_failure(error, place=self._place, timeout_ms=self._timeout_ms))
         status = response.status
         if 200 <= status < 300:
             await _read(response)
-            return Answer(status=status)
+            return HttpAnswer(status=status)
         answer = await _read(response)
-        return Answer(
+        return HttpAnswer(
             status=status,
             failure=http_status_failure(status, response.reason or "", _excerpt(response, answer)),
             retry_after=response.headers.get("Retry-After"),

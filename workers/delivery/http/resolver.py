@@ -8,7 +8,7 @@ from typing import Any
 
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from poisonadmin.core.domain.ssrf import Guard
+from poisonadmin.core.domain.ssrf import NetworkGuard
 
 Lookup = Callable[[str, int, int], Awaitable[list[tuple[Any, ...]]]]
 
@@ -33,7 +33,7 @@ async def system_lookup(host: str, port: int, family: int) -> list[tuple[Any, ..
 class GuardedResolver(AbstractResolver):
     """Resolves names for aiohttp; refuses a name when any of its addresses is forbidden."""
 
-    def __init__(self, guard: Guard, lookup: Lookup = system_lookup) -> None:
+    def __init__(self, guard: NetworkGuard, lookup: Lookup = system_lookup) -> None:
         self._guard = guard
         self._lookup = lookup
 
@@ -64,7 +64,7 @@ class GuardedResolver(AbstractResolver):
         """Nothing is held."""
 
 
-def guarded_socket(guard: Guard) -> Callable[[Any], socket.socket]:
+def guarded_socket(guard: NetworkGuard) -> Callable[[Any], socket.socket]:
     """Return a factory of sockets that sees the very address of each connection, also one written in the URL."""
 
     def make(address_info: tuple[Any, ...]) -> socket.socket:

@@ -4,20 +4,20 @@ from collections.abc import Callable
 
 from poisonadmin.destinations.domain.http_config import InvalidDestination
 from poisonadmin.messages.domain.failures import Failure
-from workers.delivery.buffer import Waiting
+from workers.delivery.buffer import Buffer
 from workers.delivery.deliveries import Delivery
 from workers.delivery.http.destination import HttpDestination
-from workers.delivery.http.exchange import Answer, Exchange
+from workers.delivery.http.exchange import Exchange, HttpAnswer
 from workers.delivery.outcomes import outcome_row
 from workers.delivery.run import Run, instant
-from workers.delivery.sender import Outlet
+from workers.delivery.sender import Sender
 
 
-class HttpOutlet(Outlet):
+class HttpSender(Sender):
     """Each worker sends one request after the other; they share the connections."""
 
     def __init__(
-        self, run: Run, destination: HttpDestination, open_exchange: Callable[[], Exchange], *, waiting: Waiting
+        self, run: Run, destination: HttpDestination, open_exchange: Callable[[], Exchange], *, waiting: Buffer
     ) -> None:
         super().__init__(run, destination.id, destination.concurrency, waiting)
         self._destination = destination
@@ -53,9 +53,9 @@ class HttpOutlet(Outlet):
         )
         self._finish(delivery, row, in_transport=answer.failure is not None and answer.status is None)
 
-    async def _answer(self, delivery: Delivery) -> Answer:
+    async def _answer(self, delivery: Delivery) -> HttpAnswer:
         if self._destination.broken is not None:
-            return Answer(failure=Failure(InvalidDestination.__name__, self._destination.broken))
+            return HttpAnswer(failure=Failure(InvalidDestination.__name__, self._destination.broken))
         if self._exchange is None:
             self._exchange = self._open()
         return await self._exchange.post(delivery)

@@ -24,7 +24,7 @@ from workers.spark.schemas import DRAINED_SHARD
 _LOOK_SECONDS = 0.2
 
 
-def look(source_id: int) -> int | None:
+def count_waiting(source_id: int) -> int | None:
     """Return how many messages wait in the source's queues, None where nobody can say. Errors: `BrokerError`."""
     return depth_of(os.environ["DATABASE_URL"], source_id)
 

@@ -18,11 +18,11 @@ from poisonadmin.intake.domain.envelope import parse_line
 from poisonadmin.intake.domain.envelope_fields import InvalidEnvelope
 from poisonadmin.intake.domain.quick_lines import quick_reader
 from poisonadmin.intake.domain.staged_rows import intake_row
-from poisonadmin.sources.domain.files import FileKind, FileToTake, StagedFile, Staging
+from poisonadmin.sources.domain.files import FileKind, FileStaging, FileToTake, StagedFile
 from workers.spark import sinks
 from workers.spark.parquet import envelope_of, raw_of, row_count_of, rows_of
-from workers.spark.parts import PART_BYTES, Part, numbered, parts_of
-from workers.spark.schemas import STAGED_PART, SURVEYED_PART, Shape
+from workers.spark.parts import PART_BYTES, FilePart, numbered, parts_of
+from workers.spark.schemas import STAGED_PART, SURVEYED_PART, RowSchema
 from workers.spark.sources import FileBroken, FileGone, lines_of, newlines_of, opened
 
 Row = dict[str, Any]
@@ -38,7 +38,7 @@ def stage_files(spark: SparkSession, files: Sequence[FileToTake], *, part_bytes:
     """
     parts = parts_of(files, part_bytes=part_bytes)
     surveyed = _by_file(parts, _run(spark, parts, _survey, SURVEYED_PART))
-    sound = [one for rows in surveyed.values() for one in rows if _outcome(rows) is Staging.STAGED]
+    sound = [one for rows in surveyed.values() for one in rows if _outcome(rows) is FileStaging.STAGED]
     newlines = [row["newlines"] for _, row in sound]
     ranges = sinks.reserve_ids([row["messages"] for _, row in sound], os.environ["DATABASE_URL"])
     wanted = numbered([part for part, _ in sound], newlines, ranges)
@@ -46,7 +46,9 @@ def stage_files(spark: SparkSession, files: Sequence[FileToTake], *, part_bytes:
     return [_staged_file(file.id, staged.get(file.id) or surveyed[file.id]) for file in files]
 
 
-def _run(spark: SparkSession, parts: Sequence[Part], work: Callable[[Part], Row], shape: Shape) -> list[Row]:
+def _run(
+    spark: SparkSession, parts: Sequence[FilePart], work: Callable[[FilePart], Row], shape: RowSchema
+) -> list[Row]:
     """Do `work` for each part, a task each; return the rows, in any order."""
     if not parts:
         return []
@@ -55,7 +57,7 @@ def _run(spark: SparkSession, parts: Sequence[Part], work: Callable[[Part], Row]
 
 
 def _work_on(
-    parts: Sequence[Part], work: Callable[[Part], Row], shape: Shape, batches: Iterable[pa.RecordBatch]
+    parts: Sequence[FilePart], work: Callable[[FilePart], Row], shape: RowSchema, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         rows = [{"part": index, **work(parts[index])} for index in batch.column(0).to_pylist()]
@@ -63,11 +65,11 @@ def _work_on(
             yield pa.RecordBatch.from_pylist(rows, schema=shape.arrow)
 
 
-def _survey(part: Part) -> Row:
+def _survey(part: FilePart) -> Row:
     return _answer(part, lambda handle: _counted(part, handle))
 
 
-def _counted(part: Part, handle: BinaryIO) -> Row:
+def _counted(part: FilePart, handle: BinaryIO) -> Row:
     if part.file.kind is FileKind.PARQUET:
         newlines, messages = 0, row_count_of(handle, part.file.size_bytes) + 1
     else:
@@ -75,24 +77,24 @@ def _counted(part: Part, handle: BinaryIO) -> Row:
     return {"newlines": newlines, "messages": messages}
 
 
-def _stage(part: Part) -> Row:
+def _stage(part: FilePart) -> Row:
     return _answer(part, lambda handle: asdict(sinks.stage(part, _checked(part, handle), os.environ["DATABASE_URL"])))
 
 
-def _answer(part: Part, work: Callable[[BinaryIO], Row]) -> Row:
+def _answer(part: FilePart, work: Callable[[BinaryIO], Row]) -> Row:
     """Return what the work on the opened file came to, or why the file cannot be read."""
     try:
         with opened(part.file) as handle:
-            return {"outcome": Staging.STAGED.value, **work(handle)}
+            return {"outcome": FileStaging.STAGED.value, **work(handle)}
     except FileBroken as error:
-        return {"outcome": Staging.BROKEN.value, "error": str(error)[:2000]}
+        return {"outcome": FileStaging.BROKEN.value, "error": str(error)[:2000]}
     except FileGone as error:
-        return {"outcome": Staging.GONE.value, "error": str(error)}
+        return {"outcome": FileStaging.GONE.value, "error": str(error)}
     except OSError as error:
-        return {"outcome": Staging.UNREADABLE.value, "error": str(error)}
+        return {"outcome": FileStaging.UNREADABLE.value, "error": str(error)}
 
 
-def _checked(part: Part, handle: BinaryIO) -> Iterator[sinks.Parsed]:
+def _checked(part: FilePart, handle: BinaryIO) -> Iterator[sinks.Parsed]:
     if part.file.kind is FileKind.PARQUET:
         for number, row in rows_of(handle, part.file.size_bytes):
             try:
@@ -107,11 +109,11 @@ def _checked(part: Part, handle: BinaryIO) -> Iterator[sinks.Parsed]:
                 yield number, why, raw
 
 
-Answers = Sequence[tuple[Part, Row]]
+Answers = Sequence[tuple[FilePart, Row]]
 
 
-def _by_file(parts: Sequence[Part], rows: Iterable[Row]) -> dict[int, Answers]:
-    found: dict[int, list[tuple[Part, Row]]] = {}
+def _by_file(parts: Sequence[FilePart], rows: Iterable[Row]) -> dict[int, Answers]:
+    found: dict[int, list[tuple[FilePart, Row]]] = {}
     for row in sorted(rows, key=lambda row: row["part"]):
         part = parts[row["part"]]
         found.setdefault(part.file.id, []).append((part, row))
@@ -119,11 +121,11 @@ def _by_file(parts: Sequence[Part], rows: Iterable[Row]) -> dict[int, Answers]:
 
 
 # Of the parts of one file the worst counts.
-_WORST = (Staging.GONE, Staging.BROKEN, Staging.UNREADABLE, Staging.STAGED)
+_WORST = (FileStaging.GONE, FileStaging.BROKEN, FileStaging.UNREADABLE, FileStaging.STAGED)
 
 
-def _outcome(answers: Answers) -> Staging:
-    return min((Staging(row["outcome"]) for _, row in answers), key=_WORST.index)
+def _outcome(answers: Answers) -> FileStaging:
+    return min((FileStaging(row["outcome"]) for _, row in answers), key=_WORST.index)
 
 
 def _staged_file(file_id: int, answers: Answers) -> StagedFile:

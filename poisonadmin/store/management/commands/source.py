@@ -13,10 +13,10 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.core.domain.errors import PoisonAdminError
-from poisonadmin.sources.commands.broker_checks import look_at, look_at_source
+from poisonadmin.sources.commands.broker_checks import request_broker_check, request_source_check
 from poisonadmin.sources.commands.setup_with_return import add_source
 from poisonadmin.sources.domain.broker_urls import KAFKA, SCHEMES
-from poisonadmin.sources.queries.broker_checks import LookRow, LookState, get_look
+from poisonadmin.sources.queries.broker_checks import BrokerCheckRow, BrokerCheckState, get_broker_check
 from poisonadmin.sources.queries.sources import list_sources
 from poisonadmin.store.models.broker_look import LookPurpose
 from poisonadmin.store.models.intake import Source
@@ -97,17 +97,17 @@ class Command(BaseCommand):
         for queue in self._look(LookPurpose.QUEUES, options).queues:
             self.stdout.write(f"{queue.name}\t{'-' if queue.depth is None else queue.depth}\t{queue.why}")
 
-    def _look(self, purpose: LookPurpose, options: dict[str, Any]) -> LookRow:
+    def _look(self, purpose: LookPurpose, options: dict[str, Any]) -> BrokerCheckRow:
         row = Source.objects.filter(name=options["url"]).first()
         if row is not None:
-            look_id = look_at_source(row.id, purpose, principal=BY)
+            look_id = request_source_check(row.id, purpose, principal=BY)
         else:
             url, secrets = options["url"], _secrets(options)
-            look_id = look_at(_kind(url), _config(options), purpose, principal=BY, secrets=secrets)
+            look_id = request_broker_check(_kind(url), _config(options), purpose, principal=BY, secrets=secrets)
         # A look that nobody answers ends as failed by itself.
-        while (seen := get_look(look_id, principal=BY)).state == LookState.WAITING:
+        while (seen := get_broker_check(look_id, principal=BY)).state == BrokerCheckState.WAITING:
             time.sleep(POLL_SECONDS)
-        if seen.state == LookState.FAILED:
+        if seen.state == BrokerCheckState.FAILED:
             raise CommandError(seen.error or "The look failed.")
         return seen
 

@@ -21,7 +21,7 @@ register.filter("state_words", words.state_words)
 register.filter("refusal_words", words.refusal_words)
 register.filter("outcome_words", words.outcome_words)
 register.filter("node_end_words", words.node_end_words)
-register.filter("death", crash_view.told)
+register.filter("death", crash_view.describe_crash)
 
 
 @register.inclusion_tag("web/_icon.html")

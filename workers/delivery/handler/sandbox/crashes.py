@@ -22,7 +22,7 @@ _FRAME = re.compile(rb'File "([^"\n]{1,1000})", line \d+ in ([^\s]{1,200})')
 
 
 @dataclass(frozen=True)
-class Death:
+class SandboxEnd:
     """How a sandbox ended. `status`: its exit code, or minus the signal; `limit`: the limit for which we ended it."""
 
     status: int
@@ -39,14 +39,14 @@ class Death:
         return None if self.why in {Why.OUT_OF_MEMORY, Why.INTERRUPTED} else self.status
 
 
-def crash_of(death: Death, *, callable_name: str, roots: tuple[str, ...], limits: dict[str, str]) -> Failure:
+def crash_of(death: SandboxEnd, *, callable_name: str, roots: tuple[str, ...], limits: dict[str, str]) -> Failure:
     """Return the failure of the message in whose turn the sandbox died; `limits` puts each limit in words."""
     kind, words = _said(death, limits)
     frames = _frames(death.output, roots) or (callable_name,)
     return Failure(kind, f"The handler {words}.", frames=frames)
 
 
-def _said(death: Death, limits: dict[str, str]) -> tuple[str, str]:
+def _said(death: SandboxEnd, limits: dict[str, str]) -> tuple[str, str]:
     if death.limit is not None:
         return death.limit, f"was ended: {limits[death.limit]}"
     if death.why is Why.OUT_OF_MEMORY:

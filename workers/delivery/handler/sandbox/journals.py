@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from poisonadmin.delivery.domain.journal import MAGIC, PAGE_BYTES, Kind, Page, Result, Turn, Word
+from poisonadmin.delivery.domain.journal import MAGIC, PAGE_BYTES, HeaderField, Journal, Kind, Result, Turn
 from poisonadmin.messages.domain.failures import Failure
 from workers.delivery.deliveries import NODE_LOST, Delivery, OutcomeRow
 from workers.delivery.handler.outcomes import result_row
@@ -34,15 +34,15 @@ class LeftBehind:
     output: bytes
 
 
-def pages_directory() -> Path:
+def journal_directory() -> Path:
     """Return where this machine's pages are: `nodes` in POISONADMIN_HOME."""
     home = os.environ.get("POISONADMIN_HOME") or Path(__file__).resolve().parents[3] / ".poisonadmin"
     return Path(home).resolve() / "nodes"
 
 
-def remove_pages(node_id: int, directory: Path | None = None) -> None:
+def remove_journals(node_id: int, directory: Path | None = None) -> None:
     """Remove the pages of a node that has ended and written everything."""
-    for path in (directory or pages_directory()).glob(f"{node_id}-*.page"):
+    for path in (directory or journal_directory()).glob(f"{node_id}-*.page"):
         path.unlink(missing_ok=True)
 
 
@@ -80,12 +80,12 @@ def _read_all(directory: Path, node_id: int) -> Iterator[LeftBehind]:
         data = path.read_bytes()
         if len(data) != PAGE_BYTES:
             continue  # the node was lost before it had made the page: nothing had begun
-        page = Page(data)
-        if page.get(Word.MAGIC) != MAGIC:
+        page = Journal(data)
+        if page.get(HeaderField.MAGIC) != MAGIC:
             continue
-        results = tuple(result for _, result in page.results(page.get(Word.READ)))
-        answered = max([page.get(Word.ANSWERED), *(result.turn for result in results)])
-        yield LeftBehind(page.get_float(Word.CLOCK_OFFSET), results, page.turn(answered), page.output())
+        results = tuple(result for _, result in page.results(page.get(HeaderField.READ)))
+        answered = max([page.get(HeaderField.ANSWERED), *(result.turn for result in results)])
+        yield LeftBehind(page.get_float(HeaderField.CLOCK_OFFSET), results, page.turn(answered), page.output())
 
 
 def _lost_row(origin: _Origin, left: LeftBehind, turn: Turn, name: str, destinations: Mapping[int, int]) -> OutcomeRow:

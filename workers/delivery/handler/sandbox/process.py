@@ -14,11 +14,11 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 
 from poisonadmin.delivery.domain import journal
-from poisonadmin.delivery.domain.journal import OUTPUT_BYTES, Kind, Page, Phase, Result, Turn, Why, Word
+from poisonadmin.delivery.domain.journal import OUTPUT_BYTES, HeaderField, Journal, Kind, Phase, Result, Turn, Why
 from workers.delivery.deliveries import Delivery
 from workers.delivery.handler.destination import HandlerDestination
-from workers.delivery.handler.sandbox.crashes import CPU_LIMIT, TIME_LIMIT, Death
-from workers.delivery.handler.sandbox.start import Place, frame_of, new_page, start_child
+from workers.delivery.handler.sandbox.crashes import CPU_LIMIT, TIME_LIMIT, SandboxEnd
+from workers.delivery.handler.sandbox.start import JournalPlace, frame_of, new_journal, start_child
 
 # How often a sandbox is looked at that says nothing: the limits of a message are kept to within this.
 LOOK_SECONDS = 0.02
@@ -30,7 +30,7 @@ _PIPE_BYTES = 1 << 20
 class Sandbox:
     """A child process and the deliveries that it has been fed and has not answered, in order."""
 
-    def __init__(self, destination: HandlerDestination, place: Place, number: int) -> None:
+    def __init__(self, destination: HandlerDestination, place: JournalPlace, number: int) -> None:
         self.fed: deque[Delivery] = deque()
         self._destination = destination
         self._number = number
@@ -44,13 +44,13 @@ class Sandbox:
         self._stirred = asyncio.Event()
         self._is_dead = False
         self.path = place.directory / f"{place.node_id}-{number}.page"
-        self._map = new_page(self.path)
-        self.page = Page(self._map)
-        for word, value in ((Word.MAGIC, journal.MAGIC), (Word.NODE, place.node_id)):
+        self._map = new_journal(self.path)
+        self.page = Journal(self._map)
+        for word, value in ((HeaderField.MAGIC, journal.MAGIC), (HeaderField.NODE, place.node_id)):
             self.page.set(word, value)
-        self.page.set(Word.CLAIM, place.claim_id)
-        self.page.set(Word.SHARD, place.shard)
-        self.page.set_float(Word.CLOCK_OFFSET, place.offset)
+        self.page.set(HeaderField.CLAIM, place.claim_id)
+        self.page.set(HeaderField.SHARD, place.shard)
+        self.page.set_float(HeaderField.CLOCK_OFFSET, place.offset)
         self._socket, theirs = socket.socketpair()
         self._said, their_output = os.pipe()
         page_file = os.open(self.path, os.O_RDWR)
@@ -79,7 +79,7 @@ class Sandbox:
     @property
     def is_loading(self) -> bool:
         """Return whether the handler's module is not imported yet."""
-        return self.page.get(Word.PHASE) != Phase.READY
+        return self.page.get(HeaderField.PHASE) != Phase.READY
 
     @property
     def turn(self) -> Turn | None:
@@ -95,7 +95,7 @@ class Sandbox:
 
     def begin_until(self, deadline: float) -> None:
         """Set the monotonic time from which the child begins nothing more."""
-        self.page.set_float(Word.DEADLINE, deadline)
+        self.page.set_float(HeaderField.DEADLINE, deadline)
 
     async def stir(self) -> None:
         """Return when the child has run out of work or died, or after a moment."""
@@ -115,7 +115,7 @@ class Sandbox:
 
     def keep_until(self, recorded: int) -> None:
         """Note that what was taken so far is in the database once `recorded` outcomes are."""
-        last = self._unwritten[-1][1] if self._unwritten else self.page.get(Word.READ)
+        last = self._unwritten[-1][1] if self._unwritten else self.page.get(HeaderField.READ)
         if last != self._taken:
             self._unwritten.append((recorded, self._taken, self._answered))
 
@@ -123,8 +123,8 @@ class Sandbox:
         """Let the child use the ring again up to what the first `written` outcomes came from."""
         while self._unwritten and self._unwritten[0][0] <= written:
             _, taken, answered = self._unwritten.popleft()
-            self.page.set(Word.ANSWERED, answered)
-            self.page.set(Word.READ, taken)
+            self.page.set(HeaderField.ANSWERED, answered)
+            self.page.set(HeaderField.READ, taken)
 
     def keep_limits(self) -> None:
         """End the child when the message in turn has taken too long, or loading has."""
@@ -139,15 +139,15 @@ class Sandbox:
         elif self._cpu_seconds() - turn.cpu_seconds > self._destination.cpu_seconds:
             self._end_for(CPU_LIMIT)
 
-    def death(self) -> Death:
+    def death(self) -> SandboxEnd:
         """Return how it ended; only when it is dead."""
         self._on_output()
         status = self._child.wait()
-        why = self.page.get(Word.WHY)
-        return Death(
+        why = self.page.get(HeaderField.WHY)
+        return SandboxEnd(
             status=status,
             why=Why(why) if why in set(Why) else Why.NONE,
-            exit_code=self.page.get(Word.EXIT_CODE),
+            exit_code=self.page.get(HeaderField.EXIT_CODE),
             limit=self._limit,
             output=(self.page.output() + self._tail)[-OUTPUT_BYTES:],
         )

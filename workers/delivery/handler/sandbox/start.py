@@ -21,7 +21,7 @@ _CHILD = str(Path(__file__).parent / "inside" / "child.py")
 
 
 @dataclass(frozen=True)
-class Place:
+class JournalPlace:
     """Where the pages of a node's sandboxes are, and what stands at their head.
 
     `offset`: what added to the monotonic clock gives the database's Unix time.
@@ -34,7 +34,7 @@ class Place:
     offset: float
 
 
-def new_page(path: Path) -> mmap.mmap:
+def new_journal(path: Path) -> mmap.mmap:
     """Make the file of a page and map it. Errors: `FileExistsError`."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)

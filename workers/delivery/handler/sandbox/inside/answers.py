@@ -6,7 +6,7 @@ The sandbox offers this file under the name `poisonadmin_handler`; it imports th
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Discard", "EndConversation", "Message", "MoveTo", "Rollback"]
+__all__ = ["Discard", "EndConversation", "HandlerMessage", "MoveTo", "Rollback"]
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class EndConversation:
 
 
 @dataclass(frozen=True)
-class Message:
+class HandlerMessage:
     """What a handler is called with. `id` and `attempt` are those that HTTP consumers find in their headers.
 
     `message_id` is the producer's. `attempt` is never reset; a message may come again after it was handled, when its
