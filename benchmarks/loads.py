@@ -11,7 +11,8 @@ from poisonadmin.core.commands.transaction_retry import retried
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.destinations.commands import save_destination
 from poisonadmin.messages.commands import schedule
-from poisonadmin.messages.commands.transitions import RECORDED
+from poisonadmin.messages.commands.transitions import enter
+from poisonadmin.messages.domain.states import Event, State
 from poisonadmin.policies.commands import save
 
 BODY_BYTES = 1024
@@ -21,8 +22,10 @@ _KEPT = frozenset(
     {"access", "api_token", "address", "audit", "destination", "idempotency_key", "lane", "policy", "source", "worker"}
 )
 
-_FILL = f"""
-WITH fresh AS MATERIALIZED (
+_FILL = enter(
+    Event.ENQUEUED,
+    State.TBDL,
+    before=f"""fresh AS MATERIALIZED (
     SELECT nextval(pg_get_serial_sequence('message', 'id')) AS id, n FROM generate_series(0, %(count)s - 1) AS n
 ), bodies AS (
     INSERT INTO body (id, headers, payload)
@@ -30,14 +33,17 @@ WITH fresh AS MATERIALIZED (
 ), envelopes AS (
     INSERT INTO envelope (id, intake_address_id, message_id, content_type, payload_bytes, received_by)
     SELECT id, %(address)s, 'bench-' || id, 'text/plain', {BODY_BYTES}, 'benchmark' FROM fresh
-), changed AS (
-    INSERT INTO message (id, address_id, lane_id, state, due_at)
-    SELECT id, %(address)s, %(lane)s, 'TBDL', to_timestamp(%(begin)s) + n * %(step)s * interval '1 s' FROM fresh
-    RETURNING id, address_id, lane_id, state, reason, group_id, attempt_number, due_at, NULL::bigint AS was_address_id,
-              NULL::text AS was_state, NULL::text AS was_reason, NULL::bigint AS was_group_id, 'enqueued' AS event
-), {RECORDED}
-SELECT lane_id, min(due_at) FROM changed GROUP BY lane_id
-"""
+)""",
+    columns={
+        "id": "id",
+        "address_id": "%(address)s",
+        "lane_id": "%(lane)s",
+        "due_at": "to_timestamp(%(begin)s) + n * %(step)s * interval '1 s'",
+    },
+    chosen="fresh",
+    shows=("lane_id", "due_at"),
+    then="SELECT lane_id, min(due_at) FROM changed GROUP BY lane_id",
+)
 
 
 def empty() -> None:

@@ -37,9 +37,9 @@ def delivery_of(headers: Headers) -> DeliveredMessage | None:
     Names are compared as brokers may have written them: in any case, with `_` or `_HYPHEN_` for `-`.
 
     >>> delivery_of({"PoisonAdmin-Message-Id": "17", "PoisonAdmin-Attempt": 2})
-    Delivery(message_id=17, attempt=2)
+    DeliveredMessage(message_id=17, attempt=2)
     >>> delivery_of([("poisonadmin_message_id", b"17")])
-    Delivery(message_id=17, attempt=None)
+    DeliveredMessage(message_id=17, attempt=None)
     """
     pairs = headers.items() if isinstance(headers, Mapping) else headers
     found = {_plain(name): value for name, value in pairs}

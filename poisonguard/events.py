@@ -19,7 +19,7 @@ def events(line: Callable[[], bytes]) -> Iterator[ListEvent]:
 
     >>> lines = iter([b": hello\\n", b"\\n", b"event: listed\\n", b'data: {"bookmark": "13"}\\n', b"\\n", b""])
     >>> list(events(lambda: next(lines)))
-    [Event(kind='listed', body={'bookmark': '13'})]
+    [ListEvent(kind='listed', body={'bookmark': '13'})]
     """
     kind, text = "", ""
     while raw := line():

@@ -12,26 +12,21 @@ from django.db import connection
 from django.utils import timezone
 
 from poisonadmin.delivery.commands.settle import settle
-from poisonadmin.messages.commands.transitions import RECORDED
+from poisonadmin.messages.commands.transitions import move
 from poisonadmin.messages.domain.failures import Failure, fingerprint, title
+from poisonadmin.messages.domain.states import Event, State
 from poisonadmin.store.models.attempt import Attempt
 from poisonadmin.store.models.claim import Claim, ClaimShard, Node, NodeEnd
 from poisonadmin.store.models.message import Message
 
 CALLABLE = "labels:render"
-_CLAIM = f"""
-WITH before AS (
-    SELECT id, address_id, state, reason, group_id FROM message WHERE id = ANY(%(ids)s)
-), changed AS (
-    UPDATE message SET state = 'DLNG', state_at = now(), attempt_number = attempt_number + 1, claim_id = %(claim)s,
-                       shard = 0
-    FROM before WHERE message.id = before.id
-    RETURNING message.id, message.address_id, message.state, message.reason, message.group_id, message.attempt_number,
-              before.address_id AS was_address_id, before.state AS was_state, before.reason AS was_reason,
-              before.group_id AS was_group_id, 'claimed' AS event
-), {RECORDED}
-SELECT count(*) FROM changed
-"""
+_CLAIM = move(
+    State.TBDL,
+    Event.CLAIMED,
+    State.DLNG,
+    chosen="SELECT id, address_id, state, reason, group_id FROM message WHERE id = ANY(%(ids)s) AND state = 'TBDL'",
+    sets={"attempt_number": "attempt_number + 1", "claim_id": "%(claim)s", "shard": "0"},
+)
 
 
 @dataclass(frozen=True)

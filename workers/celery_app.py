@@ -47,6 +47,7 @@ app.conf.update(
             "dry_run_tick": 2.0,
             "restart_tick": 5.0,
             "look_tick": 0.5,
+            "lane_tick": 30.0,
             "housekeeping_tick": 600.0,
         }.items()
     },

@@ -9,6 +9,7 @@ from celery.signals import celeryd_init, worker_process_init, worker_shutting_do
 
 from poisonadmin.core.commands.locks import Tick, single_flight
 from poisonadmin.delivery.commands.crash_recovery import search_lost_nodes, sweep_journals
+from poisonadmin.delivery.commands.ordered_conversations import clear_lanes
 from poisonadmin.delivery.commands.recovery import recover
 from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.messages.commands.counts import fold
@@ -80,6 +81,14 @@ def expire_tick(**_: Any) -> None:
 def fold_tick(**_: Any) -> None:
     """Fold the counters."""
     fold()
+
+
+@app.task(queue=IO)  # type: ignore[untyped-decorator]
+def lane_tick(**_: Any) -> None:
+    """Remove the lanes of conversations that are over."""
+    with single_flight(Tick.LANES) as alone:
+        if alone:
+            clear_lanes()
 
 
 @app.task(queue=IO)  # type: ignore[untyped-decorator]

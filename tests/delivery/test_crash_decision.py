@@ -19,15 +19,15 @@ def test_the_second_crash_blacklists() -> None:
 
 def test_a_crash_that_is_not_counted_only_casts_suspicion() -> None:
     """R2: the loss of a whole node."""
-    verdict = on_crash(BUILT_IN, 1, False, failure_count=0, is_counted=False, event=Event.NODE_LOST)
-    assert (verdict.state, verdict.event) == (State.TBDL, Event.NODE_LOST)
-    assert (verdict.candidate, verdict.crash_count) == (True, 1)
+    decision = on_crash(BUILT_IN, 1, False, failure_count=0, is_counted=False, event=Event.NODE_LOST)
+    assert (decision.state, decision.event) == (State.TBDL, Event.NODE_LOST)
+    assert (decision.candidate, decision.crash_count) == (True, 1)
 
 
 def test_while_blacklisting_is_off_a_crash_only_returns_the_message() -> None:
     """SAP-j, SAP-11."""
-    verdict = on_crash(replace(BUILT_IN, blacklisting_enabled=False), 7, False, failure_count=0)
-    assert (verdict.state, verdict.candidate, verdict.crash_count) == (State.TBDL, False, 7)
+    decision = on_crash(replace(BUILT_IN, blacklisting_enabled=False), 7, False, failure_count=0)
+    assert (decision.state, decision.candidate, decision.crash_count) == (State.TBDL, False, 7)
 
 
 def test_a_message_approved_with_its_flag_is_blacklisted_by_one_more_crash() -> None:

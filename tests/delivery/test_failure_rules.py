@@ -1,4 +1,4 @@
-"""Rules after failures: what they make of a verdict."""
+"""Rules after failures: what they make of a decision."""
 
 from typing import Any
 
@@ -69,7 +69,7 @@ def test_a_failure_rule_may_ask_for_tags_and_counts(destination: str) -> None:
 
 
 @pytest.mark.parametrize("broken", [{"status_code": {"min": "many"}}, {"size": {"min": 1}}, {"message": 4}])
-def test_a_broken_failure_rule_switches_itself_off_and_stops_no_verdict(
+def test_a_broken_failure_rule_switches_itself_off_and_stops_no_decision(
     destination: str, broken: dict[str, Any]
 ) -> None:
     row = rule("broken", {}, "fail", stage="after")

@@ -4,13 +4,14 @@ import pytest
 
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.delivery.commands.claim import claim_due
-from poisonadmin.delivery.commands.ordered_conversations import RUN
+from poisonadmin.delivery.commands.ordered_conversations import RUN, clear_lanes
 from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.messages.commands.decisions import approve, mark_fail, quarantine
 from poisonadmin.store.models.claim import ClaimShard
 from poisonadmin.store.models.lane import Lane
 from poisonadmin.store.models.message import Message
 from tests.fixtures.delivery import answer, claim, counted, counters, end_nodes, enqueue, make_destination, states
+from tests.messages.overlap import overlap
 
 WHY = {"principal": SYSTEM, "reason": "looked at it"}
 
@@ -129,3 +130,56 @@ def test_an_address_that_is_ordered_no_longer_delivers_all_that_is_due(ordered: 
     make_destination(ordered=False)
     settle()
     assert taken() == [second]
+
+
+def conversations_with_lanes() -> set[str | None]:
+    """Return the conversations that have a lane."""
+    return set(Lane.objects.filter(conversation_id__isnull=False).values_list("conversation_id", flat=True))
+
+
+def test_the_lanes_of_conversations_that_are_over_are_removed_and_no_others(ordered: str) -> None:
+    names = ["delivered", "failed", "undecided", "under way"]
+    delivered, failed, undecided, _ = (enqueue(conversation_id=name)[0] for name in names)
+    assert len(taken()) == 4
+    deliver([delivered])
+    make_destination(ordered=True, max_delivery_attempts=1)
+    answer([failed, undecided], "failed")
+    settle()
+    mark_fail([failed], **WHY)
+    settle()
+    assert clear_lanes() == 2
+    assert conversations_with_lanes() == {"undecided", "under way"}
+
+
+def test_a_conversation_goes_on_after_its_lane_was_removed(ordered: str) -> None:
+    (first,) = enqueue(conversation_id="c-1")
+    assert taken() == [first]
+    deliver([first])
+    assert clear_lanes() == 1
+    (second,) = enqueue(conversation_id="c-1")
+    assert taken() == [second]
+    deliver([second])
+    assert states([first, second]) == ["DLVD", "DLVD"]
+
+
+def test_more_lanes_than_one_transaction_removes_are_all_removed(ordered: str) -> None:
+    ids = [enqueue(conversation_id=f"c-{n}")[0] for n in range(5)]
+    assert len(taken()) == 5
+    deliver(ids)
+    assert clear_lanes(limit=2) == 5
+    assert conversations_with_lanes() == set()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_lane_is_kept_when_a_claim_that_is_not_committed_puts_the_next_message_on_it() -> None:
+    make_destination(ordered=True)
+    (first,) = enqueue(conversation_id="c-1")
+    assert taken() == [first]
+    deliver([first])
+    (second,) = enqueue(conversation_id="c-1")
+    race = overlap(lambda: claim_due(tasks=1), clear_lanes)
+    assert race.waited
+    assert race.second == 0
+    assert conversations_with_lanes() == {"c-1"}
+    deliver([second])
+    assert states([first, second]) == ["DLVD", "DLVD"]

@@ -21,7 +21,7 @@ from poisonadmin.policies.domain.presets import preset
 
 
 def failing(policy: Policy, failure: int, *, address: str = "orders", conversation: int | None = None) -> RetryDecision:
-    """Return the verdict on the `failure`-th failure in a row of message 1."""
+    """Return the decision on the `failure`-th failure in a row of message 1."""
     return on_failure(
         policy,
         message_id=1,
@@ -34,11 +34,11 @@ def failing(policy: Policy, failure: int, *, address: str = "orders", conversati
 
 def test_ten_attempts_are_nine_redeliveries() -> None:
     """ART-f, R1."""
-    verdicts = [failing(BUILT_IN, failure) for failure in range(1, 11)]
-    assert [verdict.state for verdict in verdicts] == [State.TBDL] * 9 + [State.NDLV]
-    assert [verdict.failure_count for verdict in verdicts] == list(range(1, 11))
-    assert verdicts[-1].reason is Reason.ATTEMPTS_EXHAUSTED
-    assert verdicts[-1].delay_ms is None
+    decisions = [failing(BUILT_IN, failure) for failure in range(1, 11)]
+    assert [decision.state for decision in decisions] == [State.TBDL] * 9 + [State.NDLV]
+    assert [decision.failure_count for decision in decisions] == list(range(1, 11))
+    assert decisions[-1].reason is Reason.ATTEMPTS_EXHAUSTED
+    assert decisions[-1].delay_ms is None
 
 
 @pytest.mark.conformance("R8")
@@ -52,8 +52,8 @@ def test_the_wait_has_the_jitter_of_the_failed_attempt() -> None:
 def test_the_wait_follows_the_failures_not_the_attempts() -> None:
     """R3: an approved message starts its ladder anew while its attempts go on counting."""
     policy = replace(BUILT_IN, redelivery_collision_avoidance_factor=0.0)
-    verdict = on_failure(policy, message_id=1, attempt_number=11, failure_count=0, address="orders")
-    assert (verdict.delay_ms, verdict.failure_count) == (5000, 1)
+    decision = on_failure(policy, message_id=1, attempt_number=11, failure_count=0, address="orders")
+    assert (decision.delay_ms, decision.failure_count) == (5000, 1)
 
 
 @pytest.mark.parametrize(
@@ -61,10 +61,10 @@ def test_the_wait_follows_the_failures_not_the_attempts() -> None:
 )
 def test_retry_after_is_a_lower_bound_of_the_wait(asked: int | None, given: int) -> None:
     policy = Policy(redelivery_delay=1000, max_redelivery_delay=2000)
-    verdict = on_failure(
+    decision = on_failure(
         policy, message_id=1, attempt_number=1, failure_count=0, address="orders", retry_after_ms=asked
     )
-    assert verdict.delay_ms == given
+    assert decision.delay_ms == given
 
 
 def test_unlimited_attempts_are_never_exhausted() -> None:
@@ -89,16 +89,16 @@ def test_without_a_dead_letter_address_on_exhausted_decides(
     what: OnExhausted, state: State, reason: Reason | None
 ) -> None:
     """R9."""
-    verdict = failing(Policy(max_delivery_attempts=1, on_exhausted=what), 1)
-    assert (verdict.state, verdict.reason, verdict.move_to) == (state, reason, None)
+    decision = failing(Policy(max_delivery_attempts=1, on_exhausted=what), 1)
+    assert (decision.state, decision.reason, decision.move_to) == (state, reason, None)
 
 
 @pytest.mark.parametrize("what", OnExhausted)
 def test_a_dead_letter_address_in_force_goes_first(what: OnExhausted) -> None:
     """R9, ART-10."""
-    verdict = failing(Policy(max_delivery_attempts=1, dead_letter_address="dead", on_exhausted=what), 1)
-    assert (verdict.state, verdict.reason) == (State.NDLV, Reason.ATTEMPTS_EXHAUSTED)
-    assert (verdict.move_to, verdict.queue, verdict.create_child) == ("dead", None, True)
+    decision = failing(Policy(max_delivery_attempts=1, dead_letter_address="dead", on_exhausted=what), 1)
+    assert (decision.state, decision.reason) == (State.NDLV, Reason.ATTEMPTS_EXHAUSTED)
+    assert (decision.move_to, decision.queue, decision.create_child) == ("dead", None, True)
 
 
 @pytest.mark.parametrize(
@@ -119,8 +119,8 @@ def test_a_dead_letter_queue_is_named_by_prefix_and_suffix(prefix: str, suffix: 
 
 
 def test_a_message_exhausted_on_the_dead_letter_address_stays_there() -> None:
-    verdict = failing(Policy(max_delivery_attempts=1, dead_letter_address="dead"), 1, address="dead")
-    assert (verdict.state, verdict.reason, verdict.move_to) == (State.NDLV, Reason.ATTEMPTS_EXHAUSTED, None)
+    decision = failing(Policy(max_delivery_attempts=1, dead_letter_address="dead"), 1, address="dead")
+    assert (decision.state, decision.reason, decision.move_to) == (State.NDLV, Reason.ATTEMPTS_EXHAUSTED, None)
 
 
 def test_artemis_without_a_dead_letter_address_discards_and_keeps_the_record() -> None:
@@ -130,15 +130,15 @@ def test_artemis_without_a_dead_letter_address_discards_and_keeps_the_record() -
 
 def test_sap_gives_one_delivery_and_three_retries_five_minutes_apart() -> None:
     """SAP-12."""
-    verdicts = [failing(preset("sap"), failure) for failure in range(1, 5)]
-    assert [verdict.delay_ms for verdict in verdicts] == [300_000] * 3 + [None]
-    assert verdicts[-1].state is State.NDLV
+    decisions = [failing(preset("sap"), failure) for failure in range(1, 5)]
+    assert [decision.delay_ms for decision in decisions] == [300_000] * 3 + [None]
+    assert decisions[-1].state is State.NDLV
 
 
 def test_non_delivered_messages_fail_where_the_policy_says_so() -> None:
     """SAP-12."""
-    verdict = failing(replace(preset("sap"), fail_non_delivered=True), 4)
-    assert (verdict.state, verdict.reason) == (State.FAIL, Reason.DISCARDED_BY_POLICY)
+    decision = failing(replace(preset("sap"), fail_non_delivered=True), 4)
+    assert (decision.state, decision.reason) == (State.FAIL, Reason.DISCARDED_BY_POLICY)
 
 
 WEBSPHERE = preset("websphere")
@@ -182,8 +182,8 @@ MQ = preset("websphere_mq")
 def test_websphere_moves_a_message_at_its_limit(
     policy: Policy, failure: int, state: State, move_to: str | None
 ) -> None:
-    verdict = failing(policy, failure)
-    assert (verdict.state, verdict.move_to, verdict.stop_address) == (state, move_to, False)
+    decision = failing(policy, failure)
+    assert (decision.state, decision.move_to, decision.stop_address) == (state, move_to, False)
 
 
 def test_without_exception_destination_a_message_waits_and_is_tried_for_ever() -> None:
@@ -202,8 +202,8 @@ def test_without_exception_destination_a_message_waits_and_is_tried_for_ever() -
     ],
 )
 def test_a_listener_port_stops_before_anything_else_is_asked(retries: int, threshold: int, failure: int) -> None:
-    verdict = failing(replace(MQ, listener_max_retries=retries, backout_threshold=threshold), failure)
-    assert (verdict.state, verdict.stop_address, verdict.move_to) == (State.TBDL, True, None)
+    decision = failing(replace(MQ, listener_max_retries=retries, backout_threshold=threshold), failure)
+    assert (decision.state, decision.stop_address, decision.move_to) == (State.TBDL, True, None)
 
 
 def test_amps_lists_at_the_first_failure() -> None:
@@ -232,16 +232,16 @@ def test_a_success_clears_the_counts_and_the_suspicion() -> None:
 
 
 def test_an_expired_message_fails() -> None:
-    verdict = on_expired(failure_count=3)
-    assert (verdict.state, verdict.reason, verdict.failure_count) == (State.FAIL, Reason.EXPIRED, 3)
+    decision = on_expired(failure_count=3)
+    assert (decision.state, decision.reason, decision.failure_count) == (State.FAIL, Reason.EXPIRED, 3)
 
 
-def test_every_verdict_is_a_transition_that_the_table_has() -> None:
+def test_every_decision_is_a_transition_that_the_table_has() -> None:
     policies = [BUILT_IN, WEBSPHERE, MQ, *(preset(name) for name in ("sap", "artemis", "amps", "service_broker"))]
     policies += [Policy(max_delivery_attempts=1, on_exhausted=what) for what in OnExhausted]
-    verdicts = [failing(policy, failure, conversation=failure) for policy in policies for failure in range(1, 12)]
-    verdicts += [on_crash(policy, count, True, failure_count=0) for policy in policies for count in range(3)]
-    for verdict in [*verdicts, on_success()]:
-        assert verdict.state in allowed(State.DLNG, verdict.event)
-        assert verdict.reason is None or verdict.reason in reasons(verdict.event)
-        assert (verdict.delay_ms is None) == (verdict.state is not State.TBDL)
+    decisions = [failing(policy, failure, conversation=failure) for policy in policies for failure in range(1, 12)]
+    decisions += [on_crash(policy, count, True, failure_count=0) for policy in policies for count in range(3)]
+    for decision in [*decisions, on_success()]:
+        assert decision.state in allowed(State.DLNG, decision.event)
+        assert decision.reason is None or decision.reason in reasons(decision.event)
+        assert (decision.delay_ms is None) == (decision.state is not State.TBDL)

@@ -1,4 +1,4 @@
-"""What lies ahead of a message agrees with what the verdicts do."""
+"""What lies ahead of a message agrees with what the decisions do."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,8 +26,8 @@ TRIED = 10
 def test_the_last_attempt_is_the_one_after_which_no_other_follows(policy: Policy) -> None:
     ends = None
     for count in range(TRIED):
-        verdict = on_failure(policy, message_id=1, attempt_number=count + 1, failure_count=count, address="orders")
-        if verdict.state is not State.TBDL:
+        decision = on_failure(policy, message_id=1, attempt_number=count + 1, failure_count=count, address="orders")
+        if decision.state is not State.TBDL:
             ends = count + 1
             break
     assert attempts_in_all(policy, "orders") == ends
@@ -37,8 +37,8 @@ def test_the_last_attempt_is_the_one_after_which_no_other_follows(policy: Policy
 def test_a_breaker_that_needs_one_more_failure_falls_with_it(retries: int, count: int) -> None:
     policy = Policy(listener_max_retries=retries)
     [breaker] = breakers(policy, failure_count=count, rollbacks_in_row=0, conversation_failures=None)
-    verdict = on_failure(policy, message_id=1, attempt_number=1, failure_count=count, address="orders")
-    assert verdict.stop_address is (breaker.left == 1)
+    decision = on_failure(policy, message_id=1, attempt_number=1, failure_count=count, address="orders")
+    assert decision.stop_address is (breaker.left == 1)
 
 
 def test_only_the_breakers_in_force_are_named() -> None:

@@ -167,7 +167,7 @@ def test_a_trace_that_python_prints_here_is_understood() -> None:
     stack = "".join(traceback.format_exception(raised.value))
     assert root_cause_class(stack) == "json.decoder.JSONDecodeError"
     assert thrown_class(stack) == "LookupError"
-    assert first_application_frame(stack) == "domain/test_stacks.py:_total"
+    assert first_application_frame(stack) == "messages/test_stacks.py:_total"
 
 
 def test_another_line_number_and_another_directory_are_the_same_frame() -> None:

@@ -1,4 +1,4 @@
-"""The poison list under concurrency: counts, change numbers, the verdict's own listing."""
+"""The poison list under concurrency: counts, change numbers, the decision's own listing."""
 
 import threading
 from typing import Any
@@ -25,7 +25,7 @@ def reported(bookmark: str, **more: Any) -> PoisonEntry:
     return PoisonEntry.objects.get(id=report(Report(SOURCE, bookmark, "why", **more), principal=SYSTEM))
 
 
-def listed_by_verdict(ids: list[int], *, fatal: bool = False) -> None:
+def listed_by_decision(ids: list[int], *, fatal: bool = False) -> None:
     """List messages as settling does."""
     with transaction.atomic(), connection.cursor() as cursor:
         list_messages(cursor, ids, why=dict.fromkeys(ids, "gave up"), fatal=fatal, actor="system")
@@ -106,10 +106,10 @@ def test_a_change_number_moves_only_when_something_is_listed_or_released(db: Non
     assert PoisonEntry.objects.get().change > third.change
 
 
-def test_a_verdict_lists_under_the_bookmark_or_else_the_producer_s_id(destination: str) -> None:
+def test_a_decision_lists_under_the_bookmark_or_else_the_producer_s_id(destination: str) -> None:
     (with_bookmark,) = enqueue(1, bookmark="place 7")
     (without,) = enqueue(1, message_id="order 8")
-    listed_by_verdict([with_bookmark, without])
+    listed_by_decision([with_bookmark, without])
     found = PoisonEntry.objects.order_by("bookmark").values_list("source", "bookmark", "is_listed", "message_id", "why")
     assert list(found) == [
         ("orders.eu", "order 8", True, without, "gave up"),
@@ -117,14 +117,14 @@ def test_a_verdict_lists_under_the_bookmark_or_else_the_producer_s_id(destinatio
     ]
 
 
-def test_a_verdict_may_list_two_messages_of_one_bookmark(destination: str) -> None:
-    listed_by_verdict(enqueue(2, bookmark="7"), fatal=True)
+def test_a_decision_may_list_two_messages_of_one_bookmark(destination: str) -> None:
+    listed_by_decision(enqueue(2, bookmark="7"), fatal=True)
     entry = PoisonEntry.objects.get()
     assert (entry.is_listed, entry.crashes, entry.failures) == (True, 2, 0)
 
 
-def test_a_verdict_on_no_message_lists_nothing(db: None) -> None:
-    listed_by_verdict([])
+def test_a_decision_on_no_message_lists_nothing(db: None) -> None:
+    listed_by_decision([])
     assert not PoisonEntry.objects.exists()
 
 

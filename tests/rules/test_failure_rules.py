@@ -63,12 +63,12 @@ def test_what_is_not_there_meets_no_condition(match: dict[str, Any]) -> None:
 
 
 def given(action: dict[str, Any], **more: Any) -> RetryDecision:
-    """Return what becomes of the policy's verdict on the last failure of all."""
+    """Return what becomes of the policy's decision on the last failure of all."""
     exhausted = on_failure(BUILT_IN, message_id=1, attempt_number=10, failure_count=9, address="orders.eu")
     rule = compile_failure_rule(RuleDefinition(1, "busy", 1, {}, action))
-    verdict = overridden(exhausted, rule, **({"delay_ms": 40_000, "hops": 0} | more))
-    check(State.DLNG, verdict.event, verdict.state)
-    return verdict
+    decision = overridden(exhausted, rule, **({"delay_ms": 40_000, "hops": 0} | more))
+    check(State.DLNG, decision.event, decision.state)
+    return decision
 
 
 @pytest.mark.parametrize(
@@ -90,15 +90,15 @@ def test_a_rule_overrides_the_policy_and_says_so(
     move_to: str | None,
     count: int,
 ) -> None:
-    verdict = given(action)
-    assert (str(verdict.state), verdict.reason) == (state, reason)
-    assert (verdict.delay_ms, verdict.move_to, verdict.failure_count) == (delay_ms, move_to, count)
-    assert verdict.note == f"rule busy: {action['do']}"
+    decision = given(action)
+    assert (str(decision.state), decision.reason) == (state, reason)
+    assert (decision.delay_ms, decision.move_to, decision.failure_count) == (delay_ms, move_to, count)
+    assert decision.note == f"rule busy: {action['do']}"
 
 
 def test_redirections_that_go_round_end_with_an_administrator() -> None:
-    verdict = given({"do": "redirect", "address": "orders.slow"}, hops=32)
-    assert (str(verdict.state), str(verdict.reason)) == ("NDLV", "rule")
+    decision = given({"do": "redirect", "address": "orders.slow"}, hops=32)
+    assert (str(decision.state), str(decision.reason)) == ("NDLV", "rule")
 
 
 def test_the_first_match_decides() -> None:

@@ -51,6 +51,7 @@ class Tick(IntEnum):
     DRY_RUN = 6
     LOOK = 7
     DRAIN = 8
+    LANES = 9
 
 
 @contextmanager

@@ -24,7 +24,8 @@ from poisonadmin.delivery.domain.claim_plan import (
     isolated_allowances,
     lane_caps,
 )
-from poisonadmin.messages.commands.transitions import RECORDED
+from poisonadmin.messages.commands.transitions import move
+from poisonadmin.messages.domain.states import Event, State
 
 LEASE_SECONDS = 60
 LANES_A_CLAIM = 300
@@ -63,8 +64,11 @@ ORDER BY lane.next_due LIMIT %(limit)s
 FOR NO KEY UPDATE OF lane SKIP LOCKED
 """
 
-_TAKE = f"""
-WITH claim AS (
+_TAKE = move(
+    State.TBDL,
+    Event.CLAIMED,
+    State.DLNG,
+    before="""claim AS (
     INSERT INTO claim (lease_until, shards, size, plan, job_id, is_isolation)
     VALUES (now() + %(lease)s * interval '1 s', %(shards)s, 0, %(plan)s, %(job)s, %(isolation)s) RETURNING id
 ), caps AS (
@@ -77,7 +81,8 @@ WITH claim AS (
     SELECT allowance.*, destination.next_slot, destination.max_rate_per_second AS rate
     FROM jsonb_to_recordset(%(allowances)s) AS allowance(destination_id bigint, take int, first_shard int, shards int)
     JOIN destination ON destination.id = allowance.destination_id
-), picked AS MATERIALIZED (
+)""",
+    chosen="""
     SELECT takes.*, due.*,
            row_number() OVER (PARTITION BY takes.destination_id
                               ORDER BY coalesce(due.run_due, due.due_at), due.run, due.id) - 1 AS place
@@ -92,26 +97,26 @@ WITH claim AS (
             ORDER BY due_at LIMIT caps.cap FOR UPDATE SKIP LOCKED
         ) AS one WHERE caps.destination_id = takes.destination_id LIMIT takes.take
     ) AS due
-), changed AS (
-    UPDATE message SET state = 'DLNG', state_at = now(), attempt_number = attempt_number + 1,
-        claim_id = (SELECT id FROM claim),
-        shard = (picked.first_shard + coalesce(picked.run, picked.place) %% picked.shards) %% %(shards)s,
-        start_at = CASE WHEN rate IS NOT NULL
-                        THEN GREATEST(picked.next_slot, now()) + picked.place / picked.rate * interval '1 s' END
-    FROM picked WHERE message.id = picked.id
-    RETURNING message.id, message.address_id, message.state, message.reason, message.group_id, message.attempt_number,
-              picked.address_id AS was_address_id, picked.state AS was_state, picked.reason AS was_reason,
-              picked.group_id AS was_group_id, 'claimed' AS event, picked.destination_id, message.shard, picked.place
-), shards AS (
+""",
+    is_materialized=True,
+    sets={
+        "attempt_number": "attempt_number + 1",
+        "claim_id": "(SELECT id FROM claim)",
+        "shard": "(chosen.first_shard + coalesce(chosen.run, chosen.place) %% chosen.shards) %% %(shards)s",
+        "start_at": """CASE WHEN rate IS NOT NULL
+                        THEN GREATEST(chosen.next_slot, now()) + chosen.place / chosen.rate * interval '1 s' END""",
+    },
+    shows=("chosen.destination_id", "message.shard", "chosen.place"),
+    beside="""shards AS (
     INSERT INTO claim_shard (claim_id, shard, message_ids)
     SELECT (SELECT id FROM claim), shard, array_agg(id ORDER BY place) FROM changed GROUP BY shard RETURNING shard
 ), slots AS (
     UPDATE destination SET next_slot = GREATEST(next_slot, now()) + used.n / max_rate_per_second * interval '1 s'
     FROM (SELECT destination_id, count(*) AS n FROM changed GROUP BY 1) AS used
     WHERE destination.id = used.destination_id AND max_rate_per_second IS NOT NULL
-), {RECORDED}
-SELECT (SELECT id FROM claim), count(*), coalesce((SELECT array_agg(shard) FROM shards), '{{}}') FROM changed
-"""  # noqa: S608  (fragments are constants)
+)""",
+    then="SELECT (SELECT id FROM claim), count(*), coalesce((SELECT array_agg(shard) FROM shards), '{}') FROM changed",
+)
 
 # The floor rises to the first message that still waits. The old floor bounds the search, so that the index entries of
 # messages claimed before, which an old snapshot may keep alive, are not walked again and again (PERFORMANCE, "claim

@@ -7,7 +7,8 @@ from typing import Any
 from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.delivery.domain.retry_decision import RetryDecision
-from poisonadmin.messages.commands.transitions import RECORDED
+from poisonadmin.messages.commands.transitions import enter
+from poisonadmin.messages.domain.states import Event, State
 
 _HOPS = """
 INSERT INTO hop (message_id, from_address, to_address, queue, reason, by)
@@ -18,8 +19,13 @@ SELECT * FROM unnest(%(ids)s::bigint[], %(froms)s::text[], %(tos)s::text[], %(qu
 # The child carries where it comes from, as Artemis stamps it (SEMANTICS ART-11): the queue is the one that it was in,
 # an address without queues being one itself. Its id at the producer is the parent's with ours behind it, since the
 # dead-letter address may get the same message again.
-_CHILDREN = f"""
-WITH parent AS (
+_CHILDREN = enter(
+    Event.ENQUEUED,
+    State.TBDL,
+    columns={"id": "child_id", "address_id": "target_id", "lane_id": "lane_id", "due_at": "now()"},
+    chosen="parent",
+    shows=("lane_id", "due_at"),
+    before="""parent AS (
     SELECT envelope.*, body.headers, body.payload, body.transport, moved.from_address, moved.code,
            target.id AS target_id, lane.id AS lane_id, nextval(pg_get_serial_sequence('message', 'id')) AS child_id,
            (SELECT hop.queue FROM hop WHERE hop.message_id = moved.id AND hop.to_address = moved.from_address
@@ -44,18 +50,13 @@ WITH parent AS (
     INSERT INTO business_key (message_id, name, value)
     SELECT child_id, business_key.name, business_key.value
     FROM parent JOIN business_key ON business_key.message_id = parent.id
-), changed AS (
-    INSERT INTO message (id, address_id, lane_id, state, due_at)
-    SELECT child_id, target_id, lane_id, 'TBDL', now() FROM parent
-    RETURNING id, address_id, lane_id, state, reason, group_id, attempt_number, due_at, NULL::bigint AS was_address_id,
-              NULL::text AS was_state, NULL::text AS was_reason, NULL::bigint AS was_group_id, 'enqueued' AS event
-), {RECORDED}
-SELECT lane_id, min(due_at) FROM changed GROUP BY lane_id
-"""  # noqa: S608  (fragments are constants)
+)""",
+    then="SELECT lane_id, min(due_at) FROM changed GROUP BY lane_id",
+)
 
 
 def record_moves(cursor: CursorWrapper, moves: Sequence[tuple[int, str, RetryDecision]]) -> list[tuple[int, datetime]]:
-    """Append a hop for each (message id, address it was on, verdict that moves it), and enqueue the children due.
+    """Append a hop for each (message id, address it was on, decision that moves it), and enqueue the children due.
 
     Shape: (lane, due_at) of the children, for the caller to wake.
     """
@@ -64,16 +65,16 @@ def record_moves(cursor: CursorWrapper, moves: Sequence[tuple[int, str, RetryDec
     values: dict[str, Any] = {
         "ids": [message_id for message_id, _, _ in moves],
         "froms": [from_address for _, from_address, _ in moves],
-        "tos": [verdict.move_to for _, _, verdict in moves],
-        "queues": [verdict.queue for _, _, verdict in moves],
-        "reasons": [verdict.reason_code or str(verdict.reason or verdict.event) for _, _, verdict in moves],
-        "codes": [verdict.reason_code for _, _, verdict in moves],
+        "tos": [decision.move_to for _, _, decision in moves],
+        "queues": [decision.queue for _, _, decision in moves],
+        "reasons": [decision.reason_code or str(decision.reason or decision.event) for _, _, decision in moves],
+        "codes": [decision.reason_code for _, _, decision in moves],
         "bys": ["system"] * len(moves),
         "actor": "system",
         "note": None,
     }
     cursor.execute(_HOPS, values)
-    if any(verdict.create_child for _, _, verdict in moves):
+    if any(decision.create_child for _, _, decision in moves):
         cursor.execute(_CHILDREN, values)
         return list(cursor.fetchall())
     return []

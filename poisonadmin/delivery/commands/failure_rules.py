@@ -31,20 +31,20 @@ class FailureRuleDecisions:
         self._table = table
         self._hits: Counter[int] = Counter()
 
-    def apply(self, one: Answered, policy: Policy, verdict: RetryDecision) -> RetryDecision:
-        """Return the verdict, or the one that the first matching rule gives in its place.
+    def apply(self, one: Answered, policy: Policy, decision: RetryDecision) -> RetryDecision:
+        """Return the decision, or the one that the first matching rule gives in its place.
 
         Only failures are asked about: whom a crash accuses, and what a handler has chosen, is no rule's business.
         """
         if one.outcome == Outcome.RULED and one.rule_id is not None:
             self._hits[one.rule_id] += 1
         if one.outcome != Outcome.FAILED or (found := first_match(self._table.rules, one)) is None:
-            return verdict
+            return decision
         self._hits[found.rule.id] += 1
-        return overridden(verdict, found, delay_ms=_wait(one, policy, verdict), hops=one.hops)
+        return overridden(decision, found, delay_ms=_wait(one, policy, decision), hops=one.hops)
 
     def count(self, cursor: CursorWrapper) -> None:
-        """Add the hits to the rules', and switch off what cannot be asked: a verdict does not wait for a broken rule.
+        """Add the hits to the rules', and switch off what cannot be asked: a decision does not wait for a broken rule.
 
         Call late in the transaction: other settles wait for these rows.
         """
@@ -63,8 +63,8 @@ def _switch_off(failed: RuleFailed) -> None:
         audit.record("system", "rule.switched_off", "rule", rule.name, note=failed.why, details=details)
 
 
-def _wait(one: Answered, policy: Policy, verdict: RetryDecision) -> int:
-    if verdict.delay_ms is not None:
-        return verdict.delay_ms
+def _wait(one: Answered, policy: Policy, decision: RetryDecision) -> int:
+    if decision.delay_ms is not None:
+        return decision.delay_ms
     sign, fraction = jitter(one.id, one.attempt_number)
     return delay_ms(policy, one.failures, sign=sign, fraction=fraction)

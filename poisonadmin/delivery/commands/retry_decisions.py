@@ -1,4 +1,4 @@
-"""What was answered and is not simply delivered, and the verdict on each."""
+"""What was answered and is not simply delivered, and the decision on each."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -103,8 +103,8 @@ def read_answered(
     return sorted((Answered(*row) for row in cursor.fetchall()), key=lambda one: (one.finished_at, one.id))
 
 
-def decide_retries(one: Answered, policy: Policy, *, conversation_failures: int | None = None) -> RetryDecision:
-    """Return the verdict on one attempt under the policy of its address.
+def decide_retry(one: Answered, policy: Policy, *, conversation_failures: int | None = None) -> RetryDecision:
+    """Return the decision on one attempt under the policy of its address.
 
     `conversation_failures`: its conversation's count with it, None where that is not counted.
     """

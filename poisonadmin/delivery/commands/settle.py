@@ -16,7 +16,8 @@ from poisonadmin.delivery.commands.settle_failures import ANSWERS_A_TRANSACTION,
 from poisonadmin.messages.commands.confirmations import AWAITED
 from poisonadmin.messages.commands.oversize import reject_oversized
 from poisonadmin.messages.commands.schedule import schedule
-from poisonadmin.messages.commands.transitions import RECORDED
+from poisonadmin.messages.commands.transitions import move
+from poisonadmin.messages.domain.states import Event, State
 
 DELIVERIES_A_TRANSACTION = 10_000
 
@@ -38,8 +39,11 @@ class Settled:
         return self.delivered + self.failed + self.returned
 
 
-_DELIVERED = f"""
-WITH answered AS (
+_DELIVERED = move(
+    State.DLNG,
+    Event.DELIVERED,
+    State.DLVD,
+    chosen=f"""
     SELECT message.* FROM {TAKEN} CROSS JOIN LATERAL (
         SELECT message.id, address_id, state, reason, group_id, destination_id, finished_at
         FROM message
@@ -49,29 +53,28 @@ WITH answered AS (
         FOR UPDATE OF message SKIP LOCKED
     ) AS message
     WHERE %(claim)s::bigint IS NULL OR taken.claim_id = %(claim)s LIMIT %(limit)s
-), changed AS (
-    UPDATE message SET state = 'DLVD', state_at = now(), failure_count = 0, crash_count = 0, candidate = FALSE,
-                       expires_at = NULL
-    FROM answered WHERE message.id = answered.id
-    RETURNING message.id, message.address_id, message.state, message.reason, message.group_id, message.attempt_number,
-              answered.address_id AS was_address_id, answered.state AS was_state, answered.reason AS was_reason,
-              answered.group_id AS was_group_id, 'delivered' AS event, answered.destination_id, answered.finished_at
-), {RECORDED}, {AWAITED}
-SELECT count(*), array_agg(id) FILTER (WHERE address_id = ANY(%(watched)s::bigint[])) FROM changed
-"""  # noqa: S608  (fragments are constants)
+""",  # noqa: S608  (fragments are constants)
+    sets={"failure_count": "0", "crash_count": "0", "candidate": "FALSE", "expires_at": "NULL"},
+    shows=("chosen.destination_id", "chosen.finished_at"),
+    beside=AWAITED,
+    then="SELECT count(*), array_agg(id) FILTER (WHERE address_id = ANY(%(watched)s::bigint[])) FROM changed",
+)
 
 # A node that ended has written all it ever will: what it leaves without an answer goes back. Nobody is accused: HTTP
 # deliveries run no payload code here, and what a handler had begun was found in the node's pages before (ruling R2),
 # which is why a lost node waits here until they are read. What it had not begun was never an attempt.
-_RETURNED = f"""
-WITH left_over AS (
+_RETURNED = move(
+    State.DLNG,
+    "chosen.event",
+    State.TBDL,
+    chosen=f"""
     SELECT message.* FROM {TAKEN} JOIN node ON node.claim_id = taken.claim_id AND node.shard = taken.shard
          CROSS JOIN LATERAL (
         SELECT id, address_id, lane_id, state, reason, group_id,
                CASE WHEN id = ANY(node.unanswered) OR node."end" = 'lost' AND NOT EXISTS (
                         SELECT FROM address JOIN destination ON destination.id = destination_id AND kind = 'handler'
                         WHERE address.id = message.address_id)
-                    THEN 'outcome_lost' ELSE 'released' END AS event
+                    THEN '{Event.OUTCOME_LOST}' ELSE '{Event.RELEASED}' END AS event
         FROM message
         WHERE id = taken.message_id AND claim_id = taken.claim_id AND state = 'DLNG'
           AND NOT EXISTS (SELECT FROM attempt WHERE attempt.message_id = message.id
@@ -80,14 +83,11 @@ WITH left_over AS (
     ) AS message
     WHERE node.ended_at IS NOT NULL AND (node."end" <> 'lost' OR node.pages IS NULL)
       AND (%(claim)s::bigint IS NULL OR taken.claim_id = %(claim)s) LIMIT %(limit)s
-), changed AS (
-    UPDATE message SET state = 'TBDL', state_at = now(), due_at = now() FROM left_over WHERE message.id = left_over.id
-    RETURNING message.id, message.address_id, message.state, message.reason, message.group_id, message.attempt_number,
-              left_over.address_id AS was_address_id, left_over.state AS was_state, left_over.reason AS was_reason,
-              left_over.group_id AS was_group_id, left_over.event, message.lane_id, message.due_at
-), {RECORDED}
-SELECT lane_id, min(due_at), array_agg(id) FROM changed GROUP BY lane_id
-"""  # noqa: S608  (fragments are constants)
+""",  # noqa: S608  (fragments are constants)
+    sets={"due_at": "now()"},
+    shows=("message.lane_id", "message.due_at"),
+    then="SELECT lane_id, min(due_at), array_agg(id) FROM changed GROUP BY lane_id",
+)
 
 _CLOSE = f"""
 UPDATE claim SET is_open = FALSE

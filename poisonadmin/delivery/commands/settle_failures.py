@@ -1,4 +1,4 @@
-"""Settle whatever was not simply delivered: the verdict on each, applied to all of a batch in one statement."""
+"""Settle whatever was not simply delivered: the decision on each, applied to all of a batch in one statement."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,15 +11,14 @@ from django.db.backends.utils import CursorWrapper
 from poisonadmin.addresses.commands.creation import AddressRef, ensure_addresses
 from poisonadmin.delivery.commands import breakers
 from poisonadmin.delivery.commands.breakers import Counting
-from poisonadmin.delivery.commands.conversations import park_conversations
 from poisonadmin.delivery.commands.dead_letters import record_moves
 from poisonadmin.delivery.commands.failure_rules import FailureRuleDecisions
-from poisonadmin.delivery.commands.retry_decisions import Answered, decide_retries, read_answered
+from poisonadmin.delivery.commands.retry_decisions import Answered, decide_retry, read_answered
 from poisonadmin.delivery.domain.retry_decision import RetryDecision
 from poisonadmin.messages.commands import failure_groups, schedule
 from poisonadmin.messages.commands.oversize import reject_oversized
-from poisonadmin.messages.commands.transitions import recorded
-from poisonadmin.messages.domain.states import Event, Reason, State
+from poisonadmin.messages.commands.transitions import move
+from poisonadmin.messages.domain.states import Event, Reason, State, check
 from poisonadmin.poison_list.commands import reports
 from poisonadmin.policies.domain.policy import Blame, Policy
 from poisonadmin.policies.queries.index import policy_index
@@ -34,35 +33,41 @@ class _Lane:
     lane_id: int
 
 
-_APPLY = f"""
-WITH verdict AS (
-    SELECT * FROM unnest(%(ids)s::bigint[], %(states)s::text[], %(reasons)s::text[], %(delays)s::bigint[],
-                         %(counts)s::int[], %(groups)s::bigint[], %(addresses)s::bigint[], %(lanes)s::bigint[],
-                         %(ats)s::timestamptz[], %(events)s::text[], %(candidates)s::bool[], %(crashes)s::int[],
-                         %(notes)s::text[])
-        AS v(id, state, reason, delay_ms, failure_count, group_id, address_id, lane_id, failed_at, event, candidate,
-             crash_count, note)
-), before AS (
-    SELECT message.id, message.address_id, message.state, message.reason, message.group_id
-    FROM message JOIN verdict USING (id)
-), changed AS (
-    UPDATE message SET state = verdict.state, reason = verdict.reason, state_at = now(),
-        due_at = now() + verdict.delay_ms * interval '1 ms', failure_count = verdict.failure_count,
-        group_id = coalesce(verdict.group_id, message.group_id),
-        failed_at = coalesce(verdict.failed_at, message.failed_at), address_id = verdict.address_id,
-        expires_at = CASE WHEN verdict.state = 'TBDL' THEN message.expires_at END,
-        lane_id = verdict.lane_id, candidate = coalesce(verdict.candidate, message.candidate),
-        crash_count = coalesce(verdict.crash_count, message.crash_count),
-        original_address_id = CASE WHEN verdict.address_id = message.address_id THEN message.original_address_id
-                                   ELSE coalesce(message.original_address_id, message.address_id) END
-    FROM verdict JOIN before ON before.id = verdict.id
-    WHERE message.id = verdict.id
-    RETURNING message.id, message.address_id, message.state, message.reason, message.group_id, message.attempt_number,
-              before.address_id AS was_address_id, before.state AS was_state, before.reason AS was_reason,
-              before.group_id AS was_group_id, verdict.event, message.lane_id, message.due_at, verdict.note
-), {recorded("note")}
-SELECT lane_id, min(due_at) FROM changed WHERE state = 'TBDL' GROUP BY lane_id
-"""  # noqa: S608  (fragments are constants)
+# The messages are locked by what read them as answered. Asked for DLNG once more, the planner, whose statistics are
+# older than any claim, would begin with the state.
+_APPLY = move(
+    State.DLNG,
+    "chosen.event",
+    None,
+    chosen="""
+    SELECT decided.*, message.address_id, message.state, message.reason, message.group_id
+    FROM unnest(%(ids)s::bigint[], %(states)s::text[], %(reasons)s::text[], %(delays)s::bigint[], %(counts)s::int[],
+                %(groups)s::bigint[], %(addresses)s::bigint[], %(lanes)s::bigint[], %(ats)s::timestamptz[],
+                %(events)s::text[], %(candidates)s::bool[], %(crashes)s::int[], %(notes)s::text[])
+         AS decided (id, to_state, to_reason, delay_ms, to_failure_count, to_group_id, to_address_id, to_lane_id,
+                     to_failed_at, event, to_candidate, to_crash_count, note)
+         JOIN message USING (id)
+""",
+    is_locked=True,
+    sets={
+        "state": "to_state",
+        "reason": "to_reason",
+        "due_at": "now() + delay_ms * interval '1 ms'",
+        "failure_count": "to_failure_count",
+        "group_id": "coalesce(to_group_id, message.group_id)",
+        "failed_at": "coalesce(to_failed_at, message.failed_at)",
+        "address_id": "to_address_id",
+        "expires_at": "CASE WHEN to_state = 'TBDL' THEN message.expires_at END",
+        "lane_id": "to_lane_id",
+        "candidate": "coalesce(to_candidate, message.candidate)",
+        "crash_count": "coalesce(to_crash_count, message.crash_count)",
+        "original_address_id": """CASE WHEN to_address_id = message.address_id THEN message.original_address_id
+                                       ELSE coalesce(message.original_address_id, message.address_id) END""",
+    },
+    shows=("message.lane_id", "message.due_at", "chosen.note"),
+    note="note",
+    then="SELECT lane_id, min(due_at) FROM changed WHERE state = 'TBDL' GROUP BY lane_id",
+)
 
 _STOP = """
 UPDATE address SET status = 'STOPPED', status_by = 'system', status_message_id = %(message)s, status_at = now(),
@@ -72,7 +77,7 @@ WHERE id = %(address)s AND status = 'ON' RETURNING id
 
 
 def settle_failures(claim_id: int | None = None) -> int:
-    """Apply the verdict to what failed, crashed or was answered otherwise, of one claim or of all; return how many.
+    """Apply the decision to what failed, crashed or was answered otherwise, of one claim or of all; return how many.
 
     One transaction.
     """
@@ -86,7 +91,7 @@ def settle_failures(claim_id: int | None = None) -> int:
         counts = breakers.load(cursor, answered, in_force)
         ruled = FailureRuleDecisions(rules)
         pairs = [(one, _decide(one, in_force[one.address], counts, ruled)) for one in answered]
-        targets = ensure_addresses(verdict.move_to for _, verdict in pairs if verdict.move_to)
+        targets = ensure_addresses(decision.move_to for _, decision in pairs if decision.move_to)
         group_ids = failure_groups.ensure(
             cursor,
             [
@@ -102,7 +107,7 @@ def settle_failures(claim_id: int | None = None) -> int:
         stopped = _stop(cursor, [(a, v) for a, v in pairs if v.stop_address])
         _list(cursor, [(a, v) for a, v in pairs if v.reason is Reason.LISTED])
         reject_oversized(cursor, [a.id for a, v in pairs if v.move_to and v.state is State.TBDL])
-        park_conversations(cursor, [a.id for a, v in pairs if v.reason is Reason.CONVERSATION_ENDED])
+        _park_conversations(cursor, [a.id for a, v in pairs if v.reason is Reason.CONVERSATION_ENDED])
         # Lanes come last, and all at once: the order of locks is messages, groups, addresses, lanes.
         schedule.schedule(cursor, waiting)
         schedule.reopen(cursor, stopped)
@@ -111,18 +116,18 @@ def settle_failures(claim_id: int | None = None) -> int:
 
 
 def _decide(one: Answered, policy: Policy, counts: Counting, ruled: FailureRuleDecisions) -> RetryDecision:
-    verdict = ruled.apply(
-        one, policy, decide_retries(one, policy, conversation_failures=counts.of_conversation(one, policy))
+    decision = ruled.apply(
+        one, policy, decide_retry(one, policy, conversation_failures=counts.of_conversation(one, policy))
     )
-    if verdict.reason is Reason.CONVERSATION_ENDED:
+    if decision.reason is Reason.CONVERSATION_ENDED:
         counts.ended(one)
-    return replace(verdict, stop_address=True) if counts.switches_off(one, policy) else verdict
+    return replace(decision, stop_address=True) if counts.switches_off(one, policy) else decision
 
 
 def _list(cursor: CursorWrapper, listed: Sequence[tuple[Answered, RetryDecision]]) -> None:
     """Put the bookmarks of these messages on the poison list."""
     for is_fatal in (False, True):
-        some = [one for one, verdict in listed if (verdict.event is not Event.FAILED) == is_fatal]
+        some = [one for one, decision in listed if (decision.event is not Event.FAILED) == is_fatal]
         why = {one.id: one.why for one in some}
         reports.list_messages(cursor, sorted(why), why=why, fatal=is_fatal, actor="system")
 
@@ -135,16 +140,16 @@ def _places(
 ) -> list[_Lane]:
     """Return where each message is from now on: a candidate that is to be tried again waits on an isolation lane."""
     plain = [
-        _Lane(targets[verdict.move_to].id, targets[verdict.move_to].lane_id)
-        if verdict.move_to
+        _Lane(targets[decision.move_to].id, targets[decision.move_to].lane_id)
+        if decision.move_to
         else _Lane(one.address_id, one.plain_lane_id)
-        for one, verdict in pairs
+        for one, decision in pairs
     ]
     alone = [
-        verdict.state is State.TBDL
-        and (one.candidate if verdict.candidate is None else verdict.candidate)
+        decision.state is State.TBDL
+        and (one.candidate if decision.candidate is None else decision.candidate)
         and in_force[one.address].blame is Blame.EXACT
-        for one, verdict in pairs
+        for one, decision in pairs
     ]
     both = list(zip(plain, alone, strict=True))
     isolation = schedule.isolation_lanes(cursor, [place.address_id for place, is_alone in both if is_alone])
@@ -157,21 +162,23 @@ def _apply(
     places: Sequence[_Lane],
     group_ids: dict[str, int],
 ) -> list[tuple[int, datetime]]:
-    """Write the verdicts; return (lane, due_at) of what waits again."""
+    """Write the decisions; return (lane, due_at) of what waits again."""
+    for _, decision in pairs:
+        check(State.DLNG, decision.event, decision.state, decision.reason)
     values: dict[str, Any] = {
         "ids": [one.id for one, _ in pairs],
-        "states": [str(verdict.state) for _, verdict in pairs],
-        "reasons": [verdict.reason and str(verdict.reason) for _, verdict in pairs],
-        "delays": [verdict.delay_ms for _, verdict in pairs],
-        "counts": [verdict.failure_count for _, verdict in pairs],
+        "states": [str(decision.state) for _, decision in pairs],
+        "reasons": [decision.reason and str(decision.reason) for _, decision in pairs],
+        "delays": [decision.delay_ms for _, decision in pairs],
+        "counts": [decision.failure_count for _, decision in pairs],
         "groups": [group_ids[one.fingerprint] if one.is_failure else None for one, _ in pairs],
         "addresses": [place.address_id for place in places],
         "lanes": [place.lane_id for place in places],
         "ats": [one.finished_at if one.is_failure else None for one, _ in pairs],
-        "events": [str(verdict.event) for _, verdict in pairs],
-        "candidates": [verdict.candidate for _, verdict in pairs],
-        "crashes": [verdict.crash_count for _, verdict in pairs],
-        "notes": [verdict.note or (None if one.is_failure else one.error_message) for one, verdict in pairs],
+        "events": [str(decision.event) for _, decision in pairs],
+        "candidates": [decision.candidate for _, decision in pairs],
+        "crashes": [decision.crash_count for _, decision in pairs],
+        "notes": [decision.note or (None if one.is_failure else one.error_message) for one, decision in pairs],
         "actor": "system",
     }
     cursor.execute(_APPLY, values)
@@ -182,11 +189,38 @@ def _apply(
 def _stop(cursor: CursorWrapper, stopping: Sequence[tuple[Answered, RetryDecision]]) -> list[int]:
     """Stop the addresses of messages that reached the limit at which they stop; return those that were ON."""
     stopped = []
-    for message, verdict in sorted(stopping, key=lambda pair: pair[0].address_id):
-        if verdict.event is Event.ROLLED_BACK:
+    for message, decision in sorted(stopping, key=lambda pair: pair[0].address_id):
+        if decision.event is Event.ROLLED_BACK:
             note = "its handler rolled back as often in a row as queue_off_after_rollbacks allows"
         else:
-            note = f"failure {verdict.failure_count} of a message reached listener_max_retries"
+            note = f"failure {decision.failure_count} of a message reached listener_max_retries"
         cursor.execute(_STOP, {"message": message.id, "address": message.address_id, "note": note})
         stopped += [row[0] for row in cursor.fetchall()]
     return stopped
+
+
+_PARK = move(
+    State.TBDL,
+    Event.CONVERSATION_ENDED,
+    State.NDLV,
+    reason=Reason.CONVERSATION_ENDED,
+    before="""ended AS (
+    SELECT DISTINCT envelope.conversation_id, message.address_id, message.id
+    FROM message JOIN envelope ON envelope.id = message.id
+    WHERE message.id = ANY(%(ids)s) AND envelope.conversation_id IS NOT NULL
+)""",
+    chosen="""
+    SELECT message.id, message.address_id, message.state, message.reason, message.group_id
+    FROM ended JOIN envelope ON envelope.conversation_id = ended.conversation_id
+         JOIN message ON message.id = envelope.id AND message.address_id = ended.address_id AND message.state = 'TBDL'
+    ORDER BY message.id FOR UPDATE OF message SKIP LOCKED
+""",
+)
+
+
+def _park_conversations(cursor: CursorWrapper, message_ids: Sequence[int]) -> int:
+    """Move what waits (TBDL) of these messages' conversations, on the same address, to NDLV; return how many."""
+    if not message_ids:
+        return 0
+    cursor.execute(_PARK, {"ids": list(message_ids), "actor": "system", "note": "its conversation was ended"})
+    return int(cursor.fetchone()[0])

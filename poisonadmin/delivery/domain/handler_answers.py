@@ -15,13 +15,13 @@ MAX_HOPS = 32
 
 
 def on_discarded(failure_count: int) -> RetryDecision:
-    """Return the verdict on a message that its handler discarded (ruling R4)."""
+    """Return the decision on a message that its handler discarded (ruling R4)."""
     reason = Reason.DISCARDED_BY_POLICY
     return RetryDecision(State.FAIL, Event.DISCARDED, reason, None, None, failure_count, candidate=False, crash_count=0)
 
 
 def on_moved(address: str, *, hops: int) -> RetryDecision:
-    """Return the verdict on a message that its handler moved: due at once there, where nothing has failed yet.
+    """Return the decision on a message that its handler moved: due at once there, where nothing has failed yet.
 
     `hops`: its moves before. Handlers that hand a message round leave it to an administrator in the end.
     """
@@ -31,7 +31,7 @@ def on_moved(address: str, *, hops: int) -> RetryDecision:
 
 
 def on_rolled_back(policy: Policy, *, message_id: int, attempt_number: int, failure_count: int) -> RetryDecision:
-    """Return the verdict on a message that its handler put back: nothing is counted, and it waits as after its first
+    """Return the decision on a message that its handler put back: nothing is counted, and it waits as after its first
     failure, so that it does not come round without a pause."""
     sign, fraction = jitter(message_id, attempt_number)
     wait = delay_ms(policy, 1, sign=sign, fraction=fraction)
@@ -39,7 +39,7 @@ def on_rolled_back(policy: Policy, *, message_id: int, attempt_number: int, fail
 
 
 def on_conversation_ended(failure_count: int) -> RetryDecision:
-    """Return the verdict on the message with which its handler ended a conversation (SEMANTICS R6)."""
+    """Return the decision on the message with which its handler ended a conversation (SEMANTICS R6)."""
     reason = Reason.CONVERSATION_ENDED
     return RetryDecision(
         State.FAIL, Event.CONVERSATION_ENDED, reason, None, None, failure_count, candidate=False, crash_count=0
@@ -47,7 +47,7 @@ def on_conversation_ended(failure_count: int) -> RetryDecision:
 
 
 def on_ruled(do: Before, address: str | None, *, failure_count: int, hops: int) -> RetryDecision:
-    """Return the verdict on a message that a content rule kept from being delivered. What it is suspected of stays.
+    """Return the decision on a message that a content rule kept from being delivered. What it is suspected of stays.
 
     `address`: where it is redirected to; `hops`: its moves before. Redirections that go round end with a person.
     """

@@ -1,6 +1,6 @@
-"""What becomes of a message after an attempt: the policy's verdict on a success, a failure, a crash.
+"""What becomes of a message after an attempt: the policy's decision on a success, a failure, a crash.
 
-Each limit is one function that says nothing or gives the verdict; they are asked in a fixed order, and the threshold
+Each limit is one function that says nothing or gives the decision; they are asked in a fixed order, and the threshold
 is compared before any delay is computed (SEMANTICS ART-19, WAS-13).
 """
 
@@ -65,14 +65,14 @@ def on_failure(
     retry_after_ms: int | None = None,
     conversation_failures: int | None = None,
 ) -> RetryDecision:
-    """Return the verdict on a begun attempt that failed.
+    """Return the decision on a begun attempt that failed.
 
     `failure_count` is the count before this failure; `conversation_failures` the conversation's count with it, None
     outside a conversation. `retry_after_ms` is the destination's own lower bound of the wait, heeded up to a day.
 
     >>> from poisonadmin.policies.domain.policy import BUILT_IN
-    >>> verdict = on_failure(BUILT_IN, message_id=1, attempt_number=10, failure_count=9, address="orders")
-    >>> str(verdict.state), str(verdict.reason), verdict.failure_count
+    >>> decision = on_failure(BUILT_IN, message_id=1, attempt_number=10, failure_count=9, address="orders")
+    >>> str(decision.state), str(decision.reason), decision.failure_count
     ('NDLV', 'attempts_exhausted', 10)
     """
     count = failure_count + 1
@@ -80,19 +80,19 @@ def on_failure(
     wait = max(delay_ms(policy, count, sign=sign, fraction=fraction), min(retry_after_ms or 0, MAX_RETRY_AFTER_MS))
     failed = _Failed(policy, address, count, conversation_failures, wait)
     for limit in LIMITS:
-        verdict = limit(failed)
-        if verdict is not None:
-            return verdict
+        decision = limit(failed)
+        if decision is not None:
+            return decision
     return _again(failed)
 
 
 def on_success() -> RetryDecision:
-    """Return the verdict on a delivery; it clears the counts and the suspicion (rulings R2, R3)."""
+    """Return the decision on a delivery; it clears the counts and the suspicion (rulings R2, R3)."""
     return RetryDecision(State.DLVD, Event.DELIVERED, None, None, None, 0, candidate=False, crash_count=0)
 
 
 def on_expired(failure_count: int) -> RetryDecision:
-    """Return the verdict on a message that was not delivered before its `expires_at`."""
+    """Return the decision on a message that was not delivered before its `expires_at`."""
     return RetryDecision(State.FAIL, Event.EXPIRED, Reason.EXPIRED, None, None, failure_count)
 
 
@@ -105,7 +105,7 @@ def on_crash(
     is_counted: bool = True,
     event: Event = Event.CRASHED,
 ) -> RetryDecision:
-    """Return the verdict on a message that was begun when its process died (ruling R2, SEMANTICS SAP-4 to SAP-11).
+    """Return the decision on a message that was begun when its process died (ruling R2, SEMANTICS SAP-4 to SAP-11).
 
     `crash_count` is the count before. `is_counted` is false for the loss of a whole node, which only casts suspicion.
     `event` is `Event.CRASHED` or `Event.NODE_LOST`. The message is due at once, and its `failure_count` stays.

@@ -60,7 +60,7 @@ def attempts_in_all(policy: Policy, address: str = "") -> int | None:
     """
     limits = {policy.backout_threshold, policy.failures_to_list, policy.max_failed_deliveries}
     for limit in sorted({*limits, policy.max_delivery_attempts}):
-        # Which limit goes before which is the verdict's to know, and it changes at a limit only.
+        # Which limit goes before which is the decision's to know, and it changes at a limit only.
         if limit > 0 and _after(policy, limit, address).state is not State.TBDL:
             return limit
     return None

@@ -61,7 +61,7 @@ def retry_delays(policy: Policy, failures: int) -> tuple[int, ...]:
 
     Shape: `failures` entries, never falling when the multiplier is at least 1, each within 0..`policy.delay_cap`.
 
-    >>> ladder(Policy(redelivery_delay=5000, redelivery_delay_multiplier=2, max_redelivery_delay=15000), 4)
+    >>> retry_delays(Policy(redelivery_delay=5000, redelivery_delay_multiplier=2, max_redelivery_delay=15000), 4)
     (5000, 10000, 15000, 15000)
     """
     return tuple(delay_ms(policy, failure) for failure in range(1, failures + 1))

@@ -153,7 +153,7 @@ def next_steps(policy: Policy, start: Start) -> list[NextStep]:
     count, in_conversation, at, how = start.failure_count, start.conversation_failures, start.at, start.how
     for number in range(start.attempt_number, start.attempt_number + SHOWN_STEPS):
         in_conversation = None if in_conversation is None else in_conversation + 1
-        verdict = on_failure(
+        decision = on_failure(
             policy,
             message_id=start.message_id,
             attempt_number=number,
@@ -161,18 +161,18 @@ def next_steps(policy: Policy, start: Start) -> list[NextStep]:
             address=start.address,
             conversation_failures=in_conversation,
         )
-        after = explain(policy, count + 1, start.message_id, number) if verdict.delay_ms is not None else None
-        steps.append(_step(start, verdict, number=number, count=count, at=at, how=how, after=after))
-        if verdict.delay_ms is None or verdict.stop_address:
+        after = explain(policy, count + 1, start.message_id, number) if decision.delay_ms is not None else None
+        steps.append(_step(start, decision, number=number, count=count, at=at, how=how, after=after))
+        if decision.delay_ms is None or decision.stop_address:
             break
         count, how = count + 1, steps[-1].formula
-        at = None if at is None else at + timedelta(milliseconds=verdict.delay_ms)
+        at = None if at is None else at + timedelta(milliseconds=decision.delay_ms)
     return steps
 
 
 def _step(
     start: Start,
-    verdict: RetryDecision,
+    decision: RetryDecision,
     *,
     number: int,
     count: int,
@@ -187,11 +187,11 @@ def _step(
         failure_count=count,
         failure=count + 1,
         earliest_at=at,
-        then=str(verdict.state),
-        reason=str(verdict.reason) if verdict.reason else None,
-        move_to=verdict.move_to,
-        stops_address=verdict.stop_address,
-        delay_ms=verdict.delay_ms,
+        then=str(decision.state),
+        reason=str(decision.reason) if decision.reason else None,
+        move_to=decision.move_to,
+        stops_address=decision.stop_address,
+        delay_ms=decision.delay_ms,
         how=how,
         explanation=after,
     )

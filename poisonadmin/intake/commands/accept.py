@@ -18,9 +18,9 @@ from poisonadmin.intake.domain.envelope import MessageEnvelope
 from poisonadmin.intake.domain.staged_rows import headers_json
 from poisonadmin.messages.commands import failure_groups, schedule
 from poisonadmin.messages.commands.oversize import sizes
-from poisonadmin.messages.commands.transitions import RECORDED
+from poisonadmin.messages.commands.transitions import enter
 from poisonadmin.messages.domain import failures
-from poisonadmin.messages.domain.states import Reason, State
+from poisonadmin.messages.domain.states import Event, Reason, State, check
 
 
 class MessageIdConflict(PoisonAdminError):
@@ -38,8 +38,10 @@ class Accepted:
     created: bool
 
 
-_INSERT = f"""
-WITH stored AS (
+_INSERT = enter(
+    "%(event)s",
+    None,
+    before="""stored AS (
     INSERT INTO envelope (id, intake_address_id, message_id, conversation_id, bookmark, content_type, payload_bytes,
                           expires_at, received_by)
     VALUES (nextval(pg_get_serial_sequence('message', 'id')), %(address)s, %(message_id)s, %(conversation_id)s,
@@ -47,18 +49,23 @@ WITH stored AS (
     ON CONFLICT (intake_address_id, message_id) DO NOTHING RETURNING id
 ), bytes AS (
     INSERT INTO body (id, headers, payload) SELECT id, %(headers)s, %(payload)s FROM stored
-), changed AS (
-    INSERT INTO message (id, address_id, lane_id, state, reason, due_at, expires_at, failure_count, failed_at,
-                         original_address_id)
-    SELECT id, %(address)s, %(lane)s, %(state)s, %(reason)s, CASE WHEN %(state)s = 'TBDL' THEN now() END,
-           CASE WHEN %(state)s = 'TBDL' THEN %(expires_at)s::timestamptz END, %(failure_count)s, %(failed_at)s,
-           %(original_address)s FROM stored
-    RETURNING id, address_id, lane_id, state, reason, group_id, attempt_number, due_at,
-              NULL::bigint AS was_address_id, NULL::text AS was_state, NULL::text AS was_reason,
-              NULL::bigint AS was_group_id, %(event)s AS event
-), {RECORDED}
-SELECT id, due_at FROM changed
-"""  # noqa: S608  (fragments are constants)
+)""",
+    columns={
+        "id": "id",
+        "address_id": "%(address)s",
+        "lane_id": "%(lane)s",
+        "state": "%(state)s",
+        "reason": "%(reason)s",
+        "due_at": "CASE WHEN %(state)s = 'TBDL' THEN now() END",
+        "expires_at": "CASE WHEN %(state)s = 'TBDL' THEN %(expires_at)s::timestamptz END",
+        "failure_count": "%(failure_count)s",
+        "failed_at": "%(failed_at)s",
+        "original_address_id": "%(original_address)s",
+    },
+    chosen="stored",
+    shows=("due_at",),
+    then="SELECT id, due_at FROM changed",
+)
 
 _SAME = """
 SELECT envelope.id, body.payload = %(payload)s AND body.headers = %(headers)s AND content_type = %(content_type)s
@@ -108,7 +115,9 @@ def _values(
 ) -> dict[str, Any]:
     dead = envelope.dead_letter
     here = addresses[envelope.address]
+    event = Event.IMPORTED if dead else Event.ENQUEUED
     state, reason, note = _beginning(envelope, here)
+    check(None, event, state, reason)
     return {
         "address": here.id,
         "lane": here.lane_id,
@@ -122,7 +131,7 @@ def _values(
         "expires_at": envelope.expires_at,
         "state": str(state),
         "reason": reason and str(reason),
-        "event": "imported" if dead else "enqueued",
+        "event": str(event),
         "failure_count": (dead.delivery_count or 0) if dead else 0,
         "failed_at": (dead.failed_at or datetime.now(UTC)) if dead else None,
         "original_address": addresses[dead.original_address].id if dead and dead.original_address else None,

@@ -3,6 +3,8 @@
 from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.messages.commands import failure_groups
+from poisonadmin.messages.commands.transitions import enter
+from poisonadmin.messages.domain.states import Event, Reason, State
 
 # Parsed once a row; `told` is what was handed in, the rest is attempt 0 (domain/staged_rows.py).
 _TOLD = """
@@ -24,20 +26,27 @@ SELECT fingerprint, min(title), min(error_class), min(id), min(failed_at), max(f
 FROM told GROUP BY fingerprint
 """  # noqa: S608
 
-# Not the ledger's RECORDED: each history row has a note of its own, and joining it to what was inserted, which the
-# planner takes for a row or two, made 20,000 dead letters take 14 s.
-_IMPORT = f"""
-WITH {_TOLD}, changed AS (
-    INSERT INTO message (id, address_id, lane_id, state, reason, failure_count, failed_at, group_id,
-                         original_address_id)
-    SELECT told.id, here.id, lane.id, 'NDLV', 'imported', coalesce(told.delivery_count, 0),
-           told.failed_at, failure_group.id, original.id
-    FROM told JOIN address AS here ON here.name = told.address
+# Each history row has a note of its own. Joining it to what was inserted, which the planner takes for a row or two,
+# made 20,000 dead letters take 14 s.
+_IMPORT = enter(
+    Event.IMPORTED,
+    State.NDLV,
+    reason=Reason.IMPORTED,
+    before=_TOLD,
+    columns={
+        "id": "told.id",
+        "address_id": "here.id",
+        "lane_id": "lane.id",
+        "failure_count": "coalesce(told.delivery_count, 0)",
+        "failed_at": "told.failed_at",
+        "group_id": "failure_group.id",
+        "original_address_id": "original.id",
+    },
+    chosen="""told JOIN address AS here ON here.name = told.address
          JOIN lane ON lane.address_id = here.id AND lane.conversation_id IS NULL AND NOT lane.is_isolation
          LEFT JOIN address AS original ON original.name = told.original_address
-         LEFT JOIN failure_group ON failure_group.fingerprint = told.fingerprint
-    RETURNING address_id, group_id
-), first_attempt AS (
+         LEFT JOIN failure_group ON failure_group.fingerprint = told.fingerprint""",
+    beside="""first_attempt AS (
     INSERT INTO attempt (message_id, attempt_number, finished_at, outcome, error_class, cause_class, error_message,
                          stack, fingerprint, title)
     SELECT id, 0, failed_at, 'imported', error_class, cause_class, error_message, stack, fingerprint, title FROM told
@@ -54,13 +63,9 @@ WITH {_TOLD}, changed AS (
              jsonb_to_recordset(told.moves) AS (queue text, reason text, at timestamptz, count int, "to" text)
          ) WITH ORDINALITY AS move (queue, reason, at, count, "to", place)
     WHERE told.moves IS NOT NULL WINDOW one_message AS (PARTITION BY told.id ORDER BY place) ORDER BY told.id, place
-), recorded_history AS (
-    INSERT INTO history (message_id, to_state, event, reason, attempt_number, actor, note)
-    SELECT id, 'NDLV', 'imported', 'imported', 0, %(actor)s, note FROM told
+)""",
+    noted="told",
 )
-INSERT INTO counter_delta (address_id, state, reason, group_id, delta)
-SELECT address_id, 'NDLV', 'imported', group_id, count(*) FROM changed GROUP BY address_id, group_id
-"""  # noqa: S608  (fragments are constants)
 
 
 def import_dead_letters(cursor: CursorWrapper, batch: str, actor: str, source_id: int | None = None) -> None:

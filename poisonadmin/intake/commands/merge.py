@@ -17,7 +17,8 @@ from poisonadmin.intake.commands.imports import import_dead_letters
 from poisonadmin.intake.commands.returned import Returned, open_died_again, open_returned
 from poisonadmin.messages.commands import schedule
 from poisonadmin.messages.commands.oversize import SIZES
-from poisonadmin.messages.commands.transitions import recorded
+from poisonadmin.messages.commands.transitions import enter
+from poisonadmin.messages.domain.states import Event, Reason, State
 
 
 @dataclass(frozen=True)
@@ -69,21 +70,26 @@ WHERE staged.batch = %(batch)s ORDER BY staged.id
 """
 _TAKE_FREE_IDS = f"{_TAKE_IDS} ON CONFLICT (intake_address_id, message_id) DO NOTHING"
 
-_ENQUEUE = f"""
-WITH changed AS (
-    INSERT INTO message (id, address_id, lane_id, state, reason, due_at, expires_at)
-    SELECT staged.id, address.id, lane.id, CASE WHEN is_oversized THEN 'NDLV' ELSE 'TBDL' END,
-           CASE WHEN is_oversized THEN 'oversized' END, CASE WHEN NOT is_oversized THEN now() END,
-           CASE WHEN NOT is_oversized THEN staged.expires_at END
-    FROM staged_message AS staged JOIN address ON address.name = staged.address
+_ENQUEUE = enter(
+    Event.ENQUEUED,
+    None,
+    columns={
+        "id": "staged.id",
+        "address_id": "address.id",
+        "lane_id": "lane.id",
+        "state": f"CASE WHEN is_oversized THEN '{State.NDLV}' ELSE '{State.TBDL}' END",
+        "reason": f"CASE WHEN is_oversized THEN '{Reason.OVERSIZED}' END",
+        "due_at": "CASE WHEN NOT is_oversized THEN now() END",
+        "expires_at": "CASE WHEN NOT is_oversized THEN staged.expires_at END",
+    },
+    chosen="""staged_message AS staged JOIN address ON address.name = staged.address
          JOIN lane ON lane.address_id = address.id AND lane.conversation_id IS NULL AND NOT lane.is_isolation
-         CROSS JOIN LATERAL (SELECT staged.payload_bytes > address.max_payload_bytes AS is_oversized) AS judged
-    WHERE staged.batch = %(batch)s AND staged.dead_letter IS NULL
-    RETURNING id, address_id, lane_id, state, reason, group_id, attempt_number, due_at, NULL::bigint AS was_address_id,
-              NULL::text AS was_state, NULL::text AS was_reason, NULL::bigint AS was_group_id, 'enqueued' AS event
-), {recorded(SIZES)}
-SELECT lane_id, min(due_at) FROM changed WHERE state = 'TBDL' GROUP BY lane_id
-"""  # noqa: S608  (fragments are constants)
+         CROSS JOIN LATERAL (SELECT staged.payload_bytes > address.max_payload_bytes AS is_oversized) AS measured
+    WHERE staged.batch = %(batch)s AND staged.dead_letter IS NULL""",
+    shows=("lane_id", "due_at"),
+    note=SIZES,
+    then="SELECT lane_id, min(due_at) FROM changed WHERE state = 'TBDL' GROUP BY lane_id",
+)
 
 _COUNTS = "accepted = accepted + %s, duplicates = duplicates + %s, rejected = rejected + %s"
 

@@ -4,16 +4,16 @@ A consumer failed on what an administrator had approved, or it was never taken: 
 message it belongs to is opened again. The header can be copied or forged, so only the same payload is the same message.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from django.db.backends.utils import CursorWrapper
 
-from poisonadmin.intake.commands.broker_hops import append_hops
 from poisonadmin.messages.commands import failure_groups
-from poisonadmin.messages.commands.transitions import recorded
-from poisonadmin.messages.domain.states import State
+from poisonadmin.messages.commands.transitions import move
+from poisonadmin.messages.domain.states import Event, Reason, State
 from poisonadmin.sources.domain.draining import later_batch
 
 
@@ -90,8 +90,12 @@ WHERE (SELECT payload FROM body WHERE body.id = known.id) = (SELECT payload FROM
 ORDER BY staged_id
 """  # noqa: S608  (fragments are constants)
 
-_OPEN = f"""
-WITH back AS (
+_OPEN = move(
+    State.DLVD,
+    Event.RETURNED,
+    State.NDLV,
+    reason=Reason.RETURNED,
+    before="""back AS (
     SELECT pair.message_id AS id, pair.failed_at, pair.group_id, one.told ->> 'reason' AS note,
            coalesce(NULLIF((one.told ->> 'delivery_count')::int, 0), 1) AS times, one.*
     FROM unnest(%(staged)s::bigint[], %(messages)s::bigint[], %(ats)s::timestamptz[], %(groups)s::bigint[])
@@ -100,19 +104,19 @@ WITH back AS (
          CROSS JOIN LATERAL jsonb_to_record(convert_from(staged.dead_letter, 'UTF8')::jsonb)
              AS one (told jsonb, error_class text, cause_class text, error_message text, stack text, fingerprint text,
                      title text)
-), before AS (
-    SELECT message.id, message.address_id, message.state, message.reason, message.group_id
-    FROM message JOIN back USING (id)
-), changed AS (
-    UPDATE message SET state = 'NDLV', reason = 'returned', state_at = now(), due_at = NULL, expires_at = NULL,
-        failure_count = LEAST(failure_count::bigint + back.times, 2147483647), failed_at = back.failed_at,
-        group_id = back.group_id
-    FROM back JOIN before ON before.id = back.id
-    WHERE message.id = back.id AND message.state = 'DLVD'
-    RETURNING message.id, message.address_id, message.state, message.reason, message.group_id, message.attempt_number,
-              before.address_id AS was_address_id, before.state AS was_state, before.reason AS was_reason,
-              before.group_id AS was_group_id, 'returned' AS event, back.note
-), came_to AS (
+)""",
+    chosen="""
+    SELECT message.id, message.address_id, message.state, message.reason, message.group_id, back.times, back.note,
+           back.failed_at AS died_at, back.group_id AS died_in
+    FROM message JOIN back USING (id) WHERE message.state = 'DLVD'
+""",
+    sets={
+        "failure_count": "LEAST(failure_count::bigint + times, 2147483647)",
+        "failed_at": "died_at",
+        "group_id": "died_in",
+    },
+    shows=("chosen.note",),
+    beside="""came_to AS (
     UPDATE attempt SET outcome = 'returned', finished_at = GREATEST(attempt.finished_at, back.failed_at),
         error_class = back.error_class, cause_class = back.cause_class, error_message = back.error_message,
         stack = back.stack, fingerprint = back.fingerprint, title = back.title
@@ -120,9 +124,9 @@ WITH back AS (
     WHERE attempt.message_id = changed.id AND attempt.attempt_number = changed.attempt_number
 ), not_awaited AS (
     DELETE FROM confirmation USING changed WHERE confirmation.message_id = changed.id
-), {recorded("note")}
-SELECT count(*) FROM changed
-"""  # noqa: S608  (fragments are constants)
+)""",
+    note="note",
+)
 
 _PUT_OFF = "UPDATE staged_message SET batch = %s WHERE id = ANY(%s)"
 _DROP = """
@@ -171,7 +175,7 @@ def _done_with(cursor: CursorWrapper, came: list[_Back], actor: str, source_id: 
         if one.is_of(State.DLVD):
             first.setdefault(one.message_id, one)
     opened = {one.staged_id for one in first.values()}
-    append_hops(cursor, [(one.staged_id, one.message_id, one.staged_id in opened) for one in came], source_id)
+    _append_hops(cursor, [(one.staged_id, one.message_id, one.staged_id in opened) for one in came], source_id)
     _open(cursor, list(first.values()), actor)
     cursor.execute(_DROP, {"ids": [one.staged_id for one in came]})
     return Returned(opened=len(opened), known=len(came) - len(opened))
@@ -192,3 +196,52 @@ def _open(cursor: CursorWrapper, back: list[_Back], actor: str) -> None:
         "actor": actor,
     }
     cursor.execute(_OPEN, values)
+
+
+# What died anew has new moves only: what a broker had put on it was left out when it was returned. Of anything else a
+# move is told of again when it is the same at the same time, by a clock of seconds.
+_APPEND = """
+INSERT INTO hop (message_id, from_address, to_address, reason, by, times, at)
+SELECT made.* FROM (
+    SELECT pair.message_id, left(move.queue, 255) AS from_address,
+           left(coalesce(move."to", lead(move.queue) OVER one_message, staged.address), 255) AS to_address,
+           left(move.reason, 255) AS reason, coalesce((SELECT kind FROM source WHERE id = %(source)s), 'broker') AS by,
+           move.count AS times, coalesce(move.at, now()) AS at, pair.is_new, move.at IS NULL AS has_no_time,
+           place
+    FROM unnest(%(staged)s::bigint[], %(messages)s::bigint[], %(new)s::bool[]) AS pair (staged_id, message_id, is_new)
+         JOIN staged_message AS staged ON staged.id = pair.staged_id
+         CROSS JOIN LATERAL ROWS FROM (
+             jsonb_to_recordset(convert_from(staged.dead_letter, 'UTF8')::jsonb -> 'moves')
+             AS (queue text, reason text, at timestamptz, count int, "to" text)
+         ) WITH ORDINALITY AS move (queue, reason, at, count, "to", place)
+    WINDOW one_message AS (PARTITION BY pair.staged_id ORDER BY place)
+) AS told
+CROSS JOIN LATERAL (SELECT message_id, from_address, to_address, reason, by, times, at) AS made
+WHERE is_new OR NOT EXISTS (
+    SELECT FROM hop WHERE hop.message_id = told.message_id AND hop.from_address = told.from_address
+                      AND hop.to_address = told.to_address AND hop.reason = told.reason AND hop.times = told.times
+                      AND (has_no_time OR hop.at = told.at))
+GROUP BY made.message_id, made.from_address, made.to_address, made.reason, made.by, made.times, made.at,
+         CASE WHEN is_new THEN place END
+ORDER BY made.message_id, min(place)
+"""
+
+
+def _append_hops(cursor: CursorWrapper, pairs: Sequence[tuple[int, int, bool]], source_id: int) -> None:
+    """Append the moves of staged dead letters to messages that are there: (staged id, message id, died anew).
+
+    A message may be there more than once; what died anew is told first.
+    """
+    for is_new in (True, False):
+        if some := [pair for pair in pairs if pair[2] is is_new]:
+            _append_hop_rows(cursor, some, source_id)
+
+
+def _append_hop_rows(cursor: CursorWrapper, pairs: Sequence[tuple[int, int, bool]], source_id: int) -> None:
+    values: dict[str, Any] = {
+        "staged": [staged_id for staged_id, _, _ in pairs],
+        "messages": [message_id for _, message_id, _ in pairs],
+        "new": [is_new for _, _, is_new in pairs],
+        "source": source_id,
+    }
+    cursor.execute(_APPEND, values)

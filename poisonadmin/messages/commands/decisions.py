@@ -4,20 +4,21 @@ return.
 Each locks the messages, refuses those that are out of scope or in another state, and changes the rest in one statement.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import NotRequired, TypedDict, Unpack
+from typing import NamedTuple, NotRequired, TypedDict, Unpack
 
 from django.db import connection, transaction
+from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.core.commands import audit
 from poisonadmin.core.commands.transaction_retry import retried
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.messages.commands import schedule
-from poisonadmin.messages.commands.decision_statements import Locked, Suspicions, apply, lock
-from poisonadmin.messages.domain.states import Event, State, TransitionNotAllowed, sources
+from poisonadmin.messages.commands.transitions import move
+from poisonadmin.messages.domain.states import Event, Reason, State, TransitionNotAllowed
 from poisonadmin.poison_list.commands.entries import release_for_messages
 from poisonadmin.policies.domain.policy import Blame
 from poisonadmin.policies.queries.index import policy_index
@@ -82,31 +83,120 @@ class Decided:
     refused: dict[int, str]
 
 
+class _Locked(NamedTuple):
+    """A message that nobody else changes until the transaction ends; an approval puts it on its return address."""
+
+    id: int
+    address: str
+    state: str
+    attempt_number: int
+    return_address: str
+    return_delivers: bool
+    return_takes_its_size: bool
+    return_id: int
+    candidate: bool
+
+
+# Two statements: what the lock waited for may have moved the message, and a join in the locking statement would then
+# lose the row.
+_LOCK = "SELECT FROM message WHERE id = ANY(%(ids)s) ORDER BY id FOR UPDATE"
+_READ = """
+SELECT message.id, address.name, state, attempt_number, back.name, back.destination_id IS NOT NULL,
+       envelope.payload_bytes <= back.max_payload_bytes, back.id, candidate
+FROM message JOIN address ON address.id = message.address_id JOIN envelope ON envelope.id = message.id
+     JOIN address AS back ON back.id = coalesce(message.original_address_id, message.address_id)
+WHERE message.id = ANY(%(ids)s) ORDER BY message.id
+"""
+
+_CHOSEN = """
+    SELECT message.id, message.address_id, message.state, message.reason, message.group_id, back.id AS return_id,
+           lane.id AS return_lane_id, address.name AS from_name, back.name AS return_name
+    FROM message JOIN address ON address.id = message.address_id
+         JOIN address AS back ON back.id = coalesce(message.original_address_id, message.address_id)
+         JOIN lane ON lane.address_id = back.id AND lane.conversation_id IS NULL
+              AND lane.is_isolation = (message.id = ANY(%(alone)s))
+    WHERE message.id = ANY(%(ids)s)
+"""
+_HOPS = """hops AS (
+    INSERT INTO hop (message_id, from_address, to_address, reason, by)
+    SELECT id, from_name, return_name, event, %(actor)s FROM changed WHERE address_id <> was_address_id
+)"""
+
+
 @dataclass(frozen=True)
 class _Decision:
+    """`statement` needs ids, alone, cleared, until, actor and note."""
+
+    start: State
     event: Event
-    to_state: State
-    check: Callable[[Locked], str | None] = lambda _: None
-    until: datetime | None = None
+    statement: str
+    check: Callable[[_Locked], str | None] = lambda _: None
 
 
-def _can_be_delivered(message: Locked) -> str | None:
-    if not message.home_delivers:
+def _decision(
+    start: State,
+    event: Event,
+    to: State,
+    reason: Reason | None = None,
+    sets: Mapping[str, str] | None = None,
+) -> _Decision:
+    statement = move(
+        start,
+        event,
+        to,
+        chosen=_CHOSEN,
+        is_locked=True,
+        reason=reason,
+        sets=sets,
+        shows=("message.lane_id", "message.due_at", "from_name", "return_name"),
+        beside=_HOPS,
+        then="SELECT lane_id, min(due_at) FROM changed WHERE state = 'TBDL' GROUP BY lane_id",
+    )
+    return _Decision(start, event, statement)
+
+
+def _can_be_delivered(message: _Locked) -> str | None:
+    if not message.return_delivers:
         return NO_DESTINATION
-    return None if message.home_takes_its_size else OVERSIZED
+    return None if message.return_takes_its_size else OVERSIZED
 
 
-def _was_moved(message: Locked) -> str | None:
-    return _can_be_delivered(message) if message.home != message.address else NOT_MOVED
+def _was_moved(message: _Locked) -> str | None:
+    return _can_be_delivered(message) if message.return_address != message.address else NOT_MOVED
 
 
-_APPROVE = _Decision(Event.APPROVED, State.TBDL, _can_be_delivered)
-_RETURN = _Decision(Event.APPROVED, State.TBDL, _was_moved)
-_MARK_FAIL = _Decision(Event.MARKED_FAIL, State.FAIL)
-_QUARANTINE = _Decision(Event.QUARANTINED, State.NDLV)
-_RESTORE = _Decision(Event.RESTORED, State.NDLV)
-_DELIVER_NOW = _Decision(Event.DELIVERED_NOW, State.TBDL)
-_POSTPONE = _Decision(Event.POSTPONED, State.TBDL)
+_BACK = _decision(
+    State.NDLV,
+    Event.APPROVED,
+    State.TBDL,
+    sets={
+        "reason": "NULL",
+        "due_at": "now()",
+        "failure_count": "0",
+        "address_id": "return_id",
+        "lane_id": "return_lane_id",
+        "original_address_id": "NULL",
+        "candidate": "message.candidate AND NOT message.id = ANY(%(cleared)s)",
+        "crash_count": "CASE WHEN message.id = ANY(%(cleared)s) THEN 0 ELSE message.crash_count END",
+        "expires_at": """(SELECT envelope.expires_at FROM envelope
+                          WHERE envelope.id = message.id AND envelope.expires_at > now())""",
+    },
+)
+_APPROVE = replace(_BACK, check=_can_be_delivered)
+_RETURN = replace(_BACK, check=_was_moved)
+_MARK_FAIL = _decision(State.NDLV, Event.MARKED_FAIL, State.FAIL, Reason.FAILED_BY_ADMIN)
+_QUARANTINE = _decision(State.TBDL, Event.QUARANTINED, State.NDLV, Reason.QUARANTINED)
+_RESTORE = _decision(
+    State.FAIL,
+    Event.RESTORED,
+    State.NDLV,
+    sets={
+        "reason": """coalesce((SELECT history.reason FROM history
+            WHERE history.message_id = message.id AND to_state = 'NDLV' ORDER BY seq DESC LIMIT 1), message.reason)"""
+    },
+)
+_DELIVER_NOW = _decision(State.TBDL, Event.DELIVERED_NOW, State.TBDL, sets={"due_at": "now()"})
+_POSTPONE = _decision(State.TBDL, Event.POSTPONED, State.TBDL, sets={"due_at": "GREATEST(%(until)s, now())"})
 
 
 def approve(ids: Sequence[int], **asked: Unpack[Asked]) -> Decided:
@@ -146,7 +236,7 @@ def deliver_now(ids: Sequence[int], **asked: Unpack[Asked]) -> Decided:
 
 def postpone(ids: Sequence[int], *, until: datetime, **asked: Unpack[Asked]) -> Decided:
     """TBDL stays, due at `until`; a time in the past means now. Errors and shape as `approve`."""
-    return _decide(replace(_POSTPONE, until=until), ids, asked)
+    return _decide(_POSTPONE, ids, asked, until)
 
 
 def only(decided: Decided, message_id: int) -> None:
@@ -170,58 +260,60 @@ def only(decided: Decided, message_id: int) -> None:
     raise TransitionNotAllowed(State(why), decided.event)
 
 
-def _decide(decision: _Decision, ids: Sequence[int], asked: Asked) -> Decided:
+def _decide(decision: _Decision, ids: Sequence[int], asked: Asked, until: datetime | None = None) -> Decided:
     asked["principal"].require(Permission.DECIDE)
-    return retried(lambda: _decide_once(decision, ids, asked))
+    return retried(lambda: _decide_once(decision, ids, asked, until))
 
 
-def _decide_once(decision: _Decision, ids: Sequence[int], asked: Asked) -> Decided:
+def _decide_once(decision: _Decision, ids: Sequence[int], asked: Asked, until: datetime | None) -> Decided:
     principal, reason = asked["principal"], asked["reason"]
-    with transaction.atomic():
-        locked = lock(ids)
+    with transaction.atomic(), connection.cursor() as cursor:
+        locked = _lock(cursor, ids)
         refused = {message_id: NOT_FOUND for message_id in ids if message_id not in locked}
         for message_id, message in locked.items():
             if why := _refusal(decision, message, asked):
                 refused[message_id] = why
         chosen = [message_id for message_id in locked if message_id not in refused]
-        suspicions = Suspicions()
-        if decision.event is Event.APPROVED and chosen:
-            suspicions = _suspicions([locked[message_id] for message_id in chosen])
-            with connection.cursor() as cursor:
+        if chosen:
+            alone: list[int] = []
+            cleared: list[int] = []
+            if decision.event is Event.APPROVED:
+                alone, cleared = _suspicions(cursor, [locked[message_id] for message_id in chosen])
                 release_for_messages(cursor, chosen, actor=principal.name, note=reason)
-        apply(
-            chosen,
-            decision.event,
-            actor=principal.name,
-            note=reason,
-            until=decision.until,
-            suspicions=suspicions,
-        )
+            values = {"ids": chosen, "alone": alone, "cleared": cleared, "until": until}
+            cursor.execute(decision.statement, values | {"actor": principal.name, "note": reason})
+            schedule.schedule(cursor, cursor.fetchall())
         for message_id in chosen:
             audit.record(principal.name, f"message.{decision.event}", "message", str(message_id), note=reason)
     return Decided(decision.event, tuple(chosen), refused)
 
 
-def _suspicions(approved: Sequence[Locked]) -> Suspicions:
-    """Return which of the approved stay candidates, to be tried alone, and which are cleared (ruling R3).
+def _lock(cursor: CursorWrapper, ids: Sequence[int]) -> dict[int, _Locked]:
+    """Lock the messages in the order of their ids and return those that exist."""
+    cursor.execute(_LOCK, {"ids": list(ids)})
+    cursor.execute(_READ, {"ids": list(ids)})
+    return {row[0]: _Locked(*row) for row in cursor.fetchall()}
+
+
+def _suspicions(cursor: CursorWrapper, approved: Sequence[_Locked]) -> tuple[list[int], list[int]]:
+    """Return which of the approved are tried alone again, and which are cleared, as their policies say (ruling R3).
 
     Under `all_in_flight` a candidate runs beside the others, as in SAP.
     """
     policies = policy_index()
-    candidates = [(message, policies.resolve(message.home).policy) for message in approved if message.candidate]
-    cleared = tuple(message.id for message, policy in candidates if policy.approve_clears_candidate)
+    candidates = [(one, policies.resolve(one.return_address).policy) for one in approved if one.candidate]
+    cleared = [one.id for one, policy in candidates if policy.approve_clears_candidate]
     alone = [one for one, policy in candidates if one.id not in cleared and policy.blame is Blame.EXACT]
-    with connection.cursor() as cursor:
-        schedule.isolation_lanes(cursor, [message.home_id for message in alone])
-    return Suspicions(tuple(message.id for message in alone), cleared)
+    schedule.isolation_lanes(cursor, [one.return_id for one in alone])
+    return [one.id for one in alone], cleared
 
 
-def _refusal(decision: _Decision, message: Locked, asked: Asked) -> str | None:
+def _refusal(decision: _Decision, message: _Locked, asked: Asked) -> str | None:
     if not asked["principal"].sees(message.address):
         return NOT_FOUND
     state, attempt = asked.get("expected_state"), asked.get("expected_attempt")
     if state not in (None, message.state) or attempt not in (None, message.attempt_number):
         return STALE
-    if message.state not in sources(decision.event):
+    if message.state != decision.start:
         return message.state
     return decision.check(message)

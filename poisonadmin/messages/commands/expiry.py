@@ -2,21 +2,19 @@
 
 from django.db import connection, transaction
 
-from poisonadmin.messages.commands.transitions import RECORDED
+from poisonadmin.messages.commands.transitions import move
+from poisonadmin.messages.domain.states import Event, Reason, State
 
-_EXPIRE = f"""
-WITH late AS (
+_EXPIRE = move(
+    State.TBDL,
+    Event.EXPIRED,
+    State.FAIL,
+    reason=Reason.EXPIRED,
+    chosen="""
     SELECT id, address_id, state, reason, group_id FROM message
     WHERE state = 'TBDL' AND expires_at <= now() ORDER BY expires_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED
-), changed AS (
-    UPDATE message SET state = 'FAIL', reason = 'expired', state_at = now(), due_at = NULL, expires_at = NULL
-    FROM late WHERE message.id = late.id
-    RETURNING message.id, message.address_id, message.state, message.reason, message.group_id, message.attempt_number,
-              late.address_id AS was_address_id, late.state AS was_state, late.reason AS was_reason,
-              late.group_id AS was_group_id, 'expired' AS event
-), {RECORDED}
-SELECT count(*) FROM changed
-"""  # noqa: S608  (fragments are constants)
+""",
+)
 
 
 def expire_due(limit: int = 10_000) -> int:

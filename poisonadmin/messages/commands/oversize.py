@@ -12,13 +12,14 @@ from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.core.commands.transaction_retry import retried
-from poisonadmin.messages.commands.transitions import recorded
+from poisonadmin.messages.commands.transitions import move
+from poisonadmin.messages.domain.states import Event, Reason, State
 
 MESSAGES_A_TRANSACTION = 5_000
 # Their ids are held in memory meanwhile; the rest is found by another look.
 MESSAGES_A_LOOK = 1_000_000
 
-# The note of a history row, for `ledger.recorded`. The envelope must have been written by an earlier statement.
+# The note of a history row, for `transitions`. The envelope must have been written by an earlier statement.
 SIZES = """
     CASE WHEN reason = 'oversized' THEN (
         SELECT format('The payload has %%s bytes; %%s takes at most %%s (max_payload_bytes).', envelope.payload_bytes,
@@ -26,21 +27,19 @@ SIZES = """
         FROM envelope, address WHERE envelope.id = changed.id AND address.id = changed.address_id) END
 """
 
-_REJECT = f"""
-WITH too_large AS (
+_REJECT = move(
+    State.TBDL,
+    Event.REJECTED,
+    State.NDLV,
+    reason=Reason.OVERSIZED,
+    chosen="""
     SELECT message.id, message.address_id, state, reason, group_id
     FROM message JOIN envelope ON envelope.id = message.id JOIN address ON address.id = message.address_id
     WHERE message.id = ANY(%(ids)s) AND state = 'TBDL' AND payload_bytes > max_payload_bytes
     ORDER BY message.id FOR UPDATE OF message SKIP LOCKED
-), changed AS (
-    UPDATE message SET state = 'NDLV', reason = 'oversized', state_at = now(), due_at = NULL, expires_at = NULL
-    FROM too_large WHERE message.id = too_large.id
-    RETURNING message.id, message.address_id, message.state, message.reason, message.group_id, message.attempt_number,
-              too_large.address_id AS was_address_id, too_large.state AS was_state, too_large.reason AS was_reason,
-              too_large.group_id AS was_group_id, 'rejected' AS event
-), {recorded(SIZES)}
-SELECT count(*) FROM changed
-"""  # noqa: S608  (fragments are constants)
+""",
+    note=SIZES,
+)
 
 # What waits is at its lane's floor or behind it; OFFSET 0 keeps the planner from beginning with the envelopes.
 _FIND = """

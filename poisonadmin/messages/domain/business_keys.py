@@ -49,11 +49,11 @@ def parse_key(text: str) -> KeyDefinition:
     A path may leave out its `$.`. Errors: `InvalidBusinessKey`.
 
     >>> parse_key("$.order.id")
-    BusinessKey(name='order.id', header=None, path=('order', 'id'))
+    KeyDefinition(name='order.id', header=None, path=('order', 'id'))
     >>> parse_key("sku=$.lines[0].sku")
-    BusinessKey(name='sku', header=None, path=('lines', 0, 'sku'))
+    KeyDefinition(name='sku', header=None, path=('lines', 0, 'sku'))
     >>> parse_key("header:X-Order")
-    BusinessKey(name='X-Order', header='X-Order', path=())
+    KeyDefinition(name='X-Order', header='X-Order', path=())
     """
     named = _NAMED.fullmatch(text)
     name, said = (named[1], named[2]) if named else ("", text)

@@ -140,6 +140,9 @@ TRANSITIONS: tuple[Transition, ...] = (
 )
 
 
+_BY_START_AND_EVENT = {(transition.from_state, transition.event): transition for transition in TRANSITIONS}
+
+
 class TransitionNotAllowed(PoisonAdminError):
     """Raised when an event is not legal in the message's state; `state` is the state it is in."""
 
@@ -161,10 +164,8 @@ def allowed(from_state: State | None, event: Event) -> tuple[State, ...]:
     >>> allowed(State.FAIL, Event.APPROVED)
     ()
     """
-    for transition in TRANSITIONS:
-        if transition.from_state is from_state and transition.event is event:
-            return transition.to_states
-    return ()
+    transition = _BY_START_AND_EVENT.get((from_state, event))
+    return transition.to_states if transition else ()
 
 
 def sources(event: Event) -> tuple[State, ...]:
@@ -181,9 +182,15 @@ def reasons(event: Event) -> tuple[Reason, ...]:
     return tuple(dict.fromkeys(reason for t in TRANSITIONS if t.event is event for reason in t.reasons))
 
 
-def check(from_state: State | None, event: Event, to_state: State) -> None:
-    """Do nothing when the table has this transition; raise `TransitionNotAllowed` otherwise."""
-    if to_state not in allowed(from_state, event):
+def check(from_state: State | None, event: Event, to_state: State, reason: Reason | None = None) -> None:
+    """Do nothing when the table has this transition; raise `TransitionNotAllowed` otherwise.
+
+    A reason that the event does not set there is refused alike.
+    """
+    transition = _BY_START_AND_EVENT.get((from_state, event))
+    if transition is None or to_state not in transition.to_states:
+        raise TransitionNotAllowed(from_state, event)
+    if reason is not None and reason not in transition.reasons:
         raise TransitionNotAllowed(from_state, event)
 
 

@@ -56,19 +56,19 @@ def approval_warning_of(message: MessageRow) -> ApprovalWarning | None:
 def approval_warning(policy: Policy, crash_count: int) -> ApprovalWarning:
     """Return what awaits a message that has crashed `crash_count` times and is approved (ruling R3).
 
-    >>> outlook(Policy(blacklisting_enabled=True), 2)
+    >>> approval_warning(Policy(blacklisting_enabled=True), 2)
     ApprovalWarning(crashes=1, is_cleared=False, is_listed=False, is_alone=True)
-    >>> outlook(Policy(blacklisting_enabled=True, approve_clears_candidate=True), 2)
+    >>> approval_warning(Policy(blacklisting_enabled=True, approve_clears_candidate=True), 2)
     ApprovalWarning(crashes=2, is_cleared=True, is_listed=False, is_alone=True)
-    >>> outlook(Policy(blacklisting_enabled=False), 2)
+    >>> approval_warning(Policy(blacklisting_enabled=False), 2)
     ApprovalWarning(crashes=None, is_cleared=False, is_listed=False, is_alone=True)
     """
     is_cleared = policy.approve_clears_candidate
     is_alone = policy.blame is Blame.EXACT
     count = 0 if is_cleared else crash_count
     for crashes in range(1, MOST_CRASHES + 1):
-        verdict = on_crash(policy, count, not is_cleared, failure_count=0)
-        if verdict.state is State.NDLV:
-            return ApprovalWarning(crashes, is_cleared, verdict.reason is Reason.LISTED, is_alone)
-        count = verdict.crash_count or 0
+        decision = on_crash(policy, count, not is_cleared, failure_count=0)
+        if decision.state is State.NDLV:
+            return ApprovalWarning(crashes, is_cleared, decision.reason is Reason.LISTED, is_alone)
+        count = decision.crash_count or 0
     return ApprovalWarning(None, is_cleared, is_alone=is_alone)

@@ -114,7 +114,7 @@ def _limits_of(told: Report) -> ListingLimits:
 def list_messages(
     cursor: CursorWrapper, message_ids: Sequence[int], *, why: Mapping[int, str], fatal: bool, actor: str
 ) -> None:
-    """List the bookmarks of messages that a policy's verdict puts on the list. Inside the verdict's transaction.
+    """List the bookmarks of messages that a policy's decision puts on the list. Inside the decision's transaction.
 
     The source is a message's address, its bookmark the envelope's, else the producer's id (ruling R7).
     """

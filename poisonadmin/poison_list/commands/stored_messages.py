@@ -12,7 +12,8 @@ from poisonadmin.intake.commands.accept import import_failure
 from poisonadmin.intake.commands.business_keys import write_keys
 from poisonadmin.intake.domain.envelope import MessageEnvelope
 from poisonadmin.intake.domain.staged_rows import headers_json
-from poisonadmin.messages.commands.transitions import RECORDED
+from poisonadmin.messages.commands.transitions import enter, move
+from poisonadmin.messages.domain.states import Event, Reason, State
 
 # As many as one report may set aside; a bookmark names one message, but nothing makes producers keep to that.
 MAX_MESSAGES = 1_000
@@ -29,36 +30,36 @@ WHERE envelope.message_id = %(bookmark)s
 """
 _LOCK = "SELECT FROM message WHERE id = ANY(%s) ORDER BY id FOR UPDATE"
 
-_LIST = f"""
-WITH waiting AS (
-    SELECT id, address_id, state, reason, group_id FROM message WHERE id = ANY(%(ids)s) AND state = 'TBDL'
-), changed AS (
-    UPDATE message SET state = 'NDLV', reason = 'listed', state_at = now(), due_at = NULL, expires_at = NULL
-    FROM waiting WHERE message.id = waiting.id
-    RETURNING message.id, message.address_id, message.state, message.reason, message.group_id, message.attempt_number,
-              'listed' AS event, waiting.address_id AS was_address_id, waiting.state AS was_state,
-              waiting.reason AS was_reason, waiting.group_id AS was_group_id
-), {RECORDED}
-SELECT count(*) FROM changed
-"""  # noqa: S608  (fragments are constants)
+_LIST = move(
+    State.TBDL,
+    Event.LISTED,
+    State.NDLV,
+    reason=Reason.LISTED,
+    chosen="SELECT id, address_id, state, reason, group_id FROM message WHERE id = ANY(%(ids)s) AND state = 'TBDL'",
+)
 
-_STORE = f"""
-WITH stored AS (
+_STORE = enter(
+    Event.IMPORTED,
+    State.NDLV,
+    reason=Reason.LISTED,
+    before="""stored AS (
     INSERT INTO envelope (id, intake_address_id, message_id, bookmark, content_type, payload_bytes, received_by)
     VALUES (nextval(pg_get_serial_sequence('message', 'id')), %(address)s, %(message_id)s, %(bookmark)s,
             %(content_type)s, length(%(payload)s::bytea), %(actor)s)
     ON CONFLICT (intake_address_id, message_id) DO NOTHING RETURNING id
 ), bytes AS (
     INSERT INTO body (id, headers, payload) SELECT id, %(headers)s, %(payload)s FROM stored
-), changed AS (
-    INSERT INTO message (id, address_id, lane_id, state, reason, failure_count, failed_at)
-    SELECT id, %(address)s, %(lane)s, 'NDLV', 'listed', 0, %(failed_at)s FROM stored
-    RETURNING id, address_id, state, reason, group_id, attempt_number, 'imported' AS event,
-              NULL::bigint AS was_address_id, NULL::text AS was_state, NULL::text AS was_reason,
-              NULL::bigint AS was_group_id
-), {RECORDED}
-SELECT id FROM changed
-"""  # noqa: S608  (fragments are constants)
+)""",
+    columns={
+        "id": "id",
+        "address_id": "%(address)s",
+        "lane_id": "%(lane)s",
+        "failure_count": "0",
+        "failed_at": "%(failed_at)s",
+    },
+    chosen="stored",
+    then="SELECT id FROM changed",
+)
 
 
 def messages_of(cursor: CursorWrapper, source: str, bookmark: str) -> list[int]:

@@ -1,6 +1,6 @@
 """Configuration by administrators.
 
-Policies, destinations, sources. Each change is audited and in force at the next verdict.
+Policies, destinations, sources. Each change is audited and in force at the next decision.
 """
 
 from collections.abc import Mapping

@@ -73,7 +73,7 @@ class PolicyIndex:
 
         >>> book = PolicyIndex([PolicySpec("orders.#", "artemis"), PolicySpec("orders.eu", "sap")])
         >>> book.resolve_pattern("orders.*").origins["max_delivery_attempts"]
-        Origin(pattern='orders.#', preset='artemis')
+        ValueOrigin(pattern='orders.#', preset='artemis')
         """
         words = validate_pattern(pattern).split(".")
         # A word that no pattern names stands for what a wildcard may match.
@@ -94,9 +94,9 @@ def resolve(specs: Iterable[PolicySpec], address: str) -> Resolved:
     >>> specs = [PolicySpec("orders.#", "artemis"), PolicySpec("orders.vip", settings={"max_delivery_attempts": -1})]
     >>> resolved = resolve(specs, "orders.vip")
     >>> resolved.policy.max_delivery_attempts, resolved.origins["max_delivery_attempts"]
-    (-1, Origin(pattern='orders.vip', preset=None))
+    (-1, ValueOrigin(pattern='orders.vip', preset=None))
     >>> resolved.policy.redelivery_delay, resolved.origins["redelivery_delay"]
-    (0, Origin(pattern='orders.#', preset='artemis'))
+    (0, ValueOrigin(pattern='orders.#', preset='artemis'))
     """
     return PolicyIndex(specs).resolve(address)
 

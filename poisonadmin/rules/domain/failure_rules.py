@@ -1,4 +1,4 @@
-"""Rules after a failure: the first that matches overrides the policy's verdict."""
+"""Rules after a failure: the first that matches overrides the policy's decision."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -77,12 +77,12 @@ def first_match(rules: Iterable[FailureRule], failed: Failed) -> FailureRule | N
     return next((one for one in rules if one.holds(failed)), None)
 
 
-def overridden(verdict: RetryDecision, one: FailureRule, *, delay_ms: int, hops: int) -> RetryDecision:
-    """Return the verdict that the rule gives in place of the policy's; its count of failures stays.
+def overridden(decision: RetryDecision, one: FailureRule, *, delay_ms: int, hops: int) -> RetryDecision:
+    """Return the decision that the rule gives in place of the policy's; its count of failures stays.
 
     `delay_ms`: what the policy would have the message wait, were there no limit. `hops`: its moves before.
     """
-    action, count = one.rule.action, verdict.failure_count
+    action, count = one.rule.action, decision.failure_count
     match one.action:
         case After.RETRY:
             wait = action.get("delay_ms", round(delay_ms * action.get("factor", 1.0)))

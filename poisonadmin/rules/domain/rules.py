@@ -86,7 +86,7 @@ class RuleDefinition:
     def covers(self, address_name: str) -> bool:
         """Return whether its address column matches. A redirect leaves alone what is where it leads.
 
-        >>> Rule(1, "all", 1).covers("orders.eu"), Rule(1, "one", 1, {"address": "orders.#"}).covers("returns")
+        >>> RuleDefinition(1, "all", 1).covers("orders.eu"), Rule(1, "one", 1, {"address": "orders.#"}).covers("returns")
         (True, False)
         """
         if self.action.get("address") == address_name:
