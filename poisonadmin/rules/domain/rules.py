@@ -86,8 +86,10 @@ class RuleDefinition:
     def covers(self, address_name: str) -> bool:
         """Return whether its address column matches. A redirect leaves alone what is where it leads.
 
-        >>> RuleDefinition(1, "all", 1).covers("orders.eu"), Rule(1, "one", 1, {"address": "orders.#"}).covers("returns")
-        (True, False)
+        >>> RuleDefinition(1, "all", 1).covers("orders.eu")
+        True
+        >>> RuleDefinition(1, "one", 1, {"address": "orders.#"}).covers("returns")
+        False
         """
         if self.action.get("address") == address_name:
             return False
