@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from workers.brokers.artemis.adapter import headers as artemis
-from workers.brokers.kafka.adapter import headers as kafka
+from workers.brokers.artemis import headers as artemis
+from workers.brokers.kafka import headers as kafka
 
 AT = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -66,7 +66,7 @@ def test_kafka_connect_says_stage_class_and_partition_as_texts() -> None:
 
     assert (found.reason, found.original_address, found.failed_at) == ("value_converter", "orders", AT)
     assert found.exception_class == "org.apache.kafka.connect.errors.DataException"
-    assert kafka.origin_of(told) == kafka.Origin("orders", 3)
+    assert kafka.origin_of(told) == kafka.RecordOrigin("orders", 3)
 
 
 def test_each_topic_that_a_record_of_spring_went_through_is_a_hop() -> None:
@@ -87,7 +87,7 @@ def test_each_topic_that_a_record_of_spring_went_through_is_a_hop() -> None:
         ("orders-retry-0", "orders-dlt", AT),
     ]
     assert (found.original_address, found.exception_class, found.delivery_count) == ("orders", "last", 3)
-    assert kafka.origin_of(told) == kafka.Origin("orders", 2)
+    assert kafka.origin_of(told) == kafka.RecordOrigin("orders", 2)
 
 
 @pytest.mark.parametrize("odd", [b"", b"\xff", b"-1", b"\xff\xff\xff\xff", b"1" * 30, b"\x00" * 3])
