@@ -11,7 +11,7 @@ KINDS = ("rabbitmq", "artemis", "kafka")
 
 @cache
 def adapter(kind: str) -> Adapter:
-    """Return the adapter of a kind; each `workers/brokers/<kind>.py` has one, named ADAPTER."""
+    """Return the adapter of a kind; each `workers/brokers/<kind>/adapter.py` has one, named ADAPTER."""
     if kind not in KINDS:
         raise LookupError(f"{kind} is no kind of broker; known are {', '.join(KINDS)}.")
-    return cast("Adapter", import_module(f"workers.brokers.{kind}").ADAPTER)
+    return cast("Adapter", import_module(f"workers.brokers.{kind}.adapter").ADAPTER)
