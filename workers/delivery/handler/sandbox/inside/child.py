@@ -46,14 +46,14 @@ class Child:
 
     def __init__(self, plan: dict[str, Any], here: str) -> None:
         modules = load_file("_poisonadmin_page", plan["page_module"])
-        self._Word, self._Kind, self._Why, self._Phase = modules.Word, modules.Kind, modules.Why, modules.Phase
+        self._Word, self._Kind, self._Why, self._Phase = modules.HeaderField, modules.Kind, modules.Why, modules.Phase
         self._max_record = modules.MAX_RECORD_BYTES
         self._answers = load_file("poisonadmin_handler", f"{here}/answers.py")
         self._failure_of = load_file("_poisonadmin_failures", f"{here}/failures.py").failure_of
         messages = load_file("_poisonadmin_messages", f"{here}/messages.py")
         self._lost, self._input = messages.InputLost, messages.Input(plan["input"])
         self._printed = load_file("_poisonadmin_printed", f"{here}/printed.py").Printed
-        self._page = modules.Page(mmap.mmap(plan["page"], modules.PAGE_BYTES))
+        self._page = modules.Journal(mmap.mmap(plan["page"], modules.PAGE_BYTES))
         self._roots = plan["roots"]
         self._pid = os.getpid()
         self._page.set(self._Word.PID, self._pid)
@@ -106,7 +106,7 @@ class Child:
         return found  # type: ignore[no-any-return]
 
     def _one(self, handle: Callable[[Any], Any], message: tuple[Any, ...], headers: bytes) -> None:
-        told = self._answers.Message(message[0], json.loads(headers), *message[1:])
+        told = self._answers.HandlerMessage(message[0], json.loads(headers), *message[1:])
         self._page.begin(told.id, told.attempt, now=time.monotonic(), cpu=time.process_time())
         try:
             answer = handle(told)

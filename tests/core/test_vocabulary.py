@@ -1,0 +1,84 @@
+"""Code, pages and documents use the field's words; the words that were given up do not come back."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.core.vocabulary import (
+    OLD_NAMES,
+    OWN_MEANING,
+    ROOTS,
+    WHOLE_NAMES,
+    old_names,
+    old_phrases,
+    prose,
+    shown_by_module,
+    shown_by_template,
+)
+
+ROOT = Path(__file__).resolve().parents[2]
+TEMPLATES = sorted(ROOT.glob("templates/**/*.html"))
+MODULES = sorted([*ROOT.glob("poisonadmin/*/pages/**/*.py"), *ROOT.glob("poisonadmin/*/pages.py")])
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/**/*.md"))]
+
+
+def place(path: Path) -> str:
+    """Return a test's id."""
+    return str(path.relative_to(ROOT))
+
+
+def test_no_module_and_no_class_has_an_old_name() -> None:
+    assert old_names(ROOT) == []
+
+
+@pytest.mark.parametrize("path", TEMPLATES, ids=place)
+def test_a_template_says_no_old_word(path: Path) -> None:
+    assert old_phrases(shown_by_template(path.read_text(encoding="utf-8"))) == []
+
+
+@pytest.mark.parametrize("path", MODULES, ids=place)
+def test_a_module_of_pages_says_no_old_word(path: Path) -> None:
+    assert old_phrases(shown_by_module(path.read_text(encoding="utf-8"))) == []
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=place)
+def test_a_document_says_no_old_word(path: Path) -> None:
+    assert old_phrases(prose(path.read_text(encoding="utf-8"))) == []
+
+
+@pytest.mark.parametrize("word", OLD_NAMES)
+def test_an_old_word_is_found_in_the_name_of_a_module_and_of_a_class(tmp_path: Path, word: str) -> None:
+    before = "" if word in WHOLE_NAMES else "broker "
+    (tmp_path / "workers").mkdir()
+    (tmp_path / "workers" / f"{(before + word).replace(' ', '_')}.py").write_text("")
+    (tmp_path / "workers" / "fine.py").write_text(f"class {(before + word).title().replace(' ', '')}:\n    pass\n")
+    found = [one for one in old_names(tmp_path) if f"says {word!r}" in one]
+    assert len(found) == 2
+    assert any(one.startswith("workers/fine.py: ") for one in found)
+
+
+@pytest.mark.parametrize("word", OWN_MEANING)
+def test_a_word_with_a_meaning_of_its_own_is_fine_in_its_place_alone(tmp_path: Path, word: str) -> None:
+    for folder in (OWN_MEANING[word], "poisonadmin/messages"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / f"{word}.py").write_text("")
+    assert [one.partition(":")[0] for one in old_names(tmp_path)] == [f"poisonadmin/messages/{word}.py"]
+
+
+def test_every_part_of_the_project_is_searched() -> None:
+    assert all((ROOT / folder).is_dir() for folder in ROOTS)
+
+
+@pytest.mark.parametrize(
+    ("shown", "phrases"),
+    [
+        ("This page follows by itself.", ["follows by itself"]),
+        ("The next look failed: the broker is in trouble.", ["look", "trouble"]),
+        ("Files that look like text; what looks wrong", []),
+        ("Its consumer’s word is awaited; unanswered", ["consumer’s word", "unanswered"]),
+        ("Attempt 0, brought along", ["brought along"]),
+        ("An overlook is a place, and a bookmark a position", []),
+    ],
+)
+def test_an_old_phrase_is_found_and_an_everyday_word_is_not(shown: str, phrases: list[str]) -> None:
+    assert old_phrases(shown) == phrases
