@@ -6,7 +6,7 @@ from django.utils import timezone
 
 from poisonadmin.store.models.lane import Address
 from poisonadmin.store.models.message import Message
-from tests.fixtures.pages import waiting
+from tests.fixtures.pages import html_of, waiting
 
 pytestmark = pytest.mark.django_db
 
@@ -28,25 +28,24 @@ def stopped(delivering: None) -> Message:
 def test_its_page_says_why_and_by_which_message_and_offers_to_go_on_without_it(
     stopped: Message, operator_browser: Client
 ) -> None:
-    text = operator_browser.get("/addresses/one/?name=orders.eu").content.decode()
+    text = html_of(operator_browser.get("/addresses/one/?name=orders.eu"))
     assert "<strong>Stopped</strong> by system because of" in text
     assert f'<a href="/messages/{stopped.id}/">message #{stopped.id}</a>' in text
     assert "failure 1 of a message reached listener_max_retries" in text
     assert f'name="quarantine" value="{stopped.id}"' in text
     assert "Quarantine it and resume" in text
-    assert (
-        f'because of <a href="/messages/{stopped.id}/">#{stopped.id}</a>'
-        in operator_browser.get("/addresses/").content.decode()
+    assert f'because of <a href="/messages/{stopped.id}/">#{stopped.id}</a>' in html_of(
+        operator_browser.get("/addresses/")
     )
 
 
 def test_the_dialog_asks_about_the_message(stopped: Message, operator_browser: Client) -> None:
     asked = {"name": "orders.eu", "quarantine": str(stopped.id)}
-    text = operator_browser.post("/addresses/one/resume/", asked).content.decode()
+    text = html_of(operator_browser.post("/addresses/one/resume/", asked))
     assert f'name="quarantine" value="{stopped.id}" checked' in text
-    plain = operator_browser.post("/addresses/one/resume/", {"name": "orders.eu"}).content.decode()
+    plain = html_of(operator_browser.post("/addresses/one/resume/", {"name": "orders.eu"}))
     assert f'name="quarantine" value="{stopped.id}">' in plain
-    assert "quarantine" not in operator_browser.post("/addresses/one/pause/", {"name": "orders.eu"}).content.decode()
+    assert "quarantine" not in html_of(operator_browser.post("/addresses/one/pause/", {"name": "orders.eu"}))
 
 
 def test_it_is_resumed_without_the_message(stopped: Message, operator_browser: Client) -> None:
@@ -78,6 +77,6 @@ def test_a_message_elsewhere_is_left_alone(stopped: Message, operator_browser: C
 
 
 def test_a_viewer_is_told_but_offered_nothing(stopped: Message, browser_of) -> None:  # type: ignore[no-untyped-def]
-    text = browser_of("viewer").get("/addresses/one/?name=orders.eu").content.decode()
+    text = html_of(browser_of("viewer").get("/addresses/one/?name=orders.eu"))
     assert "<strong>Stopped</strong>" in text
     assert "Quarantine it" not in text

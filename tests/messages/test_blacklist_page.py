@@ -12,7 +12,7 @@ from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.messages.commands import decisions
 from poisonadmin.store.models.message import Message
 from tests import crashes
-from tests.fixtures.pages import waiting
+from tests.fixtures.pages import html_of, waiting
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("delivering")]
 
@@ -36,7 +36,7 @@ def blacklisted(address: str = "orders.eu", bystanders: int = 0, **columns: obje
 def text_of(client: Client, path: str = "/blacklist/") -> str:
     answer = client.get(path)
     assert answer.status_code == 200
-    return unescape(answer.content.decode())
+    return unescape(html_of(answer))
 
 
 def test_a_blacklisted_message_shows_both_crashes_with_node_signal_and_output(operator_browser: Client) -> None:
@@ -87,7 +87,7 @@ def test_candidates_have_a_list_of_their_own_until_they_are_delivered(operator_b
     assert f'id="candidate-{other}"' in text
     assert ">node lost</span>" in text
     alone = crashes.take([killer], alone=True)
-    part = operator_browser.get("/blacklist/?part=candidates", headers=HTMX).content.decode()
+    part = html_of(operator_browser.get("/blacklist/?part=candidates", headers=HTMX))
     assert "being delivered, alone" in part
     assert "<html" not in part
     crashes.deliver(alone, killer)
@@ -119,7 +119,7 @@ def test_a_decision_answers_with_rows_of_the_blacklist(operator_browser: Client)
     answer = operator_browser.post(
         "/messages/decide/fail/now/", {"id": [gone], "reason": "r", "origin": "blacklist"}, headers=HTMX
     )
-    text = answer.content.decode()
+    text = html_of(answer)
     assert f'<tr id="m-{gone}" data-row class="changed" hx-swap-oob="true"' in text
     assert 'class="crashes"' in text
     assert "Failed (FAIL)" in text

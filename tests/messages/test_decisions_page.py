@@ -11,7 +11,7 @@ from poisonadmin.messages.commands import decisions
 from poisonadmin.store.models.audit import Audit
 from poisonadmin.store.models.history import History
 from poisonadmin.store.models.message import Message
-from tests.fixtures.pages import dead_letter, waiting
+from tests.fixtures.pages import dead_letter, html_of, waiting
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("delivering")]
 
@@ -32,7 +32,7 @@ def state(message: Message) -> str:
 
 def test_asking_changes_nothing_and_says_exactly_how_many(operator_browser: Client) -> None:
     first, second, other = dead_letter("orders.eu"), dead_letter("orders.us"), waiting("orders.eu")
-    text = ask(operator_browser, "approve", first.id, second.id, other.id).content.decode()
+    text = html_of(ask(operator_browser, "approve", first.id, second.id, other.id))
     assert "Approve 2 messages?" in text
     assert "1 will be left alone" in text
     assert "orders.eu" in text
@@ -49,7 +49,7 @@ def test_ticked_messages_are_approved_with_the_reason_and_the_others_left_alone(
     )
     assert answer.redirect_chain == [("/messages/?state=NDLV", 302)]
     assert [state(first), state(second), state(other)] == ["TBDL", "TBDL", "TBDL"]
-    text = answer.content.decode()
+    text = html_of(answer)
     assert "2 messages approved." in text
     assert f"#{other.id}; it is To be delivered (TBDL)" in text
     rows = History.objects.filter(event="approved").values_list("actor", "note")
@@ -61,7 +61,7 @@ def test_without_a_reason_nothing_is_decided(operator_browser: Client) -> None:
     message = dead_letter()
     answer = carry_out(operator_browser, "fail", message.id, reason="  ")
     assert answer.status_code == 422
-    assert "Say why" in answer.content.decode()
+    assert "Say why" in html_of(answer)
     assert state(message) == "NDLV"
 
 
@@ -69,7 +69,7 @@ def test_a_message_marked_fail_can_be_restored(operator_browser: Client) -> None
     message = dead_letter()
     carry_out(operator_browser, "fail", message.id, origin="message")
     assert state(message) == "FAIL"
-    page = operator_browser.get(reverse("messages-one", args=[message.id])).content.decode()
+    page = html_of(operator_browser.get(reverse("messages-one", args=[message.id])))
     assert 'data-decision="restore"' in page
     assert 'data-decision="approve"' not in page
     carry_out(operator_browser, "restore", message.id, origin="message")
@@ -91,7 +91,7 @@ def test_a_waiting_message_is_made_due_postponed_or_quarantined(
 
 def test_a_message_that_was_moved_is_returned_to_its_original_address(operator_browser: Client) -> None:
     message = dead_letter("parking", dead_letter={"original_address": "orders.eu"})
-    page = operator_browser.get(reverse("messages-one", args=[message.id])).content.decode()
+    page = html_of(operator_browser.get(reverse("messages-one", args=[message.id])))
     assert 'data-decision="return"' in page
     carry_out(operator_browser, "return", message.id, origin="message")
     message.refresh_from_db()
@@ -106,7 +106,7 @@ def test_a_decision_from_a_stale_page_is_refused_and_says_what_did_not_happen(op
     Message.objects.filter(id=message.id).update(attempt_number=message.attempt_number + 1)
     answer = carry_out(operator_browser, "fail", message.id, **seen)
     assert answer.status_code == 412
-    text = answer.content.decode()
+    text = html_of(answer)
     assert "It changed since your page was made" in text
     assert "nothing was changed" in text
     assert "precondition_failed" in text
@@ -117,17 +117,18 @@ def test_a_decision_that_the_state_does_not_allow_is_a_conflict(operator_browser
     message = waiting()
     answer = carry_out(operator_browser, "approve", message.id, origin="message")
     assert answer.status_code == 409
-    assert "transition_not_allowed" in answer.content.decode()
+    assert "transition_not_allowed" in html_of(answer)
 
 
 def test_approving_on_an_address_that_delivers_nowhere_says_so(operator_browser: Client) -> None:
     message = dead_letter("parking")
     answer = carry_out(operator_browser, "approve", message.id, origin="message")
     assert answer.status_code == 409
-    assert "no_destination" in answer.content.decode()
-    text = operator_browser.post(
+    assert "no_destination" in html_of(answer)
+    answer = operator_browser.post(
         reverse("messages-decide", args=["approve"]), {"id": [message.id], "reason": "r"}, follow=True
-    ).content.decode()
+    )
+    text = html_of(answer)
     assert "its address delivers nowhere" in text
     assert state(message) == "NDLV"
 
@@ -137,7 +138,7 @@ def test_an_htmx_decision_answers_with_the_rows_as_they_are_now(operator_browser
     answer = operator_browser.post(
         reverse("messages-decide", args=["fail"]), {"id": [message.id], "reason": "r"}, headers=HTMX
     )
-    text = answer.content.decode()
+    text = html_of(answer)
     assert f'id="m-{message.id}" data-row class="changed" hx-swap-oob="true"' in text
     assert "Failed (FAIL)" in text
     assert "1 message marked FAIL." in text
@@ -174,18 +175,18 @@ def test_a_form_without_its_token_changes_nothing(operator_browser: Client) -> N
     strict.cookies = operator_browser.cookies
     answer = strict.post(reverse("messages-decide", args=["fail"]), {"id": [message.id], "reason": "r"})
     assert answer.status_code == 403
-    assert "too old" in answer.content.decode()
+    assert "too old" in html_of(answer)
     assert state(message) == "NDLV"
 
 
 def test_pausing_an_address_shows_who_and_why(operator_browser: Client) -> None:
     waiting("orders.eu")
     operator_browser.post(reverse("addresses-pause"), {"name": "orders.eu", "reason": "maintenance until noon"})
-    text = operator_browser.get(reverse("addresses-one"), {"name": "orders.eu"}).content.decode()
+    text = html_of(operator_browser.get(reverse("addresses-one"), {"name": "orders.eu"}))
     assert "Paused" in text
     assert "by operator" in text
     assert "maintenance until noon" in text
     again = operator_browser.post(reverse("addresses-pause"), {"name": "orders.eu", "reason": "twice"})
     assert again.status_code == 409
     operator_browser.post(reverse("addresses-resume"), {"name": "orders.eu", "reason": "done"})
-    assert "maintenance" not in operator_browser.get(reverse("addresses-one"), {"name": "orders.eu"}).content.decode()
+    assert "maintenance" not in html_of(operator_browser.get(reverse("addresses-one"), {"name": "orders.eu"}))

@@ -10,7 +10,7 @@ from django.test import Client
 from poisonadmin.core.domain.access import SYSTEM, Role, principal
 from poisonadmin.messages.commands import decisions
 from poisonadmin.store.models.job import Job
-from tests.fixtures.pages import dead_letter, waiting
+from tests.fixtures.pages import dead_letter, html_of, waiting
 
 pytestmark = pytest.mark.django_db
 
@@ -30,7 +30,7 @@ def link(html: str, relation: str) -> str:
 def test_the_filter_form_shows_the_filter_of_the_url(operator_browser: Client) -> None:
     message = dead_letter("orders.eu", conversation_id="customer 7&8")
     url = "/messages/?state=NDLV&address=orders.%23&conversation_id=customer+7%268&received_after=2020-01-02T03:04:05Z"
-    text = operator_browser.get(url).content.decode()
+    text = html_of(operator_browser.get(url))
     assert ids(text) == [message.id]
     assert 'value="NDLV" checked' in text
     assert 'name="address" value="orders.#"' in text
@@ -39,7 +39,7 @@ def test_the_filter_form_shows_the_filter_of_the_url(operator_browser: Client) -
 
 
 def test_a_chip_removes_its_filter_and_keeps_the_others(operator_browser: Client) -> None:
-    text = operator_browser.get("/messages/?state=NDLV&state=FAIL&address=orders.%23").content.decode()
+    text = html_of(operator_browser.get("/messages/?state=NDLV&state=FAIL&address=orders.%23"))
     without = [unescape(found) for found in re.findall(r'<a href="([^"]+)" aria-label="Remove', text)]
     assert without == [
         "/messages/?state=FAIL&address=orders.%23",
@@ -57,14 +57,14 @@ def test_the_form_s_empty_fields_do_not_stay_in_the_url(operator_browser: Client
 def test_pages_go_on_and_back_and_keep_the_filter(operator_browser: Client) -> None:
     made = [dead_letter().id for _ in range(120)][::-1]
     waiting()
-    first = operator_browser.get("/messages/?state=NDLV").content.decode()
-    second = operator_browser.get(link(first, "next")).content.decode()
-    third = operator_browser.get(link(second, "next")).content.decode()
+    first = html_of(operator_browser.get("/messages/?state=NDLV"))
+    second = html_of(operator_browser.get(link(first, "next")))
+    third = html_of(operator_browser.get(link(second, "next")))
     assert ids(first) + ids(second) + ids(third) == made
     assert "state=NDLV" in link(second, "next")
-    assert ids(operator_browser.get(link(third, "prev")).content.decode()) == ids(second)
+    assert ids(html_of(operator_browser.get(link(third, "prev")))) == ids(second)
     assert 'rel="next"' not in third
-    oldest = operator_browser.get("/messages/?state=NDLV&ordering=id").content.decode()
+    oldest = html_of(operator_browser.get("/messages/?state=NDLV&ordering=id"))
     assert ids(oldest) == made[::-1][:50]
 
 
@@ -76,7 +76,7 @@ def test_a_mistaken_filter_is_an_error_and_never_everything(operator_browser: Cl
     waiting()
     answer = operator_browser.get(f"/messages/?{query}")
     assert answer.status_code == 400
-    text = answer.content.decode()
+    text = html_of(answer)
     assert ids(text) == []
     assert "Nothing is listed" in text
 
@@ -90,22 +90,22 @@ def test_an_unknown_parameter_is_refused_on_every_list(operator_browser: Client,
 
 
 def test_empty_lists_say_why(operator_browser: Client, browser_of: Callable[[str], Client]) -> None:
-    assert "No messages yet" in operator_browser.get("/messages/").content.decode()
-    assert "All clear" in operator_browser.get("/messages/?state=NDLV").content.decode()
+    assert "No messages yet" in html_of(operator_browser.get("/messages/"))
+    assert "All clear" in html_of(operator_browser.get("/messages/?state=NDLV"))
     waiting("orders.eu")
-    assert "Nothing matches" in operator_browser.get("/messages/?message_id=other").content.decode()
-    assert "Nothing that you may see" in browser_of("outsider").get("/messages/").content.decode()
+    assert "Nothing matches" in html_of(operator_browser.get("/messages/?message_id=other"))
+    assert "Nothing that you may see" in html_of(browser_of("outsider").get("/messages/"))
 
 
 def test_messages_that_came_since_are_announced_and_do_not_move_the_rows(operator_browser: Client) -> None:
     first = dead_letter()
-    text = operator_browser.get("/messages/?state=NDLV").content.decode()
+    text = html_of(operator_browser.get("/messages/?state=NDLV"))
     assert f"since={first.id}" in text
     assert operator_browser.get(f"/messages/newer/?state=NDLV&since={first.id}", headers=HTMX).content.strip() == b""
     dead_letter()
     dead_letter()
     waiting()
-    banner = operator_browser.get(f"/messages/newer/?state=NDLV&since={first.id}", headers=HTMX).content.decode()
+    banner = html_of(operator_browser.get(f"/messages/newer/?state=NDLV&since={first.id}", headers=HTMX))
     assert "2 new" in banner
     assert 'href="/messages/?state=NDLV"' in banner
 
@@ -116,7 +116,7 @@ def test_the_overview_counts_every_state_and_names_them_in_words(operator_browse
     waiting("orders.eu")
     decisions.mark_fail([failed.id], principal=principal("mara", Role.OPERATOR), reason="nobody waits for it")
     Job.objects.create(kind="redeliver", state="running", requested_by="system", counts={"claimed": 3})
-    text = operator_browser.get("/").content.decode()
+    text = html_of(operator_browser.get("/"))
     assert re.findall(r'class="figure">(\d+)<', text)[:5] == ["1", "0", "0", "1", "1"]
     assert "Not delivered (NDLV)" in text
     assert "nobody waits for it" in text
@@ -134,14 +134,14 @@ def test_the_chart_has_a_bucket_for_every_minute_of_the_hour(operator_browser: C
 
 def test_the_parts_of_the_overview_are_refreshed_alone(operator_browser: Client) -> None:
     for part, mark in (("tiles", "tile-NDLV"), ("lists", "Top failure groups")):
-        text = operator_browser.get(f"/?part={part}", headers=HTMX).content.decode()
+        text = html_of(operator_browser.get(f"/?part={part}", headers=HTMX))
         assert mark in text
         assert "<html" not in text
 
 
 def test_titles_say_object_and_count(operator_browser: Client) -> None:
     message = dead_letter("orders.eu")
-    group = re.search(r"/groups/(\d+)/", operator_browser.get("/groups/").content.decode())
+    group = re.search(r"/groups/(\d+)/", html_of(operator_browser.get("/groups/")))
     assert group is not None
     for path, title in (
         ("/", "Overview: 1 undecided"),
@@ -150,4 +150,4 @@ def test_titles_say_object_and_count(operator_browser: Client) -> None:
         (f"/groups/{group[1]}/", f"Failure group {group[1]}: 1 undecided"),
         ("/addresses/one/?name=orders.eu", "Address orders.eu: 1 undecided"),
     ):
-        assert f"<title>{title} · PoisonAdmin</title>" in operator_browser.get(path).content.decode()
+        assert f"<title>{title} · PoisonAdmin</title>" in html_of(operator_browser.get(path))

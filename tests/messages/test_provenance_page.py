@@ -13,7 +13,7 @@ from poisonadmin.store.models.attempt import Attempt
 from poisonadmin.store.models.confirmation import Confirmation
 from poisonadmin.store.models.destination import Destination
 from poisonadmin.store.models.message import Body, Hop, Message
-from tests.fixtures.pages import dead_letter, waiting
+from tests.fixtures.pages import dead_letter, html_of, waiting
 
 pytestmark = pytest.mark.django_db
 
@@ -27,7 +27,7 @@ TRANSPORT = {
 
 
 def page(client: Client, path: str) -> str:
-    return client.get(path).content.decode()
+    return html_of(client.get(path))
 
 
 def test_what_the_broker_said_is_shown_as_text(operator_browser: Client) -> None:

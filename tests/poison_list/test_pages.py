@@ -9,7 +9,7 @@ from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.poison_list.commands.reports import Report, report
 from poisonadmin.store.models.audit import Audit
 from poisonadmin.store.models.poison import Consumer, PoisonEntry
-from tests.fixtures.pages import waiting
+from tests.fixtures.pages import html_of, waiting
 
 pytestmark = pytest.mark.django_db
 
@@ -29,7 +29,7 @@ def died_once(bookmark: str = "56|78|", source: str = "orders.eu") -> PoisonEntr
 def text_of(client: Client, path: str = "/poison-list/") -> str:
     answer = client.get(path)
     assert answer.status_code == 200
-    return answer.content.decode()
+    return html_of(answer)
 
 
 def test_an_entry_shows_why_and_by_whom_and_leads_to_its_message(operator_browser: Client) -> None:
@@ -55,7 +55,7 @@ def test_a_crash_that_is_not_yet_enough_is_counted_and_not_listed(operator_brows
 
 def test_an_entry_is_released_with_a_reason_and_then_shown_under_its_filter(operator_browser: Client) -> None:
     entry = listed()
-    asked = operator_browser.post(f"/poison-list/{entry.id}/release/", headers=HTMX).content.decode()
+    asked = html_of(operator_browser.post(f"/poison-list/{entry.id}/release/", headers=HTMX))
     assert "Release" in asked
     assert "handles it again" in asked
     refused = operator_browser.post(f"/poison-list/{entry.id}/release/now/", {"reason": " "})

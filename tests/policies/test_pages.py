@@ -6,6 +6,7 @@ from django.test import Client
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.policies.commands import save
 from poisonadmin.store.models.policy import PolicyRow
+from tests.fixtures.pages import html_of
 
 pytestmark = pytest.mark.django_db
 
@@ -40,7 +41,7 @@ def test_only_what_is_filled_in_is_set(admin: Client, delivering: None) -> None:
         "on_exhausted": "park",
         "business_keys": ["order.id", "customer.id"],
     }
-    text = admin.get(f"/policies/{row.id}/").content.decode()
+    text = html_of(admin.get(f"/policies/{row.id}/"))
     assert 'name="setting.redelivery_delay" value="1500"' in text
     assert 'value="order.id, customer.id"' in text
 
@@ -59,7 +60,7 @@ def test_only_what_is_filled_in_is_set(admin: Client, delivering: None) -> None:
 def test_a_mistake_saves_nothing_and_keeps_what_was_typed(admin: Client, field: str, text: str) -> None:
     answer = admin.post("/policies/new/", {"match": "orders.#", "setting.crash_limit": "3", field: text})
     assert answer.status_code in {404, 422}
-    page = answer.content.decode()
+    page = html_of(answer)
     assert "Nothing was saved." in page
     assert 'name="setting.crash_limit" value="3"' in page
     assert not PolicyRow.objects.exists()
@@ -83,7 +84,7 @@ def test_a_preview_shows_the_waits_and_saves_nothing(admin: Client) -> None:
             "preview": "1",
         },
     )
-    text = answer.content.decode()
+    text = html_of(answer)
     assert 'data-ladder="1000,2000,4000,4000,4000,4000,4000,4000,4000"' in text
     assert "1000 ms x 2^1 = 2000, cap 4000" in text
     assert not PolicyRow.objects.exists()
@@ -92,13 +93,13 @@ def test_a_preview_shows_the_waits_and_saves_nothing(admin: Client) -> None:
 def test_a_live_preview_inherits_what_the_form_leaves_empty(admin: Client) -> None:
     save.save_policy("orders.#", preset="sap", settings={"redelivery_delay": 700}, destination=None, principal=SYSTEM)
     typed = {"match": "orders.eu", "setting.max_delivery_attempts": "3", "failures": "9"}
-    text = admin.post("/policies/preview/", typed, headers={"HX-Request": "true"}).content.decode()
+    text = html_of(admin.post("/policies/preview/", typed, headers={"HX-Request": "true"}))
     assert 'data-ladder="700,700"' in text
     assert 'id="in-force" hx-swap-oob="true"' in text
     assert "<html" not in text
     assert '<span class="tag tag-note">orders.# (sap)</span>' in text
     assert '<span class="tag tag-note">orders.eu</span>' in text
-    page = admin.post("/policies/preview/", {**typed, "match": ""}).content.decode()
+    page = html_of(admin.post("/policies/preview/", {**typed, "match": ""}))
     assert "<html" in page
     assert 'data-ladder="5000,10000"' in page
     assert 'name="setting.max_delivery_attempts" value="3"' in page
@@ -120,11 +121,11 @@ def test_a_live_preview_inherits_what_the_form_leaves_empty(admin: Client) -> No
 def test_a_preview_of_a_mistake_says_what_is_wrong(admin: Client, typed: dict[str, str]) -> None:
     answer = admin.post("/policies/preview/", typed)
     assert answer.status_code == 200
-    assert "not yet" in answer.content.decode()
+    assert "not yet" in html_of(answer)
 
 
 def test_the_jitter_of_a_message_is_in_the_preview(admin: Client) -> None:
-    text = admin.post("/policies/preview/", {"message_id": "17", "failures": "4"}).content.decode()
+    text = html_of(admin.post("/policies/preview/", {"message_id": "17", "failures": "4"}))
     assert "jitter" in text
     assert "with that message’s jitter" in text
 
@@ -135,7 +136,7 @@ def test_a_policy_shows_its_versions_and_what_each_changed(admin: Client) -> Non
         f"/policies/{row.id}/",
         {"match": "orders.#", "preset": "sap", "version": "1", "setting.redelivery_delay": "9"},
     )
-    text = admin.get(f"/policies/{row.id}/").content.decode()
+    text = html_of(admin.get(f"/policies/{row.id}/"))
     assert "Version 2" in text
     assert "Version 1" in text
     assert text.index("Version 2") < text.index("Version 1")
@@ -147,25 +148,25 @@ def test_a_threshold_that_can_never_be_reached_is_warned_of(admin: Client) -> No
     settings = {"listener_max_retries": 2, "backout_threshold": 2}
     save.save_policy("orders.#", preset=None, settings=settings, destination=None, principal=SYSTEM)
     warning = "listener_max_retries (2) should exceed backout_threshold (2)"
-    assert warning in admin.get("/policies/").content.decode()
+    assert warning in html_of(admin.get("/policies/"))
     typed = {"match": "orders.#", "setting.listener_max_retries": "2", "setting.backout_threshold": "2"}
-    assert warning in admin.post("/policies/preview/", typed).content.decode()
+    assert warning in html_of(admin.post("/policies/preview/", typed))
 
 
 def test_a_ladder_ends_where_the_address_stops(admin: Client) -> None:
     typed = {"preset": "websphere_mq", "setting.listener_max_retries": "3", "setting.redelivery_delay": "50"}
-    text = admin.post("/policies/preview/", typed).content.decode()
+    text = html_of(admin.post("/policies/preview/", typed))
     assert 'data-ladder="50,50"' in text
     assert "the address stops" in text
     assert "3 failures stop the address" in text
-    broker = admin.post("/policies/preview/", {"preset": "service_broker"}).content.decode()
+    broker = html_of(admin.post("/policies/preview/", {"preset": "service_broker"}))
     assert "5 roll-backs stop the address" in broker
     assert "4 failures end the conversation" in broker
 
 
 def test_the_simulator_is_for_everybody_and_saves_nothing(browser_of) -> None:  # type: ignore[no-untyped-def]
     viewer = browser_of("viewer")
-    text = viewer.get("/policies/simulator/").content.decode()
+    text = html_of(viewer.get("/policies/simulator/"))
     assert "data-ladder=" in text
     assert 'style="' not in text
     assert viewer.post("/policies/preview/", {"preset": "amps"}).status_code == 200
@@ -175,10 +176,10 @@ def test_the_simulator_is_for_everybody_and_saves_nothing(browser_of) -> None:  
 def test_what_is_in_force_says_where_each_value_comes_from(admin: Client) -> None:
     save.save_policy("orders.#", preset="sap", settings={}, destination=None, principal=SYSTEM)
     save.save_policy("orders.eu", preset=None, settings={"crash_limit": 5}, destination=None, principal=SYSTEM)
-    text = admin.get("/policies/?address=orders.eu").content.decode()
+    text = html_of(admin.get("/policies/?address=orders.eu"))
     assert "orders.# (sap)" in text
     assert '<span class="tag tag-note">orders.eu</span>' in text
-    assert "built in" in admin.get("/policies/?address=other").content.decode()
+    assert "built in" in html_of(admin.get("/policies/?address=other"))
 
 
 def test_a_policy_is_deleted_by_its_button_only(admin: Client) -> None:
