@@ -106,7 +106,7 @@ def test_the_address_in_the_url_narrows_everything(operator_browser: Client) -> 
 def test_an_empty_blacklist_says_why(operator_browser: Client, browser_of: Callable[[str], Client]) -> None:
     assert "Nothing has ever crashed" in text_of(operator_browser)
     first, second = blacklisted(), blacklisted()
-    assert "Nothing that you may see" in text_of(browser_of("outsider"))
+    assert "Nothing in your scope" in text_of(browser_of("outsider"))
     decisions.approve([first], principal=SYSTEM, reason="repaired")
     decisions.mark_fail([second], principal=SYSTEM, reason="nobody waits")
     text = text_of(operator_browser)

@@ -36,10 +36,10 @@ def test_every_way_to_die_is_named(operator_browser: Client, columns: dict[str, 
 @pytest.mark.parametrize(
     ("policy", "warning"),
     [
-        ({}, "It crashed what processed it before. It is delivered alone, and one more crash blacklists it again."),
+        ({}, "It crashed its consumer before. It is delivered alone, and one more crash blacklists it again."),
         (
             {"approve_clears_candidate": True},
-            "It crashed what processed it before. The policy forgets that on approval: 2 crashes blacklist it again.",
+            "It crashed its consumer before. Approval resets the count: 2 crashes blacklist it again.",
         ),
         ({"crash_limit": 4}, "It is delivered alone, and 2 more crashes blacklist it."),
         ({"crashes_to_list": 3}, "delivered alone, and one more crash puts it on the poison list."),

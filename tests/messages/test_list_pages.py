@@ -94,7 +94,7 @@ def test_empty_lists_say_why(operator_browser: Client, browser_of: Callable[[str
     assert "All clear" in html_of(operator_browser.get("/messages/?state=NDLV"))
     waiting("orders.eu")
     assert "Nothing matches" in html_of(operator_browser.get("/messages/?message_id=other"))
-    assert "Nothing that you may see" in html_of(browser_of("outsider").get("/messages/"))
+    assert "Nothing in your scope" in html_of(browser_of("outsider").get("/messages/"))
 
 
 def test_messages_that_came_since_are_announced_and_do_not_move_the_rows(operator_browser: Client) -> None:

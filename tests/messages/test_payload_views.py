@@ -81,7 +81,7 @@ def test_the_page_of_a_message_that_is_too_large_says_what_to_do(operator_browse
     )
     message = waiting("orders.small", payload="x" * 2000)
     page = operator_browser.get(reverse("messages-one", args=[message.id])).content.decode()
-    assert "is larger than its address takes" in page
+    assert "is larger than its address allows" in page
     assert "The payload has 2000 bytes; orders.small takes at most 10" in page
     dialog = operator_browser.post(
         reverse("messages-decide", args=["approve"]), {"id": message.id, "reason": "send it"}, follow=True

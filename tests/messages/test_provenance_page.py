@@ -87,9 +87,9 @@ def delivered(*, confirm_by_minutes: int | None = None, confirmed: bool = False)
 @pytest.mark.parametrize(
     ("message", "said"),
     [
-        ({}, "no word of its consumer is awaited"),
-        ({"confirm_by_minutes": 10}, "its consumer’s word is awaited until"),
-        ({"confirm_by_minutes": -10}, "unanswered</span>"),
+        ({}, "no consumer confirmation is awaited"),
+        ({"confirm_by_minutes": 10}, "the consumer’s confirmation is awaited until"),
+        ({"confirm_by_minutes": -10}, "unconfirmed</span>"),
         ({"confirm_by_minutes": -10, "confirmed": True}, "by token shop: &lt;booked&gt;"),
     ],
 )
@@ -103,7 +103,7 @@ def test_delivered_says_to_whom(message: dict[str, int], said: str, delivering: 
 def test_what_consumers_have_not_answered_is_counted_and_listed(delivering: None, operator_browser: Client) -> None:
     late, awaited = delivered(confirm_by_minutes=-10), delivered(confirm_by_minutes=10)
     text = page(operator_browser, "/")
-    assert "Unanswered by consumers" in text
+    assert "Unconfirmed by consumers" in text
     assert "1 awaited" in text
     listed = page(operator_browser, "/messages/?confirmation=unanswered")
     assert f"#{late.id}" in listed

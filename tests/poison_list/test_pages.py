@@ -87,7 +87,7 @@ def test_a_source_shows_its_entries_and_its_consumers(operator_browser: Client) 
 def test_an_empty_list_says_why(operator_browser: Client, browser_of: Callable[[str], Client]) -> None:
     assert "No poison list yet" in text_of(operator_browser)
     listed()
-    assert "Nothing that you may see" in text_of(browser_of("outsider"))
+    assert "Nothing in your scope" in text_of(browser_of("outsider"))
 
 
 def test_a_viewer_may_not_release_and_an_outsider_finds_nothing(browser_of: Callable[[str], Client]) -> None:

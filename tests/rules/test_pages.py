@@ -151,7 +151,7 @@ def test_a_rule_is_switched_on_after_a_dry_run_or_by_saying_so(admin: Client) ->
 def test_what_a_dry_run_has_found_is_shown_with_samples(admin: Client) -> None:
     message = dead_letter("orders.eu")
     rule = made()
-    assert "It was never tried" in page_of(admin, "rules-one", rule.id)
+    assert "There was no dry run yet" in page_of(admin, "rules-one", rule.id)
     assert admin.post(reverse("rules-dry_run", args=[rule.id])).status_code == 302
     assert "looking" in page_of(admin, "rules-one", rule.id)
     found = [{"address": "orders.eu", "group_id": message.group_id, "matched": 1234, "samples": [message.id]}]

@@ -120,7 +120,7 @@ def test_a_form_that_cannot_be_is_not_tried(admin: Client) -> None:
         "/sources/broker/look/", TYPED | {"look": "preview", "url": "x"}, headers={"HX-Request": "true"}
     )
     assert answer.status_code == 422
-    assert "Nothing was looked at" in answer.content.decode()
+    assert "The broker was not checked" in answer.content.decode()
     assert admin.post("/sources/broker/look/", TYPED | {"look": "everything"}).status_code == 422
 
 

@@ -73,12 +73,12 @@ def test_a_node_that_survived_crashes_names_them(operator_browser: Client) -> No
     page = operator_browser.get(f"/nodes/{delivery.node_id}/").content.decode()
     assert "Crashes it saw, and survived" in page
     assert "SIGSEGV" in page
-    assert "ended well" in page
+    assert "ended normally" in page
 
 
 @pytest.mark.parametrize(
     ("end", "words"),
-    [(NodeEnd.CLEAN, "ended well"), (NodeEnd.LOST, "lost"), (NodeEnd.FENCED, "came too late"), (None, "silent")],
+    [(NodeEnd.CLEAN, "ended normally"), (NodeEnd.LOST, "lost"), (NodeEnd.FENCED, "came too late"), (None, "silent")],
 )
 def test_how_a_node_ended_is_said_in_words(operator_browser: Client, end: NodeEnd | None, words: str) -> None:
     delivery = crashes.take(some(1))

@@ -16,7 +16,7 @@ class Outcome(StrEnum):
     `crashed`: its sandbox died of it, or the connection was lost where that counts as a crash; `node_lost`: it had
     begun on a node that was lost; `suspected`: it was in delivery when another message crashed (blame
     `all_in_flight`). A handler may answer `discarded`, `moved`, `rolled_back`, `conversation_ended`. `ruled`: a content
-    rule decided before anything was delivered. `imported` is the failure that a dead letter brought along, attempt 0.
+    rule decided before anything was delivered. `imported` is the failure that a dead letter before import, attempt 0.
     """
 
     DELIVERED = "delivered"

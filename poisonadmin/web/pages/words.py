@@ -22,7 +22,7 @@ REASONS: dict[str, str] = {
     Reason.DISCARDED_BY_POLICY: "Discarded by the policy",
     Reason.CONVERSATION_ENDED: "Conversation ended with an error",
     Reason.RULE: "Stopped by a rule",
-    Reason.BLACKLISTED: "Crashed what processed it",
+    Reason.BLACKLISTED: "Crashed its consumer",
     Reason.REJECTED: "Content refused",
     Reason.OVERSIZED: "Too large",
     Reason.QUARANTINED: "Quarantined",
@@ -40,11 +40,11 @@ EVENTS: dict[str, str] = {
     Event.DISCARDED: "Discarded by its handler",
     Event.ROLLED_BACK: "Rolled back by its handler",
     Event.MOVED: "Moved",
-    Event.RELEASED: "Put back, not begun",
-    Event.OUTCOME_LOST: "Put back, its result was lost",
-    Event.CRASHED: "Crashed what processed it",
+    Event.RELEASED: "Returned to the queue, not begun",
+    Event.OUTCOME_LOST: "Returned to the queue, result lost",
+    Event.CRASHED: "Crashed its consumer",
     Event.NODE_LOST: "The node was lost while it was being delivered",
-    Event.LISTED: "Put on the poison list",
+    Event.LISTED: "Added to the poison list",
     Event.DELIVERED_NOW: "Made due now",
     Event.POSTPONED: "Postponed",
     Event.OPERATION_CANCELLED: "Operation cancelled",
@@ -81,7 +81,7 @@ CONFIRMATIONS: dict[str, str] = {
 }
 
 NODE_ENDS: dict[str, str] = {
-    NodeEnd.CLEAN: "ended well",
+    NodeEnd.CLEAN: "ended normally",
     NodeEnd.LOST: "lost",
     NodeEnd.FENCED: "came too late, delivered nothing",
 }
@@ -94,9 +94,9 @@ COUNTS: dict[str, str] = {
 }
 
 REFUSALS: dict[str, str] = {
-    "not_found": "not found, or not yours to see",
-    "no_destination": "its address delivers nowhere; give it a destination first",
-    "oversized": "its payload is larger than its address takes; raise max_payload_bytes in the policy first",
+    "not_found": "not found in your scope",
+    "no_destination": "its address has no destination; give it one first",
+    "oversized": "its payload is larger than its address allows; raise max_payload_bytes in the policy first",
     "not_moved": "it was never moved, so there is nowhere to return it to",
     "precondition_failed": "it changed since this page was made",
     "transition_not_allowed": "its state does not allow this",
