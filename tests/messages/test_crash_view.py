@@ -44,7 +44,7 @@ def test_every_way_to_die_is_named(operator_browser: Client, columns: dict[str, 
         ({"crash_limit": 4}, "It is delivered alone, and 2 more crashes blacklist it."),
         ({"crashes_to_list": 3}, "delivered alone, and one more crash puts it on the poison list."),
         ({"blame": "all_in_flight"}, "delivered among others, and one more crash blacklists it again."),
-        ({"blacklisting_enabled": False}, "The policy has blacklisting switched off"),
+        ({"blacklisting_enabled": False}, "The policy switches blacklisting off"),
         ({"blacklisting_enabled": False, "crashes_to_list": 1}, "one more crash puts it on the poison list."),
     ],
 )

@@ -106,7 +106,7 @@ def seen(purpose: str, kind: str, config: Mapping[str, Any], login: Mapping[str,
 def test_a_form_is_tried_out_before_it_is_saved(admin: Client) -> None:
     asked = admin.post("/sources/broker/look/", TYPED | LOGIN | {"look": "queues", "queues": ""})
     assert asked.status_code == 302
-    assert "Looking at the broker" in page(admin, asked["Location"])
+    assert "Checking the broker" in page(admin, asked["Location"])
     assert admin.get(asked["Location"], headers={"HX-Request": "true"}).status_code == 204
     assert answer_due(seen) == 1
     text = page(admin, asked["Location"], **{"HX-Request": "true"})

@@ -61,7 +61,7 @@ def test_a_lost_node_shows_what_it_was_delivering_and_what_went_back(operator_br
     assert "Was delivering when it was lost" in page
     assert f'id="m-{waits}"' in page
     assert f'id="m-{done}"' not in page
-    assert "It died, or gave no sign of life for too long" in page
+    assert "It died, or sent no heartbeat for too long" in page
 
 
 def test_a_node_that_survived_crashes_names_them(operator_browser: Client) -> None:

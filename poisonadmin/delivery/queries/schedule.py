@@ -132,12 +132,12 @@ def _breakers(policy: Policy, message: MessageDetail, rollbacks: int, in_convers
 def _notes(message: MessageDetail) -> list[str]:
     """Return what else has a say: suspicion, and rules on failures."""
     found = []
-    outlook = approval_warning_of(message)
-    if outlook is not None and message.candidate:
-        alone = "delivered alone, in a process of its own" if outlook.is_alone else "delivered among others"
-        stops = "puts it on the poison list" if outlook.is_listed else "blacklists it"
+    warning = approval_warning_of(message)
+    if warning is not None and message.candidate:
+        alone = "delivered alone, in a process of its own" if warning.is_alone else "delivered among others"
+        stops = "puts it on the poison list" if warning.is_listed else "blacklists it"
         crashes = {None: "no crash stops it", 1: f"one more crash {stops}"}.get(
-            outlook.crashes, f"crash {outlook.crashes} from now {stops}"
+            warning.crashes, f"crash {warning.crashes} from now {stops}"
         )
         found.append(f"a candidate: {alone}; {crashes}")
     rules = Rule.objects.filter(stage=RuleStage.AFTER, is_enabled=True).count()

@@ -43,7 +43,7 @@ def show(request: HttpRequest, principal: Principal, message_id: int) -> HttpRes
         "failure": last_failure,
         "frames": stack_view.folded(last_failure.stack) if last_failure and last_failure.stack else [],
         "history": timeline(message, changes, made.results),
-        "outlook": approval_warning_of(message),
+        "approval_warning": approval_warning_of(message),
         "crash_outcomes": CRASHES,
         "hops": hops(message_id, principal=principal).results,
         "schedule": schedule(message_id, principal=principal),

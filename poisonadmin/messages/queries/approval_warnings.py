@@ -28,7 +28,7 @@ class ApprovalWarning:
 
 
 def approval_warnings(rows: Iterable[MessageRow]) -> list[tuple[ApprovalWarning, int]]:
-    """Return how many of the messages that crashed have which outlook, most first; others are left out."""
+    """Return how many of the messages that crashed have which warning, most first; others are left out."""
     policies = policy_index()
     return Counter(
         approval_warning(policies.resolve(row.original_address or row.address).policy, row.crash_count)
