@@ -8,7 +8,7 @@ _HEAD = ("id", "work", "measured", "aim", "", "limited by")
 
 
 def print_table(lines: Sequence[Line]) -> None:
-    """Print the lines as a table in Markdown, which docs/performance.md takes over as it is."""
+    """Print the lines as a table in Markdown."""
     say("")
     for row in table(lines):
         say(row)

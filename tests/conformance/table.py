@@ -11,14 +11,20 @@ from tests.conformance.recorder import KEPT, function_of
 
 KEPT_FILE = ROOT / ".pytest_cache" / "v" / Path(KEPT)
 NOT_RUN = "not run"
-INTRODUCTION = (
-    "# Conformance\n\n"
-    "What PoisonAdmin reproduces of five messaging systems, statement by statement and vector by vector, the tests that"
-    " show it, and how they ended when this page was written. Ids with a number are statements, ids with a letter are"
-    " test vectors, R1 to R10 are rulings of our own where the systems leave room or contradict each other.\n\n"
-    "`python -m tests.conformance.table > docs/conformance.md` writes this page from the last run of the tests; an id"
-    " that no test names fails the suite.\n"
-)
+INTRODUCTION = """\
+# Conformance
+
+`python -m tests.conformance.table > docs/conformance.md` writes this page from the last run of the tests.
+
+PoisonAdmin reproduces statements and test vectors of five messaging systems.
+The tables list them, with the tests of each and the results of these tests.
+
+- An id with a number is a statement.
+- An id with a letter is a test vector.
+- R1 to R10 are our own rules, where the systems leave room or contradict each other.
+
+The test suite fails when an id has no test.
+"""
 
 
 def page(results: Mapping[str, tuple[list[str], str]]) -> str:

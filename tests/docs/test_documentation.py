@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 READ_FROM_OUTSIDE = re.compile(
     r"\"((?:POISONADMIN_[A-Z_]+|DATABASE_URL|REDIS_URL|SPARK_MASTER|SPARK_REMOTE|JAVA_HOME|PYSPARK_PYTHON))\""
 )
