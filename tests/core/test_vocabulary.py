@@ -72,11 +72,11 @@ def test_every_part_of_the_project_is_searched() -> None:
 @pytest.mark.parametrize(
     ("shown", "phrases"),
     [
-        ("This page refreshes automatically.", ["follows by itself"]),
+        ("This page follows by itself.", ["follows by itself"]),
         ("The next look failed: the broker is in trouble.", ["look", "trouble"]),
         ("Files that look like text; what looks wrong", []),
-        ("Consumer confirmation is awaited; unanswered", ["consumer’s word", "unanswered"]),
-        ("Attempt 0, before import", ["before import"]),
+        ("Its consumer’s word is awaited; unanswered", ["consumer’s word", "unanswered"]),
+        ("Attempt 0, brought along", ["brought along"]),
         ("An overlook is a place, and a bookmark a position", []),
     ],
 )

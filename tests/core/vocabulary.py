@@ -83,7 +83,7 @@ OLD_PHRASES = {
     r"ladders?|rungs?": "retry schedule",
     r"(consumer|broker|producer)[’']s word|a word from|word of its": "confirmation",
     r"unanswered": "unconfirmed",
-    r"before import|came along": "before import",
+    r"brought along|came along": "before import",
     r"stamped by": "origin headers",
     r"(follows|goes on|again) by itself": "refreshes automatically, is retried automatically",
     r"came to|comes to|what became of|what becomes of": "result",
@@ -144,7 +144,7 @@ def _names(root: Path) -> Iterator[tuple[Path, str]]:
 def old_phrases(text: str) -> list[str]:
     """Return the old words and phrases in a text, as they stand there.
 
-    >>> old_phrases("This page refreshes automatically."), old_phrases("Files that look like text")
+    >>> old_phrases("This page follows by itself."), old_phrases("Files that look like text")
     (['follows by itself'], [])
     """
     pattern = "|".join(OLD_PHRASES)

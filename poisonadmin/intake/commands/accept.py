@@ -171,7 +171,7 @@ UNION ALL SELECT address_id, state, reason, %(group)s, 1 FROM joined
 
 
 def import_failure(cursor: CursorWrapper, message_id: int, envelope: MessageEnvelope, *, actor: str) -> None:
-    """Write the failure that a dead letter before import as attempt 0, and put the message in its group."""
+    """Write the failure that a dead letter had before import as attempt 0, and put the message in its group."""
     dead = envelope.dead_letter
     assert dead is not None
     failure = failures.from_dead_letter(

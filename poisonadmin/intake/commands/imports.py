@@ -1,4 +1,4 @@
-"""Staged dead letters become NDLV messages with the failure that they before import."""
+"""Staged dead letters become NDLV messages with the failure that they had before import."""
 
 from django.db.backends.utils import CursorWrapper
 

@@ -23,7 +23,7 @@ class MessageAttempts(ApiView):
 
     @contract(Permission.READ, "messages", {200: Paged(ATTEMPT)}, query=PAGE)
     def get(self, request: Request, message_id: int) -> Response:
-        """Show the failure log: each delivery try, newest first. Attempt 0 is what a dead letter before import."""
+        """Show the failure log: each delivery try, newest first. Attempt 0 is the failure before import."""
         found = attempts(
             message_id,
             principal=self.principal,

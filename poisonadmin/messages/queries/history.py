@@ -16,7 +16,7 @@ _BY_ID = Key(("h.id",), (int,))
 
 @dataclass(frozen=True)
 class AttemptRow:
-    """One delivery try. Number 0 is the failure that a dead letter before import.
+    """One delivery try. Number 0 is the failure that a dead letter had before import.
 
     `exit_status` is that of the sandbox that died, negative for a signal, whose name is `signal`; `output_text` is the
     last 8 kB that the handler printed. `host` and `node_end` (clean, lost, fenced) are the node's. `is_alone`: it was
