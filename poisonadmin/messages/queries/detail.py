@@ -11,7 +11,6 @@ from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.queries.paging import MAX_ID
 from poisonadmin.core.queries.rows import fetch_one
 from poisonadmin.core.queries.stored_bytes import StoredBytes, stored_bytes
-from poisonadmin.messages.domain.provenance import ORIG_ADDRESS, ORIG_MESSAGE_ID, ORIG_QUEUE
 from poisonadmin.messages.queries.lists import COLUMNS, JOINS, MessageRow
 
 
@@ -64,13 +63,13 @@ _LAST_MOVE = """LEFT JOIN LATERAL (
     ORDER BY hop.id DESC LIMIT 1
 ) AS last ON last.to_address = a.name AND o.name <> a.name"""
 # As the child of such a move carries them in its headers (operations/dead_letters.py).
-_ORIGIN = f"""CASE WHEN last.id IS NOT NULL THEN jsonb_strip_nulls(jsonb_build_object(
-    '{ORIG_ADDRESS}', last.from_address,
-    '{ORIG_QUEUE}', coalesce((SELECT earlier.queue FROM hop AS earlier WHERE earlier.message_id = m.id
+_ORIGIN = """CASE WHEN last.id IS NOT NULL THEN jsonb_strip_nulls(jsonb_build_object(
+    '_AMQ_ORIG_ADDRESS', last.from_address,
+    '_AMQ_ORIG_QUEUE', coalesce((SELECT earlier.queue FROM hop AS earlier WHERE earlier.message_id = m.id
         AND earlier.id < last.id AND earlier.to_address = last.from_address ORDER BY earlier.id DESC LIMIT 1),
         last.from_address),
-    '{ORIG_MESSAGE_ID}', e.message_id,
-    'MQDLH_Reason', CASE WHEN last.reason LIKE 'MQRC%%' THEN last.reason END)) END"""  # noqa: S608
+    '_AMQ_ORIG_MESSAGE_ID', e.message_id,
+    'MQDLH_Reason', CASE WHEN last.reason LIKE 'MQRC%%' THEN last.reason END)) END"""
 
 _CONFIRMATION = """LEFT JOIN confirmation c
  ON c.message_id = m.id AND c.attempt_number = m.attempt_number AND m.state = 'DLVD'"""
