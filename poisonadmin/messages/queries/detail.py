@@ -7,18 +7,11 @@ from datetime import datetime
 from typing import Any
 
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.paging import MAX_ID
 from poisonadmin.core.queries.rows import fetch_one
 from poisonadmin.core.queries.stored_bytes import StoredBytes, stored_bytes
 from poisonadmin.messages.queries.lists import COLUMNS, JOINS, MessageRow
-
-
-class MessageNotFound(PoisonAdminError):
-    """Raised when there is no such message, or none in the caller's scope: the two must not be told apart."""
-
-    code = "not_found"
-    status = 404
 
 
 @dataclass(frozen=True)
@@ -84,7 +77,7 @@ class _AddressName:
 
 
 def get_message(message_id: int, *, principal: Principal) -> MessageDetail:
-    """Return the message; raise MessageNotFound."""
+    """Return the message; raise NotFound."""
     principal.require(Permission.READ)
     found = None
     if 0 < message_id <= MAX_ID:
@@ -101,22 +94,22 @@ def get_message(message_id: int, *, principal: Principal) -> MessageDetail:
             [message_id],
         )
     if found is None or not principal.sees(found.address):
-        raise MessageNotFound(f"There is no message {message_id}.")
+        raise NotFound(f"There is no message {message_id}.")
     return found
 
 
 def payload(message_id: int, *, principal: Principal) -> StoredBytes:
-    """Return the payload, the bytes as they came in, to be read slice by slice; raise MessageNotFound."""
+    """Return the payload, the bytes as they came in, to be read slice by slice; raise NotFound."""
     principal.require(Permission.READ_PAYLOAD)
     require_message(message_id, principal=principal)
     found = stored_bytes("body", "payload", message_id)
     if found is None:
-        raise MessageNotFound(f"There is no message {message_id}.")
+        raise NotFound(f"There is no message {message_id}.")
     return found
 
 
 def payload_start(message_id: int, *, principal: Principal, most_bytes: int) -> bytes:
-    """Return at most the first `most_bytes` of the payload, for a page; raise MessageNotFound."""
+    """Return at most the first `most_bytes` of the payload, for a page; raise NotFound."""
     principal.require(Permission.READ_PAYLOAD)
     require_message(message_id, principal=principal)
     found = fetch_one(
@@ -131,7 +124,7 @@ class _Start:
 
 
 def require_message(message_id: int, *, principal: Principal) -> None:
-    """Do nothing when the message is there and in scope; raise MessageNotFound otherwise."""
+    """Do nothing when the message is there and in scope; raise NotFound otherwise."""
     found = None
     if 0 < message_id <= MAX_ID:
         found = fetch_one(
@@ -140,4 +133,4 @@ def require_message(message_id: int, *, principal: Principal) -> None:
             [message_id],
         )
     if found is None or not principal.sees(found.address):
-        raise MessageNotFound(f"There is no message {message_id}.")
+        raise NotFound(f"There is no message {message_id}.")

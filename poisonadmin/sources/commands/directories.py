@@ -27,7 +27,7 @@ __all__ = ["Ingested", "JobHeartbeat", "Stage", "ingest_due", "ingest_source", "
 def request_ingest(source_id: int, principal: Principal) -> None:
     """Have the source looked at by the next tick, whatever kept the last one from it.
 
-    Errors: `NotAllowed`, `SourceNotFound`.
+    Errors: `NotAllowed`, `NotFound`.
     """
     principal.require(Permission.INGEST)
     source = get_source(source_id, principal=principal)
