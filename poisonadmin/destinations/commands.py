@@ -9,9 +9,9 @@ from django.db import connection, transaction
 from django.db.models.functions import Now
 
 from poisonadmin.core.commands import audit, locks
-from poisonadmin.core.commands.locks import Lock
 from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
 from poisonadmin.core.domain.errors import NotFound, PoisonAdminError, PreconditionFailed
+from poisonadmin.core.domain.locks import Lock
 from poisonadmin.core.domain.ssrf import guard_from
 from poisonadmin.destinations.domain.handler_config import validate_handler_config
 from poisonadmin.destinations.domain.handler_path import handler_directories, require_module

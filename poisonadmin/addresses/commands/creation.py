@@ -8,8 +8,8 @@ from django.db import connection
 from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.core.commands import locks
-from poisonadmin.core.commands.locks import Lock
 from poisonadmin.core.domain.addresses import validate_address
+from poisonadmin.core.domain.locks import Lock
 from poisonadmin.policies.queries.index import policy_index
 
 

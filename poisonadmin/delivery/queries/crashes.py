@@ -8,8 +8,8 @@ from datetime import datetime
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.rows import fetch
+from poisonadmin.delivery.domain.outcome import CRASHES
 from poisonadmin.messages.queries.detail import require_message
-from poisonadmin.store.models.attempt import CRASHES
 
 # Spelt out as in the partial index `attempt_crashes`, which a parameter would hide from the planner.
 CRASHED = "outcome IN ('" + "', '".join(CRASHES) + "')"

@@ -10,10 +10,10 @@ from django.db import connection, transaction
 from django.db.models.functions import Now
 
 from poisonadmin.core.commands import audit, locks
-from poisonadmin.core.commands.locks import Lock
 from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
 from poisonadmin.core.domain.addresses import validate_pattern
 from poisonadmin.core.domain.errors import NotFound, PreconditionFailed
+from poisonadmin.core.domain.locks import Lock
 from poisonadmin.policies.commands.routing import route_addresses
 from poisonadmin.policies.domain.presets import preset as preset_named
 from poisonadmin.policies.domain.settings import validate_settings

@@ -10,9 +10,10 @@ from django.db import connection, transaction
 from django.db.models import F
 
 from poisonadmin.core.commands import audit
-from poisonadmin.core.commands.locks import Lock, try_lock
+from poisonadmin.core.commands.locks import try_lock
 from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError, PreconditionFailed
+from poisonadmin.core.domain.locks import Lock
 from poisonadmin.core.domain.ssrf import guard_from
 from poisonadmin.sources.domain.brokers import (
     BROKER_KINDS,

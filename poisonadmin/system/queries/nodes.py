@@ -7,12 +7,13 @@ from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, MAX_ID, Key, Page, window
 from poisonadmin.core.queries.rows import bounded, fetch, fetch_one
+from poisonadmin.delivery.domain.lease import SILENT_SECONDS_AFTER_RESTART
+from poisonadmin.delivery.domain.outcome import Outcome
 from poisonadmin.delivery.queries.crashes import CRASHED, CrashRow, crashes_on
 from poisonadmin.messages.queries.lists import COLUMNS, JOINS, MessageRow
-from poisonadmin.store.models.attempt import Outcome
 
 _KEY = Key(("n.id",), (int,))
-SILENT = "interval '10 s'"
+SILENT = f"interval '{SILENT_SECONDS_AFTER_RESTART} s'"
 ALIVE = f"(n.ended_at IS NULL AND n.heartbeat_at > now() - {SILENT})"
 LOST = f"""(n."end" = 'lost' OR (n.ended_at IS NULL AND n.heartbeat_at <= now() - {SILENT}))"""
 SHOWN_MESSAGES = 10

@@ -6,7 +6,7 @@ The sandbox offers this file under the name `poisonadmin_handler`; it imports th
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Discard", "EndConversation", "HandlerMessage", "MoveTo", "Rollback"]
+__all__ = ["Discard", "EndConversation", "Message", "MoveTo", "Rollback"]
 
 
 @dataclass(frozen=True)
@@ -65,3 +65,6 @@ class HandlerMessage:
         import json
 
         return json.loads(self.payload)
+
+
+Message = HandlerMessage  # the name by which handlers import it
