@@ -6,7 +6,7 @@ from benchmarks import live, loads
 from benchmarks.consumer import Arrival
 from benchmarks.results import Line, at_most, quantile, say
 from benchmarks.world import World
-from poisonadmin.delivery.domain.retry_schedule import explain, retry_delays
+from poisonadmin.delivery.domain.retry_schedule import delay_ms, explain
 from poisonadmin.policies.domain.policy import BUILT_IN
 
 NAME = "SCHEDULE"
@@ -18,7 +18,7 @@ AIM_SECONDS = 1.5
 def run(world: World) -> list[Line]:
     """Measure the waits between the attempts of 20 messages that always fail; fewer attempts at a smaller scale."""
     attempts = max(2, round(BUILT_IN.max_delivery_attempts * world.scale))
-    waits = [delay / 1000 for delay in retry_delays(BUILT_IN, attempts - 1)]
+    waits = [delay_ms(BUILT_IN, failure) / 1000 for failure in range(1, attempts)]
     settings = {} if attempts == BUILT_IN.max_delivery_attempts else {"max_delivery_attempts": attempts}
     loads.deliver_to("schedule", world.live.sink.url(PATH), settings=settings)
     say(

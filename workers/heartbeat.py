@@ -7,8 +7,8 @@ import threading
 
 import psycopg
 
-BEAT_SECONDS = 0.5
-JOB_LOCK_CLASS = 21
+from poisonadmin.core.domain.locks import Lock, lock_key
+from poisonadmin.delivery.domain.lease import HEARTBEAT_SECONDS
 
 _WORKER = """
 INSERT INTO worker (name, host, pid) VALUES (%s, %s, %s)
@@ -51,7 +51,7 @@ class WorkerHeartbeat:
     def _run(self) -> None:
         connection: psycopg.Connection[tuple[object, ...]] | None = None
         while not self._is_over:
-            self._change.wait(BEAT_SECONDS)
+            self._change.wait(HEARTBEAT_SECONDS)
             self._change.clear()
             try:
                 if connection is None or connection.closed or connection.broken:
@@ -69,9 +69,9 @@ class WorkerHeartbeat:
     def _beat(self, connection: "psycopg.Connection[tuple[object, ...]]") -> None:
         jobs = set(self._jobs)
         for job_id in jobs - self._locked:
-            connection.execute("SELECT pg_try_advisory_lock(%s, %s)", [JOB_LOCK_CLASS, job_id & 0x7FFFFFFF])
+            connection.execute("SELECT pg_try_advisory_lock(%s, %s)", [Lock.JOB, lock_key(job_id)])
         for job_id in self._locked - jobs:
-            connection.execute("SELECT pg_advisory_unlock(%s, %s)", [JOB_LOCK_CLASS, job_id & 0x7FFFFFFF])
+            connection.execute("SELECT pg_advisory_unlock(%s, %s)", [Lock.JOB, lock_key(job_id)])
         self._locked = jobs
         if jobs:
             connection.execute("UPDATE job SET heartbeat_at = now() WHERE id = ANY(%s)", [list(jobs)])

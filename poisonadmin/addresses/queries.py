@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.address_ids import address_ids, visible_ids
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, window
 from poisonadmin.core.queries.rows import bounded, fetch
@@ -16,13 +16,6 @@ from poisonadmin.policies.domain.resolution import Resolved
 from poisonadmin.policies.queries.index import policy_index
 
 _KEY = Key(("a.name",), (str,), descending=False)
-
-
-class AddressNotFound(PoisonAdminError):
-    """Raised when there is no such address, or when it is out of the caller's scope."""
-
-    code = "not_found"
-    status = 404
 
 
 @dataclass(frozen=True)
@@ -107,7 +100,7 @@ def list_addresses(
 
 
 def get_address(name: str, *, principal: Principal) -> AddressRow:
-    """Return the address; raise AddressNotFound."""
+    """Return the address; raise NotFound."""
     principal.require(Permission.READ)
     rows = (
         fetch(_StoredAddress, f"{_SELECT} WHERE a.name = %s", [name])
@@ -115,7 +108,7 @@ def get_address(name: str, *, principal: Principal) -> AddressRow:
         else []
     )
     if not rows:
-        raise AddressNotFound(f"There is no address {name[:255]}.")
+        raise NotFound(f"There is no address {name[:255]}.")
     return replace(_with_counts(rows, principal)[0], queues=tuple(queues_under(name)))
 
 

@@ -7,6 +7,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from poisonadmin.core.domain.access import Permission
+from poisonadmin.core.domain.errors import AlreadyExists
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT
 from poisonadmin.destinations import queries as destinations
 from poisonadmin.destinations.commands import delete_destination, save_destination, set_destination_enabled
@@ -17,7 +18,7 @@ from poisonadmin.web.api.inputs import JsonObject, ReasonInput, StrictSerializer
 from poisonadmin.web.api.parameters import PAGE
 from poisonadmin.web.api.routes import route
 from poisonadmin.web.api.shape import Shape
-from poisonadmin.web.api.versions import AlreadyExists, expected_version
+from poisonadmin.web.api.versions import expected_version
 from poisonadmin.web.api.view import ApiView
 
 DESTINATION = Shape("Destination", DestinationRow, leave_out={"id"}, kinds={"kind": DestinationKind})

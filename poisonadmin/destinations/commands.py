@@ -9,10 +9,9 @@ from django.db import connection, transaction
 from django.db.models.functions import Now
 
 from poisonadmin.core.commands import audit, locks
-from poisonadmin.core.commands.locks import Lock
-from poisonadmin.core.commands.versions import ConfigurationNotFound, VersionConflict
 from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
-from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.domain.errors import NotFound, PoisonAdminError, PreconditionFailed
+from poisonadmin.core.domain.locks import Lock
 from poisonadmin.core.domain.ssrf import guard_from
 from poisonadmin.destinations.domain.handler_config import validate_handler_config
 from poisonadmin.destinations.domain.handler_path import handler_directories, require_module
@@ -100,7 +99,7 @@ def save_destination(
 ) -> Destination:
     """Create or replace a destination. `secrets` None keeps those it has; a handler has none.
 
-    Errors: `NotAllowed`, `InvalidDestination`, `VersionConflict`.
+    Errors: `NotAllowed`, `InvalidDestination`, `PreconditionFailed`.
     """
     principal.require(Permission.CONFIGURE)
     _require_no_limit(principal)
@@ -109,7 +108,7 @@ def save_destination(
     with transaction.atomic():
         before = Destination.objects.select_for_update().filter(name=name).first()
         if expected_version is not None and (before is None or before.version != expected_version):
-            raise VersionConflict(f"The destination {name} has changed since it was read; nothing was saved.")
+            raise PreconditionFailed(f"The destination {name} has changed since it was read; nothing was saved.")
         values: dict[str, Any] = {
             "kind": kind,
             "config": checked,
@@ -125,7 +124,7 @@ def save_destination(
 
 
 def delete_destination(name: str, *, principal: Principal) -> None:
-    """Remove a destination that no policy names. Errors: `NotAllowed`, `ConfigurationNotFound`, `InUse`."""
+    """Remove a destination that no policy names. Errors: `NotAllowed`, `NotFound`, `InUse`."""
     principal.require(Permission.CONFIGURE)
     _require_no_limit(principal)
     with transaction.atomic(), connection.cursor() as cursor:
@@ -141,14 +140,14 @@ def delete_destination(name: str, *, principal: Principal) -> None:
 def set_destination_enabled(name: str, *, enabled: bool, principal: Principal, reason: str) -> Destination:
     """Switch a destination on or off.
 
-    Off, nothing more is taken for it. Errors: `NotAllowed`, `ConfigurationNotFound`.
+    Off, nothing more is taken for it. Errors: `NotAllowed`, `NotFound`.
     """
     principal.require(Permission.PAUSE)
     _require_no_limit(principal)
     with transaction.atomic(), connection.cursor() as cursor:
         locks.hold(cursor, Lock.POLICIES)
         if not Destination.objects.filter(name=name).update(is_enabled=enabled):
-            raise ConfigurationNotFound(f"There is no destination {name}.")
+            raise NotFound(f"There is no destination {name}.")
         route_addresses(cursor)
         action = "destination.enabled" if enabled else "destination.disabled"
         audit.record(principal.name, action, "destination", name, note=reason)

@@ -6,20 +6,13 @@ from datetime import datetime
 from typing import Any
 
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.address_ids import visible_ids
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, window
 from poisonadmin.core.queries.rows import fetch, fetch_one, fetch_values
 from poisonadmin.sources.domain.brokers import BROKER_KINDS
 
 _KEY = Key(("d.name",), (str,), descending=False)
-
-
-class DestinationNotFound(PoisonAdminError):
-    """Raised when there is no such destination, or when no address in the caller's scope delivers there."""
-
-    code = "not_found"
-    status = 404
 
 
 @dataclass(frozen=True)
@@ -76,14 +69,14 @@ def list_destinations(
 
 
 def get_destination(name: str, *, principal: Principal) -> DestinationRow:
-    """Return the destination; raise DestinationNotFound."""
+    """Return the destination; raise NotFound."""
     principal.require(Permission.READ)
     scope, parameters = _scope(principal)
     found = None
     if "\x00" not in name:
         found = fetch_one(DestinationRow, f"{_SELECT} WHERE {scope} AND d.name = %s", [*parameters, name])
     if found is None:
-        raise DestinationNotFound(f"There is no destination {name[:100]}.")
+        raise NotFound(f"There is no destination {name[:100]}.")
     return found
 
 

@@ -8,6 +8,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.domain.errors import AlreadyExists
 from poisonadmin.messages.domain.states import Reason, State
 from poisonadmin.policies.commands import save
 from poisonadmin.policies.domain.presets import PRESETS
@@ -20,7 +21,7 @@ from poisonadmin.web.api.parameters import pattern
 from poisonadmin.web.api.routes import route
 from poisonadmin.web.api.shape import JsonSchema, Shape
 from poisonadmin.web.api.shapes import BREAKER
-from poisonadmin.web.api.versions import AlreadyExists, expected_version
+from poisonadmin.web.api.versions import expected_version
 from poisonadmin.web.api.view import ApiView
 
 POLICY = Shape("Policy", PolicyView)

@@ -8,6 +8,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.domain.errors import AlreadyExists
 from poisonadmin.restart_jobs import queries
 from poisonadmin.restart_jobs.commands import setup as operations
 from poisonadmin.restart_jobs.queries import RestartJobRow
@@ -15,7 +16,7 @@ from poisonadmin.web.api.contract import contract
 from poisonadmin.web.api.inputs import StrictSerializer, Text
 from poisonadmin.web.api.routes import route
 from poisonadmin.web.api.shape import Shape
-from poisonadmin.web.api.versions import AlreadyExists, expected_version
+from poisonadmin.web.api.versions import expected_version
 from poisonadmin.web.api.view import ApiView
 
 RESTART_JOB = Shape("RestartJob", RestartJobRow)

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from poisonadmin.core.domain.access import SYSTEM, Permission, Principal
-from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.filter_values import InvalidFilter
 from poisonadmin.core.queries.paging import MAX_ID
 from poisonadmin.core.queries.rows import bounded, fetch, fetch_one, fetch_values
@@ -16,13 +16,6 @@ from poisonadmin.messages.queries.filters import MessageFilter, parse_filter
 from poisonadmin.messages.queries.lists import Count
 
 COUNTED = 10_000
-
-
-class RestartJobNotFound(PoisonAdminError):
-    """Raised when there is no such restart job, or when the caller is limited to some addresses."""
-
-    code = "not_found"
-    status = 404
 
 
 @dataclass(frozen=True)
@@ -65,13 +58,13 @@ def list_restart_jobs(*, principal: Principal) -> list[RestartJobRow]:
 
 
 def get_restart_job(job_id: int, *, principal: Principal) -> RestartJobRow:
-    """Return the restart job; raise RestartJobNotFound."""
+    """Return the restart job; raise NotFound."""
     principal.require(Permission.READ)
     found = None
     if principal.sees_everything and 0 < job_id <= MAX_ID:
         found = fetch_one(RestartJobRow, f"{_SELECT} WHERE id = %s", [job_id])
     if found is None:
-        raise RestartJobNotFound(f"There is no restart job {job_id}.")
+        raise NotFound(f"There is no restart job {job_id}.")
     return found
 
 

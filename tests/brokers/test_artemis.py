@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from poisonadmin.delivery.domain.retry_schedule import retry_delays
+from poisonadmin.delivery.domain.retry_schedule import delay_ms
 from poisonadmin.policies.domain.policy import Policy
 from tests.brokers.artemis import Artemis
 from tests.brokers.artemis_rig import ArtemisQueues
@@ -172,7 +172,7 @@ def test_artemis_waits_between_deliveries_as_its_preset_here_says(rig: ArtemisQu
 
     deliveries = rig.fail(name, 5)
 
-    ours = retry_delays(policy, 4)
+    ours = tuple(delay_ms(policy, failure) for failure in range(1, 5))
     theirs = [later - sooner for (sooner, *_), (later, *_) in itertools.pairwise(deliveries)]
     assert ours == (300, 600, 1000, 1000)
     assert [count for _, count, _ in deliveries] == [1, 2, 3, 4, 5]

@@ -10,7 +10,7 @@ from statistics import median
 
 import pytest
 
-from poisonadmin.delivery.domain.retry_schedule import retry_delays
+from poisonadmin.delivery.domain.retry_schedule import delay_ms
 from poisonadmin.policies.domain.policy import Policy
 from tests.brokers.artemis import Artemis
 from tests.brokers.artemis_rig import ArtemisQueues
@@ -23,10 +23,8 @@ from tests.whole_system.messages import Shop
 
 COUNT = 10
 DELAY_MS, MULTIPLIER, MOST_MS, ATTEMPTS = 500, 2.0, 3000, 6
-PLANNED = retry_delays(
-    Policy(redelivery_delay=DELAY_MS, redelivery_delay_multiplier=MULTIPLIER, max_redelivery_delay=MOST_MS),
-    ATTEMPTS - 1,
-)
+POLICY = Policy(redelivery_delay=DELAY_MS, redelivery_delay_multiplier=MULTIPLIER, max_redelivery_delay=MOST_MS)
+PLANNED = tuple(delay_ms(POLICY, failure) for failure in range(1, ATTEMPTS))
 # Clocks are read to the millisecond, on both ends of a wait.
 EARLY_MS = 20
 ORIGIN = ("_AMQ_ORIG_ADDRESS", "_AMQ_ORIG_QUEUE", "_AMQ_ORIG_MESSAGE_ID")

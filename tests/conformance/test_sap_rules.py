@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from poisonadmin.delivery.domain.retry_decision import RetryDecision, on_crash, on_failure, on_success
+from poisonadmin.delivery.domain.retry_decision import RetryDecision, on_crash, on_failure
 from poisonadmin.messages.domain.states import TRANSITIONS, Event, Reason, State, Transition
 from poisonadmin.policies.domain.policy import Policy
 from poisonadmin.policies.domain.presets import preset
@@ -49,7 +49,7 @@ def after(events: Iterable[str], policy: Policy = SAP) -> Stand:
 def _verdict(policy: Policy, stand: Stand, event: str, attempt: int) -> RetryDecision:
     match event:
         case "ok":
-            return on_success()
+            return RetryDecision(State.DLVD, Event.DELIVERED, None, None, None, 0, candidate=False, crash_count=0)
         case "exception":
             return on_failure(
                 policy, message_id=1, attempt_number=attempt, failure_count=stand.failure_count, address="orders"

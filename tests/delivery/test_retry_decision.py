@@ -10,12 +10,10 @@ from poisonadmin.delivery.domain.retry_decision import (
     RetryDecision,
     dead_letter_target,
     on_crash,
-    on_expired,
     on_failure,
-    on_success,
 )
 from poisonadmin.delivery.domain.retry_schedule import delay_ms, jitter
-from poisonadmin.messages.domain.states import Event, Reason, State, allowed, reasons
+from poisonadmin.messages.domain.states import Reason, State, allowed, reasons
 from poisonadmin.policies.domain.policy import BUILT_IN, ExceptionDestination, OnExhausted, Policy
 from poisonadmin.policies.domain.presets import preset
 
@@ -224,24 +222,12 @@ def test_a_conversation_ends_at_its_fourth_failure(conversation: int | None, sta
     assert failing(preset("service_broker"), 9, conversation=conversation).state is state
 
 
-def test_a_success_clears_the_counts_and_the_suspicion() -> None:
-    """R2, R3."""
-    assert on_success() == RetryDecision(
-        State.DLVD, Event.DELIVERED, None, None, None, 0, candidate=False, crash_count=0
-    )
-
-
-def test_an_expired_message_fails() -> None:
-    decision = on_expired(failure_count=3)
-    assert (decision.state, decision.reason, decision.failure_count) == (State.FAIL, Reason.EXPIRED, 3)
-
-
 def test_every_decision_is_a_transition_that_the_table_has() -> None:
     policies = [BUILT_IN, WEBSPHERE, MQ, *(preset(name) for name in ("sap", "artemis", "amps", "service_broker"))]
     policies += [Policy(max_delivery_attempts=1, on_exhausted=what) for what in OnExhausted]
     decisions = [failing(policy, failure, conversation=failure) for policy in policies for failure in range(1, 12)]
     decisions += [on_crash(policy, count, True, failure_count=0) for policy in policies for count in range(3)]
-    for decision in [*decisions, on_success()]:
+    for decision in decisions:
         assert decision.state in allowed(State.DLNG, decision.event)
         assert decision.reason is None or decision.reason in reasons(decision.event)
         assert (decision.delay_ms is None) == (decision.state is not State.TBDL)

@@ -2,7 +2,6 @@
 
 import base64
 import json
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poisonadmin.intake.domain.envelope import MessageEnvelope, body_digest, parse_envelope, parse_line
+from poisonadmin.intake.domain.envelope import MessageEnvelope, parse_envelope, parse_line
 from poisonadmin.intake.domain.envelope_fields import LIMITS, InvalidEnvelope
 
 LEAST = {"address": "orders.eu", "payload": "hello"}
@@ -184,33 +183,3 @@ def test_a_line_beyond_the_limit_is_not_even_looked_at() -> None:
 def test_noise_is_refused_and_harms_nobody(raw: bytes) -> None:
     with pytest.raises(InvalidEnvelope):
         parse_line(raw)
-
-
-WHOLE = parse_envelope(
-    LEAST | {"message_id": "7", "headers": {"a": "b", "c": "d"}, "conversation_id": "x", "bookmark": "y"}
-)
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        replace(WHOLE, payload=b"other"),
-        replace(WHOLE, content_type="text/html"),
-        replace(WHOLE, headers={"a": "b"}),
-        replace(WHOLE, headers={"a": "bc", "": "d"}),
-        replace(WHOLE, headers={"a": "b", "c": "d", "e": ""}),
-        replace(WHOLE, conversation_id=None),
-        replace(WHOLE, conversation_id="xy", bookmark=None),
-        replace(WHOLE, conversation_id=None, bookmark="xy"),
-        replace(WHOLE, bookmark=""),
-        replace(WHOLE, payload=b"hellotext", content_type="/plain; charset=utf-8"),
-    ],
-)
-def test_another_body_has_another_digest(other: MessageEnvelope) -> None:
-    assert body_digest(other) != body_digest(WHOLE)
-
-
-def test_the_order_of_headers_and_what_is_no_body_leave_the_digest_alone() -> None:
-    same = replace(WHOLE, headers={"c": "d", "a": "b"}, address="b", message_id="8", expires_at=datetime.now(UTC))
-    assert body_digest(same) == body_digest(WHOLE)
-    assert len(body_digest(WHOLE)) == 32

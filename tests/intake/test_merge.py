@@ -7,12 +7,10 @@ import psycopg
 import pytest
 from django.db import connection, connections
 
-from poisonadmin.core.commands.locks import Lock
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.intake.commands.batch import accept_stream
 from poisonadmin.intake.commands.merge import Merged, merge_staged
 from tests.intake.store import assert_whole, line, messages, rows
-from workers.spark import sinks
 
 TOLD = {
     "reason": "MaxDeliveryAttempts",
@@ -84,10 +82,6 @@ def test_a_new_message_wakes_its_lane() -> None:
         ("orders.eu", False),
         ("orders.us", False),
     ]
-
-
-def test_the_task_and_the_merge_take_the_same_lock() -> None:
-    assert sinks.STAGED_BATCH_LOCK == Lock.STAGED_BATCH
 
 
 def in_threads(*works: Callable[[], object]) -> list[object]:

@@ -4,9 +4,9 @@ import pytest
 from django.db import connection
 
 from poisonadmin.core.domain.access import SYSTEM, Role, principal
+from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.messages.commands.confirmations import NotDelivered, confirm
-from poisonadmin.messages.commands.decisions import MessageNotFound
 from poisonadmin.messages.queries.confirmations import unconfirmed
 from poisonadmin.messages.queries.detail import get_message
 from poisonadmin.messages.queries.filters import parse_filter
@@ -154,9 +154,9 @@ def test_what_is_not_delivered_cannot_be_confirmed(broker: Destination) -> None:
 @pytest.mark.parametrize("message_id", [-1, 999_999, 2**62])
 def test_what_is_not_there_or_out_of_scope_cannot_be_confirmed(broker: Destination, message_id: int) -> None:
     [there] = delivered(broker)
-    with pytest.raises(MessageNotFound):
+    with pytest.raises(NotFound):
         confirm(message_id, principal=CONSUMER)
-    with pytest.raises(MessageNotFound):
+    with pytest.raises(NotFound):
         confirm(there, principal=principal("other", Role.OPERATOR, ["invoices.#"]))
 
 

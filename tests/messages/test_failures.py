@@ -5,10 +5,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from poisonadmin.core.domain.access import SYSTEM, Role, principal
+from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.intake.commands.accept import accept
 from poisonadmin.intake.domain.envelope import parse_envelope
 from poisonadmin.messages.queries import failure_groups, failures
-from poisonadmin.messages.queries.failure_groups import GroupNotFound
 from poisonadmin.messages.queries.failures import FailureFilter, FailureRow, list_failures
 from poisonadmin.store.models.attempt import Attempt
 
@@ -79,5 +79,5 @@ def test_a_group_shows_what_is_in_scope_only(failed: list[FailureRow]) -> None:
     assert sum(keys.trend) == 2
     nobody = principal("lee", Role.VIEWER, ["nowhere.#"])
     assert failure_groups.list_groups(principal=nobody).results == []
-    with pytest.raises(GroupNotFound):
+    with pytest.raises(NotFound):
         failure_groups.get_group(keys.id, principal=nobody)

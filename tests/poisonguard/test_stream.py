@@ -13,8 +13,8 @@ import pytest
 from django.db import connection
 
 from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.poison_list.commands.reports import NotListed, Report, release, report
-from poisonadmin.poison_list.queries.entries import EntryNotFound
 from poisonadmin.store.models.poison import PoisonEntry
 from poisonadmin.web.api.event_stream import MAX_STREAMS
 from tests.poisonguard.conftest import MakeGuard, Service, Web, until
@@ -121,7 +121,7 @@ def test_every_guard_ends_up_knowing_exactly_what_is_listed(service: Service, ma
             if dice.random() < 0.5:
                 report(Report(SOURCE, bookmark, "why"), principal=SYSTEM)
             else:
-                with contextlib.suppress(EntryNotFound, NotListed):
+                with contextlib.suppress(NotFound, NotListed):
                     entry = PoisonEntry.objects.filter(bookmark=bookmark).first()
                     release(entry.id if entry else 0, principal=SYSTEM, reason="x")
         connection.close()

@@ -3,9 +3,9 @@
 import pytest
 
 from poisonadmin.core.domain.access import SYSTEM, Role, principal
+from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.policies.commands.save import delete_policy, save_policy
 from poisonadmin.policies.queries.history import Change, policy_history
-from poisonadmin.policies.queries.policies import PolicyNotFound
 
 pytestmark = pytest.mark.django_db
 
@@ -53,5 +53,5 @@ def test_a_field_set_to_nothing_is_not_one_that_is_not_set() -> None:
 
 
 def test_a_policy_out_of_scope_has_no_history() -> None:
-    with pytest.raises(PolicyNotFound):
+    with pytest.raises(NotFound):
         policy_history(save(), principal=principal("o", Role.ADMIN, ["elsewhere.#"]))

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from poisonadmin.core.commands.versions import VersionConflict
 from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Role, principal
+from poisonadmin.core.domain.errors import NotFound, PreconditionFailed
 from poisonadmin.core.queries.filter_values import InvalidFilter
 from poisonadmin.messages.commands.decisions import quarantine
 from poisonadmin.restart_jobs.commands import runs
@@ -21,7 +21,7 @@ from poisonadmin.restart_jobs.commands.setup import (
     run_soon,
     save_restart_job,
 )
-from poisonadmin.restart_jobs.queries import RestartJobNotFound, count_restartable, get_restart_job
+from poisonadmin.restart_jobs.queries import count_restartable, get_restart_job
 from poisonadmin.store.models.audit import Audit
 from poisonadmin.store.models.history import History
 from poisonadmin.store.models.job import Job
@@ -190,7 +190,7 @@ def test_only_who_may_configure_everything_sets_jobs_up(destination: str) -> Non
         with pytest.raises(NotAllowed):
             delete_restart_job(row.id, principal=who)
     delete_restart_job(row.id, principal=SYSTEM)
-    with pytest.raises(RestartJobNotFound):
+    with pytest.raises(NotFound):
         run_soon(row.id, principal=SYSTEM)
     assert list(Audit.objects.values_list("action", flat=True).order_by("id"))[-2:] == [
         "restart_job.saved",
@@ -201,7 +201,7 @@ def test_only_who_may_configure_everything_sets_jobs_up(destination: str) -> Non
 def test_nobody_overwrites_another_s_change(destination: str) -> None:
     save()
     save()
-    with pytest.raises(VersionConflict):
+    with pytest.raises(PreconditionFailed):
         save(expected_version=1)
 
 

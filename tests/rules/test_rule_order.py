@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-from poisonadmin.core.commands.versions import VersionConflict
 from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Role, principal
+from poisonadmin.core.domain.errors import AlreadyExists, NotFound, PreconditionFailed
 from poisonadmin.rules.commands import table
 from poisonadmin.rules.commands.switch import NotDryRun, disable_rule, enable_rule
 from poisonadmin.rules.commands.table import RuleFields
 from poisonadmin.rules.domain.fields import InvalidRule
-from poisonadmin.rules.queries.rules import RuleNotFound, get_rule, list_rules
+from poisonadmin.rules.queries.rules import get_rule, list_rules
 from poisonadmin.store.models.audit import Audit
 from poisonadmin.store.models.rule import Rule
 from tests.rules.ruled import NEGATIVE, WHY, rule
@@ -37,12 +37,12 @@ def test_a_rule_before_deliveries_is_switched_on_only_when_it_was_dry_run(db: No
 
 def test_a_rule_is_saved_only_as_it_was_read(db: None) -> None:
     row = rule("once", {}, "reject", is_on=False)
-    with pytest.raises(VersionConflict):
+    with pytest.raises(PreconditionFailed):
         table.replace_rule(row.id, RuleFields("once", {}, {"do": "discard"}), principal=SYSTEM, expected_version=2)
-    with pytest.raises(table.RuleExists):
+    with pytest.raises(AlreadyExists):
         rule("once", {}, "reject")
     other = rule("other", {}, "reject", is_on=False)
-    with pytest.raises(table.RuleExists):
+    with pytest.raises(AlreadyExists):
         table.replace_rule(other.id, RuleFields("once", {}, {"do": "reject"}), principal=SYSTEM)
     with pytest.raises(InvalidRule, match=r"match\.violates: .*leads out"):
         rule("bad", {"violates": {"$ref": "http://example.com/"}}, "reject")
@@ -58,9 +58,9 @@ def test_who_is_limited_to_some_addresses_rules_over_no_others(db: None) -> None
     own = table.create_rule("before", RuleFields("own", {"address": "orders.*"}, {"do": "reject"}), principal=limited)
     assert own.owner == "pat"
     assert [row.name for row in list_rules(principal=limited)] == ["own"]
-    with pytest.raises(RuleNotFound):
+    with pytest.raises(NotFound):
         get_rule(everywhere.id, principal=limited)
-    with pytest.raises(RuleNotFound):
+    with pytest.raises(NotFound):
         disable_rule(everywhere.id, principal=limited, reason="x")
     with pytest.raises(NotAllowed):
         table.create_rule("before", RuleFields("all", {}, {"do": "reject"}), principal=limited)

@@ -8,8 +8,8 @@ import psycopg
 import pytest
 from django.db import connection
 
-from poisonadmin.core.commands.locks import Lock
 from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.core.domain.locks import Lock
 from poisonadmin.sources.commands.broker_checks import answer_due, request_broker_check, request_source_check
 from poisonadmin.sources.commands.setup import SourceBusy, delete_source, save_source
 from poisonadmin.sources.domain.broker_checks import BrokerCheckResult

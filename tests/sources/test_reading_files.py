@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import psycopg
 import pytest
 
-from poisonadmin.core.commands.locks import Lock
 from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Role, principal
+from poisonadmin.core.domain.locks import Lock
 from poisonadmin.intake.commands.sweep import sweep_orphans
 from poisonadmin.sources.commands.directories import ingest_due, ingest_source, request_ingest
 from poisonadmin.sources.commands.directory_run import Stage

@@ -10,12 +10,12 @@ from django.conf import settings
 from django.template.loader import get_template
 
 import poisonadmin
+from poisonadmin.delivery.domain.outcome import Outcome
 from poisonadmin.messages.domain.states import Event, Reason, State, sources
 from poisonadmin.messages.pages.actions import ACTIONS
 from poisonadmin.policies.domain.resolution import FIELDS
 from poisonadmin.policies.queries.values import SECTIONS as SETTINGS
 from poisonadmin.policies.queries.values import kinds
-from poisonadmin.store.models.attempt import Outcome
 from poisonadmin.store.models.claim import NodeEnd
 from poisonadmin.web.pages import words
 from poisonadmin.web.pages.icons import ICONS

@@ -11,13 +11,14 @@ from collections.abc import Sequence
 
 import psycopg
 
-READER_LOCK = 29  # operations/locks.py names it
+from poisonadmin.core.domain.locks import Lock
+
 # So long a reader may take to acknowledge what it has stored, or to end, before its copies are no longer waited for.
 PATIENCE_SECONDS = 5.0
 _LOOK_SECONDS = 0.1
 
 _OWNERS = f"""
-SELECT objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND classid = {READER_LOCK} AND objsubid = 2
+SELECT objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND classid = {Lock.READER:d} AND objsubid = 2
     AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
 """  # noqa: S608  (a constant)
 _HELD_BY_OTHERS = f"""
@@ -42,7 +43,7 @@ class Receipts:
         self._owner = 0
         while not self._owner:
             wanted = 1 + secrets.randbelow(2**31 - 1)
-            row = connection.execute("SELECT pg_try_advisory_lock(%s, %s)", [READER_LOCK, wanted]).fetchone()
+            row = connection.execute("SELECT pg_try_advisory_lock(%s, %s)", [Lock.READER, wanted]).fetchone()
             self._owner = wanted if row is not None and row[0] else 0
         connection.commit()
 

@@ -3,20 +3,8 @@
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from poisonadmin.delivery.domain.outcome import Outcome
 from poisonadmin.rules.domain.content_rules import FilterDecision
-
-DELIVERED = "delivered"
-FAILED = "failed"
-CRASHED = "crashed"
-NODE_LOST = "node_lost"
-SUSPECTED = "suspected"
-DISCARDED = "discarded"
-MOVED = "moved"
-ROLLED_BACK = "rolled_back"
-CONVERSATION_ENDED = "conversation_ended"
-RULED = "ruled"
-# After these the next message of an ordered conversation may be delivered.
-LETS_FOLLOW = frozenset({DELIVERED, DISCARDED, MOVED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +40,7 @@ class Delivery:
 class OutcomeRow:
     """One row of the `attempt` table, column by column.
 
-    `outcome` is one of those below. `response` is the first 4 kB of the answer to a failed delivery, `output` the last
+    `response` is the first 4 kB of the answer to a failed delivery, `output` the last
     8 kB that a handler printed, `exit_status` that of a sandbox that died, negative for a signal. No text holds NUL or
     a lone surrogate.
     """
@@ -64,7 +52,7 @@ class OutcomeRow:
     destination_id: int | None
     started_at: datetime | None
     finished_at: datetime
-    outcome: str
+    outcome: Outcome
     error_class: str | None = None
     cause_class: str | None = None
     error_message: str | None = None

@@ -16,14 +16,11 @@ from dataclasses import fields
 
 import psycopg
 
+from poisonadmin.core.domain.locks import Lock, lock_key
+from poisonadmin.delivery.domain.lease import HEARTBEAT_SECONDS, LEASE_MARGIN_SECONDS, LEASE_SECONDS
 from workers.delivery.deliveries import OutcomeRow
 
-HEARTBEAT_SECONDS = 0.5
 FLUSH_SECONDS = 0.1
-LEASE_SECONDS = 60
-# Nothing is begun this close to the end of the lease: the clock of the database and ours may run apart.
-LEASE_MARGIN_SECONDS = 5
-LOCK_CLASS = 20
 
 _COLUMNS = tuple(field.name for field in fields(OutcomeRow))
 _ENTER = """
@@ -175,4 +172,4 @@ def _connect(dsn: str) -> "psycopg.Connection[tuple[object, ...]]":
 
 def _lock(connection: "psycopg.Connection[tuple[object, ...]]", node_id: int) -> None:
     with contextlib.suppress(psycopg.errors.LockNotAvailable):
-        connection.execute("SELECT pg_try_advisory_lock(%s, %s)", [LOCK_CLASS, node_id & 0x7FFFFFFF])
+        connection.execute("SELECT pg_try_advisory_lock(%s, %s)", [Lock.NODE, lock_key(node_id)])

@@ -5,10 +5,11 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
+from poisonadmin.delivery.domain.outcome import Outcome
 from poisonadmin.delivery.domain.retry_after import retry_after_ms
 from poisonadmin.destinations.domain.http_config import CONNECTION_LOST
 from poisonadmin.messages.domain.failures import Failure, fingerprint, title
-from workers.delivery.deliveries import CRASHED, DELIVERED, FAILED, RULED, Delivery, OutcomeRow
+from workers.delivery.deliveries import Delivery, OutcomeRow
 from workers.delivery.http.exchange import HttpAnswer
 from workers.delivery.http.failures import HTTP_CONNECTION_RESET
 
@@ -34,10 +35,10 @@ def outcome_row(
     `crash_on` "connection_lost": the request was sent, the connection is gone, there is no answer: that is a crash.
     """
     failure = answer.failure
-    outcome = FAILED
+    outcome = Outcome.FAILED
     if crash_on == CONNECTION_LOST and failure is not None and failure.exception_class == HTTP_CONNECTION_RESET:
         failure = replace(failure, exception_class=CONSUMER_CONNECTION_LOST)
-        outcome = CRASHED
+        outcome = Outcome.CRASHED
     if failure is None:
         return OutcomeRow(
             delivery.message_id,
@@ -47,7 +48,7 @@ def outcome_row(
             delivery.destination_id,
             times[0],
             times[1],
-            DELIVERED,
+            Outcome.DELIVERED,
             status_code=answer.status,
         )
     return failed_row(
@@ -70,7 +71,7 @@ def failed_row(
     claim_id: int | None,
     shard: int | None,
     times: tuple[datetime, datetime],
-    outcome: str = FAILED,
+    outcome: Outcome = Outcome.FAILED,
     **more: Any,
 ) -> OutcomeRow:
     """Return the row of an attempt that came to a failure, or a crash; `more` are further columns."""
@@ -106,7 +107,7 @@ def ruled_row(delivery: Delivery, *, claim_id: int | None, shard: int | None, fi
         destination_id=delivery.destination_id,
         started_at=None,
         finished_at=finished_at,
-        outcome=RULED,
+        outcome=Outcome.RULED,
         error_message=storable(ruling.note, MAX_MESSAGE_CHARS),
         move_to=ruling.address,
         rule_id=ruling.rule_id,

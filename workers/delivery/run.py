@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
-from workers.delivery.deliveries import DELIVERED, Delivery, OutcomeRow, Tally
+from poisonadmin.delivery.domain.outcome import Outcome
+from workers.delivery.deliveries import Delivery, OutcomeRow, Tally
 
 
 async def _no_mark(delivery: Delivery) -> None:
@@ -86,7 +87,7 @@ class Run:
 
     def finish(self, row: OutcomeRow, tally: Tally, *, in_transport: bool = False) -> None:
         """Hand the outcome of a begun delivery on. When that fails nothing more is begun, and `deliver_all` raises."""
-        if row.outcome == DELIVERED:
+        if row.outcome == Outcome.DELIVERED:
             tally.delivered += 1
         else:
             tally.failed += 1

@@ -3,16 +3,17 @@
 import asyncio
 from collections.abc import Callable
 
+from poisonadmin.delivery.domain.outcome import LETS_FOLLOW, Outcome
 from poisonadmin.rules.domain.rules import Before
 from workers.delivery.buffer import Buffer
-from workers.delivery.deliveries import DISCARDED, LETS_FOLLOW, MOVED, Delivery, Tally
+from workers.delivery.deliveries import Delivery, Tally
 from workers.delivery.ordered_groups import OrderedGroups
 from workers.delivery.outcomes import ruled_row
 from workers.delivery.run import Run, instant
 
 # A slot that was missed by more than this is not used: its message is released and gets another one.
 MAX_LAG_SECONDS = 1.0
-_AS_ANSWERED = {Before.DISCARD: DISCARDED, Before.REDIRECT: MOVED}
+_AS_ANSWERED = {Before.DISCARD: Outcome.DISCARDED, Before.REDIRECT: Outcome.MOVED}
 
 
 class Scheduler:

@@ -10,6 +10,7 @@ from itertools import islice
 
 import psycopg
 
+from poisonadmin.core.domain.locks import Lock
 from poisonadmin.intake.domain import staged_rows
 from poisonadmin.intake.domain.envelope_fields import InvalidEnvelope, storable
 from poisonadmin.intake.domain.staged_rows import IntakeRow
@@ -17,7 +18,6 @@ from workers.spark.keys import copy_keys, policies_with_keys
 from workers.spark.parts import FilePart
 from workers.spark.sources import FileBroken, FileGone
 
-STAGED_BATCH_LOCK = 25  # operations/locks.py names it
 SLICE_ROWS = 5000
 SLICE_BYTES = 8 * 1024 * 1024
 # A file that begins with so many lines of which none is a message is something else: nobody will look at each of them.
@@ -55,7 +55,7 @@ def stage(part: FilePart, parsed: Iterable[Parsed], database_url: str) -> Staged
     Errors: `FileGone` when the file is not SEEN any more; `FileBroken` when it is no file of messages.
     """
     with psycopg.connect(database_url) as connection, connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(%s, hashtext(%s))", [STAGED_BATCH_LOCK, part.batch])
+        cursor.execute("SELECT pg_advisory_xact_lock(%s, hashtext(%s))", [Lock.STAGED_BATCH, part.batch])
         cursor.execute(_ALREADY, {"batch": part.batch})
         already = StagedCounts(*(cursor.fetchone() or (0, 0)))
         if already.staged or already.rejected:

@@ -8,17 +8,9 @@ from django.db import connection
 from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.core.commands import locks
-from poisonadmin.core.commands.locks import Lock
 from poisonadmin.core.domain.addresses import validate_address
-from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.domain.locks import Lock
 from poisonadmin.policies.queries.index import policy_index
-
-
-class AddressNotFound(PoisonAdminError):
-    """Raised when no message ever named the address, or when it is out of the caller's scope."""
-
-    code = "not_found"
-    status = 404
 
 
 @dataclass(frozen=True)

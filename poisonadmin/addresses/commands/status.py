@@ -5,11 +5,10 @@ from typing import Any
 from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
 
-from poisonadmin.addresses.commands.creation import AddressNotFound
 from poisonadmin.core.commands import audit
 from poisonadmin.core.commands.transaction_retry import retried
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
 from poisonadmin.messages.commands import decisions, schedule
 from poisonadmin.store.models.message import Message
 
@@ -31,7 +30,7 @@ class NotOnAddress(PoisonAdminError):
 def pause(name: str, *, principal: Principal, reason: str) -> None:
     """Stop delivering from the address until it is resumed. What is under way ends; new messages wait.
 
-    Errors: `NotAllowed`, `AddressNotFound`, `AddressStatusConflict`.
+    Errors: `NotAllowed`, `NotFound`, `AddressStatusConflict`.
     """
     _set_status(name, principal=principal, reason=reason, from_statuses=("ON",), to_status="PAUSED")
 
@@ -39,7 +38,7 @@ def pause(name: str, *, principal: Principal, reason: str) -> None:
 def resume(name: str, *, principal: Principal, reason: str, quarantine: int | None = None) -> None:
     """Deliver from the address again; with `quarantine`, without this message, which becomes NDLV `quarantined` first.
 
-    Errors: `NotAllowed`, `AddressNotFound`, `AddressStatusConflict`, `NotOnAddress`, and those of `decide.quarantine`.
+    Errors: `NotAllowed`, `NotFound`, `AddressStatusConflict`, `NotOnAddress`, and those of `decide.quarantine`.
     """
     with transaction.atomic():
         if quarantine is not None:
@@ -65,7 +64,7 @@ def _set_status(
 ) -> None:
     principal.require(Permission.PAUSE)
     if not principal.sees(name):
-        raise AddressNotFound(f"There is no address {name}.")
+        raise NotFound(f"There is no address {name}.")
     values: dict[str, Any] = {
         "to": to_status,
         "actor": principal.name,
@@ -90,5 +89,5 @@ def _why_not(cursor: CursorWrapper, name: str) -> PoisonAdminError:
     cursor.execute("SELECT status FROM address WHERE name = %s", [name])
     row = cursor.fetchone()
     if row is None:
-        return AddressNotFound(f"There is no address {name}.")
+        return NotFound(f"There is no address {name}.")
     return AddressStatusConflict(f"The address {name} is {row[0]} already.")

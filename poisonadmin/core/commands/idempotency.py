@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from django.db import connection, transaction
 
-from poisonadmin.core.commands.locks import Lock
 from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.domain.locks import Lock
 from poisonadmin.store.models.access import IdempotencyKey
 
 MAX_KEY_CHARS = 255

@@ -1,4 +1,4 @@
-"""Advisory locks, named in one place so that two uses never share a number."""
+"""Taking advisory locks, for a transaction or for a session."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,21 +7,7 @@ from enum import IntEnum
 from django.db import connection
 from django.db.backends.utils import CursorWrapper
 
-
-class Lock(IntEnum):
-    """The first half of each two-part lock key. NODE, JOB, SOURCE, IDEMPOTENCY_KEY and READER are held by sessions,
-    the others by transactions."""
-
-    NODE = 20
-    JOB = 21
-    CLAIM = 22
-    POLICIES = 23
-    TICK = 24
-    STAGED_BATCH = 25  # workers/spark/sinks.py takes it too
-    SOURCE = 26
-    IDEMPOTENCY_KEY = 27
-    POISON_LIST = 28
-    READER = 29  # workers/brokers/receipts.py takes it
+from poisonadmin.core.domain.locks import Lock
 
 
 def try_lock(cursor: CursorWrapper, lock: Lock, key: int = 0) -> bool:

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.delivery.commands.retry_decisions import Answered
+from poisonadmin.delivery.domain.outcome import Outcome
 from poisonadmin.policies.domain.policy import Policy
-from poisonadmin.store.models.attempt import Outcome
 
 Key = tuple[int, str]  # address id, conversation id
 

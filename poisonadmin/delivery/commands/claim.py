@@ -13,7 +13,8 @@ from datetime import datetime
 from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
 
-from poisonadmin.core.commands.locks import Lock, try_lock
+from poisonadmin.core.commands.locks import try_lock
+from poisonadmin.core.domain.locks import Lock
 from poisonadmin.delivery.commands import ordered_conversations
 from poisonadmin.delivery.commands.capacities import capacities
 from poisonadmin.delivery.domain.claim_plan import (
@@ -24,10 +25,10 @@ from poisonadmin.delivery.domain.claim_plan import (
     isolated_allowances,
     lane_caps,
 )
+from poisonadmin.delivery.domain.lease import LEASE_SECONDS
 from poisonadmin.messages.commands.transitions import move
 from poisonadmin.messages.domain.states import Event, State
 
-LEASE_SECONDS = 60
 LANES_A_CLAIM = 300
 MESSAGES_A_CLAIM = 10_000
 # Candidates of one claim, delivered one after the other: few, for each may die slowly.

@@ -12,9 +12,8 @@ from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.delivery.commands.in_flight import IN_FLIGHT
+from poisonadmin.delivery.domain.lease import LEASE_SECONDS
 from poisonadmin.messages.domain.failures import Failure, fingerprint, title
-
-GIVEN_UP_SECONDS = 60
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ class Journals(Protocol):
 _LOST = f"""
 SELECT id, name, claim_id, shard, pages, host <> %(host)s AS is_given_up FROM node
 WHERE "end" = 'lost' AND pages IS NOT NULL
-  AND (host = %(host)s OR ended_at < now() - interval '{GIVEN_UP_SECONDS} s')
+  AND (host = %(host)s OR ended_at < now() - interval '{LEASE_SECONDS} s')
 ORDER BY id
 """  # noqa: S608  (a number of ours)
 

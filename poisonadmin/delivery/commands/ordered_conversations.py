@@ -14,7 +14,7 @@ from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.core.commands import locks
-from poisonadmin.core.commands.locks import Lock
+from poisonadmin.core.domain.locks import Lock
 
 MESSAGES_A_LOOK = 5_000
 LANES_A_TRANSACTION = 1_000

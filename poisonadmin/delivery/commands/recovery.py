@@ -8,12 +8,9 @@ from dataclasses import dataclass
 
 from django.db import connection, transaction
 
-from poisonadmin.core.commands.locks import Lock
+from poisonadmin.core.domain.locks import Lock, lock_key
 from poisonadmin.delivery.commands.settle import Settled, settle
-
-# A living node writes a heartbeat every 0.5 s. After a restart of the database its sessions have to come back first.
-SILENT_SECONDS = 1.5
-SILENT_SECONDS_AFTER_RESTART = 10
+from poisonadmin.delivery.domain.lease import SILENT_SECONDS, SILENT_SECONDS_AFTER_RESTART
 
 _SILENT = f"""
 heartbeat_at < now() - CASE WHEN pg_postmaster_start_time() > now() - interval '{SILENT_SECONDS_AFTER_RESTART} s'
@@ -25,7 +22,7 @@ def _lock_is_free(lock: Lock, key: str) -> str:
     return f"""NOT EXISTS (
         SELECT FROM pg_locks
         WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-          AND classid = {int(lock)} AND objid = {key} & 2147483647 AND granted)"""  # noqa: S608  (no input)
+          AND classid = {int(lock)} AND objid = {key} & {lock_key(-1)} AND granted)"""  # noqa: S608  (no input)
 
 
 _LOSE_NODES = f"""

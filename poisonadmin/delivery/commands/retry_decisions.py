@@ -8,11 +8,11 @@ from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.delivery.commands.in_flight import TAKEN
 from poisonadmin.delivery.domain import handler_answers
+from poisonadmin.delivery.domain.outcome import Outcome
 from poisonadmin.delivery.domain.retry_decision import RetryDecision, on_crash, on_failure
 from poisonadmin.messages.domain.states import Event
 from poisonadmin.policies.domain.policy import Blame, Policy
 from poisonadmin.rules.domain.rules import Before
-from poisonadmin.store.models.attempt import Outcome
 
 FAILURES = frozenset({Outcome.FAILED, Outcome.CRASHED, Outcome.NODE_LOST, Outcome.SUSPECTED})
 # The loss of a whole node while a candidate runs alone may be an outside kill; every third such loss counts (R2).

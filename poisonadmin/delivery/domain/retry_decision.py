@@ -86,16 +86,6 @@ def on_failure(
     return _again(failed)
 
 
-def on_success() -> RetryDecision:
-    """Return the decision on a delivery; it clears the counts and the suspicion (rulings R2, R3)."""
-    return RetryDecision(State.DLVD, Event.DELIVERED, None, None, None, 0, candidate=False, crash_count=0)
-
-
-def on_expired(failure_count: int) -> RetryDecision:
-    """Return the decision on a message that was not delivered before its `expires_at`."""
-    return RetryDecision(State.FAIL, Event.EXPIRED, Reason.EXPIRED, None, None, failure_count)
-
-
 def on_crash(
     policy: Policy,
     crash_count: int,

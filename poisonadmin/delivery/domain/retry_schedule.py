@@ -56,17 +56,6 @@ def delay_ms(policy: Policy, failures: int, *, sign: Sign = 1, fraction: float =
     return min(_jittered(policy, _compounded(policy, failures), sign, fraction), policy.delay_cap)
 
 
-def retry_delays(policy: Policy, failures: int) -> tuple[int, ...]:
-    """Return the wait before each redelivery, in milliseconds, first to last, without jitter.
-
-    Shape: `failures` entries, never falling when the multiplier is at least 1, each within 0..`policy.delay_cap`.
-
-    >>> retry_delays(Policy(redelivery_delay=5000, redelivery_delay_multiplier=2, max_redelivery_delay=15000), 4)
-    (5000, 10000, 15000, 15000)
-    """
-    return tuple(delay_ms(policy, failure) for failure in range(1, failures + 1))
-
-
 def jitter(message_id: int, attempt_number: int) -> tuple[Sign, float]:
     """Return the sign and the fraction, uniform on [0, 1), of the jitter after a failed attempt (ruling R8).
 

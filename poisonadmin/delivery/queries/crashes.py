@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.rows import fetch
-from poisonadmin.messages.queries.detail import MessageNotFound, require_message
-from poisonadmin.store.models.attempt import CRASHES
+from poisonadmin.delivery.domain.outcome import CRASHES
+from poisonadmin.messages.queries.detail import require_message
 
 # Spelt out as in the partial index `attempt_crashes`, which a parameter would hide from the planner.
 CRASHED = "outcome IN ('" + "', '".join(CRASHES) + "')"
@@ -77,7 +78,7 @@ def crashes_of(message_ids: Sequence[int], *, most: int = SHOWN_CRASHES) -> dict
 
 
 def get_crash(message_id: int, attempt_number: int, *, principal: Principal) -> CrashRow:
-    """Return the crash; raise MessageNotFound."""
+    """Return the crash; raise NotFound."""
     principal.require(Permission.READ)
     require_message(message_id, principal=principal)
     rows = fetch(
@@ -87,7 +88,7 @@ def get_crash(message_id: int, attempt_number: int, *, principal: Principal) -> 
         [message_id, min(attempt_number, 2**31 - 1)],
     )
     if not rows:
-        raise MessageNotFound(f"Attempt {attempt_number} of message {message_id} was no crash.")
+        raise NotFound(f"Attempt {attempt_number} of message {message_id} was no crash.")
     return rows[0]
 
 

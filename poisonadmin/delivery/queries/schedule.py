@@ -77,7 +77,7 @@ class Schedule:
 
 
 def schedule(message_id: int, *, principal: Principal) -> Schedule:
-    """Return the explained schedule; raise MessageNotFound."""
+    """Return the explained schedule; raise NotFound."""
     message = get_message(message_id, principal=principal)
     made = attempts(message_id, principal=principal, limit=SHOWN_STEPS).results
     changes = history(message_id, principal=principal, limit=MAX_LIMIT)

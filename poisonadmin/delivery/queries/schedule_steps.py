@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from poisonadmin.delivery.domain.outcome import Outcome
 from poisonadmin.delivery.domain.retry_decision import RetryDecision, on_failure
 from poisonadmin.delivery.domain.retry_schedule import Explanation, explain
 from poisonadmin.messages.domain.states import Event
 from poisonadmin.messages.queries.history import AttemptRow, HistoryRow
 from poisonadmin.policies.domain.policy import Policy
-from poisonadmin.store.models.attempt import Outcome
 
 SHOWN_STEPS = 20
 _RESETS = (Event.APPROVED, Event.DELIVERED, Event.MOVED, Event.REDIRECTED)

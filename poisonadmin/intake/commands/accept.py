@@ -9,10 +9,10 @@ from typing import Any
 from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
 
-from poisonadmin.addresses.commands.creation import AddressNotFound, AddressRef, ensure_addresses
+from poisonadmin.addresses.commands.creation import AddressRef, ensure_addresses
 from poisonadmin.core.commands import audit
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
 from poisonadmin.intake.commands.business_keys import write_keys
 from poisonadmin.intake.domain.envelope import MessageEnvelope
 from poisonadmin.intake.domain.staged_rows import headers_json
@@ -79,13 +79,13 @@ def accept(envelope: MessageEnvelope, *, principal: Principal, received_by: str)
     large for its address.
 
     The same (address, message_id) with the same body again changes nothing and returns the first one.
-    Errors: `NotAllowed`, `AddressNotFound` (out of scope), `InvalidAddress`, `MessageIdConflict`.
+    Errors: `NotAllowed`, `NotFound` (out of scope), `InvalidAddress`, `MessageIdConflict`.
     """
     principal.require(Permission.INGEST)
     original = envelope.dead_letter.original_address if envelope.dead_letter else None
     for name in filter(None, (envelope.address, original)):
         if not principal.sees(name):
-            raise AddressNotFound(f"There is no address {name}.")
+            raise NotFound(f"There is no address {name}.")
     with transaction.atomic(), connection.cursor() as cursor:
         addresses = ensure_addresses(filter(None, (envelope.address, original)))
         values = _values(envelope, addresses, actor=principal.name, received_by=received_by)

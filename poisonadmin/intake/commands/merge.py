@@ -10,8 +10,8 @@ from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.addresses.commands.creation import ensure_addresses
 from poisonadmin.core.commands import locks
-from poisonadmin.core.commands.locks import Lock
 from poisonadmin.core.commands.transaction_retry import TransactionRetry, retried
+from poisonadmin.core.domain.locks import Lock
 from poisonadmin.intake.commands.duplicates import NAMED_CONFLICTS, BatchOrigin, Conflict, put_duplicates_aside
 from poisonadmin.intake.commands.imports import import_dead_letters
 from poisonadmin.intake.commands.returned import Returned, open_died_again, open_returned

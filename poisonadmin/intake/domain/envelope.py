@@ -2,7 +2,6 @@
 
 import base64
 import binascii
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,7 +13,7 @@ from poisonadmin.intake.domain import envelope_fields as read
 from poisonadmin.intake.domain.dead_letter import DeadLetter, parse_dead_letter
 from poisonadmin.intake.domain.envelope_fields import LIMITS, InvalidEnvelope
 
-__all__ = ["LIMITS", "DeadLetter", "InvalidEnvelope", "MessageEnvelope", "body_digest", "parse_envelope", "parse_line"]
+__all__ = ["LIMITS", "DeadLetter", "InvalidEnvelope", "MessageEnvelope", "parse_envelope", "parse_line"]
 
 TEXT = "text/plain; charset=utf-8"
 JSON = "application/json"
@@ -98,28 +97,6 @@ def parse_envelope(fields: Mapping[str, Any]) -> MessageEnvelope:
         expires_at=read.instant(fields, "expires_at"),
         dead_letter=parse_dead_letter(fields),
     )
-
-
-def body_digest(envelope: MessageEnvelope) -> bytes:
-    """Return 32 bytes that are equal exactly when two envelopes have the same body.
-
-    The body is the payload, the content type, the headers in whatever order, the conversation id and the bookmark:
-    the same (address, message_id) with another digest is a conflict.
-    """
-    texts = (
-        envelope.content_type,
-        str(len(envelope.headers)),
-        *(text for header in sorted(envelope.headers.items()) for text in header),
-        # A leading character tells absent from empty.
-        "" if envelope.conversation_id is None else "+" + envelope.conversation_id,
-        "" if envelope.bookmark is None else "+" + envelope.bookmark,
-    )
-    digest = hashlib.sha256()
-    for part in (envelope.payload, *(text.encode("utf-8") for text in texts)):
-        # Lengths go in too, so that no byte can pass from one part to the next unseen.
-        digest.update(len(part).to_bytes(8))
-        digest.update(part)
-    return digest.digest()
 
 
 def _content_type(fields: Mapping[str, Any]) -> str | None:

@@ -8,6 +8,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from poisonadmin.core.domain.access import Permission
+from poisonadmin.core.domain.errors import PreconditionFailed
 from poisonadmin.messages.api.messages import shown
 from poisonadmin.messages.api.shapes import MESSAGE_DETAIL
 from poisonadmin.messages.commands import decisions
@@ -44,7 +45,7 @@ class _DecisionView(ApiView):
             return {}
         found = _ETAG.fullmatch(given)
         if found is None:
-            raise decisions.PreconditionFailed(f"{given[:80]} is no ETag of a message; nothing was done.")
+            raise PreconditionFailed(f"{given[:80]} is no ETag of a message; nothing was done.")
         return {"expected_state": found[1], "expected_attempt": int(found[2])}
 
 

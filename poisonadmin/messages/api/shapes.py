@@ -1,5 +1,6 @@
 """What messages and what belongs to them look like in JSON."""
 
+from poisonadmin.delivery.domain.outcome import Outcome
 from poisonadmin.delivery.queries.schedule import Schedule
 from poisonadmin.delivery.queries.schedule_steps import NextStep, PastStep
 from poisonadmin.messages.domain.states import Event, Reason, State
@@ -10,7 +11,6 @@ from poisonadmin.messages.queries.history import AttemptRow, HistoryRow, HopRow
 from poisonadmin.messages.queries.lists import MessageRow
 from poisonadmin.messages.queries.stats import Stats
 from poisonadmin.messages.queries.transport import Transport
-from poisonadmin.store.models.attempt import Outcome
 from poisonadmin.store.models.claim import NodeEnd
 from poisonadmin.store.models.lane import AddressStatus
 from poisonadmin.web.api.shape import Shape

@@ -6,10 +6,9 @@ A broker's confirm says that the broker has it. Whether the consumer behind it h
 from django.db import connection, transaction
 
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
 from poisonadmin.intake.domain.envelope_fields import storable
-from poisonadmin.messages.commands.decisions import MessageNotFound
-from poisonadmin.messages.domain.states import State
+from poisonadmin.messages.domain.states import State, TransitionNotAllowed
 
 # Needs `changed` with id, attempt_number, destination_id and finished_at. The consumer may have been faster than us.
 AWAITED = """
@@ -53,14 +52,11 @@ WHERE confirmation.confirmed_at IS NULL OR confirmation.attempt_number <> exclud
 """
 
 
-class NotDelivered(PoisonAdminError):
+class NotDelivered(TransitionNotAllowed):
     """Raised when a message is confirmed that is not delivered, or not by this attempt; `state` is the one it is in."""
 
-    code = "transition_not_allowed"
-    status = 409
-
     def __init__(self, state: State, detail: str) -> None:
-        super().__init__(detail)
+        PoisonAdminError.__init__(self, detail)
         self.state = state
 
 
@@ -69,7 +65,7 @@ def confirm(message_id: int, *, principal: Principal, note: str | None = None, a
 
     In DLNG too: a consumer may answer before the delivery to its broker is settled. `attempt`: the delivery that it
     has processed; of one that is under way only the word on itself counts.
-    Errors: `NotAllowed`, `MessageNotFound`, `NotDelivered`.
+    Errors: `NotAllowed`, `NotFound`, `NotDelivered`.
     """
     principal.require(Permission.INGEST)
     with transaction.atomic(), connection.cursor() as cursor:
@@ -77,7 +73,7 @@ def confirm(message_id: int, *, principal: Principal, note: str | None = None, a
         cursor.execute(_READ, {"id": message_id})
         found = cursor.fetchone()
         if found is None or not principal.sees(found[0]):
-            raise MessageNotFound(f"There is no message {message_id}.")
+            raise NotFound(f"There is no message {message_id}.")
         _, state, current = found
         if state not in (State.DLVD, State.DLNG):
             raise NotDelivered(State(state), f"The message is {state}; only what is delivered can be confirmed.")

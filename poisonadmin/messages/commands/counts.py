@@ -2,7 +2,8 @@
 
 from django.db import connection, transaction
 
-from poisonadmin.core.commands.locks import Lock, Tick, try_lock
+from poisonadmin.core.commands.locks import Tick, try_lock
+from poisonadmin.core.domain.locks import Lock
 
 _FOLD = """
 WITH taken AS (DELETE FROM counter_delta RETURNING address_id, state, reason, group_id, delta)

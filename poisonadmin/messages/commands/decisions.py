@@ -15,7 +15,7 @@ from django.db.backends.utils import CursorWrapper
 from poisonadmin.core.commands import audit
 from poisonadmin.core.commands.transaction_retry import retried
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.domain.errors import NotFound, PoisonAdminError, PreconditionFailed
 from poisonadmin.messages.commands import schedule
 from poisonadmin.messages.commands.transitions import move
 from poisonadmin.messages.domain.states import Event, Reason, State, TransitionNotAllowed
@@ -28,20 +28,6 @@ NO_DESTINATION = "no_destination"
 OVERSIZED = "oversized"
 NOT_MOVED = "not_moved"
 STALE = "precondition_failed"
-
-
-class MessageNotFound(PoisonAdminError):
-    """Raised when there is no such message in the caller's scope."""
-
-    code = "not_found"
-    status = 404
-
-
-class PreconditionFailed(PoisonAdminError):
-    """Raised when the message is no longer what the caller had seen."""
-
-    code = "precondition_failed"
-    status = 412
 
 
 class NoDestination(PoisonAdminError):
@@ -242,13 +228,13 @@ def postpone(ids: Sequence[int], *, until: datetime, **asked: Unpack[Asked]) -> 
 def only(decided: Decided, message_id: int) -> None:
     """Do nothing when the decision on this one message was carried out; raise why not otherwise.
 
-    Errors: `MessageNotFound`, `NoDestination`, `Oversized`, `NotMoved`, `PreconditionFailed`, `TransitionNotAllowed`.
+    Errors: `NotFound`, `NoDestination`, `Oversized`, `NotMoved`, `PreconditionFailed`, `TransitionNotAllowed`.
     """
     why = decided.refused.get(message_id)
     if why is None:
         return
     if why == NOT_FOUND:
-        raise MessageNotFound(f"There is no message {message_id}.")
+        raise NotFound(f"There is no message {message_id}.")
     if why == NO_DESTINATION:
         raise NoDestination("The address that this message would go to delivers nowhere; give it a destination first.")
     if why == OVERSIZED:

@@ -10,7 +10,7 @@ from datetime import datetime
 from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.core.commands import locks
-from poisonadmin.core.commands.locks import Lock
+from poisonadmin.core.domain.locks import Lock
 
 _WAKE = """
 WITH due AS (SELECT * FROM unnest(%(lanes)s::bigint[], %(dues)s::timestamptz[]) AS d(lane_id, due_at)),

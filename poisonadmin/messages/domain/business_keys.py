@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.intake.domain.envelope_fields import storable
 
 MAX_NAME_CHARS = 100
@@ -28,10 +27,8 @@ _STEP = re.compile(r"\.(?P<word>[^.\[\]'\"\s]+)|\[(?P<index>\d{1,6})\]|\['(?P<qu
 _HEADER = "header:"
 
 
-class InvalidBusinessKey(PoisonAdminError):
+class InvalidBusinessKey(ValueError):
     """Raised when a text is neither a JSON path nor a header."""
-
-    code = "invalid_setting"
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from django.shortcuts import render
 from django.utils import timezone
 
 from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.delivery.domain.outcome import CRASHES, Outcome
 from poisonadmin.delivery.queries.schedule import schedule
 from poisonadmin.messages.pages import payload_tree, stack_view
 from poisonadmin.messages.pages.actions import offered
@@ -17,7 +18,6 @@ from poisonadmin.messages.queries.approval_warnings import approval_warning_of
 from poisonadmin.messages.queries.detail import MessageDetail, get_message, payload, payload_start
 from poisonadmin.messages.queries.history import attempts, history, hops
 from poisonadmin.messages.queries.transport import get_transport
-from poisonadmin.store.models.attempt import CRASHES, Outcome
 from poisonadmin.web.pages import streams
 from poisonadmin.web.pages.links import require_known
 from poisonadmin.web.pages.permissions import page

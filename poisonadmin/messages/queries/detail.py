@@ -7,19 +7,11 @@ from datetime import datetime
 from typing import Any
 
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.paging import MAX_ID
 from poisonadmin.core.queries.rows import fetch_one
 from poisonadmin.core.queries.stored_bytes import StoredBytes, stored_bytes
-from poisonadmin.messages.domain.provenance import ORIG_ADDRESS, ORIG_MESSAGE_ID, ORIG_QUEUE
 from poisonadmin.messages.queries.lists import COLUMNS, JOINS, MessageRow
-
-
-class MessageNotFound(PoisonAdminError):
-    """Raised when there is no such message, or none in the caller's scope: the two must not be told apart."""
-
-    code = "not_found"
-    status = 404
 
 
 @dataclass(frozen=True)
@@ -64,13 +56,13 @@ _LAST_MOVE = """LEFT JOIN LATERAL (
     ORDER BY hop.id DESC LIMIT 1
 ) AS last ON last.to_address = a.name AND o.name <> a.name"""
 # As the child of such a move carries them in its headers (operations/dead_letters.py).
-_ORIGIN = f"""CASE WHEN last.id IS NOT NULL THEN jsonb_strip_nulls(jsonb_build_object(
-    '{ORIG_ADDRESS}', last.from_address,
-    '{ORIG_QUEUE}', coalesce((SELECT earlier.queue FROM hop AS earlier WHERE earlier.message_id = m.id
+_ORIGIN = """CASE WHEN last.id IS NOT NULL THEN jsonb_strip_nulls(jsonb_build_object(
+    '_AMQ_ORIG_ADDRESS', last.from_address,
+    '_AMQ_ORIG_QUEUE', coalesce((SELECT earlier.queue FROM hop AS earlier WHERE earlier.message_id = m.id
         AND earlier.id < last.id AND earlier.to_address = last.from_address ORDER BY earlier.id DESC LIMIT 1),
         last.from_address),
-    '{ORIG_MESSAGE_ID}', e.message_id,
-    'MQDLH_Reason', CASE WHEN last.reason LIKE 'MQRC%%' THEN last.reason END)) END"""  # noqa: S608
+    '_AMQ_ORIG_MESSAGE_ID', e.message_id,
+    'MQDLH_Reason', CASE WHEN last.reason LIKE 'MQRC%%' THEN last.reason END)) END"""
 
 _CONFIRMATION = """LEFT JOIN confirmation c
  ON c.message_id = m.id AND c.attempt_number = m.attempt_number AND m.state = 'DLVD'"""
@@ -85,7 +77,7 @@ class _AddressName:
 
 
 def get_message(message_id: int, *, principal: Principal) -> MessageDetail:
-    """Return the message; raise MessageNotFound."""
+    """Return the message; raise NotFound."""
     principal.require(Permission.READ)
     found = None
     if 0 < message_id <= MAX_ID:
@@ -102,22 +94,22 @@ def get_message(message_id: int, *, principal: Principal) -> MessageDetail:
             [message_id],
         )
     if found is None or not principal.sees(found.address):
-        raise MessageNotFound(f"There is no message {message_id}.")
+        raise NotFound(f"There is no message {message_id}.")
     return found
 
 
 def payload(message_id: int, *, principal: Principal) -> StoredBytes:
-    """Return the payload, the bytes as they came in, to be read slice by slice; raise MessageNotFound."""
+    """Return the payload, the bytes as they came in, to be read slice by slice; raise NotFound."""
     principal.require(Permission.READ_PAYLOAD)
     require_message(message_id, principal=principal)
     found = stored_bytes("body", "payload", message_id)
     if found is None:
-        raise MessageNotFound(f"There is no message {message_id}.")
+        raise NotFound(f"There is no message {message_id}.")
     return found
 
 
 def payload_start(message_id: int, *, principal: Principal, most_bytes: int) -> bytes:
-    """Return at most the first `most_bytes` of the payload, for a page; raise MessageNotFound."""
+    """Return at most the first `most_bytes` of the payload, for a page; raise NotFound."""
     principal.require(Permission.READ_PAYLOAD)
     require_message(message_id, principal=principal)
     found = fetch_one(
@@ -132,7 +124,7 @@ class _Start:
 
 
 def require_message(message_id: int, *, principal: Principal) -> None:
-    """Do nothing when the message is there and in scope; raise MessageNotFound otherwise."""
+    """Do nothing when the message is there and in scope; raise NotFound otherwise."""
     found = None
     if 0 < message_id <= MAX_ID:
         found = fetch_one(
@@ -141,4 +133,4 @@ def require_message(message_id: int, *, principal: Principal) -> None:
             [message_id],
         )
     if found is None or not principal.sees(found.address):
-        raise MessageNotFound(f"There is no message {message_id}.")
+        raise NotFound(f"There is no message {message_id}.")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.address_ids import visible_ids
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, MAX_ID, Key, Page, window
 from poisonadmin.core.queries.rows import bounded, fetch, fetch_values
@@ -14,13 +14,6 @@ from poisonadmin.messages.queries.filter_sql import groups_holding
 
 _KEY = Key(("g.last_at", "g.id"), (datetime, int))
 TREND_HOURS = 24
-
-
-class GroupNotFound(PoisonAdminError):
-    """Raised when there is no such group, or no message of it in the caller's scope."""
-
-    code = "not_found"
-    status = 404
 
 
 @dataclass(frozen=True)
@@ -91,12 +84,12 @@ def list_groups(
 
 
 def get_group(group_id: int, *, principal: Principal) -> GroupRow:
-    """Return the group; raise GroupNotFound."""
+    """Return the group; raise NotFound."""
     principal.require(Permission.READ)
     rows = fetch(_StoredGroup, f"{_SELECT} WHERE g.id = %s", [group_id]) if 0 < group_id <= MAX_ID else []
     visible = _visible_groups(principal)
     if not rows or (visible is not None and group_id not in visible):
-        raise GroupNotFound(f"There is no failure group {group_id}.")
+        raise NotFound(f"There is no failure group {group_id}.")
     with bounded():
         return _with_counts(rows, principal)[0]
 

@@ -95,7 +95,7 @@ class HopRow:
 def attempts(
     message_id: int, *, principal: Principal, cursor: str | None = None, limit: int = DEFAULT_LIMIT
 ) -> Page[AttemptRow]:
-    """Return the failure log; raise MessageNotFound, InvalidCursor."""
+    """Return the failure log; raise NotFound, InvalidCursor."""
     _require(message_id, principal)
     page = window(cursor, limit, _BY_ATTEMPT)
     rows = fetch(
@@ -116,7 +116,7 @@ def attempts(
 def history(
     message_id: int, *, principal: Principal, cursor: str | None = None, limit: int = DEFAULT_LIMIT
 ) -> Page[HistoryRow]:
-    """Return the state changes; raise MessageNotFound, InvalidCursor."""
+    """Return the state changes; raise NotFound, InvalidCursor."""
     _require(message_id, principal)
     page = window(cursor, limit, _BY_SEQ)
     rows = fetch(
@@ -131,7 +131,7 @@ def history(
 def hops(
     message_id: int, *, principal: Principal, cursor: str | None = None, limit: int = DEFAULT_LIMIT
 ) -> Page[HopRow]:
-    """Return the moves between addresses; raise MessageNotFound, InvalidCursor."""
+    """Return the moves between addresses; raise NotFound, InvalidCursor."""
     _require(message_id, principal)
     page = window(cursor, limit, _BY_ID)
     rows = fetch(

@@ -26,7 +26,7 @@ class _StoredTransport:
 
 
 def get_transport(message_id: int, *, principal: Principal) -> Transport:
-    """Return what the message's broker said of it; raise MessageNotFound."""
+    """Return what the message's broker said of it; raise NotFound."""
     principal.require(Permission.READ)
     require_message(message_id, principal=principal)
     found = fetch_one(_StoredTransport, "SELECT transport FROM body WHERE id = %s", [message_id])

@@ -21,8 +21,8 @@ from rest_framework.request import Request
 
 from poisonadmin.core.commands import authentication
 from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.principals import principal_of_user
-from poisonadmin.poison_list.commands.reports import PoisonSourceNotFound
 from poisonadmin.poison_list.queries.entries import listed_now
 from poisonadmin.poison_list.queries.feed import EntryChange, Feed, Sign
 from poisonadmin.web.api.authentication import SCHEME
@@ -70,7 +70,7 @@ class PoisonEvents(ApiView):
         """
         source = self.query["source"]
         if not self.principal.sees(source):
-            raise PoisonSourceNotFound(f"There is no poison source {source}.")
+            raise NotFound(f"There is no poison source {source}.")
         if not isinstance(request._request, ASGIRequest):  # noqa: SLF001
             # Elsewhere a stream would hold a thread: the list as it is, and the end.
             return finite_event_stream(_snapshot(listed_now(source)))

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from django.db import connection
 
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.domain.errors import PoisonAdminError
-from poisonadmin.poison_list.commands.reports import PoisonSourceNotFound
+from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
 
 
 class ConsumerNameTaken(PoisonAdminError):
@@ -46,11 +45,11 @@ ON CONFLICT (name) DO UPDATE SET
 def record_heartbeat(beat: Heartbeat, *, principal: Principal) -> None:
     """Note that the consumer lives, or that it has ended.
 
-    Errors: `NotAllowed`, `PoisonSourceNotFound` (out of scope), `ConsumerNameTaken`.
+    Errors: `NotAllowed`, `NotFound` (out of scope), `ConsumerNameTaken`.
     """
     principal.require(Permission.INGEST)
     if not principal.sees(beat.source):
-        raise PoisonSourceNotFound(f"There is no poison source {beat.source}.")
+        raise NotFound(f"There is no poison source {beat.source}.")
     with connection.cursor() as cursor:
         cursor.execute(_HELD, [beat.name])
         held = cursor.fetchone()

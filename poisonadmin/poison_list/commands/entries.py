@@ -11,7 +11,7 @@ from typing import NamedTuple
 from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.core.commands import audit, locks
-from poisonadmin.core.commands.locks import Lock
+from poisonadmin.core.domain.locks import Lock
 from poisonadmin.poison_list.queries.feed import CHANNEL
 
 

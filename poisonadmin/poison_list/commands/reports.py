@@ -11,24 +11,16 @@ from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.core.commands.transaction_retry import retried
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
 from poisonadmin.intake.domain.envelope import MessageEnvelope
 from poisonadmin.poison_list.commands import entries
 from poisonadmin.poison_list.commands.entries import CountedReport, ListingLimits
 from poisonadmin.poison_list.commands.stored_messages import list_waiting, messages_of, store_listed
-from poisonadmin.poison_list.queries.entries import EntryNotFound
 from poisonadmin.policies.queries.index import policy_index
 
 FATAL = "Fatal error."
 DEFAULT_CRASH_LIMIT = 2
 DEFAULT_FAILURE_LIMIT = 1
-
-
-class PoisonSourceNotFound(PoisonAdminError):
-    """Raised when a poison source is out of the caller's scope."""
-
-    code = "not_found"
-    status = 404
 
 
 class NotListed(PoisonAdminError):
@@ -66,12 +58,12 @@ def report(told: Report, *, principal: Principal) -> int:
 
     When it is listed, the message goes along: one that waits on the address of that name becomes NDLV `listed`; one
     that is not stored there is stored so, when the report brings it.
-    Errors: `NotAllowed`, `PoisonSourceNotFound` (out of scope), `InvalidAddress` (a payload for no address).
+    Errors: `NotAllowed`, `NotFound` (out of scope), `InvalidAddress` (a payload for no address).
     Source: SEMANTICS AMPS-3, AMPS-8, AMPS-13, ruling R7.
     """
     principal.require(Permission.INGEST)
     if not principal.sees(told.source):
-        raise PoisonSourceNotFound(f"There is no poison source {told.source}.")
+        raise NotFound(f"There is no poison source {told.source}.")
     by = f"{told.consumer} ({principal.name})" if told.consumer else principal.name
     return retried(lambda: _report(told, by[:255]))
 
@@ -129,7 +121,7 @@ def list_messages(
 def release(entry_id: int, *, principal: Principal, reason: str) -> None:
     """Take a bookmark off the list, for every consumer; its counts start again at 0. A stored message stays as it is.
 
-    Errors: `NotAllowed`, `EntryNotFound`, `NotListed`. Source: SEMANTICS AMPS-f, ruling R7.
+    Errors: `NotAllowed`, `NotFound`, `NotListed`. Source: SEMANTICS AMPS-f, ruling R7.
     """
     principal.require(Permission.DECIDE)
 
@@ -138,7 +130,7 @@ def release(entry_id: int, *, principal: Principal, reason: str) -> None:
             cursor.execute("SELECT source FROM poison_entry WHERE id = %s", [entry_id])
             row = cursor.fetchone()
             if row is None or not principal.sees(row[0]):
-                raise EntryNotFound(f"There is no entry {entry_id} on the poison list.")
+                raise NotFound(f"There is no entry {entry_id} on the poison list.")
             if not entries.release(cursor, [entry_id], actor=principal.name, note=reason):
                 raise NotListed("This bookmark is not listed, and nothing is counted against it.")
 

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.address_ids import pattern_regex
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, MAX_ID, Key, Page, window
 from poisonadmin.core.queries.rows import fetch, fetch_one
@@ -14,13 +14,6 @@ from poisonadmin.poison_list.queries.feed import EntryChange
 _KEY = Key(("p.id",), (int,))
 # What is reported again after its release counts again, and is no longer released.
 _RELEASED = "(p.released_at IS NOT NULL AND NOT p.is_listed AND p.crashes + p.failures = 0)"
-
-
-class EntryNotFound(PoisonAdminError):
-    """Raised when the poison list has no such entry, or when its source is out of the caller's scope."""
-
-    code = "not_found"
-    status = 404
 
 
 @dataclass(frozen=True)
@@ -89,11 +82,11 @@ def list_entries(
 
 
 def get_entry(entry_id: int, *, principal: Principal) -> EntryRow:
-    """Return the entry; raise NotAllowed, EntryNotFound."""
+    """Return the entry; raise NotAllowed, NotFound."""
     principal.require(Permission.READ)
     found = fetch_one(EntryRow, f"{_SELECT} WHERE p.id = %s", [entry_id]) if 0 < entry_id <= MAX_ID else None
     if found is None or not principal.sees(found.source):
-        raise EntryNotFound(f"There is no entry {entry_id} on the poison list.")
+        raise NotFound(f"There is no entry {entry_id} on the poison list.")
     return found
 
 

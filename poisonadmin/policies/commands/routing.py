@@ -6,7 +6,7 @@ from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.core.commands import locks
-from poisonadmin.core.commands.locks import Lock
+from poisonadmin.core.domain.locks import Lock
 from poisonadmin.messages.commands import schedule
 from poisonadmin.messages.commands.oversize import reject_waiting
 from poisonadmin.policies.queries.index import policy_index

@@ -10,10 +10,10 @@ from django.db import connection, transaction
 from django.db.models.functions import Now
 
 from poisonadmin.core.commands import audit, locks
-from poisonadmin.core.commands.locks import Lock
-from poisonadmin.core.commands.versions import ConfigurationNotFound, VersionConflict
 from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
 from poisonadmin.core.domain.addresses import validate_pattern
+from poisonadmin.core.domain.errors import NotFound, PreconditionFailed
+from poisonadmin.core.domain.locks import Lock
 from poisonadmin.policies.commands.routing import route_addresses
 from poisonadmin.policies.domain.presets import preset as preset_named
 from poisonadmin.policies.domain.settings import validate_settings
@@ -32,8 +32,8 @@ def save_policy(
 ) -> PolicyRow:
     """Create or replace the policy of a pattern; addresses deliver where the policies now say.
 
-    Errors: `NotAllowed`, `InvalidAddress`, `UnknownPreset`, `UnknownSetting`, `InvalidSetting`, `ConfigurationNotFound`
-    (destination), `VersionConflict`.
+    Errors: `NotAllowed`, `InvalidAddress`, `UnknownPreset`, `UnknownSetting`, `InvalidSetting`, `NotFound`
+    (destination), `PreconditionFailed`.
     """
     principal.require(Permission.CONFIGURE)
     validate_pattern(match)
@@ -45,7 +45,7 @@ def save_policy(
         locks.hold(cursor, Lock.POLICIES)
         before = PolicyRow.objects.filter(match=match).first()
         if expected_version is not None and (before is None or before.version != expected_version):
-            raise VersionConflict(f"The policy {match} has changed since it was read; nothing was saved.")
+            raise PreconditionFailed(f"The policy {match} has changed since it was read; nothing was saved.")
         row, _ = PolicyRow.objects.update_or_create(
             match=match,
             defaults={
@@ -66,13 +66,13 @@ def save_policy(
 
 
 def delete_policy(policy_id: int, *, principal: Principal) -> None:
-    """Remove a policy; what less specific ones say is in force. Errors: `NotAllowed`, `ConfigurationNotFound`."""
+    """Remove a policy; what less specific ones say is in force. Errors: `NotAllowed`, `NotFound`."""
     principal.require(Permission.CONFIGURE)
     with transaction.atomic(), connection.cursor() as cursor:
         locks.hold(cursor, Lock.POLICIES)
         row = PolicyRow.objects.filter(id=policy_id).first()
         if row is None or not principal.covers(row.match):
-            raise ConfigurationNotFound(f"There is no policy {policy_id}.")
+            raise NotFound(f"There is no policy {policy_id}.")
         row.delete()
         route_addresses(cursor, actor=principal.name)
         audit.record(principal.name, "policy.deleted", "policy", row.match, details={"settings": row.settings})
@@ -88,7 +88,7 @@ def destination_named(name: str | None) -> Destination | None:
         return None
     row = Destination.objects.filter(name=name).first()
     if row is None:
-        raise ConfigurationNotFound(f"There is no destination {name}.")
+        raise NotFound(f"There is no destination {name}.")
     return row
 
 

@@ -152,7 +152,7 @@ def _business_keys(value: object) -> tuple[str, ...]:
     try:
         parsed_keys(tuple(value))
     except InvalidBusinessKey as error:
-        raise _InvalidValue(error.detail) from None
+        raise _InvalidValue(str(error)) from None
     return tuple(value)
 
 

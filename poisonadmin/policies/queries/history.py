@@ -46,7 +46,7 @@ class _Entry:
 def policy_history(policy_id: int, *, principal: Principal) -> list[PolicyVersion]:
     """Return the versions of the pattern that the policy has, newest first, the latest two hundred.
 
-    A policy that was deleted and made again has the versions of both. Raise PolicyNotFound.
+    A policy that was deleted and made again has the versions of both. Raise NotFound.
     """
     principal.require(Permission.READ)
     match = get_policy(policy_id, principal=principal).match

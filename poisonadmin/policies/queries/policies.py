@@ -5,10 +5,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from poisonadmin.addresses.queries import AddressNotFound
 from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
 from poisonadmin.core.domain.addresses import validate_address, validate_pattern
-from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.paging import MAX_ID
 from poisonadmin.core.queries.rows import fetch, fetch_one
 from poisonadmin.delivery.domain.retry_decision import on_failure
@@ -19,13 +18,6 @@ from poisonadmin.policies.domain.resolution import PolicySpec, Resolved, resolve
 from poisonadmin.policies.queries.index import policy_index, policy_index_with
 
 MAX_PREVIEW = 1000
-
-
-class PolicyNotFound(PoisonAdminError):
-    """Raised when there is no such policy, or when its pattern reaches outside the caller's scope."""
-
-    code = "not_found"
-    status = 404
 
 
 @dataclass(frozen=True)
@@ -83,11 +75,11 @@ def list_policies(*, principal: Principal) -> list[PolicyView]:
 
 
 def get_policy(policy_id: int, *, principal: Principal) -> PolicyView:
-    """Return the policy; raise PolicyNotFound."""
+    """Return the policy; raise NotFound."""
     principal.require(Permission.READ)
     found = fetch_one(PolicyView, f"{_SELECT} WHERE p.id = %s", [policy_id]) if 0 < policy_id <= MAX_ID else None
     if found is None or not principal.covers(found.match):
-        raise PolicyNotFound(f"There is no policy {policy_id}.")
+        raise NotFound(f"There is no policy {policy_id}.")
     return _with_warnings([found])[0]
 
 
@@ -104,12 +96,12 @@ def _with_warnings(rows: list[PolicyView]) -> list[PolicyView]:
 def resolve_address(address: str, *, principal: Principal) -> Resolved:
     """Return the values in force on the address, known or not, and where each comes from.
 
-    Raise InvalidAddress; AddressNotFound out of scope.
+    Raise InvalidAddress; NotFound out of scope.
     """
     principal.require(Permission.READ)
     validate_address(address)
     if not principal.sees(address):
-        raise AddressNotFound(f"There is no address {address}.")
+        raise NotFound(f"There is no address {address}.")
     return policy_index().resolve(address)
 
 

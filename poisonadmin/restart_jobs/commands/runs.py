@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from django.db import connection, transaction
 
 from poisonadmin.core.commands import jobs
-from poisonadmin.core.commands.locks import Lock
 from poisonadmin.core.commands.transaction_retry import retried
 from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.core.domain.locks import Lock, lock_key
 from poisonadmin.messages.commands.decisions import approve
 from poisonadmin.restart_jobs.commands.setup import next_run
 from poisonadmin.restart_jobs.queries import restart_filter, restartable
@@ -77,7 +77,7 @@ def _run(restart_job_id: int, worker: str, is_time_up: Callable[[], bool]) -> Re
     done = Restarted()
     job_id = jobs.begin(JobKind.RESTART, worker=worker, params=params, phase="approving")
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_lock(%s, %s)", [Lock.JOB, job_id])
+        cursor.execute("SELECT pg_advisory_lock(%s, %s)", [Lock.JOB, lock_key(job_id)])
     try:
         while not is_time_up() and _batch(restart_job, done):
             jobs.move(job_id, phase="approving", done=done.approved + done.refused)
@@ -87,7 +87,7 @@ def _run(restart_job_id: int, worker: str, is_time_up: Callable[[], bool]) -> Re
         raise
     finally:
         with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [Lock.JOB, job_id])
+            cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [Lock.JOB, lock_key(job_id)])
     jobs.succeed(job_id, counts=vars(done), done=done.approved + done.refused)
     return done
 

@@ -9,10 +9,9 @@ from django.db import connection, transaction
 from django.db.models.functions import Now
 
 from poisonadmin.core.commands import audit
-from poisonadmin.core.commands.versions import VersionConflict
 from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
-from poisonadmin.core.domain.errors import PoisonAdminError
-from poisonadmin.restart_jobs.queries import RestartJobNotFound, restart_filter
+from poisonadmin.core.domain.errors import NotFound, PoisonAdminError, PreconditionFailed
+from poisonadmin.restart_jobs.queries import restart_filter
 from poisonadmin.store.models.rule import RestartJob
 
 MAX_RESTARTS = 1_000
@@ -58,7 +57,7 @@ def save_restart_job(
 ) -> RestartJob:
     """Create or replace the restart job of this name; a run that is under way ends.
 
-    Errors: `NotAllowed`, `InvalidRestartJob`, `InvalidFilter`, `VersionConflict`.
+    Errors: `NotAllowed`, `InvalidRestartJob`, `InvalidFilter`, `PreconditionFailed`.
     """
     _require(principal)
     if not 1 <= len(name) <= MAX_NAME_CHARS or not name.isprintable():
@@ -69,7 +68,7 @@ def save_restart_job(
     with transaction.atomic():
         before = RestartJob.objects.select_for_update().filter(name=name).first()
         if expected_version is not None and (before is None or before.version != expected_version):
-            raise VersionConflict(f"The restart job {name} has changed since it was read; nothing was saved.")
+            raise PreconditionFailed(f"The restart job {name} has changed since it was read; nothing was saved.")
         values: dict[str, Any] = {
             "schedule": schedule,
             "filter": {field: list(texts) for field, texts in filter.items()},
@@ -91,12 +90,12 @@ def save_restart_job(
 
 
 def delete_restart_job(job_id: int, *, principal: Principal) -> None:
-    """Remove a restart job, with its count of what it has restarted. Errors: `NotAllowed`, `RestartJobNotFound`."""
+    """Remove a restart job, with its count of what it has restarted. Errors: `NotAllowed`, `NotFound`."""
     _require(principal)
     with transaction.atomic(), connection.cursor() as cursor:
         row = RestartJob.objects.select_for_update().filter(id=job_id).first()
         if row is None:
-            raise RestartJobNotFound(f"There is no restart job {job_id}.")
+            raise NotFound(f"There is no restart job {job_id}.")
         cursor.execute("DELETE FROM restart WHERE restart_job_id = %s", [job_id])
         cursor.execute("DELETE FROM restart_job WHERE id = %s", [job_id])
         audit.record(principal.name, "restart_job.deleted", "restart_job", row.name)
@@ -105,13 +104,13 @@ def delete_restart_job(job_id: int, *, principal: Principal) -> None:
 def run_soon(job_id: int, *, principal: Principal) -> None:
     """Make the job due now, whatever its schedule says; also one that is switched off runs this once.
 
-    Errors: `NotAllowed`, `RestartJobNotFound`.
+    Errors: `NotAllowed`, `NotFound`.
     """
     _require(principal)
     with transaction.atomic():
         row = RestartJob.objects.select_for_update().filter(id=job_id).first()
         if row is None:
-            raise RestartJobNotFound(f"There is no restart job {job_id}.")
+            raise NotFound(f"There is no restart job {job_id}.")
         RestartJob.objects.filter(id=job_id, run_after_id=None).update(run_after_id=0)
         audit.record(principal.name, "restart_job.run", "restart_job", row.name)
 

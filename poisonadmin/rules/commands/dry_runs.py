@@ -35,7 +35,7 @@ _NEXT = "SELECT id FROM message WHERE id > %s AND id <= %s ORDER BY id OFFSET %s
 def request_dry_run(rule_id: int, *, principal: Principal) -> DryRun:
     """Have the rule tried on what waits or is undecided now; return the run that is under way, where there is one.
 
-    Errors: `NotAllowed`, `RuleNotFound`.
+    Errors: `NotAllowed`, `NotFound`.
     """
     principal.require(Permission.CONFIGURE)
     with transaction.atomic():

@@ -20,7 +20,7 @@ class NotDryRun(PoisonAdminError):
 def enable_rule(rule_id: int, *, principal: Principal, reason: str, override: bool = False) -> Rule:
     """Switch a rule on. A rule before deliveries must have been dry-run as it is; with `override` it need not.
 
-    Errors: `NotAllowed`, `RuleNotFound`, `NotDryRun`.
+    Errors: `NotAllowed`, `NotFound`, `NotDryRun`.
     """
     principal.require(Permission.CONFIGURE)
     with transaction.atomic():
@@ -36,7 +36,7 @@ def enable_rule(rule_id: int, *, principal: Principal, reason: str, override: bo
 
 
 def disable_rule(rule_id: int, *, principal: Principal, reason: str) -> Rule:
-    """Switch a rule off. What is being delivered goes on as it began. Errors: `NotAllowed`, `RuleNotFound`."""
+    """Switch a rule off. What is being delivered goes on as it began. Errors: `NotAllowed`, `NotFound`."""
     principal.require(Permission.CONFIGURE)
     with transaction.atomic():
         row = locked_rule(rule_id, principal=principal)

@@ -10,24 +10,16 @@ from django.db.models import Max
 from django.db.models.functions import Now
 
 from poisonadmin.core.commands import audit
-from poisonadmin.core.commands.versions import VersionConflict
 from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
-from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.domain.errors import AlreadyExists, NotFound, PreconditionFailed
 from poisonadmin.rules.domain.fields import InvalidRule
 from poisonadmin.rules.domain.json_schema import InvalidSchema, compile_schema
 from poisonadmin.rules.domain.rules import Stage, validate_rule
-from poisonadmin.rules.queries.rules import RuleNotFound, covers_rule
+from poisonadmin.rules.queries.rules import covers_rule
 from poisonadmin.store.models.rule import Rule
 
 MAX_NAME_CHARS = 100
 MAX_NOTE_CHARS = 2000
-
-
-class RuleExists(PoisonAdminError):
-    """Raised when another rule has the name."""
-
-    code = "already_exists"
-    status = 409
 
 
 @dataclass(frozen=True)
@@ -43,7 +35,10 @@ class RuleFields:
 
 
 def create_rule(stage: str, fields: RuleFields, *, principal: Principal) -> Rule:
-    """Add a rule at the end of its stage's table, switched off. Errors: `NotAllowed`, `InvalidRule`, `RuleExists`."""
+    """Add a rule at the end of its stage's table, switched off.
+
+    Errors: `NotAllowed`, `InvalidRule`, `AlreadyExists`.
+    """
     principal.require(Permission.CONFIGURE)
     values = _checked(Stage(stage), fields, principal)
     with transaction.atomic():
@@ -59,13 +54,13 @@ def replace_rule(
     """Replace what a rule says; its stage and its place stay.
 
     A rule before deliveries that matches or does something else is switched off: what was dry-run is another rule.
-    Errors: `NotAllowed`, `InvalidRule`, `RuleExists`, `RuleNotFound`, `VersionConflict`.
+    Errors: `NotAllowed`, `InvalidRule`, `AlreadyExists`, `NotFound`, `PreconditionFailed`.
     """
     principal.require(Permission.CONFIGURE)
     with transaction.atomic():
         row = locked_rule(rule_id, principal=principal)
         if expected_version is not None and row.version != expected_version:
-            raise VersionConflict(f"The rule {row.name} has changed since it was read; nothing was saved.")
+            raise PreconditionFailed(f"The rule {row.name} has changed since it was read; nothing was saved.")
         values = _checked(Stage(row.stage), fields, principal)
         before = _described({name: getattr(row, name) for name in values})
         is_same = (row.match, row.action) == (values["match"], values["action"])
@@ -86,7 +81,7 @@ def replace_rule(
 
 
 def delete_rule(rule_id: int, *, principal: Principal) -> None:
-    """Remove a rule; what it has decided stays decided. Errors: `NotAllowed`, `RuleNotFound`."""
+    """Remove a rule; what it has decided stays decided. Errors: `NotAllowed`, `NotFound`."""
     principal.require(Permission.CONFIGURE)
     with transaction.atomic():
         row = locked_rule(rule_id, principal=principal)
@@ -98,7 +93,7 @@ def delete_rule(rule_id: int, *, principal: Principal) -> None:
 def move_rule(rule_id: int, position: int, *, principal: Principal) -> Rule:
     """Give a rule another place in its stage's table, 1 the first; the others close up.
 
-    The order concerns every address. Errors: `NotAllowed`, `RuleNotFound`, `InvalidRule`.
+    The order concerns every address. Errors: `NotAllowed`, `NotFound`, `InvalidRule`.
     """
     principal.require(Permission.CONFIGURE)
     if not principal.sees_everything:
@@ -121,10 +116,10 @@ def move_rule(rule_id: int, position: int, *, principal: Principal) -> Rule:
 
 
 def locked_rule(rule_id: int, *, principal: Principal) -> Rule:
-    """Return the rule, locked; raise RuleNotFound."""
+    """Return the rule, locked; raise NotFound."""
     row = Rule.objects.select_for_update().filter(id=rule_id).first()
     if row is None or not covers_rule(principal, row.match):
-        raise RuleNotFound(f"There is no rule {rule_id}.")
+        raise NotFound(f"There is no rule {rule_id}.")
     return row
 
 
@@ -165,7 +160,7 @@ def _saved(row: Rule, name: str, **options: Any) -> Rule:
         with transaction.atomic():
             row.save(**options or {"force_insert": True})
     except IntegrityError:
-        raise RuleExists(f"There is a rule {name} already.") from None
+        raise AlreadyExists(f"There is a rule {name} already.") from None
     row.refresh_from_db()
     return row
 

@@ -7,24 +7,14 @@ from typing import Any
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.addresses import ANY_WORDS
-from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.paging import MAX_ID
 from poisonadmin.core.queries.rows import fetch, fetch_one
 from poisonadmin.rules.domain.rules import Stage
 
 
-class RuleNotFound(PoisonAdminError):
-    """Raised when there is no such rule, or when it reaches outside the caller's scope."""
-
-    code = "not_found"
-    status = 404
-
-
-class DryRunNotFound(PoisonAdminError):
+class DryRunNotFound(NotFound):
     """Raised when the rule was never dry-run."""
-
-    code = "not_found"
-    status = 404
 
 
 @dataclass(frozen=True)
@@ -115,16 +105,16 @@ def list_rules(*, principal: Principal, stage: str | None = None) -> list[RuleRo
 
 
 def get_rule(rule_id: int, *, principal: Principal) -> RuleRow:
-    """Return the rule; raise NotAllowed, RuleNotFound."""
+    """Return the rule; raise NotAllowed, NotFound."""
     principal.require(Permission.READ)
     found = fetch_one(RuleRow, f"{_SELECT} WHERE r.id = %s", [rule_id]) if 0 < rule_id <= MAX_ID else None
     if found is None or not covers_rule(principal, found.match):
-        raise RuleNotFound(f"There is no rule {rule_id}.")
+        raise NotFound(f"There is no rule {rule_id}.")
     return found
 
 
 def latest_dry_run(rule_id: int, *, principal: Principal) -> DryRunRow:
-    """Return the rule's latest dry run, finished or not; raise NotAllowed, RuleNotFound, DryRunNotFound."""
+    """Return the rule's latest dry run, finished or not; raise NotAllowed, NotFound, DryRunNotFound."""
     get_rule(rule_id, principal=principal)
     rows = fetch(dict, f"{_DRY_RUN} WHERE rule_id = %s ORDER BY id DESC LIMIT 1", [rule_id])
     if not rows:

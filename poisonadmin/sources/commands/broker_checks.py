@@ -48,7 +48,7 @@ class TooManyBrokerChecks(PoisonAdminError):
 def request_source_check(source_id: int, purpose: LookPurpose, *, principal: Principal) -> int:
     """Ask for a look at the broker of a saved source, with its login; return the look's id.
 
-    Errors: `NotAllowed`, `SourceNotFound`, `InvalidSource` (a directory), `TooManyBrokerChecks`.
+    Errors: `NotAllowed`, `NotFound`, `InvalidSource` (a directory), `TooManyBrokerChecks`.
     """
     principal.require(Permission.INGEST)
     if purpose is LookPurpose.PREVIEW:
@@ -71,7 +71,7 @@ def request_broker_check(
     """Ask for a look at a broker as it would be configured; return the look's id.
 
     `secrets` None: those of the source, where there is one and the configuration goes to the same place.
-    Errors: `NotAllowed`, `SourceNotFound`, `InvalidSource`, `TooManyBrokerChecks`.
+    Errors: `NotAllowed`, `NotFound`, `InvalidSource`, `TooManyBrokerChecks`.
     """
     principal.require(Permission.CONFIGURE)
     if purpose is LookPurpose.PREVIEW:

@@ -12,8 +12,9 @@ from django.db.models.functions import Now
 
 from poisonadmin.core.commands import audit, jobs
 from poisonadmin.core.commands.jobs import JobHeartbeat
-from poisonadmin.core.commands.locks import Lock, alone
+from poisonadmin.core.commands.locks import alone
 from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.domain.locks import Lock
 from poisonadmin.sources.commands import files
 from poisonadmin.sources.commands.directory_run import Ingested, IngestRun, Stage
 from poisonadmin.sources.domain.files import FileToTake
@@ -27,7 +28,7 @@ __all__ = ["Ingested", "JobHeartbeat", "Stage", "ingest_due", "ingest_source", "
 def request_ingest(source_id: int, principal: Principal) -> None:
     """Have the source looked at by the next tick, whatever kept the last one from it.
 
-    Errors: `NotAllowed`, `SourceNotFound`.
+    Errors: `NotAllowed`, `NotFound`.
     """
     principal.require(Permission.INGEST)
     source = get_source(source_id, principal=principal)

@@ -16,8 +16,9 @@ from django.db.models.functions import Now
 
 from poisonadmin.core.commands import jobs
 from poisonadmin.core.commands.jobs import JobHeartbeat
-from poisonadmin.core.commands.locks import Lock, alone
+from poisonadmin.core.commands.locks import alone
 from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.domain.locks import Lock
 from poisonadmin.intake.commands.merge import Merged
 from poisonadmin.intake.domain.envelope_fields import storable
 from poisonadmin.sources.commands.draining_merges import Merging, merge_left_over, sources_with_staged

@@ -2,7 +2,8 @@
 
 from django.db import connection
 
-from poisonadmin.core.commands.locks import Lock, alone
+from poisonadmin.core.commands.locks import alone
+from poisonadmin.core.domain.locks import Lock
 from poisonadmin.intake.commands.merge import Merged, merge_staged
 from poisonadmin.sources.domain.draining import batch_prefix, is_for_later
 from poisonadmin.store.models.intake import Source

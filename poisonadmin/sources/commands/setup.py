@@ -10,10 +10,10 @@ from django.db import connection, transaction
 from django.db.models import F
 
 from poisonadmin.core.commands import audit
-from poisonadmin.core.commands.locks import Lock, try_lock
-from poisonadmin.core.commands.versions import VersionConflict
+from poisonadmin.core.commands.locks import try_lock
 from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
-from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.domain.errors import PoisonAdminError, PreconditionFailed
+from poisonadmin.core.domain.locks import Lock
 from poisonadmin.core.domain.ssrf import guard_from
 from poisonadmin.sources.domain.brokers import (
     BROKER_KINDS,
@@ -50,7 +50,7 @@ def save_source(
 
     Only someone without a limit to some addresses may: its messages name their own. A source keeps its kind. A stored
     login does not go along to another URL.
-    Errors: `NotAllowed`, `InvalidSource`, `VersionConflict`.
+    Errors: `NotAllowed`, `InvalidSource`, `PreconditionFailed`.
     """
     _require_configurer(principal)
     if kind not in set(SourceKind):
@@ -62,7 +62,7 @@ def save_source(
     with transaction.atomic():
         before = Source.objects.select_for_update().filter(name=name).first()
         if expected_version is not None and (before is None or before.version != expected_version):
-            raise VersionConflict(f"The source {name} has changed since it was read; nothing was saved.")
+            raise PreconditionFailed(f"The source {name} has changed since it was read; nothing was saved.")
         fresh = {"kind": kind, "config": checked, "secrets": login or {}}
         row, is_new = (before, False) if before else Source.objects.get_or_create(name=name, defaults=fresh)
         if not is_new:
@@ -90,7 +90,7 @@ def _replace(row: Source, kind: str, config: dict[str, Any], login: dict[str, st
 
 
 def set_source_enabled(source_id: int, *, enabled: bool, principal: Principal, reason: str) -> None:
-    """Switch a source on or off; off, nothing more is taken from it. Errors: `NotAllowed`, `SourceNotFound`."""
+    """Switch a source on or off; off, nothing more is taken from it. Errors: `NotAllowed`, `NotFound`."""
     principal.require(Permission.PAUSE)
     source = get_source(source_id, principal=principal)
     with transaction.atomic():
@@ -102,7 +102,7 @@ def set_source_enabled(source_id: int, *, enabled: bool, principal: Principal, r
 def delete_source(source_id: int, *, principal: Principal) -> None:
     """Forget a source with its files and what it set aside; its messages stay, and those that are staged are merged.
 
-    Errors: `NotAllowed`, `SourceNotFound`; `SourceBusy` while a run is at it, or has left a file to be merged.
+    Errors: `NotAllowed`, `NotFound`; `SourceBusy` while a run is at it, or has left a file to be merged.
     """
     _require_configurer(principal)
     source = get_source(source_id, principal=principal)

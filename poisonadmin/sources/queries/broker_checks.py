@@ -7,20 +7,13 @@ from enum import StrEnum
 from typing import Any
 
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.paging import MAX_ID
 from poisonadmin.core.queries.rows import fetch_one
 from poisonadmin.sources.domain.broker_checks import BrokerCheckResult, FoundMessage, FoundQueue, answer_from
 
 # After this long nobody will answer: no io worker runs, or it was killed meanwhile.
 PATIENCE_SECONDS = 60
-
-
-class BrokerCheckNotFound(PoisonAdminError):
-    """Raised when there is no such look, when somebody else has asked for it, or when it is too long ago."""
-
-    code = "not_found"
-    status = 404
 
 
 class BrokerCheckState(StrEnum):
@@ -63,7 +56,7 @@ class _StoredCheck:
 
 
 def get_broker_check(look_id: int, *, principal: Principal) -> BrokerCheckRow:
-    """Return the look that this principal asked for; raise BrokerCheckNotFound."""
+    """Return the look that this principal asked for; raise NotFound."""
     principal.require(Permission.READ)
     found = None
     if principal.sees_everything and 0 < look_id <= MAX_ID:
@@ -75,7 +68,7 @@ def get_broker_check(look_id: int, *, principal: Principal) -> BrokerCheckRow:
             [PATIENCE_SECONDS, look_id, principal.name],
         )
     if found is None:
-        raise BrokerCheckNotFound(f"There is no look {look_id}; they are kept for a quarter of an hour.")
+        raise NotFound(f"There is no look {look_id}; they are kept for a quarter of an hour.")
     return _row(found, answer_from(found.answer))
 
 

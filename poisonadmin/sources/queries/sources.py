@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, MAX_ID, Key, Page, window
 from poisonadmin.core.queries.rows import fetch, fetch_one
 from poisonadmin.core.queries.stored_bytes import StoredBytes, stored_bytes
@@ -16,13 +16,6 @@ _SOURCES = Key(("s.id",), (int,), descending=False)
 _FILES = Key(("f.id",), (int,))
 _REJECTED = Key(("r.id",), (int,))
 SHOWN_BYTES = 2048
-
-
-class SourceNotFound(PoisonAdminError):
-    """Raised when there is no such source or rejected line, or when the caller is limited to some addresses."""
-
-    code = "not_found"
-    status = 404
 
 
 @dataclass(frozen=True)
@@ -137,13 +130,13 @@ def list_sources(*, principal: Principal, cursor: str | None = None, limit: int 
 
 
 def get_source(source_id: int, *, principal: Principal) -> SourceRow:
-    """Return the source; raise SourceNotFound."""
+    """Return the source; raise NotFound."""
     principal.require(Permission.READ)
     found = None
     if principal.sees_everything and 0 < source_id <= MAX_ID:
         found = fetch_one(SourceRow, f"{_SELECT} WHERE s.id = %s", [source_id])
     if found is None:
-        raise SourceNotFound(f"There is no source {source_id}.")
+        raise NotFound(f"There is no source {source_id}.")
     return found
 
 
@@ -184,11 +177,11 @@ def list_rejected(
 
 
 def rejected_raw(rejected_id: int, *, principal: Principal) -> StoredBytes:
-    """Return all the bytes of a line that was set aside, to be read slice by slice; raise SourceNotFound."""
+    """Return all the bytes of a line that was set aside, to be read slice by slice; raise NotFound."""
     principal.require(Permission.READ_PAYLOAD)
     found = None
     if principal.sees_everything and 0 < rejected_id <= MAX_ID:
         found = stored_bytes("rejected_line", "raw", rejected_id)
     if found is None:
-        raise SourceNotFound(f"There is no rejected line {rejected_id}.")
+        raise NotFound(f"There is no rejected line {rejected_id}.")
     return found

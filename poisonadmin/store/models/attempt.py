@@ -1,40 +1,12 @@
-"""The failure log: what each delivery try came to."""
-
-from enum import StrEnum
+"""The failure log: how each delivery try ended."""
 
 from django.contrib.postgres.indexes import BrinIndex
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from poisonadmin.delivery.domain.outcome import CRASHES, Outcome
 from poisonadmin.store.models.choices import only_values_of
-
-
-class Outcome(StrEnum):
-    """What a try came to.
-
-    `crashed`: its sandbox died of it, or the connection was lost where that counts as a crash; `node_lost`: it had
-    begun on a node that was lost; `suspected`: it was in delivery when another message crashed (blame
-    `all_in_flight`). A handler may answer `discarded`, `moved`, `rolled_back`, `conversation_ended`. `ruled`: a content
-    rule decided before anything was delivered. `imported` is the failure that a dead letter before import, attempt 0.
-    """
-
-    DELIVERED = "delivered"
-    FAILED = "failed"
-    CRASHED = "crashed"
-    NODE_LOST = "node_lost"
-    SUSPECTED = "suspected"
-    DISCARDED = "discarded"
-    MOVED = "moved"
-    ROLLED_BACK = "rolled_back"
-    CONVERSATION_ENDED = "conversation_ended"
-    RULED = "ruled"
-    IMPORTED = "imported"
-    RETURNED = "returned"
-
-
-# What says that a process died. Rare beside failures, so an index of its own stays small.
-CRASHES = (Outcome.CRASHED, Outcome.NODE_LOST, Outcome.SUSPECTED)
 
 
 class Attempt(models.Model):

@@ -13,16 +13,9 @@ from poisonadmin.core.commands import audit
 from poisonadmin.core.commands.authentication import MAX_NAME_CHARS, PREFIX, InvalidToken, digest_of
 from poisonadmin.core.domain.access import Permission
 from poisonadmin.core.domain.addresses import validate_pattern
-from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.poison_list.queries.feed import CHANNEL, REVOKED
 from poisonadmin.store.models.access import Access, ApiToken
-
-
-class TokenNotFound(PoisonAdminError):
-    """Raised when there is no such token, or it is revoked already."""
-
-    code = "not_found"
-    status = 404
 
 
 @dataclass(frozen=True)
@@ -68,10 +61,10 @@ def create(
 
 
 def revoke(token_id: int, *, by: str) -> None:
-    """Refuse the token from now on. Errors: `TokenNotFound`."""
+    """Refuse the token from now on. Errors: `NotFound`."""
     with transaction.atomic():
         if not ApiToken.objects.filter(id=token_id, revoked_at=None).update(revoked_at=Now()):
-            raise TokenNotFound(f"There is no token {token_id} to be revoked.")
+            raise NotFound(f"There is no token {token_id} to be revoked.")
         audit.record(by, "token.revoked", "token", str(token_id))
         with connection.cursor() as cursor:
             # Whoever follows the poison list with it is cut off at once.

@@ -6,18 +6,11 @@ from datetime import datetime
 from typing import Any
 
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, MAX_ID, Key, Page, window
 from poisonadmin.core.queries.rows import fetch, fetch_one
 
 _KEY = Key(("j.id",), (int,))
-
-
-class JobNotFound(PoisonAdminError):
-    """Raised when there is no such job, or when the caller is limited to some addresses."""
-
-    code = "not_found"
-    status = 404
 
 
 @dataclass(frozen=True)
@@ -74,11 +67,11 @@ def list_jobs(
 
 
 def get_job(job_id: int, *, principal: Principal) -> JobRow:
-    """Return the job; raise JobNotFound."""
+    """Return the job; raise NotFound."""
     principal.require(Permission.READ)
     found = None
     if principal.sees_everything and 0 < job_id <= MAX_ID:
         found = fetch_one(JobRow, f"{_SELECT} WHERE j.id = %s", [job_id])
     if found is None:
-        raise JobNotFound(f"There is no job {job_id}.")
+        raise NotFound(f"There is no job {job_id}.")
     return found

@@ -4,26 +4,20 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, MAX_ID, Key, Page, window
 from poisonadmin.core.queries.rows import bounded, fetch, fetch_one
+from poisonadmin.delivery.domain.lease import SILENT_SECONDS_AFTER_RESTART
+from poisonadmin.delivery.domain.outcome import Outcome
 from poisonadmin.delivery.queries.crashes import CRASHED, CrashRow, crashes_on
 from poisonadmin.messages.queries.lists import COLUMNS, JOINS, MessageRow
-from poisonadmin.store.models.attempt import Outcome
 
 _KEY = Key(("n.id",), (int,))
-SILENT = "interval '10 s'"
+SILENT = f"interval '{SILENT_SECONDS_AFTER_RESTART} s'"
 ALIVE = f"(n.ended_at IS NULL AND n.heartbeat_at > now() - {SILENT})"
 LOST = f"""(n."end" = 'lost' OR (n.ended_at IS NULL AND n.heartbeat_at <= now() - {SILENT}))"""
 SHOWN_MESSAGES = 10
 LISTED_MESSAGES = 200
-
-
-class NodeNotFound(PoisonAdminError):
-    """Raised when there is no such node, or when the caller is limited to some addresses."""
-
-    code = "not_found"
-    status = 404
 
 
 @dataclass(frozen=True)
@@ -123,14 +117,14 @@ def list_nodes(
 
 
 def get_node(node_id: int, *, principal: Principal) -> NodeDetail:
-    """Return the node; raise NodeNotFound."""
+    """Return the node; raise NotFound."""
     principal.require(Permission.READ)
     found = place = None
     if principal.sees_everything and 0 < node_id <= MAX_ID:
         found = fetch_one(NodeRow, _ROWS.format(chosen="SELECT n.* FROM node n WHERE n.id = %s"), [node_id])
         place = fetch_one(_Shard, "SELECT claim_id, shard FROM node WHERE id = %s", [node_id])
     if found is None or place is None:
-        raise NodeNotFound(f"There is no node {node_id}.")
+        raise NotFound(f"There is no node {node_id}.")
     with bounded():
         return NodeDetail(
             found,

@@ -129,30 +129,27 @@ def page() -> str:
 
 def error_codes() -> dict[str, tuple[int, str]]:
     """Return code -> (status, when) of all problems that the API answers with."""
-    _import_all()
     found = dict(MORE_CODES)
-    for error in _subclasses(PoisonAdminError):
+    for error in error_classes():
         when = re.sub(r"^Raised (when|while|where) ", "", " ".join((error.__doc__ or "").split("\n\n")[0].split()))
-        if "code" in vars(error) and error.code not in found:
-            found[error.code] = (error.status, when.split(";")[0].rstrip(".").replace("|", "/"))
-    found["not_found"] = (404, "there is nothing of this id or name, or none in the caller's scope")
-    found["precondition_failed"] = (412, "it has changed since it was read; nothing was done")
+        if "code" in vars(error):
+            found.setdefault(error.code, (error.status, when.split(";")[0].rstrip(".").replace("|", "/")))
     return found
 
 
-def _subclasses(kind: type[PoisonAdminError]) -> Iterator[type[PoisonAdminError]]:
-    # In an order of their own: what was imported first must not decide which of two with one code is described.
-    for subclass in sorted(kind.__subclasses__(), key=lambda subclass: (subclass.__module__, subclass.__qualname__)):
-        if _has_role(subclass.__module__):
-            yield subclass
-            yield from _subclasses(subclass)
-
-
-def _import_all() -> None:
-    """Import every module that may define an error: what happens to be imported already must not matter."""
+def error_classes() -> list[type[PoisonAdminError]]:
+    """Return the classes of all errors that the API may answer with, whether or not they were imported already."""
     for module in pkgutil.walk_packages(poisonadmin.__path__, "poisonadmin."):
         if _has_role(module.name):
             importlib.import_module(module.name)
+    return list(_subclasses(PoisonAdminError))
+
+
+def _subclasses(kind: type[PoisonAdminError]) -> Iterator[type[PoisonAdminError]]:
+    for subclass in kind.__subclasses__():
+        if _has_role(subclass.__module__):
+            yield subclass
+            yield from _subclasses(subclass)
 
 
 def _has_role(module: str) -> bool:

@@ -4,23 +4,9 @@ import re
 
 from rest_framework.request import Request
 
-from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.domain.errors import PreconditionFailed
 
 _ETAG = re.compile(r'"(\d{1,9})"')
-
-
-class AlreadyExists(PoisonAdminError):
-    """Raised when something is to be created under a name that is taken."""
-
-    code = "already_exists"
-    status = 409
-
-
-class PreconditionFailed(PoisonAdminError):
-    """Raised when the object is not what the caller had read."""
-
-    code = "precondition_failed"
-    status = 412
 
 
 def expected_version(request: Request) -> int | None:

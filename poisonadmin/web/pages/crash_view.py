@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from poisonadmin.store.models.attempt import Outcome
+from poisonadmin.delivery.domain.outcome import Outcome
 
 
 class CrashedAttempt(Protocol):

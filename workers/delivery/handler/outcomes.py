@@ -6,18 +6,9 @@ from typing import Any, Protocol
 from poisonadmin.core.domain.addresses import InvalidAddress, validate_address
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.delivery.domain.journal import Kind, Result
+from poisonadmin.delivery.domain.outcome import Outcome
 from poisonadmin.messages.domain.failures import Failure
-from workers.delivery.deliveries import (
-    CONVERSATION_ENDED,
-    CRASHED,
-    DELIVERED,
-    DISCARDED,
-    MOVED,
-    ROLLED_BACK,
-    SUSPECTED,
-    Delivery,
-    OutcomeRow,
-)
+from workers.delivery.deliveries import Delivery, OutcomeRow
 from workers.delivery.handler.sandbox.crashes import SandboxEnd
 from workers.delivery.outcomes import MAX_MESSAGE_CHARS, failed_row, storable
 from workers.delivery.run import Run, instant
@@ -36,11 +27,11 @@ class RunIdentity(Protocol):
 
 INVALID_ANSWER = "InvalidAnswer"
 _ANSWERS = {
-    Kind.DELIVERED: DELIVERED,
-    Kind.DISCARDED: DISCARDED,
-    Kind.MOVED: MOVED,
-    Kind.ROLLED_BACK: ROLLED_BACK,
-    Kind.CONVERSATION_ENDED: CONVERSATION_ENDED,
+    Kind.DELIVERED: Outcome.DELIVERED,
+    Kind.DISCARDED: Outcome.DISCARDED,
+    Kind.MOVED: Outcome.MOVED,
+    Kind.ROLLED_BACK: Outcome.ROLLED_BACK,
+    Kind.CONVERSATION_ENDED: Outcome.CONVERSATION_ENDED,
 }
 
 
@@ -90,7 +81,7 @@ def crash_row(run: Run, delivery: Delivery, failure: Failure, *, death: SandboxE
         claim_id=run.claim_id,
         shard=run.shard,
         times=(instant(began + run.offset), instant(run.now())),
-        outcome=CRASHED,
+        outcome=Outcome.CRASHED,
         exit_status=death.exit_status,
         output=death.output or None,
     )
@@ -101,7 +92,9 @@ def suspected_row(run: Run, delivery: Delivery, failure: Failure, of: Delivery) 
     words = f"It was in delivery when message {of.message_id} crashed: {failure.message}"
     now = instant(run.now())
     suspicion = Failure("HandlerSuspected", words, frames=failure.frames)
-    return failed_row(delivery, suspicion, claim_id=run.claim_id, shard=run.shard, times=(now, now), outcome=SUSPECTED)
+    return failed_row(
+        delivery, suspicion, claim_id=run.claim_id, shard=run.shard, times=(now, now), outcome=Outcome.SUSPECTED
+    )
 
 
 def failure_of(told: dict[str, Any]) -> Failure:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from poisonadmin.delivery.domain.journal import MAGIC, PAGE_BYTES, HeaderField, Journal, Kind, Result, Turn
+from poisonadmin.delivery.domain.outcome import Outcome
 from poisonadmin.messages.domain.failures import Failure
-from workers.delivery.deliveries import NODE_LOST, Delivery, OutcomeRow
+from workers.delivery.deliveries import Delivery, OutcomeRow
 from workers.delivery.handler.outcomes import result_row
 from workers.delivery.outcomes import failed_row
 from workers.delivery.run import instant
@@ -98,7 +99,7 @@ def _lost_row(origin: _Origin, left: LeftBehind, turn: Turn, name: str, destinat
         claim_id=origin.claim_id,
         shard=origin.shard,
         times=(began, began),
-        outcome=NODE_LOST,
+        outcome=Outcome.NODE_LOST,
         output=left.output or None,
     )
 

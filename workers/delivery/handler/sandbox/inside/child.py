@@ -46,7 +46,7 @@ class Child:
 
     def __init__(self, plan: dict[str, Any], here: str) -> None:
         modules = load_file("_poisonadmin_page", plan["page_module"])
-        self._Word, self._Kind, self._Why, self._Phase = modules.HeaderField, modules.Kind, modules.Why, modules.Phase
+        self._Field, self._Kind, self._Why, self._Phase = modules.HeaderField, modules.Kind, modules.Why, modules.Phase
         self._max_record = modules.MAX_RECORD_BYTES
         self._answers = load_file("poisonadmin_handler", f"{here}/answers.py")
         self._failure_of = load_file("_poisonadmin_failures", f"{here}/failures.py").failure_of
@@ -56,7 +56,7 @@ class Child:
         self._page = modules.Journal(mmap.mmap(plan["page"], modules.PAGE_BYTES))
         self._roots = plan["roots"]
         self._pid = os.getpid()
-        self._page.set(self._Word.PID, self._pid)
+        self._page.set(self._Field.PID, self._pid)
 
     def run(self, callable_name: str) -> NoReturn:
         """Load the handler, then handle messages until there are no more; never returns."""
@@ -64,7 +64,7 @@ class Child:
         handle = self._handler(callable_name)
         gc.collect()
         gc.freeze()
-        self._page.set(self._Word.PHASE, self._Phase.READY)
+        self._page.set(self._Field.PHASE, self._Phase.READY)
         while True:
             try:
                 message = self._next()
@@ -72,7 +72,7 @@ class Child:
                 self._exit(self._Why.INPUT_LOST)
             if message is None:
                 self._exit(self._Why.NOTHING_MORE)
-            if time.monotonic() >= self._page.get_float(self._Word.DEADLINE):
+            if time.monotonic() >= self._page.get_float(self._Field.DEADLINE):
                 self._exit(self._Why.DEADLINE)
             self._one(handle, *message)
 
@@ -90,7 +90,7 @@ class Child:
             self._die(self._Why.OUT_OF_MEMORY)
 
     def _handler(self, name: str) -> Callable[[Any], Any]:
-        self._page.set(self._Word.PHASE, self._Phase.LOADING)
+        self._page.set(self._Field.PHASE, self._Phase.LOADING)
         sys.path[:0] = self._roots
         module, _, function = name.partition(":")
         try:
@@ -115,7 +115,7 @@ class Child:
         except SystemExit as error:
             self._leave_if_forked()
             code = error.code
-            self._page.set(self._Word.EXIT_CODE, code & 0xFF if isinstance(code, int) else int(code is not None))
+            self._page.set(self._Field.EXIT_CODE, code & 0xFF if isinstance(code, int) else int(code is not None))
             self._die(self._Why.SYSTEM_EXIT)
         except Exception as error:
             self._leave_if_forked()
@@ -165,7 +165,7 @@ class Child:
         self._exit(why)
 
     def _exit(self, why: Any) -> NoReturn:
-        self._page.set(self._Word.WHY, why)
+        self._page.set(self._Field.WHY, why)
         os._exit(int(why))
 
 

@@ -1,0 +1,26 @@
+"""The advisory locks of the database, numbered in one place so that two uses never share a number."""
+
+from enum import IntEnum
+
+
+class Lock(IntEnum):
+    """The first half of each two-part lock key; the second is the id of what is locked, or 0.
+
+    NODE, JOB, SOURCE, IDEMPOTENCY_KEY and READER are held by sessions, the others by transactions.
+    """
+
+    NODE = 20
+    JOB = 21
+    CLAIM = 22
+    POLICIES = 23
+    TICK = 24
+    STAGED_BATCH = 25
+    SOURCE = 26
+    IDEMPOTENCY_KEY = 27
+    POISON_LIST = 28
+    READER = 29
+
+
+def lock_key(row_id: int) -> int:
+    """Return the second half of a row's lock key, which has 32 bits where an id has 64."""
+    return row_id & 0x7FFFFFFF

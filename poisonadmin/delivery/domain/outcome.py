@@ -1,0 +1,33 @@
+"""How a delivery try ends."""
+
+from enum import StrEnum
+
+
+class Outcome(StrEnum):
+    """The result of a try.
+
+    `crashed`: its sandbox died of it, or the connection was lost where that counts as a crash; `node_lost`: it had
+    begun on a node that was lost; `suspected`: it was in delivery when another message crashed (blame
+    `all_in_flight`). A handler may answer `discarded`, `moved`, `rolled_back`, `conversation_ended`. `ruled`: a content
+    rule decided before anything was delivered. `imported` is the failure that a dead letter had before its import,
+    attempt 0; `returned`: the broker gave the message back after it had taken it.
+    """
+
+    DELIVERED = "delivered"
+    FAILED = "failed"
+    CRASHED = "crashed"
+    NODE_LOST = "node_lost"
+    SUSPECTED = "suspected"
+    DISCARDED = "discarded"
+    MOVED = "moved"
+    ROLLED_BACK = "rolled_back"
+    CONVERSATION_ENDED = "conversation_ended"
+    RULED = "ruled"
+    IMPORTED = "imported"
+    RETURNED = "returned"
+
+
+# What says that a process died. Rare beside failures, so an index of its own stays small.
+CRASHES = (Outcome.CRASHED, Outcome.NODE_LOST, Outcome.SUSPECTED)
+# After these the next message of an ordered conversation may be delivered.
+LETS_FOLLOW = frozenset({Outcome.DELIVERED, Outcome.DISCARDED, Outcome.MOVED})
