@@ -77,7 +77,7 @@ class GroupOne(ApiView):
         return Response(GROUP.render(failure_groups.get_group(group_id, principal=self.principal)))
 
 
-class StatsOne(ApiView):
+class Stats(ApiView):
     """`/stats/`."""
 
     @contract(Permission.READ, "failures", {200: STATS})

@@ -9,7 +9,7 @@ from poisonadmin.messages.queries.failure_groups import GroupRow
 from poisonadmin.messages.queries.failures import FailureRow
 from poisonadmin.messages.queries.history import AttemptRow, HistoryRow, HopRow
 from poisonadmin.messages.queries.lists import MessageRow
-from poisonadmin.messages.queries.stats import Stats
+from poisonadmin.messages.queries.stats import ScopeCounts
 from poisonadmin.messages.queries.transport import Transport
 from poisonadmin.store.models.claim import NodeEnd
 from poisonadmin.store.models.lane import AddressStatus
@@ -77,4 +77,4 @@ FAILURE = Shape("Failure", FailureRow, kinds={"outcome": Outcome})
 GROUP = Shape("FailureGroup", GroupRow)
 
 
-STATS = Shape("Counts", Stats)
+STATS = Shape("Counts", ScopeCounts)

@@ -6,11 +6,11 @@ from poisonadmin.core.domain.access import Principal
 from poisonadmin.messages.queries.confirmations import unconfirmed
 from poisonadmin.messages.queries.counts import ByState, Counts, counts
 
-__all__ = ["ByState", "Counts", "Stats", "counts", "stats"]
+__all__ = ["ByState", "Counts", "ScopeCounts", "counts", "stats"]
 
 
 @dataclass(frozen=True)
-class Stats(Counts):
+class ScopeCounts(Counts):
     """How many messages there are in the caller's scope; pairs that count none are left out, states never.
 
     `awaited`, `unanswered`: delivered to a broker, and the consumer's word is still to come, or overdue; to 10,000.
@@ -20,7 +20,9 @@ class Stats(Counts):
     unanswered: int
 
 
-def stats(principal: Principal) -> Stats:
+def stats(principal: Principal) -> ScopeCounts:
     """Return the exact counts, and how many wait for their consumer's word."""
     found, waiting = counts(principal), unconfirmed(principal)
-    return Stats(found.by_state, found.by_reason, found.by_address, found.by_group, waiting.awaited, waiting.unanswered)
+    return ScopeCounts(
+        found.by_state, found.by_reason, found.by_address, found.by_group, waiting.awaited, waiting.unanswered
+    )
