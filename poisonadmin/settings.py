@@ -205,7 +205,7 @@ REST_FRAMEWORK = {
 }
 SPECTACULAR_SETTINGS = {
     "TITLE": "PoisonAdmin",
-    "DESCRIPTION": "Take poison messages in, see why they fail, decide, redeliver.",
+    "DESCRIPTION": "Takes in poison messages, shows why they fail, and redelivers them after a decision.",
     "VERSION": "1",
     "SERVE_INCLUDE_SCHEMA": False,
     "POSTPROCESSING_HOOKS": [],

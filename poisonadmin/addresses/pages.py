@@ -75,10 +75,12 @@ def carry_out(request: HttpRequest, principal: Principal, change: str) -> HttpRe
     name = request.POST.get("name", "")
     reason = request.POST.get("reason", "").replace("\x00", "").strip()[:MAX_REASON_CHARS]
     if not reason:
-        return _dialog(request, get_address(name, principal=principal), change, "Say why; it is shown here.", 422)
+        return _dialog(
+            request, get_address(name, principal=principal), change, "Enter a reason; it is shown here.", 422
+        )
     if change == "pause":
         operations.pause(name, principal=principal, reason=reason)
-        notes.success(request, f"{name} is paused. What was under way ends; new messages wait.")
+        notes.success(request, f"{name} is paused. Deliveries under way end normally; new messages wait.")
     else:
         culprit = _quarantined(request)
         operations.resume(name, principal=principal, reason=reason, quarantine=culprit)

@@ -68,7 +68,7 @@ def carry_out(request: HttpRequest, principal: Principal, entry_id: int) -> Http
     entry = get_entry(entry_id, principal=principal)
     reason = request.POST.get("reason", "").replace("\x00", "").strip()[:MAX_REASON_CHARS]
     if not reason:
-        return _dialog(request, entry, "Say why; it is kept with the entry.", 422)
+        return _dialog(request, entry, "Enter a reason; it is kept with the entry.", 422)
     release(entry_id, principal=principal, reason=reason)
     name = clipped(visible(entry.bookmark), 80)
     notes.success(request, f"{name} is released. Every consumer of its source handles it again from now on.")

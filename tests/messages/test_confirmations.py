@@ -1,4 +1,4 @@
-"""A consumer's word on what its broker took."""
+"""A consumer's confirmation on what its broker took."""
 
 import pytest
 from django.db import connection

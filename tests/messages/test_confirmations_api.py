@@ -1,4 +1,4 @@
-"""A consumer's word through the API, and who still owes one."""
+"""A consumer's confirmation through the API, and which ones are missing."""
 
 from typing import Any
 

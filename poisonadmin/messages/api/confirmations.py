@@ -1,4 +1,4 @@
-"""A consumer's word on what was delivered to it."""
+"""A consumer's confirmation on what was delivered to it."""
 
 from rest_framework import serializers
 from rest_framework.request import Request

@@ -50,7 +50,7 @@ FILTER = (
     pattern("address", "An address, or a pattern with * (one word) and # (any words)."),
     identifier("group", "A failure group.", many=True),
     choice("reason", Reason, many=True),
-    boolean("candidate", "Whether it may have crashed what processed it."),
+    boolean("candidate", "Whether it may have crashed its consumer."),
     choice("confirmation", Confirming, many=True),
     text("error", "Part of its failure group's title or class.", many=True),
     text("conversation_id", many=True),

@@ -4,7 +4,7 @@ from enum import StrEnum
 
 
 class Confirming(StrEnum):
-    """How a delivered message stands with the consumer behind its broker; `unanswered`: its word is overdue."""
+    """How a delivered message stands with the consumer behind its broker; `unanswered`: its confirmation is overdue."""
 
     AWAITED = "awaited"
     UNANSWERED = "unanswered"

@@ -29,7 +29,7 @@ CHIP_NAMES = {
     "state": "state",
     "reason": "reason",
     "group": "failure group",
-    "confirmation": "its consumer's word",
+    "confirmation": "consumer confirmation",
     "conversation_id": "conversation",
     "message_id": "message id",
     "received_after": "received after",

@@ -19,14 +19,14 @@ CONFIRMING = {
 
 @dataclass(frozen=True)
 class Unconfirmed:
-    """Delivered messages without their consumer's word, each counted to 10,000; `unanswered`: it is overdue."""
+    """Delivered messages without their consumer's confirmation, each counted to 10,000; `unanswered`: it is overdue."""
 
     awaited: int
     unanswered: int
 
 
 def unconfirmed(principal: Principal) -> Unconfirmed:
-    """Return how many messages in scope wait for their consumer's word."""
+    """Return how many messages in scope wait for their consumer's confirmation."""
     principal.require(Permission.READ)
     visible = visible_ids(principal)
     scope = "TRUE" if visible is None else "m.address_id = ANY(%s)"

@@ -40,7 +40,7 @@ def reason(name: str, text: str) -> Reason:
 
 
 def confirming(name: str, text: str) -> Confirming:
-    """Return how the consumer's word stands, as `text` says."""
+    """Return how the consumer's confirmation stands, as `text` says."""
     try:
         return Confirming(text.lower())
     except ValueError:

@@ -13,7 +13,7 @@ __all__ = ["ByState", "Counts", "ScopeCounts", "counts", "stats"]
 class ScopeCounts(Counts):
     """How many messages there are in the caller's scope; pairs that count none are left out, states never.
 
-    `awaited`, `unanswered`: delivered to a broker, and the consumer's word is still to come, or overdue; to 10,000.
+    `awaited`, `unanswered`: delivered to a broker, and the consumer's confirmation is awaited, or overdue; to 10,000.
     """
 
     awaited: int
@@ -21,7 +21,7 @@ class ScopeCounts(Counts):
 
 
 def stats(principal: Principal) -> ScopeCounts:
-    """Return the exact counts, and how many wait for their consumer's word."""
+    """Return the exact counts, and how many wait for their consumer's confirmation."""
     found, waiting = counts(principal), unconfirmed(principal)
     return ScopeCounts(
         found.by_state, found.by_reason, found.by_address, found.by_group, waiting.awaited, waiting.unanswered

@@ -44,7 +44,7 @@ EVENT: JsonSchema = {
     },
     "required": ["event", "data"],
 }
-_SOURCE = text("source", "The poison source; one a stream.")
+_SOURCE = text("source", "The poison source; one per stream.")
 SOURCE = Parameter(_SOURCE.name, _SOURCE.parse, {**_SOURCE.schema, "maxLength": 255}, _SOURCE.about, required=True)
 
 

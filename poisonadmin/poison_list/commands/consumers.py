@@ -17,7 +17,7 @@ class ConsumerNameTaken(PoisonAdminError):
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """A consumer's word that it lives. `bookmark`: what it is handling; `ended`: it has stopped on purpose."""
+    """A consumer's heartbeat. `bookmark`: what it is handling; `ended`: it has stopped on purpose."""
 
     name: str
     source: str

@@ -32,7 +32,7 @@ class NotListed(PoisonAdminError):
 
 @dataclass(frozen=True)
 class Report:
-    """A consumer's word that it could not handle a bookmark: an exception, or with `fatal` its own death.
+    """A consumer's report that it could not handle a bookmark: an exception, or with `fatal` its own death.
 
     `crash_limit`: at which count of crashes the bookmark is listed; None: as the policy of the source says, else 2.
     `envelope`: the message itself, its address the source, its dead letter the failure; None where it was not sent.

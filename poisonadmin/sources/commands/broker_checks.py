@@ -102,7 +102,7 @@ def _ask(
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(_OLD)
         if BrokerLook.objects.filter(taken_at__isnull=True).count() >= MOST_WAITING:
-            raise TooManyBrokerChecks("Too many looks at brokers wait for a worker; try again in a moment.")
+            raise TooManyBrokerChecks("Too many broker checks wait for a worker. Try again in a moment.")
         row = BrokerLook.objects.create(
             purpose=str(purpose), kind=kind, config=config, secrets=login, source_id=source_id, asked_by=principal.name
         )
@@ -165,5 +165,5 @@ def _checked(
         outcome.put((None, shown(error.detail)))
     except Exception as error:
         # What an adapter did not foresee; its text may repeat the login, so only the log of the worker has it.
-        log.exception("a look at a broker failed", kind=kind, purpose=purpose)
+        log.exception("a broker check failed", kind=kind, purpose=purpose)
         outcome.put((None, f"{type(error).__name__}; the log of the io worker has the rest."))

@@ -68,7 +68,7 @@ def get_broker_check(look_id: int, *, principal: Principal) -> BrokerCheckRow:
             [PATIENCE_SECONDS, look_id, principal.name],
         )
     if found is None:
-        raise NotFound(f"There is no look {look_id}; they are kept for a quarter of an hour.")
+        raise NotFound(f"There is no broker check {look_id}. Results are kept for 15 minutes.")
     return _row(found, answer_from(found.answer))
 
 

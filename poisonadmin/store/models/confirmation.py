@@ -5,7 +5,7 @@ from django.db.models import Q
 
 
 class Confirmation(models.Model):
-    """One row a message that was delivered to a broker: its last delivery there, and the consumer's word on it.
+    """One row a message that was delivered to a broker: its last delivery there, and the consumer's confirmation.
 
     `confirm_by`: when an answer is overdue; NULL where none is awaited.
     """

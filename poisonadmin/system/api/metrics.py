@@ -18,7 +18,7 @@ _PLAIN = {
     "oldest_due_seconds": "How long the longest waiting due message has waited beyond its time.",
     "oldest_undecided_seconds": "How long the oldest message in NDLV has been there.",
     "nodes_alive": "Processes that deliver now.",
-    "unanswered": "Messages delivered to a broker whose consumer's word is overdue, counted to 10,000.",
+    "unanswered": "Messages delivered to a broker whose consumer confirmation is overdue, counted to 10,000.",
     "unfolded_deltas": "Rows of counter_delta that no tick has folded yet.",
 }
 

@@ -44,7 +44,7 @@ def create(
     if unknown := sorted(set(scopes) - set(Permission)):
         raise InvalidToken(f"There is no scope {', '.join(unknown)}; those are {', '.join(Permission)}.")
     if not Access.objects.filter(user=user).exists():
-        raise InvalidToken(f"{user.get_username()} has no role; a token of theirs could do nothing.")
+        raise InvalidToken(f"{user.get_username()} has no role; their token could do nothing.")
     text = PREFIX + secrets.token_urlsafe(32)
     with transaction.atomic():
         row = ApiToken.objects.create(

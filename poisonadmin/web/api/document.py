@@ -20,7 +20,7 @@ _HEADERS = {
         "Idempotency-Key",
         {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
         OpenApiParameter.HEADER,
-        description="The same key with the same request again is answered alike and not carried out again.",
+        description="A repeated request with the same key gets the same answer and is not carried out again.",
     ),
     "decides": OpenApiParameter(
         "If-Match",
@@ -106,7 +106,7 @@ class ContractSchema(AutoSchema):
             media_type = given.media_type if isinstance(given, Raw) else _JSON
             answers[(status, media_type)] = OpenApiResponse(self._schema_of(given))
         problem = self._component("Problem", problems.SCHEMA)
-        answers[("default", problems.MEDIA_TYPE)] = OpenApiResponse(problem, description="Whatever went wrong.")
+        answers[("default", problems.MEDIA_TYPE)] = OpenApiResponse(problem, description="Any error.")
         return answers
 
     def _schema_of(self, given: Given) -> JsonSchema | None:

@@ -144,7 +144,7 @@ def _detail(error: Exception, code: str) -> str:
     if code in _DETAILS:
         return _DETAILS[code]
     if code == "invalid_request":
-        return "Some fields are missing or wrong; `errors` names them."
+        return "Some fields are missing or invalid; `errors` names them."
     return str(getattr(error, "detail", "")) or str(error) or HTTPStatus.BAD_REQUEST.phrase
 
 

@@ -65,7 +65,7 @@ These are at the root, for machines:
 MORE_CODES: dict[str, tuple[int, str]] = {
     "unknown_parameter": (400, "a query parameter that does not exist"),
     "invalid_parameter": (400, "a query parameter with an invalid value"),
-    "invalid_request": (400, "fields of the body are missing or wrong; `errors` names them"),
+    "invalid_request": (400, "fields of the body are missing or invalid; `errors` names them"),
     "malformed_request": (400, "the request cannot be read"),
     "body_broken_off": (400, "the body ended too early"),
     "not_authenticated": (401, "nobody is logged in and there is no token"),

@@ -22,7 +22,7 @@ class Advice:
 NOT_FOUND = Advice(
     "Not found",
     "Nothing was changed.",
-    "Check the address, or go back to the list. What lies outside the addresses you may see is not found either.",
+    "Check the address, or go back to the list. Messages outside your addresses are not found either.",
 )
 FORBIDDEN = Advice(
     "Your role does not allow this",
@@ -32,14 +32,14 @@ FORBIDDEN = Advice(
 STALE = Advice(
     "It changed since your page was made",
     "Your decision was not applied; nothing was changed.",
-    "Look at it as it is now, then decide again.",
+    "Look at its current state, then decide again.",
 )
 INVALID = Advice(
     "This cannot be done as asked", "Nothing was changed.", "Correct what the sentence above names, then try again."
 )
 BROKEN = Advice(
     "Something went wrong on our side",
-    "What you asked for may not have been done; nothing was done by half.",
+    "Your request may not have been carried out. It was not carried out in part.",
     "Try again. When it happens again, give an administrator the request id.",
 )
 NO_ROLE = Advice(

@@ -45,7 +45,9 @@ class Command(BaseCommand):
         add.add_argument(
             "--match", action="append", default=[], help="with --return: pattern of the policy, repeatable"
         )
-        add.add_argument("--confirm-within-ms", type=int, help="with --return: when a consumer's word is overdue")
+        add.add_argument(
+            "--confirm-within-ms", type=int, help="with --return: when a consumer's confirmation is overdue"
+        )
         actions.add_parser("list", help="list sources")
         for action, words in (("test", "connect, and count what waits"), ("discover", "list queues")):
             look = actions.add_parser(action, help=f"{words}, of a source by its name or of a broker by its URL")
@@ -90,7 +92,7 @@ class Command(BaseCommand):
 
     def _test(self, options: dict[str, Any]) -> None:
         seen = self._look(LookPurpose.CONNECTION, options)
-        waiting = "nobody can say how many messages wait" if seen.depth is None else f"{seen.depth} messages wait"
+        waiting = "the number of waiting messages is unknown" if seen.depth is None else f"{seen.depth} messages wait"
         self.stdout.write(f"Connected; {waiting}.")
 
     def _discover(self, options: dict[str, Any]) -> None:
@@ -108,7 +110,7 @@ class Command(BaseCommand):
         while (seen := get_broker_check(look_id, principal=BY)).state == BrokerCheckState.WAITING:
             time.sleep(POLL_SECONDS)
         if seen.state == BrokerCheckState.FAILED:
-            raise CommandError(seen.error or "The look failed.")
+            raise CommandError(seen.error or "The broker check failed.")
         return seen
 
 
