@@ -68,7 +68,7 @@ class AddressOne(ApiView):
 
     @contract(Permission.READ, "addresses", {200: ADDRESS_DETAIL})
     def get(self, request: Request, name: str) -> Response:
-        """Show an address, with where each value of its policy comes from."""
+        """Show an address, and the origin of each value of its policy."""
         return Response(ADDRESS_DETAIL.render(queries.get_address(name, principal=self.principal)))
 
 
@@ -87,7 +87,7 @@ class AddressResume(ApiView):
 
     @contract(Permission.PAUSE, "addresses", {200: ADDRESS_DETAIL}, body=ResumeInput, acts=True)
     def post(self, request: Request, name: str) -> Response:
-        """Deliver from a paused or stopped address again, with `quarantine` without the message that it names."""
+        """Resume a paused or stopped address; `quarantine` names a message to stop first."""
         operations.resume(
             name, principal=self.principal, reason=self.body["reason"], quarantine=self.body["quarantine"]
         )

@@ -59,7 +59,7 @@ class DestinationList(ApiView):
 
     @contract(Permission.READ, "destinations", {200: Paged(DESTINATION)}, query=PAGE)
     def get(self, request: Request) -> Response:
-        """List destinations by name. Of secrets only the names are shown."""
+        """List destinations by name. Only the names of secrets are shown."""
         found = destinations.list_destinations(
             principal=self.principal, cursor=self.query["cursor"], limit=self.query["limit"] or DEFAULT_LIMIT
         )
@@ -67,7 +67,7 @@ class DestinationList(ApiView):
 
     @contract(Permission.CONFIGURE, "destinations", {201: DESTINATION}, body=NewDestinationInput, acts=True)
     def post(self, request: Request) -> Response:
-        """Create a destination; 409 when there is one of this name."""
+        """Create a destination; 409 when the name is taken."""
         fields = dict(self.body)
         name = fields.pop("name")
         if destinations.destination_exists(name):
@@ -87,7 +87,7 @@ class DestinationOne(ApiView):
 
     @contract(Permission.CONFIGURE, "destinations", {200: DESTINATION}, body=DestinationInput, decides=True)
     def put(self, request: Request, name: str) -> Response:
-        """Replace a destination. Secrets that are not given stay as they are."""
+        """Replace a destination. Secrets that are not given do not change."""
         destinations.get_destination(name, principal=self.reader)
         return _saved(self, name, self.body, expected_version=expected_version(request))
 

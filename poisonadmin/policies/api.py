@@ -124,7 +124,7 @@ class PolicyOne(ApiView):
 
     @contract(Permission.CONFIGURE, "policies", {204: None})
     def delete(self, request: Request, policy_id: int) -> Response:
-        """Remove a policy; what less specific ones say is in force."""
+        """Remove a policy; less specific policies are then in force."""
         policies.get_policy(policy_id, principal=self.reader)
         save.delete_policy(policy_id, principal=self.principal)
         return Response(status=204)
@@ -135,7 +135,7 @@ class PolicyHistory(ApiView):
 
     @contract(Permission.READ, "policies", {200: _VERSIONS})
     def get(self, request: Request, policy_id: int) -> Response:
-        """Show the versions of a policy, newest first: who, when, what was and what is; the latest two hundred."""
+        """Show the latest two hundred versions of a policy, newest first: who, when, old and new values."""
         found = policy_history(policy_id, principal=self.principal)
         results = [POLICY_VERSION.render(version) for version in found]
         return Response({"results": results, "next": None, "previous": None})
@@ -169,7 +169,7 @@ class PolicyResolve(ApiView):
         query=(pattern("address", "The address, known or not.", many=False, required=True),),
     )
     def get(self, request: Request) -> Response:
-        """Show the values in force on an address and which pattern each comes from."""
+        """Show the values in force on an address, and the pattern of each."""
         address = self.query["address"]
         found = policies.resolve_address(address, principal=self.principal)
         return Response(

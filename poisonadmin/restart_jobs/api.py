@@ -76,7 +76,7 @@ class RestartJobList(ApiView):
 
     @contract(Permission.CONFIGURE, "restart jobs", {201: RESTART_JOB}, body=RestartJobInput, acts=True)
     def post(self, request: Request) -> Response:
-        """Create a job that approves messages in NDLV by schedule; 409 when there is one of this name."""
+        """Create a job that approves messages in NDLV by schedule; 409 when the name is taken."""
         if queries.find_restart_job(self.body["name"]) is not None:
             raise AlreadyExists(f"There is a restart job {self.body['name']} already; PUT replaces it.")
         response = _saved(self.principal, self.body, status=201)
@@ -89,7 +89,7 @@ class RestartJobOne(ApiView):
 
     @contract(Permission.READ, "restart jobs", {200: RESTART_JOB})
     def get(self, request: Request, restart_job_id: int) -> Response:
-        """Show a restart job: its schedule, and what its latest run came to."""
+        """Show a restart job: its schedule, and the result of its latest run."""
         return _shown(queries.get_restart_job(restart_job_id, principal=self.principal))
 
     @contract(Permission.CONFIGURE, "restart jobs", {200: RESTART_JOB}, body=RestartJobFields, decides=True)
@@ -100,7 +100,7 @@ class RestartJobOne(ApiView):
 
     @contract(Permission.CONFIGURE, "restart jobs", {204: None})
     def delete(self, request: Request, restart_job_id: int) -> Response:
-        """Remove a restart job, with its count of what it has restarted."""
+        """Remove a restart job, with its counts of restarts."""
         queries.get_restart_job(restart_job_id, principal=self.reader)
         operations.delete_restart_job(restart_job_id, principal=self.principal)
         return Response(status=204)
@@ -111,7 +111,7 @@ class RestartJobRun(ApiView):
 
     @contract(Permission.CONFIGURE, "restart jobs", {202: RESTART_JOB}, acts=True)
     def post(self, request: Request, restart_job_id: int) -> Response:
-        """Run a restart job within seconds, whatever its schedule says, also where it is switched off."""
+        """Run a restart job within seconds, whatever its schedule, also when it is switched off."""
         queries.get_restart_job(restart_job_id, principal=self.reader)
         operations.run_soon(restart_job_id, principal=self.principal)
         return _shown(queries.get_restart_job(restart_job_id, principal=self.reader), status=202)

@@ -69,13 +69,13 @@ class RuleList(ApiView):
         Permission.READ, "rules", {200: _ALL}, query=(choice("stage", Stage, "Before deliveries, or after failures."),)
     )
     def get(self, request: Request) -> Response:
-        """List the rules in the order in which they are asked, those before deliveries first."""
+        """List the rules in the order in which they apply, those before deliveries first."""
         found = queries.list_rules(principal=self.principal, stage=self.query["stage"])
         return Response({"results": [RULE.render(row) for row in found], "next": None, "previous": None})
 
     @contract(Permission.CONFIGURE, "rules", {201: RULE}, body=NewRuleInput, acts=True)
     def post(self, request: Request) -> Response:
-        """Add a rule, switched off; 409 when there is one of this name."""
+        """Add a rule, switched off; 409 when the name is taken."""
         stage = self.body["stage"]
         row = operations.create_rule(stage, _fields(self.body), principal=self.principal)
         response = _shown(row.id, self.reader, 201)
@@ -93,7 +93,7 @@ class RuleOne(ApiView):
 
     @contract(Permission.CONFIGURE, "rules", {200: RULE}, body=RuleInput, decides=True)
     def put(self, request: Request, rule_id: int) -> Response:
-        """Replace a rule. One before deliveries that now matches or does something else is switched off."""
+        """Replace a rule. A change of condition or action switches a rule before deliveries off."""
         operations.replace_rule(
             rule_id, _fields(self.body), principal=self.principal, expected_version=expected_version(request)
         )
@@ -111,7 +111,7 @@ class RuleMove(ApiView):
 
     @contract(Permission.CONFIGURE, "rules", {200: RULE}, body=RuleMoveInput, acts=True)
     def post(self, request: Request, rule_id: int) -> Response:
-        """Give a rule another place in its stage's table: the first that matches decides."""
+        """Move a rule to another place in its table; the first rule that matches decides."""
         queries.get_rule(rule_id, principal=self.reader)
         operations.move_rule(rule_id, self.body["position"], principal=self.principal)
         return _shown(rule_id, self.reader)
@@ -122,7 +122,7 @@ class RuleEnable(ApiView):
 
     @contract(Permission.CONFIGURE, "rules", {200: RULE}, body=RuleEnableInput, acts=True)
     def post(self, request: Request, rule_id: int) -> Response:
-        """Switch a rule on; 409 `not_dry_run` before deliveries when no dry run has looked at it as it is."""
+        """Switch a rule on; 409 `not_dry_run` for a rule before deliveries without a dry run of this version."""
         fields = self.body
         switch.enable_rule(
             rule_id, principal=self.principal, reason=fields["reason"], override=fields["without_dry_run"]
@@ -150,7 +150,7 @@ class RuleDryRun(ApiView):
 
     @contract(Permission.CONFIGURE, "rules", {202: DRY_RUN}, acts=True)
     def post(self, request: Request, rule_id: int) -> Response:
-        """Have a rule tried on all that waits or is undecided; nothing is changed.
+        """Start a dry run of a rule on all waiting and undecided messages; nothing is changed.
 
         Where the rule as it is is being tried already, that run is shown.
         """

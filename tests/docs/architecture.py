@@ -39,7 +39,7 @@ The `domain` of a feature is open to everybody, and its `queries` to every role 
 """
 
 ROLE_TEXTS = {
-    "domain": "Rules as pure functions and values: standard library only, no clock, no dice, no input or output",
+    "domain": "Rules as pure functions and values: standard library only, no clock, no random numbers, no I/O",
     "queries": "Reads from the database; changes nothing",
     "commands": "Writes to the database, with their permission checks; knows nothing of HTTP",
     "api": "The REST endpoints: check the permission, validate, call one command or query, answer",

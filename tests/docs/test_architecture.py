@@ -1,7 +1,7 @@
 """The page about the architecture is what the import contracts say, and its way leads through files that exist."""
 
 import ast
-import itertools
+from itertools import pairwise
 
 import pytest
 
@@ -24,7 +24,7 @@ def test_every_package_of_the_project_is_in_the_picture() -> None:
 def test_every_order_of_the_commands_is_an_arrow_in_the_picture() -> None:
     order = [layer[0].partition(":")[0] for layer in layers(COMMANDS) if layer != ["core"]]
     arrows = [line.strip() for line in mermaid().splitlines() if "-->" in line]
-    for above, below in itertools.pairwise(order):
+    for above, below in pairwise(order):
         assert any(line.startswith(above) and f"--> {below}" in line for line in arrows), (above, below)
 
 

@@ -1,12 +1,37 @@
-"""What users can set, and what they are told, must agree."""
+"""What users can set, and what the documents say, must agree; and the documents are written for diffs and newcomers."""
 
 import re
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 READ_FROM_OUTSIDE = re.compile(
     r"\"((?:POISONADMIN_[A-Z_]+|DATABASE_URL|REDIS_URL|SPARK_MASTER|SPARK_REMOTE|JAVA_HOME|PYSPARK_PYTHON))\""
 )
+MAX_CHARS = 120
+# The mark of a heading or an item, and the bold or italic words that head a paragraph.
+LEAD = re.compile(r"^ *(#+ |- |\d+\. )?(\d+\. )?(\*+[^*]+\*+ )?")
+# A full stop, and another sentence after it on the same line.
+SECOND_SENTENCE = re.compile(r"[.!?][)*_\"]* +[A-Z`*\[]")
+
+
+def place(path: Path) -> str:
+    """Return a test's id."""
+    return str(path.relative_to(ROOT))
+
+
+def prose_lines(path: Path) -> list[str]:
+    """Return a document's lines without code blocks, tables and diagrams."""
+    text = re.sub(r"^ *```.*?^ *```$", "", path.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    return [line for line in text.splitlines() if not line.startswith(("|", "    "))]
+
+
+def anchors(path: Path) -> set[str]:
+    """Return what links to a document's headings end with."""
+    headings = re.findall(r"^#+ (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def test_every_environment_variable_is_documented_and_every_documented_one_is_read() -> None:
@@ -16,12 +41,29 @@ def test_every_environment_variable_is_documented_and_every_documented_one_is_re
     assert read == documented
 
 
-def test_links_between_documents_lead_somewhere() -> None:
-    documents = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
-    broken = [
-        f"{document.relative_to(ROOT)}: {target}"
-        for document in documents
-        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", document.read_text())
-        if not (document.parent / target).exists()
-    ]
-    assert not broken
+@pytest.mark.parametrize("path", DOCUMENTS, ids=place)
+def test_links_between_documents_lead_somewhere(path: Path) -> None:
+    for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", path.read_text(encoding="utf-8")):
+        leads_to = path.parent / target if target else path
+        assert leads_to.exists(), target
+        assert not anchor or anchor in anchors(leads_to), f"{target}#{anchor}"
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=place)
+def test_a_line_of_prose_is_one_sentence_and_fits_a_screen(path: Path) -> None:
+    lines = prose_lines(path)
+    assert [line for line in lines if len(line) > MAX_CHARS] == []
+    assert [line for line in lines if SECOND_SENTENCE.search(LEAD.sub("", re.sub(r"`[^`]*`", "`", line)))] == []
+
+
+def test_every_decision_says_context_choice_and_cost_on_less_than_a_page() -> None:
+    for path in sorted((ROOT / "docs" / "decisions").glob("*.md")):
+        text = path.read_text(encoding="utf-8")
+        assert text.startswith(f"# {int(path.name[:4])}. "), path.name
+        parts = re.findall(r"^\*\*(Context|Choice|Cost)s?\.\*\*", text, re.MULTILINE)
+        assert parts == ["Context", "Choice", "Cost"], path.name
+        assert len(text.splitlines()) <= 70, path.name
+
+
+def test_the_readme_is_shorter_than_a_page_and_a_half_of_screen() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 75

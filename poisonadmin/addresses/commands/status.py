@@ -21,7 +21,7 @@ class AddressStatusConflict(PoisonAdminError):
 
 
 class NotOnAddress(PoisonAdminError):
-    """Raised when an address is to be resumed without a message that is not on it."""
+    """Raised when an address is to be resumed without a message, and the message is not on it."""
 
     code = "not_on_address"
     status = 409

@@ -18,7 +18,7 @@ MAX_NAME_CHARS = 100
 
 
 class InvalidToken(PoisonAdminError):
-    """Raised when a token is to be made with a name, scope or owner that cannot be."""
+    """Raised when a new token has an invalid name, scope or owner."""
 
     code = "invalid_token"
 

@@ -16,7 +16,7 @@ Specificity = tuple[int, int, tuple[int, ...], str]
 
 
 class InvalidAddress(PoisonAdminError):
-    """Raised when a text is neither an address nor, where one is asked for, a pattern."""
+    """Raised when a text is not an address, or not a pattern where a pattern is needed."""
 
     code = "invalid_address"
 

@@ -19,7 +19,7 @@ _STEP = re.compile(r"\.([^\s.\[\]'\"*$]+)|\[(\d{1,9}|\*)\]|\['([^']+)'\]|\[\"([^
 
 
 class InvalidPath(PoisonAdminError):
-    """Raised when a text is no path."""
+    """Raised when a text is not a JSON path."""
 
     code = "invalid_json_path"
 

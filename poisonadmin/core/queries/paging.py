@@ -19,7 +19,7 @@ _SQL_TYPES: dict[type, str] = {int: "bigint", datetime: "timestamptz", str: "tex
 
 
 class InvalidCursor(PoisonAdminError):
-    """Raised when a cursor is not one that this list gave out."""
+    """Raised when a cursor does not belong to this list."""
 
     code = "invalid_cursor"
 

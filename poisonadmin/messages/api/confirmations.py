@@ -28,7 +28,7 @@ class MessageConfirm(ApiView):
 
     @contract(Permission.INGEST, "messages", {200: MESSAGE_DETAIL}, body=ConfirmInput, acts=True)
     def post(self, request: Request, message_id: int) -> Response:
-        """Say that the consumer has processed the message, of which a broker's word says nothing.
+        """Confirm that the consumer behind a broker has processed the message.
 
         The first word counts; saying it again changes nothing. It is kept who says it, and when. 409
         `transition_not_allowed` when the message is neither delivered nor under way.

@@ -54,7 +54,7 @@ class MessageApprove(_DecisionView):
 
     @contract(Permission.DECIDE, "decisions", _GIVES, **_TERMS)
     def post(self, request: Request, message_id: int) -> Response:
-        """Let a message in NDLV be delivered, at once and at the address it was moved from. Its failures count anew."""
+        """Approve a message in NDLV: it is due now at its return address, with its failures reset."""
         return self.decided(message_id, decisions.approve)
 
 
@@ -63,7 +63,7 @@ class MessageFail(_DecisionView):
 
     @contract(Permission.DECIDE, "decisions", _GIVES, **_TERMS)
     def post(self, request: Request, message_id: int) -> Response:
-        """Give a message in NDLV up: FAIL."""
+        """Mark a message in NDLV as FAIL."""
         return self.decided(message_id, decisions.mark_fail)
 
 

@@ -82,5 +82,5 @@ class Stats(ApiView):
 
     @contract(Permission.READ, "failures", {200: STATS})
     def get(self, request: Request) -> Response:
-        """Count messages exactly, by state, address, group and reason; and what waits for its consumer's confirmation."""
+        """Count messages exactly, by state, address, group and reason, and those without a confirmation."""
         return Response(STATS.render(stats.stats(self.principal)))

@@ -68,7 +68,7 @@ class MessageTransport(ApiView):
 
     @contract(Permission.READ, "messages", {200: TRANSPORT})
     def get(self, request: Request, message_id: int) -> Response:
-        """Show what the broker that it came from said of it: routing, key, properties, typed headers."""
+        """Show what its broker reported of the message: routing, key, properties, typed headers."""
         return Response(TRANSPORT.render(get_transport(message_id, principal=self.principal)))
 
 

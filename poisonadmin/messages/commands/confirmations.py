@@ -1,4 +1,4 @@
-"""What became of a message after its destination took it: a consumer's confirmation, and settle's note that one is awaited.
+"""What became of a message after its destination took it: a consumer's confirmation, and that one is awaited.
 
 A broker's confirm says that the broker has it. Whether the consumer behind it has processed it, only that one knows.
 """

@@ -31,21 +31,21 @@ STALE = "precondition_failed"
 
 
 class NoDestination(PoisonAdminError):
-    """Raised when the address that an approved message goes to delivers nowhere."""
+    """Raised when the return address of an approved message has no destination."""
 
     code = "no_destination"
     status = 409
 
 
 class Oversized(PoisonAdminError):
-    """Raised when an approved message is larger than the address that it goes to takes."""
+    """Raised when an approved message is larger than its return address allows."""
 
     code = "oversized"
     status = 409
 
 
 class NotMoved(PoisonAdminError):
-    """Raised when a message is to return to an address that it never left."""
+    """Raised when a message is to return, but was never moved."""
 
     code = "not_moved"
     status = 409

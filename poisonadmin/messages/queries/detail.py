@@ -21,7 +21,8 @@ class MessageDetail(MessageRow):
     Of a message that was moved: `queue` is the one that was auto-created for it where it is now, `origin` the
     properties that say where it comes from. `tags` are those that content rules have put on it.
     `delivered_to`: `broker` when a broker has taken it and the consumer behind it has not said that it has processed
-    it, `consumer` when that one has, or took it itself; None unless it is DLVD. `confirm_by`: when its confirmation is overdue.
+    it, `consumer` when that one has, or took it itself; None unless it is DLVD. `confirm_by`: after that time its
+    confirmation is overdue.
     """
 
     intake_address: str

@@ -86,7 +86,7 @@ class PoisonList(ApiView):
 
     @contract(Permission.INGEST, "poison list", {200: POISON_ENTRY}, body=ReportInput, acts=True)
     def post(self, request: Request) -> Response:
-        """Report a bookmark that could not be handled; the answer says whether it is listed now.
+        """Report a bookmark that could not be handled; the answer shows whether it is listed now.
 
         A failure lists it at once (or at the policy's `failures_to_list`); with `fatal`, a crash of the consumer, it is
         counted and listed at `crash_limit` (else the policy's `crashes_to_list`, else 2). Once it is listed, the
@@ -112,7 +112,7 @@ class ConsumerHeartbeat(ApiView):
 
     @contract(Permission.INGEST, "poison list", {204: None}, body=HeartbeatInput)
     def post(self, request: Request, name: str) -> Response:
-        """Say that a consumer lives; to be sent every five seconds."""
+        """Report that a consumer is alive; send it every five seconds."""
         body = self.body
         known = ("version", "host", "pid", "bookmark", "ended")
         beat = consumers.Heartbeat(

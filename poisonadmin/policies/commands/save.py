@@ -66,7 +66,7 @@ def save_policy(
 
 
 def delete_policy(policy_id: int, *, principal: Principal) -> None:
-    """Remove a policy; what less specific ones say is in force. Errors: `NotAllowed`, `NotFound`."""
+    """Remove a policy; less specific policies are then in force. Errors: `NotAllowed`, `NotFound`."""
     principal.require(Permission.CONFIGURE)
     with transaction.atomic(), connection.cursor() as cursor:
         locks.hold(cursor, Lock.POLICIES)

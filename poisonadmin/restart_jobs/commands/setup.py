@@ -20,7 +20,7 @@ MAX_SCHEDULE_CHARS = 100
 
 
 class InvalidRestartJob(PoisonAdminError):
-    """Raised when a restart job cannot be as asked; `field` names what is wrong."""
+    """Raised when a field of a restart job is invalid; `field` names what is wrong."""
 
     code = "invalid_restart_job"
 
@@ -90,7 +90,7 @@ def save_restart_job(
 
 
 def delete_restart_job(job_id: int, *, principal: Principal) -> None:
-    """Remove a restart job, with its count of what it has restarted. Errors: `NotAllowed`, `NotFound`."""
+    """Remove a restart job, with its counts of restarts. Errors: `NotAllowed`, `NotFound`."""
     _require(principal)
     with transaction.atomic(), connection.cursor() as cursor:
         row = RestartJob.objects.select_for_update().filter(id=job_id).first()

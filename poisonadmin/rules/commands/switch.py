@@ -11,7 +11,7 @@ from poisonadmin.store.models.rule import Rule
 
 
 class NotDryRun(PoisonAdminError):
-    """Raised when a rule before deliveries is to be switched on whose present version no dry run has looked at."""
+    """Raised when a rule before deliveries is to be switched on without a dry run of its present version."""
 
     code = "not_dry_run"
     status = 409

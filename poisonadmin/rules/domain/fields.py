@@ -23,7 +23,7 @@ Check = Callable[[str, Any], Any]
 
 
 class InvalidRule(PoisonAdminError):
-    """Raised when a rule's column cannot be; `field` is its name."""
+    """Raised when a column of a rule is invalid; `field` is its name."""
 
     code = "invalid_rule"
 

@@ -31,7 +31,7 @@ Key = str | int
 
 
 class InvalidSchema(PoisonAdminError):
-    """Raised when a schema is none, or is one that is not taken."""
+    """Raised when a text is not a JSON Schema, or is one that is refused."""
 
     code = "invalid_schema"
 

@@ -35,7 +35,7 @@ class SourceTest(ApiView):
 
     @contract(Permission.CONFIGURE, "sources", {202: BROKER_CHECK}, body=BrokerCheckInput, acts=True)
     def post(self, request: Request) -> Response:
-        """Try a broker before it is saved: connect, preview its messages, or list its queues. Follow `Location`."""
+        """Check a broker before it is saved: connect, preview messages, or list queues. Follow `Location`."""
         fields = dict(self.body)
         purpose, kind, config = LookPurpose(fields.pop("purpose")), fields.pop("kind"), fields.pop("config")
         return _asked(self, broker_checks.request_broker_check(kind, config, purpose, principal=self.reader, **fields))
@@ -73,7 +73,7 @@ class BrokerCheckOne(ApiView):
 
     @contract(Permission.READ, "sources", {200: BROKER_CHECK})
     def get(self, request: Request, look_id: int) -> Response:
-        """Show what a look came to: `waiting` until a worker has answered. For who has asked, a quarter of an hour."""
+        """Get the result of a broker check, `waiting` at first. Only its caller can, for a quarter of an hour."""
         return Response(BROKER_CHECK.render(get_broker_check(look_id, principal=self.principal)))
 
 

@@ -44,7 +44,7 @@ class SourceList(ApiView):
 
     @contract(Permission.READ, "sources", {200: Paged(SOURCE)}, query=PAGE)
     def get(self, request: Request) -> Response:
-        """List sources, with what their files and messages came to. Of secrets only the names are shown."""
+        """List sources, with the results of their files and messages. Only the names of secrets are shown."""
         found = sources.list_sources(
             principal=self.principal, cursor=self.query["cursor"], limit=self.query["limit"] or DEFAULT_LIMIT
         )
@@ -52,7 +52,7 @@ class SourceList(ApiView):
 
     @contract(Permission.CONFIGURE, "sources", {201: SOURCE}, body=NewSourceInput, acts=True)
     def post(self, request: Request) -> Response:
-        """Create a source, or replace the one of this name. Secrets that are not given stay as they are."""
+        """Create a source, or replace the one of this name. Secrets that are not given do not change."""
         fields = dict(self.body)
         row = setup.save_source(fields.pop("name"), **fields, principal=self.principal)
         response = _shown(self, row.id, status=201)
@@ -80,7 +80,7 @@ class SourceOne(ApiView):
 
     @contract(Permission.CONFIGURE, "sources", {204: None})
     def delete(self, request: Request, source_id: int) -> Response:
-        """Forget a source with its files and what it set aside. Its messages stay, here and at the broker."""
+        """Delete a source with its files and rejected lines. Its messages stay, here and at the broker."""
         sources.get_source(source_id, principal=self.reader)
         setup.delete_source(source_id, principal=self.reader)
         return Response(status=204)
@@ -109,7 +109,7 @@ class SourceIngest(ApiView):
 
     @contract(Permission.INGEST, "sources", {202: SOURCE}, acts=True)
     def post(self, request: Request, source_id: int) -> Response:
-        """Look for new files or messages now, whatever went wrong a moment ago."""
+        """Take in new files or messages now, also in the pause after an error."""
         operations.request_ingest(source_id, self.reader)
         return _shown(self, source_id, status=202)
 

@@ -39,7 +39,7 @@ log = structlog.get_logger(__name__)
 
 
 class TooManyBrokerChecks(PoisonAdminError):
-    """Raised when too many looks at brokers wait for a worker already."""
+    """Raised when too many broker checks wait for a worker already."""
 
     code = "too_many_looks"
     status = 429

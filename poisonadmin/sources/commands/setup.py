@@ -31,7 +31,7 @@ _TABLES = ("rejected_line", "source_file", "broker_receipt", "broker_look")
 
 
 class SourceBusy(PoisonAdminError):
-    """Raised when a source is to be deleted whose messages are being taken in."""
+    """Raised when a source is to be deleted while its messages are being taken in."""
 
     code = "source_busy"
     status = 409

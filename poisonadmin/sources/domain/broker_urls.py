@@ -27,7 +27,7 @@ _EXAMPLES = {
 
 
 class InvalidBrokerUrl(PoisonAdminError):
-    """Raised when a URL does not say where a broker is; those who check a configuration say which field it was."""
+    """Raised when a URL does not name a broker; those who check a configuration say which field it was."""
 
     code = "invalid_broker_url"
 

@@ -15,7 +15,7 @@ EVENT_STREAM = "text/event-stream"
 
 
 class TooManyStreams(PoisonAdminError):
-    """Raised when this process serves as many streams as it can hold open."""
+    """Raised when this process has no room for another stream."""
 
     code = "too_many_streams"
     status = 503

@@ -21,7 +21,7 @@ MAX_ACCEPTED = 64
 
 
 class BodyTooLarge(PoisonAdminError):
-    """Raised when a request body is longer than anything that could be asked for."""
+    """Raised when a request body is longer than any valid request."""
 
     code = "body_too_large"
     status = 413
