@@ -25,7 +25,7 @@ API = [
 PAGES = [
     "poisonadmin.messages.pages.urls",
     "poisonadmin.addresses.pages",
-    "poisonadmin.destinations.pages",
+    "poisonadmin.destinations.pages.urls",
     "poisonadmin.policies.pages.urls",
     "poisonadmin.poison_list.pages",
     "poisonadmin.rules.pages.urls",

@@ -11,6 +11,7 @@ from poisonadmin.core.domain.errors import AlreadyExists
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT
 from poisonadmin.destinations import queries as destinations
 from poisonadmin.destinations.commands import delete_destination, save_destination, set_destination_enabled
+from poisonadmin.destinations.domain.names_and_rates import MAX_NAME_CHARS, NAME_RULE, RATES_PER_SECOND, is_name
 from poisonadmin.destinations.queries import DestinationRow
 from poisonadmin.store.models.destination import DestinationKind
 from poisonadmin.web.api.contract import Paged, contract
@@ -24,12 +25,9 @@ from poisonadmin.web.api.view import ApiView
 DESTINATION = Shape("Destination", DestinationRow, leave_out={"id"}, kinds={"kind": DestinationKind})
 
 
-MAX_RATE = 100_000.0
-
-
 def _printable(name: str) -> None:
-    if not name.isprintable() or "/" in name:
-        raise serializers.ValidationError("A name is printable and holds no slash: it is part of a path.")
+    if not is_name(name):
+        raise serializers.ValidationError(NAME_RULE)
 
 
 class DestinationInput(StrictSerializer):
@@ -44,14 +42,14 @@ class DestinationInput(StrictSerializer):
     config = JsonObject()
     secrets = JsonObject(required=False, allow_null=True, default=None)
     max_rate_per_second = serializers.FloatField(
-        required=False, allow_null=True, default=None, min_value=0.001, max_value=MAX_RATE
+        required=False, allow_null=True, default=None, min_value=RATES_PER_SECOND[0], max_value=RATES_PER_SECOND[1]
     )
 
 
 class NewDestinationInput(DestinationInput):
     """With the name that policies will use."""
 
-    name = Text(max_length=100, validators=[_printable])
+    name = Text(max_length=MAX_NAME_CHARS, validators=[_printable])
 
 
 class DestinationList(ApiView):

@@ -16,9 +16,11 @@ from poisonadmin.core.domain.ssrf import guard_from
 from poisonadmin.destinations.domain.handler_config import validate_handler_config
 from poisonadmin.destinations.domain.handler_path import handler_directories, require_module
 from poisonadmin.destinations.domain.http_config import InvalidDestination, validate_headers, validate_http_config
+from poisonadmin.destinations.domain.names_and_rates import validate_rate
 from poisonadmin.policies.commands.routing import route_addresses
 from poisonadmin.policies.commands.save import destination_named
-from poisonadmin.sources.domain.brokers import BROKER_KINDS, may_keep_login, validate_broker_destination, validate_login
+from poisonadmin.sources.domain.broker_kinds import BROKERS
+from poisonadmin.sources.domain.brokers import may_keep_login, validate_broker_destination, validate_login
 from poisonadmin.store.models.destination import Destination, DestinationKind
 from poisonadmin.store.models.policy import PolicyRow
 
@@ -41,7 +43,7 @@ def checked_secrets(kind: str, secrets: Mapping[str, Any]) -> dict[str, str]:
         if secrets:
             raise InvalidDestination("secrets", "a handler is sent no headers")
         return {}
-    if kind in BROKER_KINDS:
+    if kind in BROKERS:
         return validate_login(secrets, refuse=InvalidDestination)
     return validate_headers(secrets, field="secrets")
 
@@ -54,7 +56,7 @@ def kept_secrets(before: Destination | None, kind: str, config: Mapping[str, Any
     if before is None or before.kind != kind:
         return {}
     kept: dict[str, str] = before.secrets
-    if kept and kind in BROKER_KINDS and not may_keep_login(before.config, config):
+    if kept and kind in BROKERS and not may_keep_login(before.config, config):
         raise InvalidDestination("secrets", "must be given again: the stored ones do not go along to another place")
     return kept
 
@@ -76,7 +78,7 @@ def _checked_broker(kind: str, config: Mapping[str, Any]) -> dict[str, Any]:
 _CHECKS: Mapping[DestinationKind, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
     DestinationKind.HTTP: _checked_http,
     DestinationKind.HANDLER: _checked_handler,
-    **{DestinationKind(kind): partial(_checked_broker, kind) for kind in BROKER_KINDS},
+    **{DestinationKind(kind): partial(_checked_broker, kind) for kind in BROKERS},
 }
 
 
@@ -113,7 +115,7 @@ def save_destination(
             "kind": kind,
             "config": checked,
             "secrets": kept_secrets(before, kind, checked) if new_secrets is None else new_secrets,
-            "max_rate_per_second": max_rate_per_second,
+            "max_rate_per_second": validate_rate(max_rate_per_second),
             "version": before.version + 1 if before else 1,
             "updated_at": Now(),
         }

@@ -10,7 +10,7 @@ from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.address_ids import visible_ids
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, window
 from poisonadmin.core.queries.rows import fetch, fetch_one, fetch_values
-from poisonadmin.sources.domain.brokers import BROKER_KINDS
+from poisonadmin.sources.domain.broker_kinds import BROKERS
 
 _KEY = Key(("d.name",), (str,), descending=False)
 
@@ -42,8 +42,8 @@ class DestinationRow:
         """Where it delivers, in one line: the method and URL, the handler's callable, the broker and the redirect."""
         if "callable" in self.config:
             return str(self.config["callable"])
-        if self.kind in BROKER_KINDS:
-            redirect = next((self.config[one] for one in ("queue", "topic", "exchange") if self.config.get(one)), None)
+        if broker := BROKERS.get(self.kind):
+            redirect = next((self.config[name] for name in broker.redirects if self.config.get(name)), None)
             return f"{self.config.get('url', '')}, {redirect or 'where each message came from'}"
         return f"{self.config.get('method', 'POST')} {self.config.get('url', '')}"
 

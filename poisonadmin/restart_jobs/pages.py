@@ -1,50 +1,86 @@
 """Restart jobs: schedules that approve what waits for a decision, and the form for administrators."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
+from django import forms
 from django.contrib import messages as notes
-from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import path, reverse
 from django.views.decorators.http import require_POST
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.queries.filter_values import InvalidFilter
 from poisonadmin.restart_jobs.commands import setup as operations
 from poisonadmin.restart_jobs.commands.setup import InvalidRestartJob
 from poisonadmin.restart_jobs.queries import RestartJobRow, count_restartable, get_restart_job, list_restart_jobs
-from poisonadmin.web.pages.links import href, pairs, require_known
+from poisonadmin.web.pages.forms import (
+    ParsedText,
+    VersionedForm,
+    asks,
+    saved_or_shown,
+    texts_by_line,
+    ticks,
+    whole_number,
+)
+from poisonadmin.web.pages.links import href, require_known
 from poisonadmin.web.pages.permissions import page
 
 # Parameters of the page of messages that narrow nothing.
 _OF_THE_LIST = {"cursor", "ordering", "since", "mark", "state"}
 
 
-@dataclass(frozen=True)
-class RestartJobForm:
-    """The form as typed. `filter`: a parameter a line, `address=orders.#`. `version` None: a new job."""
+def _parameters(text: str) -> dict[str, list[str]]:
+    """Return the parameters of lines such as `address=orders.#`; raise InvalidRestartJob."""
+    found: dict[str, list[str]] = {}
+    for line in texts_by_line(text):
+        name, equals, value = (part.strip() for part in line.partition("="))
+        if not equals or not value:
+            raise InvalidRestartJob("filter", f"{line[:80]!r} is no parameter such as `address=orders.#`.")
+        found.setdefault(name, []).append(value)
+    return found
 
-    name: str = ""
-    schedule: str = "0 4 * * *"
-    filter: str = ""
-    include_blacklisted: bool = False
-    max_restarts: str = "1"
-    is_enabled: bool = True
-    version: int | None = None
 
-    def values(self) -> dict[str, Any]:
-        """Return the fields as the operation takes them; raise InvalidRestartJob."""
-        if not (self.max_restarts.isascii() and self.max_restarts.isdigit() and len(self.max_restarts) < 10):
-            raise InvalidRestartJob("max_restarts", f"{self.max_restarts[:40]!r} is not a whole number.")
-        return {
-            "schedule": self.schedule,
-            "filter": _parameters(self.filter),
-            "include_blacklisted": self.include_blacklisted,
-            "max_restarts": int(self.max_restarts),
-            "is_enabled": self.is_enabled,
-        }
+def _lines(parameters: Mapping[str, Sequence[str]]) -> str:
+    named = [(name, text) for name, texts in parameters.items() if name not in _OF_THE_LIST for text in texts]
+    return "\n".join(f"{name}={text}" for name, text in named)
+
+
+class RestartJobForm(VersionedForm):
+    """A restart job. Its filter is a parameter of the list of messages a line."""
+
+    name = forms.CharField(max_length=operations.MAX_NAME_CHARS, **asks("Name", needed=True))
+    schedule = forms.CharField(
+        max_length=operations.MAX_SCHEDULE_CHARS,
+        initial="0 4 * * *",
+        **asks(
+            "Schedule: five cron fields, UTC",
+            needed=True,
+            hint="0 4 * * *",
+            note="minute, hour, day, month, day of week",
+        ),
+    )
+    filter = ParsedText(
+        _parameters,
+        _lines,
+        **asks(
+            "Filter: one parameter a line",
+            rows=4,
+            hint="address=orders.#",
+            note="Those of the list of messages: address, reason, group, error, q, key.<name> and so on. Empty: all"
+            " messages that wait for a decision.",
+        ),
+    )
+    max_restarts = whole_number("Approve each message at most so many times", initial=1, needed=True)
+    include_blacklisted = ticks("Also approve blacklisted messages, which crashed what processed them")
+    is_enabled = ticks("Switched on", initial=True)
+
+    def field_of(self, error: PoisonAdminError) -> str:
+        """Return the field of an error."""
+        return "filter" if isinstance(error, InvalidFilter) else super().field_of(error)
 
 
 @page()
@@ -57,12 +93,36 @@ def show_all(request: HttpRequest, principal: Principal) -> HttpResponseBase:
 
 @page(Permission.CONFIGURE)
 def edit(request: HttpRequest, principal: Principal, restart_job_id: int | None = None) -> HttpResponseBase:
-    """Render the form of a restart job, and save it when it is sent."""
+    """Show the form of a restart job, and save it when it is sent."""
     row = None if restart_job_id is None else get_restart_job(restart_job_id, principal=principal)
-    if request.method == "POST":
-        return _save(request, principal, row)
-    form = _form_of(row) if row else RestartJobForm(filter=_lines(pairs(request)))
-    return _render(request, form, row)
+    stored = {"filter": dict(request.GET.lists())} if row is None else asdict(row)
+    form = RestartJobForm(request.POST if request.method == "POST" else None, initial=stored)
+    form.fields["name"].disabled = row is not None
+
+    def save() -> str:
+        typed = form.cleaned_data
+        name = typed["name"]
+        if row is None and any(other.name == name for other in list_restart_jobs(principal=principal)):
+            raise InvalidRestartJob("name", f"there is a restart job {name} already.")
+        operations.save_restart_job(
+            name,
+            schedule=typed["schedule"],
+            filter=typed["filter"] or {},
+            include_blacklisted=typed["include_blacklisted"],
+            max_restarts=typed["max_restarts"] or 0,
+            is_enabled=typed["is_enabled"],
+            principal=principal,
+            expected_version=typed["version"],
+        )
+        notes.success(request, f"The restart job {name} is saved.")
+        return reverse("restart_jobs")
+
+    def context() -> dict[str, Any]:
+        if row is None or form.errors:
+            return {"job": row}
+        return {"job": row, "count": count_restartable(row), "messages_link": _messages(row)}
+
+    return saved_or_shown(request, form, save, "restart_jobs/restart_job.html", context)
 
 
 @require_POST
@@ -83,70 +143,6 @@ def delete(request: HttpRequest, principal: Principal, restart_job_id: int) -> H
     operations.delete_restart_job(restart_job_id, principal=principal)
     notes.success(request, f"The restart job {row.name} is gone. What it has approved stays approved.")
     return HttpResponseRedirect(reverse("restart_jobs"))
-
-
-def _save(request: HttpRequest, principal: Principal, row: RestartJobRow | None) -> HttpResponseBase:
-    form = _read_form(request)
-    try:
-        name = row.name if row else form.name
-        if row is None and any(other.name == name for other in list_restart_jobs(principal=principal)):
-            raise InvalidRestartJob("name", f"there is a restart job {name} already.")
-        operations.save_restart_job(name, **form.values(), principal=principal, expected_version=form.version)
-    except PoisonAdminError as error:
-        return _render(request, form, row, error.detail, error.status if error.status != 400 else 422)
-    notes.success(request, f"The restart job {name} is saved.")
-    return HttpResponseRedirect(reverse("restart_jobs"))
-
-
-def _render(
-    request: HttpRequest, form: RestartJobForm, row: RestartJobRow | None, error: str = "", status: int = 200
-) -> HttpResponse:
-    context: dict[str, Any] = {"form": form, "job": row, "error": error}
-    if row is not None and not error:
-        context |= {"count": count_restartable(row), "messages_link": _messages(row)}
-    return render(request, "restart_jobs/restart_job.html", context, status=status)
-
-
-def _form_of(row: RestartJobRow) -> RestartJobForm:
-    return RestartJobForm(
-        row.name,
-        row.schedule,
-        _lines((name, text) for name, texts in row.filter.items() for text in texts),
-        row.include_blacklisted,
-        str(row.max_restarts),
-        row.is_enabled,
-        row.version,
-    )
-
-
-def _read_form(request: HttpRequest) -> RestartJobForm:
-    def said(name: str) -> str:
-        return request.POST.get(name, "").replace("\x00", "").strip()
-
-    version = said("version")
-    return RestartJobForm(
-        said("name"),
-        said("schedule"),
-        said("filter"),
-        said("include_blacklisted") == "true",
-        said("max_restarts"),
-        said("is_enabled") == "true",
-        int(version) if version.isascii() and version.isdigit() and len(version) < 10 else None,
-    )
-
-
-def _parameters(lines: str) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for line in filter(None, (line.strip() for line in lines.splitlines())):
-        name, equals, value = line.partition("=")
-        if not equals or not value.strip():
-            raise InvalidRestartJob("filter", f"{line[:80]!r} is no parameter such as `address=orders.#`.")
-        found.setdefault(name.strip(), []).append(value.strip())
-    return found
-
-
-def _lines(parameters: Iterable[tuple[str, str]]) -> str:
-    return "\n".join(f"{name}={value}" for name, value in parameters if name not in _OF_THE_LIST)
 
 
 def _messages(row: RestartJobRow) -> str:

@@ -1,11 +1,10 @@
 // The forms of a broker: only what its kind has is shown, and a queue that was found is added by a click.
 const kind = document.getElementById("kind");
-const queues = document.getElementById("c-queues");
+const queues = document.getElementById("queues");
 
 function showWhatFits() {
-  const chosen = kind.dataset.kind ?? kind.value;
-  for (const part of document.querySelectorAll("[data-kinds]")) {
-    part.hidden = !part.dataset.kinds.split(" ").includes(chosen);
+  for (const input of document.querySelectorAll("[data-kinds]")) {
+    input.closest(".field").hidden = !input.dataset.kinds.split(" ").includes(kind.value);
   }
 }
 
@@ -20,7 +19,7 @@ function offerQueues() {
   }
 }
 
-kind.addEventListener("change", showWhatFits);
+kind?.addEventListener("change", showWhatFits);
 queues?.addEventListener("input", offerQueues);
 document.addEventListener("htmx:afterSettle", offerQueues);
 document.addEventListener("click", (event) => {

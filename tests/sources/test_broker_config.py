@@ -6,10 +6,9 @@ import pytest
 
 from poisonadmin.core.domain.ssrf import NetworkGuard
 from poisonadmin.destinations.domain.http_config import InvalidDestination
+from poisonadmin.sources.domain.broker_kinds import DESTINATION_DEFAULTS, SOURCE_DEFAULTS
 from poisonadmin.sources.domain.broker_urls import InvalidBrokerUrl, parse_broker_url
 from poisonadmin.sources.domain.brokers import (
-    DESTINATION_DEFAULTS,
-    SOURCE_DEFAULTS,
     InvalidSource,
     may_keep_login,
     validate_broker_destination,

@@ -65,8 +65,8 @@ def test_the_form_of_kafka_names_topics_and_leaves_out_what_kafka_has_not(admin:
     ("typed", "field"),
     [
         ({"url": "amqp://drain:canary@rabbit.example.org"}, "url"),
-        ({"queues": ""}, "c-queues"),
-        ({"readers": "many"}, "c-readers"),
+        ({"queues": ""}, "queues"),
+        ({"readers": "many"}, "readers"),
         ({"name": ""}, "name"),
         ({"password": "planted-canary"}, "username"),
     ],

@@ -13,7 +13,7 @@ from poisonadmin.sources.domain.broker_checks import (
     FoundQueue,
     shown,
 )
-from poisonadmin.sources.domain.brokers import SOURCE_DEFAULTS
+from poisonadmin.sources.domain.broker_kinds import SOURCE_DEFAULTS
 from workers.brokers.contract import Login, Taken
 from workers.brokers.registry import adapter
 

@@ -9,7 +9,7 @@ import psycopg
 from psycopg.rows import class_row
 
 from poisonadmin.destinations.domain.http_config import InvalidDestination
-from poisonadmin.sources.domain.brokers import BROKER_KINDS
+from poisonadmin.sources.domain.broker_kinds import BROKERS
 from workers.delivery.broker.destination import BrokerDestination, parse_broker_config
 from workers.delivery.deliveries import Delivery
 from workers.delivery.handler.destination import HandlerDestination, parse_handler_config
@@ -103,13 +103,13 @@ def _destination(
     try:
         if kind == "handler":
             return parse_handler_config(config, id=destination_id, name=name, concurrency=slots)
-        if kind in BROKER_KINDS:
+        if kind in BROKERS:
             return parse_broker_config(kind, config, secrets, id=destination_id, name=name, slots=slots)
         return parse_http_config(config, secrets, id=destination_id, name=name, concurrency=slots)
     except InvalidDestination as error:
         if kind == "handler":
             return HandlerDestination(destination_id, name, callable="", broken=error.detail)
-        if kind in BROKER_KINDS:
+        if kind in BROKERS:
             return BrokerDestination(destination_id, name, kind, broken=error.detail)
         return HttpDestination(destination_id, name, url="", broken=error.detail)
 

@@ -7,13 +7,13 @@ from django.db.backends.utils import CursorWrapper
 from poisonadmin.delivery.commands.in_flight import IN_FLIGHT
 from poisonadmin.delivery.domain.claim_plan import Capacity
 from poisonadmin.destinations.domain import handler_config, http_config
-from poisonadmin.sources.domain import brokers
+from poisonadmin.sources.domain import broker_kinds
 
 # How far ahead a claim reserves the slots of a rate; shorter than the time in which a task may begin deliveries.
 SLOT_HORIZON_SECONDS = 1.0
 # A broker's connection has a whole batch under way at once; any other delivery stands for itself.
 _DEFAULTS = json.dumps(
-    {"http": http_config.DEFAULTS, "handler": handler_config.DEFAULTS, **brokers.DESTINATION_DEFAULTS}
+    {"http": http_config.DEFAULTS, "handler": handler_config.DEFAULTS, **broker_kinds.DESTINATION_DEFAULTS}
 )
 
 _CAPACITIES = f"""

@@ -1,9 +1,9 @@
 """Deciding on ticked messages, or on one: the dialog that asks for a reason, and carrying it out."""
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import Any
 
+from django import forms
 from django.contrib import messages as notes
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
 from django.shortcuts import render
@@ -22,11 +22,13 @@ from poisonadmin.messages.queries.blacklist import suspects
 from poisonadmin.messages.queries.lists import MessageRow
 from poisonadmin.messages.queries.triage import ticked
 from poisonadmin.system.queries.overview import undecided_count
+from poisonadmin.web.pages.forms import PageForm, asks
 from poisonadmin.web.pages.links import back_to
 from poisonadmin.web.pages.permissions import page
 from poisonadmin.web.pages.words import refusal_words
 
 MAX_TICKED = 500
+MAX_DIGITS = 18
 MAX_REASON_CHARS = 2000
 # Who asks for a decision, and the page that it is on.
 ORIGINS = {"message": "messages-one", "list": "messages", "blacklist": "blacklist"}
@@ -38,53 +40,94 @@ class InvalidDecision(PoisonAdminError):
     code = "invalid_decision"
 
 
-@dataclass(frozen=True)
-class Form:
-    """A decision as it was sent. `expected` is (state, attempt) of a single message, when the page showed it.
+class MessageIds(forms.Field):
+    """The numbers of the messages, each once."""
 
-    `origin`: the page that asks, which says how its rows look: message, list or blacklist.
+    widget = forms.MultipleHiddenInput
+
+    def to_python(self, value: Any) -> tuple[int, ...]:
+        """Return the numbers."""
+        for text in value:
+            if not (text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS):
+                raise forms.ValidationError(f"{text[:40]!r} is not a number that a page of ours sends.")
+        ids = tuple(dict.fromkeys(map(int, value)))
+        if not 1 <= len(ids) <= MAX_TICKED:
+            raise forms.ValidationError(f"Tick 1 to {MAX_TICKED} messages; {len(ids)} were sent.")
+        return ids
+
+
+class DecisionForm(PageForm):
+    """A decision as it was sent; raises InvalidDecision for what no page of ours sends.
+
+    `ids`: the messages. `page`: the page that asks, which says how its rows look: message, list or blacklist; `target`:
+    where that is. `expected`: state and attempt of a single message, when the page showed it.
     """
 
-    ids: tuple[int, ...]
-    reason: str
-    delay_seconds: int | None
-    expected: tuple[str | None, int | None]
-    origin: str
-    back: str
+    id = MessageIds()
+    origin = forms.CharField(required=False, widget=forms.HiddenInput)
+    back = forms.CharField(required=False, widget=forms.HiddenInput)
+    expected_state = forms.CharField(required=False, widget=forms.HiddenInput)
+    expected_attempt = forms.IntegerField(
+        min_value=0, max_value=10**MAX_DIGITS, required=False, widget=forms.HiddenInput
+    )
+    delay_seconds = forms.IntegerField(min_value=0, max_value=10**MAX_DIGITS, **asks("Postpone by", choices=[]))
+    reason = forms.CharField(
+        max_length=MAX_REASON_CHARS,
+        **asks("Reason", needed=True, rows=3, hint="Why? It is kept in the history and the audit log.", autofocus=True),
+    )
+
+    def __init__(self, request: HttpRequest, action: Action) -> None:
+        super().__init__(request.POST)
+        if action.delays:
+            self.fields["delay_seconds"].widget.choices = action.delays
+        else:
+            del self.fields["delay_seconds"]
+        for name, errors in self.errors.items():
+            if name != "reason":
+                raise InvalidDecision(str(errors[0]))
+        typed = self.cleaned_data
+        self.ids: tuple[int, ...] = typed["id"]
+        is_known = typed["origin"] in ORIGINS and (typed["origin"] != "message" or len(self.ids) == 1)
+        self.page = typed["origin"] if is_known else "list"
+        is_single = self.page == "message"
+        self.expected = (typed["expected_state"] or None, typed["expected_attempt"]) if is_single else (None, None)
+        self.target = back_to(request, reverse(ORIGINS[self.page], args=self.ids if is_single else ()))
 
 
 @require_POST
 @page(Permission.DECIDE)
 def ask(request: HttpRequest, principal: Principal, action: str) -> HttpResponseBase:
     """Show what would happen to which messages, and ask for the reason. Nothing is changed."""
-    return _dialog(request, principal, _action(action), _form(request))
+    chosen = _action(action)
+    return _dialog(request, principal, chosen, DecisionForm(request, chosen))
 
 
 @require_POST
 @page(Permission.DECIDE)
 def carry_out(request: HttpRequest, principal: Principal, action: str) -> HttpResponseBase:
     """Decide, say what was done and what was not, and show the rows as they are now."""
-    chosen, form = _action(action), _form(request)
-    if not form.reason:
-        return _dialog(request, principal, chosen, form, "Say why; the reason is kept with the message.", 422)
-    if len(form.reason) > MAX_REASON_CHARS:
-        return _dialog(request, principal, chosen, form, f"At most {MAX_REASON_CHARS} characters.", 422)
+    chosen = _action(action)
+    form = DecisionForm(request, chosen)
+    if not form.errors and not form.cleaned_data["reason"]:
+        form.add_error("reason", "Say why; the reason is kept with the message.")
+    if form.errors:
+        return _dialog(request, principal, chosen, form, 422)
     decided = perform(
         chosen,
         form.ids,
         principal=principal,
-        reason=form.reason,
-        delay_seconds=form.delay_seconds,
+        reason=form.cleaned_data["reason"],
+        delay_seconds=form.cleaned_data.get("delay_seconds"),
         expected=form.expected,
     )
-    if form.origin == "message":
+    if form.page == "message":
         decisions.only(decided, form.ids[0])
     _say(request, chosen, decided)
     return _answer(request, principal, form, decided)
 
 
 def _dialog(
-    request: HttpRequest, principal: Principal, action: Action, form: Form, error: str = "", status: int = 200
+    request: HttpRequest, principal: Principal, action: Action, form: DecisionForm, status: int = 200
 ) -> HttpResponse:
     rows = ticked(form.ids, principal=principal)
     fitting = [row for row in rows if action.allows(row)]
@@ -93,13 +136,11 @@ def _dialog(
         "form": form,
         "rows": rows,
         "fitting": len(fitting),
-        "single": rows[0] if len(rows) == 1 and form.origin == "message" else None,
+        "single": rows[0] if len(rows) == 1 and form.page == "message" else None,
         "split": _split(fitting),
         "skipped": Counter(row.state for row in rows if not action.allows(row)).most_common(),
         "missing": len(set(form.ids)) - len(rows),
         "warnings": warnings(fitting) if action.event is Event.APPROVED else [],
-        "max_reason": MAX_REASON_CHARS,
-        "error": error,
     }
     template = "messages/_decision.html" if request.htmx else "messages/decision.html"  # type: ignore[attr-defined]
     return render(request, template, context, status=status)
@@ -120,15 +161,15 @@ def _say(request: HttpRequest, action: Action, decided: Decided) -> None:
         notes.warning(request, f"Left as {'it was' if skipped == 1 else 'they were'}: {shown}; {refusal_words(why)}.")
 
 
-def _answer(request: HttpRequest, principal: Principal, form: Form, decided: Decided) -> HttpResponseBase:
+def _answer(request: HttpRequest, principal: Principal, form: DecisionForm, decided: Decided) -> HttpResponseBase:
     if not request.htmx:  # type: ignore[attr-defined]
-        return HttpResponseRedirect(form.back)
-    if form.origin == "message":
-        return HttpResponseClientRedirect(form.back)
-    is_blacklist = form.origin == "blacklist"
+        return HttpResponseRedirect(form.target)
+    if form.page == "message":
+        return HttpResponseClientRedirect(form.target)
+    is_blacklist = form.page == "blacklist"
     context = {
         "rows": (suspects if is_blacklist else ticked)(form.ids, principal=principal),
-        "row_template": f"messages/_{form.origin if is_blacklist else 'message'}_row.html",
+        "row_template": f"messages/_{form.page if is_blacklist else 'message'}_row.html",
         "changed": set(decided.changed),
         "swap": True,
         "undecided": undecided_count(principal),
@@ -140,27 +181,3 @@ def _action(key: str) -> Action:
     if key not in ACTIONS:
         raise Http404(key)
     return ACTIONS[key]
-
-
-def _form(request: HttpRequest) -> Form:
-    ids = tuple(dict.fromkeys(_number(text) for text in request.POST.getlist("id")))
-    if not 1 <= len(ids) <= MAX_TICKED:
-        raise InvalidDecision(f"Tick 1 to {MAX_TICKED} messages; {len(ids)} were sent.")
-    origin = request.POST.get("origin", "")
-    if origin not in ORIGINS or (origin == "message" and len(ids) != 1):
-        origin = "list"
-    state, attempt = request.POST.get("expected_state"), request.POST.get("expected_attempt")
-    return Form(
-        ids,
-        request.POST.get("reason", "").replace("\x00", "").strip(),
-        _number(request.POST["delay_seconds"]) if request.POST.get("delay_seconds") else None,
-        (state or None, _number(attempt) if attempt else None) if origin == "message" else (None, None),
-        origin,
-        back_to(request, reverse(ORIGINS[origin], args=ids if origin == "message" else ())),
-    )
-
-
-def _number(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= 18):
-        raise InvalidDecision(f"{text[:40]!r} is not a number that a page of ours sends.")
-    return int(text)

@@ -5,7 +5,7 @@ import binascii
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from poisonadmin.web.pages.broker_form import KIND_WORDS
+from poisonadmin.sources.domain.broker_kinds import words_of
 
 MOST_LINES = 60
 # Shown among the message's headers, as texts; here they are kept in the broker's own types.
@@ -18,7 +18,7 @@ def transport_lines(transport: Mapping[str, Any]) -> list[tuple[str, str]]:
     >>> transport_lines({"broker": "kafka", "topic": "", "properties": {"leader": 4}, "key": {"base64": "YQ=="}})
     [('broker', 'Kafka'), ('topic', '""'), ('properties.leader', '4'), ('key', "b'a'")]
     """
-    named = {**transport, "broker": KIND_WORDS.get(str(transport.get("broker")), str(transport.get("broker")))}
+    named = {**transport, "broker": words_of(str(transport.get("broker")))}
     lines = list(_lines({name: value for name, value in named.items() if name != _KEPT_TYPED}))
     return lines[:MOST_LINES]
 

@@ -12,6 +12,7 @@ from poisonadmin.core.queries.paging import MAX_ID
 from poisonadmin.core.queries.rows import fetch_one
 from poisonadmin.core.queries.stored_bytes import StoredBytes, stored_bytes
 from poisonadmin.messages.queries.lists import COLUMNS, JOINS, MessageRow
+from poisonadmin.sources.domain.broker_kinds import BROKERS
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ _ORIGIN = """CASE WHEN last.id IS NOT NULL THEN jsonb_strip_nulls(jsonb_build_ob
 _CONFIRMATION = """LEFT JOIN confirmation c
  ON c.message_id = m.id AND c.attempt_number = m.attempt_number AND m.state = 'DLVD'"""
 _DELIVERED_TO = """CASE WHEN m.state <> 'DLVD' THEN NULL WHEN c.confirmed_at IS NULL AND EXISTS (
-    SELECT FROM attempt t JOIN destination s ON s.id = t.destination_id AND s.kind IN ('rabbitmq', 'artemis', 'kafka')
+    SELECT FROM attempt t JOIN destination s ON s.id = t.destination_id AND s.kind = ANY(%s)
     WHERE t.message_id = m.id AND t.attempt_number = m.attempt_number) THEN 'broker' ELSE 'consumer' END"""
 
 
@@ -92,7 +93,7 @@ def get_message(message_id: int, *, principal: Principal) -> MessageDetail:
             " c.note AS confirmation_note"
             f" FROM message m {JOINS} JOIN address i ON i.id = e.intake_address_id JOIN body b ON b.id = m.id"
             f" LEFT JOIN destination d ON d.id = a.destination_id {_LAST_MOVE} {_CONFIRMATION} WHERE m.id = %s",
-            [message_id],
+            [list(BROKERS), message_id],
         )
     if found is None or not principal.sees(found.address):
         raise NotFound(f"There is no message {message_id}.")

@@ -1,103 +1,115 @@
 """The form of a policy: an empty field inherits, so only what is filled in is set."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from django import forms
+
+from poisonadmin.core.commands.versions import ConfigurationNotFound
+from poisonadmin.core.domain.addresses import MAX_ADDRESS_CHARS, InvalidAddress
+from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.queries.paging import MAX_ID
+from poisonadmin.policies.domain.presets import PRESETS, UnknownPreset
+from poisonadmin.policies.domain.resolution import PolicySpec
 from poisonadmin.policies.domain.settings import InvalidSetting
-from poisonadmin.policies.queries.policies import PolicyView
+from poisonadmin.policies.queries.policies import MAX_PREVIEW, PolicyView
 from poisonadmin.policies.queries.values import IN_MILLISECONDS, SECTIONS, choices, kinds
+from poisonadmin.web.pages.forms import ParsedText, VersionedForm, asks, texts_by_comma, whole_number
+
+PREVIEWED = 12
+_SETTING = "setting."
+_YES_NO = [("", "inherit"), ("true", "yes"), ("false", "no")]
+_FIELDS: dict[type[PoisonAdminError], str] = {
+    InvalidAddress: "match",
+    UnknownPreset: "preset",
+    ConfigurationNotFound: "destination",
+}
 
 
-@dataclass(frozen=True)
-class Field:
-    """One setting as the form offers it."""
+class PolicyForm(VersionedForm):
+    """A policy. The fields of its settings are named `setting.<name>`."""
 
-    name: str
-    kind: str
-    text: str
-    choices: list[str]
-    unit: str
+    match = forms.CharField(max_length=MAX_ADDRESS_CHARS, **asks("Pattern", needed=True, hint="orders.#"))
+    preset = forms.CharField(**asks("Preset", choices=[("", "none"), *((name, name) for name in PRESETS)]))
+    destination = forms.CharField(**asks("Delivers to", choices=[("", "inherit")]))
 
+    def __init__(
+        self,
+        data: Mapping[str, Any] | None = None,
+        policy: PolicyView | None = None,
+        destinations: Sequence[str] = (),
+    ) -> None:
+        super().__init__(data, initial={} if policy is None else _initial(policy))
+        for name, kind in kinds().items():
+            self.fields[_SETTING + name] = _field(name, kind)
+        self.fields["destination"].widget.choices += [(name, name) for name in destinations]
+        if policy is not None:
+            self.fields["match"].widget.attrs["readonly"] = True
 
-@dataclass(frozen=True)
-class FormSection:
-    """Settings that belong together; `opened` when one of them is set."""
-
-    title: str
-    fields: list[Field]
-    opened: bool
-
-
-@dataclass(frozen=True)
-class PolicyForm:
-    """The form as typed; `texts` holds the settings that are not left empty. `version` None: a new policy."""
-
-    match: str = ""
-    preset: str | None = None
-    destination: str | None = None
-    version: int | None = None
-    texts: Mapping[str, str] = field(default_factory=dict)
-
-    def settings(self) -> dict[str, Any]:
-        """Return the settings as values; raise InvalidSetting naming the field that is none."""
-        of_kind = kinds()
-        return {name: _value(name, of_kind[name], text) for name, text in self.texts.items()}
-
-    def sections(self) -> list[FormSection]:
-        """Return the fields by section."""
-        of_kind = kinds()
+    def setting_sections(self) -> list[tuple[str, list[forms.BoundField], bool]]:
+        """Return the fields of the settings by section, and whether one of them is filled in."""
         found = []
         for section in SECTIONS:
-            fields = [
-                Field(
-                    name,
-                    of_kind[name],
-                    self.texts.get(name, ""),
-                    choices(name),
-                    "ms" if name in IN_MILLISECONDS else "",
-                )
-                for name in section.names
-            ]
-            found.append(FormSection(section.title, fields, any(name in self.texts for name in section.names)))
+            fields = [self[_SETTING + name] for name in section.names]
+            found.append((section.title, fields, any(field.value() not in (None, "") for field in fields)))
         return found
 
+    def values(self) -> dict[str, Any]:
+        """Return what is filled in, as it was read or as it was sent; raise InvalidSetting naming the first mistake."""
+        if not self.is_bound:
+            return dict(self.initial)
+        for name, errors in self.errors.items():
+            if name in self.fields:
+                raise InvalidSetting(name.removeprefix(_SETTING), str(errors[0]))
+        return self.filled_in()
 
-def empty_form() -> PolicyForm:
-    """Return the form of a new policy."""
-    return PolicyForm()
+    def spec(self) -> PolicySpec:
+        """Return the policy that is filled in; raise InvalidSetting."""
+        values = self.values()
+        settings = {name.removeprefix(_SETTING): value for name, value in values.items() if name.startswith(_SETTING)}
+        return PolicySpec(values.get("match", ""), values.get("preset"), settings, values.get("destination"))
+
+    def field_of(self, error: PoisonAdminError) -> str:
+        """Return the field of an error."""
+        return _FIELDS.get(type(error)) or _SETTING + super().field_of(error)
 
 
-def form_of(policy: PolicyView) -> PolicyForm:
-    """Return the form of a policy as it stands."""
-    texts = {name: _text(value) for name, value in policy.settings.items()}
-    return PolicyForm(policy.match, policy.preset, policy.destination, policy.version, texts)
+class SimulatorForm(PolicyForm):
+    """A policy that is tried out: what it inherits from, how many failures, and whose jitter."""
 
-
-def read_form(posted: Mapping[str, Any]) -> PolicyForm:
-    """Return the form as it was sent."""
-    texts = {name: text for name in kinds() if (text := _clean(posted.get(f"setting.{name}")))}
-    version = _clean(posted.get("version"))
-    return PolicyForm(
-        _clean(posted.get("match")),
-        _clean(posted.get("preset")) or None,
-        _clean(posted.get("destination")) or None,
-        int(version) if version.isascii() and version.isdigit() and len(version) < 10 else None,
-        texts,
+    match = forms.CharField(
+        max_length=MAX_ADDRESS_CHARS, **asks("Pattern that inherits", hint="empty: the built-in values")
     )
+    failures = whole_number("Failures to show", limits=(0, MAX_PREVIEW), initial=PREVIEWED)
+    message_id = whole_number("Jitter of message", limits=(0, MAX_ID), hint="its number; empty: no jitter")
 
 
-def _clean(text: object) -> str:
-    return str(text or "").replace("\x00", "").strip()
+def _initial(policy: PolicyView) -> dict[str, Any]:
+    fixed = {
+        "match": policy.match, "preset": policy.preset, "destination": policy.destination, "version": policy.version
+    }  # fmt: skip
+    return fixed | {_SETTING + name: value for name, value in policy.settings.items()}
 
 
-def _value(name: str, kind: str, text: str) -> Any:
-    if kind == "flag":
-        return text == "true"
-    if kind == "list":
-        return [part.strip() for part in text.split(",") if part.strip()]
-    if kind != "number":
-        return text
+def _field(name: str, kind: str) -> forms.Field:
+    label = f"{name} (ms)" if name in IN_MILLISECONDS else name
+    match kind:
+        case "flag":
+            return ParsedText(
+                lambda text: text == "true", lambda value: str(value).lower(), **asks(label, choices=_YES_NO)
+            )
+        case "choice":
+            offered = [("", "inherit"), *((choice, choice) for choice in choices(name))]
+            return forms.CharField(**asks(label, choices=offered))
+        case "list":
+            return texts_by_comma(label, hint="inherit; separate with commas")
+        case "number":
+            return ParsedText(_number, **asks(label, hint="inherit", inputmode="decimal"))
+        case _:
+            return forms.CharField(**asks(label, hint="inherit"))
+
+
+def _number(text: str) -> float:
     try:
         return int(text) if len(text) < 20 else float(text)
     except ValueError:
@@ -105,12 +117,4 @@ def _value(name: str, kind: str, text: str) -> Any:
     try:
         return float(text)
     except ValueError:
-        raise InvalidSetting(name, f"{text[:40]!r} is not a number.") from None
-
-
-def _text(value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, list):
-        return ", ".join(str(item) for item in value)
-    return "" if value is None else str(value)
+        raise forms.ValidationError(f"{text[:40]!r} is not a number.") from None

@@ -9,16 +9,12 @@ from django.views.decorators.http import require_POST
 
 from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
-from poisonadmin.core.queries.paging import MAX_ID
-from poisonadmin.policies.domain.presets import PRESETS
-from poisonadmin.policies.domain.settings import InvalidSetting
-from poisonadmin.policies.pages.form import PolicyForm, empty_form, read_form
-from poisonadmin.policies.queries.policies import MAX_PREVIEW, Preview, preview
+from poisonadmin.policies.pages.form import PREVIEWED, PolicyForm, SimulatorForm
+from poisonadmin.policies.queries.policies import Preview, preview
 from poisonadmin.policies.queries.values import values_in_force
 from poisonadmin.web.pages.links import require_known
 from poisonadmin.web.pages.permissions import page
 
-PREVIEWED = 12
 MOST_SHOWN = 100
 
 
@@ -36,48 +32,35 @@ class SimulatedStep:
 def simulator(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render the form in which a policy is typed without saving it."""
     require_known(request)
-    form = empty_form()
-    return _page(request, form, context_of(form, principal))
+    form = SimulatorForm()
+    return render(request, "policies/simulator.html", context_of(form, principal) | {"form": form})
 
 
 @require_POST
 @page()
 def show(request: HttpRequest, principal: Principal) -> HttpResponseBase:
-    """Render what the form as typed comes to: the fragment that htmx asks for, else the simulator's page.
+    """Render what the form as typed does: the fragment that htmx asks for, else the simulator's page.
 
     Nothing is saved.
     """
-    form = read_form(request.POST)
-    context: dict[str, Any]
+    form = SimulatorForm(request.POST)
+    is_fragment = request.htmx  # type: ignore[attr-defined]
+    template = "policies/_retry_schedule.html" if is_fragment else "policies/simulator.html"
+    return render(request, template, context_of(form, principal) | {"form": form})
+
+
+def context_of(form: PolicyForm, principal: Principal) -> dict[str, Any]:
+    """Return what `policies/_retry_schedule.html` shows: the schedule, or the mistake that keeps it from being one."""
     try:
-        failures = _number(request, "failures", PREVIEWED, MAX_PREVIEW) or PREVIEWED
-        message_id = _number(request, "message_id", None, MAX_ID)
-        context = context_of(form, principal, failures, message_id)
-    except PoisonAdminError as error:
-        context = {"ladder_problem": error}
-    if request.htmx:  # type: ignore[attr-defined]
-        return render(request, "policies/_retry_schedule.html", context)
-    return _page(request, form, context)
-
-
-def _page(request: HttpRequest, form: PolicyForm, context: dict[str, Any]) -> HttpResponseBase:
-    typed = {name: request.POST.get(name, "") for name in ("failures", "message_id")}
-    around = {"form": form, "setting_sections": form.sections(), "presets": list(PRESETS), "typed": typed}
-    return render(request, "policies/simulator.html", around | context)
-
-
-def context_of(
-    form: PolicyForm, principal: Principal, failures: int = PREVIEWED, message_id: int | None = None
-) -> dict[str, Any]:
-    """Return what `policies/_retry_schedule.html` shows: the ladder, or the mistake that keeps it from being one."""
-    try:
+        values, typed = form.values(), form.spec()
+        message_id = values.get("message_id")
         found = preview(
-            form.preset,
-            form.settings(),
-            failures,
+            typed.preset,
+            typed.settings,
+            values.get("failures") or PREVIEWED,
             principal=principal,
             message_id=message_id,
-            match=form.match or None,
+            match=typed.pattern or None,
         )
     except PoisonAdminError as error:
         return {"ladder_problem": error}
@@ -88,7 +71,7 @@ def context_of(
         "points": [rung.wait_ms for rung in rungs],
         "is_jittered": message_id is not None,
         "ladder_values": values_in_force(found.in_force),
-        "ladder_match": form.match,
+        "ladder_match": typed.pattern,
         "stops_first": found.stops_at is not None and (found.attempts is None or found.stops_at <= found.attempts),
     }
 
@@ -104,12 +87,3 @@ def _rungs(found: Preview) -> list[SimulatedStep]:
         passed += wait
         rungs.append(SimulatedStep(failure + 1, wait, found.formulas[failure], passed))
     return rungs
-
-
-def _number(request: HttpRequest, name: str, default: int | None, most: int) -> int | None:
-    text = request.POST.get(name, "").strip()
-    if not text:
-        return default
-    if text.isascii() and text.isdigit() and len(text) <= 19 and int(text) <= most:
-        return int(text)
-    raise InvalidSetting(name, f"{text[:40]!r} is not a whole number up to {most}.")

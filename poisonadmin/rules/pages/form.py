@@ -1,14 +1,16 @@
-"""The form of a rule: an empty field matches anything, so only what is filled in is a condition."""
+"""The forms of rules, one a stage: an empty field matches anything, so only what is filled in is a condition."""
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, ClassVar
+
+from django import forms
 
 from poisonadmin.core.domain import strict_json
+from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.queries.filter_values import InvalidFilter, moment
-from poisonadmin.rules.commands.table import RuleFields
+from poisonadmin.rules.commands.table import MAX_NAME_CHARS, MAX_NOTE_CHARS, RuleFields
 from poisonadmin.rules.domain.fields import InvalidRule
 from poisonadmin.rules.domain.rules import After, Before, Stage
 from poisonadmin.rules.pages.condition_formatter import (
@@ -19,41 +21,17 @@ from poisonadmin.rules.pages.condition_formatter import (
     range_text,
 )
 from poisonadmin.rules.queries.rules import RuleRow
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column of the table as the form offers it. `kind`: line, lines or box."""
-
-    name: str
-    label: str
-    hint: str
-    kind: str = "line"
-    text: str = ""
-
-
-_BEFORE = (
-    Column("address", "Address", "orders.# or orders.*.created; empty: every address"),
-    Column("content_type", "Content type", "application/json*"),
-    Column("size", "Payload size in bytes", "1048576.. or 0..0"),
-    Column("expires_within_ms", "Expires within (ms)", "60000"),
-    Column("headers", "Headers, one condition a line", "X-Kind like push*\nX-Trace absent", "lines"),
-    Column("json", "JSON fields, one condition a line", "$.amount outside 0..\n$.employee.id missing", "lines"),
-    Column("violates", "Violates this JSON Schema (draft 2020-12)", '{"required": ["id"]}', "lines"),
-    Column("not_json", "The payload is not JSON", "", "box"),
+from poisonadmin.web.pages.forms import (
+    ParsedText,
+    VersionedForm,
+    asks,
+    decimal_number,
+    texts_by_comma,
+    ticks,
+    whole_number,
 )
-_AFTER = (
-    Column("address", "Address", "orders.# or orders.*.created; empty: every address"),
-    Column("destination", "Destination", "shop*"),
-    Column("exception_class", "Exception class, or its cause's", "*Timeout"),
-    Column("message", "Exception message", "*deadlock*"),
-    Column("status_code", "HTTP status", "500..599"),
-    Column("attempts", "Attempt number", "3.."),
-    Column("failures", "Failures, this one included", "3.."),
-    Column("tags", "Tags, all of them", "large, push"),
-)
-COLUMNS = {Stage.BEFORE: _BEFORE, Stage.AFTER: _AFTER}
-ACTIONS: dict[Stage, dict[str, str]] = {
+
+_ACTIONS: Mapping[Stage, dict[str, str]] = {
     Stage.BEFORE: {
         Before.REJECT: "Reject: NDLV, an administrator decides",
         Before.DISCARD: "Discard: FAIL",
@@ -68,113 +46,20 @@ ACTIONS: dict[Stage, dict[str, str]] = {
         After.END_CONVERSATION: "End the conversation",
     },
 }
-PARTS: dict[Stage, tuple[Column, ...]] = {
-    Stage.BEFORE: (
-        Column("do_address", "Redirect to", "orders.odd"),
-        Column("do_tags", "Tags to put on it", "odd, large"),
-    ),
-    Stage.AFTER: (
-        Column("do_address", "Redirect to", "orders.slow"),
-        Column("do_delay_ms", "Retry after (ms)", "60000"),
-        Column("do_factor", "Retry after the policy's delay times", "2"),
-    ),
-}
 
 
-@dataclass(frozen=True)
-class RuleForm:
-    """The form as typed; `texts` holds what is not left empty. `version` None: a new rule."""
-
-    stage: Stage
-    name: str = ""
-    owner: str = ""
-    note: str = ""
-    ends_at: str = ""
-    do: str = ""
-    version: int | None = None
-    texts: Mapping[str, str] = field(default_factory=dict)
-
-    def fields(self) -> RuleFields:
-        """Return what is to be saved; raise InvalidRule naming the field that cannot be read."""
-        match = {name: _READ[name](text) for name, text in self.texts.items() if not name.startswith("do_")}
-        action: dict[str, Any] = {"do": self.do}
-        for name, text in self.texts.items():
-            if name.startswith("do_"):
-                action[name.removeprefix("do_")] = _READ[name](text)
-        return RuleFields(self.name, match, action, self.note, self.owner or None, _moment(self.ends_at))
-
-    def columns(self) -> list[Column]:
-        """Return the columns of its stage with what was typed."""
-        return [self._typed(column) for column in COLUMNS[self.stage]]
-
-    def parts(self) -> list[Column]:
-        """Return what an action may need with what was typed."""
-        return [self._typed(column) for column in PARTS[self.stage]]
-
-    def _typed(self, column: Column) -> Column:
-        return Column(column.name, column.label, column.hint, column.kind, self.texts.get(column.name, ""))
+def _text(label: str, hint: str, **more: Any) -> forms.CharField:
+    return forms.CharField(**asks(label, hint=hint, **more))
 
 
-def form_of(row: RuleRow) -> RuleForm:
-    """Return the form of a rule as it stands."""
-    texts = {name: _text(name, value) for name, value in row.match.items()}
-    texts |= {f"do_{name}": _text(name, value) for name, value in row.action.items() if name != "do"}
-    ends_at = row.ends_at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M") if row.ends_at else ""
-    stage = Stage(row.stage)
-    return RuleForm(stage, row.name, row.owner, row.note, ends_at, row.action["do"], row.version, texts)
+def _range(name: str, label: str, hint: str) -> ParsedText:
+    return ParsedText(lambda text: bounds(f"match.{name}", text), range_text, **asks(label, hint=hint))
 
 
-def read_form(stage: Stage, posted: Mapping[str, Any]) -> RuleForm:
-    """Return the form as it was sent."""
-    names = [column.name for column in (*COLUMNS[stage], *PARTS[stage])]
-    texts = {name: text for name in names if (text := _clean(posted.get(name)))}
-    version = _clean(posted.get("version"))
-    return RuleForm(
-        stage=stage,
-        name=_clean(posted.get("name")),
-        owner=_clean(posted.get("owner")),
-        note=_clean(posted.get("note")),
-        ends_at=_clean(posted.get("ends_at")),
-        do=_clean(posted.get("do")),
-        version=int(version) if version.isascii() and version.isdigit() and len(version) < 10 else None,
-        texts=texts,
+def _conditions(read: Any, label: str, hint: str) -> ParsedText:
+    return ParsedText(
+        read, lambda value: "\n".join(condition_text(one) for one in value), **asks(label, hint=hint, rows=3)
     )
-
-
-def field_of(error: InvalidRule) -> str:
-    """Return the name of the form's field that an error is about."""
-    where, _, rest = error.field.partition(".")
-    name = rest.split("[")[0].split(".")[0]
-    return f"do_{name}" if where == "action" and name != "do" else name or where
-
-
-def _clean(text: object) -> str:
-    return str(text or "").replace("\x00", "").strip()
-
-
-def _moment(text: str) -> datetime | None:
-    if not text:
-        return None
-    try:
-        return moment("ends_at", text if text.endswith("Z") or "+" in text else f"{text}Z")
-    except InvalidFilter as error:
-        raise InvalidRule("ends_at", error.detail) from None
-
-
-def _whole(name: str) -> Callable[[str], int]:
-    def read(text: str) -> int:
-        if not (text.isascii() and text.isdigit() and len(text) < 16):
-            raise InvalidRule(name, f"{text[:40]!r} is not a whole number.")
-        return int(text)
-
-    return read
-
-
-def _factor(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise InvalidRule("action.factor", f"{text[:40]!r} is not a number.") from None
 
 
 def _schema(text: str) -> Any:
@@ -184,40 +69,129 @@ def _schema(text: str) -> Any:
         raise InvalidRule("match.violates", error.detail) from None
 
 
-def _split(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
+def _moment(text: str) -> datetime | None:
+    try:
+        return moment("ends_at", text if text.endswith("Z") or "+" in text else f"{text}Z")
+    except InvalidFilter as error:
+        raise InvalidRule("ends_at", error.detail) from None
 
 
-def _text(name: str, value: Any) -> str:
-    if name in ("headers", "json"):
-        return "\n".join(condition_text(one) for one in value)
-    if name == "violates":
-        return json.dumps(value, indent=2, ensure_ascii=False)
-    if isinstance(value, Mapping):
-        return range_text(value)
-    if isinstance(value, bool):
-        return "true"
-    return ", ".join(value) if isinstance(value, list) else str(value)
+def _moment_text(when: datetime) -> str:
+    return when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M")
 
 
-_READ: dict[str, Callable[[str], Any]] = {
-    "address": str,
-    "content_type": str,
-    "destination": str,
-    "exception_class": str,
-    "message": str,
-    "size": lambda text: bounds("match.size", text),
-    "status_code": lambda text: bounds("match.status_code", text),
-    "attempts": lambda text: bounds("match.attempts", text),
-    "failures": lambda text: bounds("match.failures", text),
-    "expires_within_ms": _whole("match.expires_within_ms"),
-    "headers": header_conditions,
-    "json": json_conditions,
-    "violates": _schema,
-    "not_json": lambda _: True,
-    "tags": _split,
-    "do_address": str,
-    "do_tags": _split,
-    "do_delay_ms": _whole("action.delay_ms"),
-    "do_factor": _factor,
-}
+def _schema_text(schema: Any) -> str:
+    return json.dumps(schema, indent=2, ensure_ascii=False)
+
+
+def _action(stage: Stage) -> forms.CharField:
+    return forms.CharField(**asks("Action", needed=True, choices=list(_ACTIONS[stage].items())))
+
+
+class RuleForm(VersionedForm):
+    """What both stages have. The last two sections are the rule's conditions and its action.
+
+    Fields of the action but `do` itself begin with `do_`, for conditions may have the same names.
+    """
+
+    stage: ClassVar[Stage]
+    name = forms.CharField(max_length=MAX_NAME_CHARS, **asks("Name", needed=True))
+    owner = forms.CharField(max_length=255, **asks("Owner"))
+    ends_at = ParsedText(_moment, _moment_text, **asks("Ends (UTC)", type="datetime-local"))
+    note = forms.CharField(max_length=MAX_NOTE_CHARS, **asks("Note: what it is for", rows=2))
+    address = _text("Address", "orders.# or orders.*.created; empty: every address")
+
+    def __init__(self, data: Mapping[str, Any] | None = None, row: RuleRow | None = None, owner: str = "") -> None:
+        super().__init__(data, initial={"owner": owner} if row is None else _initial(row))
+
+    def rule(self) -> RuleFields:
+        """Return what is to be saved."""
+        typed = {name: value for name, value in self.filled_in().items() if name != "not_json" or value}
+        (_, when), (_, then) = self.layout[-2:]
+        return RuleFields(
+            typed.get("name", ""),
+            {name: typed[name] for name in when if name in typed},
+            {name.removeprefix("do_"): typed[name] for name in then if name in typed},
+            typed.get("note", ""),
+            typed.get("owner"),
+            typed.get("ends_at"),
+        )
+
+    def field_of(self, error: PoisonAdminError) -> str:
+        """Return the field of an error: the domain says `match.json[0].path` or `action.address`."""
+        where, _, rest = super().field_of(error).partition(".")
+        name = rest.split("[")[0].split(".")[0]
+        return f"do_{name}" if where == "action" and name != "do" else name or where
+
+
+class BeforeForm(RuleForm):
+    """A rule before a delivery."""
+
+    stage = Stage.BEFORE
+    layout = (
+        ("", ("name", "owner", "ends_at", "note")),
+        (
+            "When",
+            ("address", "content_type", "size", "expires_within_ms", "headers", "json", "violates", "not_json"),
+        ),
+        ("Then", ("do", "do_address", "do_tags")),
+    )
+    content_type = _text("Content type", "application/json*")
+    size = _range("size", "Payload size in bytes", "1048576.. or 0..0")
+    expires_within_ms = whole_number("Expires within (ms)", hint="60000")
+    headers = _conditions(header_conditions, "Headers, one condition a line", "X-Kind like push*\nX-Trace absent")
+    json = _conditions(
+        json_conditions, "JSON fields, one condition a line", "$.amount outside 0..\n$.employee.id missing"
+    )
+    violates = ParsedText(
+        _schema,
+        _schema_text,
+        **asks("Violates this JSON Schema (draft 2020-12)", hint='{"required": ["id"]}', rows=3),
+    )
+    not_json = ticks("The payload is not JSON")
+    do = _action(Stage.BEFORE)
+    do_address = _text("Redirect to", "orders.odd")
+    do_tags = texts_by_comma("Tags to put on it", hint="odd, large")
+
+
+class AfterForm(RuleForm):
+    """A rule after a failure."""
+
+    stage = Stage.AFTER
+    layout = (
+        ("", ("name", "owner", "ends_at", "note")),
+        (
+            "When",
+            (
+                "address",
+                "destination",
+                "exception_class",
+                "message",
+                "status_code",
+                "attempts",
+                "failures",
+                "tags",
+            ),
+        ),
+        ("Then", ("do", "do_address", "do_delay_ms", "do_factor")),
+    )
+    destination = _text("Destination", "shop*")
+    exception_class = _text("Exception class, or its cause's", "*Timeout")
+    message = _text("Exception message", "*deadlock*")
+    status_code = _range("status_code", "HTTP status", "500..599")
+    attempts = _range("attempts", "Attempt number", "3..")
+    failures = _range("failures", "Failures, this one included", "3..")
+    tags = texts_by_comma("Tags, all of them", hint="large, push")
+    do = _action(Stage.AFTER)
+    do_address = _text("Redirect to", "orders.slow")
+    do_delay_ms = whole_number("Retry after (ms)", hint="60000")
+    do_factor = decimal_number("Retry after the policy's delay times", hint="2")
+
+
+FORMS: Mapping[Stage, type[RuleForm]] = {Stage.BEFORE: BeforeForm, Stage.AFTER: AfterForm}
+
+
+def _initial(row: RuleRow) -> dict[str, Any]:
+    own = {"name": row.name, "owner": row.owner, "note": row.note, "ends_at": row.ends_at, "version": row.version}
+    action = {name if name == "do" else f"do_{name}": value for name, value in row.action.items()}
+    return own | dict(row.match) | action

@@ -9,15 +9,14 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST
 
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.rules.commands import dry_runs
 from poisonadmin.rules.commands import switch as rule_switch
 from poisonadmin.rules.commands import table as operations
-from poisonadmin.rules.domain.fields import InvalidRule
 from poisonadmin.rules.domain.rules import Stage
 from poisonadmin.rules.pages.condition_formatter import action_text, match_lines
-from poisonadmin.rules.pages.form import ACTIONS, RuleForm, field_of, form_of, read_form
+from poisonadmin.rules.pages.form import FORMS
 from poisonadmin.rules.queries.rules import DryRunNotFound, DryRunRow, RuleRow, get_rule, latest_dry_run, list_rules
+from poisonadmin.web.pages.forms import saved_or_shown
 from poisonadmin.web.pages.links import require_known
 from poisonadmin.web.pages.permissions import page
 
@@ -51,12 +50,22 @@ def show(request: HttpRequest, principal: Principal, rule_id: int) -> HttpRespon
 def edit(
     request: HttpRequest, principal: Principal, rule_id: int | None = None, stage: str = Stage.BEFORE
 ) -> HttpResponseBase:
-    """Render the form of a rule, and save it when it is sent."""
+    """Show the form of a rule, and save it when it is sent."""
     row = None if rule_id is None else get_rule(rule_id, principal=principal)
-    of_stage = Stage(row.stage if row else stage)
-    if request.method == "POST":
-        return _save(request, principal, read_form(of_stage, request.POST), row)
-    return _render(request, form_of(row) if row else RuleForm(of_stage, owner=principal.name), row)
+    of = FORMS[Stage(row.stage if row else stage)]
+    form = of(request.POST if request.method == "POST" else None, row, owner=principal.name)
+
+    def save() -> str:
+        fields = form.rule()
+        if row is None:
+            saved = operations.create_rule(form.stage, fields, principal=principal)
+        else:
+            version = form.cleaned_data["version"]
+            saved = operations.replace_rule(row.id, fields, principal=principal, expected_version=version)
+        notes.success(request, f"The rule {saved.name} is saved.")
+        return reverse("rules-one", args=[saved.id])
+
+    return saved_or_shown(request, form, save, "rules/rule_form.html", lambda: {"rule": row})
 
 
 @require_POST
@@ -127,27 +136,3 @@ def _show(request: HttpRequest, principal: Principal, rule_id: int, error: str =
         "max_reason": MAX_REASON_CHARS,
     }
     return render(request, "rules/rule.html", context, status=status)
-
-
-def _save(request: HttpRequest, principal: Principal, form: RuleForm, row: RuleRow | None) -> HttpResponseBase:
-    try:
-        fields = form.fields()
-        if row is None:
-            rule_id = operations.create_rule(form.stage, fields, principal=principal).id
-        else:
-            rule_id = row.id
-            operations.replace_rule(rule_id, fields, principal=principal, expected_version=form.version)
-    except InvalidRule as error:
-        return _render(request, form, row, error.detail, 422, field_of(error))
-    except PoisonAdminError as error:
-        return _render(request, form, row, error.detail, error.status)
-    notes.success(request, f"The rule {form.name} is saved.")
-    return HttpResponseRedirect(reverse("rules-one", args=[rule_id]))
-
-
-def _render(
-    request: HttpRequest, form: RuleForm, row: RuleRow | None, error: str = "", status: int = 200, wrong: str = ""
-) -> HttpResponse:
-    actions = list(ACTIONS[form.stage].items())
-    context = {"form": form, "rule": row, "actions": actions, "error": error, "wrong": wrong}
-    return render(request, "rules/rule_form.html", context, status=status)

@@ -7,7 +7,7 @@ from rest_framework.response import Response
 from poisonadmin.core.domain.access import Permission
 from poisonadmin.sources.api.shapes import BROKER_CHECK
 from poisonadmin.sources.commands import broker_checks
-from poisonadmin.sources.domain.brokers import BROKER_KINDS
+from poisonadmin.sources.domain.broker_kinds import BROKERS
 from poisonadmin.sources.queries.broker_checks import get_broker_check
 from poisonadmin.sources.queries.sources import get_source
 from poisonadmin.store.models.broker_look import LookPurpose
@@ -24,7 +24,7 @@ class BrokerCheckInput(StrictSerializer):
     """
 
     purpose = serializers.ChoiceField(choices=[str(one) for one in LookPurpose], default=str(LookPurpose.CONNECTION))
-    kind = serializers.ChoiceField(choices=BROKER_KINDS)
+    kind = serializers.ChoiceField(choices=list(BROKERS))
     config = JsonObject()
     secrets = JsonObject(required=False, allow_null=True, default=None)
     source_id = Identifier(required=False, allow_null=True, default=None)

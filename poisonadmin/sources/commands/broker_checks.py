@@ -19,7 +19,8 @@ from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.sources.commands.setup import checked_config, checked_login
 from poisonadmin.sources.domain.broker_checks import BrokerCheckResult, shown
-from poisonadmin.sources.domain.brokers import BROKER_KINDS, InvalidSource, may_keep_login
+from poisonadmin.sources.domain.broker_kinds import BROKERS
+from poisonadmin.sources.domain.brokers import InvalidSource, may_keep_login
 from poisonadmin.sources.queries.sources import get_source
 from poisonadmin.store.models.broker_look import BrokerLook, LookPurpose
 from poisonadmin.store.models.intake import Source
@@ -78,8 +79,8 @@ def request_broker_check(
         principal.require(Permission.READ_PAYLOAD)
     if not principal.sees_everything:
         raise NotAllowed("A source is for every address; this account is limited to some.")
-    if kind not in BROKER_KINDS:
-        raise InvalidSource("kind", f"must be one of {', '.join(BROKER_KINDS)}")
+    if kind not in BROKERS:
+        raise InvalidSource("kind", f"must be one of {', '.join(BROKERS)}")
     checked = checked_config(kind, config, name="preview", needs_queues=purpose is not LookPurpose.QUEUES)
     login = checked_login(kind, secrets or {})
     of_source = None

@@ -15,13 +15,8 @@ from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError, PreconditionFailed
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.core.domain.ssrf import guard_from
-from poisonadmin.sources.domain.brokers import (
-    BROKER_KINDS,
-    InvalidSource,
-    may_keep_login,
-    validate_broker_source,
-    validate_login,
-)
+from poisonadmin.sources.domain.broker_kinds import BROKERS
+from poisonadmin.sources.domain.brokers import InvalidSource, may_keep_login, validate_broker_source, validate_login
 from poisonadmin.sources.queries.sources import get_source
 from poisonadmin.store.models.intake import FileState, Source, SourceFile, SourceKind
 
@@ -120,7 +115,7 @@ def delete_source(source_id: int, *, principal: Principal) -> None:
 
 def checked_config(kind: str, config: Mapping[str, Any], *, name: str, needs_queues: bool = True) -> dict[str, Any]:
     """Return the configuration as it is stored; raise InvalidSource."""
-    if kind in BROKER_KINDS:
+    if kind in BROKERS:
         guard = guard_from(os.environ)
         return validate_broker_source(kind, config, name=name, guard=guard, needs_queues=needs_queues)
     return _checked_directory(config)
@@ -128,7 +123,7 @@ def checked_config(kind: str, config: Mapping[str, Any], *, name: str, needs_que
 
 def checked_login(kind: str, secrets: Mapping[str, Any]) -> dict[str, str]:
     """Return the login as it is stored; raise InvalidSource."""
-    if secrets and kind not in BROKER_KINDS:
+    if secrets and kind not in BROKERS:
         raise InvalidSource("secrets", "a directory has none")
     return validate_login(secrets)
 

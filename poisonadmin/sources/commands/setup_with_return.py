@@ -10,7 +10,8 @@ from poisonadmin.core.domain.addresses import ANY_WORDS
 from poisonadmin.destinations.commands import InUse, save_destination
 from poisonadmin.policies.commands import save
 from poisonadmin.sources.commands.setup import save_source
-from poisonadmin.sources.domain.brokers import SOURCE_DEFAULTS, InvalidSource
+from poisonadmin.sources.domain.broker_kinds import SOURCE_DEFAULTS
+from poisonadmin.sources.domain.brokers import InvalidSource
 from poisonadmin.store.models.destination import Destination
 from poisonadmin.store.models.intake import Source
 from poisonadmin.store.models.policy import PolicyRow

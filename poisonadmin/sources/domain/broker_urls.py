@@ -1,29 +1,14 @@
-"""Where a broker is: the URLs that sources and destinations of brokers hold, and what they come to."""
+"""Where a broker is: the URLs of sources and destinations, parsed."""
 
 import ipaddress
-from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.domain.ssrf import NetworkGuard, odd_spelling
+from poisonadmin.sources.domain.broker_kinds import BROKERS, BrokerKind
 
 MAX_URL_CHARS = 2048
-MAX_HOSTS = 20
-
-RABBITMQ, ARTEMIS, KAFKA = "rabbitmq", "artemis", "kafka"
-# Each scheme with the port it has where the URL names none.
-SCHEMES: Mapping[str, Mapping[str, int]] = {
-    RABBITMQ: {"amqp": 5672, "amqps": 5671},
-    ARTEMIS: {"stomp": 61613, "stomp+ssl": 61612},
-    KAFKA: {"kafka": 9092, "kafka+ssl": 9093},
-}
-_ENCRYPTED = frozenset({"amqps", "stomp+ssl", "kafka+ssl"})
-_EXAMPLES = {
-    RABBITMQ: "amqp://rabbit.example.org:5672/vhost",
-    ARTEMIS: "stomp://artemis.example.org:61613",
-    KAFKA: "kafka://one.example.org:9092,two.example.org:9092",
-}
 
 
 class InvalidBrokerUrl(PoisonAdminError):
@@ -34,9 +19,9 @@ class InvalidBrokerUrl(PoisonAdminError):
 
 @dataclass(frozen=True, slots=True)
 class BrokerUrl:
-    """What a URL comes to. `hosts`: name or address (IPv6 without brackets) and port; more than one only for Kafka.
+    """A parsed URL. `hosts`: name or address (IPv6 without brackets) and port.
 
-    `virtual_host` is RabbitMQ's, "/" where the URL names none.
+    `virtual_host`: "/" where the URL names none.
     """
 
     scheme: str
@@ -46,7 +31,7 @@ class BrokerUrl:
     @property
     def is_encrypted(self) -> bool:
         """Whether the connection is made with TLS."""
-        return self.scheme in _ENCRYPTED
+        return any(self.scheme in kind.tls_schemes for kind in BROKERS.values())
 
 
 def parse_broker_url(kind: str, url: object, *, guard: NetworkGuard | None = None) -> BrokerUrl:
@@ -60,28 +45,28 @@ def parse_broker_url(kind: str, url: object, *, guard: NetworkGuard | None = Non
     >>> parse_broker_url("kafka", "kafka+ssl://a.example.org,[2001:db8::1]:9192").hosts
     (('a.example.org', 9093), ('2001:db8::1', 9192))
     """
-    example = _EXAMPLES[kind]
+    broker = BROKERS[kind]
     if not isinstance(url, str) or not url:
-        raise InvalidBrokerUrl(f"must be a text such as {example}")
+        raise InvalidBrokerUrl(f"must be a text such as {broker.example}")
     if len(url) > MAX_URL_CHARS:
         raise InvalidBrokerUrl(f"may have at most {MAX_URL_CHARS} characters")
     if not url.isascii() or not url.isprintable() or any(character in url for character in ' \\<>"{}|^`'):
         raise InvalidBrokerUrl("may hold only printable ASCII without spaces, backslashes and brackets")
     parts = _split(url)
-    ports = SCHEMES[kind]
-    if parts.scheme not in ports:
-        raise InvalidBrokerUrl(f"must begin with {' or '.join(f'{scheme}://' for scheme in ports)}, such as {example}")
+    if parts.scheme not in broker.schemes:
+        known = " or ".join(f"{scheme}://" for scheme in broker.schemes)
+        raise InvalidBrokerUrl(f"must begin with {known}, such as {broker.example}")
     if "@" in parts.netloc:
         raise InvalidBrokerUrl("may not hold a user or password; put them in the secrets")
     if "?" in url or "#" in url:
         raise InvalidBrokerUrl("may hold neither ? nor #: settings have fields of their own")
     names = parts.netloc.split(",")
-    if len(names) > (MAX_HOSTS if kind == KAFKA else 1):
-        raise InvalidBrokerUrl(f"names more hosts than {MAX_HOSTS if kind == KAFKA else 1}")
-    hosts = tuple(_host_and_port(name, ports[parts.scheme]) for name in names)
+    if len(names) > broker.max_hosts:
+        raise InvalidBrokerUrl(f"names more hosts than {broker.max_hosts}")
+    hosts = tuple(_host_and_port(name, broker.schemes[parts.scheme]) for name in names)
     for host, _ in hosts:
         _check_host(host, guard)
-    return BrokerUrl(parts.scheme, hosts, _virtual_host(kind, parts.path))
+    return BrokerUrl(parts.scheme, hosts, _virtual_host(broker, parts.path))
 
 
 def _split(url: str) -> SplitResult:
@@ -119,10 +104,10 @@ def _check_host(host: str, guard: NetworkGuard | None) -> None:
         raise InvalidBrokerUrl(f"{why}, and POISONADMIN_ALLOWED_NETWORKS does not allow it")
 
 
-def _virtual_host(kind: str, path: str) -> str:
+def _virtual_host(broker: BrokerKind, path: str) -> str:
     if path in ("", "/"):
         return "/"
-    if kind != RABBITMQ:
+    if not broker.has_virtual_hosts:
         raise InvalidBrokerUrl("may not have a path")
     if "/" in path[1:]:
         raise InvalidBrokerUrl("a slash in the name of a virtual host is written %2F")

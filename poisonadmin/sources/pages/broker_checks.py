@@ -1,4 +1,4 @@
-"""Looks at a broker from a page: a form before it is saved, a source after; the answer comes when a worker has it."""
+"""Broker checks from a page: of a form before it is saved, of a source after. A worker makes them."""
 
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
 from django.shortcuts import render
@@ -9,9 +9,10 @@ from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.sources.commands import broker_checks
 from poisonadmin.sources.domain.brokers import InvalidSource
+from poisonadmin.sources.pages.forms import BrokerSourceForm
 from poisonadmin.sources.queries.broker_checks import BrokerCheckState, get_broker_check
+from poisonadmin.sources.queries.sources import get_source
 from poisonadmin.store.models.broker_look import LookPurpose
-from poisonadmin.web.pages.broker_form import read, source_form
 from poisonadmin.web.pages.links import require_known
 from poisonadmin.web.pages.permissions import page
 
@@ -19,17 +20,21 @@ from poisonadmin.web.pages.permissions import page
 @require_POST
 @page(Permission.CONFIGURE)
 def of_form(request: HttpRequest, principal: Principal) -> HttpResponseBase:
-    """Have a worker look at the broker as the form describes it."""
-    form = read(source_form(), request.POST)
+    """Have a worker check the broker as the form describes it."""
     source = request.POST.get("source", "")
+    source_id = int(source) if source.isascii() and source.isdigit() and 0 < len(source) < 19 else None
     try:
+        row = None if source_id is None else get_source(source_id, principal=principal)
+        form = BrokerSourceForm(request.POST, row)
+        for name, errors in form.errors.items():
+            raise InvalidSource(name, str(errors[0]))
         look_id = broker_checks.request_broker_check(
-            form.kind,
+            form.cleaned_data["kind"],
             form.config(),
             _purpose(request.POST.get("look", "")),
             principal=principal,
-            secrets=form.secrets(),
-            source_id=int(source) if source.isascii() and source.isdigit() and 0 < len(source) < 19 else None,
+            secrets=form.secret_values(),
+            source_id=source_id,
         )
     except PoisonAdminError as error:
         return _refused(request, error)
@@ -39,14 +44,14 @@ def of_form(request: HttpRequest, principal: Principal) -> HttpResponseBase:
 @require_POST
 @page(Permission.INGEST)
 def of_source(request: HttpRequest, principal: Principal, source_id: int) -> HttpResponseBase:
-    """Have a worker look at the source's broker."""
+    """Have a worker check the source's broker."""
     purpose = _purpose(request.POST.get("look", "connection"))
     return _asked(request, principal, broker_checks.request_source_check(source_id, purpose, principal=principal))
 
 
 @page()
 def answer(request: HttpRequest, principal: Principal, look_id: int) -> HttpResponseBase:
-    """Render what the look came to; nothing new for a page that waits for it."""
+    """Render the result of a broker check; nothing new for a page that waits for it."""
     require_known(request)
     look = get_broker_check(look_id, principal=principal)
     if not getattr(request, "htmx", False):

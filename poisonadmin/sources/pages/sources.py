@@ -1,4 +1,4 @@
-"""Sources: what is drained and how it does, what was set aside, and the form of a broker for administrators."""
+"""Sources: what is drained and how it does, what was set aside, and the forms for administrators."""
 
 from typing import Any
 
@@ -9,10 +9,11 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST
 
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.sources.commands import setup
 from poisonadmin.sources.commands.directories import request_ingest
-from poisonadmin.sources.domain.brokers import SOURCE_DEFAULTS, InvalidSource
+from poisonadmin.sources.domain.broker_kinds import BROKERS, SOURCE_DEFAULTS
+from poisonadmin.sources.domain.brokers import InvalidSource
+from poisonadmin.sources.pages.forms import CHECKS, BrokerSourceForm, DirectoryForm
 from poisonadmin.sources.queries.sources import (
     SourceRow,
     get_source,
@@ -20,15 +21,15 @@ from poisonadmin.sources.queries.sources import (
     list_rejected,
     list_sources,
     rejected_raw,
+    source_exists,
 )
-from poisonadmin.web.pages import broker_form
-from poisonadmin.web.pages.broker_form import KIND_WORDS, BrokerForm
+from poisonadmin.web.pages.forms import saved_or_shown
 from poisonadmin.web.pages.links import pager, require_known
 from poisonadmin.web.pages.permissions import page
 from poisonadmin.web.pages.streams import download
 
 MAX_REASON_CHARS = 2000
-LOOKS = (("connection", "Test the connection"), ("preview", "Preview"), ("queues", "Find queues"))
+SourceForm = BrokerSourceForm | DirectoryForm
 
 
 @page()
@@ -73,17 +74,17 @@ def rejected_line(request: HttpRequest, principal: Principal, rejected_id: int) 
 
 
 @page(Permission.CONFIGURE)
-def edit(request: HttpRequest, principal: Principal, source_id: int | None = None) -> HttpResponseBase:
-    """Render the form of a broker source, and save it when it is sent."""
-    row = None if source_id is None else get_source(source_id, principal=principal)
-    if row is not None and not row.is_broker:
-        raise InvalidSource("kind", "a directory has no form; PUT /api/v1/sources/{id}/ changes it")
-    if request.method == "POST":
-        return _save(request, principal, broker_form.read(broker_form.source_form(), request.POST), row)
-    form = broker_form.source_form()
-    if row is not None:
-        form = broker_form.filled(form, name=row.name, kind=row.kind, version=row.version, config=row.config)
-    return _render(request, form, row)
+def create(request: HttpRequest, principal: Principal, of: type[SourceForm]) -> HttpResponseBase:
+    """Show the form of a new source, and save it when it is sent."""
+    return _edit(request, principal, of(request.POST if request.method == "POST" else None), None)
+
+
+@page(Permission.CONFIGURE)
+def edit(request: HttpRequest, principal: Principal, source_id: int) -> HttpResponseBase:
+    """Show the form of a source as it is, and save it when it is sent."""
+    row = get_source(source_id, principal=principal)
+    of = BrokerSourceForm if row.is_broker else DirectoryForm
+    return _edit(request, principal, of(request.POST if request.method == "POST" else None, row), row)
 
 
 @require_POST
@@ -101,9 +102,9 @@ def switch(request: HttpRequest, principal: Principal, source_id: int, change: s
 @require_POST
 @page(Permission.INGEST)
 def check_now(request: HttpRequest, principal: Principal, source_id: int) -> HttpResponseBase:
-    """Have the source looked at by the next tick, whatever went wrong before."""
+    """Have the next tick take in what is there, whatever went wrong before."""
     request_ingest(source_id, principal)
-    notes.success(request, "It is looked at within a few seconds.")
+    notes.success(request, "It is checked within a few seconds.")
     return HttpResponseRedirect(reverse("sources-one", args=[source_id]))
 
 
@@ -126,47 +127,32 @@ def _show(
     found = get_source(source_id, principal=principal)
     context: dict[str, Any] = {"source": found, "error": error, "max_reason": MAX_REASON_CHARS}
     if found.is_broker:
-        context |= {"settings": _settings(found), "kind_words": KIND_WORDS[found.kind], "looks": LOOKS}
+        context |= {"settings": _settings(found), "broker": BROKERS[found.kind], "checks": CHECKS}
         return render(request, "sources/source_broker.html", context, status=status)
     files = list_files(source_id, principal=principal, cursor=request.GET.get("cursor"))
     context |= {"rows": files.results, "pager": pager(request, files)}
     return render(request, "sources/source.html", context, status=status)
 
 
-def _settings(found: SourceRow) -> dict[str, Any]:
-    in_force = {**SOURCE_DEFAULTS[found.kind], **found.config}
-    return {name: value for name, value in in_force.items() if name not in ("url", "queues", "topics")}
-
-
-def _save(request: HttpRequest, principal: Principal, form: BrokerForm, row: SourceRow | None) -> HttpResponseBase:
-    name = form.name if row is None else row.name
-    try:
-        if row is None and any(one.name == name for one in list_sources(principal=principal, limit=500).results):
+def _edit(request: HttpRequest, principal: Principal, form: SourceForm, row: SourceRow | None) -> HttpResponse:
+    def save() -> str:
+        typed = form.cleaned_data
+        if row is None and source_exists(typed["name"]):
             raise InvalidSource("name", "there is a source of this name already")
         saved = setup.save_source(
-            name,
-            kind=form.kind if row is None else row.kind,
+            typed["name"],
+            kind=typed["kind"],
             config=form.config(),
-            secrets=form.secrets(),
+            secrets=form.secret_values(),
             principal=principal,
-            expected_version=form.version,
+            expected_version=typed["version"],
         )
-    except PoisonAdminError as error:
-        status = 422 if error.status == 400 else error.status
-        return _render(request, form, row, error.detail, status, broker_form.wrong_field(error))
-    notes.success(request, f"The source {name} is saved; it is drained from now on.")
-    return HttpResponseRedirect(reverse("sources-one", args=[saved.id]))
+        notes.success(request, f"The source {saved.name} is saved; it is drained from now on.")
+        return reverse("sources-one", args=[saved.id])
+
+    return saved_or_shown(request, form, save, "sources/source_form.html", lambda: {"source": row})
 
 
-def _render(
-    request: HttpRequest, form: BrokerForm, row: SourceRow | None, error: str = "", status: int = 200, wrong: str = ""
-) -> HttpResponse:
-    context = {
-        "form": form,
-        "source": row,
-        "kinds": KIND_WORDS.items(),
-        "looks": LOOKS,
-        "error": error,
-        "wrong": wrong,
-    }
-    return render(request, "sources/source_form.html", context, status=status)
+def _settings(found: SourceRow) -> dict[str, Any]:
+    in_force = {**SOURCE_DEFAULTS[found.kind], **found.config}
+    return {name: value for name, value in in_force.items() if name not in ("url", BROKERS[found.kind].drained)}

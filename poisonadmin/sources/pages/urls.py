@@ -3,10 +3,12 @@
 from django.urls import path
 
 from poisonadmin.sources.pages import broker_checks, sources
+from poisonadmin.sources.pages.forms import BrokerSourceForm, DirectoryForm
 
 urlpatterns = [
     path("sources/", sources.show_all, name="sources"),
-    path("sources/broker/", sources.edit, name="sources-new"),
+    path("sources/broker/", sources.create, {"of": BrokerSourceForm}, name="sources-new"),
+    path("sources/directory/", sources.create, {"of": DirectoryForm}, name="sources-directory"),
     path("sources/broker/look/", broker_checks.of_form, name="sources-try"),
     path("sources/looks/<int:look_id>/", broker_checks.answer, name="sources-answer"),
     path("sources/<int:source_id>/", sources.show, name="sources-one"),

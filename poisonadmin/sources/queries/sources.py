@@ -8,9 +8,9 @@ from typing import Any
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, MAX_ID, Key, Page, window
-from poisonadmin.core.queries.rows import fetch, fetch_one
+from poisonadmin.core.queries.rows import fetch, fetch_one, fetch_values
 from poisonadmin.core.queries.stored_bytes import StoredBytes, stored_bytes
-from poisonadmin.sources.domain.brokers import BROKER_KINDS
+from poisonadmin.sources.domain.broker_kinds import BROKERS
 
 _SOURCES = Key(("s.id",), (int,), descending=False)
 _FILES = Key(("f.id",), (int,))
@@ -56,7 +56,7 @@ class SourceRow:
     @property
     def is_broker(self) -> bool:
         """Whether it drains queues, not files."""
-        return self.kind in BROKER_KINDS
+        return self.kind in BROKERS
 
     @property
     def is_in_trouble(self) -> bool:
@@ -69,7 +69,9 @@ class SourceRow:
     @property
     def drained(self) -> list[str]:
         """What it takes messages from: queues, topics, or the directory."""
-        return list(self.config.get("queues") or self.config.get("topics") or [self.config.get("path", "")])
+        if broker := BROKERS.get(self.kind):
+            return list(self.config.get(broker.drained, []))
+        return [self.config.get("path", "")]
 
 
 @dataclass(frozen=True)
@@ -138,6 +140,11 @@ def get_source(source_id: int, *, principal: Principal) -> SourceRow:
     if found is None:
         raise NotFound(f"There is no source {source_id}.")
     return found
+
+
+def source_exists(name: str) -> bool:
+    """Return whether the name is taken."""
+    return bool(fetch_values("SELECT EXISTS (SELECT FROM source WHERE name = %s)", [name])[0])
 
 
 def list_files(

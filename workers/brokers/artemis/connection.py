@@ -20,7 +20,8 @@ from stomp.transport import Transport
 from stomp.utils import Frame, PollableQueue, convert_frame, pack
 
 from poisonadmin.intake.domain.envelope_fields import storable
-from poisonadmin.sources.domain.broker_urls import ARTEMIS, InvalidBrokerUrl, parse_broker_url
+from poisonadmin.sources.domain.broker_kinds import ARTEMIS
+from poisonadmin.sources.domain.broker_urls import InvalidBrokerUrl, parse_broker_url
 from workers.brokers.connect import open_socket
 from workers.brokers.contract import BrokerError, Login
 

@@ -10,7 +10,7 @@ from typing import Any
 from stomp.utils import Frame
 
 from poisonadmin.intake.domain.envelope_fields import storable
-from poisonadmin.sources.domain.broker_urls import ARTEMIS
+from poisonadmin.sources.domain.broker_kinds import ARTEMIS
 from workers.brokers.artemis.headers import dead_letter_of, full_name, is_left_out, origin_of
 from workers.brokers.contract import Outgoing, Taken
 

@@ -7,7 +7,8 @@ from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from poisonadmin.core.domain.ssrf import guard_from
-from poisonadmin.sources.domain.broker_urls import KAFKA, InvalidBrokerUrl, parse_broker_url
+from poisonadmin.sources.domain.broker_kinds import KAFKA
+from poisonadmin.sources.domain.broker_urls import InvalidBrokerUrl, parse_broker_url
 from workers.brokers.connect import permitted_addresses
 from workers.brokers.contract import BrokerError, Login
 

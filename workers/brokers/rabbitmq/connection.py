@@ -13,7 +13,8 @@ from typing import Any
 from pika import frame, spec
 from pika.exceptions import AMQPError
 
-from poisonadmin.sources.domain.broker_urls import RABBITMQ, parse_broker_url
+from poisonadmin.sources.domain.broker_kinds import RABBITMQ
+from poisonadmin.sources.domain.broker_urls import parse_broker_url
 from workers.brokers.connect import CONNECT_SECONDS, open_socket
 from workers.brokers.contract import BrokerError, Login
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from poisonadmin.sources.domain.broker_urls import RABBITMQ
+from poisonadmin.sources.domain.broker_kinds import RABBITMQ
 from workers.brokers.contract import Login, Outgoing
 from workers.brokers.rabbitmq.connection import CHANNEL
 from workers.brokers.rabbitmq.content import NAMES, Value, content_frame

@@ -6,7 +6,8 @@ import json
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from poisonadmin.sources.domain.broker_urls import RABBITMQ, parse_broker_url
+from poisonadmin.sources.domain.broker_kinds import RABBITMQ
+from poisonadmin.sources.domain.broker_urls import parse_broker_url
 from workers.brokers.connect import open_socket
 from workers.brokers.contract import BrokerError, Login, QueueSeen
 

@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from poisonadmin.intake.domain.dead_letter import DeadLetter
-from poisonadmin.sources.domain.broker_urls import RABBITMQ
+from poisonadmin.sources.domain.broker_kinds import RABBITMQ
 from workers.brokers.contract import Taken
 from workers.brokers.rabbitmq.connection import Arrived
 from workers.brokers.rabbitmq.content import Value, read_content

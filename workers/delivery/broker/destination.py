@@ -6,7 +6,8 @@ from typing import Any
 
 import orjson
 
-from poisonadmin.sources.domain.brokers import DESTINATION_DEFAULTS, validate_broker_destination
+from poisonadmin.sources.domain.broker_kinds import DESTINATION_DEFAULTS
+from poisonadmin.sources.domain.brokers import validate_broker_destination
 from workers.brokers.contract import Login, Outgoing
 from workers.delivery.deliveries import Delivery
 

@@ -15,7 +15,8 @@ from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.sources.commands.broker_checks import request_broker_check, request_source_check
 from poisonadmin.sources.commands.setup_with_return import add_source
-from poisonadmin.sources.domain.broker_urls import KAFKA, SCHEMES
+from poisonadmin.sources.domain.broker_kinds import BROKERS, kind_of_url, label_of, source_settings
+from poisonadmin.sources.domain.broker_settings import InputKind
 from poisonadmin.sources.queries.broker_checks import BrokerCheckRow, BrokerCheckState, get_broker_check
 from poisonadmin.sources.queries.sources import list_sources
 from poisonadmin.store.models.broker_look import LookPurpose
@@ -24,7 +25,7 @@ from poisonadmin.store.models.intake import Source
 BY = replace(SYSTEM, name="command line")
 PASSWORD = "POISONADMIN_BROKER_PASSWORD"  # noqa: S105  (the name of a variable)
 POLL_SECONDS = 0.2
-_SETTINGS = ("address", "readers", "management_url", "group", "sasl_mechanism")
+_SETTINGS = [found for found in source_settings() if found[0].input != InputKind.SWITCH]
 
 
 class Command(BaseCommand):
@@ -38,9 +39,6 @@ class Command(BaseCommand):
         add = actions.add_parser("add", help="drain the queues of a broker")
         _broker_arguments(add)
         add.add_argument("--name", help="of the source; absent: the host's")
-        add.add_argument("--address", help="template of its messages' addresses; absent: {original}")
-        add.add_argument("--readers", type=int, help="of each queue (RabbitMQ, Artemis)")
-        add.add_argument("--group", help="consumer group (Kafka)")
         add.add_argument("--return", action="store_true", dest="back", help="also a destination there, and its policy")
         add.add_argument(
             "--match", action="append", default=[], help="with --return: pattern of the policy, repeatable"
@@ -76,9 +74,7 @@ class Command(BaseCommand):
             back=({} if confirm is None else {"confirm_within_ms": confirm}) if options["back"] else None,
             patterns=options["match"],
         )
-        self.stdout.write(
-            f"The source {row.name} drains {', '.join(row.config.get('queues') or row.config['topics'])}."
-        )
+        self.stdout.write(f"The source {row.name} drains {', '.join(row.config[BROKERS[row.kind].drained])}.")
         if options["back"]:
             self.stdout.write(f"What is approved goes back by the destination {row.name}.")
 
@@ -115,28 +111,30 @@ class Command(BaseCommand):
 
 
 def _broker_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("url", help="amqp(s)://host/vhost, stomp(+ssl)://host, kafka(+ssl)://one,two")
+    parser.add_argument("url", help=", ".join(kind.url_form for kind in BROKERS.values()))
     parser.add_argument("--queue", action="append", default=[], help="a queue or topic, repeatable")
     parser.add_argument("--username")
     parser.add_argument("--password-stdin", action="store_true", help=f"read it there; else it is in {PASSWORD}")
-    parser.add_argument("--management-url", help="where RabbitMQ's management answers")
-    parser.add_argument("--sasl-mechanism", help="of Kafka")
     parser.add_argument("--no-verify-tls", action="store_true")
+    for setting, kinds in _SETTINGS:
+        parser.add_argument(
+            f"--{setting.name.replace('_', '-')}",
+            type=int if setting.input == InputKind.NUMBER else str,
+            help=label_of(setting, kinds),
+        )
 
 
 def _kind(url: str) -> str:
-    scheme = url.partition("://")[0]
-    for kind, schemes in SCHEMES.items():
-        if scheme in schemes:
-            return kind
-    known = ", ".join(f"{one}://" for schemes in SCHEMES.values() for one in schemes)
+    if (kind := kind_of_url(url)) is not None:
+        return kind
+    known = ", ".join(f"{scheme}://" for kind in BROKERS.values() for scheme in kind.schemes)
     raise CommandError(f"There is no such source, and a URL begins with one of {known}.")
 
 
 def _config(options: Mapping[str, Any]) -> dict[str, Any]:
     config: dict[str, Any] = {"url": options["url"]}
-    config["topics" if _kind(options["url"]) == KAFKA else "queues"] = options["queue"]
-    config |= {name: options[name] for name in _SETTINGS if options.get(name) is not None}
+    config[BROKERS[_kind(options["url"])].drained] = options["queue"]
+    config |= {setting.name: options[setting.name] for setting, _ in _SETTINGS if options[setting.name] is not None}
     return config | ({"verify_tls": False} if options["no_verify_tls"] else {})
 
 

@@ -8,8 +8,8 @@ from typing import Any
 from django import template
 from django.utils import timezone
 
+from poisonadmin.sources.domain.broker_kinds import BROKERS
 from poisonadmin.web.pages import crash_view, sanitising, times, words
-from poisonadmin.web.pages.broker_form import KIND_WORDS
 from poisonadmin.web.pages.icons import ICONS
 
 register = template.Library()
@@ -103,7 +103,7 @@ def broker_words(kind: str) -> str:
     >>> broker_words("rabbitmq"), broker_words("http"), broker_words("handler")
     ('RabbitMQ', 'HTTP', 'Handler')
     """
-    return KIND_WORDS.get(kind) or ("HTTP" if kind == "http" else kind.capitalize())
+    return BROKERS[kind].words if kind in BROKERS else "HTTP" if kind == "http" else kind.capitalize()
 
 
 @register.filter

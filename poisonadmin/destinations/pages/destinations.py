@@ -1,0 +1,102 @@
+"""Destinations: where addresses deliver, and the forms for administrators."""
+
+from typing import Any
+
+from django.contrib import messages as notes
+from django.http import HttpRequest, HttpResponseBase
+from django.shortcuts import render
+from django.urls import reverse
+
+from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.destinations.commands import save_destination
+from poisonadmin.destinations.domain import handler_config as handler
+from poisonadmin.destinations.domain import http_config as http
+from poisonadmin.destinations.domain.http_config import InvalidDestination
+from poisonadmin.destinations.domain.names_and_rates import NAME_RULE, is_name
+from poisonadmin.destinations.pages.forms import BrokerDestinationForm, HandlerForm, HttpForm
+from poisonadmin.destinations.queries import destination_exists, get_destination, list_destinations
+from poisonadmin.messages.queries.triage import addresses_of
+from poisonadmin.sources.domain.broker_kinds import BROKERS, DESTINATION_DEFAULTS
+from poisonadmin.store.models.destination import DestinationKind
+from poisonadmin.web.pages.forms import saved_or_shown
+from poisonadmin.web.pages.links import href, pager, require_known
+from poisonadmin.web.pages.permissions import page
+
+DestinationForm = HttpForm | HandlerForm | BrokerDestinationForm
+_DEFAULTS: dict[str, Any] = {
+    DestinationKind.HTTP: http.DEFAULTS,
+    DestinationKind.HANDLER: handler.DEFAULTS,
+    **DESTINATION_DEFAULTS,
+}
+
+
+@page()
+def show_all(request: HttpRequest, principal: Principal) -> HttpResponseBase:
+    """Render the list of destinations by name."""
+    require_known(request)
+    found = list_destinations(principal=principal, cursor=request.GET.get("cursor"))
+    return render(request, "destinations/destinations.html", {"rows": found.results, "pager": pager(request, found)})
+
+
+@page()
+def show(request: HttpRequest, principal: Principal) -> HttpResponseBase:
+    """Render one destination; of its secrets only the names."""
+    require_known(request, "name")
+    found = get_destination(request.GET.get("name", ""), principal=principal)
+    defaults = _DEFAULTS[found.kind]
+    settings = {name: found.config.get(name, default) for name, default in defaults.items() if name != "headers"}
+    context = {
+        "destination": found,
+        "is_broker": found.kind in BROKERS,
+        "form_route": _route(found.kind),
+        "settings": settings,
+        "headers": sorted(dict(found.config.get("headers", {})).items()),
+        "addresses": addresses_of(found.id, principal=principal),
+    }
+    return render(request, "destinations/destination.html", context)
+
+
+@page(Permission.CONFIGURE)
+def edit(request: HttpRequest, principal: Principal, of: type[DestinationForm]) -> HttpResponseBase:
+    """Show the form of the destination that is named, or of a new one, and save it when it is sent."""
+    require_known(request, "name")
+    given = request.GET.get("name")
+    row = None if given is None else get_destination(given, principal=principal)
+    if row is not None and ROUTES[of] != _route(row.kind):
+        raise InvalidDestination("kind", f"this destination has another form: {reverse(_route(row.kind))}")
+    form = of(request.POST if request.method == "POST" else None, row)
+
+    def save() -> str:
+        typed = form.cleaned_data
+        name = typed["name"]
+        if row is None and not is_name(name):
+            raise InvalidDestination("name", NAME_RULE)
+        if row is None and destination_exists(name):
+            raise InvalidDestination("name", "there is a destination of this name already")
+        save_destination(
+            name,
+            kind=typed["kind"],
+            config=form.config(),
+            secrets=form.secret_values(),
+            max_rate_per_second=typed["max_rate_per_second"],
+            principal=principal,
+            expected_version=typed["version"],
+        )
+        notes.success(request, f"The destination {name} is saved; a policy that names it delivers there.")
+        return href(reverse("destinations-one"), [("name", name)])
+
+    return saved_or_shown(request, form, save, "destinations/destination_form.html", lambda: {"destination": row})
+
+
+def _route(kind: str) -> str:
+    of: type[DestinationForm] = BrokerDestinationForm
+    if kind not in BROKERS:
+        of = HttpForm if kind == DestinationKind.HTTP else HandlerForm
+    return ROUTES[of]
+
+
+ROUTES: dict[type[DestinationForm], str] = {
+    HttpForm: "destinations-http",
+    HandlerForm: "destinations-handler",
+    BrokerDestinationForm: "destinations-broker",
+}

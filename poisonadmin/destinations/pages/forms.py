@@ -1,0 +1,203 @@
+"""The forms of destinations: HTTP, a handler, a broker."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from django import forms
+
+from poisonadmin.destinations.domain import handler_config, http_config
+from poisonadmin.destinations.domain.http_config import CONNECTION_LOST, METHODS, InvalidDestination
+from poisonadmin.destinations.domain.names_and_rates import MAX_NAME_CHARS
+from poisonadmin.destinations.queries import DestinationRow
+from poisonadmin.sources.domain.broker_kinds import destination_settings
+from poisonadmin.store.models.destination import DestinationKind
+from poisonadmin.web.pages.broker_forms import BrokerForm, Configured
+from poisonadmin.web.pages.forms import (
+    ParsedText,
+    SecretLines,
+    VersionedForm,
+    asks,
+    decimal_number,
+    lines_of,
+    texts_by_line,
+    ticks,
+    whole_number,
+)
+
+_HTTP, _HANDLER = http_config.DEFAULTS, handler_config.DEFAULTS
+
+
+def _rate() -> forms.FloatField:
+    return decimal_number("Deliveries per second, at most", hint="no limit")
+
+
+def _headers(text: str) -> dict[str, str]:
+    """Return the headers of lines such as `X-Tenant: shop`; raise InvalidDestination, which repeats no value."""
+    found: dict[str, str] = {}
+    for line in texts_by_line(text):
+        name, colon, value = (part.strip() for part in line.partition(":"))
+        if not colon:
+            raise InvalidDestination("headers", "each line is a header such as X-Tenant: shop")
+        if name in found:
+            raise InvalidDestination("headers", f"{name} is there twice")
+        found[name] = value
+    return found
+
+
+def _lines(headers: Mapping[str, str]) -> str:
+    return "\n".join(f"{name}: {value}" for name, value in headers.items())
+
+
+class OwnDestinationForm(VersionedForm):
+    """What the forms of an HTTP destination and of a handler share. `row` is what the form changes; its name stays."""
+
+    kind: ClassVar[DestinationKind]
+    name = forms.CharField(max_length=MAX_NAME_CHARS, **asks("Name", needed=True))
+    max_rate_per_second = _rate()
+
+    def __init__(self, data: Mapping[str, Any] | None = None, row: DestinationRow | None = None) -> None:
+        super().__init__(data, initial={} if row is None else self.initial_of(row))
+        self.fields["name"].disabled = row is not None
+
+    def initial_of(self, row: DestinationRow) -> dict[str, Any]:
+        """Return what the fields hold before anybody types."""
+        beside = {"name": row.name, "version": row.version, "max_rate_per_second": row.max_rate_per_second}
+        return beside | dict(row.config)
+
+    def clean(self) -> dict[str, Any]:
+        """Add the kind, which no field asks for."""
+        return {**self.cleaned_data, "kind": self.kind}
+
+
+class HttpForm(OwnDestinationForm):
+    """An HTTP destination. Its secret headers stay as they are where none are typed."""
+
+    heading = "Deliver by HTTP"
+    lead = "Each message is sent as a request. It is delivered when the status of the answer is 2xx."
+    layout = (
+        ("Request", ("name", "url", "method", "verify_tls")),
+        ("Headers", ("headers", "secrets", "forget_secrets", "copy_headers")),
+        ("Limits", ("timeout_ms", "concurrency", "max_rate_per_second")),
+        ("Crashes", ("crash_on",)),
+    )
+    has_secrets = True
+    kind = DestinationKind.HTTP
+    url = forms.CharField(
+        max_length=http_config.MAX_URL_CHARS, **asks("URL", needed=True, hint="https://hooks.example.org/in")
+    )
+    method = forms.CharField(
+        **asks("Method", choices=[("", f"default ({_HTTP['method']})"), *((one, one) for one in METHODS)])
+    )
+    verify_tls = ticks("Verify the server’s certificate", initial=True)
+    headers = ParsedText(
+        _headers,
+        _lines,
+        **asks("Headers of each request, one a line", rows=3, hint="X-Tenant: shop", note="Readers see their values."),
+    )
+    secrets = ParsedText(
+        _headers,
+        _lines,
+        **asks(
+            "Secret headers, one a line",
+            rows=3,
+            hint="Authorization: Bearer …",
+            note="They replace the stored ones, and are never shown again.",
+            widget=SecretLines,
+        ),
+    )
+    forget_secrets = ticks("Forget the stored secret headers")
+    copy_headers = lines_of(
+        "Headers of the message to copy, one a line",
+        note="Names, or beginnings such as x-*. Empty: none.",
+        initial=_HTTP["copy_headers"],
+    )
+    timeout_ms = whole_number("Answer within (ms)", hint=_HTTP["timeout_ms"])
+    concurrency = whole_number("Requests at once", hint=_HTTP["concurrency"])
+    crash_on = ticks(
+        "A lost connection counts as a crash of the consumer",
+        note="Lost after the request and before its answer. The message is then delivered alone, and blacklisted when"
+        " it happens again.",
+    )
+
+    def __init__(self, data: Mapping[str, Any] | None = None, row: DestinationRow | None = None) -> None:
+        super().__init__(data, row)
+        if row is not None and row.secret_names:
+            self.fields["secrets"].widget.attrs["placeholder"] = f"unchanged: {', '.join(row.secret_names)}"
+        else:
+            del self.fields["forget_secrets"]
+
+    def initial_of(self, row: DestinationRow) -> dict[str, Any]:
+        """Return what the fields hold before anybody types."""
+        return super().initial_of(row) | {"crash_on": row.config.get("crash_on") == CONNECTION_LOST}
+
+    def config(self) -> dict[str, Any]:
+        """Return the configuration as typed, for the command to check. What is as the default says is left out."""
+        typed = self.filled_in()
+        config: dict[str, Any] = {"url": self.cleaned_data["url"]}
+        config |= {name: typed[name] for name in ("method", "headers", "timeout_ms", "concurrency") if name in typed}
+        if not typed["verify_tls"]:
+            config["verify_tls"] = False
+        if typed["crash_on"]:
+            config["crash_on"] = CONNECTION_LOST
+        if (copied := typed.get("copy_headers", [])) != _HTTP["copy_headers"]:
+            config["copy_headers"] = copied
+        return config
+
+    def secret_values(self) -> dict[str, str] | None:
+        """Return the secret headers, None where the stored ones are to be kept."""
+        return self.cleaned_data["secrets"] or ({} if self.cleaned_data.get("forget_secrets") else None)
+
+
+class HandlerForm(OwnDestinationForm):
+    """A handler."""
+
+    heading = "Deliver to a handler"
+    lead = "A Python function is called with each message, in a sandbox with limits of its own."
+    layout = (("Handler", ("name", "callable")),)
+    rest = "Limits"
+    kind = DestinationKind.HANDLER
+    callable = forms.CharField(
+        max_length=handler_config.MAX_CALLABLE_CHARS,
+        **asks(
+            "Function",
+            needed=True,
+            hint="shop.orders:handle",
+            note="module:function. The module is in a directory of POISONADMIN_HANDLER_PATH.",
+        ),
+    )
+    memory_mb = whole_number("Memory of a sandbox (MB)", hint=_HANDLER["memory_mb"])
+    cpu_seconds = decimal_number("Processor time per message (s)", hint=_HANDLER["cpu_seconds"])
+    timeout_ms = whole_number("Time per message (ms)", hint=_HANDLER["timeout_ms"])
+    concurrency = whole_number("Sandboxes at once", hint=_HANDLER["concurrency"])
+
+    def config(self) -> dict[str, Any]:
+        """Return the configuration as typed, for the command to check."""
+        typed = self.filled_in()
+        limits = {name: typed[name] for name in _HANDLER if name in typed}
+        return {"callable": self.cleaned_data["callable"], **limits}
+
+    def secret_values(self) -> None:
+        """A handler has none."""
+
+
+class BrokerDestinationForm(BrokerForm):
+    """A broker."""
+
+    heading = "Deliver to a broker"
+    lead = (
+        "A message is delivered when the broker has confirmed it. Without a redirect it returns to the queue where it"
+        " failed, else to the queue named as its address."
+    )
+    layout = (
+        ("Broker", ("name", "kind", "url", "username", "password", "verify_tls", "forget_login")),
+        ("Redirect", ("queue", "topic", "exchange", "routing_key")),
+    )
+    rest = "Limits"
+    max_rate_per_second = _rate()
+
+    def __init__(self, data: Mapping[str, Any] | None = None, row: DestinationRow | None = None) -> None:
+        super().__init__(data, row, destination_settings())
+
+    def initial_of(self, row: Configured) -> dict[str, Any]:
+        """Return what the fields hold before anybody types."""
+        return super().initial_of(row) | {"max_rate_per_second": getattr(row, "max_rate_per_second", None)}
