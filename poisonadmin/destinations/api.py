@@ -13,6 +13,7 @@ from poisonadmin.destinations import queries as destinations
 from poisonadmin.destinations.commands import delete_destination, save_destination, set_destination_enabled
 from poisonadmin.destinations.domain.names_and_rates import MAX_NAME_CHARS, NAME_RULE, RATES_PER_SECOND, is_name
 from poisonadmin.destinations.queries import DestinationRow
+from poisonadmin.sources.domain.broker_kinds import BROKERS, optional
 from poisonadmin.store.models.destination import DestinationKind
 from poisonadmin.web.api.contract import Paged, contract
 from poisonadmin.web.api.inputs import JsonObject, ReasonInput, StrictSerializer, Text
@@ -31,12 +32,14 @@ def _printable(name: str) -> None:
 
 
 class DestinationInput(StrictSerializer):
-    """`config` for http: `{url, method?, headers?, timeout_ms?, concurrency?, verify_tls?, copy_headers?, crash_on?}`;
-    for handler: `{callable: "module:function", memory_mb?, cpu_seconds?, timeout_ms?, concurrency?}`, the module in one
-    of the directories of POISONADMIN_HANDLER_PATH; for rabbitmq, artemis and kafka:
-    `{url, queue? | topic? | exchange? + routing_key?, batch?, concurrency?, timeout_ms?, confirm_within_ms?,
-    verify_tls?}`. `secrets` are headers for http, `{username, password}` for a broker, write-only.
-    """
+    __doc__ = (
+        "`config` for http:"
+        " `{url, method?, headers?, timeout_ms?, concurrency?, verify_tls?, copy_headers?, crash_on?}`; for handler:"
+        ' `{callable: "module:function", memory_mb?, cpu_seconds?, timeout_ms?, concurrency?}`, the module in one of the'
+        " directories of POISONADMIN_HANDLER_PATH; "
+        + "; ".join(f"for {kind.name}: `{{url, {optional(kind.destination)}}}`" for kind in BROKERS.values())
+        + ". `secrets` are headers for http, `{username, password}` for a broker, write-only."
+    )
 
     kind = serializers.ChoiceField(choices=[str(kind) for kind in DestinationKind])
     config = JsonObject()

@@ -72,7 +72,7 @@ class OwnDestinationForm(VersionedForm):
 class HttpForm(OwnDestinationForm):
     """An HTTP destination. Its secret headers stay as they are where none are typed."""
 
-    heading = "Deliver by HTTP"
+    heading = "Add HTTP destination"
     lead = "Each message is sent as a request. It is delivered when the status of the answer is 2xx."
     layout = (
         ("Request", ("name", "url", "method", "verify_tls")),
@@ -151,7 +151,7 @@ class HttpForm(OwnDestinationForm):
 class HandlerForm(OwnDestinationForm):
     """A handler."""
 
-    heading = "Deliver to a handler"
+    heading = "Add handler"
     lead = "A Python function is called with each message, in a sandbox with limits of its own."
     layout = (("Handler", ("name", "callable")),)
     rest = "Limits"
@@ -183,7 +183,7 @@ class HandlerForm(OwnDestinationForm):
 class BrokerDestinationForm(BrokerForm):
     """A broker."""
 
-    heading = "Deliver to a broker"
+    heading = "Add broker destination"
     lead = (
         "A message is delivered when the broker has confirmed it. Without a redirect it returns to the queue where it"
         " failed, else to the queue named as its address."

@@ -5,9 +5,8 @@ from typing import Any
 
 from django import forms
 
-from poisonadmin.core.commands.versions import ConfigurationNotFound
 from poisonadmin.core.domain.addresses import MAX_ADDRESS_CHARS, InvalidAddress
-from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
 from poisonadmin.core.queries.paging import MAX_ID
 from poisonadmin.policies.domain.presets import PRESETS, UnknownPreset
 from poisonadmin.policies.domain.resolution import PolicySpec
@@ -22,7 +21,7 @@ _YES_NO = [("", "inherit"), ("true", "yes"), ("false", "no")]
 _FIELDS: dict[type[PoisonAdminError], str] = {
     InvalidAddress: "match",
     UnknownPreset: "preset",
-    ConfigurationNotFound: "destination",
+    NotFound: "destination",
 }
 
 

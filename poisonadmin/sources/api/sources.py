@@ -10,6 +10,7 @@ from poisonadmin.core.queries.paging import DEFAULT_LIMIT
 from poisonadmin.sources.api.shapes import REJECTED, SOURCE, SOURCE_FILE
 from poisonadmin.sources.commands import directories as operations
 from poisonadmin.sources.commands import setup
+from poisonadmin.sources.domain.broker_kinds import BROKERS, optional
 from poisonadmin.sources.queries import sources
 from poisonadmin.store.models.intake import SourceKind
 from poisonadmin.web.api.attachments import attachment
@@ -22,11 +23,14 @@ from poisonadmin.web.api.view import ApiView
 
 
 class SourceInput(StrictSerializer):
-    """`config` for a directory: `{path}`; for rabbitmq and artemis:
-    `{url, queues: [], address?, readers?, verify_tls?}`, for rabbitmq also `management_url`; for kafka:
-    `{url, topics: [], group?, address?, verify_tls?, sasl_mechanism?}`. `address` is a template with `{original}` and
-    `{queue}`. `secrets` is the login at a broker, `{username, password}`, write-only.
-    """
+    __doc__ = (
+        "`config` for a directory: `{path}`; "
+        + "; ".join(
+            f"for {kind.name}: `{{url, {kind.drained}: [], {optional(kind.source)}}}`" for kind in BROKERS.values()
+        )
+        + ". `address` is a template with `{original}` and `{queue}`. `secrets` is the login at a broker,"
+        " `{username, password}`, write-only."
+    )
 
     kind = serializers.ChoiceField(choices=[str(kind) for kind in SourceKind])
     config = JsonObject()

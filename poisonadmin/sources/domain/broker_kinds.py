@@ -200,6 +200,15 @@ def label_of(setting: Setting, kinds: Sequence[BrokerKind]) -> str:
     return setting.label if len(kinds) == len(BROKERS) else f"{setting.label} ({', '.join(one.words for one in kinds)})"
 
 
+def optional(settings: Sequence[Setting]) -> str:
+    """Return settings as the API's document lists those that may be left out.
+
+    >>> optional(BROKERS["artemis"].source)
+    'address?, verify_tls?, readers?'
+    """
+    return ", ".join(f"{setting.name}?" for setting in settings)
+
+
 def kind_of_url(url: str) -> str | None:
     """Return the kind of broker whose scheme the URL has; None where no kind has it.
 

@@ -8,9 +8,10 @@ from django.views.decorators.http import require_POST
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.sources.commands import broker_checks
+from poisonadmin.sources.domain.broker_kinds import BROKERS
 from poisonadmin.sources.domain.brokers import InvalidSource
 from poisonadmin.sources.pages.forms import BrokerSourceForm
-from poisonadmin.sources.queries.broker_checks import BrokerCheckState, get_broker_check
+from poisonadmin.sources.queries.broker_checks import BrokerCheckRow, BrokerCheckState, get_broker_check
 from poisonadmin.sources.queries.sources import get_source
 from poisonadmin.store.models.broker_look import LookPurpose
 from poisonadmin.web.pages.links import require_known
@@ -54,17 +55,20 @@ def answer(request: HttpRequest, principal: Principal, look_id: int) -> HttpResp
     """Render the result of a broker check; nothing new for a page that waits for it."""
     require_known(request)
     look = get_broker_check(look_id, principal=principal)
-    if not getattr(request, "htmx", False):
-        return render(request, "sources/broker_check.html", {"look": look})
-    if look.state == BrokerCheckState.WAITING:
+    is_fragment = getattr(request, "htmx", False)
+    if is_fragment and look.state == BrokerCheckState.WAITING:
         return HttpResponse(status=204)
-    return render(request, "sources/_broker_check.html", {"look": look})
+    return _shown(request, look, "sources/_broker_check.html" if is_fragment else "sources/broker_check.html")
 
 
 def _asked(request: HttpRequest, principal: Principal, look_id: int) -> HttpResponseBase:
     if not getattr(request, "htmx", False):
         return HttpResponseRedirect(reverse("sources-answer", args=[look_id]))
-    return render(request, "sources/_broker_check.html", {"look": get_broker_check(look_id, principal=principal)})
+    return _shown(request, get_broker_check(look_id, principal=principal), "sources/_broker_check.html")
+
+
+def _shown(request: HttpRequest, look: BrokerCheckRow, template: str) -> HttpResponse:
+    return render(request, template, {"look": look, "broker": BROKERS[look.kind]})
 
 
 def _refused(request: HttpRequest, error: PoisonAdminError) -> HttpResponseBase:

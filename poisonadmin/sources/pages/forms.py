@@ -23,7 +23,7 @@ CHECKS = (("connection", "Test the connection"), ("preview", "Preview"), ("queue
 class BrokerSourceForm(BrokerForm):
     """Queues of dead letters at a broker. All kinds share the field of what is drained."""
 
-    heading = "Drain a broker"
+    heading = "Add broker"
     lead = (
         "Dead letters are taken in here, at the address where they failed, and acknowledged at the broker once they are"
         " stored."
@@ -62,7 +62,7 @@ class BrokerSourceForm(BrokerForm):
 class DirectoryForm(VersionedForm):
     """A directory whose files are taken in."""
 
-    heading = "Take files from a directory"
+    heading = "Add directory"
     lead = "Files are taken in once they have not changed for two seconds. They are never changed, moved or deleted."
     name = forms.CharField(max_length=100, **asks("Name", needed=True))
     path = forms.CharField(
