@@ -35,8 +35,8 @@ class DestinationInput(StrictSerializer):
     __doc__ = (
         "`config` for http:"
         " `{url, method?, headers?, timeout_ms?, concurrency?, verify_tls?, copy_headers?, crash_on?}`; for handler:"
-        ' `{callable: "module:function", memory_mb?, cpu_seconds?, timeout_ms?, concurrency?}`, the module in one of the'
-        " directories of POISONADMIN_HANDLER_PATH; "
+        ' `{callable: "module:function", memory_mb?, cpu_seconds?, timeout_ms?, concurrency?}`, the module in one of'
+        " the directories of POISONADMIN_HANDLER_PATH; "
         + "; ".join(f"for {kind.name}: `{{url, {optional(kind.destination)}}}`" for kind in BROKERS.values())
         + ". `secrets` are headers for http, `{username, password}` for a broker, write-only."
     )

@@ -1,4 +1,4 @@
-"""Broker sources and destinations on their pages: the form, the look at a broker, how a source does."""
+"""Sources on their pages: the forms, the broker check, how a source does."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -10,7 +10,6 @@ from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.sources.commands.broker_checks import answer_due
 from poisonadmin.sources.commands.setup import save_source
 from poisonadmin.sources.domain.broker_checks import BrokerCheckResult, FoundMessage, FoundQueue
-from poisonadmin.store.models.destination import Destination
 from poisonadmin.store.models.intake import Source
 
 pytestmark = pytest.mark.django_db
@@ -146,7 +145,7 @@ def test_a_source_in_trouble_says_since_when_and_when_it_is_tried_again(
         looked_at="2026-01-01T00:00:00Z",
     )
     text = page(operator_browser, f"/sources/{source.id}/")
-    for shown in ("3 looks", "no connection to rabbit.example.org:5672", "The next look", "1,204", "Unreachable"):
+    for shown in ("3 attempts", "no connection to rabbit.example.org:5672", "The next attempt", "1,204", "Unreachable"):
         assert shown in text
     assert "Unreachable" in page(operator_browser, "/sources/")
     Source.objects.update(failures=0)
@@ -159,19 +158,41 @@ def test_switching_needs_a_reason(operator_browser: Client, source: Source) -> N
     assert not Source.objects.get().is_enabled
 
 
-def test_a_broker_destination_is_made_and_changed_by_its_form(admin: Client) -> None:
-    typed = {"name": "back", "kind": "rabbitmq", "url": URL, "verify_tls": "true", **LOGIN, "timeout_ms": "5000"}
-    answer = admin.post("/destinations/broker/", typed)
-    assert (answer.status_code, answer["Location"]) == (302, "/destinations/one/?name=back")
-    assert Destination.objects.get().config == {"url": URL, "timeout_ms": 5000}
-    text = page(admin, answer["Location"])
-    assert "where each message came from" in text
-    assert "planted-canary" not in text + page(admin, "/destinations/broker/?name=back")
-    changed = {**typed, "username": "", "password": "", "queue": "orders", "version": "1"}
-    assert admin.post("/destinations/broker/?name=back", changed).status_code == 302
-    row = Destination.objects.get()
-    assert (row.config["queue"], row.secrets) == ("orders", LOGIN)
-    assert admin.post("/destinations/broker/", typed).status_code == 422
-    assert (
-        admin.post("/destinations/broker/?name=back", {**changed, "exchange": "x", "version": "2"}).status_code == 422
-    )
+def test_a_directory_is_added_and_changed_by_its_form(admin: Client) -> None:
+    answer = admin.post("/sources/directory/", {"name": "files", "path": "/srv/dead-letters/"})
+    row = Source.objects.get()
+    assert (answer.status_code, answer["Location"]) == (302, f"/sources/{row.id}/")
+    assert (row.kind, row.config, row.secrets) == ("directory", {"path": "/srv/dead-letters"}, {})
+    path = f"/sources/{row.id}/edit/"
+    assert 'value="/srv/dead-letters"' in page(admin, path)
+    changed = {"name": "another", "path": "/srv/others", "version": "1"}
+    assert admin.post(path, changed).status_code == 302
+    assert admin.post(path, changed).status_code == 412
+    row.refresh_from_db()
+    assert (row.name, row.config, row.version) == ("files", {"path": "/srv/others"}, 2)
+    assert admin.post("/sources/directory/", {"name": "files", "path": "/srv/more"}).status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("typed", "field"), [({"path": "relative"}, "path"), ({"path": "/etc/poison"}, "path"), ({"name": ""}, "name")]
+)
+def test_a_directory_that_cannot_be_read_is_refused_at_its_field(
+    typed: dict[str, str], field: str, admin: Client
+) -> None:
+    answer = admin.post("/sources/directory/", {"name": "files", "path": "/srv/dead-letters"} | typed)
+    assert answer.status_code == 422
+    assert f'id="{field}_error"' in answer.content.decode()
+    assert not Source.objects.exists()
+
+
+def test_a_directory_has_no_broker_to_check(admin: Client) -> None:
+    admin.post("/sources/directory/", {"name": "files", "path": "/srv/dead-letters"})
+    source = str(Source.objects.get().id)
+    answer = admin.post("/sources/broker/look/", TYPED | {"look": "connection", "source": source})
+    assert answer.status_code == 422
+
+
+def test_the_list_offers_both_kinds_of_source_to_administrators(admin: Client, operator_browser: Client) -> None:
+    for path in ("/sources/broker/", "/sources/directory/"):
+        assert f'href="{path}"' in page(admin, "/sources/")
+        assert f'href="{path}"' not in page(operator_browser, "/sources/")
