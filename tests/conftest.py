@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-pytest_plugins = ["tests.fixtures.api", "tests.fixtures.delivery", "tests.fixtures.inbox", "tests.fixtures.pages"]
+pytest_plugins = [
+    "tests.fixtures.api", "tests.fixtures.database", "tests.fixtures.delivery", "tests.fixtures.inbox",
+    "tests.fixtures.pages",
+]  # fmt: skip
 
 # Only sandboxes import the handlers: one of them kills what imports it. The settings for mypy change the environment.
 collect_ignore = ["handlers", "typing_settings.py"]
