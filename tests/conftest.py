@@ -10,8 +10,6 @@ from xdist.scheduler.loadscope import LoadScopeScheduling
 
 from poisonadmin.embedded.stack import Services
 from tests import services_plugin
-from tests.whole_system.handler_fixture import HANDLERS
-from tests.whole_system.installation import Installation
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -83,14 +81,3 @@ def spark(test_database_url: str) -> Iterator["SparkSession"]:
         session = start_session("tests", master="local[4,4]")
     yield session
     session.stop()
-
-
-@pytest.fixture(scope="session")
-def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
-    """Everything that `make up` starts, running; one for all tests of the whole path."""
-    running = Installation(tmp_path_factory.mktemp("installation"), POISONADMIN_HANDLER_PATH=str(HANDLERS))
-    try:
-        running.until_ready()
-        yield running
-    finally:
-        running.stop()

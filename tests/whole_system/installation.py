@@ -14,7 +14,7 @@ import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import psutil
 import psycopg
@@ -55,7 +55,27 @@ class Reply:
         return self.json if self.body else None
 
 
-class Installation:
+class PoisonAdmin(Protocol):
+    """A running PoisonAdmin as the tests of deliveries see it: its HTTP API, its database, and a directory."""
+
+    home: Path
+
+    def ask(self, method: str, path: str, body: Any = None) -> Reply:
+        """Send a request and return the answer, whatever its status."""
+
+    def rows(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Run a query on the database."""
+
+    def get(self, path: str) -> Any:
+        """Return what the API says; fail when it is not 200."""
+        return self.ask("GET", path).expect(200)
+
+    def post(self, path: str, body: Any = None) -> Any:
+        """Send an object and return what the API says; fail when it is not a success."""
+        return self.ask("POST", path, {} if body is None else body).expect(200, 201, 202)
+
+
+class Installation(PoisonAdmin):
     """A supervisor with embedded services and every process of `make up`, in a data directory of its own."""
 
     def __init__(self, home: Path, **environment: str) -> None:
@@ -107,14 +127,6 @@ class Installation:
                 return Reply(error.code, error.read(), error.headers)
         except OSError as error:
             raise NoAnswer(str(error)) from error
-
-    def get(self, path: str) -> Any:
-        """Return what the API says; fail when it is not 200."""
-        return self.ask("GET", path).expect(200)
-
-    def post(self, path: str, body: Any = None) -> Any:
-        """Send an object and return what the API says; fail when it is not a success."""
-        return self.ask("POST", path, {} if body is None else body).expect(200, 201, 202)
 
     @property
     def token(self) -> str:
