@@ -1,4 +1,4 @@
-"""Shards of claims delivered as by Spark's tasks: in processes forked from one that has everything imported, no Django."""
+"""Shards delivered as by Spark's tasks: in processes without Django, forked from one that has all imported."""
 
 import multiprocessing
 import os
