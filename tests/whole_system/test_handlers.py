@@ -22,6 +22,7 @@ def mixed(count: int, killers: int) -> list[str]:
     return deeds
 
 
+@pytest.mark.long
 def test_exactly_the_killers_are_blacklisted(installation: Installation) -> None:
     destination = HandlerDestination.create(installation, "killers")
     deeds = mixed(2000, 24)

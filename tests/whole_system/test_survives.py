@@ -12,6 +12,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("fault", "seed"),
     [
