@@ -14,13 +14,19 @@ from tests.whole_system.installation import Installation
 
 @pytest.fixture(scope="package")
 def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
-    """Everything that `make up` starts, running."""
+    """Everything that `make up` starts, running, and ready to take in and to deliver."""
     running = Installation(tmp_path_factory.mktemp("installation"), POISONADMIN_HANDLER_PATH=str(HANDLERS))
     try:
-        running.until_ready()
+        running.until_ready({"spark-redelivery"})
         yield running
     finally:
         running.stop()
+
+
+@pytest.fixture(scope="package")
+def batch_worker(installation: Installation) -> None:
+    """Return when the second Spark worker is ready too, which starts a while after the first."""
+    installation.until_ready()
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -29,6 +29,7 @@ PROJECT = Path(__file__).resolve().parents[2]
 START_SECONDS = 300
 STOP_SECONDS = 20
 WORKERS = ("beat", "io", "spark-redelivery", "spark-batch")
+SPARK_WORKERS = frozenset({"spark-redelivery", "spark-batch"})
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
@@ -174,12 +175,12 @@ class Installation(PoisonAdmin):
 
     # --- from start to end ---
 
-    def until_ready(self) -> None:
-        """Return when everything answers: the web process is ready and every worker has said that it lives."""
+    def until_ready(self, workers: Set[str] = SPARK_WORKERS) -> None:
+        """Return when the web process is ready and these workers have said that they live."""
         for is_true in (
             (self.home / "admin-token").exists,
             self.is_ready,
-            lambda: self._heartbeats() >= {"spark-redelivery", "spark-batch"},
+            lambda: self._heartbeats() >= workers,
         ):
             until(lambda is_true=is_true: is_true() or self._has_ended(), START_SECONDS, self._last_lines)
 

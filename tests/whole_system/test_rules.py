@@ -34,6 +34,7 @@ def switch_off(installation: Installation, path: str) -> None:
     installation.post(f"{path}disable/", {"reason": "the test is over"})
 
 
+@pytest.mark.usefixtures("batch_worker")
 def test_a_rule_is_tried_on_the_backlog_and_then_rejects_what_it_found(
     installation: Installation, create_http_destination: CreateHttpDestination
 ) -> None:

@@ -13,6 +13,7 @@ FAULTS = {
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("batch_worker")
 @pytest.mark.parametrize(
     ("fault", "seed"),
     [

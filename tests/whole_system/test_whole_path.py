@@ -7,6 +7,8 @@ import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
+
 from tests.faults.invariants import all_broken
 from tests.patience import on_this_machine
 from tests.whole_system.consumer import Answer, Request, failing, refuses, takes
@@ -41,13 +43,14 @@ def _job_of(installation: Installation, claim_id: int) -> dict[str, object]:
     return found
 
 
+@pytest.mark.usefixtures("batch_worker")  # its start would keep the redelivery waiting
 def test_the_delay_schedule_is_kept_never_early_and_hardly_late(create_http_destination: CreateHttpDestination) -> None:
     destination = create_http_destination(
         "schedule",
         refuses,
-        redelivery_delay=1000,
+        redelivery_delay=600,
         redelivery_delay_multiplier=2,
-        max_redelivery_delay=4000,
+        max_redelivery_delay=2400,
         redelivery_collision_avoidance_factor=0,
         max_delivery_attempts=5,
     )
@@ -57,7 +60,7 @@ def test_the_delay_schedule_is_kept_never_early_and_hardly_late(create_http_dest
     came = [one.at for one in destination.arrivals(message_id)]
     waits = [later - earlier for earlier, later in itertools.pairwise(came)]
     assert len(waits) == 4
-    late = [wait - meant for wait, meant in zip(waits, (1, 2, 4, 4), strict=True)]
+    late = [wait - meant for wait, meant in zip(waits, (0.6, 1.2, 2.4, 2.4), strict=True)]
     print("waits", [round(wait, 3) for wait in waits])
     assert min(late) >= 0
     assert max(late) <= on_this_machine(LATENESS_SECONDS)
@@ -93,6 +96,7 @@ def test_a_message_marked_fail_stays_fail(create_http_destination: CreateHttpDes
     assert (refused.status, refused.json["code"]) == (409, "transition_not_allowed")
 
 
+@pytest.mark.usefixtures("batch_worker")
 def test_a_file_dropped_into_a_directory_is_taken_exactly_once(
     installation: Installation, create_http_destination: CreateHttpDestination, inbox: Path
 ) -> None:
@@ -177,8 +181,8 @@ def test_a_dead_letter_handed_in_waits_for_a_person_and_goes_to_its_original_add
 def test_a_destination_that_hangs_does_not_delay_another(create_http_destination: CreateHttpDestination) -> None:
     hanging = create_http_destination(
         "hanging",
-        lambda _: Answer(seconds=4),
-        destination={"timeout_ms": 3000, "concurrency": 4},
+        lambda _: Answer(seconds=3),
+        destination={"timeout_ms": 2000, "concurrency": 4},
         max_delivery_attempts=1,
     )
     prompt = create_http_destination("prompt")
