@@ -36,7 +36,12 @@ assets: $(ASSETS) ## Install the locked front-end files
 test: install assets ## Run the test suite in two processes; ARGS='-k claim' chooses, ARGS='-n 0' needs one
 	@$(BIN)/python tests/browser/ensure_chromium.py
 	@$(BIN)/python tests/brokers/ensure_rabbitmq.py
-	$(BIN)/python -m pytest -n 2 --ignore tests/brokers $(ARGS)
+	$(BIN)/python -m pytest -n 2 --ignore tests/brokers -m 'not long' $(ARGS)
+
+.PHONY: test-long
+test-long: install assets ## Run the tests that take long by their nature: faults under load, memory, every page
+	@$(BIN)/python tests/browser/ensure_chromium.py
+	$(BIN)/python -m pytest -n 2 --ignore tests/brokers -m long $(ARGS)
 
 .PHONY: test-brokers
 test-brokers: export BROKER := $(or $(BROKER),rabbitmq artemis kafka)

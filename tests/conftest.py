@@ -10,14 +10,15 @@ from xdist.scheduler.loadscope import LoadScopeScheduling
 
 from poisonadmin.embedded.stack import Services
 from tests import services_plugin
-from tests.whole_system.handler_fixture import HANDLERS
-from tests.whole_system.installation import Installation
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-pytest_plugins = ["tests.fixtures.api", "tests.fixtures.delivery", "tests.fixtures.inbox", "tests.fixtures.pages"]
+pytest_plugins = [
+    "tests.fixtures.api", "tests.fixtures.database", "tests.fixtures.delivery", "tests.fixtures.inbox",
+    "tests.fixtures.pages",
+]  # fmt: skip
 
 # Only sandboxes import the handlers: one of them kills what imports it. The settings for mypy change the environment.
 collect_ignore = ["handlers", "typing_settings.py"]
@@ -25,34 +26,46 @@ collect_ignore = ["handlers", "typing_settings.py"]
 # `pytest --hypothesis-profile long …`: not in `make test`.
 hypothesis.settings.register_profile("long", max_examples=2000, stateful_step_count=60)
 
-# Playwright keeps an event loop running in this thread from the first browser test on, in which no other test could run
-# one; and an installation under test keeps two JVMs up. So these come last, in this order.
-LAST = ("tests/conformance", "tests/whole_system", "tests/browser")
-# `pytest -n 2` runs these in one process, each a while long and mostly waiting, and everything else in the other.
-WAITING = ("tests/poisonguard", "tests/embedded", *LAST)
+# `pytest -n 2` gives each process one folder after the other, these first, so that both are busy to the end.
+LONGEST_FIRST = ("whole_system", "spark", "browser", "poisonguard", "conformance", "web", "messages", "embedded")
+# One SparkSession is enough for these; another process would start another JVM.
+WITH_SPARK = ("benchmarks", "intake", "rules", "sources")
 
 
-class TwoSides(LoadScopeScheduling):
-    """Two processes, each with its own PostgreSQL, and one of them alone with the installation and the browser."""
+class ByFolder(LoadScopeScheduling):
+    """Gives a folder's tests to one process: they share a database, a web process, a browser, an installation."""
 
     def _split_scope(self, nodeid: str) -> str:
-        waits = nodeid.startswith(tuple(f"{folder}/" for folder in WAITING)) or "_system.py::" in nodeid
-        return "waiting" if waits else "busy"
+        return group_of(nodeid)
+
+
+def group_of(nodeid: str) -> str:
+    """Return what a test is run together with.
+
+    >>> group_of("tests/intake/test_batch.py::test_one"), group_of("tests/web/test_login.py::test_one")
+    ('spark', 'web')
+    >>> group_of("poisonadmin/core/domain/globs.py::poisonadmin.core.domain.globs.matches")
+    'doctests'
+    """
+    first, *rest = nodeid.split("::", maxsplit=1)[0].split("/")
+    if first != "tests" or len(rest) < 2:
+        return "doctests"
+    if rest[0] == "brokers" and rest[1].endswith("_system.py"):
+        return "brokers with an installation"
+    return "spark" if rest[0] in WITH_SPARK else rest[0]
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
-    """Divide the tests between two processes so that both take about as long."""
-    return TwoSides(config, log)
+    """Divide the tests between the processes by folder, in the order in which they are collected."""
+    config.option.loadscopereorder = False
+    return ByFolder(config, log)
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put the tests of the running system behind the others, and those in a browser behind them."""
-
-    def place(item: pytest.Item) -> int:
-        path = item.path.relative_to(config.rootpath).as_posix()
-        return next((index for index, folder in enumerate(LAST, start=1) if path.startswith(f"{folder}/")), 0)
-
-    items.sort(key=place)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put each group's tests together: what a package shares is made once, and ends with it."""
+    groups = {group_of(item.nodeid): index for index, item in reversed([*enumerate(items, start=len(LONGEST_FIRST))])}
+    groups |= {group: index for index, group in enumerate(LONGEST_FIRST)}
+    items.sort(key=lambda item: groups[group_of(item.nodeid)])
 
 
 @pytest.fixture(scope="session")
@@ -80,14 +93,3 @@ def spark(test_database_url: str) -> Iterator["SparkSession"]:
         session = start_session("tests", master="local[4,4]")
     yield session
     session.stop()
-
-
-@pytest.fixture(scope="session")
-def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
-    """Everything that `make up` starts, running; one for all tests of the whole path."""
-    running = Installation(tmp_path_factory.mktemp("installation"), POISONADMIN_HANDLER_PATH=str(HANDLERS))
-    try:
-        running.until_ready()
-        yield running
-    finally:
-        running.stop()

@@ -18,8 +18,8 @@ from tests.brokers.killing import read_all
 from tests.brokers.received import Sent
 from tests.patience import on_this_machine
 from tests.whole_system.consumer import consuming, refuses
+from tests.whole_system.http_destination import HttpDestination
 from tests.whole_system.installation import Installation
-from tests.whole_system.messages import Shop
 
 COUNT = 10
 DELAY_MS, MULTIPLIER, MOST_MS, ATTEMPTS = 500, 2.0, 3000, 6
@@ -138,7 +138,7 @@ def _at_artemis(rig: ArtemisQueues, address: str, dead: str) -> Course:
 
 def _at_poisonadmin(installation: Installation, name: str, dead: str) -> Course:
     with consuming(refuses) as consumer:
-        shop = Shop.open(
+        destination = HttpDestination.create(
             installation,
             name,
             consumer,
@@ -149,11 +149,13 @@ def _at_poisonadmin(installation: Installation, name: str, dead: str) -> Course:
             max_delivery_attempts=ATTEMPTS,
             dead_letter_address=dead,
         )
-        sent = {number: shop.send("an order", message_id=number) for number in numbers()}
+        sent = {number: destination.send("an order", message_id=number) for number in numbers()}
         for one in sent.values():
-            shop.until(one, "NDLV", on_this_machine(60))
-        deliveries = {number: [one.at * 1000 for one in shop.arrivals(message)] for number, message in sent.items()}
-    moved = {number: shop.message(message) for number, message in sent.items()}
+            destination.until(one, "NDLV", on_this_machine(60))
+        deliveries = {
+            number: [one.at * 1000 for one in destination.arrivals(message)] for number, message in sent.items()
+        }
+    moved = {number: destination.message(message) for number, message in sent.items()}
     assert {one["address"] for one in moved.values()} == {dead}
     return Course(
         deliveries,

@@ -1,28 +1,30 @@
 """The real web server on the test database, and Chromium in front of it."""
 
 import os
-import socket
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import quote
 
 import pytest
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.management import call_command
-from django.db import connection
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, StorageState, sync_playwright
+from pytest_django import DjangoDbBlocker
 
 from poisonadmin.core.domain.access import Role
+from poisonadmin.embedded.ports import free_port
 from poisonadmin.store.models.access import Access
 from tests.browser.ensure_chromium import chromium_path
+from tests.browser.example_data.installation import fill_database
 from tests.browser.shots import ARGUMENTS
+from tests.fixtures.database import Snapshot, taken_away
 
 PASSWORD = "correct-horse-battery"
 START_SECONDS = 30
@@ -41,8 +43,13 @@ class Visit:
         self.page.goto(f"{self.base}{path}")
         return self.page
 
+    def open_with_clock(self, path: str) -> Page:
+        """Go to a path with a clock that goes as always, and that `page.clock` puts forward, with all its timers."""
+        self.page.clock.install()
+        return self.open(path)
 
-@pytest.fixture(scope="session")
+
+@pytest.fixture(scope="package")
 def chromium() -> Iterator[Browser]:
     """Yield Chromium; fail, naming the package, where there is none."""
     with pytest.MonkeyPatch.context() as patch:
@@ -54,19 +61,14 @@ def chromium() -> Iterator[Browser]:
             browser.close()
 
 
-@pytest.fixture(scope="session")
-def collected() -> None:
-    """Collect the front-end files, as `make assets` does."""
-    call_command("collectstatic", interactive=False, verbosity=0)
-
-
-@pytest.fixture(scope="session")
-def server(django_db_setup: None, collected: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+@pytest.fixture(scope="package")
+def server(test_database_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Yield the address of the web process, as `make up` starts it, on the test's database."""
+    call_command("collectstatic", interactive=False, verbosity=0)
     log_path = tmp_path_factory.mktemp("web") / "web.log"
-    port = _free_port()
+    port = free_port()
     environment = os.environ | {
-        "DATABASE_URL": _test_database_url(),
+        "DATABASE_URL": test_database_url,
         "POISONADMIN_HOME": str(settings.HOME),
         "DJANGO_SETTINGS_MODULE": "poisonadmin.settings",
     }
@@ -82,35 +84,66 @@ def server(django_db_setup: None, collected: None, tmp_path_factory: pytest.Temp
             process.wait(timeout=15)
 
 
+@pytest.fixture(scope="package")
+def logged_in(server: str, chromium: Browser, django_db_blocker: DjangoDbBlocker) -> tuple[Snapshot, StorageState]:
+    """Return the database in which an operator has just logged in by the form, and the browser's part of it."""
+    with django_db_blocker.unblock():
+        user = User.objects.create_user("mara", password=PASSWORD)
+        Access.objects.create(user=user, role=Role.OPERATOR)
+        page = chromium.new_page()
+        page.goto(f"{server}/accounts/login/")
+        page.fill("input[name=login]", "mara")
+        page.fill("input[name=password]", PASSWORD)
+        page.click("button[type=submit]")
+        page.wait_for_url(f"{server}/")
+        cookies = page.context.storage_state()
+        page.close()
+        return taken_away("logged_in"), cookies
+
+
+@pytest.fixture(scope="package")
+def busy(logged_in: tuple[Snapshot, StorageState], django_db_blocker: DjangoDbBlocker) -> Snapshot:
+    """Return a database full of example data, in which the operator has logged in."""
+    with django_db_blocker.unblock():
+        logged_in[0].restore()
+        fill_database()
+        return taken_away("busy")
+
+
 @pytest.fixture
-def visit(transactional_db: None, server: str, chromium: Browser) -> Iterator[Visit]:
-    """Yield a page on which an operator has logged in by the form."""
-    user = User.objects.create_user("mara", password=PASSWORD)
-    Access.objects.create(user=user, role=Role.OPERATOR)
-    context = chromium.new_context(viewport={"width": 1280, "height": 900})
+def visit(
+    transactional_db: None, server: str, chromium: Browser, logged_in: tuple[Snapshot, StorageState]
+) -> Iterator[Visit]:
+    """Yield the page of an operator who has logged in, with nothing else in the database."""
+    database, cookies = logged_in
+    database.restore()
+    with _visit(server, chromium, cookies) as visiting:
+        yield visiting
+
+
+@pytest.fixture
+def busy_visit(
+    transactional_db: None,
+    server: str,
+    chromium: Browser,
+    busy: Snapshot,
+    logged_in: tuple[Snapshot, StorageState],
+) -> Iterator[Visit]:
+    """Yield the page of an operator who has logged in, with the database full of example data."""
+    busy.restore()
+    with _visit(server, chromium, logged_in[1]) as visiting:
+        yield visiting
+
+
+@contextmanager
+def _visit(server: str, chromium: Browser, cookies: StorageState) -> Iterator[Visit]:
+    context = chromium.new_context(viewport={"width": 1280, "height": 900}, storage_state=cookies)
     visiting = Visit(context.new_page(), server)
     visiting.page.on("console", lambda said: visiting.complaints.append(said.text) if said.type == "error" else None)
     visiting.page.on("pageerror", lambda error: visiting.complaints.append(str(error)))
     visiting.page.on("dialog", lambda dialog: dialog.dismiss())
-    visiting.open("/accounts/login/")
-    visiting.page.fill("input[name=login]", "mara")
-    visiting.page.fill("input[name=password]", PASSWORD)
-    visiting.page.click("button[type=submit]")
-    visiting.page.wait_for_url(f"{server}/")
     yield visiting
     context.close()
-
-
-def _test_database_url() -> str:
-    found = connection.settings_dict
-    user, password = quote(found["USER"], safe=""), quote(found["PASSWORD"], safe="")
-    return f"postgresql://{user}:{password}@{found['HOST']}:{found['PORT']}/{found['NAME']}"
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _wait_until_it_answers(url: str, process: subprocess.Popen[bytes], log: Path) -> None:

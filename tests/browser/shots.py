@@ -138,7 +138,7 @@ def paths(page: Page, base: str) -> dict[str, str]:
         ("rule", "/rules/", "a[data-open]"),
         ("source", "/sources/", "a[data-open]"),
         ("source-broker", "/sources/", "a[data-open]:text('shop-dead-letters')"),
-        ("source-troubled", "/sources/", "a[data-open]:text('orders-dlt')"),
+        ("source-failing", "/sources/", "a[data-open]:text('orders-dlt')"),
         ("message-unanswered", "/messages/?confirmation=unanswered", "a[data-open]"),
         ("rejected", "/sources/", "a[href$='/rejected/']"),
         ("job", "/jobs/", "a[data-open]"),

@@ -38,7 +38,7 @@ def test_queues_are_found_previewed_and_drained(visit: Visit) -> None:
     page.fill("#password", "secret")
     page.get_by_role("button", name="Find queues").click()
     look = page.locator("#look")
-    expect(look).to_contain_text("Looking at the broker")
+    expect(look).to_contain_text("Checking the broker")
     assert violations(page) == []
     assert answer_due(seen) == 1
     expect(look).to_contain_text("the policy dlx names it")
@@ -47,7 +47,7 @@ def test_queues_are_found_previewed_and_drained(visit: Visit) -> None:
     expect(look.get_by_role("button", name="Add orders.dlq")).to_be_disabled()
     assert violations(page) == []
     page.get_by_role("button", name="Preview").click()
-    expect(look).to_contain_text("Looking at the broker")
+    expect(look).to_contain_text("Checking the broker")
     assert answer_due(seen) == 1
     expect(look).to_contain_text("12 messages wait")
     expect(look.locator("pre")).to_have_text("body")

@@ -26,7 +26,7 @@ def blacklisted(bystanders: int = 2) -> int:
 def test_blacklisted_messages_are_decided_on_with_a_warning_and_stay_in_sight(visit: Visit) -> None:
     make_delivering()
     first, second = blacklisted(), blacklisted()
-    page = visit.open("/")
+    page = visit.open_with_clock("/")
     page.keyboard.press("g")
     page.keyboard.press("b")
     page.wait_for_url("**/blacklist/")
@@ -43,7 +43,8 @@ def test_blacklisted_messages_are_decided_on_with_a_warning_and_stay_in_sight(vi
     expect(page.locator(f"#m-{second} .state")).to_have_text("To be delivered (TBDL)")
     expect(page.locator(f"#m-{second}")).to_have_class("changed")
     expect(page.locator(f"#m-{second} .crashes li")).to_have_count(2)
-    expect(page.locator(f"#candidate-{second}")).to_be_visible(timeout=15_000)
+    page.clock.fast_forward(5_000)
+    expect(page.locator(f"#candidate-{second}")).to_be_visible()
     page.locator(f"#m-{first} input[name=id]").click()
     page.click("[data-decision=fail]")
     dialog.locator("textarea").fill("Nobody waits for it.")
@@ -56,9 +57,10 @@ def test_blacklisted_messages_are_decided_on_with_a_warning_and_stay_in_sight(vi
 def test_what_is_blacklisted_meanwhile_is_announced(visit: Visit) -> None:
     make_delivering()
     blacklisted()
-    page = visit.open("/blacklist/")
+    page = visit.open_with_clock("/blacklist/")
     later = blacklisted()
-    page.get_by_role("link", name="1 new").click(timeout=20_000)
+    page.clock.fast_forward(10_000)
+    page.get_by_role("link", name="1 new").click()
     expect(page.locator(f"#m-{later}")).to_be_visible()
 
 

@@ -6,7 +6,6 @@ from poisonadmin.addresses.commands import status
 from poisonadmin.core.domain.access import SYSTEM
 from tests.browser.axe import violations
 from tests.browser.conftest import Visit
-from tests.browser.scenery import furnish
 from tests.browser.shots import paths
 from tests.fixtures.pages import dead_letter
 from tests.web.test_hostile_text import BARE, XSS
@@ -25,16 +24,17 @@ COLOURFUL = {
 }
 
 
-def test_every_page_is_accessible_and_keeps_to_the_policy(furnished: Visit) -> None:
+@pytest.mark.long
+def test_every_page_is_accessible_and_keeps_to_the_policy(busy_visit: Visit) -> None:
     found: list[str] = []
-    visited = paths(furnished.page, furnished.base)
+    visited = paths(busy_visit.page, busy_visit.base)
     for name, path in visited.items():
-        furnished.complaints.clear()
-        page = furnished.open(path)
+        busy_visit.complaints.clear()
+        page = busy_visit.open(path)
         found += [f"{name}: {problem}" for problem in violations(page)]
         found += [
             f"{name}: {complaint}"
-            for complaint in furnished.complaints
+            for complaint in busy_visit.complaints
             if name not in REFUSED or "Failed to load resource" not in complaint
         ]
         page.set_viewport_size({"width": 320, "height": 900})
@@ -46,12 +46,13 @@ def test_every_page_is_accessible_and_keeps_to_the_policy(furnished: Visit) -> N
     assert len(visited) > 20
 
 
-def test_the_dark_theme_can_be_read(furnished: Visit) -> None:
-    furnished.page.emulate_media(color_scheme="dark")
+@pytest.mark.long
+def test_the_dark_theme_can_be_read(busy_visit: Visit) -> None:
+    busy_visit.page.emulate_media(color_scheme="dark")
     found: list[str] = []
-    for name, path in paths(furnished.page, furnished.base).items():
+    for name, path in paths(busy_visit.page, busy_visit.base).items():
         if name in COLOURFUL:
-            page = furnished.open(path)
+            page = busy_visit.open(path)
             found += [f"{name}: {problem}" for problem in violations(page, "color-contrast", "link-in-text-block")]
     assert found == []
 
@@ -60,13 +61,6 @@ def test_the_dark_theme_can_be_read(furnished: Visit) -> None:
 def test_the_way_in_is_accessible(visit: Visit, path: str) -> None:
     visit.page.context.clear_cookies()
     assert violations(visit.open(path)) == []
-
-
-@pytest.fixture
-def furnished(visit: Visit) -> Visit:
-    """Fill the installation before the visit."""
-    furnish()
-    return visit
 
 
 def test_nothing_that_was_planted_runs(visit: Visit) -> None:

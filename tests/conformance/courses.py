@@ -1,18 +1,18 @@
-"""All vectors at once through the whole system: one installation, one consumer that fails each message as it is told.
+"""Vectors side by side through a running PoisonAdmin: one HTTP consumer, which fails each message as its vector says.
 
-A wait is the message's `due_at` less its `state_at`, which the settle writes together. Nobody waits it out: once it is
-read, `due_at` is moved to now.
+A wait is the message's `due_at` less its `state_at`, which the settle writes together. Unless it is to be waited out,
+`due_at` is moved to now as soon as it is read.
 """
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from tests.conformance.vectors import Course, Hop, Vector
 from tests.whole_system.consumer import Answer, Request, consuming
-from tests.whole_system.installation import Installation
+from tests.whole_system.installation import PoisonAdmin
 
 DESTINATION = "conformance"
 SECONDS = 150
@@ -39,14 +39,14 @@ WHERE message.id = ANY(%s) AND (state NOT IN ('TBDL', 'DLNG') OR status = 'STOPP
 """
 
 
-def bring_forward(installation: Installation, message_id: int) -> None:
+def bring_forward(system: PoisonAdmin, message_id: int) -> None:
     """Have a message that waits be due now."""
-    installation.rows(_BRING_FORWARD, [message_id])
+    system.rows(_BRING_FORWARD, [message_id])
 
 
 @dataclass(frozen=True)
 class Went:
-    """How a message went in the system. `failures` are those its history tells of, `accepted` that it arrived then."""
+    """How a message went. `failures` are those its history tells of, `accepted` that it arrived then."""
 
     message_id: int
     course: Course
@@ -59,8 +59,9 @@ class Went:
 class Run:
     """The messages of all vectors under way. `waits`: by message and failure, in milliseconds, as they were set."""
 
-    installation: Installation
+    system: PoisonAdmin
     vectors: Mapping[str, Vector]
+    waits_out: bool
     messages: dict[int, Vector] = field(default_factory=dict)
     waits: dict[tuple[int, int], int] = field(default_factory=dict)
 
@@ -74,7 +75,7 @@ class Run:
 
     def read_waits(self, ids: list[int]) -> list[int]:
         """Write down the waits that are set now; return the messages that still wait."""
-        rows = self.installation.rows(_WAITS, [ids])
+        rows = self.system.rows(_WAITS, [ids])
         for message_id, failure, _, _, wait in rows:
             self.waits.setdefault((message_id, failure), wait)
         return [message_id for message_id, _, state, is_later, _ in rows if state == "TBDL" and is_later]
@@ -84,15 +85,16 @@ class Run:
         deadline = time.monotonic() + SECONDS
         left = list(self.messages)
         while left and time.monotonic() < deadline:
-            for message_id in self.read_waits(left):
-                bring_forward(self.installation, message_id)
-            ended = {row[0] for row in self.installation.rows(_ENDED, [left])}
+            waiting = self.read_waits(left)
+            for message_id in [] if self.waits_out else waiting:
+                bring_forward(self.system, message_id)
+            ended = {row[0] for row in self.system.rows(_ENDED, [left])}
             left = [message_id for message_id in left if message_id not in ended]
             time.sleep(0.05)
 
     def went(self, message_id: int) -> Went:
         """Return how one went, by its history, its hops and its jobs."""
-        rows = self.installation.rows
+        rows = self.system.rows
         steps = rows("SELECT event, to_state, reason FROM history WHERE message_id = %s ORDER BY seq", [message_id])
         failed = [step for step in steps if step[0] == "failed"]
         hops = rows("SELECT to_address, queue, reason FROM hop WHERE message_id = %s ORDER BY id", [message_id])
@@ -106,7 +108,7 @@ class Run:
 
     def _jobs(self, message_id: int) -> tuple[tuple[str, str, str], ...]:
         return tuple(
-            self.installation.rows(
+            self.system.rows(
                 """SELECT kind, worker, job.state FROM attempt JOIN claim ON claim.id = claim_id
                    JOIN job ON job.id = job_id WHERE message_id = %s ORDER BY attempt_number""",
                 [message_id],
@@ -115,26 +117,28 @@ class Run:
 
 
 @contextlib.contextmanager
-def run_vectors(installation: Installation, vectors: tuple[Vector, ...]) -> Iterator[dict[str, Went]]:
-    """Run all vectors side by side, and yield how each went, by its address."""
-    run = Run(installation, {vector.address: vector for vector in vectors})
+def run_vectors(
+    system: PoisonAdmin, vectors: Sequence[Vector], *, waits_out: bool = False
+) -> Iterator[dict[str, Went]]:
+    """Run the vectors side by side, and yield how each went, by its address."""
+    run = Run(system, {vector.address: vector for vector in vectors}, waits_out)
     with consuming(run.answer) as consumer:
         config: dict[str, Any] = {"url": consumer.url, "timeout_ms": 30_000, "concurrency": 64}
-        installation.post("destinations/", {"name": DESTINATION, "kind": "http", "config": config})
+        system.post("destinations/", {"name": DESTINATION, "kind": "http", "config": config})
         for vector in vectors:
             for match, (preset, settings) in vector.policies.items():
                 policy: dict[str, Any] = {"match": match, "settings": settings, "destination": DESTINATION}
-                installation.post("policies/", policy | ({"preset": preset} if preset else {}))
+                system.post("policies/", policy | ({"preset": preset} if preset else {}))
         for vector in vectors:
             body = {"address": vector.address, "payload": vector.id, "conversation_id": vector.conversation}
-            run.messages[int(installation.post("messages/", body)["id"])] = vector
+            run.messages[int(system.post("messages/", body)["id"])] = vector
         run.go()
-        _until_jobs_ended(installation)
+        _until_jobs_ended(system)
         yield {vector.address: run.went(message_id) for message_id, vector in run.messages.items()}
 
 
-def _until_jobs_ended(installation: Installation) -> None:
+def _until_jobs_ended(system: PoisonAdmin) -> None:
     deadline = time.monotonic() + 20
     running = "SELECT count(*) FROM job WHERE kind = 'redeliver' AND state = 'running'"
-    while installation.rows(running)[0][0] and time.monotonic() < deadline:
+    while system.rows(running)[0][0] and time.monotonic() < deadline:
         time.sleep(0.1)

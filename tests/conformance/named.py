@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.conformance.recorder import MARK
-from tests.conformance.vectors import VECTORS
+from tests.conformance.vectors import VECTORS, WHOLE_SYSTEM_VECTORS
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLE = "tests/conformance/test_vectors.py"
+WHOLE_SYSTEM = "tests/whole_system/test_conformance.py::test_the_whole_system_takes_the_vectors_course"
 
 
 def marked_by_id() -> dict[str, list[str]]:
@@ -23,6 +24,9 @@ def marked_by_id() -> dict[str, list[str]]:
     for vector in VECTORS:
         for one in vector.ids:
             found.setdefault(one, set()).update(f"{TABLE}::{function}" for function in _functions(ROOT / TABLE))
+    for vector in WHOLE_SYSTEM_VECTORS:
+        for one in vector.ids:
+            found.setdefault(one, set()).add(WHOLE_SYSTEM)
     return {one: sorted(tests) for one, tests in found.items()}
 
 

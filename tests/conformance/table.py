@@ -24,6 +24,10 @@ The tables list them, with the tests of each and the results of these tests.
 - R1 to R10 are our own rules, where the systems leave room or contradict each other.
 
 The test suite fails when an id has no test.
+
+Tests in `tests/conformance` run the API, claims, deliveries and settling in one process, without Celery and Spark.
+Most of them move due times in the database instead of waiting.
+Tests in `tests/whole_system` run every process and wait in real time.
 """
 
 

@@ -1,37 +1,37 @@
-"""SEMANTICS SAP-13: a restart job through the API and Celery's tick."""
+"""SEMANTICS SAP-13: a restart job through the API and the tick of restart jobs."""
 
 import pytest
 
-from tests.conformance.gate import Gate
-from tests.whole_system.installation import Installation
+from tests.conformance.controlled_handler import ControlledHandler
+from tests.conformance.local_redelivery import LocalRedelivery
 
 NEVER = "0 0 29 2 *"
 
 
 @pytest.mark.conformance("SAP-13")
 def test_sap_13_a_restart_job_approves_with_or_without_blacklisted_messages_and_each_so_often_at_most(
-    installation: Installation,
+    redelivery: LocalRedelivery,
 ) -> None:
-    gate = Gate.open(installation, "sap-13", max_delivery_attempts=1)
-    exhausted, blacklisted = gate.send(), gate.send()
-    gate.end(exhausted, 1, "reject")
-    gate.end(exhausted, 2, "reject")
-    gate.crash(blacklisted, 1)
-    gate.crash(blacklisted, 2)
-    gate.deliver(blacklisted, 3)
-    assert gate.until(exhausted, "NDLV", "failed").reason == "attempts_exhausted"
-    assert gate.until(blacklisted, "NDLV", "crashed").reason == "blacklisted"
+    handler = ControlledHandler.create(redelivery, "sap-13", max_delivery_attempts=1)
+    exhausted, blacklisted = handler.send(), handler.send()
+    handler.end(exhausted, 1, "reject")
+    handler.end(exhausted, 2, "reject")
+    handler.crash(blacklisted, 1)
+    handler.crash(blacklisted, 2)
+    handler.deliver(blacklisted, 3)
+    assert handler.until(exhausted, "NDLV", "failed").reason == "attempts_exhausted"
+    assert handler.until(blacklisted, "NDLV", "crashed").reason == "blacklisted"
 
-    job = {"schedule": NEVER, "filter": {"address": gate.shop.address}, "max_restarts": 1}
-    made = installation.post("restart-jobs/", {"name": "sap-13", **job})
-    installation.post(f"restart-jobs/{made['id']}/run/")
-    gate.until_begun(exhausted, 2)
-    gate.until(exhausted, "NDLV", "failed")
-    assert gate.suspicion(blacklisted).state == "NDLV"
+    job = {"schedule": NEVER, "filter": {"address": handler.destination.address}, "max_restarts": 1}
+    made = redelivery.post("restart-jobs/", {"name": "sap-13", **job})
+    redelivery.post(f"restart-jobs/{made['id']}/run/")
+    handler.until_begun(exhausted, 2)
+    handler.until(exhausted, "NDLV", "failed")
+    assert handler.suspicion(blacklisted).state == "NDLV"
 
     place = f"restart-jobs/{made['id']}/"
-    installation.ask("PUT", place, {"include_blacklisted": True, **job}).expect(200)
-    installation.post(f"{place}run/")
-    gate.until(blacklisted, "DLVD", "delivered")
-    assert gate.steps(exhausted).count(("approved", "TBDL")) == 1
-    assert gate.suspicion(exhausted).state == "NDLV"
+    redelivery.ask("PUT", place, {"include_blacklisted": True, **job}).expect(200)
+    redelivery.post(f"{place}run/")
+    handler.until(blacklisted, "DLVD", "delivered")
+    assert handler.steps(exhausted).count(("approved", "TBDL")) == 1
+    assert handler.suspicion(exhausted).state == "NDLV"

@@ -1,12 +1,11 @@
-"""Each vector of failures in a row by the pure rules, and through the API, Celery, Spark and an HTTP consumer."""
+"""Each vector of failures in a row by the pure rules, and through the API, the redelivery and an HTTP consumer."""
 
 import pytest
 
 from tests.conformance.by_rules import course_by_rules
 from tests.conformance.courses import Went
+from tests.conformance.local_redelivery import JOB
 from tests.conformance.vectors import VECTORS, Vector
-
-SPARK_JOB = ("redeliver", "spark-redelivery", "succeeded")
 
 each_vector = pytest.mark.parametrize(
     "vector",
@@ -23,10 +22,10 @@ def test_the_pure_rules_give_the_vectors_course(vector: Vector) -> None:
 
 
 @each_vector
-def test_the_whole_system_takes_the_vectors_course(vector: Vector, courses: dict[str, Went]) -> None:
+def test_the_redelivery_takes_the_vectors_course(vector: Vector, courses: dict[str, Went]) -> None:
     went = courses[vector.address]
     assert went.course == vector.course
     assert went.failures == vector.failures
     returns = vector.course.state == "TBDL" and not vector.course.stops
     assert went.accepted == returns, "what went back to its queue is delivered once its consumer is well"
-    assert went.jobs == (SPARK_JOB,) * (vector.failures + returns)
+    assert went.jobs == (JOB,) * (vector.failures + returns)

@@ -3,36 +3,37 @@
 import pytest
 
 from tests.conformance.courses import Went
-from tests.whole_system.installation import Installation, until
+from tests.conformance.local_redelivery import LocalRedelivery
+from tests.whole_system.installation import until
 
 
 @pytest.mark.conformance("WAS-3")
 def test_was_3_a_message_that_was_moved_is_sent_back_to_where_it_was_and_delivered(
-    installation: Installation, courses: dict[str, Went]
+    redelivery: LocalRedelivery, courses: dict[str, Went]
 ) -> None:
     moved = courses["was-d.orders"].message_id
-    assert installation.get(f"messages/{moved}/")["address"] == "park.here"
-    installation.post(f"messages/{moved}/return/", {"reason": "its consumer is well"})
-    until(lambda: installation.get(f"messages/{moved}/")["state"] == "DLVD")
-    assert installation.get(f"messages/{moved}/")["address"] == "was-d.orders"
-    hops = installation.rows("SELECT from_address, to_address FROM hop WHERE message_id = %s ORDER BY id", [moved])
+    assert redelivery.get(f"messages/{moved}/")["address"] == "park.here"
+    redelivery.post(f"messages/{moved}/return/", {"reason": "its consumer is well"})
+    until(lambda: redelivery.get(f"messages/{moved}/")["state"] == "DLVD")
+    assert redelivery.get(f"messages/{moved}/")["address"] == "was-d.orders"
+    hops = redelivery.rows("SELECT from_address, to_address FROM hop WHERE message_id = %s ORDER BY id", [moved])
     assert hops == [("was-d.orders", "park.here"), ("park.here", "was-d.orders")]
 
 
 @pytest.mark.conformance("WAS-e", "WAS-11")
 def test_was_11_a_stopped_port_claims_nothing_and_says_by_which_message(
-    installation: Installation, courses: dict[str, Went]
+    redelivery: LocalRedelivery, courses: dict[str, Went]
 ) -> None:
     stopping = courses["was-e.orders"].message_id
-    port = installation.get("addresses/was-e.orders/")
+    port = redelivery.get("addresses/was-e.orders/")
     assert (port["status"], port["status_message_id"]) == ("STOPPED", str(stopping))
     assert "listener_max_retries" in port["status_note"]
-    later = installation.post("messages/", {"address": "was-e.orders", "payload": "later"})["id"]
-    installation.post("addresses/was-e.orders/resume/", {"reason": "set aside", "quarantine": str(stopping)})
-    until(lambda: installation.get(f"messages/{later}/")["state"] == "DLVD")
-    assert installation.rows("SELECT event FROM history WHERE message_id = %s ORDER BY seq", [later]) == [
+    later = redelivery.post("messages/", {"address": "was-e.orders", "payload": "later"})["id"]
+    redelivery.post("addresses/was-e.orders/resume/", {"reason": "set aside", "quarantine": str(stopping)})
+    until(lambda: redelivery.get(f"messages/{later}/")["state"] == "DLVD")
+    assert redelivery.rows("SELECT event FROM history WHERE message_id = %s ORDER BY seq", [later]) == [
         ("enqueued",),
         ("claimed",),
         ("delivered",),
     ]
-    assert installation.get(f"messages/{stopping}/")["reason"] == "quarantined"
+    assert redelivery.get(f"messages/{stopping}/")["reason"] == "quarantined"

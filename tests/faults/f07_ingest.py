@@ -30,7 +30,7 @@ def taking_a_file(what: str, strike_it: Callable[[Scene], None]) -> Callable[[Sc
     """Return a strike: drop a file, strike while its job runs, and wait until it is taken."""
 
     def strike(scene: Scene) -> str:
-        address = f"parking.{scene.shop.name}"
+        address = f"parking.{scene.destination.name}"
         source = _drop(scene, address)
         until(lambda: scene.installation.rows(_JOB) != [(0,)], 120, lambda: "no ingest job began")
         time.sleep(scene.dice.uniform(0.0, 1.5))
@@ -51,14 +51,14 @@ def taking_a_file(what: str, strike_it: Callable[[Scene], None]) -> Callable[[Sc
 
 
 def _drop(scene: Scene, address: str) -> int:
-    inbox = scene.installation.home / "inbox" / scene.shop.name
+    inbox = scene.installation.home / "inbox" / scene.destination.name
     inbox.mkdir(parents=True)
     lines = [json.dumps({"address": address, "payload": f"line {n}", "message_id": f"{n}"}) for n in range(LINES)]
     draft = inbox / "lines.ndjson.part"
     draft.write_text("\n".join([*lines, lines[0], "{ not json", ""]))
     draft.rename(inbox / "lines.ndjson")
     config = {"path": str(inbox)}
-    source = {"name": scene.shop.name, "kind": "directory", "config": config}
+    source = {"name": scene.destination.name, "kind": "directory", "config": config}
     return int(scene.installation.post("sources/", source)["id"])
 
 

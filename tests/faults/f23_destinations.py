@@ -11,8 +11,8 @@ import trustme
 
 from tests.faults.run import Fault, Scene
 from tests.whole_system.consumer import Answer, Behaviour, consuming
+from tests.whole_system.http_destination import HttpDestination
 from tests.whole_system.installation import until
-from tests.whole_system.messages import Shop
 
 PROMPT_SECONDS = 10
 MESSAGES_EACH = 60
@@ -33,21 +33,21 @@ def bad_destinations(scene: Scene) -> str:
     bad = dict(BAD)
     names = scene.dice.sample(sorted(bad), 3)
     with contextlib.ExitStack() as open_until_the_end:
-        shops = []
+        destinations = []
         for kind in names:
             consumer = open_until_the_end.enter_context(consuming(bad[kind]))
-            shops.append(_open(scene, kind, consumer.url, timeout_ms=2000 if kind == "hanging" else 30_000))
-        shops.append(_open(scene, "tls", open_until_the_end.enter_context(consuming(tls=_bad_tls())).url))
-        shops.append(_open(scene, "refused", f"http://127.0.0.1:{_closed_port()}/"))
+            destinations.append(_open(scene, kind, consumer.url, timeout_ms=2000 if kind == "hanging" else 30_000))
+        destinations.append(_open(scene, "tls", open_until_the_end.enter_context(consuming(tls=_bad_tls())).url))
+        destinations.append(_open(scene, "refused", f"http://127.0.0.1:{_closed_port()}/"))
         began = time.time()
-        for shop in shops:
-            _send(shop)
-        prompt = [shop for shop in shops if _kind(shop) not in {"slow", "hanging"}]
-        until(lambda: all(_is_decided(shop) for shop in prompt), 200, lambda: _states(shops))
+        for destination in destinations:
+            _send(destination)
+        prompt = [destination for destination in destinations if _kind(destination) not in {"slow", "hanging"}]
+        until(lambda: all(_is_decided(destination) for destination in prompt), 200, lambda: _states(destinations))
         took = time.time() - began
-        _check_causes(shops)
-        for shop in shops:
-            scene.installation.post(f"destinations/{shop.name}/disable/", {"reason": "seen enough"})
+        _check_causes(destinations)
+        for destination in destinations:
+            scene.installation.post(f"destinations/{destination.name}/disable/", {"reason": "seen enough"})
     before, late = _lateness(scene, 0, began), _lateness(scene, began, time.time())
     # On a machine that is busy otherwise the good one is late by itself, and later in the proportion of the load.
     limit = max(LATENESS_SECONDS, 2 * before) * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
@@ -56,35 +56,39 @@ def bad_destinations(scene: Scene) -> str:
     return f"{bad}: decided after {took:.0f} s; p95 {late:.2f} s late, {before:.2f} s before"
 
 
-def _open(scene: Scene, kind: str, url: str, **config: object) -> Shop:
-    name = f"{scene.shop.name}-{kind}"
+def _open(scene: Scene, kind: str, url: str, **config: object) -> HttpDestination:
+    name = f"{scene.destination.name}-{kind}"
     installation = scene.installation
     destination = {"url": url, "concurrency": 8} | config
     installation.post("destinations/", {"name": name, "kind": "http", "config": destination})
     installation.post("policies/", {"match": f"{name}.#", "settings": SETTINGS, "destination": name})
-    return Shop(installation, name, scene.shop.consumer)
+    return HttpDestination(installation, name, scene.destination.consumer)
 
 
-def _send(shop: Shop) -> None:
-    lines = [json.dumps({"address": shop.address, "payload": f"{n}"}) for n in range(MESSAGES_EACH)]
-    shop.installation.ask("POST", "messages/batch/", "\n".join(lines).encode()).expect(202)
+def _send(destination: HttpDestination) -> None:
+    lines = [json.dumps({"address": destination.address, "payload": f"{n}"}) for n in range(MESSAGES_EACH)]
+    destination.installation.ask("POST", "messages/batch/", "\n".join(lines).encode()).expect(202)
 
 
-def _kind(shop: Shop) -> str:
-    return shop.name.rpartition("-")[2]
+def _kind(destination: HttpDestination) -> str:
+    return destination.name.rpartition("-")[2]
 
 
-def _is_decided(shop: Shop) -> bool:
+def _is_decided(destination: HttpDestination) -> bool:
     waiting = """
         SELECT count(*) FROM message JOIN address ON address.id = address_id
         WHERE name = %s AND state IN ('TBDL', 'DLNG')
     """
-    return shop.installation.rows(waiting, [shop.address]) == [(0,)]
+    return destination.installation.rows(waiting, [destination.address]) == [(0,)]
 
 
-def _states(shops: list[Shop]) -> object:
+def _states(destinations: list[HttpDestination]) -> object:
     query = "SELECT name, state, count(*) FROM message JOIN address ON address.id = address_id GROUP BY 1, 2"
-    return [row for row in shops[0].installation.rows(query) if row[0] in {shop.address for shop in shops}]
+    return [
+        row
+        for row in destinations[0].installation.rows(query)
+        if row[0] in {destination.address for destination in destinations}
+    ]
 
 
 CAUSES = {
@@ -96,20 +100,22 @@ CAUSES = {
 }
 
 
-def _check_causes(shops: list[Shop]) -> None:
+def _check_causes(destinations: list[HttpDestination]) -> None:
     """Each kind fails with a class of its own, and claims of what does not answer at all become small."""
-    for shop in shops:
-        kind = _kind(shop)
+    for destination in destinations:
+        kind = _kind(destination)
         if kind not in CAUSES:
             continue
         query = """
             SELECT array_agg(DISTINCT error_class) FROM attempt JOIN message ON message.id = message_id
             JOIN address ON address.id = address_id WHERE name = %s AND outcome = 'failed'
         """
-        ((classes,),) = shop.installation.rows(query, [shop.address])
+        ((classes,),) = destination.installation.rows(query, [destination.address])
         assert set(classes) == {CAUSES[kind]}, f"{kind} failed with {classes}"
         if kind != "failing":
-            ((window,),) = shop.installation.rows('SELECT "window" FROM destination WHERE name = %s', [shop.name])
+            ((window,),) = destination.installation.rows(
+                'SELECT "window" FROM destination WHERE name = %s', [destination.name]
+            )
             assert window < 256, f"the window of the {kind} destination is still {window}"
 
 
@@ -119,7 +125,7 @@ def _lateness(scene: Scene, since: float, until_then: float) -> float:
     received = dict(scene.installation.rows(query, [scene.load.sent]))
     waits = sorted(
         one.at - received[one.message_id]
-        for one in list(scene.shop.consumer.arrivals)
+        for one in list(scene.destination.consumer.arrivals)
         if one.attempt == 1 and since < received.get(one.message_id, 0.0) <= until_then
     )
     return waits[int(len(waits) * 0.95)] if waits else 0.0

@@ -11,7 +11,7 @@ from tests.faults import handler_invariants, invariants
 from tests.faults.load import Load, Watch
 from tests.faults.run import QUIET_SECONDS, RATE, Fault, Result, Scene, asking, seconds_until_back, struck
 from tests.whole_system.consumer import Arrival
-from tests.whole_system.handler_fixture import HandlerShop
+from tests.whole_system.handler_destination import HandlerDestination
 from tests.whole_system.installation import Installation, until
 
 CONCURRENCY = 4
@@ -26,7 +26,7 @@ def run_handlers(installation: Installation, fault: Fault, seed: int) -> Result:
     dice = random.Random(f"handlers {fault.family} {fault.name} {fault.stage} {seed}")
     strike_after, messages_after = dice.randint(40, 120), dice.randrange(120, 240, 10)
     name = f"h-{fault.family.lower()}-{seed}-{time.monotonic_ns() // 1_000_000 % 1_000_000_000}"
-    shop = HandlerShop.open(
+    destination = HandlerDestination.create(
         installation, name, callable="moody:handle", config={"concurrency": CONCURRENCY}, **SETTINGS
     )
     guilty: set[str] = set()
@@ -35,18 +35,22 @@ def run_handlers(installation: Installation, fault: Fault, seed: int) -> Result:
         deed = deed_of(f"{seed} {one.rpartition('-')[2]}")
         if deed in KILLERS:
             guilty.add(one)
-        return {"payload": deed, "headers": {"notes": str(shop.notes)}}
+        return {"payload": deed, "headers": {"notes": str(destination.notes)}}
 
-    with Watch(installation) as watch, Load(shop, RATE, fields) as load:
-        until(lambda: len(arrivals_of(shop)) >= strike_after, 120, lambda: load.error or installation.output[-2000:])
+    with Watch(installation) as watch, Load(destination, RATE, fields) as load:
+        until(
+            lambda: len(arrivals_of(destination)) >= strike_after,
+            120,
+            lambda: load.error or installation.output[-2000:],
+        )
         struck_at = time.time()
-        moment, missed = struck(fault, Scene(installation, shop, load, dice))
+        moment, missed = struck(fault, Scene(installation, destination, load, dice))
         over_at = time.time()
         load.stop_after(messages_after)
-    is_quiet = _quiet(shop, load, guilty)
+    is_quiet = _quiet(destination, load, guilty)
     until(installation.is_ready, QUIET_SECONDS, lambda: "the web process is not ready again")
-    arrivals = arrivals_of(shop)
-    ask = asking(shop)
+    arrivals = arrivals_of(destination)
+    ask = asking(destination)
     back = seconds_until_back(arrivals, struck_at, over_at)
     load_now = os.getloadavg()[0]
     limit = fault.back_seconds * max(1.0, load_now / (os.cpu_count() or 1))
@@ -93,19 +97,19 @@ def deed_of(key: str) -> str:
     return f"sleep {dice.uniform(0.05, 0.4):.2f}" if place < KILLING + REFUSING + SLOW else "ok"
 
 
-def arrivals_of(shop: HandlerShop) -> list[Arrival]:
+def arrivals_of(destination: HandlerDestination) -> list[Arrival]:
     """Return what the handler has noted: each time that it began a message."""
-    lines = shop.notes.read_text().splitlines() if shop.notes.exists() else []
+    lines = destination.notes.read_text().splitlines() if destination.notes.exists() else []
     noted = (line.split() for line in lines)
-    return [Arrival(int(one), int(attempt), shop.address, float(at), 200, b"", "") for one, attempt, at in noted]
+    return [Arrival(int(one), int(attempt), destination.address, float(at), 200, b"", "") for one, attempt, at in noted]
 
 
-def _quiet(shop: HandlerShop, load: Load, guilty: Collection[str]) -> bool:
+def _quiet(destination: HandlerDestination, load: Load, guilty: Collection[str]) -> bool:
     """Wait until every message is delivered, and every guilty one stopped; return whether that came true in time."""
     deadline = time.monotonic() + QUIET_SECONDS
     while time.monotonic() < deadline:
         try:
-            counts = invariants.states(asking(shop))
+            counts = invariants.states(asking(destination))
         except psycopg.OperationalError:
             counts = {}
         if counts.get("TBDL", 0) + counts.get("DLNG", 0) == 0 and sum(counts.values()) >= len(load.accepted):

@@ -37,7 +37,7 @@ class Mood:
 
 
 class Receiver(Protocol):
-    """Where messages are handed in for: a shop of either kind."""
+    """Where messages are handed in for: a destination of either kind."""
 
     @property
     def installation(self) -> Installation: ...
@@ -55,14 +55,14 @@ class Load:
 
     def __init__(
         self,
-        shop: Receiver,
+        destination: Receiver,
         rate: float,
         fields: Callable[[str], Mapping[str, object]] = lambda one: {"payload": f"body of {one}"},
     ) -> None:
         self.sent: list[str] = []
         self.accepted: set[str] = set()
         self.error: str | None = None
-        self._shop = shop
+        self._destination = destination
         self._rate = rate
         self._fields = fields
         self._last: int | None = None
@@ -86,9 +86,9 @@ class Load:
         began = time.monotonic()
         while self._last is None or len(self.sent) < self._last:
             time.sleep(max(0.0, began + len(self.sent) / self._rate - time.monotonic()))
-            ids = [f"{self._shop.name}-{len(self.sent) + n}" for n in range(BATCH)]
+            ids = [f"{self._destination.name}-{len(self.sent) + n}" for n in range(BATCH)]
             self.sent += ids
-            lines = [{"address": self._shop.address, "message_id": one, **self._fields(one)} for one in ids]
+            lines = [{"address": self._destination.address, "message_id": one, **self._fields(one)} for one in ids]
             if not self._hand_in("\n".join(map(json.dumps, lines)).encode()):
                 return
             self.accepted |= set(ids)
@@ -98,7 +98,7 @@ class Load:
         said = "nothing"
         while time.monotonic() < until:
             try:
-                reply = self._shop.installation.ask("POST", "messages/batch/", body, seconds=15)
+                reply = self._destination.installation.ask("POST", "messages/batch/", body, seconds=15)
                 said = f"{reply.status} {reply.body[:200]!r}"
                 if reply.status == 202 and not reply.json["rejected"]:
                     return True

@@ -14,9 +14,9 @@ from poisonadmin.policies.domain.policy import Policy
 from tests.faults import invariants
 from tests.faults.load import Load, Mood, Watch
 from tests.whole_system.consumer import Arrival, consuming
-from tests.whole_system.handler_fixture import HandlerShop
+from tests.whole_system.handler_destination import HandlerDestination
+from tests.whole_system.http_destination import HttpDestination
 from tests.whole_system.installation import Installation, until
-from tests.whole_system.messages import Shop
 
 RATE = 60.0
 QUIET_SECONDS = 240
@@ -29,7 +29,7 @@ class Scene:
     """What a fault finds: everything is running, messages are on their way."""
 
     installation: Installation
-    shop: Shop | HandlerShop
+    destination: HttpDestination | HandlerDestination
     load: Load
     dice: random.Random
 
@@ -92,7 +92,7 @@ class Result:
         return "broken" if self.wrong else "held"
 
 
-# What the shops of the runs have in force: PROMPT with these settings.
+# What the destinations of the runs have in force: PROMPT with these settings.
 POLICY = Policy(
     redelivery_delay=200,
     redelivery_delay_multiplier=2.0,
@@ -107,18 +107,20 @@ def run(installation: Installation, fault: Fault, seed: int) -> Result:
     plan = Plan.of(fault, seed)
     name = f"{fault.family.lower()}-{seed}-{time.monotonic_ns() // 1_000_000 % 1_000_000_000}"
     with consuming(plan.mood.behaviour()) as consumer:
-        shop = Shop.open(installation, name, consumer, **SETTINGS)
-        with Watch(installation) as watch, Load(shop, RATE) as load:
+        destination = HttpDestination.create(installation, name, consumer, **SETTINGS)
+        with Watch(installation) as watch, Load(destination, RATE) as load:
             until(lambda: len(consumer.arrivals) >= plan.strike_after, 120, lambda: load.error or "no arrivals")
             struck_at = time.time()
             dice = random.Random(f"strike {fault.name} {seed}")
-            moment, missed = struck(fault, Scene(installation, shop, load, dice))
+            moment, missed = struck(fault, Scene(installation, destination, load, dice))
             over_at = time.time()
             load.stop_after(plan.messages_after)
-        is_quiet = _quiet(shop, load)
+        is_quiet = _quiet(destination, load)
         until(installation.is_ready, QUIET_SECONDS, lambda: "the web process is not ready again")
         arrivals = list(consumer.arrivals)
-        result = _judged(fault, seed, plan, shop, load, watch, arrivals, (struck_at, over_at, moment), is_quiet, missed)
+        result = _judged(
+            fault, seed, plan, destination, load, watch, arrivals, (struck_at, over_at, moment), is_quiet, missed
+        )
         # What is left over where something was wrong must not keep the next run busy.
         installation.post(f"destinations/{name}/disable/", {"reason": "the run is over"})
     return result
@@ -132,16 +134,16 @@ def struck(fault: Fault, scene: Scene) -> tuple[str, list[str]]:
         return "see below", [str(error)]
 
 
-def _quiet(shop: Shop, load: Load) -> bool:
+def _quiet(destination: HttpDestination, load: Load) -> bool:
     """Wait until every message of the run is where it belongs; return whether that came true in time."""
     left = "SELECT count(*) FROM message JOIN address ON address.id = address_id WHERE name = %s AND state <> 'DLVD'"
     here = "SELECT count(*) FROM message JOIN address ON address.id = address_id WHERE name = %s"
     deadline = time.monotonic() + QUIET_SECONDS
     while time.monotonic() < deadline:
         try:
-            if shop.installation.rows(left, [shop.address]) == [(0,)] and shop.installation.rows(here, [shop.address])[
-                0
-            ][0] >= len(load.accepted):
+            if destination.installation.rows(left, [destination.address]) == [(0,)] and destination.installation.rows(
+                here, [destination.address]
+            )[0][0] >= len(load.accepted):
                 return True
         except psycopg.OperationalError:
             pass
@@ -153,7 +155,7 @@ def _judged(
     fault: Fault,
     seed: int,
     plan: Plan,
-    shop: Shop,
+    destination: HttpDestination,
     load: Load,
     watch: Watch,
     arrivals: list[Arrival],
@@ -161,7 +163,7 @@ def _judged(
     is_quiet: bool,
     missed: list[str],
 ) -> Result:
-    ask = asking(shop)
+    ask = asking(destination)
     struck_at, over_at, moment = strike
     back = seconds_until_back(arrivals, struck_at, over_at)
     load_now = os.getloadavg()[0]
@@ -169,16 +171,16 @@ def _judged(
     limit = fault.back_seconds * max(1.0, load_now / (os.cpu_count() or 1))
     lost = invariants.lost(ask, load.accepted, arrivals)
     accused = [*invariants.accused(ask), *_falsely_failed(ask, arrivals)]
-    stuck = invariants.stuck(shop.installation.rows)
+    stuck = invariants.stuck(destination.installation.rows)
     taken_twice = invariants.duplicates(arrivals)
     wrong = [
         *missed,
         *([load.error] if load.error else []),
         *([] if is_quiet else [f"not quiet within {QUIET_SECONDS} s: {invariants.states(ask)}"]),
         *lost,
-        *invariants.untraceable(shop.installation.rows, arrivals),
+        *invariants.untraceable(destination.installation.rows, arrivals),
         *accused,
-        *invariants.all_broken(shop.installation.rows),
+        *invariants.all_broken(destination.installation.rows),
         *invariants.early(ask, lambda _: POLICY, arrivals),
         *watch.speechless(may_be_away=fault.web_may_be_away),
         *([f"back after {back:.1f} s, not {limit:.0f} s (load {load_now:.0f})"] if back > limit else []),
@@ -218,15 +220,15 @@ def seconds_until_back(arrivals: list[Arrival], struck_at: float, over_at: float
     return max([*silences[-1:], next(full, after[-1] - over_at)])
 
 
-def asking(shop: Shop | HandlerShop) -> invariants.Ask:
+def asking(destination: HttpDestination | HandlerDestination) -> invariants.Ask:
     """Return a way to ask about this run's messages only, whatever else the database holds."""
     scope = (
         "WITH mine AS MATERIALIZED (SELECT envelope.id AS mine_id FROM public.envelope JOIN public.address"
-        f" ON address.id = intake_address_id WHERE name = '{shop.address}'),"
+        f" ON address.id = intake_address_id WHERE name = '{destination.address}'),"
         " message AS (SELECT message.* FROM public.message JOIN mine ON mine_id = message.id),"
         " history AS (SELECT history.* FROM public.history JOIN mine ON mine_id = message_id) "
     )
-    return lambda query: shop.installation.rows(scope + query)
+    return lambda query: destination.installation.rows(scope + query)
 
 
 def _falsely_failed(ask: invariants.Ask, arrivals: list[Arrival]) -> list[str]:

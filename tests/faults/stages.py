@@ -13,7 +13,7 @@ from pathlib import Path
 
 from poisonadmin.embedded.ports import free_port
 from tests.faults.connect_server import ConnectServer
-from tests.whole_system.handler_fixture import HANDLERS
+from tests.whole_system.handler_destination import HANDLERS
 from tests.whole_system.installation import Installation
 
 SMALL_DISK_MEGABYTES = 700

@@ -150,6 +150,7 @@ def blocked_copy(database_url: str) -> tuple[int, int]:
     raise AssertionError("no task came to write staged rows")
 
 
+@pytest.mark.long
 def test_a_killed_driver_with_its_spark_is_made_good_by_the_next(
     inbox: Inbox, stage: Stage, test_database_url: str
 ) -> None:

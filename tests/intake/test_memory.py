@@ -35,6 +35,7 @@ print(result.duplicates + result.accepted, result.rejected_count, peak_mb() - be
 """
 
 
+@pytest.mark.long
 @pytest.mark.django_db(transaction=True)
 def test_a_great_upload_does_not_grow_the_process(test_database_url: str) -> None:
     done = subprocess.run(

@@ -31,6 +31,7 @@ def work_off(database_url: str) -> None:
     raise AssertionError(f"still waiting: {list(Message.objects.filter(state='TBDL').values())}")
 
 
+@pytest.mark.long
 def test_what_kills_the_handler_is_blacklisted_and_everything_else_is_delivered_or_fails_in_the_ordinary_way(
     transactional_db: None, test_database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,28 +1,44 @@
-"""Consumers of their own for the tests of the whole path."""
+"""An installation for all tests of this folder, and HTTP destinations on it."""
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.whole_system.consumer import Behaviour, Consumer, consuming, takes
+from tests.whole_system.consumer import Behaviour, consuming, takes
+from tests.whole_system.handler_destination import HANDLERS
+from tests.whole_system.http_destination import CreateHttpDestination, HttpDestination
 from tests.whole_system.installation import Installation
-from tests.whole_system.messages import Shop
 
-OpenShop = Callable[..., Shop]
+
+@pytest.fixture(scope="package")
+def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+    """Everything that `make up` starts, running, and ready to take in and to deliver."""
+    running = Installation(tmp_path_factory.mktemp("installation"), POISONADMIN_HANDLER_PATH=str(HANDLERS))
+    try:
+        running.until_ready({"spark-redelivery"})
+        yield running
+    finally:
+        running.stop()
+
+
+@pytest.fixture(scope="package")
+def batch_worker(installation: Installation) -> None:
+    """Return when the second Spark worker is ready too, which starts a while after the first."""
+    installation.until_ready()
 
 
 @pytest.fixture
-def open_shop(installation: Installation) -> Iterator[OpenShop]:
-    """Open a shop: a consumer, its destination, and the policy of its addresses."""
-    with contextlib.ExitStack() as open_until_the_end:
+def create_http_destination(installation: Installation) -> Iterator[CreateHttpDestination]:
+    """Create destinations of the installation, each with a consumer of its own."""
+    with contextlib.ExitStack() as until_the_end:
 
-        def open_one(name: str, behaviour: Behaviour = takes, **settings: object) -> Shop:
-            consumer: Consumer = open_until_the_end.enter_context(consuming(behaviour))
-            return Shop.open(installation, name, consumer, **settings)
+        def create(name: str, behaviour: Behaviour = takes, **settings: object) -> HttpDestination:
+            consumer = until_the_end.enter_context(consuming(behaviour))
+            return HttpDestination.create(installation, name, consumer, **settings)
 
-        yield open_one
+        yield create
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import psutil
 import psycopg
@@ -29,6 +29,7 @@ PROJECT = Path(__file__).resolve().parents[2]
 START_SECONDS = 300
 STOP_SECONDS = 20
 WORKERS = ("beat", "io", "spark-redelivery", "spark-batch")
+SPARK_WORKERS = frozenset({"spark-redelivery", "spark-batch"})
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
@@ -55,7 +56,27 @@ class Reply:
         return self.json if self.body else None
 
 
-class Installation:
+class PoisonAdmin(Protocol):
+    """A running PoisonAdmin as the tests of deliveries see it: its HTTP API, its database, and a directory."""
+
+    home: Path
+
+    def ask(self, method: str, path: str, body: Any = None) -> Reply:
+        """Send a request and return the answer, whatever its status."""
+
+    def rows(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Run a query on the database."""
+
+    def get(self, path: str) -> Any:
+        """Return what the API says; fail when it is not 200."""
+        return self.ask("GET", path).expect(200)
+
+    def post(self, path: str, body: Any = None) -> Any:
+        """Send an object and return what the API says; fail when it is not a success."""
+        return self.ask("POST", path, {} if body is None else body).expect(200, 201, 202)
+
+
+class Installation(PoisonAdmin):
     """A supervisor with embedded services and every process of `make up`, in a data directory of its own."""
 
     def __init__(self, home: Path, **environment: str) -> None:
@@ -108,14 +129,6 @@ class Installation:
         except OSError as error:
             raise NoAnswer(str(error)) from error
 
-    def get(self, path: str) -> Any:
-        """Return what the API says; fail when it is not 200."""
-        return self.ask("GET", path).expect(200)
-
-    def post(self, path: str, body: Any = None) -> Any:
-        """Send an object and return what the API says; fail when it is not a success."""
-        return self.ask("POST", path, {} if body is None else body).expect(200, 201, 202)
-
     @property
     def token(self) -> str:
         """The bootstrap token, as a user finds it."""
@@ -162,12 +175,12 @@ class Installation:
 
     # --- from start to end ---
 
-    def until_ready(self) -> None:
-        """Return when everything answers: the web process is ready and every worker has said that it lives."""
+    def until_ready(self, workers: Set[str] = SPARK_WORKERS) -> None:
+        """Return when the web process is ready and these workers have said that they live."""
         for is_true in (
             (self.home / "admin-token").exists,
             self.is_ready,
-            lambda: self._heartbeats() >= {"spark-redelivery", "spark-batch"},
+            lambda: self._heartbeats() >= workers,
         ):
             until(lambda is_true=is_true: is_true() or self._has_ended(), START_SECONDS, self._last_lines)
 

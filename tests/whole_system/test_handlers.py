@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.whole_system.handler_fixture import HandlerShop
+from tests.whole_system.handler_destination import HandlerDestination
 from tests.whole_system.installation import Installation, until
 
 KILLERS = (
@@ -22,23 +22,24 @@ def mixed(count: int, killers: int) -> list[str]:
     return deeds
 
 
+@pytest.mark.long
 def test_exactly_the_killers_are_blacklisted(installation: Installation) -> None:
-    shop = HandlerShop.open(installation, "killers")
+    destination = HandlerDestination.create(installation, "killers")
     deeds = mixed(2000, 24)
-    shop.send_all(deeds)
-    shop.until_quiet(180)
+    destination.send_all(deeds)
+    destination.until_quiet(180)
 
     killers = [place for place, deed in enumerate(deeds) if deed in KILLERS]
-    assert shop.places("state = 'NDLV' AND reason = 'blacklisted' AND crash_count = 2") == killers
-    assert shop.places("state = 'DLVD' AND NOT candidate") == sorted(set(range(2000)) - set(killers))
+    assert destination.places("state = 'NDLV' AND reason = 'blacklisted' AND crash_count = 2") == killers
+    assert destination.places("state = 'DLVD' AND NOT candidate") == sorted(set(range(2000)) - set(killers))
     ids = dict(
         installation.rows(
             "SELECT envelope.message_id::int, envelope.id FROM envelope JOIN address ON address.id = intake_address_id"
             " WHERE address.name = %s",
-            [shop.address],
+            [destination.address],
         )
     )
-    handled = shop.seen()
+    handled = destination.seen()
     wrong = {
         deeds[place]: handled[ids[place]] for place in range(2000) if handled[ids[place]] != 1 + (place in killers)
     }
@@ -48,12 +49,12 @@ def test_exactly_the_killers_are_blacklisted(installation: Installation) -> None
 
 
 def test_a_crash_is_written_down_with_what_it_died_of(installation: Installation) -> None:
-    shop = HandlerShop.open(installation, "crashes")
-    poison = shop.send("kill SIGKILL")
-    message = shop.until(poison, "NDLV")
+    destination = HandlerDestination.create(installation, "crashes")
+    poison = destination.send("kill SIGKILL")
+    message = destination.until(poison, "NDLV")
     assert (message["reason"], message["candidate"], message["failure_count"]) == ("blacklisted", True, 0)
-    assert shop.events(poison) == ["enqueued", "claimed", "crashed", "claimed", "crashed"]
-    crashes = shop.attempts(poison)
+    assert destination.events(poison) == ["enqueued", "claimed", "crashed", "claimed", "crashed"]
+    crashes = destination.attempts(poison)
     assert [(one["outcome"], one["error_class"]) for one in crashes] == [("crashed", "HandlerKilled")] * 2
     assert "about to send SIGKILL" in str(crashes[0])
 
@@ -71,16 +72,16 @@ def test_what_a_handler_answers_is_done(
     installation: Installation, deed: str, state: str, reason: str | None, last_event: str
 ) -> None:
     name = f"answers-{deed}"
-    shop = HandlerShop.open(installation, name)
-    message_id = shop.send(deed)
-    message = shop.until(message_id, state)
+    destination = HandlerDestination.create(installation, name)
+    message_id = destination.send(deed)
+    message = destination.until(message_id, state)
     assert message["reason"] == reason
-    assert shop.events(message_id)[-1] == last_event
+    assert destination.events(message_id)[-1] == last_event
 
 
 def test_a_handler_moves_a_message_to_another_address(installation: Installation) -> None:
-    shop = HandlerShop.open(installation, "mover")
-    message_id = shop.send("move elsewhere.parked")
-    until(lambda: shop.message(message_id)["address"] == "elsewhere.parked", 30)
-    assert shop.message(message_id)["state"] == "TBDL"
-    assert shop.events(message_id)[-1] == "moved"
+    destination = HandlerDestination.create(installation, "mover")
+    message_id = destination.send("move elsewhere.parked")
+    until(lambda: destination.message(message_id)["address"] == "elsewhere.parked", 30)
+    assert destination.message(message_id)["state"] == "TBDL"
+    assert destination.events(message_id)[-1] == "moved"

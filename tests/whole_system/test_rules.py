@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from tests.whole_system.conftest import OpenShop
 from tests.whole_system.consumer import Answer, Request
+from tests.whole_system.http_destination import CreateHttpDestination, HttpDestination
 from tests.whole_system.installation import Installation, until
-from tests.whole_system.messages import Shop
 
 Json = dict[str, Any]
 
@@ -18,8 +17,8 @@ def conflicts(_: Request) -> Answer:
     return Answer(409)
 
 
-def order(shop: Shop, amount: float, **fields: Any) -> int:
-    return shop.send(json.dumps({"amount": amount}), content_type="application/json", **fields)
+def order(destination: HttpDestination, amount: float, **fields: Any) -> int:
+    return destination.send(json.dumps({"amount": amount}), content_type="application/json", **fields)
 
 
 def rule(installation: Installation, **fields: Any) -> str:
@@ -35,13 +34,14 @@ def switch_off(installation: Installation, path: str) -> None:
     installation.post(f"{path}disable/", {"reason": "the test is over"})
 
 
+@pytest.mark.usefixtures("batch_worker")
 def test_a_rule_is_tried_on_the_backlog_and_then_rejects_what_it_found(
-    installation: Installation, open_shop: OpenShop
+    installation: Installation, create_http_destination: CreateHttpDestination
 ) -> None:
-    shop = open_shop("ruled")
-    shop.until(order(shop, 1), "DLVD")  # the first message makes the address
-    installation.post(f"addresses/{shop.address}/pause/", {"reason": "a backlog"})
-    bad, good = order(shop, -1), order(shop, 1)
+    destination = create_http_destination("ruled")
+    destination.until(order(destination, 1), "DLVD")  # the first message makes the address
+    installation.post(f"addresses/{destination.address}/pause/", {"reason": "a backlog"})
+    bad, good = order(destination, -1), order(destination, 1)
     path = rule(
         installation,
         name="no negative amounts",
@@ -53,25 +53,25 @@ def test_a_rule_is_tried_on_the_backlog_and_then_rejects_what_it_found(
     until(lambda: installation.get(f"{path}dry_run/")["finished_at"] is not None, 60)
     found = installation.get(f"{path}dry_run/")
     assert (found["error"], found["read"], found["matched"]) == (None, 2, 1)
-    assert [(place["address"], place["sample_ids"]) for place in found["found"]] == [(shop.address, [str(bad)])]
+    assert [(place["address"], place["sample_ids"]) for place in found["found"]] == [(destination.address, [str(bad)])]
     job = installation.get(f"jobs/{found['job_id']}/")
     assert (job["kind"], job["state"], job["done"], job["worker"]) == ("dry_run", "succeeded", 2, "spark-batch")
 
     switch_on(installation, path)
-    installation.post(f"addresses/{shop.address}/resume/", {"reason": "tried"})
-    shop.until(good, "DLVD")
-    rejected = shop.until(bad, "NDLV")
+    installation.post(f"addresses/{destination.address}/resume/", {"reason": "tried"})
+    destination.until(good, "DLVD")
+    rejected = destination.until(bad, "NDLV")
     assert (rejected["reason"], rejected["failure_count"], rejected["attempt_number"]) == ("rejected", 0, 1)
-    assert shop.arrivals(bad) == []
-    assert shop.history(bad)[-1]["note"] == "rule no negative amounts: reject"
+    assert destination.arrivals(bad) == []
+    assert destination.history(bad)[-1]["note"] == "rule no negative amounts: reject"
     assert installation.get(path)["hits"] == 1
     tags = installation.rows("SELECT tags FROM message_tag WHERE message_id = %s", [bad])
     assert tags == [(["negative"],)]
 
     switch_off(installation, path)
-    shop.decide(bad, "approve")
-    shop.until(bad, "DLVD")
-    assert len(shop.arrivals(bad)) == 1
+    destination.decide(bad, "approve")
+    destination.until(bad, "DLVD")
+    assert len(destination.arrivals(bad)) == 1
 
 
 @pytest.mark.parametrize(
@@ -79,19 +79,19 @@ def test_a_rule_is_tried_on_the_backlog_and_then_rejects_what_it_found(
     [({"do": "park"}, "NDLV", "rule"), ({"do": "fail"}, "FAIL", "discarded_by_policy")],
 )
 def test_a_failure_rule_ends_what_the_policy_would_try_again(
-    installation: Installation, open_shop: OpenShop, action: Json, state: str, reason: str
+    installation: Installation, create_http_destination: CreateHttpDestination, action: Json, state: str, reason: str
 ) -> None:
-    shop = open_shop(f"conflicts-{action['do']}", conflicts)
+    destination = create_http_destination(f"conflicts-{action['do']}", conflicts)
     path = rule(
         installation,
         name=f"conflicts: {action['do']}",
         stage="after",
-        match={"address": f"{shop.name}.#", "status_code": 409},
+        match={"address": f"{destination.name}.#", "status_code": 409},
         action=action,
     )
     switch_on(installation, path)
-    message = shop.until(shop.send(), state)
+    message = destination.until(destination.send(), state)
     assert (message["reason"], message["failure_count"]) == (reason, 1)
-    assert shop.history(int(message["id"]))[-1]["note"] == f"rule conflicts: {action['do']}: {action['do']}"
-    assert len(shop.arrivals(int(message["id"]))) == 1
+    assert destination.history(int(message["id"]))[-1]["note"] == f"rule conflicts: {action['do']}: {action['do']}"
+    assert len(destination.arrivals(int(message["id"]))) == 1
     switch_off(installation, path)

@@ -12,6 +12,8 @@ FAULTS = {
 }
 
 
+@pytest.mark.long
+@pytest.mark.usefixtures("batch_worker")
 @pytest.mark.parametrize(
     ("fault", "seed"),
     [

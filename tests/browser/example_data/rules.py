@@ -1,4 +1,4 @@
-"""Rules of every kind for the scenery: in force, ended, untried, and one that has switched itself off."""
+"""Rules of every kind as an example: in force, ended, untried, and one that has switched itself off."""
 
 from django.db.models import F
 from django.utils import timezone
@@ -48,7 +48,7 @@ def make_rules() -> None:
     made = [table.create_rule("before", fields, principal=SYSTEM) for fields in BEFORE]
     made += [table.create_rule("after", fields, principal=SYSTEM) for fields in AFTER]
     for row in made[:1] + made[3:]:
-        enable_rule(row.id, principal=SYSTEM, reason="for the scenery", override=True)
+        enable_rule(row.id, principal=SYSTEM, reason="as an example", override=True)
     Rule.objects.filter(id=made[0].id).update(hits=1_204, last_hit_at=timezone.now(), checked_version=F("version"))
     Rule.objects.filter(id=made[2].id).update(fault="it took 0.4 s for one message; 0.25 s are allowed")
     Rule.objects.filter(id=made[4].id).update(ends_at=timezone.now())

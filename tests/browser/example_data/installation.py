@@ -1,6 +1,6 @@
-"""A busy installation to look at and to test pages on: real payloads, invented failures, every state, some decisions.
+"""A busy installation to test pages on: real payloads, invented failures, every state, some decisions.
 
-Everything goes through the operations, so that counters, history and groups agree; only the attempts are written here,
+Everything goes through the commands, so that counters, history and groups agree; only the attempts are written here,
 as a node would, and the times are spread over the last hour.
 """
 
@@ -30,14 +30,14 @@ from poisonadmin.store.models.claim import Claim, Node, NodeEnd
 from poisonadmin.store.models.destination import Destination
 from poisonadmin.store.models.job import Job, JobKind
 from poisonadmin.store.models.message import Message
-from tests.browser.scenery_brokers import make_brokers
-from tests.browser.scenery_crashes import make_crashes
-from tests.browser.scenery_extras import make_source, spread_over_the_last_hour
-from tests.browser.scenery_policies import RETURNS, make_policies
-from tests.browser.scenery_rules import make_rules
-from tests.browser.stacks import STACKS
+from tests.browser.example_data.brokers import make_brokers
+from tests.browser.example_data.crashes import make_crashes
+from tests.browser.example_data.past import make_source, spread_over_the_last_hour
+from tests.browser.example_data.policies import RETURNS, make_policies
+from tests.browser.example_data.rules import make_rules
+from tests.browser.example_data.stacks import STACKS
 
-SAMPLE = Path(__file__).resolve().parents[2] / "sample" / "github-webhooks.ndjson"
+SAMPLE = Path(__file__).resolve().parents[3] / "sample" / "github-webhooks.ndjson"
 OPERATOR = principal("mara", Role.OPERATOR)
 DICE_SEED = 20261120
 
@@ -62,7 +62,7 @@ POLICIES: tuple[tuple[str, str | None, dict[str, object], str | None], ...] = (
     ("returns.*", None, RETURNS, "warehouse"),
 )
 # What becomes of the deliveries from an address: which failure, and how many of a hundred deliveries meet it.
-TROUBLE = {
+FAILURES = {
     "github.pull_request": ("pydantic", 60),
     "github.issues": ("java_null", 45),
     "github.check_run": ("timeout", 70),
@@ -76,7 +76,7 @@ TROUBLE = {
 }
 
 
-def furnish(*, rounds: int = 3) -> None:
+def fill_database(*, rounds: int = 3) -> None:
     """Fill an empty database."""
     dice = random.Random(DICE_SEED)
     _configure()
@@ -97,7 +97,7 @@ def furnish(*, rounds: int = 3) -> None:
 
 def _configure() -> None:
     for name, config in DESTINATIONS.items():
-        secrets = {"Authorization": "Bearer of-the-scenery"} if name == "billing" else None
+        secrets = {"Authorization": "Bearer of-the-example"} if name == "billing" else None
         save_destination(name, kind="http", config=config, secrets=secrets, max_rate_per_second=None, principal=SYSTEM)
     # Saved past the operation, which wants its module to be there.
     Destination.objects.create(name="label-printer", kind="handler", config={"callable": "labels:render"})
@@ -229,10 +229,10 @@ def _attempt(dice: random.Random, message: Message) -> Attempt:
         outcome="delivered",
         status_code=204,
     )
-    trouble, share = TROUBLE.get(message.address.name, ("http_503", 4))
+    name, share = FAILURES.get(message.address.name, ("http_503", 4))
     if dice.randrange(100) >= share:
         return row
-    stack = STACKS[trouble]
+    stack = STACKS[name]
     failure = Failure(stack.exception_class, stack.message.format(n=message.id), stack.cause_class, (), stack.text)
     row.outcome = "failed"
     row.status_code = stack.status_code

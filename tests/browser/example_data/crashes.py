@@ -1,4 +1,4 @@
-"""The scenery's crashes: messages that kill their handler in every way, bystanders, candidates, lost nodes, the poison
+"""Crashes as an example: messages that kill their handler in every way, bystanders, candidates, lost nodes, the poison
 list and the consumers that share it. Names and outputs are as long and as odd as strangers make them.
 """
 

@@ -1,4 +1,4 @@
-"""Brokers for the scenery: sources in order and in trouble, messages that came from them, a look that was answered."""
+"""Brokers as an example: sources that work and that fail, messages that came from them, confirmations."""
 
 import json
 from datetime import timedelta
@@ -21,7 +21,7 @@ _DEATHS = (("orders.eu.retry", "expired"), ("orders.eu.dlq", "rejected"))
 def make_brokers() -> None:
     """Make a source of each kind, a destination that returns what they bring, and what it has delivered."""
     now = timezone.now()
-    login = {"username": "drain", "password": "of-the-scenery"}
+    login = {"username": "drain", "password": "of-the-example"}
     queues = ["orders.eu.dlq", "orders.us.dlq", "billing.dlq", "labels.dlq"]
     config = {"url": RABBITMQ, "queues": queues, "management_url": "https://rabbit.example.org:15671"}
     rabbit = save_source("shop-dead-letters", kind="rabbitmq", config=config, secrets=login, principal=SYSTEM)

@@ -1,4 +1,4 @@
-"""A handler that waits, in every delivery, for the test to say what is to become of it."""
+"""A handler that waits, in every delivery, for the test to say how it ends."""
 
 import os
 import time
@@ -8,8 +8,8 @@ from poisonadmin_handler import Message
 
 
 def handle(message: Message) -> object:
-    """Say that the message has begun, in the directory that its header `gate` names, and do what comes back."""
-    place = f"{message.headers['gate']}/{message.id}-{message.attempt}"
+    """Say that the message has begun, in the directory that its header `control` names, and do what comes back."""
+    place = f"{message.headers['control']}/{message.id}-{message.attempt}"
     os.close(os.open(f"{place}.begun", os.O_CREAT | os.O_WRONLY, 0o600))
     while not os.path.exists(f"{place}.deed"):
         time.sleep(0.01)

@@ -1,34 +1,36 @@
 """A consumer with its destination and policy, as an administrator sets them up through the API."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from tests.whole_system.consumer import Arrival, Consumer
-from tests.whole_system.installation import Installation, until
+from tests.whole_system.installation import PoisonAdmin, until
 
 Json = dict[str, Any]
+CreateHttpDestination = Callable[..., "HttpDestination"]
 PROMPT: Json = {"redelivery_delay": 200, "redelivery_collision_avoidance_factor": 0, "max_delivery_attempts": 3}
 
 
 @dataclass(frozen=True)
-class Shop:
+class HttpDestination:
     """What `<name>.#` delivers to, and how one asks about it."""
 
-    installation: Installation
+    installation: PoisonAdmin
     name: str
     consumer: Consumer
 
     @classmethod
-    def open(
+    def create(
         cls,
-        installation: Installation,
+        installation: PoisonAdmin,
         name: str,
         consumer: Consumer,
         *,
         destination: Json | None = None,
         preset: str | None = None,
         **settings: object,
-    ) -> "Shop":
+    ) -> "HttpDestination":
         """Create the destination and the policy; waits are short and attempts few where `settings` do not say so."""
         config = {"url": consumer.url, "timeout_ms": 30_000} | (destination or {})
         installation.post("destinations/", {"name": name, "kind": "http", "config": config})

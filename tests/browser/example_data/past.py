@@ -1,4 +1,4 @@
-"""What the scenery writes past the operations: a source's files, and times that lie in the past."""
+"""What the example data writes past the commands: a source's files, and times that lie in the past."""
 
 from django.db import connection
 from django.utils import timezone

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.whole_system.installation import Installation, until
+from tests.whole_system.installation import PoisonAdmin, until
 
 Json = dict[str, Any]
 HANDLERS = Path(__file__).parents[1] / "handlers"
@@ -16,30 +16,30 @@ LIMITS: Json = {"memory_mb": 128, "cpu_seconds": 1, "timeout_ms": 3000}
 
 
 @dataclass(frozen=True)
-class HandlerShop:
+class HandlerDestination:
     """What `<name>.#` is handled by, and how one asks about it."""
 
-    installation: Installation
+    installation: PoisonAdmin
     name: str
     notes: Path
 
     @classmethod
-    def open(
+    def create(
         cls,
-        installation: Installation,
+        installation: PoisonAdmin,
         name: str,
         *,
         callable: str = "noting:handle",  # noqa: A002
         config: Json | None = None,
         preset: str | None = None,
         **settings: object,
-    ) -> "HandlerShop":
+    ) -> "HandlerDestination":
         """Create the destination and the policy; waits are short and attempts few where `settings` do not say so."""
         body = {"name": name, "kind": "handler", "config": {"callable": callable} | LIMITS | (config or {})}
         installation.post("destinations/", body)
-        shop = cls(installation, name, installation.home / f"{name}.notes")
-        shop.configure(preset=preset, **settings)
-        return shop
+        destination = cls(installation, name, installation.home / f"{name}.notes")
+        destination.configure(preset=preset, **settings)
+        return destination
 
     def configure(self, *, preset: str | None = None, **settings: object) -> None:
         """Save the policy, with these settings and no others beside those that keep waits short."""
@@ -77,7 +77,7 @@ class HandlerShop:
         assert answer["accepted"] == len(deeds), answer
 
     def places(self, condition: str) -> list[int]:
-        """Return the places, as `send_all` gave them, of this shop's messages that meet an SQL condition."""
+        """Return the places, as `send_all` gave them, of this destination's messages that meet an SQL condition."""
         rows = self.installation.rows(
             f"""SELECT envelope.message_id::int FROM message JOIN envelope USING (id)
                 JOIN address ON address.id = message.address_id

@@ -21,7 +21,7 @@ RETURNS = {
 
 
 def make_policies() -> None:
-    """Add the scenes to a furnished installation."""
+    """Add all of it to an installation that has the destination `billing`."""
     _hold_a_conversation()
     _stop_an_address()
     _schedule_restarts()

@@ -1,4 +1,4 @@
-"""A handler destination whose every delivery waits until the test says what is to become of it."""
+"""A handler destination whose every delivery waits until the test says how it ends."""
 
 import os
 import signal
@@ -9,10 +9,11 @@ from typing import Any
 
 import psutil
 
-from tests.whole_system.handler_fixture import HandlerShop, Json
-from tests.whole_system.installation import Installation, until
+from tests.whole_system.handler_destination import HandlerDestination, Json
+from tests.whole_system.installation import PoisonAdmin, until
 
 SECONDS = 90
+EXACT, PLAIN = "exact", "all_in_flight"  # the two ways to blame
 
 
 @dataclass(frozen=True)
@@ -28,26 +29,28 @@ class Suspicion:
 
 
 @dataclass(frozen=True)
-class Gate:
-    """A shop whose handler is held at the gate, in `directory`; an attempt is named by its number, from 1."""
+class ControlledHandler:
+    """A destination whose handler waits for a word in `directory`; an attempt is named by its number, from 1."""
 
-    shop: HandlerShop
+    destination: HandlerDestination
     directory: Path
 
     @classmethod
-    def open(
-        cls, installation: Installation, name: str, *, concurrency: int = 2, preset: str = "sap", **settings: object
-    ) -> "Gate":
+    def create(
+        cls, system: PoisonAdmin, name: str, *, concurrency: int = 2, preset: str = "sap", **settings: object
+    ) -> "ControlledHandler":
         """Create the destination and the policy, with the limits and the switches of the preset."""
-        directory = installation.home / f"gate-{name}"
+        directory = system.home / f"controlled-{name}"
         directory.mkdir()
         config: Json = {"concurrency": concurrency, "timeout_ms": 120_000}
-        shop = HandlerShop.open(installation, name, callable="gated:handle", config=config, preset=preset, **settings)
-        return cls(shop, directory)
+        destination = HandlerDestination.create(
+            system, name, callable="controlled:handle", config=config, preset=preset, **settings
+        )
+        return cls(destination, directory)
 
     def send(self, **fields: object) -> int:
         """Hand in a message and return its id."""
-        return self.shop.send("", headers={"gate": str(self.directory)}, **fields)
+        return self.destination.send("", headers={"control": str(self.directory)}, **fields)
 
     def send_together(self, count: int) -> list[int]:
         """Hand in messages that one claim takes, all of them and in this order, and return their ids."""
@@ -58,15 +61,19 @@ class Gate:
 
     def hold(self) -> None:
         """Have nothing more claimed; what is under way goes on."""
-        self.shop.installation.post(f"destinations/{self.shop.name}/disable/", {"reason": "together"})
+        self.destination.installation.post(f"destinations/{self.destination.name}/disable/", {"reason": "together"})
 
     def release(self) -> None:
         """Have everything claimed again that is due."""
-        self.shop.installation.post(f"destinations/{self.shop.name}/enable/", {"reason": "together"})
+        self.destination.installation.post(f"destinations/{self.destination.name}/enable/", {"reason": "together"})
 
     def until_begun(self, message_id: int, attempt: int) -> None:
         """Return once the handler has the message."""
-        until((self.directory / f"{message_id}-{attempt}.begun").exists, SECONDS, lambda: self.shop.events(message_id))
+        until(
+            (self.directory / f"{message_id}-{attempt}.begun").exists,
+            SECONDS,
+            lambda: self.destination.events(message_id),
+        )
 
     def has_begun(self, message_id: int, attempt: int) -> bool:
         """Return whether the handler has had the message."""
@@ -98,13 +105,13 @@ class Gate:
 
     def steps(self, message_id: int) -> list[tuple[Any, ...]]:
         """Return (event, state it led to) of its history, oldest first."""
-        return self.shop.installation.rows(
+        return self.destination.installation.rows(
             "SELECT event, to_state FROM history WHERE message_id = %s ORDER BY seq", [message_id]
         )
 
     def suspicion(self, message_id: int) -> Suspicion:
         """Return what the message's row says."""
-        ((*values,),) = self.shop.installation.rows(
+        ((*values,),) = self.destination.installation.rows(
             "SELECT state, reason, candidate, crash_count, failure_count, attempt_number FROM message WHERE id = %s",
             [message_id],
         )
@@ -112,13 +119,13 @@ class Gate:
 
     def outcomes(self, message_id: int) -> list[str]:
         """Return what its attempts came to, oldest first."""
-        return [one["outcome"] for one in self.shop.attempts(message_id)]
+        return [one["outcome"] for one in self.destination.attempts(message_id)]
 
     def jobs(self, message_id: int) -> list[tuple[Any, ...]]:
-        """Return (kind, worker, state) of the Spark jobs that its attempts were part of, once they have ended."""
+        """Return (kind, worker, state) of the redelivery jobs that its attempts were part of, once they have ended."""
 
         def found() -> list[tuple[Any, ...]]:
-            return self.shop.installation.rows(
+            return self.destination.installation.rows(
                 """SELECT kind, worker, job.state FROM attempt JOIN claim ON claim.id = claim_id
                    JOIN job ON job.id = job_id WHERE message_id = %s ORDER BY attempt_number""",
                 [message_id],
@@ -129,10 +136,10 @@ class Gate:
 
     def kill_node_of(self, message_id: int) -> None:
         """Kill the process that delivers the message, as the loss of a server would."""
-        ((pid,),) = self.shop.installation.rows(
+        ((pid,),) = self.destination.installation.rows(
             """SELECT node.pid FROM message JOIN node USING (claim_id, shard)
                WHERE message.id = %s AND state = 'DLNG' AND ended_at IS NULL""",
             [message_id],
         )
-        assert self.shop.installation.process.pid in {parent.pid for parent in psutil.Process(pid).parents()}
+        assert os.getpid() in {parent.pid for parent in psutil.Process(pid).parents()}
         os.kill(pid, signal.SIGKILL)
