@@ -13,7 +13,7 @@ from poisonadmin.core.domain.strict_json import InvalidJson
 from poisonadmin.intake.domain.envelope import MessageEnvelope, parse_envelope
 from poisonadmin.intake.domain.envelope_fields import InvalidEnvelope
 from workers.spark.parquet_bounds import refuse_expansion, refuse_nested_expansion, repeated_columns
-from workers.spark.sources import MAX_EXPANSION, FileBroken, expansion_limit
+from workers.spark.sources import MAX_EXPANSION, FileFailed, expansion_limit
 
 _BATCH_ROWS = 512
 
@@ -25,7 +25,7 @@ def row_count_of(handle: BinaryIO, size_bytes: int) -> int:
         refuse_expansion(facts, size_bytes)
         return int(facts.num_rows)
     except (pa.ArrowException, OSError) as error:
-        raise FileBroken(f"Not a Parquet file: {error}") from None
+        raise FileFailed(f"Not a Parquet file: {error}") from None
 
 
 def rows_of(handle: BinaryIO, size_bytes: int) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -45,10 +45,10 @@ def rows_of(handle: BinaryIO, size_bytes: int) -> Iterator[tuple[int, dict[str, 
                     number += 1
                     limit -= sum(len(value) for value in row.values() if isinstance(value, str | bytes))
                     if limit < 0:
-                        raise FileBroken(f"The file expands to more than {MAX_EXPANSION} times its size, or 64 GiB.")
+                        raise FileFailed(f"The file expands to more than {MAX_EXPANSION} times its size, or 64 GiB.")
                     yield number, row
     except (pa.ArrowException, OSError) as error:
-        raise FileBroken(f"Not a whole Parquet file: {error}") from None
+        raise FileFailed(f"Not a whole Parquet file: {error}") from None
 
 
 def _rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:

@@ -16,7 +16,7 @@ from poisonadmin.intake.domain.envelope_fields import InvalidEnvelope, storable
 from poisonadmin.intake.domain.staged_rows import IntakeRow
 from workers.spark.keys import copy_keys, policies_with_keys
 from workers.spark.parts import FilePart
-from workers.spark.sources import FileBroken, FileGone
+from workers.spark.sources import FileFailed, FileGone
 
 SLICE_ROWS = 5000
 SLICE_BYTES = 8 * 1024 * 1024
@@ -74,7 +74,7 @@ def stage(part: FilePart, parsed: Iterable[Parsed], database_url: str) -> Staged
             staged += len(one.good)
             rejected += len(one.bad)
             if not staged and rejected >= HOPELESS_LINES and part.start == 0:
-                raise FileBroken(f"None of its first {rejected:,} lines is a message.")
+                raise FileFailed(f"None of its first {rejected:,} lines is a message.")
         return StagedCounts(staged, rejected)
 
 

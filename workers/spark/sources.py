@@ -26,7 +26,7 @@ MAX_EXPANSION_BYTES = 64 * 1024 * 1024 * 1024
 _MIN_MESSAGE_BYTES = 24
 
 
-class FileBroken(Exception):
+class FileFailed(Exception):
     """Raised when a file's bytes cannot be read as what its name says."""
 
 
@@ -119,7 +119,7 @@ def _inflated(part: FilePart, handle: BinaryIO) -> Iterator[bytes]:
             while chunk := inflated.read(_CHUNK_BYTES):
                 limit -= len(chunk)
                 if limit < 0:
-                    raise FileBroken(f"The file expands to more than {MAX_EXPANSION} times its size, or 64 GiB.")
+                    raise FileFailed(f"The file expands to more than {MAX_EXPANSION} times its size, or 64 GiB.")
                 yield chunk
     except (BadGzipFile, EOFError, zlib.error) as error:
-        raise FileBroken(f"Not a whole gzip file: {error}") from None
+        raise FileFailed(f"Not a whole gzip file: {error}") from None

@@ -77,8 +77,10 @@ class GroupOne(ApiView):
         return Response(GROUP.render(failure_groups.get_group(group_id, principal=self.principal)))
 
 
-class Stats(ApiView):
+class MessageCounts(ApiView):
     """`/stats/`."""
+
+    operation = "stats"
 
     @contract(Permission.READ, "failures", {200: STATS})
     def get(self, request: Request) -> Response:

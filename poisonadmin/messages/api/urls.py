@@ -23,5 +23,5 @@ urlpatterns = [
     route("failures/", failures.FailureList, name="api-failures"),
     route("groups/", failures.GroupList, name="api-groups"),
     route("groups/<id:group_id>/", failures.GroupOne, name="api-group"),
-    route("stats/", failures.Stats, name="api-stats"),
+    route("stats/", failures.MessageCounts, name="api-stats"),
 ]

@@ -1,5 +1,6 @@
 """Looks at brokers: is the connection good, what waits, which queues are there. A worker looks; nothing is taken."""
 
+from drf_spectacular.utils import extend_schema_serializer
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -18,6 +19,7 @@ from poisonadmin.web.api.view import ApiView
 PREFIX = "/api/v1/sources/looks/"
 
 
+@extend_schema_serializer(component_name="LookInput")
 class BrokerCheckInput(StrictSerializer):
     """`kind`, `config` and `secrets` as for a source that is to be created; `queues` or `topics` may be left out where
     the purpose is `queues`. Without `secrets` those of the source `source_id` are used.
@@ -70,6 +72,8 @@ class SourceQueues(ApiView):
 
 class BrokerCheckOne(ApiView):
     """`/sources/looks/{id}/`."""
+
+    operation = "look_one"
 
     @contract(Permission.READ, "sources", {200: BROKER_CHECK})
     def get(self, request: Request, look_id: int) -> Response:

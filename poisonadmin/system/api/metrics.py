@@ -46,7 +46,7 @@ class _Messages(Collector):
         for kind, state, n in metrics.recent_jobs():
             jobs.add_metric([kind, state], n)
         yield jobs
-        values = metrics.gauges()
+        values = metrics.system_metrics()
         for name, about in _PLAIN.items():
             yield GaugeMetricFamily(f"poisonadmin_{name}", about, value=getattr(values, name))
 

@@ -11,7 +11,7 @@ CAP = 10_000
 
 
 @dataclass(frozen=True)
-class Gauges:
+class SystemMetrics:
     """Counts of messages go to 10,000; ages are in seconds, 0 where there is none."""
 
     due: int
@@ -55,10 +55,10 @@ FROM waiting
 """  # noqa: S608
 
 
-def gauges() -> Gauges:
+def system_metrics() -> SystemMetrics:
     """Return the figures as they are now."""
     with bounded():
-        return fetch(Gauges, _GAUGES)[0]
+        return fetch(SystemMetrics, _GAUGES)[0]
 
 
 def recent_jobs() -> list[tuple[str, str, int]]:

@@ -32,7 +32,7 @@ FORBIDDEN = Advice(
 STALE = Advice(
     "It changed since your page was made",
     "Your decision was not applied; nothing was changed.",
-    "Look at its current state, then decide again.",
+    "Read its current state, then decide again.",
 )
 INVALID = Advice(
     "This cannot be done as asked", "Nothing was changed.", "Correct what the sentence above names, then try again."
