@@ -1,4 +1,4 @@
-"""Producers and consumers of Artemis for the adapter suite: stomp.py's, and a JMS consumer that fails."""
+"""Queues of Artemis with producers and consumers: stomp.py's, and a JMS consumer that fails."""
 
 import itertools
 import json
@@ -12,11 +12,11 @@ import stomp
 
 from tests.brokers.artemis import PASSWORD, USER, Artemis
 from tests.brokers.ensure_artemis import ensure_artemis
-from tests.brokers.received import Received, Sent
+from tests.brokers.messages import Received, Sent
 from workers.brokers.artemis.connection import StompConnection
-from workers.brokers.artemis.management import Management
-from workers.brokers.artemis.queues import queue_named
+from workers.brokers.artemis.management import Management, queue_named
 from workers.brokers.contract import Login
+from workers.brokers.sources import login_of
 
 _numbers = itertools.count(1)
 _HERE = Path(__file__).parent
@@ -39,7 +39,8 @@ class ArtemisQueues:
 
     def login(self, *queues: str, **options: Any) -> Login:
         """Return how the adapter reaches the broker."""
-        return Login(f"stomp://127.0.0.1:{self.server.port}", USER, PASSWORD, {"queues": list(queues), **options})
+        config = {"url": f"stomp://127.0.0.1:{self.server.port}", "queues": list(queues), **options}
+        return login_of(self.kind, config, {"username": USER, "password": PASSWORD})
 
     def manage(self, resource: str, operation: str, *parameters: Any) -> Any:
         """Return what an operation of the broker's management returns."""
