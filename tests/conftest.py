@@ -68,6 +68,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: groups[group_of(item.nodeid)])
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Let Hypothesis read its table of characters, and our modules' constants, before it times the first property.
+
+    In a fresh checkout that takes longer than its health check allows a first example.
+    """
+    if any(getattr(getattr(item, "obj", None), "is_hypothesis_test", False) for item in session.items):
+        hypothesis.find(hypothesis.strategies.text(), lambda _: True)
+
+
 @pytest.fixture(scope="session")
 def services() -> Services:
     """Return the running PostgreSQL and Valkey."""

@@ -12,7 +12,7 @@ def encoded(value: bytes) -> dict[str, str]:
 def decoded(value: object) -> bytes | None:
     """Return the bytes again, None for what is none.
 
-    >>> decoded(encoded(b"\\xff")), decoded({"base64": "?"}), decoded("text")
+    >>> decoded(encoded(b"\\xff")), decoded({"base64": "x"}), decoded("text")
     (b'\\xff', None, None)
     """
     text = value.get("base64") if isinstance(value, Mapping) else None
