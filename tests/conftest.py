@@ -30,6 +30,8 @@ hypothesis.settings.register_profile("long", max_examples=2000, stateful_step_co
 LONGEST_FIRST = ("whole_system", "spark", "browser", "poisonguard", "conformance", "web", "messages", "embedded")
 # One SparkSession is enough for these; another process would start another JVM.
 WITH_SPARK = ("benchmarks", "intake", "rules", "sources")
+# So is one installation for these tests of brokers.
+WITH_INSTALLATION = ("test_artemis_side_by_side.py", "test_system.py")
 
 
 class ByFolder(LoadScopeScheduling):
@@ -50,7 +52,7 @@ def group_of(nodeid: str) -> str:
     first, *rest = nodeid.split("::", maxsplit=1)[0].split("/")
     if first != "tests" or len(rest) < 2:
         return "doctests"
-    if rest[0] == "brokers" and rest[1].endswith("_system.py"):
+    if rest[0] == "brokers" and rest[1] in WITH_INSTALLATION:
         return "brokers with an installation"
     return "spark" if rest[0] in WITH_SPARK else rest[0]
 

@@ -5,13 +5,12 @@ import json
 import subprocess
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import stomp
 
 from tests.brokers.artemis import PASSWORD, USER, Artemis
-from tests.brokers.ensure_artemis import ensure_artemis
+from tests.brokers.ensure_artemis import jms_programs
 from tests.brokers.messages import Received, Sent
 from workers.brokers.artemis.connection import StompConnection
 from workers.brokers.artemis.management import Management, queue_named
@@ -19,7 +18,6 @@ from workers.brokers.contract import Login
 from workers.brokers.sources import login_of
 
 _numbers = itertools.count(1)
-_HERE = Path(__file__).parent
 # STOMP's own headers, and those of frames that Artemis makes properties of.
 FRAME = {
     "subscription", "message-id", "ack", "destination", "destination-type", "content-length", "redelivered", "receipt",
@@ -133,8 +131,8 @@ class ArtemisQueues:
     def _java(self, program: str, *arguments: str) -> str:
         """Run one of the JMS programs beside this file; return what it prints."""
         command = [
-            *("java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{ensure_artemis()}/lib/*"),
-            *(str(_HERE / f"{program}.java"), f"tcp://127.0.0.1:{self.server.port}", USER, PASSWORD, *arguments),
+            *("java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", jms_programs()),
+            *(program, f"tcp://127.0.0.1:{self.server.port}", USER, PASSWORD, *arguments),
         ]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 

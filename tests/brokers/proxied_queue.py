@@ -41,7 +41,7 @@ class ProxiedQueue(ABC):
     messages a broker that is killed may lose, or repeat, some of them.
     """
 
-    system: Installation
+    installation: Installation
     queues: Queues
     proxy: Proxy
 
@@ -86,15 +86,15 @@ class ProxiedQueue(ABC):
     def drain(self) -> None:
         """Have PoisonAdmin drain the dead-letter queue."""
         wanted = {"name": self.queue, "kind": self.queues.kind, "config": {"url": self._url(), **self.drained()}}
-        self.system.post("sources/", wanted | self._secrets())
+        self.installation.post("sources/", wanted | self._secrets())
 
     def return_approved(self) -> None:
         """Have approved messages return to the queue, and be tried again soon when the broker does not confirm them."""
         config = {"url": self._url(), "timeout_ms": 3000, "batch": 100}
         wanted = {"name": self.queue, "kind": self.queues.kind, "config": config}
-        self.system.post("destinations/", wanted | self._secrets())
+        self.installation.post("destinations/", wanted | self._secrets())
         settings = {"redelivery_delay": 500, "max_delivery_attempts": -1}
-        self.system.post("policies/", {"match": self.queue, "settings": settings, "destination": self.queue})
+        self.installation.post("policies/", {"match": self.queue, "settings": settings, "destination": self.queue})
 
     def _url(self) -> str:
         return f"{self.scheme}://127.0.0.1:{self.proxy.port}"
@@ -104,43 +104,39 @@ class ProxiedQueue(ABC):
 
     def stop_draining(self) -> None:
         """Leave the broker alone."""
-        for row in self.system.get("sources/?limit=500")["results"]:
-            self.system.post(f"sources/{row['id']}/disable/", {"reason": "the test is over"})
+        for row in self.installation.get("sources/?limit=500")["results"]:
+            self.installation.post(f"sources/{row['id']}/disable/", {"reason": "the test is over"})
 
     def states(self) -> Counter[str]:
         """Return how many messages of the queue are in which state."""
         query = """SELECT state FROM message JOIN envelope USING (id) JOIN address ON address.id = intake_address_id
                    WHERE address.name = %s"""
-        return Counter(state for (state,) in self.system.rows(query, [self.queue]))
+        return Counter(state for (state,) in self.installation.rows(query, [self.queue]))
 
     def groups(self) -> list[dict[str, Any]]:
         """Return the failure groups of the queue's messages; those of other queues may be in them as well."""
         query = """SELECT DISTINCT group_id FROM message JOIN address ON address.id = address_id
                    WHERE address.name = %s"""
-        return [self.system.get(f"groups/{group}/") for (group,) in self.system.rows(query, [self.queue])]
+        return [self.installation.get(f"groups/{group}/") for (group,) in self.installation.rows(query, [self.queue])]
 
     def distinct_payloads(self) -> int:
         """Return how many different payloads the messages of the queue have."""
         query = """SELECT count(DISTINCT payload) FROM body JOIN envelope USING (id) JOIN message USING (id)
                    JOIN address ON address.id = intake_address_id WHERE address.name = %s"""
-        return int(self.system.rows(query, [self.queue])[0][0])
+        return int(self.installation.rows(query, [self.queue])[0][0])
 
     def staged_bodies(self) -> int:
         """Return how many bodies are stored, whatever the states of their messages."""
-        return int(self.system.rows("SELECT count(*) FROM body")[0][0])
+        return int(self.installation.rows("SELECT count(*) FROM body")[0][0])
 
     def approve_all(self) -> None:
         """Decide on each message through the API."""
         query = """SELECT message.id FROM message JOIN address ON address.id = address_id
                    WHERE address.name = %s AND state = 'NDLV'"""
-        ids = [row[0] for row in self.system.rows(query, [self.queue])]
+        ids = [row[0] for row in self.installation.rows(query, [self.queue])]
+        why = {"reason": "the consumer is repaired"}
         with ThreadPoolExecutor(4) as threads:
-            list(
-                threads.map(
-                    lambda one: self.system.post(f"messages/{one}/approve/", {"reason": "the consumer is repaired"}),
-                    ids,
-                )
-            )
+            list(threads.map(lambda one: self.installation.post(f"messages/{one}/approve/", why), ids))
 
     def until_all(self, state: str) -> None:
         """Return when all messages are in the state."""
@@ -153,7 +149,7 @@ class ProxiedQueue(ABC):
     def errors(self) -> object:
         """Return the errors of source and deliveries."""
         query = "SELECT error_class, error_message, count(*) FROM attempt WHERE outcome = 'failed' GROUP BY 1, 2"
-        return self.system.rows("SELECT name, last_error FROM source"), self.system.rows(query)[:5]
+        return self.installation.rows("SELECT name, last_error FROM source"), self.installation.rows(query)[:5]
 
 
 class ProxiedRabbitMq(ProxiedQueue):
@@ -304,10 +300,10 @@ PROXIED: Mapping[str, type[ProxiedQueue]] = {
 
 
 @contextmanager
-def proxied_queue(system: Installation, queues: Queues) -> Iterator[ProxiedQueue]:
+def proxied_queue(installation: Installation, queues: Queues) -> Iterator[ProxiedQueue]:
     """Yield a queue with dead letters; PoisonAdmin drains it no more afterwards."""
     kind = PROXIED[queues.kind]
     with kind.proxied(queues.server) as proxy:
-        made = kind(system, queues, proxy)
+        made = kind(installation, queues, proxy)
         yield made
         made.stop_draining()

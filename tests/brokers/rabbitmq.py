@@ -54,8 +54,8 @@ class RabbitMq(Server):
             own = os.environ | {"ERL_EPMD_PORT": str(self._epmd_port)}
             # It forgets the node a moment after its end, and refuses to go before.
             for _ in range(50):
-                said = subprocess.run([epmd, "-kill"], env=own, capture_output=True, text=True).stdout
-                if "Killed" in said or "Cannot connect" in said:
+                answer = subprocess.run([epmd, "-kill"], env=own, capture_output=True, text=True).stdout
+                if "Killed" in answer or "Cannot connect" in answer:
                     return
                 time.sleep(0.1)
 

@@ -22,11 +22,12 @@ PROPERTIES = (
 
 
 class ClassicQueues:
-    """Queues of RabbitMQ's first kind."""
+    """Queues of RabbitMQ's first kind. `settles_seconds`: how old a queue must be to outlive a kill of the broker."""
 
     kind = "rabbitmq"
     has_broker_ids = False
     arguments: ClassVar[dict[str, Any]] = {}
+    settles_seconds: ClassVar[float] = 0.0
 
     def __init__(self, server: RabbitMq) -> None:
         self.server = server
@@ -118,3 +119,4 @@ class QuorumQueues(ClassicQueues):
     """Queues that are replicated, and count deliveries."""
 
     arguments: ClassVar[dict[str, Any]] = {"x-queue-type": "quorum"}
+    settles_seconds: ClassVar[float] = 6.0  # RabbitMQ 3.10

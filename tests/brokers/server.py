@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TypeVar
 
 START_SECONDS = 240
-_STOP_SECONDS = 20
 
 
 class Server(ABC):
@@ -43,12 +42,14 @@ class Server(ABC):
         raise AssertionError(f"{self._command[0]} does not answer:\n{printed}")
 
     def kill(self) -> None:
-        """End it as a power cut would: SIGKILL to the whole group."""
-        self._end(signal.SIGKILL)
+        """End it, if it runs, as a power cut would: SIGKILL to the whole group."""
+        if self._process is not None and self._is_running():
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
 
     def stop(self) -> None:
-        """End it in order, and with SIGKILL what takes too long."""
-        self._end(signal.SIGTERM)
+        """End it for good: nobody needs its files afterwards, so it need not put them in order."""
+        self.kill()
 
     @abstractmethod
     def _answers(self) -> bool:
@@ -56,16 +57,6 @@ class Server(ABC):
 
     def _is_running(self) -> bool:
         return self._process is not None and self._process.poll() is None
-
-    def _end(self, how: signal.Signals) -> None:
-        if self._process is None or not self._is_running():
-            return
-        os.killpg(self._process.pid, how)
-        try:
-            self._process.wait(timeout=_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
 
 
 AnyServer = TypeVar("AnyServer", bound=Server)

@@ -30,8 +30,6 @@ from workers.brokers.staging import BrokerStaging
 pytestmark = pytest.mark.django_db(transaction=True)
 
 RUNS_WITH = ("rabbitmq classic", "rabbitmq quorum")
-# RabbitMQ 3.10 may not find a quorum queue again that is younger when it is killed.
-BROKER_SETTLES_SECONDS = 6.0
 Drain = Callable[..., Drained]
 
 
@@ -142,7 +140,7 @@ def test_the_broker_killed_in_the_middle_loses_nothing_and_invents_nothing(
     # With confirms: what a broker has dead-lettered a moment ago it may itself forget, or repeat, when it is killed.
     _, dead = queues.pair()
     queues.publish(dead, messages)
-    time.sleep(BROKER_SETTLES_SECONDS)
+    time.sleep(queues.settles_seconds)
     killer = threading.Thread(target=_kill_when, args=(broker_to_kill, 1000))
     killer.start()
 

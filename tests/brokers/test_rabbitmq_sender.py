@@ -25,9 +25,6 @@ from workers.delivery.deliver import deliver_all
 from workers.delivery.deliveries import Delivery, OutcomeRow
 from workers.delivery.run import NodeSide
 
-BROKER_SETTLES_SECONDS = 6.0
-
-
 RUNS_WITH = ("rabbitmq classic", "rabbitmq quorum")
 
 
@@ -206,8 +203,7 @@ def test_with_the_broker_killed_in_the_middle_nothing_is_delivered_that_it_has_n
     queues: ClassicQueues, broker_to_kill: RabbitMq
 ) -> None:
     queue, _ = queues.pair()
-    # RabbitMQ 3.10 may not find a quorum queue again that is younger when it is killed.
-    time.sleep(BROKER_SETTLES_SECONDS)
+    time.sleep(queues.settles_seconds)
     killer = threading.Thread(target=_kill_when, args=(broker_to_kill, queues, queue))
     killer.start()
     rows = deliver(_slowly(returning(queue, 600)), destination(queues.server.port, timeout_ms=5000))

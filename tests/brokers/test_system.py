@@ -12,31 +12,21 @@ import pytest
 
 from tests.brokers.proxied_queue import COUNT, SECONDS, ProxiedQueue, proxied_queue
 from tests.brokers.queues import Queues
+from tests.brokers.server import Server
 from tests.faults.invariants import all_broken
 from tests.whole_system.installation import Installation, until
 
 
-@pytest.fixture(scope="module")
-def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
-    """Yield a running PoisonAdmin whose workers may be killed."""
-    running = Installation(tmp_path_factory.mktemp("installation"))
-    try:
-        running.until_ready()
-        yield running
-    finally:
-        running.stop()
-
-
 @pytest.fixture
-def proxied(system: Installation, queues: Queues) -> Iterator[ProxiedQueue]:
-    """Yield a queue with dead letters between the broker and PoisonAdmin."""
-    with proxied_queue(system, queues) as made:
+def proxied(installation: Installation, queues: Queues, broker_to_kill: Server) -> Iterator[ProxiedQueue]:
+    """Yield a queue with dead letters between a broker and PoisonAdmin; both may be killed."""
+    with proxied_queue(installation, queues) as made:
         yield made
 
 
 def kill_worker(proxied: ProxiedQueue) -> None:
     """Kill what drains, its tasks as well."""
-    worker = proxied.system.process_of("spark-batch")
+    worker = proxied.installation.process_of("spark-batch")
     for process in [worker, *worker.children(recursive=True)]:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
@@ -100,10 +90,10 @@ def test_the_broker_killed_while_messages_return(proxied: ProxiedQueue) -> None:
     query = """SELECT count(*) FROM attempt JOIN envelope ON envelope.id = attempt.message_id
                JOIN address ON address.id = intake_address_id
                WHERE error_class = 'ConfirmLost' AND address.name = %s"""
-    failed = proxied.system.rows(query, [proxied.queue])[0][0]
+    failed = proxied.installation.rows(query, [proxied.queue])[0][0]
     assert failed >= 1
     assert_all_received(proxied, most_twice=failed)
-    rows = proxied.system.rows
+    rows = proxied.installation.rows
     until(lambda: not all_broken(rows), SECONDS, lambda: all_broken(rows))
 
 

@@ -52,13 +52,13 @@ def consumer_settings(login: Login) -> dict[str, Any]:
     return settings(login) | {"group.id": str(login.options.get("group") or _DEFAULT_GROUP)}
 
 
-def metadata(client: Any, *, seconds: float = ANSWER_SECONDS) -> dict[str, int]:
-    """Return each topic with the number of its partitions. Errors: `BrokerError`.
+def metadata(client: Any, *, seconds: float | None = None) -> dict[str, int]:
+    """Return each topic with the number of its partitions, asked for `ANSWER_SECONDS` or less. Errors: `BrokerError`.
 
     All topics are asked for: a broker may make a topic that is asked for by name and is not there.
     """
     try:
-        found = client.list_topics(timeout=max(seconds, 0.1))
+        found = client.list_topics(timeout=max(ANSWER_SECONDS if seconds is None else seconds, 0.1))
     except KafkaException as error:
         raise BrokerError(f"no answer from Kafka: {reason(error)}") from None
     guard = guard_from(os.environ)
