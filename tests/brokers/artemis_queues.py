@@ -83,9 +83,15 @@ class ArtemisQueues:
         _until(lambda: receipts.count >= len(messages))
         _goodbye(connection)
 
-    def fail(self, queue: str, rollbacks: int, *, quiet_seconds: float = 20.0) -> list[tuple[int, int, str]]:
-        """Consume as a failing consumer does: every message is rolled back. Return time, count and number of each."""
-        printed = self._java("FailingConsumer", queue, str(rollbacks), str(int(quiet_seconds * 1000)))
+    def fail(
+        self, queue: str, deliveries: int, *, batch: int = 1, quiet_seconds: float = 20.0
+    ) -> list[tuple[int, int, str]]:
+        """Consume as a failing consumer does: transactions of up to `batch` messages are rolled back.
+
+        Return time, count and number of each delivery.
+        """
+        limits = (deliveries, batch, int(quiet_seconds * 1000))
+        printed = self._java("FailingConsumer", queue, *map(str, limits))
         lines = [line.split(" ") for line in printed.splitlines()]
         return [(int(at), int(count), number) for at, count, number in lines]
 
@@ -98,7 +104,7 @@ class ArtemisQueues:
         name, dead = self.pair()
         if messages:
             self.publish(name, messages)
-            self.fail(name, len(messages))
+            self.fail(name, len(messages), batch=100)
             _until(lambda: self.depth(dead) >= len(messages))
         return name, dead
 

@@ -8,7 +8,6 @@ import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -130,13 +129,10 @@ class ProxiedQueue(ABC):
         return int(self.installation.rows("SELECT count(*) FROM body")[0][0])
 
     def approve_all(self) -> None:
-        """Decide on each message through the API."""
-        query = """SELECT message.id FROM message JOIN address ON address.id = address_id
-                   WHERE address.name = %s AND state = 'NDLV'"""
-        ids = [row[0] for row in self.installation.rows(query, [self.queue])]
-        why = {"reason": "the consumer is repaired"}
-        with ThreadPoolExecutor(4) as threads:
-            list(threads.map(lambda one: self.installation.post(f"messages/{one}/approve/", why), ids))
+        """Have a restart job approve each message."""
+        job = {"name": self.queue, "schedule": "0 0 1 1 *", "filter": {"address": self.queue}, "is_enabled": False}
+        made = self.installation.post("restart-jobs/", job)
+        self.installation.post(f"restart-jobs/{made['id']}/run/")
 
     def until_all(self, state: str) -> None:
         """Return when all messages are in the state."""
