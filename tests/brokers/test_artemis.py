@@ -188,3 +188,28 @@ def test_what_stomp_cannot_carry_stays_in_the_queue_and_is_said(queues: ArtemisQ
 
     assert queues.depth(name) == 3
     assert sorted(type_of(queues, name)) == [2, 5, 6]
+
+
+def test_behind_a_message_that_artemis_refuses_only_what_it_has_is_delivered(queues: ArtemisQueues) -> None:
+    name, _ = queues.pair()
+    refused = {1, 4, 5, 8}
+    batch = [
+        Outgoing(
+            b"%d" % n,
+            "text/plain",
+            {},
+            {"PoisonAdmin-Message-Id": str(n)},
+            name,
+            f"m-{n}",
+            transport={"broker": "artemis", "body": "text", "properties": {"priority": "999" if n in refused else "4"}},
+        )
+        for n in range(10)
+    ]
+
+    failed = publish(queues, *batch)
+
+    delivered = {n for n, one in enumerate(failed) if one is None}
+    assert set(failed) <= {None, "BrokerRefused", "ConfirmLost"}
+    there = {int(one.payload) for one in queues.receive(name, queues.depth(name))}
+    assert {0} <= delivered <= there
+    assert not there & refused
