@@ -10,8 +10,8 @@ from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.destinations.commands import save_destination
 from poisonadmin.policies.commands import save
 from tests.brokers.artemis import running_artemis
-from tests.brokers.artemis_rig import ArtemisQueues
-from tests.brokers.received import Sent
+from tests.brokers.artemis_queues import ArtemisQueues
+from tests.brokers.messages import Sent
 
 NAME = "B5A"
 MESSAGES = 50_000

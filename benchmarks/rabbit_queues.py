@@ -1,7 +1,6 @@
 """RabbitMQ queues for the benchmarks: filled with dead letters, emptied by the fastest client there is, shovelled."""
 
 import json
-import os
 import subprocess
 import sys
 import time
@@ -19,7 +18,6 @@ from workers.brokers.rabbitmq.publisher import RabbitMqPublisher
 PREFETCH = 1000
 QUEUE_TYPES = ("classic", "quorum")
 _BATCH = 2_000
-_CTL = ("/usr/lib/rabbitmq/bin/rabbitmqctl", "/usr/local/lib/rabbitmq/sbin/rabbitmqctl")
 _PATIENCE_SECONDS = 600.0
 
 
@@ -70,12 +68,6 @@ class Queues:
         """Return when so many messages wait in the queue."""
         wait_until(lambda: self.depth(name) >= count, seconds=_PATIENCE_SECONDS, what=f"{count:,} messages in {name}")
 
-    def control(self, *arguments: str) -> None:
-        """Run rabbitmqctl."""
-        command = next(path for path in _CTL if Path(path).exists())
-        environment = os.environ | self.broker.environment
-        subprocess.run([command, "-q", *arguments], env=environment, check=True, capture_output=True)
-
     def shovel(self, source: str, target: str, count: int) -> None:
         """Move everything with the broker's own shovel, each message confirmed; return when it is there."""
         wanted = {
@@ -89,7 +81,7 @@ class Queues:
             "dest-queue": target,
             "ack-mode": "on-confirm",
         }
-        self.control("set_parameter", "shovel", "move", json.dumps(wanted))
+        self.broker.control("set_parameter", "shovel", "move", json.dumps(wanted))
         self.wait_for(target, count)
 
     def acknowledge_only(self, name: str, count: int, how: str) -> None:

@@ -30,6 +30,8 @@ hypothesis.settings.register_profile("long", max_examples=2000, stateful_step_co
 LONGEST_FIRST = ("whole_system", "spark", "browser", "poisonguard", "conformance", "web", "messages", "embedded")
 # One SparkSession is enough for these; another process would start another JVM.
 WITH_SPARK = ("benchmarks", "intake", "rules", "sources")
+# So is one installation for these tests of brokers.
+WITH_INSTALLATION = ("test_artemis_side_by_side.py", "test_system.py")
 
 
 class ByFolder(LoadScopeScheduling):
@@ -50,7 +52,7 @@ def group_of(nodeid: str) -> str:
     first, *rest = nodeid.split("::", maxsplit=1)[0].split("/")
     if first != "tests" or len(rest) < 2:
         return "doctests"
-    if rest[0] == "brokers" and rest[1].endswith("_system.py"):
+    if rest[0] == "brokers" and rest[1] in WITH_INSTALLATION:
         return "brokers with an installation"
     return "spark" if rest[0] in WITH_SPARK else rest[0]
 
@@ -66,6 +68,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     groups = {group_of(item.nodeid): index for index, item in reversed([*enumerate(items, start=len(LONGEST_FIRST))])}
     groups |= {group: index for index, group in enumerate(LONGEST_FIRST)}
     items.sort(key=lambda item: groups[group_of(item.nodeid)])
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Let Hypothesis read its table of characters, and our modules' constants, before it times the first property.
+
+    In a fresh checkout that takes longer than its health check allows a first example.
+    """
+    if any(getattr(getattr(item, "obj", None), "is_hypothesis_test", False) for item in session.items):
+        hypothesis.find(hypothesis.strategies.text(), lambda _: True)
 
 
 @pytest.fixture(scope="session")

@@ -5,22 +5,23 @@ import javax.jms.Session;
 import org.apache.activemq.artemis.jms.client.ActiveMQConnectionFactory;
 
 /**
- * A JMS consumer whose transaction rolls back on every message, until so many rollbacks are done. Prints for each
- * delivery its time in milliseconds, the broker's delivery count and the property "number".
+ * A JMS consumer whose transactions roll back, each with up to so many messages, until so many deliveries have failed.
+ * Prints for each delivery its time in milliseconds, the broker's delivery count and the property "number".
  */
 public class FailingConsumer {
     public static void main(String[] arguments) throws Exception {
         String url = arguments[0];
         String queue = arguments[3];
-        int rollbacks = Integer.parseInt(arguments[4]);
-        long quietMs = Long.parseLong(arguments[5]);
+        int deliveries = Integer.parseInt(arguments[4]);
+        int batch = Integer.parseInt(arguments[5]);
+        long quietMs = Long.parseLong(arguments[6]);
         try (ActiveMQConnectionFactory factory = new ActiveMQConnectionFactory(url, arguments[1], arguments[2]);
              Connection connection = factory.createConnection();
              Session session = connection.createSession(true, Session.SESSION_TRANSACTED);
              MessageConsumer consumer = session.createConsumer(session.createQueue(queue))) {
             connection.start();
             StringBuilder seen = new StringBuilder();
-            for (int done = 0; done < rollbacks; done++) {
+            for (int done = 1; done <= deliveries; done++) {
                 Message message = consumer.receive(quietMs);
                 if (message == null) {
                     break;
@@ -28,7 +29,9 @@ public class FailingConsumer {
                 seen.append(System.currentTimeMillis()).append(' ')
                     .append(message.getIntProperty("JMSXDeliveryCount")).append(' ')
                     .append(message.getStringProperty("number")).append('\n');
-                session.rollback();
+                if (done % batch == 0 || done == deliveries) {
+                    session.rollback();
+                }
             }
             System.out.print(seen);
         }

@@ -3,16 +3,14 @@
 One acceptor speaks AMQP, STOMP and CORE. There is no web console: `Management` asks the broker over AMQP.
 """
 
-import contextlib
 import os
-import socket
 import subprocess
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from poisonadmin.embedded.ports import free_port
 from tests.brokers.ensure_artemis import ensure_artemis
-from tests.brokers.server import Processes
+from tests.brokers.server import Server, answers, running
 
 USER = "admin"
 PASSWORD = "admin"
@@ -24,7 +22,7 @@ _CREATE = (
 )
 
 
-class Artemis:
+class Artemis(Server):
     """A broker in a process group of its own, with addresses and queues made as they are used."""
 
     def __init__(self, home: Path) -> None:
@@ -38,32 +36,15 @@ class Artemis:
             check=True,
             capture_output=True,
         )
-        _without_its_own_limits(instance / "etc" / "broker.xml")
+        _lift_limits(instance / "etc" / "broker.xml")
         command = [instance / "bin" / "artemis", "run"]
-        self._processes = Processes(command, environment=java, log=home / "output.log")
-
-    def start(self) -> None:
-        """Start it, on what it has stored; returns when it takes connections."""
-        self._processes.start()
-        self._processes.until(self._answers)
-
-    def kill(self) -> None:
-        """End it as a power cut would."""
-        self._processes.kill()
-
-    def stop(self) -> None:
-        """End it in order."""
-        self._processes.stop()
+        super().__init__(command, environment=java, log=home / "output.log")
 
     def _answers(self) -> bool:
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1) as probe:
-            probe.sendall(b"AMQP\x03\x01\x00\x00")
-            probe.settimeout(1)
-            return bool(probe.recv(1))
-        return False
+        return answers(self.port, b"AMQP\x03\x01\x00\x00")
 
 
-def _without_its_own_limits(configuration: Path) -> None:
+def _lift_limits(configuration: Path) -> None:
     # A full disk of the machine, and a machine that is busy, are not what is tested.
     text = configuration.read_text()
     for was, now in (
@@ -75,12 +56,6 @@ def _without_its_own_limits(configuration: Path) -> None:
     configuration.write_text(text)
 
 
-@contextlib.contextmanager
-def running_artemis(home: Path) -> Iterator[Artemis]:
-    """Yield an Artemis that answers; its files are in `home`."""
-    broker = Artemis(home)
-    try:
-        broker.start()
-        yield broker
-    finally:
-        broker.stop()
+def running_artemis(home: Path) -> AbstractContextManager[Artemis]:
+    """Return the context of an Artemis that answers; its files are in `home`."""
+    return running(Artemis(home))

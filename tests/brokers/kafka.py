@@ -1,12 +1,10 @@
 """A real Apache Kafka for tests: one node, broker and controller, on free ports of the loopback interface."""
 
 import base64
-import contextlib
 import os
 import shutil
 import subprocess
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 
 from confluent_kafka import KafkaException
@@ -14,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 
 from poisonadmin.embedded.ports import free_port
 from tests.brokers.ensure_kafka import ensure_kafka
-from tests.brokers.server import Processes
+from tests.brokers.server import Server
 
 _CONFIGURATION = """\
 process.roles=broker,controller
@@ -54,7 +52,7 @@ Configuration:
 """
 
 
-class Kafka:
+class Kafka(Server):
     """A broker in a process group of its own. It makes no topic by itself.
 
     Clients go where a broker says that it is: to who comes by `behind_proxy` it says that it is at `proxy_port`.
@@ -87,20 +85,7 @@ class Kafka:
             check=True,
             capture_output=True,
         )
-        self._processes = Processes([*java, "kafka.Kafka", configuration], environment={}, log=home / "output.log")
-
-    def start(self) -> None:
-        """Start it, on what it has stored; returns when it answers."""
-        self._processes.start()
-        self._processes.until(self._answers)
-
-    def kill(self) -> None:
-        """End it as a power cut would."""
-        self._processes.kill()
-
-    def stop(self) -> None:
-        """End it in order."""
-        self._processes.stop()
+        super().__init__([*java, "kafka.Kafka", configuration], environment={}, log=home / "output.log")
 
     def _answers(self) -> bool:
         admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
@@ -115,14 +100,3 @@ def _java() -> str:
     found = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     assert found, "Kafka needs Java 17 or newer."
     return found
-
-
-@contextlib.contextmanager
-def running_kafka(home: Path) -> Iterator[Kafka]:
-    """Yield a Kafka that answers; its files are in `home`."""
-    broker = Kafka(home)
-    try:
-        broker.start()
-        yield broker
-    finally:
-        broker.stop()

@@ -1,20 +1,20 @@
 """A real RabbitMQ for tests: on free ports of the loopback interface, with everything it writes in one directory."""
 
-import contextlib
 import os
 import shutil
-import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from poisonadmin.embedded.ports import free_port
 from tests.brokers.ensure_rabbitmq import rabbitmq_script
-from tests.brokers.server import Processes
+from tests.brokers.server import Server, answers, running
+
+_CONTROL = (Path("/usr/lib/rabbitmq/bin/rabbitmqctl"), Path("/usr/local/lib/rabbitmq/sbin/rabbitmqctl"))
 
 
-class RabbitMq:
+class RabbitMq(Server):
     """A broker in a process group of its own."""
 
     def __init__(self, home: Path) -> None:
@@ -24,7 +24,7 @@ class RabbitMq:
         self._epmd_port = free_port()
         configuration = home / "rabbitmq.conf"
         configuration.write_text(f"listeners.tcp.1 = 127.0.0.1:{self.port}\n")
-        self.environment = {  # rabbitmqctl needs the same
+        environment = {
             "HOME": str(home),  # where Erlang keeps its cookie
             "RABBITMQ_NODENAME": self.node,
             "RABBITMQ_CONFIG_FILE": str(configuration),
@@ -38,43 +38,31 @@ class RabbitMq:
             "ERL_EPMD_PORT": str(self._epmd_port),
             "ERL_EPMD_ADDRESS": "127.0.0.1",
         }
-        self._processes = Processes([rabbitmq_script()], environment=self.environment, log=home / "output.log")
+        super().__init__([rabbitmq_script()], environment=environment, log=home / "output.log")
 
-    def start(self) -> None:
-        """Start it, on what it has stored; returns when it takes connections."""
-        self._processes.start()
-        self._processes.until(self._answers)
-
-    def kill(self) -> None:
-        """End it as a power cut would."""
-        self._processes.kill()
+    def control(self, *arguments: str) -> None:
+        """Run rabbitmqctl."""
+        command = next(path for path in _CONTROL if path.exists())
+        own = os.environ | self._environment
+        done = subprocess.run([command, "-q", *arguments], env=own, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
 
     def stop(self) -> None:
         """End it, and the name server that Erlang started for it."""
-        self._processes.stop()
+        super().stop()
         if epmd := shutil.which("epmd"):
             own = os.environ | {"ERL_EPMD_PORT": str(self._epmd_port)}
             # It forgets the node a moment after its end, and refuses to go before.
             for _ in range(50):
-                said = subprocess.run([epmd, "-kill"], env=own, capture_output=True, text=True).stdout
-                if "Killed" in said or "Cannot connect" in said:
+                answer = subprocess.run([epmd, "-kill"], env=own, capture_output=True, text=True).stdout
+                if "Killed" in answer or "Cannot connect" in answer:
                     return
                 time.sleep(0.1)
 
     def _answers(self) -> bool:
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1) as probe:
-            probe.sendall(b"AMQP\x00\x00\x09\x01")
-            probe.settimeout(1)
-            return bool(probe.recv(1))
-        return False
+        return answers(self.port, b"AMQP\x00\x00\x09\x01")
 
 
-@contextlib.contextmanager
-def running_rabbitmq(home: Path) -> Iterator[RabbitMq]:
-    """Yield a RabbitMQ that answers; its files are in `home`."""
-    broker = RabbitMq(home)
-    try:
-        broker.start()
-        yield broker
-    finally:
-        broker.stop()
+def running_rabbitmq(home: Path) -> AbstractContextManager[RabbitMq]:
+    """Return the context of a RabbitMQ that answers; its files are in `home`."""
+    return running(RabbitMq(home))

@@ -1,43 +1,23 @@
-"""A broker's process group for tests: started, killed as `kill -9` kills, started again on the same files and ports."""
+"""A broker for tests: started, killed as `kill -9` kills, started again on the same files and ports."""
 
+import contextlib
 import os
 import signal
+import socket
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TypeVar
 
 START_SECONDS = 240
-_STOP_SECONDS = 20
 
 
-class Server(Protocol):
-    """What every broker of the tests can do."""
+class Server(ABC):
+    """One command in a process group of its own; what it prints goes to a file. `url`: where clients connect."""
 
-    @property
-    def url(self) -> str:
-        """Where clients connect."""
-
-    def start(self) -> None:
-        """Start it, on what it has stored; returns when it answers."""
-
-    def kill(self) -> None:
-        """End it as a power cut would: SIGKILL to the whole group."""
-
-    def stop(self) -> None:
-        """End it in order."""
-
-
-class Probe(Protocol):
-    """Asks a starting server whether it answers by now."""
-
-    def __call__(self) -> bool:
-        """Return whether it does."""
-
-
-class Processes:
-    """One command in a process group of its own; what it prints goes to a file."""
+    url: str
 
     def __init__(self, command: Sequence[str | Path], *, environment: Mapping[str, str], log: Path) -> None:
         self._command = command
@@ -46,42 +26,56 @@ class Processes:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start the command, if it does not run."""
-        if self.is_running():
+        """Start it, if it does not run, on what it has stored; returns when it answers."""
+        if self._is_running():
             return
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 self._command, env=os.environ | self._environment, stdout=log, stderr=log, start_new_session=True
             )
-
-    def is_running(self) -> bool:
-        """Return whether the group's leader runs."""
-        return self._process is not None and self._process.poll() is None
-
-    def until(self, answers: Probe) -> None:
-        """Return when `answers` says so; fail with what the command has printed when it ends or takes too long."""
         deadline = time.monotonic() + START_SECONDS
-        while time.monotonic() < deadline and self.is_running():
-            if answers():
+        while time.monotonic() < deadline and self._is_running():
+            if self._answers():
                 return
             time.sleep(0.1)
         printed = self._log.read_text(errors="replace")[-4000:]
         raise AssertionError(f"{self._command[0]} does not answer:\n{printed}")
 
     def kill(self) -> None:
-        """End the whole group with SIGKILL."""
-        self._end(signal.SIGKILL)
-
-    def stop(self) -> None:
-        """End the group with SIGTERM, and with SIGKILL what takes too long."""
-        self._end(signal.SIGTERM)
-
-    def _end(self, how: signal.Signals) -> None:
-        if self._process is None or not self.is_running():
-            return
-        os.killpg(self._process.pid, how)
-        try:
-            self._process.wait(timeout=_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
+        """End it, if it runs, as a power cut would: SIGKILL to the whole group."""
+        if self._process is not None and self._is_running():
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
+
+    def stop(self) -> None:
+        """End it for good: nobody needs its files afterwards, so it need not put them in order."""
+        self.kill()
+
+    @abstractmethod
+    def _answers(self) -> bool:
+        """Return whether it takes connections."""
+
+    def _is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+
+AnyServer = TypeVar("AnyServer", bound=Server)
+
+
+@contextlib.contextmanager
+def running(server: AnyServer) -> Iterator[AnyServer]:
+    """Yield the server, which answers."""
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
+
+
+def answers(port: int, greeting: bytes) -> bool:
+    """Return whether something on a port of the loopback interface answers a greeting."""
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1) as probe:
+        probe.sendall(greeting)
+        probe.settimeout(1)
+        return bool(probe.recv(1))
+    return False

@@ -13,9 +13,9 @@ import pytest
 from poisonadmin.delivery.domain.retry_schedule import delay_ms
 from poisonadmin.policies.domain.policy import Policy
 from tests.brokers.artemis import Artemis
-from tests.brokers.artemis_rig import ArtemisQueues
-from tests.brokers.killing import read_all
-from tests.brokers.received import Sent
+from tests.brokers.artemis_queues import ArtemisQueues
+from tests.brokers.exchange import read_all
+from tests.brokers.messages import Sent
 from tests.patience import on_this_machine
 from tests.whole_system.consumer import consuming, refuses
 from tests.whole_system.http_destination import HttpDestination
@@ -110,8 +110,8 @@ def table(theirs: Sequence[Sequence[float]], ours: Sequence[Sequence[float]]) ->
     return "\n".join(["| delivery | planned | Artemis | PoisonAdmin |", "|---|---|---|---|", *rows])
 
 
-def _at_artemis(rig: ArtemisQueues, address: str, dead: str) -> Course:
-    rig.settings(
+def _at_artemis(queues: ArtemisQueues, address: str, dead: str) -> Course:
+    queues.settings(
         address,
         redeliveryDelay=DELAY_MS,
         redeliveryMultiplier=MULTIPLIER,
@@ -120,15 +120,15 @@ def _at_artemis(rig: ArtemisQueues, address: str, dead: str) -> Course:
         maxDeliveryAttempts=ATTEMPTS,
         deadLetterAddress=dead,
     )
-    rig.create(dead)
-    rig.create(address)
-    rig.publish(address, [Sent(b"an order", message_id=number) for number in numbers()])
-    listed = rig.manage(f"queue.{address}", "listMessages", "")
+    queues.create(dead)
+    queues.create(address)
+    queues.publish(address, [Sent(b"an order", message_id=number) for number in numbers()])
+    listed = queues.manage(f"queue.{address}", "listMessages", "")
     deliveries = defaultdict(list)
-    for at, count, number in rig.fail(address, COUNT * ATTEMPTS):
+    for at, count, number in queues.fail(address, COUNT * ATTEMPTS):
         deliveries[number].append(float(at))
         assert count == len(deliveries[number])
-    moved = {one.headers["number"]: one.headers for one in read_all(rig, dead, COUNT)}
+    moved = {one.headers["number"]: one.headers for one in read_all(queues, dead, COUNT)}
     return Course(
         deliveries,
         {one["number"]: str(one["messageID"]) for one in listed},

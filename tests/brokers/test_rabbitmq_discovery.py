@@ -11,6 +11,7 @@ import pytest
 
 from poisonadmin.embedded.ports import free_port
 from tests.brokers.rabbitmq import RabbitMq
+from tests.brokers.server import running
 from workers.brokers.checking import check_broker
 from workers.brokers.contract import BrokerError, Login
 
@@ -38,9 +39,7 @@ class Managed(RabbitMq):
 @pytest.fixture(scope="module")
 def managed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Managed]:
     """Yield a RabbitMQ with queues: some hold dead letters by an argument, by a policy, by their name alone."""
-    server = Managed(tmp_path_factory.mktemp("managed"))
-    try:
-        server.start()
+    with running(Managed(tmp_path_factory.mktemp("managed"))) as server:
         channel = pika.BlockingConnection(pika.URLParameters(server.url)).channel()
         channel.queue_declare("orders.set-aside", durable=True)
         way = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "orders.set-aside"}
@@ -57,8 +56,6 @@ def managed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Managed]:
             {"pattern": "^bills$", "definition": {"dead-letter-exchange": "graves"}, "apply-to": "queues"},
         )
         yield server
-    finally:
-        server.stop()
 
 
 def test_queues_with_a_sign_of_dead_letters_come_first(managed: Managed) -> None:

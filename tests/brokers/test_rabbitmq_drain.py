@@ -4,7 +4,7 @@ import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -17,10 +17,11 @@ from poisonadmin.sources.commands.draining_merges import merge_left_over
 from poisonadmin.sources.domain.draining import Drained
 from poisonadmin.store.models.intake import BrokerReceipt, RejectedLine, Source, StagedMessage
 from poisonadmin.store.models.message import Body, Message
+from tests.brokers.exchange import stored
+from tests.brokers.messages import Sent
 from tests.brokers.proxy import proxy_to
-from tests.brokers.rabbitmq import RabbitMq, running_rabbitmq
-from tests.brokers.rabbitmq_rig import ClassicQueues, QuorumQueues
-from tests.brokers.received import Sent
+from tests.brokers.rabbitmq import RabbitMq
+from tests.brokers.rabbitmq_queues import ClassicQueues
 from workers.brokers import drain as draining
 from workers.brokers.contract import BrokerError, Shard
 from workers.brokers.registry import adapter
@@ -28,28 +29,14 @@ from workers.brokers.staging import BrokerStaging
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-# RabbitMQ 3.10 may not find a quorum queue again that is younger when it is killed.
-BROKER_SETTLES_SECONDS = 6.0
+RUNS_WITH = ("rabbitmq classic", "rabbitmq quorum")
 Drain = Callable[..., Drained]
 
 
-@pytest.fixture(scope="module")
-def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMq]:
-    """Yield a RabbitMQ that may be killed."""
-    with running_rabbitmq(tmp_path_factory.mktemp("mortal")) as server:
-        yield server
-
-
-@pytest.fixture(params=[ClassicQueues, QuorumQueues], ids=["classic", "quorum"])
-def rig(request: pytest.FixtureRequest, mortal: RabbitMq) -> ClassicQueues:
-    """Return consumers of the broker."""
-    return request.param(mortal)  # type: ignore[no-any-return]
-
-
 @pytest.fixture
-def source(rig: ClassicQueues) -> Source:
+def source(queues: ClassicQueues) -> Source:
     """Return a source that drains whatever a test names."""
-    url = f"amqp://127.0.0.1:{rig.server.port}"
+    url = f"amqp://127.0.0.1:{queues.server.port}"
     return Source.objects.create(name="rabbit", kind="rabbitmq", config={"url": url, "queues": ["-"]})
 
 
@@ -70,23 +57,18 @@ def without_ids(count: int) -> list[Sent]:
     return [Sent(b"order %d" % n, headers={"tenant": "eu"}) for n in range(count)]
 
 
-def stored() -> Counter[bytes]:
-    """Return the payloads that are stored, with how often each is."""
-    return Counter(bytes(payload) for payload in Body.objects.values_list("payload", flat=True))
-
-
 def once_each(messages: list[Sent]) -> Counter[bytes]:
     """Return what is stored when nothing is lost and nothing invented."""
     return Counter(one.payload for one in messages)
 
 
-def test_all_that_waits_is_staged_then_acknowledged(rig: ClassicQueues, source: Source, drain: Drain) -> None:
-    original, dead = rig.dead_letter(without_ids(2500))
+def test_all_that_waits_is_staged_then_acknowledged(queues: ClassicQueues, source: Source, drain: Drain) -> None:
+    original, dead = queues.dead_letter(without_ids(2500))
 
     drained = drain(dead)
 
     assert drained == Drained(staged=2500)
-    assert rig.depth(dead) == 0
+    assert queues.depth(dead) == 0
     assert StagedMessage.objects.values_list("address", flat=True).distinct().get() == original
     assert BrokerReceipt.objects.count() == 0
     assert stored() == once_each(without_ids(2500))
@@ -95,9 +77,9 @@ def test_all_that_waits_is_staged_then_acknowledged(rig: ClassicQueues, source: 
 
 
 def test_an_error_of_the_database_gives_everything_back(
-    rig: ClassicQueues, drain: Drain, monkeypatch: pytest.MonkeyPatch
+    queues: ClassicQueues, drain: Drain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, dead = rig.dead_letter(without_ids(100))
+    _, dead = queues.dead_letter(without_ids(100))
 
     def fail(*_: object) -> None:
         raise psycopg.OperationalError("the database is away")
@@ -113,9 +95,9 @@ def test_an_error_of_the_database_gives_everything_back(
 
 
 def test_what_was_stored_and_not_acknowledged_is_recognised(
-    rig: ClassicQueues, drain: Drain, monkeypatch: pytest.MonkeyPatch
+    queues: ClassicQueues, drain: Drain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, dead = rig.dead_letter(without_ids(300))
+    _, dead = queues.dead_letter(without_ids(300))
     with monkeypatch.context() as patched:
         patched.setattr("workers.brokers.rabbitmq.reader.RabbitMqReader.acknowledge", _die)
         with pytest.raises(KeyboardInterrupt):
@@ -136,9 +118,9 @@ def _die(*_: object) -> None:
 
 
 def test_equal_messages_without_ids_are_all_kept(
-    rig: ClassicQueues, drain: Drain, monkeypatch: pytest.MonkeyPatch
+    queues: ClassicQueues, drain: Drain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, dead = rig.dead_letter([Sent(b"ping")] * 50)
+    _, dead = queues.dead_letter([Sent(b"ping")] * 50)
     with monkeypatch.context() as patched:
         patched.setattr(draining, "BATCH_MESSAGES", 20)
         patched.setattr("workers.brokers.rabbitmq.reader.RabbitMqReader.acknowledge", _die)
@@ -152,19 +134,19 @@ def test_equal_messages_without_ids_are_all_kept(
 
 
 def test_the_broker_killed_in_the_middle_loses_nothing_and_invents_nothing(
-    rig: ClassicQueues, mortal: RabbitMq, drain: Drain
+    queues: ClassicQueues, broker_to_kill: RabbitMq, drain: Drain
 ) -> None:
     messages = without_ids(4000)
     # With confirms: what a broker has dead-lettered a moment ago it may itself forget, or repeat, when it is killed.
-    _, dead = rig.pair()
-    rig.publish(dead, messages)
-    time.sleep(BROKER_SETTLES_SECONDS)
-    killer = threading.Thread(target=_kill_when, args=(mortal, 1000))
+    _, dead = queues.pair()
+    queues.publish(dead, messages)
+    time.sleep(queues.settles_seconds)
+    killer = threading.Thread(target=_kill_when, args=(broker_to_kill, 1000))
     killer.start()
 
     first = _slowly(drain, dead)
     killer.join()
-    mortal.start()
+    broker_to_kill.start()
     second = _until_empty(drain, dead)
 
     assert first.error is not None
@@ -198,10 +180,10 @@ def _until_empty(drain: Drain, dead: str) -> Drained:
 
 
 def test_the_same_id_with_another_body_is_a_conflict_and_with_the_same_a_duplicate(
-    rig: ClassicQueues, source: Source, drain: Drain
+    queues: ClassicQueues, source: Source, drain: Drain
 ) -> None:
     same = [Sent(b"one", message_id="m-1"), Sent(b"one", message_id="m-1"), Sent(b"other", message_id="m-1")]
-    _, dead = rig.dead_letter(same)
+    _, dead = queues.dead_letter(same)
 
     drain(dead)
     merged = merge_left_over(source.id)
@@ -212,10 +194,10 @@ def test_the_same_id_with_another_body_is_a_conflict_and_with_the_same_a_duplica
 
 
 def test_a_message_that_cannot_be_stored_is_set_aside_with_its_bytes(
-    rig: ClassicQueues, drain: Drain, monkeypatch: pytest.MonkeyPatch
+    queues: ClassicQueues, drain: Drain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("workers.brokers.rows.LIMITS", replace(LIMITS, payload_bytes=3))
-    _, dead = rig.dead_letter([Sent(b"much too large")])
+    _, dead = queues.dead_letter([Sent(b"much too large")])
 
     drained = drain(dead)
 
@@ -231,20 +213,20 @@ def test_a_queue_that_is_gone_is_the_source_s_trouble(drain: Drain) -> None:
     assert not drained.is_empty
 
 
-def test_a_queue_that_is_deleted_while_it_is_read_ends_the_reading(rig: ClassicQueues) -> None:
-    _, dead = rig.pair()
-    reader = adapter("rabbitmq").open_reader(rig.login(dead), Shard(dead))
-    rig.delete(dead)
+def test_a_queue_that_is_deleted_while_it_is_read_ends_the_reading(queues: ClassicQueues) -> None:
+    _, dead = queues.pair()
+    reader = adapter("rabbitmq").open_reader(queues.login(dead), Shard(dead))
+    queues.delete(dead)
 
     with pytest.raises(BrokerError, match="the queue is gone"):
         reader.read(10, 30.0)
     reader.close()
 
 
-def test_a_broker_that_goes_away_between_two_reads_is_an_error(rig: ClassicQueues) -> None:
-    _, dead = rig.dead_letter(without_ids(10))
-    with proxy_to(rig.server.port) as proxy:
-        login = replace(rig.login(dead), url=f"amqp://127.0.0.1:{proxy.port}")
+def test_a_broker_that_goes_away_between_two_reads_is_an_error(queues: ClassicQueues) -> None:
+    _, dead = queues.dead_letter(without_ids(10))
+    with proxy_to(queues.server.port) as proxy:
+        login = replace(queues.login(dead), url=f"amqp://127.0.0.1:{proxy.port}")
         reader = adapter("rabbitmq").open_reader(login, Shard(dead))
         taken = reader.read(10, 30.0)
         proxy.cut()
@@ -253,7 +235,7 @@ def test_a_broker_that_goes_away_between_two_reads_is_an_error(rig: ClassicQueue
         reader.close()
 
     assert len(taken) >= 1
-    assert rig.receive(dead, 10, seconds=10.0)
+    assert queues.receive(dead, 10, seconds=10.0)
 
 
 def test_a_wrong_login_is_said_without_the_password(source: Source, drain: Drain) -> None:
@@ -265,11 +247,11 @@ def test_a_wrong_login_is_said_without_the_password(source: Source, drain: Drain
     assert "hunter2" not in (drained.error or "")
 
 
-def test_draining_ends_when_it_is_told_to_and_leaves_the_rest(rig: ClassicQueues, drain: Drain) -> None:
-    _, dead = rig.dead_letter(without_ids(20))
+def test_draining_ends_when_it_is_told_to_and_leaves_the_rest(queues: ClassicQueues, drain: Drain) -> None:
+    _, dead = queues.dead_letter(without_ids(20))
 
     drained = drain(dead, is_stopping=lambda: True)
 
     assert not drained.is_empty
-    assert drained.staged + rig.depth(dead) == 20
+    assert drained.staged + queues.depth(dead) == 20
     assert stored().total() == drained.staged

@@ -20,9 +20,8 @@ from poisonadmin.store.models.attempt import Attempt, FailureGroup
 from poisonadmin.store.models.destination import Destination
 from poisonadmin.store.models.intake import Source
 from poisonadmin.store.models.message import Body, Hop, Message
-from tests.brokers.rabbitmq import RabbitMq
-from tests.brokers.rabbitmq_rig import ClassicQueues, QuorumQueues
-from tests.brokers.received import Sent
+from tests.brokers.messages import Sent
+from tests.brokers.rabbitmq_queues import ClassicQueues
 from tests.faults.invariants import all_broken
 from tests.messages.overlap import rows
 from workers.brokers.contract import Outgoing, Shard
@@ -32,24 +31,19 @@ from workers.brokers.sources import depth_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
+RUNS_WITH = ("rabbitmq classic", "rabbitmq quorum")
 COUNT = 60
 CONFIRM_SECONDS = 60.0
 
 
-@pytest.fixture(params=[ClassicQueues, QuorumQueues], ids=["classic", "quorum"])
-def rig(request: pytest.FixtureRequest, rabbitmq: RabbitMq) -> ClassicQueues:
-    """Return consumers of the broker."""
-    return request.param(rabbitmq)  # type: ignore[no-any-return]
-
-
-class Loop:
+class ReturnLoop:
     """A queue, its dead-letter queue, a source that drains it, and a destination that gives back."""
 
-    def __init__(self, rig: ClassicQueues, messages: Sequence[Sent], database_url: str) -> None:
-        self.rig = rig
-        self.original, self.dead = rig.dead_letter(messages)
+    def __init__(self, queues: ClassicQueues, messages: Sequence[Sent], database_url: str) -> None:
+        self.queues = queues
+        self.original, self.dead = queues.dead_letter(messages)
         self._database_url = database_url
-        login = rig.login(self.dead)
+        login = queues.login(self.dead)
         self.source = Source.objects.create(
             name="rabbit",
             kind="rabbitmq",
@@ -82,7 +76,7 @@ class Loop:
         while claim_due(tasks=1):
             under_way = list(Message.objects.filter(state="DLNG").order_by("id"))
             bodies = Body.objects.in_bulk([one.id for one in under_way])
-            publisher = adapter("rabbitmq").open_publisher(self.rig.login(self.dead))
+            publisher = adapter("rabbitmq").open_publisher(self.queues.login(self.dead))
             batch = [self._outgoing(one, bodies[one.id]) for one in under_way]
             assert publisher.publish(batch, CONFIRM_SECONDS) == [None] * len(batch)
             publisher.close()
@@ -108,14 +102,14 @@ def sent(count: int = COUNT, *, with_ids: bool) -> list[Sent]:
 
 @pytest.mark.parametrize("with_ids", [True, False], ids=["with ids", "without"])
 def test_what_dies_again_is_opened_again_and_what_is_then_processed_is_whole(
-    rig: ClassicQueues, test_database_url: str, with_ids: bool
+    queues: ClassicQueues, test_database_url: str, with_ids: bool
 ) -> None:
-    loop = Loop(rig, sent(with_ids=with_ids), test_database_url)
+    loop = ReturnLoop(queues, sent(with_ids=with_ids), test_database_url)
     assert loop.drain() == {"accepted": COUNT, "duplicates": 0, "returned": 0, "rejected": 0}
     for time in (1, 2):
         loop.give_back()
         assert set(Message.objects.values_list("state", flat=True)) == {"DLVD"}
-        rig.reject(loop.original, COUNT)
+        queues.reject(loop.original, COUNT)
         assert loop.drain() == {"accepted": COUNT, "duplicates": 0, "returned": COUNT * time, "rejected": 0}
         assert set(Message.objects.values_list("state", "reason")) == {("NDLV", "returned")}
     assert Attempt.objects.filter(outcome="returned").count() == COUNT * 2
@@ -127,22 +121,22 @@ def test_what_dies_again_is_opened_again_and_what_is_then_processed_is_whole(
     ] * 3
     loop.give_back()
     assert get_message(first.id, principal=SYSTEM).delivered_to == "broker"
-    received = rig.receive(loop.original, COUNT)
+    received = queues.receive(loop.original, COUNT)
     assert [(one.payload, one.message_id, one.headers["tenant"], one.headers["n"]) for one in received] == [
         (one.payload, one.message_id, "eu", one.headers["n"]) for one in sent(with_ids=with_ids)
     ]
     assert {one.headers["PoisonAdmin-Attempt"] for one in received} == {"3"}
-    assert rig.depth(loop.dead) == 0
+    assert queues.depth(loop.dead) == 0
     assert loop.drain()["duplicates"] == 0
     assert all_broken(rows) == []
 
 
-def test_a_message_that_dies_elsewhere_meanwhile_is_one_message(rig: ClassicQueues, test_database_url: str) -> None:
+def test_a_message_that_dies_elsewhere_meanwhile_is_one_message(queues: ClassicQueues, test_database_url: str) -> None:
     messages = sent(5, with_ids=True)
-    loop = Loop(rig, messages, test_database_url)
+    loop = ReturnLoop(queues, messages, test_database_url)
     loop.drain()
     # The producer sends the same messages once more, and they die once more.
-    rig.publish(loop.original, messages)
-    rig.reject(loop.original, 5)
+    queues.publish(loop.original, messages)
+    queues.reject(loop.original, 5)
     assert loop.drain() == {"accepted": 5, "duplicates": 5, "returned": 0, "rejected": 0}
     assert all_broken(rows) == []

@@ -1,4 +1,4 @@
-"""A look at a broker, as a person asked for it: over the adapter of its kind, and nothing is taken."""
+"""Broker checks that people ask for, through the adapter of the broker's kind; every message stays there."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,46 +13,45 @@ from poisonadmin.sources.domain.broker_checks import (
     FoundQueue,
     shown,
 )
-from poisonadmin.sources.domain.broker_kinds import SOURCE_DEFAULTS
-from workers.brokers.contract import Login, Taken
+from workers.brokers.contract import Incoming
 from workers.brokers.registry import adapter
+from workers.brokers.sources import login_of
 
 
 def check_broker(purpose: str, kind: str, config: Mapping[str, Any], secrets: Mapping[str, str]) -> BrokerCheckResult:
-    """Return what is seen at the broker for the purpose. Errors: `BrokerError`."""
-    options = {**SOURCE_DEFAULTS[kind], **config}
-    login = Login(config["url"], secrets.get("username", ""), secrets.get("password", ""), options)
+    """Return the result of a check with this purpose. Errors: `BrokerError`."""
+    login = login_of(kind, config, secrets)
     broker = adapter(kind)
     if purpose == "queues":
-        found = broker.queues(login)[:SHOWN_QUEUES]
+        queues = broker.queues(login)[:SHOWN_QUEUES]
         return BrokerCheckResult(
-            queues=[FoundQueue(shown(one.name) or "", one.depth, shown(one.why) or "") for one in found]
+            queues=[FoundQueue(shown(one.name) or "", one.depth, shown(one.why) or "") for one in queues]
         )
     if purpose == "preview":
-        seen = [_seen(taken) for taken in broker.browse(login, PREVIEWED_MESSAGES)]
-        return BrokerCheckResult(broker.depth(login), messages=seen)
+        messages = [_found_message(one) for one in broker.browse(login, PREVIEWED_MESSAGES)]
+        return BrokerCheckResult(broker.depth(login), messages=messages)
     broker.shards(login)
     return BrokerCheckResult(broker.depth(login))
 
 
-def _seen(taken: Taken) -> FoundMessage:
-    start = bytes(taken.payload[:SHOWN_BYTES])
+def _found_message(message: Incoming) -> FoundMessage:
+    start = bytes(message.payload[:SHOWN_BYTES])
     # The cut may fall into a character.
     text = start.decode("utf-8", "replace").rstrip("\N{REPLACEMENT CHARACTER}")
-    headers = list(taken.headers.items())[:SHOWN_HEADERS]
-    told = taken.dead_letter
+    headers = list(message.headers.items())[:SHOWN_HEADERS]
+    dead_letter = message.dead_letter
     return FoundMessage(
-        queue=shown(taken.queue) or "",
-        message_id=shown(taken.message_id),
-        broker_id=shown(taken.broker_id),
-        is_redelivered=taken.is_redelivered,
-        content_type=shown(taken.content_type) or "",
-        payload_bytes=len(taken.payload),
+        queue=shown(message.queue) or "",
+        message_id=shown(message.message_id),
+        broker_id=shown(message.broker_id),
+        is_redelivered=message.is_redelivered,
+        content_type=shown(message.content_type) or "",
+        payload_bytes=len(message.payload),
         payload_text=shown(text, chars=SHOWN_BYTES) or "",
         headers={shown(name) or "": shown(value) or "" for name, value in headers},
-        original_address=shown(told.original_address),
-        reason=shown(told.reason),
-        exception_class=shown(told.cause_class or told.exception_class),
-        exception_message=shown(told.exception_message),
-        delivery_count=told.delivery_count,
+        original_address=shown(dead_letter.original_address),
+        reason=shown(dead_letter.reason),
+        exception_class=shown(dead_letter.cause_class or dead_letter.exception_class),
+        exception_message=shown(dead_letter.exception_message),
+        delivery_count=dead_letter.delivery_count,
     )

@@ -5,9 +5,18 @@ import socket
 import ssl
 
 from poisonadmin.core.domain.ssrf import NetworkGuard, guard_from
-from workers.brokers.contract import BrokerError
+from poisonadmin.sources.domain.broker_urls import BrokerUrl, InvalidBrokerUrl, parse_broker_url
+from workers.brokers.contract import BrokerError, Login
 
 CONNECT_SECONDS = 5.0
+
+
+def broker_url(kind: str, login: Login) -> BrokerUrl:
+    """Return where the broker is. Errors: `BrokerError`."""
+    try:
+        return parse_broker_url(kind, login.url)
+    except InvalidBrokerUrl as error:
+        raise BrokerError(f"url: {error.detail}") from None
 
 
 def permitted_addresses(host: str, port: int, *, guard: NetworkGuard | None = None) -> list[str]:

@@ -10,6 +10,12 @@ from typing import Any, Protocol
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.intake.domain.dead_letter import DeadLetter
 from poisonadmin.messages.domain.failures import Failure
+from poisonadmin.sources.domain.broker_checks import FoundQueue
+
+READ_BYTES = 8 * 1024 * 1024
+
+Results = list[Failure | None]
+"""Place by place None, or why the message is not confirmed."""
 
 
 class BrokerError(PoisonAdminError):
@@ -24,12 +30,17 @@ class BrokerError(PoisonAdminError):
 
 @dataclass(frozen=True)
 class Login:
-    """Where a broker is and who asks. `options`: the rest of the configuration, checked by domain/brokers.py."""
+    """Where a broker is and who asks. `options`: the rest of the configuration, checked, with its defaults."""
 
     url: str
     username: str = ""
     password: str = field(default="", repr=False)
     options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def verifies_tls(self) -> bool:
+        """Whether the broker's certificate is checked."""
+        return self.options.get("verify_tls", True) is not False
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +53,7 @@ class Shard:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class Incoming:
     """One message that the broker has given out and that is not acknowledged yet.
 
     `token`: what settles it, meant for its reader alone. `message_id`: the producer's, where there is one. `broker_id`:
@@ -70,8 +81,11 @@ class Taken:
 class Reader(Protocol):
     """Reads one shard. What is not acknowledged is given out again, to this reader's successor."""
 
-    def read(self, limit: int, wait_seconds: float) -> list[Taken]:
-        """Return up to `limit` messages; none only when none came for `wait_seconds`. Errors: `BrokerError`."""
+    def read(self, limit: int, wait_seconds: float) -> list[Incoming]:
+        """Return up to `limit` messages, or `READ_BYTES` of them; none only when none came for `wait_seconds`.
+
+        Errors: `BrokerError`.
+        """
 
     def finish(self) -> None:
         """Ask for no more. What the broker has given out already is still read and acknowledged.
@@ -79,7 +93,7 @@ class Reader(Protocol):
         Left alone it would go back, which some queues count as a failed delivery. Errors: `BrokerError`.
         """
 
-    def acknowledge(self, taken: Sequence[Taken]) -> None:
+    def acknowledge(self, taken: Sequence[Incoming]) -> None:
         """Settle messages that are stored; returns once the broker has done so. Errors: `BrokerError`."""
 
     def close(self) -> None:
@@ -91,8 +105,9 @@ class Outgoing:
     """A message on its way to a broker.
 
     `own_headers`: PoisonAdmin-Message-Id, -Attempt, -Operation; they win over any other. `route`: the queue or topic it
-    goes to by its default route. `headers` are the message's as texts: used where `transport` is None or of another
-    kind of broker, for then nothing typed is known. Dead-letter headers are left out either way.
+    goes to, empty where only the broker's own routing is known. `headers` are the message's as texts: used where
+    `transport` is None or of another kind of broker, for then nothing typed is known. Dead-letter headers are left out
+    either way.
     """
 
     payload: bytes
@@ -104,11 +119,20 @@ class Outgoing:
     conversation_id: str | None = None
     transport: Mapping[str, Any] | None = None
 
+    @property
+    def target(self) -> str:
+        """The queue or topic it goes to: its route, else where it was; empty when neither is known."""
+        return self.route or str((self.transport or {}).get("queue") or "")
+
+    def transport_of(self, kind: str) -> Mapping[str, Any] | None:
+        """Return the transport where it is of this kind of broker."""
+        return self.transport if self.transport and self.transport.get("broker") == kind else None
+
 
 class Publisher(Protocol):
     """Publishes to one broker over one connection."""
 
-    def publish(self, batch: Sequence[Outgoing], timeout_seconds: float) -> list[Failure | None]:
+    def publish(self, batch: Sequence[Outgoing], timeout_seconds: float) -> Results:
         """Send all, then wait for each one's confirm; return place by place None, or why it is not confirmed.
 
         A message that the broker takes but cannot route is a failure (`Unroutable`); so are one that it refuses
@@ -119,15 +143,6 @@ class Publisher(Protocol):
 
     def close(self) -> None:
         """Close the connection, without an error."""
-
-
-@dataclass(frozen=True, slots=True)
-class QueueSeen:
-    """A queue that discovery found. `why`: the sign that it holds dead letters, empty where there is none."""
-
-    name: str
-    depth: int | None
-    why: str = ""
 
 
 class Adapter(Protocol):
@@ -145,8 +160,8 @@ class Adapter(Protocol):
     def open_publisher(self, login: Login) -> Publisher:
         """Return a publisher; it connects when it first publishes."""
 
-    def browse(self, login: Login, limit: int) -> list[Taken]:
+    def browse(self, login: Login, limit: int) -> list[Incoming]:
         """Return the first messages of what is drained, and leave them there. Errors: `BrokerError`."""
 
-    def queues(self, login: Login) -> list[QueueSeen]:
+    def queues(self, login: Login) -> list[FoundQueue]:
         """Return the queues or topics there are, those with signs of dead letters first. Errors: `BrokerError`."""

@@ -14,8 +14,8 @@ import psycopg
 from poisonadmin.core.domain.locks import Lock
 
 # So long a reader may take to acknowledge what it has stored, or to end, before its copies are no longer waited for.
-PATIENCE_SECONDS = 5.0
-_LOOK_SECONDS = 0.1
+HOLDER_SECONDS = 5.0
+_POLL_SECONDS = 0.1
 
 _OWNERS = f"""
 SELECT objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND classid = {Lock.READER:d} AND objsubid = 2
@@ -49,13 +49,13 @@ class Receipts:
 
     def wait_for_holders(self, connection: "psycopg.Connection[tuple[object, ...]]", digests: Sequence[bytes]) -> None:
         """Return when no other reader that lives holds a message like these, or has done so for too long."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + HOLDER_SECONDS
         while digests and time.monotonic() < deadline:
             row = connection.execute(_HELD_BY_OTHERS, [self._source_id, list(digests), self._owner]).fetchone()
             connection.commit()
             if row is None or not row[0]:
                 return
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_POLL_SECONDS)
 
     def recognise(self, cursor: psycopg.Cursor, digests: Sequence[bytes]) -> list[tuple[bytes, int]]:
         """Take over receipts for copies of these digests; return those, with their ids: they are stored already."""

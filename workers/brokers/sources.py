@@ -1,5 +1,6 @@
 """A source as its row has it: the login is read by whoever connects, and is in no job's options (S13)."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,9 +29,14 @@ def read_source(database_url: str, source_id: int) -> BrokerSource:
     if row is None:
         raise BrokerError("the source is switched off or gone")
     kind, config, secrets = row
-    options: dict[str, Any] = {**SOURCE_DEFAULTS[kind], **config}
-    login = Login(config["url"], secrets.get("username", ""), secrets.get("password", ""), options)
-    return BrokerSource(kind, login, options["address"])
+    login = login_of(kind, config, secrets)
+    return BrokerSource(kind, login, login.options["address"])
+
+
+def login_of(kind: str, config: Mapping[str, Any], secrets: Mapping[str, str]) -> Login:
+    """Return how a source with this configuration is reached."""
+    options = {**SOURCE_DEFAULTS[kind], **config}
+    return Login(config["url"], secrets.get("username", ""), secrets.get("password", ""), options)
 
 
 def depth_of(database_url: str, source_id: int) -> int | None:

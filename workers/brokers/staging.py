@@ -12,9 +12,9 @@ from poisonadmin.intake.domain.envelope_fields import InvalidEnvelope, storable
 from poisonadmin.intake.domain.staged_rows import IntakeRow
 from poisonadmin.sources.domain.broker_names import made_id
 from poisonadmin.sources.domain.draining import batch_prefix
-from workers.brokers.contract import Taken
+from workers.brokers.contract import Incoming
 from workers.brokers.receipts import Receipts
-from workers.brokers.rows import digest_of, row_of
+from workers.brokers.rows import digest_of, intake_row
 
 WriteKeys = Callable[[psycopg.Cursor, Sequence[tuple[int, IntakeRow]]], None]
 """Writes the business keys of staged rows, by their ids."""
@@ -22,7 +22,7 @@ WriteKeys = Callable[[psycopg.Cursor, Sequence[tuple[int, IntakeRow]]], None]
 
 @dataclass(frozen=True)
 class Stored:
-    """What became of one read. `receipts`: (id, digest) of those to be removed once it is acknowledged."""
+    """The result of one read. `receipts`: (id, digest) of those to be removed once it is acknowledged."""
 
     staged: int
     recognised: int
@@ -31,11 +31,11 @@ class Stored:
 
 
 @dataclass
-class _Sorted:
+class _NewRows:
     rows: list[IntakeRow] = field(default_factory=list)
     made_ids: list[str] = field(default_factory=list)
     digests: list[bytes] = field(default_factory=list)
-    bad: list[tuple[InvalidEnvelope, bytes]] = field(default_factory=list)
+    rejected: list[tuple[InvalidEnvelope, bytes]] = field(default_factory=list)
 
 
 class BrokerStaging:
@@ -48,25 +48,25 @@ class BrokerStaging:
         self._connection = psycopg.connect(database_url, connect_timeout=5, application_name="poisonadmin drain")
         self._receipts = Receipts(self._connection, source_id)
 
-    def store(self, batch: Sequence[Taken], acknowledged: Sequence[int] = ()) -> Stored:
+    def store(self, batch: Sequence[Incoming], acknowledged: Sequence[int] = ()) -> Stored:
         """Store and commit; remove the receipts with the ids in `acknowledged`. Errors: `psycopg.Error`."""
-        rows = [_row(taken, self._template) for taken in batch]
-        known = [self._digest(taken, row) for taken, row in zip(batch, rows, strict=True)]
-        again = [digest for taken, digest in zip(batch, known, strict=True) if digest and taken.is_redelivered]
+        rows = [_row(message, self._template) for message in batch]
+        known = [self._digest(message, row) for message, row in zip(batch, rows, strict=True)]
+        again = [digest for message, digest in zip(batch, known, strict=True) if digest and message.is_redelivered]
         self._receipts.wait_for_holders(self._connection, again)
         with self._connection.transaction(), self._connection.cursor() as cursor:
             self._receipts.remove(cursor, acknowledged)
             found = self._receipts.recognise(cursor, again)
             stored_before = Counter(digest for digest, _ in found)
-            new = _Sorted()
-            for taken, row, digest in zip(batch, rows, known, strict=True):
-                if digest and taken.is_redelivered and stored_before[digest] > 0:
+            new = _NewRows()
+            for message, row, digest in zip(batch, rows, known, strict=True):
+                if digest and message.is_redelivered and stored_before[digest] > 0:
                     stored_before[digest] -= 1
                     continue
                 if digest:
                     new.digests.append(digest)
                 if isinstance(row, InvalidEnvelope):
-                    new.bad.append((row, taken.payload))
+                    new.rejected.append((row, message.payload))
                 else:
                     new.rows.append(row)
                     new.made_ids.append(made_id(digest) if digest else "")
@@ -75,7 +75,7 @@ class BrokerStaging:
         return Stored(
             staged=len(new.rows),
             recognised=len(found),
-            rejected=len(new.bad),
+            rejected=len(new.rejected),
             receipts=[(receipt, digest) for digest, receipt in found] + list(zip(receipts, new.digests, strict=True)),
         )
 
@@ -90,17 +90,17 @@ class BrokerStaging:
             self._receipts.leave(cursor, digests)
 
     def close(self) -> None:
-        """Let go of what is held."""
+        """Close the connection, which gives up the lock on the receipts."""
         self._connection.close()
 
     @staticmethod
-    def _digest(taken: Taken, row: IntakeRow | InvalidEnvelope) -> bytes | None:
+    def _digest(message: Incoming, row: IntakeRow | InvalidEnvelope) -> bytes | None:
         """Return by what the message is known; None where its id says who it is."""
         if isinstance(row, InvalidEnvelope):
-            return digest_of(taken, None)
-        return None if row[1] is not None else digest_of(taken, row[9])
+            return digest_of(message, None)
+        return None if row[1] is not None else digest_of(message, row[9])
 
-    def _copy(self, cursor: psycopg.Cursor, new: _Sorted) -> None:
+    def _copy(self, cursor: psycopg.Cursor, new: _NewRows) -> None:
         batch = f"{batch_prefix(self._source_id)}{uuid.uuid4()}"
         if new.rows:
             ids = [row[0] for row in cursor.execute(staged_rows.TAKE_IDS, [len(new.rows)]).fetchall()]
@@ -113,19 +113,19 @@ class BrokerStaging:
                 for line, (row_id, row, made) in enumerate(zip(ids, new.rows, new.made_ids, strict=True), start=1):
                     copy.write_row(staged_rows.staged_row(row_id, row, made, batch=batch, line=line))
             self._write_keys(cursor, list(zip(ids, new.rows, strict=True)))
-        if new.bad:
+        if new.rejected:
             with cursor.copy(staged_rows.REJECTED_COPY) as copy:
                 copy.set_types(staged_rows.REJECTED_TYPES)
                 # Lines of their own: a conflict is set aside under its staged row's.
-                for line, (why, raw) in enumerate(new.bad, start=len(new.rows) + 1):
+                for line, (why, raw) in enumerate(new.rejected, start=len(new.rows) + 1):
                     copy.write_row((self._source_id, None, batch, line, why.code, storable(why.detail), raw))
 
 
-def _row(taken: Taken, template: str) -> IntakeRow | InvalidEnvelope:
+def _row(message: Incoming, template: str) -> IntakeRow | InvalidEnvelope:
     try:
-        return row_of(taken, template)
+        return intake_row(message, template)
     except InvalidEnvelope as error:
         return error
     except (ValueError, TypeError, RecursionError) as error:
-        # Set aside with its bytes: it must not keep those behind it from being taken.
+        # Set aside with its bytes: it must not keep those behind it from being stored.
         return InvalidEnvelope("unreadable", None, f"{type(error).__name__}: {error}"[:500])

@@ -3,23 +3,22 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from poisonadmin.sources.domain.broker_checks import FoundQueue
 from workers.brokers.artemis.connection import StompConnection
-from workers.brokers.artemis.management import Management
+from workers.brokers.artemis.management import ArtemisQueue, Management, found_queues, queue_named
 from workers.brokers.artemis.publisher import ArtemisPublisher
-from workers.brokers.artemis.queues import ArtemisQueue, queue_named, queues_seen
 from workers.brokers.artemis.reader import ArtemisReader
-from workers.brokers.contract import BrokerError, Login, QueueSeen, Shard, Taken
+from workers.brokers.contract import BrokerError, Incoming, Login, Shard
 
-DEFAULT_READERS = 2
 _QUIET_SECONDS = 0.5
 
 
-class Artemis:
-    """See contract.Adapter. Every login must be allowed to manage: without, nobody knows what queues there are."""
+class ArtemisAdapter:
+    """See contract.Adapter. Every login must be allowed to manage: else nobody knows what queues there are."""
 
     def shards(self, login: Login) -> list[Shard]:
-        """Return so many shards a queue as there shall be readers; those at one queue share what it gives out."""
-        readers = int(login.options.get("readers", DEFAULT_READERS))
+        """Return a shard for each reader of each queue; those at one queue share what it gives out."""
+        readers = int(login.options["readers"])
         return [Shard(queue, place=place) for queue in login.options["queues"] for place in range(readers)]
 
     def depth(self, login: Login) -> int:
@@ -45,23 +44,23 @@ class Artemis:
         """Return a publisher that is not connected yet."""
         return ArtemisPublisher(login)
 
-    def browse(self, login: Login, limit: int) -> list[Taken]:
-        """Return the first messages of the queues, given out and given back.
+    def browse(self, login: Login, limit: int) -> list[Incoming]:
+        """Return the first messages of the queues: they are given out and given back, which is STOMP's only way.
 
-        STOMP has no other look at them. It does not count as a delivery.
+        It does not count as a delivery.
         """
-        found: list[Taken] = []
+        found: list[Incoming] = []
         with _connected(login) as connection:
             management = Management(connection)
             for name in login.options["queues"]:
                 if len(found) < limit:
-                    found += _seen(connection, management, name, limit - len(found))
+                    found += _browsed(connection, management, name, limit - len(found))
         return found
 
-    def queues(self, login: Login) -> list[QueueSeen]:
+    def queues(self, login: Login) -> list[FoundQueue]:
         """Return the broker's queues."""
         with _connected(login) as connection:
-            return queues_seen(connection)
+            return found_queues(connection)
 
 
 @contextmanager
@@ -80,13 +79,13 @@ def _queue(management: Management, name: str) -> ArtemisQueue:
     return found
 
 
-def _seen(connection: StompConnection, management: Management, name: str, limit: int) -> list[Taken]:
+def _browsed(connection: StompConnection, management: Management, name: str, limit: int) -> list[Incoming]:
     reader = ArtemisReader(connection, management, _queue(management, name), name)
-    found: list[Taken] = []
+    found: list[Incoming] = []
     while len(found) < limit and (some := reader.read(limit - len(found), _QUIET_SECONDS)):
         found += some
     reader.leave()
     return found
 
 
-ADAPTER = Artemis()
+ADAPTER = ArtemisAdapter()

@@ -1,4 +1,4 @@
-"""A STOMP 1.2 connection over stomp.py, for one thread: what comes in waits until it is asked for.
+"""A STOMP 1.2 connection over stomp.py, for one thread: incoming frames wait until they are asked for.
 
 stomp.py reads in a thread of its own. The socket is ours, so that the guard has checked where it leads (S6).
 """
@@ -21,8 +21,7 @@ from stomp.utils import Frame, PollableQueue, convert_frame, pack
 
 from poisonadmin.intake.domain.envelope_fields import storable
 from poisonadmin.sources.domain.broker_kinds import ARTEMIS
-from poisonadmin.sources.domain.broker_urls import InvalidBrokerUrl, parse_broker_url
-from workers.brokers.connect import open_socket
+from workers.brokers.connect import broker_url, open_socket
 from workers.brokers.contract import BrokerError, Login
 
 ANSWER_SECONDS = 30.0
@@ -39,21 +38,16 @@ class StompConnection:
         self.arrived: dict[str, deque[Frame]] = defaultdict(deque)  # by subscription
         self.receipts: set[str] = set()
         self.refused: str | None = None  # the receipt of the frame that the broker closed the connection on
-        self._trouble: str | None = None
+        self._failure: str | None = None
         self._is_connected = False
         self._changed = Condition()
         self._numbers = 0
-        try:
-            where = parse_broker_url(ARTEMIS, login.url)
-        except InvalidBrokerUrl as error:
-            raise BrokerError(f"url: {error.detail}") from None
-        verifies = login.options.get("verify_tls", True) is not False
-        self._transport = _Channel(where.hosts[0], with_tls=where.is_encrypted, verify_tls=verifies)
-        self._protocol = _Client(self._transport)
+        where = broker_url(ARTEMIS, login)
+        self._transport = _Channel(where.hosts[0], with_tls=where.is_encrypted, verify_tls=login.verifies_tls)
         self._transport.set_listener("", _Listener(self))
         try:
             self._transport.start()
-            self._protocol.connect(login.username or None, login.password or None)
+            _Client(self._transport).connect(login.username or None, login.password or None)
             self.until(lambda: self._is_connected, "the login")
         except (StompException, OSError) as error:
             self._fail(f"the connection broke: {error}")
@@ -61,7 +55,7 @@ class StompConnection:
     @property
     def is_open(self) -> bool:
         """Whether nothing has gone wrong as far as is known."""
-        return self._trouble is None
+        return self._failure is None
 
     def number(self) -> str:
         """Return a text that no other call on this connection returns."""
@@ -70,13 +64,13 @@ class StompConnection:
 
     def send(self, frames: Iterable[tuple[str, Mapping[str, str], bytes]]) -> None:
         """Write frames: command, headers, body. Errors: `BrokerError`."""
-        if self._trouble is not None:
-            self._fail(self._trouble)
+        if self._failure is not None:
+            self._fail(self._failure)
         try:
             self._transport.write(b"".join(frame_bytes(*frame) for frame in frames))
         except (StompException, OSError, AttributeError) as error:
             # stomp.py takes its socket away when the connection ends.
-            self._fail(self._trouble or f"the connection broke: {error}")
+            self._fail(self._failure or f"the connection broke: {error}")
 
     def settle(self, command: str, headers: Mapping[str, str], what: str) -> None:
         """Write a frame, and return when the broker has worked on it. Errors: `BrokerError`."""
@@ -96,19 +90,19 @@ class StompConnection:
         with self._changed:
             while not is_done():
                 left = deadline - time.monotonic()
-                if self._trouble is None and left > 0:
+                if self._failure is None and left > 0:
                     self._changed.wait(left)
-                elif self._trouble is None:
+                elif self._failure is None:
                     return False
                 else:
                     break
             else:
                 return True
-        return self._fail(self._trouble or "the connection is closed")
+        return self._fail(self._failure or "the connection is closed")
 
     def close(self) -> None:
         """Say goodbye and close, without an error."""
-        if self._trouble is None:
+        if self._failure is None:
             timeout, self.timeout_seconds = self.timeout_seconds, _GOODBYE_SECONDS
             try:
                 self.settle("DISCONNECT", {}, "goodbye")
@@ -119,8 +113,8 @@ class StompConnection:
         self.drop()
 
     def drop(self) -> None:
-        """Close without a word."""
-        self._trouble = self._trouble or "the connection is closed"
+        """Close at once, without a goodbye."""
+        self._failure = self._failure or "the connection is closed"
         self._transport.end()
 
     def take_in(self, change: Callable[[], None]) -> None:
@@ -129,13 +123,13 @@ class StompConnection:
             change()
             self._changed.notify_all()
 
-    def connected(self) -> None:
+    def note_connected(self) -> None:
         """Remember that the broker has let us in."""
         self._is_connected = True
 
-    def broken(self, why: str) -> None:
+    def note_failure(self, why: str) -> None:
         """Remember why nothing more will come; the first reason counts."""
-        self._trouble = self._trouble or why
+        self._failure = self._failure or why
 
     def _fail(self, why: str) -> bool:
         self.drop()
@@ -163,7 +157,7 @@ class _Client(BaseConnection, Protocol12):  # type: ignore[misc]
 
     def __init__(self, transport: "_Channel") -> None:
         BaseConnection.__init__(self, transport)
-        # Text and bytes are told apart by their length being said.
+        # Bytes are told from a text by their header content-length.
         Protocol12.__init__(self, transport, auto_content_length=False)
 
 
@@ -174,7 +168,7 @@ class _Listener(stomp.ConnectionListener):  # type: ignore[misc]
         self._connection = connection
 
     def on_connected(self, _frame: Frame) -> None:
-        self._connection.take_in(self._connection.connected)
+        self._connection.take_in(self._connection.note_connected)
 
     def on_message(self, frame: Frame) -> None:
         waiting = self._connection.arrived[frame.headers.get("subscription", "")]
@@ -186,10 +180,10 @@ class _Listener(stomp.ConnectionListener):  # type: ignore[misc]
     def on_error(self, frame: Frame) -> None:
         why = frame.headers.get("message") or bytes(frame.body or b"").decode("utf-8", "replace") or "no reason given"
         self._connection.refused = frame.headers.get("receipt-id")
-        self._connection.take_in(lambda: self._connection.broken(f"the broker refuses: {why[:500]}"))
+        self._connection.take_in(lambda: self._connection.note_failure(f"the broker refuses: {why[:500]}"))
 
     def on_disconnected(self) -> None:
-        self._connection.take_in(lambda: self._connection.broken("the broker has closed the connection"))
+        self._connection.take_in(lambda: self._connection.note_failure("the broker has closed the connection"))
 
 
 class _Channel(Transport):  # type: ignore[misc]

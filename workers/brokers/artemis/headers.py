@@ -1,7 +1,6 @@
 """What ActiveMQ Artemis writes on a message that it moved to a dead-letter or expiry address, and clients beside it.
 
-Artemis says where a message was, and nothing of why: only an expiry can be told from the rest. It tells of the last
-move alone.
+Artemis says where a message was, and not why: only an expiry can be told from the rest. It reports the last move alone.
 """
 
 import re
@@ -9,22 +8,20 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
 from poisonadmin.intake.domain.dead_letter import DeadLetter, Move
-from poisonadmin.intake.domain.envelope_fields import LIMITS, storable
+from poisonadmin.intake.domain.envelope_fields import LIMITS
 from poisonadmin.sources.domain.broker_names import is_dead_letter_header
-from workers.brokers.rabbitmq.headers import came_back_of
+from workers.brokers.headers import came_back_of, first_text, name_of, text_of
 
 _MS_DIGITS = 14
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# An OpenWire client's words: `java.lang.Throwable: Delivery[7] exceeds …, cause:org.example.Refused: no such customer`.
+# An OpenWire client writes: `java.lang.Throwable: Delivery[7] exceeds …, cause:org.example.Refused: no such customer`.
 _OPENWIRE = "dlqDeliveryFailureCause"
-_CAUSE = re.compile(r"cause:([\w.$]+)(?:: (.*))?\Z", re.DOTALL)
+_OPENWIRE_CAUSE = re.compile(r"cause:([\w.$]+)(?:: (.*))?\Z", re.DOTALL)
 # What consumers' libraries stamp: MassTransit, SmallRye.
-_TOLD = {
-    "exception_class": ("MT-Fault-ExceptionType", "dead-letter-exception-class-name"),
-    "cause_class": ("dead-letter-cause-class-name",),
-    "exception_message": ("MT-Fault-Message", "dead-letter-reason"),
-    "stack": ("MT-Fault-StackTrace",),
-}
+_CLASS = ("MT-Fault-ExceptionType", "dead-letter-exception-class-name")
+_CAUSE = ("dead-letter-cause-class-name",)
+_MESSAGE = ("MT-Fault-Message", "dead-letter-reason")
+_STACK = ("MT-Fault-StackTrace",)
 _OWN = ("_AMQ_", "__AMQ_")
 _STAMPS = ("mt-fault-", "mt-reason", "dlqdeliveryfailurecause")
 
@@ -42,25 +39,25 @@ def is_left_out(name: str) -> bool:
 
 
 def dead_letter_of(headers: Mapping[str, str], drained: str) -> DeadLetter:
-    """Return what a message's properties tell of its failure; `drained` is where it is now.
+    """Return what a message's properties report of its failure; `drained` is where it is now.
 
     >>> found = dead_letter_of({"_AMQ_ORIG_ADDRESS": "orders", "_AMQ_ORIG_QUEUE": "orders"}, "DLQ")
     >>> found.original_address, found.moves[0].to
     ('orders', 'DLQ')
     """
-    address, queue = _name(headers.get("_AMQ_ORIG_ADDRESS")), _name(headers.get("_AMQ_ORIG_QUEUE"))
+    address, queue = origin_of(headers)
     expired_at = _time(headers.get("_AMQ_ACTUAL_EXPIRY"))
     reason = "expired" if expired_at is not None else "undelivered"
-    told = {what: _first(headers, what) for what in _TOLD} | _openwire(headers)
+    exception_class, exception_message = _exception(headers)
     was_moved = address is not None or queue is not None
     return DeadLetter(
         reason=reason if was_moved else None,
-        exception_class=_cut(told["exception_class"], LIMITS.exception_class_chars),
-        exception_message=_cut(told["exception_message"], LIMITS.exception_message_chars),
-        stack=_cut(told["stack"], LIMITS.stack_chars),
+        exception_class=text_of(exception_class, LIMITS.exception_class_chars),
+        exception_message=text_of(exception_message, LIMITS.exception_message_chars),
+        stack=first_text(headers, _STACK, LIMITS.stack_chars),
         original_address=address or queue,
         failed_at=expired_at,
-        cause_class=_cut(told["cause_class"], LIMITS.exception_class_chars),
+        cause_class=first_text(headers, _CAUSE, LIMITS.exception_class_chars),
         moves=(Move(full_name(address, queue) or "?", reason, expired_at, to=drained),) if was_moved else (),
         came_back=came_back_of(headers),
     )
@@ -79,30 +76,20 @@ def full_name(address: str | None, queue: str | None) -> str | None:
 
 def origin_of(headers: Mapping[str, str]) -> tuple[str | None, str | None]:
     """Return address and queue where the message was before its last move."""
-    return _name(headers.get("_AMQ_ORIG_ADDRESS")), _name(headers.get("_AMQ_ORIG_QUEUE"))
+    return name_of(headers.get("_AMQ_ORIG_ADDRESS")), name_of(headers.get("_AMQ_ORIG_QUEUE"))
 
 
-def _openwire(headers: Mapping[str, str]) -> dict[str, str | None]:
+def _exception(headers: Mapping[str, str]) -> tuple[str | None, str | None]:
+    """Return class and message of the exception; an OpenWire client's header is about the last failure."""
     text = headers.get(_OPENWIRE)
     if not isinstance(text, str) or not text:
-        return {}
-    cause = _CAUSE.search(text)
-    name, _, _ = text.partition(":")
+        found = first_text(headers, _CLASS, LIMITS.exception_class_chars)
+        return found, first_text(headers, _MESSAGE, LIMITS.exception_message_chars)
+    cause = _OPENWIRE_CAUSE.search(text)
     if cause is None or cause.group(1) == "null":
-        return {"exception_class": name if "." in name else None, "exception_message": text}
-    return {"exception_class": cause.group(1), "exception_message": cause.group(2) or text}
-
-
-def _first(headers: Mapping[str, str], what: str) -> str | None:
-    return next((value for name in _TOLD[what] if isinstance(value := headers.get(name), str) and value), None)
-
-
-def _cut(text: str | None, max_chars: int) -> str | None:
-    return storable(text[:max_chars]) if text else None
-
-
-def _name(value: object) -> str | None:
-    return storable(value[:255]) if isinstance(value, str) and value else None
+        name, _, _ = text.partition(":")
+        return name if "." in name else None, text
+    return cause.group(1), cause.group(2) or text
 
 
 def _time(value: object) -> datetime | None:

@@ -1,7 +1,7 @@
-"""A message as Artemis hands it out over STOMP, as what the drain stores of it and what goes back one day.
+"""A message as Artemis gives it out over STOMP, as the drain stores it; and as the frame that sends it again.
 
-STOMP knows texts alone: numbers and truths come as texts, and go back as texts. A body is a text or it is bytes; what
-is neither stays with the broker (`artemis_kinds.py`).
+STOMP knows texts alone: numbers and booleans come as texts, and go back as texts. A body is a text or it is bytes;
+what is neither stays with the broker (`reader.py`).
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from stomp.utils import Frame
 from poisonadmin.intake.domain.envelope_fields import storable
 from poisonadmin.sources.domain.broker_kinds import ARTEMIS
 from workers.brokers.artemis.headers import dead_letter_of, full_name, is_left_out, origin_of
-from workers.brokers.contract import Outgoing, Taken
+from workers.brokers.contract import Incoming, Outgoing
 
 # Headers of the frame, not of the message. Artemis makes properties even of some that producers' frames had.
 _FRAME = frozenset(
@@ -33,7 +33,7 @@ _TEXT = "text/plain"
 _TEXTS = ("text/", "application/json", "application/xml")
 
 
-def taken_of(frame: Frame, queue: str, token: int) -> Taken:
+def incoming_of(frame: Frame, queue: str, token: int) -> Incoming:
     """Return the message; `token` is its place among those that its subscription was given."""
     headers: dict[str, str] = frame.headers
     properties = {name: storable(headers[name]) for name in _PROPERTIES if name in headers}
@@ -43,7 +43,7 @@ def taken_of(frame: Frame, queue: str, token: int) -> Taken:
     group = headers.get(_GROUP)
     # After a broker was made anew from nothing its numbers begin again; the time does not.
     number = number_of(headers)
-    return Taken(
+    return Incoming(
         token=token,
         queue=queue,
         message_id=None,
@@ -86,7 +86,7 @@ def number_of(headers: Mapping[str, str]) -> str:
 
 def frame_of(one: Outgoing, destination: str, routing: str, receipt: str) -> tuple[str, dict[str, str], bytes]:
     """Return the frame that sends a message: it does not expire, for a person wants it there."""
-    known = one.transport if one.transport and one.transport.get("broker") == ARTEMIS else None
+    known = one.transport_of(ARTEMIS)
     headers = _named(one.headers if known is None else known.get("headers"))
     properties = _named((known or {}).get("properties"))
     group = one.conversation_id if known is None else known.get("group")
@@ -111,7 +111,7 @@ def frame_of(one: Outgoing, destination: str, routing: str, receipt: str) -> tup
 
 
 def _goes_as_bytes(one: Outgoing, kind: Any) -> bool:
-    """Return whether the length is said, which makes it bytes: a NUL would end a text too early."""
+    """Return whether the length is given, which makes it bytes: a NUL would end a text too early."""
     if kind is None:
         kind = "text" if one.content_type.startswith(_TEXTS) else "bytes"
     if kind != "text" or b"\0" in one.payload:

@@ -1,20 +1,57 @@
-"""Publishes to Artemis: everything is sent, then every receipt awaited."""
+"""Publishes to Artemis: everything is sent, then every receipt awaited.
+
+Artemis takes a message that no queue is there for and drops it without an error. So it is asked before whether there is
+a queue, and again when everything is confirmed: where it is the same queue still, nothing was dropped.
+"""
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from poisonadmin.messages.domain.failures import Failure
 from workers.brokers.artemis.connection import StompConnection
+from workers.brokers.artemis.management import MULTICAST, Management, queue_named, queues_at
 from workers.brokers.artemis.messages import frame_of
-from workers.brokers.artemis.routes import Route, Routes
-from workers.brokers.contract import BrokerError, Login, Outgoing
-from workers.brokers.publish_failures import confirm_lost, not_sent, refused, unroutable
+from workers.brokers.contract import BrokerError, Login, Outgoing, Results
+from workers.brokers.publishing import MOST_REFUSED, Sending, confirm_lost, not_sent, refused, unroutable
 
 _CHUNK = 50
-# So many messages in a row that each made the broker close the connection: it is not the messages.
-_MOST_REFUSED = 3
 
-Results = list[Failure | None]
+
+@dataclass(frozen=True)
+class Route:
+    """What a frame names, how the address hands the message on, and the numbers of the queues behind it."""
+
+    destination: str
+    routing: str
+    queues: frozenset[str]
+
+
+class Routes:
+    """Finds routes over one connection. Errors of all methods: `BrokerError`."""
+
+    def __init__(self, connection: StompConnection) -> None:
+        try:
+            self._management = Management(connection)
+        except BrokerError as error:
+            raise BrokerError(f"a login that sends messages must be allowed to manage {error}") from None
+
+    def to(self, name: str) -> Route | None:
+        """Return the route to a queue, or to an address with queues; None where there is neither."""
+        queue = queue_named(self._management, name)
+        if queue is not None:
+            return Route(queue.place, queue.routing, frozenset((queue.number,)))
+        behind = queues_at(self._management, name) if name and "::" not in name else []
+        # A topic's subscribers all get one; of queues that share an address, one does.
+        topic = [one for one in behind if not one.is_anycast]
+        chosen = topic or behind
+        if not chosen:
+            return None
+        return Route(name, MULTICAST if topic else chosen[0].routing, frozenset(one.number for one in chosen))
+
+    def still_leads(self, name: str, route: Route) -> bool:
+        """Return whether the queues that were there are there still."""
+        now = self.to(name)
+        return now is not None and route.queues <= now.queues
 
 
 class ArtemisPublisher:
@@ -28,13 +65,12 @@ class ArtemisPublisher:
     def publish(self, batch: Sequence[Outgoing], timeout_seconds: float) -> Results:
         """Send all, await each receipt; return place by place None, or why it is not confirmed.
 
-        Where the broker closes the connection on one message, those after it have not been looked at, and are sent
-        again.
+        Where the broker closes the connection on one message, it has not read those after it: they are sent again.
         """
         deadline = time.monotonic() + timeout_seconds
         results: Results = [not_sent("the connection was lost before it was sent")] * len(batch)
         places = list(range(len(batch)))
-        for _ in range(_MOST_REFUSED):
+        for _ in range(MOST_REFUSED):
             places = self._send_and_wait(batch, places, results, deadline)
             if not places:
                 break
@@ -49,7 +85,7 @@ class ArtemisPublisher:
     def _send_and_wait(
         self, batch: Sequence[Outgoing], places: Sequence[int], results: Results, deadline: float
     ) -> list[int]:
-        """Publish the messages at these places; return those that the broker has not looked at."""
+        """Publish the messages at these places; return those that the broker has not read."""
         try:
             connection, routes = self._opened(deadline)
         except BrokerError as error:
@@ -61,14 +97,14 @@ class ArtemisPublisher:
         try:
             sending.send(places)
             sending.wait(deadline)
-            sending.look_again()
+            sending.check_routes()
         except BrokerError as error:
             self._drop()
-            return sending.broken(str(error), connection.refused)
+            return sending.fail_after(str(error), connection.refused)
         if sending.unconfirmed:
             # A late receipt would be taken for another message's.
             self._drop()
-            sending.broken("no confirm in time", None)
+            sending.fail(confirm_lost("no confirm in time"))
         return []
 
     def _opened(self, deadline: float) -> tuple[StompConnection, Routes]:
@@ -86,87 +122,71 @@ class ArtemisPublisher:
         self._connection = self._routes = None
 
 
-class _StompSending:
-    """One call's messages on one connection. `unconfirmed`: the places of those that wait, by receipt, in order."""
+class _StompSending(Sending[str]):
+    """Receipts name messages by numbers of the connection."""
 
     def __init__(
         self, connection: StompConnection, routes: Routes, batch: Sequence[Outgoing], results: Results
     ) -> None:
-        self.unconfirmed: dict[str, int] = {}
+        super().__init__(batch, results)
         self._connection = connection
         self._routes = routes
-        self._batch = batch
-        self._results = results
-        self._ways: dict[str, Route | None] = {}
+        self._route_by_name: dict[str, Route | None] = {}
         self._sent_to: dict[str, list[int]] = {}
 
     def send(self, places: Sequence[int]) -> None:
         """Write the messages for which there is a queue."""
         frames = []
         for place in places:
-            name = _route_of(self._batch[place])
-            if name not in self._ways:
-                self._ways[name] = self._routes.to(name)
-            way = self._ways[name]
-            if way is None:
+            name = self._batch[place].target
+            if name not in self._route_by_name:
+                self._route_by_name[name] = self._routes.to(name)
+            route = self._route_by_name[name]
+            if route is None:
                 self._results[place] = unroutable(f"there is no queue for {name!r}")
                 continue
-            receipt = self._connection.number()
-            frames.append((receipt, name, place, way))
+            frames.append((self._connection.number(), name, place, route))
         for start in range(0, len(frames), _CHUNK):
-            some = frames[start : start + _CHUNK]
-            for receipt, name, place, _ in some:
+            chunk = frames[start : start + _CHUNK]
+            for receipt, name, place, _ in chunk:
                 self._results[place] = None
                 self.unconfirmed[receipt] = place
                 self._sent_to.setdefault(name, []).append(place)
             self._connection.send(
-                frame_of(self._batch[place], way.destination, way.routing, receipt) for receipt, _, place, way in some
+                frame_of(self._batch[place], route.destination, route.routing, receipt)
+                for receipt, _, place, route in chunk
             )
 
-    def wait(self, deadline: float) -> None:
-        """Return when everything is confirmed, or the time is over."""
-        receipts = self._connection.receipts
-        waiting = self.unconfirmed
-        while waiting and (left := deadline - time.monotonic()) > 0:
-            self._connection.wait(lambda: bool(receipts), left)
-            self._settle()
-
-    def look_again(self) -> None:
+    def check_routes(self) -> None:
         """Let messages to a queue that is no longer what it was have failed: they may have been dropped."""
         for name, places in self._sent_to.items():
-            way = self._ways[name]
-            if way is not None and not self._routes.still_leads(name, way):
-                self._doubt(places, f"the queue behind {name} was removed meanwhile: it may have been dropped")
+            route = self._route_by_name[name]
+            if route is None or self._routes.still_leads(name, route):
+                continue
+            for place in places:
+                if self._results[place] is None:
+                    why = f"the queue behind {name} was removed meanwhile: it may have been dropped"
+                    self._results[place] = confirm_lost(why)
 
-    def broken(self, why: str, refused_receipt: str | None) -> list[int]:
+    def fail_after(self, why: str, refused_receipt: str | None) -> list[int]:
         """Let everything without a receipt have failed; return what came after the message that was refused.
 
-        Without a second look nobody knows whether even what is confirmed was kept, but where something was refused the
-        queues were there.
+        Without a receipt for it, nobody knows whether the broker has read what came before that one.
         """
         self._settle()
         waiting = list(self.unconfirmed.items())
+        self.fail(confirm_lost(why))
         receipts = [receipt for receipt, _ in waiting]
         if refused_receipt not in receipts:
-            for place in self.unconfirmed.values():
-                self._results[place] = confirm_lost(why)
             return []
         number = receipts.index(refused_receipt)
-        for _, place in waiting[:number]:
-            self._results[place] = confirm_lost(why)
         self._results[waiting[number][1]] = refused(why)
         return [place for _, place in waiting[number + 1 :]]
+
+    def _listen(self, seconds: float) -> None:
+        self._connection.wait(lambda: bool(self._connection.receipts), seconds)
 
     def _settle(self) -> None:
         receipts = self._connection.receipts
         while receipts:
             self.unconfirmed.pop(receipts.pop(), None)
-
-    def _doubt(self, places: Sequence[int], why: str) -> None:
-        for place in places:
-            if self._results[place] is None:
-                self._results[place] = confirm_lost(why)
-
-
-def _route_of(one: Outgoing) -> str:
-    return one.route or str((one.transport or {}).get("queue") or "")

@@ -1,20 +1,27 @@
-"""Reads one queue of Artemis; what STOMP cannot carry stays there."""
+"""Reads one queue of Artemis; what STOMP cannot carry stays there.
+
+Of a JMS map, stream or object STOMP shows next to nothing, and does not say so: Artemis is asked for the kinds of what
+it has given out, once for as much as it gives out at a time.
+"""
 
 import contextlib
+import json
 import time
 from collections.abc import Sequence
 
-from workers.brokers.artemis.connection import StompConnection
-from workers.brokers.artemis.kinds import Kinds
-from workers.brokers.artemis.management import Management
-from workers.brokers.artemis.messages import taken_of
-from workers.brokers.artemis.queues import ArtemisQueue
-from workers.brokers.contract import BrokerError, Taken
+from stomp.utils import Frame
 
-READ_BYTES = 8 * 1024 * 1024
+from workers.brokers.artemis.connection import StompConnection
+from workers.brokers.artemis.management import ArtemisQueue, Management
+from workers.brokers.artemis.messages import incoming_of, is_bytes, number_of
+from workers.brokers.contract import READ_BYTES, BrokerError, Incoming
+
 # What the broker may have given out without an acknowledgement; what it has given out is asked for as a whole.
 _WINDOW_BYTES = 6 * 1024 * 1024
 _SUBSCRIPTION = "drain"
+# Without a body, a text, bytes; an object is 2, a map 5, a stream 6. Source: Artemis's core API, Message.
+_CARRIED = frozenset((0, 3, 4))
+_WHITESPACE = frozenset("\t\n\r")
 
 
 class ArtemisReader:
@@ -24,11 +31,11 @@ class ArtemisReader:
         self._connection = connection
         self._name = name
         self._arrived = connection.arrived[_SUBSCRIPTION]
-        self._kinds = Kinds(management, queue.name)
+        self._kinds = _BodyKinds(management, queue.name)
         self._given: dict[int, str] = {}  # by token, what acknowledges each that is not acknowledged
         self._count = 0
         self._kept_count = 0
-        self._left: int | None = None  # how many are still read after the end was asked for
+        self._left_count: int | None = None  # how many are still read after `finish`
         subscription = {
             "id": _SUBSCRIPTION,
             "destination": queue.place,
@@ -38,40 +45,40 @@ class ArtemisReader:
         }
         connection.settle("SUBSCRIBE", subscription, "asking for messages")
 
-    def read(self, limit: int, wait_seconds: float) -> list[Taken]:
-        """Return up to `limit` messages, or 8 MB of them; none when none came for `wait_seconds`.
+    def read(self, limit: int, wait_seconds: float) -> list[Incoming]:
+        """Return up to `limit` messages; none when none came for `wait_seconds`.
 
         When only messages are left that STOMP cannot carry, that is a `BrokerError`, which says so.
         """
         arrived = self._arrived
-        taken: list[Taken] = []
+        found: list[Incoming] = []
         room = READ_BYTES
         deadline = time.monotonic() + wait_seconds
         while True:
-            while arrived and len(taken) < limit and room > 0 and self._left != 0:
+            while arrived and len(found) < limit and room > 0 and self._left_count != 0:
                 if (one := self._next()) is not None:
-                    taken.append(one)
+                    found.append(one)
                     room -= len(one.payload)
-            if len(taken) >= limit or room <= 0 or self._left is not None:
-                return taken
+            if len(found) >= limit or room <= 0 or self._left_count is not None:
+                return found
             # What is on its way already is waited for only a moment: a batch that is not full is stored, too.
-            wait = 0.02 if taken else max(deadline - time.monotonic(), 0.0)
+            wait = 0.02 if found else max(deadline - time.monotonic(), 0.0)
             if not self._connection.wait(lambda: bool(arrived), wait):
-                if self._kept_count and not taken and not self._given:
+                if self._kept_count and not found and not self._given:
                     raise BrokerError(
                         f"{self._kept_count} messages are JMS maps, streams or objects, which STOMP cannot carry: they"
                         " stay in the queue, where Artemis itself can retry them (retryMessages)"
                     )
-                return taken
+                return found
 
     def finish(self) -> None:
         """Read no more than what is here: what still comes goes back when this is closed, and counts as not given."""
-        if self._left is None:
-            self._left = len(self._arrived)
+        if self._left_count is None:
+            self._left_count = len(self._arrived)
 
-    def acknowledge(self, taken: Sequence[Taken]) -> None:
+    def acknowledge(self, messages: Sequence[Incoming]) -> None:
         """Settle the messages; when this returns the broker has done so."""
-        acks = [self._given.pop(one.token) for one in taken if one.token in self._given]
+        acks = [self._given.pop(one.token) for one in messages if one.token in self._given]
         if not acks:
             return
         self._connection.send(("ACK", {"id": one}, b"") for one in acks[:-1])
@@ -89,13 +96,46 @@ class ArtemisReader:
             self.leave()
         self._connection.close()
 
-    def _next(self) -> Taken | None:
+    def _next(self) -> Incoming | None:
         frame = self._arrived.popleft()
-        if self._left is not None:
-            self._left -= 1
+        if self._left_count is not None:
+            self._left_count -= 1
         if not self._kinds.is_carried(frame):
             self._kept_count += 1
             return None
         self._count += 1
         self._given[self._count] = frame.headers.get("ack", "")
-        return taken_of(frame, self._name, self._count)
+        return incoming_of(frame, self._name, self._count)
+
+
+class _BodyKinds:
+    """The kinds of the messages that one queue has given out. Errors: `BrokerError`."""
+
+    def __init__(self, management: Management, queue: str) -> None:
+        self._management = management
+        self._queue = queue
+        self._known: dict[str, int | None] = {}
+
+    def is_carried(self, frame: Frame) -> bool:
+        """Return whether the message's body is in its frame."""
+        if is_bytes(frame.headers):
+            return True
+        number = number_of(frame.headers)
+        if number not in self._known:
+            self._ask()
+        kind = self._known.get(number)
+        return kind in _CARRIED if kind is not None else _is_a_text(bytes(frame.body or b""))
+
+    def _ask(self) -> None:
+        listed = self._management.call(f"queue.{self._queue}", "listDeliveringMessagesAsJSON")
+        try:
+            given = [one for consumer in json.loads(listed) for one in consumer["elements"]]
+            self._known = {str(one["messageID"]): one.get("type") for one in given}
+        except (ValueError, TypeError, KeyError) as error:
+            raise BrokerError(f"the broker's list of what it has given out cannot be read: {error}") from None
+
+
+def _is_a_text(body: bytes) -> bool:
+    """Return whether this can be what a producer sent: what came over AMQP has no kind that Artemis tells."""
+    text = body.decode("utf-8", "replace")
+    return bool(text) and all(one.isprintable() or one in _WHITESPACE for one in text)

@@ -2,18 +2,19 @@
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from workers.brokers.contract import BrokerError, Login, QueueSeen, Shard, Taken
-from workers.brokers.kafka.connection import ANSWER_SECONDS, admin, metadata, partitions, reason, settings
+from poisonadmin.sources.domain.broker_checks import FoundQueue
+from workers.brokers.contract import BrokerError, Incoming, Login, Shard
+from workers.brokers.discovery import is_named_for_dead_letters
+from workers.brokers.kafka.connection import ANSWER_SECONDS, admin, consumer_settings, metadata, partitions, reason
 from workers.brokers.kafka.publisher import KafkaPublisher
-from workers.brokers.kafka.reader import DEFAULT_GROUP, KafkaReader
+from workers.brokers.kafka.reader import KafkaReader
 
 _QUIET_SECONDS = 0.5
-_NAMED = ("dlt", "dlq", "dead", "error", "poison", "parking")
 # Depths are asked for partition by partition.
 _MOST_PARTITIONS = 500
 
 
-class Kafka:
+class KafkaAdapter:
     """See contract.Adapter."""
 
     def shards(self, login: Login) -> list[Shard]:
@@ -27,7 +28,7 @@ class Kafka:
 
     def depth(self, login: Login) -> int:
         """Return how many records are behind the group's offsets."""
-        consumer = _asking(login)
+        consumer = _consumer(login)
         try:
             topics = metadata(consumer)
             places = [one for topic in login.options["topics"] for one in partitions(topics, topic)]
@@ -46,9 +47,9 @@ class Kafka:
         """Return a publisher that is not connected yet."""
         return KafkaPublisher(login)
 
-    def browse(self, login: Login, limit: int) -> list[Taken]:
+    def browse(self, login: Login, limit: int) -> list[Incoming]:
         """Return the first records that are not drained yet; no offset is committed."""
-        found: list[Taken] = []
+        found: list[Incoming] = []
         for shard in self.shards(login):
             reader = self.open_reader(login, shard)
             try:
@@ -60,9 +61,9 @@ class Kafka:
                 break
         return found
 
-    def queues(self, login: Login) -> list[QueueSeen]:
+    def queues(self, login: Login) -> list[FoundQueue]:
         """Return the topics, but for Kafka's own; those that are named like dead letters' first, with their depths."""
-        consumer = _asking(login)
+        consumer = _consumer(login)
         try:
             topics = metadata(consumer)
             found, asked = [], 0
@@ -71,8 +72,8 @@ class Kafka:
                     continue
                 asked += topics[name]
                 places = partitions(topics, name) if asked <= _MOST_PARTITIONS else None
-                depth = None if places is None else sum(_held(consumer, one) for one in places)
-                found.append(QueueSeen(name, depth, _why(name)))
+                depth = None if places is None else sum(_depth(consumer, one) for one in places)
+                found.append(FoundQueue(name, depth, _why(name)))
             return found
         except KafkaException as error:
             raise BrokerError(f"no answer from Kafka: {reason(error)}") from None
@@ -80,8 +81,8 @@ class Kafka:
             consumer.close()
 
 
-def _asking(login: Login) -> Consumer:
-    return Consumer(settings(login) | {"group.id": str(login.options.get("group") or DEFAULT_GROUP)})
+def _consumer(login: Login) -> Consumer:
+    return Consumer(consumer_settings(login))
 
 
 def _behind(consumer: Consumer, committed: TopicPartition) -> int:
@@ -89,13 +90,13 @@ def _behind(consumer: Consumer, committed: TopicPartition) -> int:
     return int(high - max(low, committed.offset))
 
 
-def _held(consumer: Consumer, place: TopicPartition) -> int:
+def _depth(consumer: Consumer, place: TopicPartition) -> int:
     low, high = consumer.get_watermark_offsets(place, timeout=ANSWER_SECONDS)
     return int(high - low)
 
 
 def _why(topic: str) -> str:
-    return "its name" if any(word in topic.lower() for word in _NAMED) else ""
+    return "its name" if is_named_for_dead_letters(topic, "dlt") else ""
 
 
-ADAPTER = Kafka()
+ADAPTER = KafkaAdapter()

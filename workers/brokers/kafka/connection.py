@@ -1,4 +1,4 @@
-"""How Kafka's client is set up, as a source or a destination says it; and what it is asked about topics."""
+"""How Kafka's client is set up for a source or a destination; and what it is asked about topics."""
 
 import os
 from typing import Any
@@ -8,12 +8,12 @@ from confluent_kafka.admin import AdminClient
 
 from poisonadmin.core.domain.ssrf import guard_from
 from poisonadmin.sources.domain.broker_kinds import KAFKA
-from poisonadmin.sources.domain.broker_urls import InvalidBrokerUrl, parse_broker_url
-from workers.brokers.connect import permitted_addresses
+from workers.brokers.connect import broker_url, permitted_addresses
 from workers.brokers.contract import BrokerError, Login
 
 ANSWER_SECONDS = 10.0
 _CONNECT_MS = 5000
+_DEFAULT_GROUP = "poisonadmin"
 
 
 def settings(login: Login) -> dict[str, Any]:
@@ -22,10 +22,7 @@ def settings(login: Login) -> dict[str, Any]:
     The client resolves names and connects by itself: what it is given is checked before, and `metadata` checks the
     brokers that these name.
     """
-    try:
-        where = parse_broker_url(KAFKA, login.url)
-    except InvalidBrokerUrl as error:
-        raise BrokerError(f"url: {error.detail}") from None
+    where = broker_url(KAFKA, login)
     guard = guard_from(os.environ)
     for host, port in where.hosts:
         permitted_addresses(host, port, guard=guard)
@@ -45,18 +42,23 @@ def settings(login: Login) -> dict[str, Any]:
     if login.username:
         found["sasl.mechanism"] = str(login.options.get("sasl_mechanism", "PLAIN"))
         found["sasl.username"], found["sasl.password"] = login.username, login.password
-    if where.is_encrypted and login.options.get("verify_tls", True) is False:
+    if where.is_encrypted and not login.verifies_tls:
         found["enable.ssl.certificate.verification"] = False
     return found
 
 
-def metadata(client: Any, *, seconds: float = ANSWER_SECONDS) -> dict[str, int]:
-    """Return each topic with the number of its partitions. Errors: `BrokerError`.
+def consumer_settings(login: Login) -> dict[str, Any]:
+    """Return the settings of a client of the source's group. Errors: `BrokerError`."""
+    return settings(login) | {"group.id": str(login.options.get("group") or _DEFAULT_GROUP)}
+
+
+def metadata(client: Any, *, seconds: float | None = None) -> dict[str, int]:
+    """Return each topic with the number of its partitions, asked for `ANSWER_SECONDS` or less. Errors: `BrokerError`.
 
     All topics are asked for: a broker may make a topic that is asked for by name and is not there.
     """
     try:
-        found = client.list_topics(timeout=max(seconds, 0.1))
+        found = client.list_topics(timeout=max(ANSWER_SECONDS if seconds is None else seconds, 0.1))
     except KafkaException as error:
         raise BrokerError(f"no answer from Kafka: {reason(error)}") from None
     guard = guard_from(os.environ)
@@ -79,8 +81,8 @@ def partitions(topics: dict[str, int], name: str) -> list[TopicPartition]:
 
 def reason(error: KafkaException) -> str:
     """Return what an exception says, as an administrator reads it."""
-    said = error.args[0] if error.args else error
-    text = said.str() if hasattr(said, "str") else str(said)
+    cause = error.args[0] if error.args else error
+    text = cause.str() if hasattr(cause, "str") else str(cause)
     return str(text)[:500]
 
 

@@ -1,7 +1,7 @@
 """What is written on a Kafka record that nobody could process: by Spring, Kafka Connect and SmallRye, or by hand.
 
 Kafka itself writes nothing. Spring writes numbers as big-endian bytes, the others as texts; Spring's outer exception is
-often only the listener's wrapper, so its cause is told too. Where a record went through more topics than one, Spring
+often only the listener's wrapper, so its cause is read too. Where a record went through more topics than one, Spring
 writes its headers once for each, oldest first.
 """
 
@@ -11,15 +11,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import zip_longest
 
-from poisonadmin.intake.domain.dead_letter import MAX_DELIVERY_COUNT, DeadLetter, Move
-from poisonadmin.intake.domain.envelope_fields import LIMITS, storable
+from poisonadmin.intake.domain.dead_letter import MAX_DELIVERY_COUNT, MAX_MOVES, MAX_NAME_CHARS, DeadLetter, Move
+from poisonadmin.intake.domain.envelope_fields import LIMITS
 from poisonadmin.sources.domain.broker_names import is_dead_letter_header
-from workers.brokers.rabbitmq.headers import came_back_of
+from workers.brokers.headers import came_back_of, name_of, text_of
 
 Headers = Sequence[tuple[str, bytes | None]]
 
-MAX_MOVES = 100
-# Each thing that is told, under the names that libraries give it; the first that is there counts.
+# Each fact under the names that libraries give it; the first that is there counts.
 _TOPIC = ("kafka_dlt-original-topic", "kafka_original-topic", "__connect.errors.topic", "dead-letter-topic")
 _PARTITION = (
     "kafka_dlt-original-partition", "kafka_original-partition", "__connect.errors.partition", "dead-letter-partition",
@@ -63,7 +62,7 @@ class RecordOrigin:
 
 
 def dead_letter_of(headers: Headers, drained: str, failed_at: datetime | None) -> DeadLetter:
-    """Return what the headers tell of the failure; what is not as it should be is left out.
+    """Return what the headers report of the failure; invalid values are left out.
 
     `drained`: the topic where the record is now; `failed_at`: when it got there.
 
@@ -71,24 +70,24 @@ def dead_letter_of(headers: Headers, drained: str, failed_at: datetime | None) -
     >>> found.original_address, found.moves[0].to
     ('orders', 'orders-dlt')
     """
-    exception = _text(headers, _CLASS)
-    stage = _text(headers, _STAGE)
-    reason = stage.lower() if stage else "exception" if exception else "undelivered"
+    exception = _text(headers, _CLASS, LIMITS.exception_class_chars)
+    stage = _text(headers, _STAGE, LIMITS.reason_chars)
+    reason = stage.lower()[: LIMITS.reason_chars] if stage else "exception" if exception else "undelivered"
     topics = [_name(value) or "?" for value in _all(headers, _TOPIC)][-MAX_MOVES:]
     moves = tuple(
-        Move(topic, reason[: LIMITS.reason_chars], None if to else failed_at, to=to or drained)
+        Move(topic, reason, None if to else failed_at, to=to or drained)
         for topic, to in zip_longest(topics, topics[1:])
     )
     attempts = _number(headers, _ATTEMPTS)
     return DeadLetter(
-        reason=reason[: LIMITS.reason_chars] if topics or exception else None,
-        exception_class=_cut(exception, LIMITS.exception_class_chars),
-        exception_message=_cut(_text(headers, _MESSAGE), LIMITS.exception_message_chars),
-        stack=_cut(_text(headers, _STACK), LIMITS.stack_chars),
+        reason=reason if topics or exception else None,
+        exception_class=exception,
+        exception_message=_text(headers, _MESSAGE, LIMITS.exception_message_chars),
+        stack=_text(headers, _STACK, LIMITS.stack_chars),
         original_address=origin_of(headers).topic,
         failed_at=failed_at,
         delivery_count=attempts if attempts is not None and 0 < attempts <= MAX_DELIVERY_COUNT else None,
-        cause_class=_cut(_text(headers, _CAUSE), LIMITS.exception_class_chars),
+        cause_class=_text(headers, _CAUSE, LIMITS.exception_class_chars),
         moves=moves,
         came_back=came_back_of(texts_of([one for one in headers if one[0].lower().startswith("poisonadmin-")])),
     )
@@ -140,10 +139,10 @@ def _all(headers: Headers, names: tuple[str, ...]) -> list[bytes]:
     return []
 
 
-def _text(headers: Headers, names: tuple[str, ...]) -> str | None:
+def _text(headers: Headers, names: tuple[str, ...], max_chars: int) -> str | None:
     # Written anew each time: the last is of the last failure.
     found = _all(headers, names)
-    return found[-1].decode("utf-8", "replace") if found and found[-1] else None
+    return text_of(found[-1], max_chars) if found else None
 
 
 def _number(headers: Headers, names: tuple[str, ...]) -> int | None:
@@ -159,8 +158,4 @@ def _as_number(value: bytes) -> int | None:
 
 
 def _name(value: bytes) -> str | None:
-    return storable(value[:255].decode("utf-8", "replace")) or None
-
-
-def _cut(text: str | None, max_chars: int) -> str | None:
-    return storable(text[:max_chars]) if text else None
+    return name_of(value[:MAX_NAME_CHARS].decode("utf-8", "replace"))

@@ -1,16 +1,14 @@
-"""A Kafka record, as what the drain stores of it and what goes back one day."""
+"""A Kafka record as the drain stores it; and as what the producer takes to publish it again."""
 
-import base64
-import binascii
-from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 
 from poisonadmin.sources.domain.broker_kinds import KAFKA
-from workers.brokers.contract import Outgoing, Taken
+from workers.brokers.contract import Incoming, Outgoing
 from workers.brokers.kafka.headers import Headers, dead_letter_of, is_left_out, origin_of, texts_of
+from workers.brokers.transport import decoded, encoded
 
 _BYTES = "application/octet-stream"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -18,7 +16,7 @@ _MAX_MS = 253402300799999
 _CONTENT_TYPES = ("content-type", "contentType")
 
 
-def taken_of(record: Message, token: int) -> Taken:
+def incoming_of(record: Message, token: int) -> Incoming:
     """Return the message; `token` is its place among those that its reader has given out."""
     topic, partition, offset = str(record.topic()), record.partition(), record.offset()
     raw: Any = record.headers() or []
@@ -32,12 +30,12 @@ def taken_of(record: Message, token: int) -> Taken:
         "topic": topic,
         "partition": origin.partition,
         "offset": offset,
-        "key": None if key is None else _encoded(key),
-        "headers": [[_name(name), None if one is None else _encoded(one)] for name, one in headers if _is_kept(name)],
+        "key": None if key is None else encoded(key),
+        "headers": [[_json(name), None if one is None else encoded(one)] for name, one in headers if _is_kept(name)],
     }
     if value is None:
         transport["is_tombstone"] = True
-    return Taken(
+    return Incoming(
         token=token,
         queue=topic,
         message_id=None,
@@ -55,7 +53,7 @@ def taken_of(record: Message, token: int) -> Taken:
 
 def record_of(one: Outgoing) -> dict[str, Any]:
     """Return value, key and headers of a message on its way back, as the producer takes them."""
-    known = one.transport if one.transport and one.transport.get("broker") == KAFKA else None
+    known = one.transport_of(KAFKA)
     headers: list[tuple[str, bytes | None]]
     if known is None:
         headers = [(name, text.encode("utf-8", "replace")) for name, text in one.headers.items() if _is_kept(name)]
@@ -63,8 +61,8 @@ def record_of(one: Outgoing) -> dict[str, Any]:
         if one.content_type:
             headers.append((_CONTENT_TYPES[0], one.content_type.encode()))
     else:
-        headers = [(name, _decoded(value)) for name, value in _pairs(known.get("headers")) if _is_kept(name)]
-        key = _decoded(known.get("key"))
+        headers = [(name, decoded(value)) for name, value in _pairs(known.get("headers")) if _is_kept(name)]
+        key = decoded(known.get("key"))
     headers = [(name, value) for name, value in headers if name not in one.own_headers]
     headers += [(name, text.encode()) for name, text in one.own_headers.items()]
     is_tombstone = known is not None and known.get("is_tombstone") is True and not one.payload
@@ -73,10 +71,10 @@ def record_of(one: Outgoing) -> dict[str, Any]:
 
 def partition_of(one: Outgoing, count: int) -> int | None:
     """Return the partition where the message was, when it goes to the topic where it was, which still has so many."""
-    known = one.transport if one.transport and one.transport.get("broker") == KAFKA else {}
+    known = one.transport_of(KAFKA) or {}
     partition = known.get("partition")
-    is_home = known.get("queue") == one.route or not one.route
-    return partition if is_home and isinstance(partition, int) and 0 <= partition < count else None
+    goes_back = known.get("queue") == one.route or not one.route
+    return partition if goes_back and isinstance(partition, int) and 0 <= partition < count else None
 
 
 def _is_kept(name: str) -> bool:
@@ -87,25 +85,13 @@ def _bytes(value: Any) -> bytes | None:
     return value.encode() if isinstance(value, str) else value
 
 
-def _encoded(value: bytes) -> dict[str, str]:
-    return {"base64": base64.b64encode(value).decode()}
-
-
-def _decoded(value: Any) -> bytes | None:
-    encoded = value.get("base64") if isinstance(value, Mapping) else None
-    try:
-        return base64.b64decode(encoded) if isinstance(encoded, str) else None
-    except binascii.Error:
-        return None
-
-
 def _pairs(value: Any) -> list[tuple[str, Any]]:
     if not isinstance(value, list):
         return []
     return [(one[0], one[1]) for one in value if isinstance(one, list) and len(one) == 2 and isinstance(one[0], str)]
 
 
-def _name(text: str) -> str:
+def _json(text: str) -> str:
     # JSON in PostgreSQL holds neither NUL nor lone surrogates.
     return text.encode("utf-8", "replace").decode().replace("\0", "")
 

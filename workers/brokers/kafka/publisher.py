@@ -7,17 +7,15 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from poisonadmin.messages.domain.failures import Failure
-from workers.brokers.contract import BrokerError, Login, Outgoing
+from workers.brokers.contract import BrokerError, Login, Outgoing, Results
 from workers.brokers.kafka.connection import metadata, settings
 from workers.brokers.kafka.messages import partition_of, record_of
-from workers.brokers.publish_failures import confirm_lost, not_sent, refused, unroutable
-
-Results = list[Failure | None]
+from workers.brokers.publishing import confirm_lost, not_sent, refused, unroutable
 
 # Topics are asked for anew after this time, and when one is not known.
 _KNOWN_SECONDS = 60.0
 _LAST_SECONDS = 5.0
-# Kafka's words for "nowhere", "never left" and "left, and not answered"; all others are a no.
+# Kafka's codes for "nowhere", "never left" and "left, and not answered"; all others are a no.
 _NOWHERE = frozenset(
     (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)  # noqa: SLF001
 )
@@ -46,13 +44,13 @@ class KafkaPublisher:
         results: Results = [not_sent("it was not handed over in time")] * len(batch)
         try:
             producer = self._opened()
-            self._know({_topic_of(one) for one in batch}, producer, deadline)
+            self._know({one.target for one in batch}, producer, deadline)
         except BrokerError as error:
             self.close()
             return [not_sent(str(error))] * len(batch)
         for place, one in enumerate(batch):
             if not self._hand_over(producer, one, _reporting(results, place), deadline):
-                results[place] = unroutable(f"there is no topic {_topic_of(one)!r}")
+                results[place] = unroutable(f"there is no topic {one.target!r}")
         producer.flush(max(deadline - time.monotonic(), 0.0))
         if len(producer):
             producer.purge()
@@ -90,7 +88,7 @@ class KafkaPublisher:
             self._asked_at = now
 
     def _hand_over(self, producer: Producer, one: Outgoing, report: Callable[..., None], deadline: float) -> bool:
-        topic = _topic_of(one)
+        topic = one.target
         if topic not in self._topics:
             return False
         record: dict[str, Any] = record_of(one)
@@ -110,10 +108,6 @@ class KafkaPublisher:
             except (ValueError, TypeError) as error:
                 report(not_sent(str(error)), None)
                 return True
-
-
-def _topic_of(one: Outgoing) -> str:
-    return one.route or str((one.transport or {}).get("queue") or "")
 
 
 def _reporting(results: Results, place: int) -> Callable[..., None]:

@@ -8,16 +8,14 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from workers.brokers.contract import BrokerError, Login, Taken
-from workers.brokers.kafka.connection import ANSWER_SECONDS, metadata, partitions, reason, settings
-from workers.brokers.kafka.messages import taken_of
+from workers.brokers.contract import READ_BYTES, BrokerError, Incoming, Login
+from workers.brokers.kafka.connection import ANSWER_SECONDS, consumer_settings, metadata, partitions, reason
+from workers.brokers.kafka.messages import incoming_of
 
-READ_BYTES = 8 * 1024 * 1024
-DEFAULT_GROUP = "poisonadmin"
 _CHUNK = 500
 # A partition that is not at its end must give something in this time.
 _FETCH_SECONDS = 30.0
-_TURN_SECONDS = 0.02
+_POLL_SECONDS = 0.02
 _CLOSE_SECONDS = 3.0
 
 
@@ -32,9 +30,8 @@ class KafkaReader:
         self._is_finished = False
         self._is_at_end = False
         self._committed: tuple[KafkaError | None] | None = None
-        self._trouble: str | None = None
+        self._failure: str | None = None
         own = {
-            "group.id": str(login.options.get("group") or DEFAULT_GROUP),
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
             "enable.partition.eof": True,
@@ -42,7 +39,7 @@ class KafkaReader:
             "on_commit": self._on_commit,
             "error_cb": self._on_error,
         }
-        self._consumer = Consumer(settings(login) | own)
+        self._consumer = Consumer(consumer_settings(login) | own)
         try:
             known = partitions(metadata(self._consumer), topic)
             if partition >= len(known):
@@ -60,34 +57,34 @@ class KafkaReader:
             self.close()
             raise
 
-    def read(self, limit: int, wait_seconds: float) -> list[Taken]:
-        """Return up to `limit` messages, or 8 MB of them; none when none came for `wait_seconds`."""
+    def read(self, limit: int, wait_seconds: float) -> list[Incoming]:
+        """Return up to `limit` messages; none when none came for `wait_seconds`."""
         arrived = self._arrived
-        taken: list[Taken] = []
+        found: list[Incoming] = []
         room = READ_BYTES
         began = time.monotonic()
         while not self._is_finished:
-            while arrived and len(taken) < limit and room > 0:
-                taken.append(self._next())
-                room -= len(taken[-1].payload)
-            if len(taken) >= limit or room <= 0:
+            while arrived and len(found) < limit and room > 0:
+                found.append(self._next())
+                room -= len(found[-1].payload)
+            if len(found) >= limit or room <= 0:
                 break
-            self._turn(min(limit - len(taken), _CHUNK))
+            self._poll(min(limit - len(found), _CHUNK))
             waited = time.monotonic() - began
-            if not arrived and (taken or (waited >= wait_seconds and self._may_be_empty(waited))):
+            if not arrived and (found or (waited >= wait_seconds and self._may_be_empty(waited))):
                 break
-        return taken
+        return found
 
     def finish(self) -> None:
         """Read no more: what was fetched ahead has never been given out."""
         self._is_finished = True
 
-    def acknowledge(self, taken: Sequence[Taken]) -> None:
+    def acknowledge(self, messages: Sequence[Incoming]) -> None:
         """Commit the offset after the messages; returns when the broker has it.
 
         One offset is for all messages before it: those that are stored out of their order wait for the others.
         """
-        self._stored.update(one.token for one in taken)
+        self._stored.update(one.token for one in messages)
         last = None
         while self._given and self._given[0][0] in self._stored:
             token, last = self._given.popleft()
@@ -104,16 +101,16 @@ class KafkaReader:
         closing.start()
         closing.join(_CLOSE_SECONDS)
 
-    def _next(self) -> Taken:
+    def _next(self) -> Incoming:
         record = self._arrived.popleft()
         self._count += 1
         self._given.append((self._count, int(record.offset() or 0)))
-        return taken_of(record, self._count)
+        return incoming_of(record, self._count)
 
-    def _turn(self, count: int) -> None:
+    def _poll(self, count: int) -> None:
         """Let the client work for a moment, and keep what it has fetched."""
         try:
-            records = self._consumer.consume(count, _TURN_SECONDS)
+            records = self._consumer.consume(count, _POLL_SECONDS)
         except KafkaException as error:
             raise BrokerError(f"{self._place.topic}: {reason(error)}") from None
         for record in records:
@@ -125,8 +122,8 @@ class KafkaReader:
                 self._is_at_end = True
             elif not event.retriable():
                 raise BrokerError(f"{self._place.topic}: {event.str()}")
-        if self._trouble is not None and not records:
-            raise BrokerError(f"{self._place.topic}: {self._trouble}")
+        if self._failure is not None and not records:
+            raise BrokerError(f"{self._place.topic}: {self._failure}")
 
     def _may_be_empty(self, waited: float) -> bool:
         """Return whether nothing more is there; raise `BrokerError` when the broker does not say.
@@ -156,7 +153,7 @@ class KafkaReader:
         while (answer := self._committed) is None:
             if time.monotonic() > deadline:
                 raise BrokerError(f"{self._place.topic}: the broker has not stored the offset in time")
-            self._turn(1)
+            self._poll(1)
         (failed,) = answer
         if failed is not None:
             raise BrokerError(f"{self._place.topic}: the broker has not stored the offset: {failed.str()}")
@@ -164,7 +161,7 @@ class KafkaReader:
     def _on_error(self, error: KafkaError) -> None:
         # The client tries again for ever, and is silent besides.
         if error.code() == KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
-            self._trouble = error.str()
+            self._failure = error.str()
 
     def _on_commit(self, error: KafkaError | None, places: Sequence[Any]) -> None:
         self._committed = (error or next((one.error for one in places if one.error is not None), None),)

@@ -2,21 +2,21 @@
 
 from pika import spec
 
-from workers.brokers.contract import BrokerError, Login, QueueSeen, Shard, Taken
+from poisonadmin.sources.domain.broker_checks import FoundQueue
+from workers.brokers.contract import BrokerError, Incoming, Login, Shard
 from workers.brokers.rabbitmq.connection import AmqpConnection
-from workers.brokers.rabbitmq.management import queues_seen
-from workers.brokers.rabbitmq.messages import is_worn, taken_of
+from workers.brokers.rabbitmq.management import found_queues
+from workers.brokers.rabbitmq.messages import has_deliveries, incoming_of
 from workers.brokers.rabbitmq.publisher import RabbitMqPublisher
 from workers.brokers.rabbitmq.reader import RabbitMqReader
 
-DEFAULT_READERS = 2
 # A second reader takes a task slot, which pays when there is much to read.
-_WORTH_A_READER = 2000
-# A quorum queue counts each look at a message as a delivery, and drops it at its limit, 20 unless it is configured.
-_MOST_LOOKS = 10
+_MESSAGES_A_READER = 2000
+# A quorum queue counts each fetch of a message as a delivery, and drops it at its limit, 20 unless it is configured.
+_MOST_DELIVERIES = 10
 
 
-class RabbitMq:
+class RabbitMqAdapter:
     """See contract.Adapter."""
 
     def shards(self, login: Login) -> list[Shard]:
@@ -24,13 +24,13 @@ class RabbitMq:
 
         An empty queue is worth none.
         """
-        most = int(login.options.get("readers", DEFAULT_READERS))
+        most = int(login.options["readers"])
         found: list[Shard] = []
         connection = AmqpConnection(login)
         try:
             for queue in login.options["queues"]:
                 waiting = _count(connection, queue)
-                worth = min(most, -(-waiting // _WORTH_A_READER))
+                worth = min(most, -(-waiting // _MESSAGES_A_READER))
                 found += [Shard(queue, place=place) for place in range(worth)]
         finally:
             connection.close()
@@ -52,34 +52,34 @@ class RabbitMq:
         """Return a publisher that is not connected yet."""
         return RabbitMqPublisher(login)
 
-    def browse(self, login: Login, limit: int) -> list[Taken]:
+    def browse(self, login: Login, limit: int) -> list[Incoming]:
         """Return the first messages of the queues: they are fetched and given back, which is RabbitMQ's only way.
 
         A quorum queue counts that as a delivery: where the messages have been delivered often, nothing more is fetched.
         """
         connection = AmqpConnection(login)
-        found: list[Taken] = []
+        found: list[Incoming] = []
         try:
             for queue in login.options["queues"]:
-                while len(found) < limit and (taken := _fetched(connection, queue)) is not None:
-                    found.append(taken)
-                    if is_worn(taken, _MOST_LOOKS):
+                while len(found) < limit and (message := _fetched(connection, queue)) is not None:
+                    found.append(message)
+                    if has_deliveries(message, _MOST_DELIVERIES):
                         return found
             return found
         finally:
             # What is not acknowledged goes back to where it was.
             connection.close()
 
-    def queues(self, login: Login) -> list[QueueSeen]:
+    def queues(self, login: Login) -> list[FoundQueue]:
         """Return the queues of the virtual host, asked of the management plugin."""
-        return queues_seen(login)
+        return found_queues(login)
 
 
 def _count(connection: AmqpConnection, queue: str) -> int:
     return int(connection.call(spec.Queue.Declare(queue=queue, passive=True), spec.Queue.DeclareOk).message_count)
 
 
-def _fetched(connection: AmqpConnection, queue: str) -> Taken | None:
+def _fetched(connection: AmqpConnection, queue: str) -> Incoming | None:
     # The answer to this one comes with a message: it is sorted with those.
     connection.call(spec.Basic.Get(queue=queue))
     while not connection.arrived:
@@ -87,7 +87,7 @@ def _fetched(connection: AmqpConnection, queue: str) -> Taken | None:
             return None
         if not connection.fill(10.0):
             raise BrokerError(f"{queue}: no answer")
-    return taken_of(connection.arrived.popleft(), queue, with_get=True)
+    return incoming_of(connection.arrived.popleft(), queue, with_get=True)
 
 
-ADAPTER = RabbitMq()
+ADAPTER = RabbitMqAdapter()

@@ -14,8 +14,7 @@ from pika import frame, spec
 from pika.exceptions import AMQPError
 
 from poisonadmin.sources.domain.broker_kinds import RABBITMQ
-from poisonadmin.sources.domain.broker_urls import parse_broker_url
-from workers.brokers.connect import CONNECT_SECONDS, open_socket
+from workers.brokers.connect import CONNECT_SECONDS, broker_url, open_socket
 from workers.brokers.contract import BrokerError, Login
 
 CHANNEL = 1
@@ -23,16 +22,16 @@ ANSWER_SECONDS = 10.0
 _CHUNK_BYTES = 256 * 1024
 _HEARTBEAT_SECONDS = 60
 _FRAME_BYTES = 131072
-_FRAME = struct.Struct(">BHI")
-_FRAME_END = 0xCE
-_OVERHEAD = 8
+FRAME = struct.Struct(">BHI")
+FRAME_END = b"\xce"
+FRAME_OVERHEAD = 8
 _METHOD, _HEADER, _BODY = 1, 2, 3
 _DELIVER, _GET_OK, _RETURN = 0x003C003C, 0x003C0047, 0x003C0032
 _ACK, _NACK = 0x003C0050, 0x003C0078
 # The broker is shut down, or has failed itself.
 _ENDING = frozenset({200, 320, 541})
 _CONTENT = frozenset({_DELIVER, _GET_OK, _RETURN})
-_BEAT = b"\x08\x00\x00\x00\x00\x00\x00\xce"
+_HEARTBEAT = b"\x08\x00\x00\x00\x00\x00\x00\xce"
 _PROPERTIES = {
     "product": "PoisonAdmin",
     "capabilities": {
@@ -60,7 +59,7 @@ class AmqpConnection:
     """
 
     def __init__(self, login: Login, *, answer_seconds: float = ANSWER_SECONDS) -> None:
-        where = parse_broker_url(RABBITMQ, login.url)
+        where = broker_url(RABBITMQ, login)
         host, port = where.hosts[0]
         self.arrived: deque[Arrived] = deque()
         self.returned: deque[Arrived] = deque()
@@ -75,10 +74,8 @@ class AmqpConnection:
         self._header = b""
         self._body: list[bytes] = []
         self._body_left = 0
-        self._said_at = time.monotonic()
-        self._socket = open_socket(
-            host, port, with_tls=where.is_encrypted, verify_tls=bool(login.options.get("verify_tls", True))
-        )
+        self._written_at = time.monotonic()
+        self._socket = open_socket(host, port, with_tls=where.is_encrypted, verify_tls=login.verifies_tls)
         try:
             self._shake_hands(login, where.virtual_host)
         except BaseException:
@@ -96,11 +93,11 @@ class AmqpConnection:
             self._socket.sendall(frames)
         except OSError as error:
             raise self._lost(error) from None
-        self._said_at = time.monotonic()
+        self._written_at = time.monotonic()
 
     def fill(self, wait_seconds: float) -> bool:
         """Read what comes within the time, and sort it; return whether anything came. Errors: `BrokerError`."""
-        self._beat()
+        self._send_heartbeat()
         self._socket.settimeout(max(wait_seconds, 0.0001))
         try:
             chunk = self._socket.recv(_CHUNK_BYTES)
@@ -131,21 +128,22 @@ class AmqpConnection:
             self._socket.settimeout(max(seconds, 0.001))
 
     def close(self) -> None:
-        """Say good-bye and close; never raises."""
+        """Say goodbye and close, without an error."""
         with contextlib.suppress(BrokerError, OSError, AMQPError):
             self._send_method(0, spec.Connection.Close(200, "", 0, 0))
             self._answer((spec.Connection.CloseOk,), seconds=2.0)
         self.drop()
 
     def drop(self) -> None:
-        """Close without a word."""
+        """Close at once, without a goodbye."""
         with contextlib.suppress(OSError):
             self._socket.close()
 
     def _shake_hands(self, login: Login, virtual_host: str) -> None:
         self.send(b"AMQP\x00\x00\x09\x01")
         self._answer((spec.Connection.Start,))
-        secret = f"\0{login.username or 'guest'}\0{login.password or 'guest'}".encode()
+        username, password = credentials(login)
+        secret = f"\0{username}\0{password}".encode()
         self._send_method(0, spec.Connection.StartOk(_PROPERTIES, "PLAIN", secret, "en_US"))
         tune = self._answer((spec.Connection.Tune,))
         self.frame_bytes = min(tune.frame_max or _FRAME_BYTES, _FRAME_BYTES)
@@ -168,33 +166,33 @@ class AmqpConnection:
                 raise self._lost(f"no answer within {seconds:.1f} s")
             self.fill(deadline - time.monotonic())
 
-    def _beat(self) -> None:
-        if time.monotonic() - self._said_at > _HEARTBEAT_SECONDS / 3:
-            self.send(_BEAT)
+    def _send_heartbeat(self) -> None:
+        if time.monotonic() - self._written_at > _HEARTBEAT_SECONDS / 3:
+            self.send(_HEARTBEAT)
 
     def _sort(self) -> None:
         """Take the whole frames out of what was read."""
         data, place, size = self._read, 0, len(self._read)
-        while size - place >= _OVERHEAD:
-            kind, channel, length = _FRAME.unpack_from(data, place)
+        while size - place >= FRAME_OVERHEAD:
+            kind, channel, length = FRAME.unpack_from(data, place)
             start = place + 7
             end = start + length
             if end >= size:
                 if length > self.frame_bytes:
                     raise self._lost("it does not speak AMQP 0-9-1")
                 break
-            if data[end] != _FRAME_END:
+            if data[end] != FRAME_END[0]:
                 raise self._lost("it does not speak AMQP 0-9-1")
             if kind == _BODY:
                 self._body.append(data[start:end])
                 self._body_left -= length
                 if self._body_left <= 0:
-                    self._whole()
+                    self._complete()
             elif kind == _HEADER:
                 self._header = data[start:end]
                 self._body_left = int.from_bytes(data[start + 4 : start + 12])
                 if not self._body_left:
-                    self._whole()
+                    self._complete()
             elif kind == _METHOD:
                 method = int.from_bytes(data[start : start + 4])
                 if channel and method in _CONTENT:
@@ -205,17 +203,17 @@ class AmqpConnection:
                         (int.from_bytes(data[start + 4 : start + 12]), bool(flags & 1), method == _ACK)
                     )
                 else:
-                    self._noted(data[place : end + 1])
+                    self._take_method(data[place : end + 1])
             place = end + 1
         self._read = data[place:]
 
-    def _whole(self) -> None:
+    def _complete(self) -> None:
         method, arguments = self._content
         body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
         (self.returned if method == _RETURN else self.arrived).append((arguments, self._header, body))
         self._body = []
 
-    def _noted(self, raw: bytes) -> None:
+    def _take_method(self, raw: bytes) -> None:
         try:
             _, found = frame.decode_frame(raw)
         except (AMQPError, ValueError, KeyError, IndexError, struct.error):
@@ -242,6 +240,11 @@ class AmqpConnection:
 
 def _closing(code: int) -> type[BrokerError]:
     return BrokerError if code in _ENDING else RefusedByBroker
+
+
+def credentials(login: Login) -> tuple[str, str]:
+    """Return user and password: RabbitMQ's own where none are configured."""
+    return login.username or "guest", login.password or "guest"
 
 
 def is_open(connection: AmqpConnection | None) -> bool:

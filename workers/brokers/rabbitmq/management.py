@@ -6,27 +6,28 @@ import json
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+from poisonadmin.sources.domain.broker_checks import FoundQueue
 from poisonadmin.sources.domain.broker_kinds import RABBITMQ
-from poisonadmin.sources.domain.broker_urls import parse_broker_url
-from workers.brokers.connect import open_socket
-from workers.brokers.contract import BrokerError, Login, QueueSeen
+from workers.brokers.connect import broker_url, open_socket
+from workers.brokers.contract import BrokerError, Login
+from workers.brokers.discovery import is_named_for_dead_letters
+from workers.brokers.rabbitmq.connection import credentials
 
 _PORTS = {"http": 15672, "https": 15671}
 _MAX_ANSWER_BYTES = 64 * 1024 * 1024
-_NAMED = ("dead", "dlq", "dlx", "error", "poison", "parking")
 _KEY = "x-dead-letter-routing-key"
 _EXCHANGE = "x-dead-letter-exchange"
 
 
-def queues_seen(login: Login) -> list[QueueSeen]:
+def found_queues(login: Login) -> list[FoundQueue]:
     """Return the virtual host's queues, those with signs of dead letters first. Errors: `BrokerError`."""
-    where = parse_broker_url(RABBITMQ, login.url)
+    where = broker_url(RABBITMQ, login)
     vhost = quote(where.virtual_host, safe="")
     queues = _asked(login, f"/api/queues/{vhost}")
     bindings = _asked(login, f"/api/bindings/{vhost}")
     policies = [one.get("definition") or {} for one in _asked(login, f"/api/policies/{vhost}")]
     targets = dead_letter_targets(queues, bindings, policies)
-    found = [QueueSeen(str(one["name"]), one.get("messages"), _why(str(one["name"]), targets)) for one in queues]
+    found = [FoundQueue(str(one["name"]), one.get("messages"), _why(str(one["name"]), targets)) for one in queues]
     return sorted(found, key=lambda one: (not one.why, one.name))
 
 
@@ -37,18 +38,18 @@ def dead_letter_targets(
 
     A queue's arguments or a policy name an exchange, and perhaps a key; without a name it is the default exchange.
     """
-    ways: list[tuple[str, str | None, str]] = []
+    routes: list[tuple[str, str | None, str]] = []
     for queue in queues:
         arguments = queue.get("arguments") or {}
         if _EXCHANGE in arguments:
             key = arguments.get(_KEY, queue.get("name"))
-            ways.append((str(arguments[_EXCHANGE]), str(key), f"dead letters of {queue.get('name')} go here"))
+            routes.append((str(arguments[_EXCHANGE]), str(key), f"dead letters of {queue.get('name')} go here"))
     for definition in policies:
         if "dead-letter-exchange" in definition:
             key = definition.get("dead-letter-routing-key")
-            ways.append((str(definition["dead-letter-exchange"]), key, "a policy sends dead letters here"))
+            routes.append((str(definition["dead-letter-exchange"]), key, "a policy sends dead letters here"))
     found: dict[str, str] = {}
-    for exchange, key, why in ways:
+    for exchange, key, why in routes:
         for binding in bindings:
             is_there = binding.get("source") == exchange and binding.get("destination_type") == "queue"
             if is_there and (exchange or binding.get("routing_key") == key):
@@ -59,22 +60,17 @@ def dead_letter_targets(
 def _why(name: str, targets: dict[str, str]) -> str:
     if name in targets:
         return targets[name]
-    return "its name says so" if any(word in name.lower() for word in _NAMED) else ""
+    return "its name says so" if is_named_for_dead_letters(name, "dlx") else ""
 
 
 def _asked(login: Login, path: str) -> list[dict[str, Any]]:
     url = _management_url(login)
     parts = urlsplit(url)
     port = parts.port or {"http": 80, "https": 443}[parts.scheme]
-    plain = open_socket(
-        parts.hostname or "",
-        port,
-        with_tls=parts.scheme == "https",
-        verify_tls=bool(login.options.get("verify_tls", True)),
-    )
-    asking = http.client.HTTPConnection(parts.hostname or "", port)
-    asking.sock = plain
-    secret = base64.b64encode(f"{login.username or 'guest'}:{login.password or 'guest'}".encode()).decode()
+    host = parts.hostname or ""
+    asking = http.client.HTTPConnection(host, port)
+    asking.sock = open_socket(host, port, with_tls=parts.scheme == "https", verify_tls=login.verifies_tls)
+    secret = base64.b64encode(":".join(credentials(login)).encode()).decode()
     try:
         asking.request("GET", parts.path.rstrip("/") + path, headers={"Authorization": f"Basic {secret}"})
         answer = asking.getresponse()
@@ -92,7 +88,7 @@ def _asked(login: Login, path: str) -> list[dict[str, Any]]:
 def _management_url(login: Login) -> str:
     if (configured := login.options.get("management_url")) is not None:
         return str(configured)
-    where = parse_broker_url(RABBITMQ, login.url)
+    where = broker_url(RABBITMQ, login)
     host = where.hosts[0][0]
     scheme = "https" if where.is_encrypted else "http"
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{_PORTS[scheme]}"

@@ -8,19 +8,15 @@ from typing import Any
 from pika import spec
 
 from poisonadmin.messages.domain.failures import Failure
-from workers.brokers.contract import BrokerError, Login, Outgoing
-from workers.brokers.publish_failures import confirm_lost, not_sent, refused, unroutable
+from workers.brokers.contract import BrokerError, Login, Outgoing, Results
+from workers.brokers.publishing import MOST_REFUSED, Sending, confirm_lost, not_sent, refused, unroutable
 from workers.brokers.rabbitmq.connection import AmqpConnection, Arrived, RefusedByBroker, is_open
-from workers.brokers.rabbitmq.content import read_content
-from workers.brokers.rabbitmq.frames import Unsendable, publish_frames
-from workers.brokers.rabbitmq.tables import fields, value_of
+from workers.brokers.rabbitmq.encoding import fields, read_content, value_of
+from workers.brokers.rabbitmq.messages import Unsendable, frames_of
 
 _CHUNK_BYTES = 128 * 1024
-# So many messages in a row that each made the broker close the channel: it is not the messages.
-_MOST_REFUSED = 3
-_MARK = ("PoisonAdmin-Message-Id", "PoisonAdmin-Attempt")
-
-Results = list[Failure | None]
+# What tells a message that the broker returned from the others.
+_IDENTITY = ("PoisonAdmin-Message-Id", "PoisonAdmin-Attempt")
 
 
 class RabbitMqPublisher:
@@ -44,11 +40,12 @@ class RabbitMqPublisher:
         if cause is None or len(batch) == 1:
             return results
         again = [place for place in places if results[place] is cause or results[place] is unreached]
-        blamed = 0
+        refused_in_a_row = 0
         for place in again:
-            if blamed >= _MOST_REFUSED:
+            if refused_in_a_row >= MOST_REFUSED:
                 break
-            blamed = 0 if self._send_and_wait(batch, [place], results, deadline) is None else blamed + 1
+            failure = self._send_and_wait(batch, [place], results, deadline)
+            refused_in_a_row = 0 if failure is None else refused_in_a_row + 1
         return results
 
     def close(self) -> None:
@@ -60,7 +57,7 @@ class RabbitMqPublisher:
     def _send_and_wait(
         self, batch: Sequence[Outgoing], places: Sequence[int], results: Results, deadline: float
     ) -> Failure | None:
-        """Publish the messages at these places; return the failure of all that the broker broke off with, if it did."""
+        """Publish the messages at these places; return the failure of all of them when the broker refused one."""
         try:
             connection = self._opened(deadline)
         except BrokerError as error:
@@ -72,12 +69,12 @@ class RabbitMqPublisher:
             self._published += sending.send(places, self._login, deadline)
             sending.wait(deadline)
         except RefusedByBroker as error:
-            return self._broken(sending, refused(str(error)))
+            return self._fail(sending, refused(str(error)))
         except BrokerError as error:
-            self._broken(sending, confirm_lost(str(error)))
+            self._fail(sending, confirm_lost(str(error)))
         if sending.unconfirmed:
             # A late confirm would be taken for another message's.
-            self._broken(sending, confirm_lost(f"no confirm in time ({connection.blocked or 'the broker is silent'})"))
+            self._fail(sending, confirm_lost(f"no confirm in time ({connection.blocked or 'the broker is silent'})"))
         return None
 
     def _opened(self, deadline: float) -> AmqpConnection:
@@ -98,7 +95,7 @@ class RabbitMqPublisher:
             connection.fill(min(0.2, deadline - time.monotonic()))
         return connection
 
-    def _broken(self, sending: "_AmqpSending", failure: Failure) -> Failure:
+    def _fail(self, sending: "_AmqpSending", failure: Failure) -> Failure:
         sending.fail(failure)
         self._drop()
         return failure
@@ -109,16 +106,14 @@ class RabbitMqPublisher:
             self._connection = None
 
 
-class _AmqpSending:
-    """One call's messages on one connection. `unconfirmed`: the places of those that wait, by delivery tag."""
+class _AmqpSending(Sending[int]):
+    """Confirms name messages by their delivery tags."""
 
     def __init__(
         self, connection: AmqpConnection, batch: Sequence[Outgoing], results: Results, *, first_tag: int
     ) -> None:
-        self.unconfirmed: dict[int, int] = {}
+        super().__init__(batch, results)
         self._connection = connection
-        self._batch = batch
-        self._results = results
         self._first_tag = first_tag
         self._lowest = first_tag
         self._unroutable: dict[tuple[str, ...], list[Failure]] = {}
@@ -129,7 +124,7 @@ class _AmqpSending:
         tag = self._first_tag
         for place in places:
             try:
-                raw = publish_frames(self._batch[place], login, connection.frame_bytes)
+                raw = frames_of(self._batch[place], login, connection.frame_bytes)
             except Unsendable as error:
                 self._results[place] = not_sent(str(error))
                 continue
@@ -145,18 +140,8 @@ class _AmqpSending:
             self._write(frames, deadline)
         return tag - self._first_tag
 
-    def wait(self, deadline: float) -> None:
-        """Return when everything is confirmed, or the time is over."""
-        self._settle()
-        while self.unconfirmed and (left := deadline - time.monotonic()) > 0:
-            self._connection.fill(left)
-            self._settle()
-
-    def fail(self, failure: Failure) -> None:
-        """Let everything that is not confirmed have failed."""
-        for place in self.unconfirmed.values():
-            self._results[place] = failure
-        self.unconfirmed.clear()
+    def _listen(self, seconds: float) -> None:
+        self._connection.fill(seconds)
 
     def _write(self, frames: list[bytes], deadline: float) -> None:
         self._connection.set_timeout(deadline - time.monotonic())
@@ -165,11 +150,11 @@ class _AmqpSending:
         self._settle()
 
     def _settle(self) -> None:
-        """Take what the broker has answered; what it returns it confirms afterwards."""
+        # What the broker returns it confirms afterwards.
         connection = self._connection
         while connection.returned:
-            mark, failure = _returned(connection.returned.popleft())
-            self._unroutable.setdefault(mark, []).append(failure)
+            identity, failure = _returned(connection.returned.popleft())
+            self._unroutable.setdefault(identity, []).append(failure)
         while connection.confirmed:
             tag, is_multiple, is_ack = connection.confirmed.popleft()
             for one in range(self._lowest if is_multiple else tag, tag + 1):
@@ -178,14 +163,14 @@ class _AmqpSending:
                     continue
                 if not is_ack:
                     self._results[place] = refused("the broker refused it (nack): its queue is full or has failed")
-                elif self._unroutable and (failures := self._unroutable.get(_mark(self._batch[place]))):
+                elif self._unroutable and (failures := self._unroutable.get(_identity(self._batch[place]))):
                     self._results[place] = failures.pop()
             if is_multiple:
                 self._lowest = tag + 1
 
 
-def _mark(one: Outgoing) -> tuple[str, ...]:
-    return tuple(one.own_headers.get(name, "") for name in _MARK)
+def _identity(one: Outgoing) -> tuple[str, ...]:
+    return tuple(one.own_headers.get(name, "") for name in _IDENTITY)
 
 
 def _returned(arrived: Arrived) -> tuple[tuple[str, ...], Failure]:
@@ -196,9 +181,9 @@ def _returned(arrived: Arrived) -> tuple[tuple[str, ...], Failure]:
     found: dict[str, Any] = {}
     with contextlib.suppress(ValueError):
         table = read_content(header).headers
-        # Ours come last, and win.
+        # Our own headers come last, and win.
         found = {name: value_of(table, kind, value, end) for name, kind, _, value, end in fields(table)}
-    return tuple(str(found.get(name, "")) for name in _MARK), unroutable(why)
+    return tuple(str(found.get(name, "")) for name in _IDENTITY), unroutable(why)
 
 
 def _short_texts(raw: bytes) -> list[str]:

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 
 from pika import spec
 
-from workers.brokers.contract import BrokerError, Login, Taken
+from workers.brokers.contract import READ_BYTES, BrokerError, Incoming, Login
 from workers.brokers.rabbitmq.connection import CHANNEL, AmqpConnection
-from workers.brokers.rabbitmq.messages import taken_of
+from workers.brokers.rabbitmq.messages import incoming_of
 
 # Two batches are stored and acknowledged while a third is read.
 PREFETCH = 6000
-READ_BYTES = 8 * 1024 * 1024
 _ACK = struct.Struct(">BHIHHQBB")
 _ACK_BYTES = 13
 _TAG = "poisonadmin"
@@ -34,26 +33,26 @@ class RabbitMqReader:
             self._connection.drop()
             raise
 
-    def read(self, limit: int, wait_seconds: float) -> list[Taken]:
-        """Return up to `limit` messages, or 8 MB of them; none when none came for `wait_seconds`."""
+    def read(self, limit: int, wait_seconds: float) -> list[Incoming]:
+        """Return up to `limit` messages; none when none came for `wait_seconds`."""
         connection, arrived = self._connection, self._connection.arrived
-        taken: list[Taken] = []
+        found: list[Incoming] = []
         room = READ_BYTES
         deadline = time.monotonic() + wait_seconds
         while True:
-            while arrived and len(taken) < limit and room > 0:
-                one = taken_of(arrived.popleft(), self._queue)
-                taken.append(one)
+            while arrived and len(found) < limit and room > 0:
+                one = incoming_of(arrived.popleft(), self._queue)
+                found.append(one)
                 self._unsettled.add(one.token)
                 room -= len(one.payload)
-            if len(taken) >= limit or room <= 0:
-                return taken
+            if len(found) >= limit or room <= 0:
+                return found
             # What is on its way already is waited for only a moment: a batch that is not full is stored, too.
-            wait = 0.02 if taken else deadline - time.monotonic()
+            wait = 0.02 if found else deadline - time.monotonic()
             if self._is_finished and not arrived:
                 wait = 0.0
-            if not connection.fill(wait) and (taken or self._is_finished or time.monotonic() >= deadline):
-                return taken
+            if not connection.fill(wait) and (found or self._is_finished or time.monotonic() >= deadline):
+                return found
 
     def finish(self) -> None:
         """Give up the queue; what was handed out can still be read and acknowledged."""
@@ -61,11 +60,11 @@ class RabbitMqReader:
             self._connection.call(spec.Basic.Cancel(consumer_tag=_TAG), spec.Basic.CancelOk)
             self._is_finished = True
 
-    def acknowledge(self, taken: Sequence[Taken]) -> None:
-        """Settle the messages; when this returns the broker has worked on it."""
-        if not taken:
+    def acknowledge(self, messages: Sequence[Incoming]) -> None:
+        """Settle the messages; when this returns the broker has done so."""
+        if not messages:
             return
-        tags = {one.token for one in taken}
+        tags = {one.token for one in messages}
         highest = max(tags)
         older = {tag for tag in self._unsettled if tag <= highest}
         if older == tags:

@@ -1,4 +1,4 @@
-"""Producers and consumers of RabbitMQ for the adapter suite, with pika's own connections."""
+"""Queues of RabbitMQ with producers and consumers, over pika's own connections."""
 
 import itertools
 import time
@@ -8,9 +8,10 @@ from typing import Any, ClassVar
 import pika
 from pika.adapters.blocking_connection import BlockingChannel
 
+from tests.brokers.messages import Received, Sent
 from tests.brokers.rabbitmq import RabbitMq
-from tests.brokers.received import Received, Sent
 from workers.brokers.contract import Login
+from workers.brokers.sources import login_of
 
 _numbers = itertools.count(1)
 # Pika hands these out beside the headers.
@@ -21,18 +22,20 @@ PROPERTIES = (
 
 
 class ClassicQueues:
-    """Queues of RabbitMQ's first kind."""
+    """Queues of RabbitMQ's first kind. `settles_seconds`: how old a queue must be to outlive a kill of the broker."""
 
     kind = "rabbitmq"
     has_broker_ids = False
     arguments: ClassVar[dict[str, Any]] = {}
+    settles_seconds: ClassVar[float] = 0.0
 
     def __init__(self, server: RabbitMq) -> None:
         self.server = server
 
     def login(self, *queues: str, **options: Any) -> Login:
         """Return how the adapter reaches the broker."""
-        return Login(f"amqp://127.0.0.1:{self.server.port}", "guest", "guest", {"queues": list(queues), **options})
+        config = {"url": f"amqp://127.0.0.1:{self.server.port}", "queues": list(queues), **options}
+        return login_of(self.kind, config, {"username": "guest", "password": "guest"})
 
     def channel(self) -> BlockingChannel:
         """Return a channel of a new connection."""
@@ -116,3 +119,4 @@ class QuorumQueues(ClassicQueues):
     """Queues that are replicated, and count deliveries."""
 
     arguments: ClassVar[dict[str, Any]] = {"x-queue-type": "quorum"}
+    settles_seconds: ClassVar[float] = 6.0  # RabbitMQ 3.10

@@ -1,4 +1,4 @@
-"""Producers and consumers of Kafka for the adapter suite: a listener that fails, and dead-letters as Spring does."""
+"""Topics of Kafka with producers and consumers: a listener that fails, and dead-letters as Spring does."""
 
 import itertools
 import time
@@ -9,11 +9,12 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.brokers.kafka import Kafka
-from tests.brokers.received import Received, Sent
+from tests.brokers.messages import Received, Sent
 from workers.brokers.contract import Login
+from workers.brokers.sources import login_of
 
 _numbers = itertools.count(1)
-_STACK = b"com.example.shop.NoSuchCustomer: 42\n\tat com.example.shop.Billing.bill(Billing.java:7)\n"
+_STACK = b"com.example.orders.NoSuchCustomer: 42\n\tat com.example.orders.Billing.bill(Billing.java:7)\n"
 
 
 class KafkaTopics:
@@ -28,7 +29,8 @@ class KafkaTopics:
 
     def login(self, *queues: str, **options: Any) -> Login:
         """Return how the adapter reaches the broker."""
-        return Login(self.server.url, options={"topics": list(queues), "group": "poisonadmin-test", **options})
+        config = {"url": self.server.url, "topics": list(queues), "group": "poisonadmin-test", **options}
+        return login_of(self.kind, config, {})
 
     def create(self, topic: str, partitions: int = 3) -> None:
         """Make a topic."""
@@ -124,8 +126,8 @@ def spring_headers(record: Message) -> list[tuple[str, bytes]]:
         ("kafka_dlt-original-timestamp-type", b"CreateTime"),
         ("kafka_dlt-original-consumer-group", b"billing"),
         ("kafka_dlt-exception-fqcn", b"org.springframework.kafka.listener.ListenerExecutionFailedException"),
-        ("kafka_dlt-exception-cause-fqcn", b"com.example.shop.NoSuchCustomer"),
-        ("kafka_dlt-exception-message", b"Listener failed; nested exception is com.example.shop.NoSuchCustomer: 42"),
+        ("kafka_dlt-exception-cause-fqcn", b"com.example.orders.NoSuchCustomer"),
+        ("kafka_dlt-exception-message", b"Listener failed; nested exception is com.example.orders.NoSuchCustomer: 42"),
         ("kafka_dlt-exception-stacktrace", _STACK),
     ]
 

@@ -12,16 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from poisonadmin.intake.domain.staged_rows import dead_letter_json
-from workers.brokers.contract import Taken
-from workers.brokers.rabbitmq.content import content_frame, read_content
-from workers.brokers.rabbitmq.messages import taken_of
-from workers.brokers.rabbitmq.tables import as_text, fields, text_field, value_of
+from workers.brokers.contract import Incoming
+from workers.brokers.rabbitmq.encoding import as_text, content_frame, fields, read_content, text_field, value_of
+from workers.brokers.rabbitmq.messages import incoming_of
 
 
-def arrived(table: bytes, payload: bytes = b"", **properties: Any) -> Taken:
+def arrived(table: bytes, payload: bytes = b"", **properties: Any) -> Incoming:
     """Return a message with these bytes as its header table."""
     arguments = b"\x01c" + struct.pack(">QB", 7, 1) + b"\x00\x03dlq"
-    return taken_of((arguments, content_frame(len(payload), properties, table), payload), "dlq")
+    return incoming_of((arguments, content_frame(len(payload), properties, table), payload), "dlq")
 
 
 def table_of(headers: dict[str, Any]) -> bytes:

@@ -6,14 +6,15 @@ import time
 import pika
 import pytest
 
-from poisonadmin.store.models.intake import Source
-from tests.brokers.rabbitmq import RabbitMq
-from tests.brokers.rabbitmq_rig import ClassicQueues
+from tests.brokers.exchange import source_of
+from tests.brokers.rabbitmq_queues import ClassicQueues
 from workers.brokers.contract import Shard
 from workers.brokers.drain import drain_shard
 
 DEPTH = 3000
 HEADERS, MESSAGE_ID = 1 << 13, 1 << 7
+
+RUNS_WITH = ("rabbitmq classic",)
 
 
 class RawProperties(pika.BasicProperties):
@@ -37,18 +38,16 @@ def nested_table() -> bytes:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_no_message_keeps_those_behind_it_from_being_drained(rabbitmq: RabbitMq, test_database_url: str) -> None:
-    rig = ClassicQueues(rabbitmq)
-    queue, dead = rig.pair(**{"x-message-ttl": 1})
-    channel = rig.channel()
+def test_no_message_keeps_those_behind_it_from_being_drained(queues: ClassicQueues, test_database_url: str) -> None:
+    queue, dead = queues.pair(**{"x-message-ttl": 1})
+    channel = queues.channel()
     channel.basic_publish("", queue, b"nested", RawProperties(HEADERS, nested_table()))
     channel.basic_publish("", queue, b"no text", RawProperties(MESSAGE_ID, b"\x04\xff\xfeab"))
     channel.basic_publish("", queue, b"plain", pika.BasicProperties(message_id="7"))
     while channel.queue_declare(dead, passive=True).method.message_count < 3:
         time.sleep(0.05)
 
-    config = {"url": f"amqp://127.0.0.1:{rabbitmq.port}", "queues": [dead]}
-    source = Source.objects.create(name="hostile", kind="rabbitmq", config=config)
+    source = source_of(queues, dead)
     drained = drain_shard(test_database_url, source.id, Shard(dead), write_keys=lambda *_: None, idle_seconds=0.5)
 
     assert (drained.error, drained.staged + drained.rejected) == (None, 3)

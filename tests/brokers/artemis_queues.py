@@ -1,25 +1,23 @@
-"""Producers and consumers of Artemis for the adapter suite: stomp.py's, and a JMS consumer that fails."""
+"""Queues of Artemis with producers and consumers: stomp.py's, and a JMS consumer that fails."""
 
 import itertools
 import json
 import subprocess
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import stomp
 
 from tests.brokers.artemis import PASSWORD, USER, Artemis
-from tests.brokers.ensure_artemis import ensure_artemis
-from tests.brokers.received import Received, Sent
+from tests.brokers.ensure_artemis import jms_programs
+from tests.brokers.messages import Received, Sent
 from workers.brokers.artemis.connection import StompConnection
-from workers.brokers.artemis.management import Management
-from workers.brokers.artemis.queues import queue_named
+from workers.brokers.artemis.management import Management, queue_named
 from workers.brokers.contract import Login
+from workers.brokers.sources import login_of
 
 _numbers = itertools.count(1)
-_HERE = Path(__file__).parent
 # STOMP's own headers, and those of frames that Artemis makes properties of.
 FRAME = {
     "subscription", "message-id", "ack", "destination", "destination-type", "content-length", "redelivered", "receipt",
@@ -39,7 +37,8 @@ class ArtemisQueues:
 
     def login(self, *queues: str, **options: Any) -> Login:
         """Return how the adapter reaches the broker."""
-        return Login(f"stomp://127.0.0.1:{self.server.port}", USER, PASSWORD, {"queues": list(queues), **options})
+        config = {"url": f"stomp://127.0.0.1:{self.server.port}", "queues": list(queues), **options}
+        return login_of(self.kind, config, {"username": USER, "password": PASSWORD})
 
     def manage(self, resource: str, operation: str, *parameters: Any) -> Any:
         """Return what an operation of the broker's management returns."""
@@ -84,9 +83,15 @@ class ArtemisQueues:
         _until(lambda: receipts.count >= len(messages))
         _goodbye(connection)
 
-    def fail(self, queue: str, rollbacks: int, *, quiet_seconds: float = 20.0) -> list[tuple[int, int, str]]:
-        """Consume as a failing consumer does: every message is rolled back. Return time, count and number of each."""
-        printed = self._java("FailingConsumer", queue, str(rollbacks), str(int(quiet_seconds * 1000)))
+    def fail(
+        self, queue: str, deliveries: int, *, batch: int = 1, quiet_seconds: float = 20.0
+    ) -> list[tuple[int, int, str]]:
+        """Consume as a failing consumer does: transactions of up to `batch` messages are rolled back.
+
+        Return time, count and number of each delivery.
+        """
+        limits = (deliveries, batch, int(quiet_seconds * 1000))
+        printed = self._java("FailingConsumer", queue, *map(str, limits))
         lines = [line.split(" ") for line in printed.splitlines()]
         return [(int(at), int(count), number) for at, count, number in lines]
 
@@ -99,7 +104,7 @@ class ArtemisQueues:
         name, dead = self.pair()
         if messages:
             self.publish(name, messages)
-            self.fail(name, len(messages))
+            self.fail(name, len(messages), batch=100)
             _until(lambda: self.depth(dead) >= len(messages))
         return name, dead
 
@@ -132,8 +137,8 @@ class ArtemisQueues:
     def _java(self, program: str, *arguments: str) -> str:
         """Run one of the JMS programs beside this file; return what it prints."""
         command = [
-            *("java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{ensure_artemis()}/lib/*"),
-            *(str(_HERE / f"{program}.java"), f"tcp://127.0.0.1:{self.server.port}", USER, PASSWORD, *arguments),
+            *("java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", jms_programs()),
+            *(program, f"tcp://127.0.0.1:{self.server.port}", USER, PASSWORD, *arguments),
         ]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 

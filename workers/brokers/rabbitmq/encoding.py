@@ -1,11 +1,29 @@
-"""AMQP 0-9-1 field tables, read entry by entry: what goes back to a broker keeps its bytes, and so its types."""
+"""How AMQP 0-9-1 writes a message's properties and header tables.
+
+Properties are kept as bytes where they are not needed. Header tables are read entry by entry: what goes back to a
+broker keeps its bytes, and so its types.
+"""
 
 import base64
 import json
 import struct
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
+
+# In the order of their flags, from bit 15 down. "s" a short string, "F" a table, "B" an octet, "T" a time.
+_PROPERTY_KINDS = "ssFBBssssTssss"
+NAMES = (
+    "content_type", "content_encoding", "headers", "delivery_mode", "priority", "correlation_id", "reply_to",
+    "expiration", "message_id", "timestamp", "type", "user_id", "app_id", "cluster_id",
+)  # fmt: skip
+_BITS = tuple(
+    (1 << (15 - place), name, kind) for place, (name, kind) in enumerate(zip(NAMES, _PROPERTY_KINDS, strict=True))
+)
+_FLAGS = struct.Struct(">H")
+_LENGTH = struct.Struct(">I")
+_TIME = struct.Struct(">Q")
+_BASIC = 60
 
 # Each kind of field with the bytes of its value; four bytes of length come before the others.
 _SIZES = {
@@ -21,14 +39,75 @@ _NUMBERS = {
         "b": "b", "B": "B", "s": "h", "u": "H", "I": "i", "i": "I", "l": "q", "L": "q", "f": "f", "d": "d",
     }.items()
 }  # fmt: skip
-_LENGTH = struct.Struct(">I")
 # A table may hold tables; what is nested deeper is shown as its bytes.
 _MAX_DEPTH = 16
 _MAX_SECONDS = 253402300799  # the last second of the year 9999
 
+Value = bytes | int
 
 Field = tuple[str, int, int, int, int]
 """One entry of a table: its name, its value's kind, where it starts, where its value does, and where both end."""
+
+
+class Content(NamedTuple):
+    """The properties that are set, by name: short strings as bytes, numbers; `headers` is the table's bytes."""
+
+    properties: dict[str, Value]
+    headers: bytes
+
+
+def read_content(frame: bytes) -> Content:
+    """Return what a content header frame says; raise ValueError when its bytes do not make sense."""
+    (flags,) = _FLAGS.unpack_from(frame, 12)
+    place = 14
+    more = flags
+    while more & 1:  # nobody has defined more than these flags
+        (more,) = _FLAGS.unpack_from(frame, place)
+        place += 2
+    found: dict[str, Value] = {}
+    headers = b""
+    try:
+        for bit, name, kind in _BITS:
+            if not flags & bit:
+                continue
+            if kind == "s":
+                start = place + 1
+                place = start + frame[place]
+                found[name] = frame[start:place]
+            elif kind == "B":
+                found[name] = frame[place]
+                place += 1
+            elif kind == "T":
+                found[name] = _TIME.unpack_from(frame, place)[0]
+                place += 8
+            else:
+                start = place + 4
+                place = start + _LENGTH.unpack_from(frame, place)[0]
+                headers = frame[start:place]
+    except (IndexError, struct.error):
+        raise ValueError("the properties end too early") from None
+    return Content(found, headers)
+
+
+def content_frame(body_bytes: int, properties: dict[str, Value], headers: bytes) -> bytes:
+    """Return the payload of a content header frame; properties that are not named in the protocol are left out."""
+    flags = 0
+    parts = []
+    for bit, name, kind in _BITS:
+        if kind == "F":
+            if headers:
+                flags |= bit
+                parts.append(_LENGTH.pack(len(headers)) + headers)
+            continue
+        value = properties.get(name)
+        if value is None:
+            continue
+        flags |= bit
+        if isinstance(value, bytes):
+            parts.append(b"%c%b" % (len(value[:255]), value[:255]))
+        else:
+            parts.append(_TIME.pack(value) if kind == "T" else b"%c" % (value & 0xFF))
+    return struct.pack(">HHQH", _BASIC, 0, body_bytes, flags) + b"".join(parts)
 
 
 def fields(raw: bytes) -> Iterator[Field]:
