@@ -9,6 +9,7 @@ from tests.core.vocabulary import (
     OWN_MEANING,
     ROOTS,
     WHOLE_NAMES,
+    documents,
     old_names,
     old_phrases,
     prose,
@@ -19,7 +20,7 @@ from tests.core.vocabulary import (
 ROOT = Path(__file__).resolve().parents[2]
 TEMPLATES = sorted(ROOT.glob("templates/**/*.html"))
 MODULES = sorted([*ROOT.glob("poisonadmin/*/pages/**/*.py"), *ROOT.glob("poisonadmin/*/pages.py")])
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/**/*.md"))]
+DOCUMENTS = documents(ROOT)
 
 
 def place(path: Path) -> str:

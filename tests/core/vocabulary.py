@@ -182,6 +182,12 @@ def shown_by_module(source: str) -> str:
     )
 
 
+def documents(root: Path) -> list[Path]:
+    """Return what is written for people: the pages in docs/ and those beside the code."""
+    beside = ("README.md", "CONTRIBUTING.md", "sample/README.md", "poisonguard/README.md")
+    return [*(root / page for page in beside), *sorted((root / "docs").rglob("*.md"))]
+
+
 def prose(markdown: str) -> str:
     """Return a document without its code, its pictures and the targets of its links.
 
