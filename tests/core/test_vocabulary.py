@@ -61,7 +61,7 @@ def test_an_old_word_is_found_in_the_name_of_a_module_and_of_a_class(tmp_path: P
 @pytest.mark.parametrize("word", OWN_MEANING)
 def test_a_word_with_a_meaning_of_its_own_is_fine_in_its_place_alone(tmp_path: Path, word: str) -> None:
     for folder in (OWN_MEANING[word], "poisonadmin/messages"):
-        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
         (tmp_path / folder / f"{word}.py").write_text("")
     assert [one.partition(":")[0] for one in old_names(tmp_path)] == [f"poisonadmin/messages/{word}.py"]
 

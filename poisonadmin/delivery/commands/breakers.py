@@ -60,7 +60,7 @@ UPDATE address SET rollbacks_in_row = 0 WHERE rollbacks_in_row > 0 AND id IN (
 
 
 @dataclass
-class Counting:
+class BreakerCounts:
     """The counts of one settle. `last`: the message that a conversation failed with last, or was ended with."""
 
     failures: dict[Key, int] = field(default_factory=dict)
@@ -93,9 +93,9 @@ class Counting:
         return in_row >= limit
 
 
-def load(cursor: CursorWrapper, answered: Sequence[Answered], in_force: Mapping[str, Policy]) -> Counting:
+def load(cursor: CursorWrapper, answered: Sequence[Answered], in_force: Mapping[str, Policy]) -> BreakerCounts:
     """Return the counts that these attempts may change, locked; empty where no policy counts."""
-    counting = Counting()
+    counting = BreakerCounts()
     keys = sorted(
         {
             (one.address_id, one.conversation_id)
@@ -113,7 +113,7 @@ def load(cursor: CursorWrapper, answered: Sequence[Answered], in_force: Mapping[
     return counting
 
 
-def save(cursor: CursorWrapper, counting: Counting) -> None:
+def save(cursor: CursorWrapper, counting: BreakerCounts) -> None:
     """Write the counts back."""
     changed = sorted(counting.last)
     if changed:

@@ -10,7 +10,7 @@ from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.addresses.commands.creation import AddressRef, ensure_addresses
 from poisonadmin.delivery.commands import breakers
-from poisonadmin.delivery.commands.breakers import Counting
+from poisonadmin.delivery.commands.breakers import BreakerCounts
 from poisonadmin.delivery.commands.dead_letters import record_moves
 from poisonadmin.delivery.commands.failure_rules import FailureRuleDecisions
 from poisonadmin.delivery.commands.retry_decisions import Answered, decide_retry, read_answered
@@ -115,7 +115,7 @@ def settle_failures(claim_id: int | None = None) -> int:
     return len(answered)
 
 
-def _decide(one: Answered, policy: Policy, counts: Counting, ruled: FailureRuleDecisions) -> RetryDecision:
+def _decide(one: Answered, policy: Policy, counts: BreakerCounts, ruled: FailureRuleDecisions) -> RetryDecision:
     decision = ruled.apply(
         one, policy, decide_retry(one, policy, conversation_failures=counts.of_conversation(one, policy))
     )
