@@ -17,7 +17,7 @@ from poisonguard.bookmarks import bookmark_of, payload_bytes
 from poisonguard.confirming import Confirmer, Headers
 from poisonguard.errors import GuardError, ListNotLoaded, Undecided
 from poisonguard.held import Held
-from poisonguard.journal import GuardJournal
+from poisonguard.journal import CrashJournal
 from poisonguard.listing import Listing
 from poisonguard.place import Place, make_place
 from poisonguard.reporter import Reporter
@@ -201,7 +201,7 @@ class Guard:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _report(self, place: Place, journal: GuardJournal, key: str, payload: Any, error: Exception | None) -> None:
+    def _report(self, place: Place, journal: CrashJournal, key: str, payload: Any, error: Exception | None) -> None:
         # A journal that says nothing was cleared by close(), or is the parent's and we are its forked child.
         if not journal.is_busy:
             return

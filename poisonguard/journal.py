@@ -28,7 +28,7 @@ class Record(NamedTuple):
     payload: bytes | None
 
 
-class GuardJournal:
+class CrashJournal:
     """One file, for one handling at a time."""
 
     __slots__ = ("_fd", "bookmark", "number", "sequence")

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from poisonguard.journal import GuardJournal, Record, unfinished
+from poisonguard.journal import CrashJournal, Record, unfinished
 
 _LOCK = "lock"
 _NEWBORN = ".new-"
@@ -45,22 +45,22 @@ class Place:
         _held.add(self._lock_inode)
         self._is_open = True
         self._numbers = itertools.count()
-        self._idle: list[GuardJournal] = []
-        self._all: list[GuardJournal] = []
+        self._idle: list[CrashJournal] = []
+        self._all: list[CrashJournal] = []
 
     # --- journals ---
 
-    def journal(self) -> GuardJournal:
+    def journal(self) -> CrashJournal:
         """Return a journal that nobody uses."""
         try:
             return self._idle.pop()
         except IndexError:
             number = next(self._numbers)
-            journal = GuardJournal(self.path / f"journal-{number}", number)
+            journal = CrashJournal(self.path / f"journal-{number}", number)
             self._all.append(journal)
             return journal
 
-    def give_back(self, journal: GuardJournal) -> None:
+    def give_back(self, journal: CrashJournal) -> None:
         """Return a journal to be used again."""
         self._idle.append(journal)
 
@@ -97,7 +97,7 @@ class Place:
         """
         if not self._report_path(number, sequence).exists():
             self.write_report(number, sequence, body)
-        journal = GuardJournal(self.path / f"journal-{number}", number)
+        journal = CrashJournal(self.path / f"journal-{number}", number)
         journal.clear()
         journal.abandon()
 

@@ -17,7 +17,7 @@ from typing import Any, Callable, NamedTuple
 from poisonguard.backoff import Backoff
 from poisonguard.errors import Unreachable
 from poisonguard.held import Held
-from poisonguard.journal import GuardJournal
+from poisonguard.journal import CrashJournal
 from poisonguard.place import Place, dead_places
 from poisonguard.server import Answer, Server
 from poisonguard.wording import without_payload
@@ -68,7 +68,7 @@ class Reporter:
         self.take_over()
         self._thread.start()
 
-    def report(self, place: Place, journal: GuardJournal, body: dict[str, Any]) -> None:
+    def report(self, place: Place, journal: CrashJournal, body: dict[str, Any]) -> None:
         """Put a report of what stands in the journal on the disk, and hold its bookmark until it is answered.
 
         Where there is no room, it is logged and left: the message will come back, and fail again.

@@ -11,8 +11,8 @@ from typing import IO
 
 from poisonadmin.embedded.child import ChildSpec, RestartRule, spawn
 from poisonadmin.embedded.errors import EmbeddedError
-from poisonadmin.embedded.gates import NotReady
 from poisonadmin.embedded.logs import Log
+from poisonadmin.embedded.readiness import NotReady
 from poisonadmin.embedded.restarts import delay_before_restart, failures_in_a_row
 from poisonadmin.embedded.trees import adopt_orphans, descendants, in_session, kill, reap_adopted
 

@@ -9,6 +9,7 @@ from tests.core.vocabulary import (
     OWN_MEANING,
     ROOTS,
     WHOLE_NAMES,
+    documents,
     old_names,
     old_phrases,
     prose,
@@ -19,7 +20,7 @@ from tests.core.vocabulary import (
 ROOT = Path(__file__).resolve().parents[2]
 TEMPLATES = sorted(ROOT.glob("templates/**/*.html"))
 MODULES = sorted([*ROOT.glob("poisonadmin/*/pages/**/*.py"), *ROOT.glob("poisonadmin/*/pages.py")])
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/**/*.md"))]
+DOCUMENTS = documents(ROOT)
 
 
 def place(path: Path) -> str:
@@ -60,7 +61,7 @@ def test_an_old_word_is_found_in_the_name_of_a_module_and_of_a_class(tmp_path: P
 @pytest.mark.parametrize("word", OWN_MEANING)
 def test_a_word_with_a_meaning_of_its_own_is_fine_in_its_place_alone(tmp_path: Path, word: str) -> None:
     for folder in (OWN_MEANING[word], "poisonadmin/messages"):
-        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
         (tmp_path / folder / f"{word}.py").write_text("")
     assert [one.partition(":")[0] for one in old_names(tmp_path)] == [f"poisonadmin/messages/{word}.py"]
 

@@ -68,8 +68,9 @@ OLD_NAMES = {
 }
 # Refused only as the whole name: as a part of one they have their everyday meaning.
 WHOLE_NAMES = {"lines", "hostile", "order"}
-# The same word with a meaning of its own: the installation's directory, and the ledger of a bulk operation.
-OWN_MEANING = {"home": "poisonadmin/embedded", "ledger": "poisonadmin/operations"}
+# The same word with a meaning of its own: the installation's directory, the ledger of a bulk operation, and the name
+# that the API's document gave the counts.
+OWN_MEANING = {"home": "poisonadmin/embedded", "ledger": "poisonadmin/operations", "stats": "poisonadmin/messages/api"}
 
 # What readers of pages and documents are not to meet, as regular expressions, and what they read instead.
 OLD_PHRASES = {
@@ -180,6 +181,12 @@ def shown_by_module(source: str) -> str:
         and " " in node.value
         and id(node) not in documentation
     )
+
+
+def documents(root: Path) -> list[Path]:
+    """Return what is written for people: the pages in docs/ and those beside the code."""
+    beside = ("README.md", "CONTRIBUTING.md", "sample/README.md", "poisonguard/README.md")
+    return [*(root / page for page in beside), *sorted((root / "docs").rglob("*.md"))]
 
 
 def prose(markdown: str) -> str:

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.core.vocabulary import documents
+
 ROOT = Path(__file__).resolve().parents[2]
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+DOCUMENTS = documents(ROOT)
 READ_FROM_OUTSIDE = re.compile(
     r"\"((?:POISONADMIN_[A-Z_]+|DATABASE_URL|REDIS_URL|SPARK_MASTER|SPARK_REMOTE|JAVA_HOME|PYSPARK_PYTHON))\""
 )

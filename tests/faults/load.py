@@ -110,7 +110,7 @@ class Load:
 
 
 @dataclass(frozen=True)
-class Observation:
+class WebAnswer:
     """One request to the web process; `status` 0: no answer."""
 
     path: str
@@ -126,7 +126,7 @@ class Watch:
     PATHS = ("/readyz", "messages/?limit=1", "stats/")
 
     def __init__(self, installation: Installation) -> None:
-        self.looks: list[Observation] = []
+        self.looks: list[WebAnswer] = []
         self._installation = installation
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
@@ -152,15 +152,15 @@ class Watch:
             for path in self.PATHS:
                 self.looks.append(self._look(path))
 
-    def _look(self, path: str) -> Observation:
+    def _look(self, path: str) -> WebAnswer:
         began = time.monotonic()
         try:
             reply = self._installation.ask("GET", path, seconds=30)
             status, said = reply.status, reply.body.decode(errors="replace")
         except NoAnswer as error:
             status, said = 0, str(error)
-        return Observation(path, time.time(), time.monotonic() - began, status, said)
+        return WebAnswer(path, time.time(), time.monotonic() - began, status, said)
 
 
-def _says_why_not(look: Observation) -> bool:
+def _says_why_not(look: WebAnswer) -> bool:
     return look.status == 503 and ('"checks"' in look.said or '"code"' in look.said)

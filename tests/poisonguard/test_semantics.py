@@ -9,7 +9,7 @@ import pytest
 from poisonguard.guard import Guard
 from poisonguard.skipping import SKIPPED, Skip
 from tests.poisonguard.conftest import MakeGuard, Service
-from tests.poisonguard.gate import Gate
+from tests.poisonguard.holding_proxy import HoldingProxy
 
 SOURCE = "orders.eu"
 FATAL = "Fatal error."
@@ -35,7 +35,7 @@ def test_amps_3_an_entry_says_the_exception_s_text(service: Service, make_guard:
 
 @pytest.mark.conformance("AMPS-5")
 def test_amps_5_nothing_is_handled_before_the_list_is_complete(service: Service, make_guard: MakeGuard) -> None:
-    gate = Gate(service.web.port)
+    gate = HoldingProxy(service.web.port)
     guard = make_guard(SOURCE, url=f"http://127.0.0.1:{gate.port}")
     starting = threading.Thread(target=guard.start)
     starting.start()

@@ -11,7 +11,7 @@ from django.db import connection
 
 from poisonguard.skipping import SKIPPED
 from tests.poisonguard.conftest import MakeGuard, Service, StartConsumer, until
-from tests.poisonguard.gate import Gate
+from tests.poisonguard.holding_proxy import HoldingProxy
 
 SOURCE = "orders.eu"
 FATAL = "Fatal error."
@@ -160,7 +160,7 @@ def test_amps_e_what_is_reported_while_the_list_is_loading_is_in_force_before_an
             " SELECT %s, 'old ' || n, repeat('x', 1000), 'test', TRUE FROM generate_series(1, 20000) AS n",
             [SOURCE],
         )
-    gate = Gate(service.web.port, mark=b"old 1")
+    gate = HoldingProxy(service.web.port, mark=b"old 1")
     loading = make_guard(SOURCE, url=f"http://127.0.0.1:{gate.port}")
     handled: list[object] = []
 

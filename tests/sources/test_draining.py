@@ -198,10 +198,10 @@ def test_receipts_outlive_a_queue_that_only_looks_empty() -> None:
 
 def test_a_broker_is_no_directory() -> None:
     make_source()
-    ingest_due(lambda _: [], worker="tests", keeper=_Heartbeat())
+    ingest_due(lambda _: [], worker="tests", keeper=_NoHeartbeat())
     assert state(Source.objects.get()) == (0, None, None, True)
 
 
-class _Heartbeat:
+class _NoHeartbeat:
     def hold(self, job_id: int) -> None: ...
     def release(self, job_id: int) -> None: ...

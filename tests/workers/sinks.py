@@ -86,7 +86,7 @@ async def accept(request: web.Request) -> web.StreamResponse:
     return web.Response(text="ok")
 
 
-class HeldAnswer:
+class HoldingSink:
     """A sink that holds every request until it is opened, and counts how many it holds."""
 
     def __init__(self) -> None:

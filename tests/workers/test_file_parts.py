@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from poisonadmin.sources.domain.files import FileKind, FileToTake
 from workers.spark import sources
 from workers.spark.parts import FilePart, numbered, parts_of
-from workers.spark.sources import FileFailed, FileGone, lines_of, newlines_of, opened
+from workers.spark.sources import FileGone, InvalidFile, lines_of, newlines_of, opened
 
 
 def file_at(path: Path, kind: FileKind = FileKind.NDJSON, file_id: int = 1) -> FileToTake:
@@ -92,7 +92,7 @@ def test_a_gzip_file_of_several_members_is_one_text(tmp_path: Path) -> None:
 def test_a_damaged_gzip_file_is_broken(tmp_path: Path, damage: object) -> None:
     path = tmp_path / "a.ndjson.gz"
     path.write_bytes(damage(gzip.compress(os.urandom(9000))))  # type: ignore[operator]
-    with pytest.raises(FileFailed):
+    with pytest.raises(InvalidFile):
         read(parts_of([file_at(path, FileKind.GZIP)]))
 
 
@@ -100,7 +100,7 @@ def test_a_gzip_file_that_expands_beyond_measure_is_broken(tmp_path: Path, monke
     monkeypatch.setattr(sources, "FREE_EXPANSION_BYTES", 1024 * 1024)
     path = tmp_path / "bomb.ndjson.gz"
     path.write_bytes(gzip.compress(b"\0" * 64 * 1024 * 1024))
-    with pytest.raises(FileFailed, match="500 times"):
+    with pytest.raises(InvalidFile, match="500 times"):
         read(parts_of([file_at(path, FileKind.GZIP)]))
 
 

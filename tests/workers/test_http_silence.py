@@ -184,13 +184,13 @@ def test_the_summary_tells_transport_failures_from_answers():
 
 
 def test_an_error_of_our_own_is_a_failure_with_its_stack_and_not_a_lost_message():
-    class Broken(dict):
+    class UnreadableHeaders(dict):
         def items(self):
             raise RuntimeError("broken headers")
 
     async def run():
         async with http_sink() as url:
-            return await deliver([delivery(1, headers=Broken()), delivery(2)], destination(url))
+            return await deliver([delivery(1, headers=UnreadableHeaders()), delivery(2)], destination(url))
 
     broken, good = sorted(asyncio.run(run()).rows, key=lambda row: row.message_id)
     assert broken.error_class == "RuntimeError"

@@ -8,7 +8,7 @@ import time
 from aiohttp import web
 
 from tests.workers.sinks import (
-    HeldAnswer,
+    HoldingSink,
     Seen,
     accept,
     deliver,
@@ -23,8 +23,8 @@ from workers.delivery import deliver as http_module
 
 
 def test_never_more_requests_at_once_than_the_destination_allows():
-    async def run() -> HeldAnswer:
-        gate = HeldAnswer()
+    async def run() -> HoldingSink:
+        gate = HoldingSink()
         async with http_sink(gate.answer) as url:
             going = asyncio.ensure_future(deliver([delivery(n) for n in range(50)], destination(url, concurrency=4)))
             await gate.holds(4)
@@ -39,7 +39,7 @@ def test_never_more_requests_at_once_than_the_destination_allows():
 
 def test_a_destination_that_hangs_does_not_delay_another():
     async def run() -> tuple[int, int]:
-        hanging, quick = HeldAnswer(), Seen()
+        hanging, quick = HoldingSink(), Seen()
         async with http_sink(hanging.answer) as slow_url, http_sink(seen=quick) as quick_url:
             mixed = [delivery(n, destination_id=1 + (n % 10 == 0)) for n in range(1000)]
             all_there = asyncio.Event()
@@ -96,7 +96,7 @@ def test_what_a_hanging_destination_cannot_take_is_left_alone_and_the_others_are
             yield delivery(n, destination_id=2, payload=b"x" * 10_000)
 
     async def run():
-        hanging = HeldAnswer()
+        hanging = HoldingSink()
         all_there = asyncio.Event()
         answers = itertools.count(1)
 

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from workers.spark.parquet import row_count_of, rows_of
-from workers.spark.sources import FileFailed
+from workers.spark.sources import InvalidFile
 
 MIB = 1024 * 1024
 MANY = 2_000
@@ -43,7 +43,7 @@ def peak_of(table: pa.Table, why: str) -> int:
     pool = pa.default_memory_pool()
     before, reached = pool.bytes_allocated(), [0]
     reads = (reached.append(pool.bytes_allocated() - before) for _ in rows_of(sink, size))
-    with pytest.raises(FileFailed, match=why):
+    with pytest.raises(InvalidFile, match=why):
         list(reads)
     return max(reached)
 
@@ -73,14 +73,14 @@ def test_a_map_of_one_long_value_is_never_made() -> None:
     keys = pa.array([str(n) for n in range(many)])
     headers = pa.MapArray.from_arrays([0, many], keys, repeated("x" * 100_000, many))
     sink, size = file_of(pa.table({"address": ["a"], "headers": headers}))
-    with pytest.raises(FileFailed, match="beyond measure"):
+    with pytest.raises(InvalidFile, match="beyond measure"):
         list(rows_of(sink, size))
 
 
 def test_a_file_that_says_it_has_more_rows_than_it_could_hold_gets_no_ids() -> None:
     sink, size = file_of(pa.table({"address": repeated("a", 5_000_000)}))
     assert size < 100_000
-    with pytest.raises(FileFailed, match="expands beyond measure"):
+    with pytest.raises(InvalidFile, match="expands beyond measure"):
         row_count_of(sink, size)
 
 
@@ -90,7 +90,7 @@ def test_a_page_that_unfolds_to_more_than_memory_is_not_read() -> None:
     size = sink.tell()
     sink.seek(0)
     assert size < MIB // 8
-    with pytest.raises(FileFailed, match="expands beyond measure"):
+    with pytest.raises(InvalidFile, match="expands beyond measure"):
         row_count_of(sink, size)
 
 

@@ -7,12 +7,12 @@ from collections import Counter
 
 import pytest
 
-from tests.workers.sinks import HeldAnswer, deliver, delivery, destination, http_sink
+from tests.workers.sinks import HoldingSink, deliver, delivery, destination, http_sink
 
 
 def test_nothing_begins_after_the_deadline_and_what_was_begun_ends():
     async def run():
-        gate = HeldAnswer()
+        gate = HoldingSink()
         deadline = [time.monotonic() + 60]
         async with http_sink(gate.answer) as url:
             going = asyncio.ensure_future(
@@ -48,7 +48,7 @@ def test_a_deadline_that_moves_on_is_followed():
 
 def test_a_run_that_is_cancelled_breaks_off_what_is_under_way_and_records_nothing():
     async def run() -> tuple[list[int], int]:
-        gate, begun = HeldAnswer(), []
+        gate, begun = HoldingSink(), []
         rows = []
         async with http_sink(gate.answer) as url:
             going = asyncio.ensure_future(

@@ -13,25 +13,25 @@ from poisonadmin.core.domain.strict_json import InvalidJson
 from poisonadmin.intake.domain.envelope import MessageEnvelope, parse_envelope
 from poisonadmin.intake.domain.envelope_fields import InvalidEnvelope
 from workers.spark.parquet_bounds import refuse_expansion, refuse_nested_expansion, repeated_columns
-from workers.spark.sources import MAX_EXPANSION, FileFailed, expansion_limit
+from workers.spark.sources import MAX_EXPANSION, InvalidFile, expansion_limit
 
 _BATCH_ROWS = 512
 
 
 def row_count_of(handle: BinaryIO, size_bytes: int) -> int:
-    """Return how many rows the file says it has; `FileBroken` when it is no Parquet file or expands beyond measure."""
+    """Return how many rows the file says it has; `InvalidFile` when it is no Parquet file or expands beyond measure."""
     try:
         facts = pq.read_metadata(handle)
         refuse_expansion(facts, size_bytes)
         return int(facts.num_rows)
     except (pa.ArrowException, OSError) as error:
-        raise FileFailed(f"Not a Parquet file: {error}") from None
+        raise InvalidFile(f"Not a Parquet file: {error}") from None
 
 
 def rows_of(handle: BinaryIO, size_bytes: int) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield each row with its number from 1, without its nulls.
 
-    Errors: `FileBroken` when the file is no Parquet file, is damaged, or expands beyond measure.
+    Errors: `InvalidFile` when the file is no Parquet file, is damaged, or expands beyond measure.
     """
     limit = expansion_limit(size_bytes)
     number = 0
@@ -45,10 +45,10 @@ def rows_of(handle: BinaryIO, size_bytes: int) -> Iterator[tuple[int, dict[str, 
                     number += 1
                     limit -= sum(len(value) for value in row.values() if isinstance(value, str | bytes))
                     if limit < 0:
-                        raise FileFailed(f"The file expands to more than {MAX_EXPANSION} times its size, or 64 GiB.")
+                        raise InvalidFile(f"The file expands to more than {MAX_EXPANSION} times its size, or 64 GiB.")
                     yield number, row
     except (pa.ArrowException, OSError) as error:
-        raise FileFailed(f"Not a whole Parquet file: {error}") from None
+        raise InvalidFile(f"Not a whole Parquet file: {error}") from None
 
 
 def _rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from workers.spark.sources import FREE_EXPANSION_BYTES, FileFailed, expansion_limit
+from workers.spark.sources import FREE_EXPANSION_BYTES, InvalidFile, expansion_limit
 
 # No message is shorter than this as a row, so that no more ids are reserved than a file of its size could need.
 _MIN_ROW_BYTES = 16
@@ -13,11 +13,11 @@ _MAX_NESTED_BYTES = FREE_EXPANSION_BYTES
 
 
 def refuse_expansion(facts: pq.FileMetaData, size_bytes: int) -> None:
-    """Do nothing for a file that says of itself that it unfolds within bounds; raise FileBroken otherwise."""
+    """Do nothing for a file that says of itself that it unfolds within bounds; raise InvalidFile otherwise."""
     chunks = (facts.row_group(group).column(place) for group in range(facts.num_row_groups) for place in _places(facts))
     unfolded = sum(chunk.total_uncompressed_size for chunk in chunks)
     if max(unfolded, facts.num_rows * _MIN_ROW_BYTES) > expansion_limit(size_bytes):
-        raise FileFailed("The file expands beyond measure.")
+        raise InvalidFile("The file expands beyond measure.")
 
 
 def repeated_columns(facts: pq.FileMetaData) -> list[str]:
@@ -27,10 +27,10 @@ def repeated_columns(facts: pq.FileMetaData) -> list[str]:
 
 
 def refuse_nested_expansion(batch: pa.RecordBatch) -> None:
-    """Do nothing for a batch whose lists, maps and structs are of a size that messages have; raise FileBroken."""
+    """Do nothing for a batch whose lists, maps and structs are of a size that messages have; raise InvalidFile."""
     nested = sum(_bytes_in(column) for column in batch.columns if pa.types.is_nested(column.type))
     if nested > _MAX_NESTED_BYTES:
-        raise FileFailed("The file's lists, maps or structs expand beyond measure.")
+        raise InvalidFile("The file's lists, maps or structs expand beyond measure.")
 
 
 def _places(facts: pq.FileMetaData) -> range:

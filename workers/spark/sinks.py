@@ -16,7 +16,7 @@ from poisonadmin.intake.domain.envelope_fields import InvalidEnvelope, storable
 from poisonadmin.intake.domain.staged_rows import IntakeRow
 from workers.spark.keys import copy_keys, policies_with_keys
 from workers.spark.parts import FilePart
-from workers.spark.sources import FileFailed, FileGone
+from workers.spark.sources import FileGone, InvalidFile
 
 SLICE_ROWS = 5000
 SLICE_BYTES = 8 * 1024 * 1024
@@ -52,7 +52,7 @@ def stage(part: FilePart, parsed: Iterable[Parsed], database_url: str) -> Staged
     """Stage the part's lines under its batch, unless they are there already; return how many there are.
 
     `parsed` is read only when they are not there. When it raises, nothing of the part is kept.
-    Errors: `FileGone` when the file is not SEEN any more; `FileBroken` when it is no file of messages.
+    Errors: `FileGone` when the file is not SEEN any more; `InvalidFile` when it is no file of messages.
     """
     with psycopg.connect(database_url) as connection, connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s, hashtext(%s))", [Lock.STAGED_BATCH, part.batch])
@@ -74,7 +74,7 @@ def stage(part: FilePart, parsed: Iterable[Parsed], database_url: str) -> Staged
             staged += len(one.good)
             rejected += len(one.bad)
             if not staged and rejected >= HOPELESS_LINES and part.start == 0:
-                raise FileFailed(f"None of its first {rejected:,} lines is a message.")
+                raise InvalidFile(f"None of its first {rejected:,} lines is a message.")
         return StagedCounts(staged, rejected)
 
 

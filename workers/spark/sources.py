@@ -26,7 +26,7 @@ MAX_EXPANSION_BYTES = 64 * 1024 * 1024 * 1024
 _MIN_MESSAGE_BYTES = 24
 
 
-class FileFailed(Exception):
+class InvalidFile(Exception):
     """Raised when a file's bytes cannot be read as what its name says."""
 
 
@@ -60,7 +60,7 @@ def _check_identity(descriptor: int, file: FileToTake) -> None:
 def lines_of(part: FilePart, handle: BinaryIO) -> Iterator[tuple[int, bytes]]:
     """Yield the part's lines that are not blank, each with its number in the file.
 
-    Errors: `FileBroken` for a gzip file that is damaged, cut off, or expands beyond measure.
+    Errors: `InvalidFile` for a gzip file that is damaged, cut off, or expands beyond measure.
     """
     for number, raw in split_lines(_chunks(part, handle), max_bytes=LIMITS.line_bytes, first=part.first_line):
         yield number, raw.removeprefix(BYTE_ORDER_MARK) if number == 1 else raw
@@ -70,7 +70,7 @@ def newlines_of(part: FilePart, handle: BinaryIO) -> tuple[int, int]:
     """Return how many newlines the part has, and how many messages at most.
 
     The second is what ids are reserved for: a few kilobytes can unfold to a hundred million newlines.
-    Errors: `FileBroken`, as for `lines_of`.
+    Errors: `InvalidFile`, as for `lines_of`.
     """
     newlines = size = 0
     for chunk in _chunks(part, handle):
@@ -119,7 +119,7 @@ def _inflated(part: FilePart, handle: BinaryIO) -> Iterator[bytes]:
             while chunk := inflated.read(_CHUNK_BYTES):
                 limit -= len(chunk)
                 if limit < 0:
-                    raise FileFailed(f"The file expands to more than {MAX_EXPANSION} times its size, or 64 GiB.")
+                    raise InvalidFile(f"The file expands to more than {MAX_EXPANSION} times its size, or 64 GiB.")
                 yield chunk
     except (BadGzipFile, EOFError, zlib.error) as error:
-        raise FileFailed(f"Not a whole gzip file: {error}") from None
+        raise InvalidFile(f"Not a whole gzip file: {error}") from None

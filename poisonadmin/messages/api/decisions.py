@@ -15,6 +15,7 @@ from poisonadmin.messages.commands import decisions
 from poisonadmin.messages.queries.detail import get_message
 from poisonadmin.web.api.contract import contract
 from poisonadmin.web.api.inputs import Moment, ReasonInput
+from poisonadmin.web.api.routes import route
 from poisonadmin.web.api.view import ApiView
 
 _ETAG = re.compile(r'"([A-Z]{4})-(\d{1,9})-(\d{1,9})"')
@@ -110,3 +111,14 @@ class MessageReturn(_DecisionView):
     def post(self, request: Request, message_id: int) -> Response:
         """Send a message that was moved back to its original address, to be delivered there."""
         return self.decided(message_id, decisions.return_to_original)
+
+
+urlpatterns = [
+    route("messages/<id:message_id>/approve/", MessageApprove, name="api-message-approve"),
+    route("messages/<id:message_id>/fail/", MessageFail, name="api-message-fail"),
+    route("messages/<id:message_id>/quarantine/", MessageQuarantine, name="api-message-quarantine"),
+    route("messages/<id:message_id>/restore/", MessageRestore, name="api-message-restore"),
+    route("messages/<id:message_id>/deliver_now/", MessageDeliverNow, name="api-message-deliver-now"),
+    route("messages/<id:message_id>/postpone/", MessagePostpone, name="api-message-postpone"),
+    route("messages/<id:message_id>/return/", MessageReturn, name="api-message-return"),
+]

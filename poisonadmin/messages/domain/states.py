@@ -78,6 +78,18 @@ class Event(StrEnum):
     RETURNED = "returned"
 
 
+# What a person does to a message.
+DECISIONS = (
+    Event.APPROVED,
+    Event.MARKED_FAIL,
+    Event.QUARANTINED,
+    Event.RESTORED,
+    Event.DELIVERED_NOW,
+    Event.POSTPONED,
+    Event.REDIRECTED,
+)
+
+
 @dataclass(frozen=True)
 class Transition:
     """One row of the table: from `from_state` (None: not here yet), `event` may lead to each of `to_states`.

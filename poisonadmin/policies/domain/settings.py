@@ -159,36 +159,54 @@ def _business_keys(value: object) -> tuple[str, ...]:
 _delay = _integer(0, MAX_DELAY_MS)
 _limit = _integer(0, MAX_COUNT)
 
-CHECKS: dict[str, Check] = {
-    "redelivery_delay": _delay,
-    "redelivery_delay_multiplier": _number(0.0, MAX_MULTIPLIER),
-    "redelivery_collision_avoidance_factor": _number(0.0, 1.0),
-    "max_redelivery_delay": _or_none(_delay),
-    "max_delivery_attempts": _attempts,
-    "dead_letter_address": _or_none(_address),
-    "auto_create_dead_letter_resources": _boolean,
-    "dead_letter_queue_prefix": _affix,
-    "dead_letter_queue_suffix": _affix,
-    "persist_delivery_count_before_delivery": _boolean,
-    "max_failed_deliveries": _limit,
-    "exception_destination": _one_of(ExceptionDestination),
-    "exception_destination_address": _or_none(_address),
-    "messaging_engine": _engine,
-    "blocked_retry_timeout": _delay,
-    "listener_max_retries": _or_none(_limit),
-    "backout_threshold": _limit,
-    "backout_requeue_queue": _or_none(_address),
-    "blacklisting_enabled": _boolean,
-    "crash_limit": _integer(1, MAX_COUNT),
-    "blame": _one_of(Blame),
-    "approve_clears_candidate": _boolean,
-    "fail_non_delivered": _boolean,
-    "failures_to_list": _limit,
-    "crashes_to_list": _limit,
-    "queue_off_after_rollbacks": _limit,
-    "conversation_failure_limit": _limit,
-    "on_exhausted": _one_of(OnExhausted),
-    "ordered": _boolean,
-    "max_payload_bytes": _integer(1, MAX_PAYLOAD_BYTES),
-    "business_keys": _business_keys,
+# The settings as pages group them: those of a system, or of a subject, with the check of each.
+SECTIONS: dict[str, dict[str, Check]] = {
+    "Redelivery": {
+        "redelivery_delay": _delay,
+        "redelivery_delay_multiplier": _number(0.0, MAX_MULTIPLIER),
+        "redelivery_collision_avoidance_factor": _number(0.0, 1.0),
+        "max_redelivery_delay": _or_none(_delay),
+        "max_delivery_attempts": _attempts,
+        "on_exhausted": _one_of(OnExhausted),
+    },
+    "Dead letters": {
+        "dead_letter_address": _or_none(_address),
+        "auto_create_dead_letter_resources": _boolean,
+        "dead_letter_queue_prefix": _affix,
+        "dead_letter_queue_suffix": _affix,
+    },
+    "Crashes": {
+        "blacklisting_enabled": _boolean,
+        "crash_limit": _integer(1, MAX_COUNT),
+        "blame": _one_of(Blame),
+        "approve_clears_candidate": _boolean,
+        "fail_non_delivered": _boolean,
+    },
+    "WebSphere": {
+        "max_failed_deliveries": _limit,
+        "exception_destination": _one_of(ExceptionDestination),
+        "exception_destination_address": _or_none(_address),
+        "messaging_engine": _engine,
+        "blocked_retry_timeout": _delay,
+    },
+    "WebSphere MQ": {
+        "listener_max_retries": _or_none(_limit),
+        "backout_threshold": _limit,
+        "backout_requeue_queue": _or_none(_address),
+    },
+    "AMPS": {
+        "failures_to_list": _limit,
+        "crashes_to_list": _limit,
+    },
+    "Service Broker": {
+        "queue_off_after_rollbacks": _limit,
+        "conversation_failure_limit": _limit,
+    },
+    "Content and order": {
+        "ordered": _boolean,
+        "max_payload_bytes": _integer(1, MAX_PAYLOAD_BYTES),
+        "business_keys": _business_keys,
+        "persist_delivery_count_before_delivery": _boolean,
+    },
 }
+CHECKS: dict[str, Check] = {name: check for checks in SECTIONS.values() for name, check in checks.items()}

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, fields
 from enum import StrEnum
 
+from poisonadmin.policies.domain import settings
 from poisonadmin.policies.domain.policy import BUILT_IN, Policy
 from poisonadmin.policies.domain.resolution import BUILT_IN_ORIGIN, Resolved
 
@@ -15,49 +16,7 @@ class Section:
     names: tuple[str, ...]
 
 
-SECTIONS = (
-    Section(
-        "Redelivery",
-        (
-            "redelivery_delay",
-            "redelivery_delay_multiplier",
-            "redelivery_collision_avoidance_factor",
-            "max_redelivery_delay",
-            "max_delivery_attempts",
-            "on_exhausted",
-        ),
-    ),
-    Section(
-        "Dead letters",
-        (
-            "dead_letter_address",
-            "auto_create_dead_letter_resources",
-            "dead_letter_queue_prefix",
-            "dead_letter_queue_suffix",
-        ),
-    ),
-    Section(
-        "Crashes",
-        ("blacklisting_enabled", "crash_limit", "blame", "approve_clears_candidate", "fail_non_delivered"),
-    ),
-    Section(
-        "WebSphere",
-        (
-            "max_failed_deliveries",
-            "exception_destination",
-            "exception_destination_address",
-            "messaging_engine",
-            "blocked_retry_timeout",
-        ),
-    ),
-    Section("WebSphere MQ", ("listener_max_retries", "backout_threshold", "backout_requeue_queue")),
-    Section("AMPS", ("failures_to_list", "crashes_to_list")),
-    Section("Service Broker", ("queue_off_after_rollbacks", "conversation_failure_limit")),
-    Section(
-        "Content and order",
-        ("ordered", "max_payload_bytes", "business_keys", "persist_delivery_count_before_delivery"),
-    ),
-)
+SECTIONS = tuple(Section(title, tuple(checks)) for title, checks in settings.SECTIONS.items())
 ALWAYS_OPEN = {"Redelivery", "Dead letters", "Crashes"}
 IN_MILLISECONDS = {"redelivery_delay", "max_redelivery_delay", "blocked_retry_timeout"}
 

@@ -6,19 +6,8 @@ from django.db import models
 from django.db.models import Func, Q, Value
 from django.db.models.functions import Now
 
-from poisonadmin.messages.domain.states import Event, State
+from poisonadmin.messages.domain.states import DECISIONS, Event, State
 from poisonadmin.store.models.choices import only_values_of
-
-# What a person does to a message by hand; rare beside what happens by itself, so an index of its own stays small.
-DECISIONS = (
-    Event.APPROVED,
-    Event.MARKED_FAIL,
-    Event.QUARANTINED,
-    Event.RESTORED,
-    Event.DELIVERED_NOW,
-    Event.POSTPONED,
-    Event.REDIRECTED,
-)
 
 
 class History(models.Model):
@@ -46,6 +35,7 @@ class History(models.Model):
         indexes = [
             # Rows arrive in the order of time: a few kilobytes of block ranges serve the chart of the last hours.
             BrinIndex("at", name="history_in_time", pages_per_range=32, autosummarize=True),
+            # Decisions are rare beside what happens without a person, so an index of their own stays small.
             models.Index("at", name="history_decisions", condition=Q(event__in=DECISIONS)),
         ]
         triggers = [pgtrigger.Protect(name="append_only", operation=pgtrigger.Update | pgtrigger.Delete)]

@@ -7,8 +7,8 @@ from typing import Any
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.queries.address_ids import visible_ids
 from poisonadmin.core.queries.rows import fetch, fetch_one, fetch_values
+from poisonadmin.messages.domain.states import DECISIONS
 from poisonadmin.messages.queries.counts import NOW
-from poisonadmin.store.models.history import DECISIONS
 
 OVERDUE_SECONDS = 10
 CAP = 10_000

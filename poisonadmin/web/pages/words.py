@@ -31,32 +31,22 @@ REASONS: dict[str, str] = {
     Reason.FAILED_BY_ADMIN: "Failed by an administrator",
 }
 
-EVENTS: dict[str, str] = {
+# An event is called by its name, unless there is more to say.
+EVENTS: dict[str, str] = {str(event): event.replace("_", " ").capitalize() for event in Event} | {
     Event.ENQUEUED: "Taken in",
     Event.IMPORTED: "Handed in as a dead letter",
     Event.CLAIMED: "Delivery begun",
-    Event.DELIVERED: "Delivered",
     Event.FAILED: "Delivery failed",
     Event.DISCARDED: "Discarded by its handler",
     Event.ROLLED_BACK: "Rolled back by its handler",
-    Event.MOVED: "Moved",
     Event.RELEASED: "Returned to the queue, not begun",
     Event.OUTCOME_LOST: "Returned to the queue, result lost",
     Event.CRASHED: "Crashed its consumer",
     Event.NODE_LOST: "The node was lost while it was being delivered",
     Event.LISTED: "Added to the poison list",
     Event.DELIVERED_NOW: "Made due now",
-    Event.POSTPONED: "Postponed",
-    Event.OPERATION_CANCELLED: "Operation cancelled",
     Event.REJECTED: "Content refused",
-    Event.QUARANTINED: "Quarantined",
-    Event.REDIRECTED: "Redirected",
-    Event.CONVERSATION_ENDED: "Conversation ended",
-    Event.EXPIRED: "Expired",
-    Event.APPROVED: "Approved",
     Event.MARKED_FAIL: "Marked FAIL",
-    Event.RESTORED: "Restored",
-    Event.RETURNED: "Returned",
 }
 
 OUTCOMES: dict[str, str] = {

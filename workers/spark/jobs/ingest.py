@@ -23,7 +23,7 @@ from workers.spark import sinks
 from workers.spark.parquet import envelope_of, raw_of, row_count_of, rows_of
 from workers.spark.parts import PART_BYTES, FilePart, numbered, parts_of
 from workers.spark.schemas import STAGED_PART, SURVEYED_PART, RowSchema
-from workers.spark.sources import FileFailed, FileGone, lines_of, newlines_of, opened
+from workers.spark.sources import FileGone, InvalidFile, lines_of, newlines_of, opened
 
 Row = dict[str, Any]
 
@@ -86,7 +86,7 @@ def _answer(part: FilePart, work: Callable[[BinaryIO], Row]) -> Row:
     try:
         with opened(part.file) as handle:
             return {"outcome": FileStaging.STAGED.value, **work(handle)}
-    except FileFailed as error:
+    except InvalidFile as error:
         return {"outcome": FileStaging.BROKEN.value, "error": str(error)[:2000]}
     except FileGone as error:
         return {"outcome": FileStaging.GONE.value, "error": str(error)}

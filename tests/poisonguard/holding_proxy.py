@@ -5,7 +5,7 @@ import socket
 import threading
 
 
-class Gate:
+class HoldingProxy:
     """`is_reached` is set when a stream has come to the mark; `open()` lets it through."""
 
     def __init__(self, port: int, mark: bytes = b"event: loaded") -> None:

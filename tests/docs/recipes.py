@@ -1,0 +1,168 @@
+"""The recipes of docs/extending.md, as insertions into the code."""
+
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "extending.md"
+
+
+@dataclass(frozen=True)
+class Insertion:
+    """`text` goes into `file`, below the only line that is `below`."""
+
+    file: str
+    below: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """`heading`: its section of the page. `at_most`: how many files it may touch. `check`: fails without it."""
+
+    heading: str
+    at_most: int
+    insertions: tuple[Insertion, ...]
+    check: str
+
+
+ACTION = Recipe(
+    "An action on messages",
+    4,
+    (
+        Insertion("poisonadmin/messages/domain/states.py", '    RESTORED = "restored"', '    REOPENED = "reopened"'),
+        Insertion("poisonadmin/messages/domain/states.py", "    Event.RESTORED,", "    Event.REOPENED,"),
+        Insertion(
+            "poisonadmin/messages/domain/states.py",
+            "    Transition(FAIL, Event.RESTORED, (NDLV,)),",
+            "    Transition(DLVD, Event.REOPENED, (NDLV,), (Reason.RETURNED,)),",
+        ),
+        Insertion(
+            "poisonadmin/messages/commands/decisions.py",
+            "    return _decide(_RESTORE, ids, asked)",
+            """
+
+_REOPEN = _decision(State.DLVD, Event.REOPENED, State.NDLV, Reason.RETURNED)
+
+
+def reopen(ids: Sequence[int], **asked: Unpack[Asked]) -> Decided:
+    return _decide(_REOPEN, ids, asked)
+""",
+        ),
+        Insertion(
+            "poisonadmin/messages/api/decisions.py",
+            "        return self.decided(message_id, decisions.restore)",
+            '''
+
+class MessageReopen(_DecisionView):
+    @contract(Permission.DECIDE, "decisions", _GIVES, **_TERMS)
+    def post(self, request: Request, message_id: int) -> Response:
+        """Bring a delivered message back to NDLV."""
+        return self.decided(message_id, decisions.reopen)
+''',
+        ),
+        Insertion(
+            "poisonadmin/messages/api/decisions.py",
+            "urlpatterns = [",
+            '    route("messages/<id:message_id>/reopen/", MessageReopen, name="api-message-reopen"),',
+        ),
+        Insertion(
+            "poisonadmin/messages/pages/actions.py",
+            "    for action in (",
+            """        Action("reopen", "Reopen…", "Reopen", "reopened", "It waits for a decision.", Event.REOPENED,
+               decisions.reopen, "undo"),""",
+        ),
+    ),
+    """
+import django; django.setup()
+from django.urls import reverse
+from poisonadmin.messages.commands.decisions import reopen
+from poisonadmin.messages.domain.states import DECISIONS, Event, page
+from poisonadmin.messages.pages.actions import ACTIONS
+from poisonadmin.web.pages.words import EVENTS
+assert reverse("api-message-reopen", args=[1]) == "/api/v1/messages/1/reopen/"
+assert "| `DLVD` | `reopened` | `NDLV` | `returned` |" in page()
+assert ACTIONS["reopen"].perform is reopen and EVENTS["reopened"] == "Reopened" and Event.REOPENED in DECISIONS
+""",
+)
+COLUMN = Recipe(
+    "A column of a report",
+    1,
+    (
+        Insertion("poisonadmin/messages/queries/report.py", '    "payload_bytes",', '    "crash_count",'),
+        Insertion(
+            "poisonadmin/messages/queries/report.py", "            row.payload_bytes,", "            row.crash_count,"
+        ),
+    ),
+    """
+import django; django.setup()
+import dataclasses
+from poisonadmin.messages.queries import report
+from poisonadmin.messages.queries.lists import MessageRow
+row = MessageRow(**{field.name: None for field in dataclasses.fields(MessageRow)} | {"crash_count": 7})
+report._last_errors = lambda ids: {}
+[record] = report._records([row])
+assert dict(zip(report.COLUMNS, record, strict=True))["crash_count"] == "7"
+""",
+)
+SETTING = Recipe(
+    "A policy setting",
+    2,
+    (
+        Insertion(
+            "poisonadmin/policies/domain/policy.py",
+            "    fail_non_delivered: bool = False",
+            "    longest_outage: int = 0",
+        ),
+        Insertion(
+            "poisonadmin/policies/domain/settings.py",
+            '        "fail_non_delivered": _boolean,',
+            '        "longest_outage": _delay,',
+        ),
+    ),
+    """
+from poisonadmin.policies.domain.resolution import PolicySpec, resolve
+from poisonadmin.policies.queries.values import kinds, values_in_force
+resolved = resolve([PolicySpec("orders.#", settings={"longest_outage": 5})], "orders.eu")
+assert resolved.policy.longest_outage == 5
+assert kinds()["longest_outage"] == "number"
+shown = {value.name: value.text for section in values_in_force(resolved) for value in section.values}
+assert shown["longest_outage"] == "5"
+""",
+)
+
+
+def files_of(heading: str) -> list[str]:
+    """Return the files that the page lists under a heading."""
+    section = PAGE.read_text(encoding="utf-8").partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    return re.findall(r"^- `([^`]+)`", section, re.MULTILINE)
+
+
+def follow(recipe: Recipe, root: Path) -> None:
+    """Copy the code to `root`, make the recipe's changes there, and run its check in a process of its own.
+
+    Errors: `AssertionError`, with what the check wrote.
+    """
+    for folder in ("poisonadmin", "tests/typing_settings.py", "pyproject.toml"):
+        copy = shutil.copytree if (ROOT / folder).is_dir() else shutil.copy
+        (root / folder).parent.mkdir(exist_ok=True)
+        copy(ROOT / folder, root / folder)
+    for insertion in recipe.insertions:
+        file = root / insertion.file
+        before, line, after = file.read_text(encoding="utf-8").partition(f"\n{insertion.below}\n")
+        assert line, f"{insertion.file} has no line {insertion.below!r}"
+        assert f"\n{insertion.below}\n" not in after, f"{insertion.file} has {insertion.below!r} twice"
+        file.write_text(f"{before}{line}{insertion.text}\n{after}", encoding="utf-8")
+    ran = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", recipe.check],
+        cwd=root,
+        env={"DJANGO_SETTINGS_MODULE": "tests.typing_settings", "PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr

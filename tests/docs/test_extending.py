@@ -1,0 +1,65 @@
+"""The recipes of docs/extending.md lead to what they promise, and touch no more files than they list."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.docs.recipes import ACTION, COLUMN, PAGE, ROOT, SETTING, Recipe, files_of, follow
+
+FOLLOWED = [ACTION, COLUMN, SETTING]
+BROKER_FILES = 9
+
+
+def files_that_mention(word: str) -> set[str]:
+    """Return the code and templates in which a regular expression matches; migrations are generated."""
+    files = [file for folder in ("poisonadmin", "workers") for file in (ROOT / folder).rglob("*.py")]
+    return {
+        str(file.relative_to(ROOT))
+        for file in [*files, *(ROOT / "templates").rglob("*.html")]
+        if "migrations" not in file.parts and re.search(word, file.read_text(encoding="utf-8"))
+    }
+
+
+@pytest.mark.parametrize("recipe", FOLLOWED, ids=lambda recipe: recipe.heading)
+def test_a_recipe_that_is_followed_on_a_copy_gives_what_it_promises(recipe: Recipe, tmp_path: Path) -> None:
+    follow(recipe, tmp_path)
+
+
+@pytest.mark.parametrize("recipe", FOLLOWED, ids=lambda recipe: recipe.heading)
+def test_a_recipe_lists_the_files_that_it_touches_and_they_are_few(recipe: Recipe) -> None:
+    assert files_of(recipe.heading) == list(dict.fromkeys(insertion.file for insertion in recipe.insertions))
+    assert len(files_of(recipe.heading)) <= recipe.at_most
+
+
+@pytest.mark.parametrize("recipe", FOLLOWED, ids=lambda recipe: recipe.heading)
+def test_each_change_of_a_recipe_is_needed(recipe: Recipe, tmp_path: Path) -> None:
+    shorter = Recipe(recipe.heading, recipe.at_most, recipe.insertions[:-1], recipe.check)
+    with pytest.raises(AssertionError):
+        follow(shorter, tmp_path)
+
+
+def test_no_other_file_knows_an_action() -> None:
+    assert files_that_mention(r"Event\.RESTORED|decisions\.restore\b|def restore\b") <= set(files_of(ACTION.heading))
+
+
+def test_no_other_file_knows_a_setting_but_its_use() -> None:
+    use = {"poisonadmin/delivery/domain/retry_decision.py"}
+    assert files_that_mention("fail_non_delivered") == set(files_of(SETTING.heading)) | use
+
+
+def test_no_other_file_knows_a_broker() -> None:
+    files = [file.replace("<kind>", "kafka") for file in files_of("A broker")]
+    assert files_that_mention(r"(?i)\bkafka\b") == set(files)
+    assert len(files) <= BROKER_FILES
+
+
+def test_every_listed_file_exists() -> None:
+    listed = re.findall(r"`((?:poisonadmin|workers|templates|tests)/[^`]+\.\w+)`", PAGE.read_text(encoding="utf-8"))
+    assert listed
+    for file in listed:
+        assert (ROOT / file.replace("<kind>", "kafka")).exists(), file
+
+
+def test_an_alert_channel_names_no_file_before_there_are_alerts() -> None:
+    assert (files_of("An alert channel") == []) is not (ROOT / "poisonadmin" / "alerts").exists()
