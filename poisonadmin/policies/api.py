@@ -19,10 +19,8 @@ from poisonadmin.web.api.contract import contract
 from poisonadmin.web.api.inputs import Identifier, JsonObject, StrictSerializer, Text
 from poisonadmin.web.api.parameters import pattern
 from poisonadmin.web.api.routes import route
-from poisonadmin.web.api.shape import JsonSchema, Shape
-from poisonadmin.web.api.shapes import BREAKER
-from poisonadmin.web.api.versions import expected_version
-from poisonadmin.web.api.view import ApiView
+from poisonadmin.web.api.shape import BREAKER, JsonSchema, Shape
+from poisonadmin.web.api.view import ApiView, expected_version
 
 POLICY = Shape("Policy", PolicyView)
 POLICY_CHANGE = Shape("PolicyChange", Change)

@@ -16,8 +16,7 @@ from poisonadmin.web.api.contract import contract
 from poisonadmin.web.api.inputs import StrictSerializer, Text
 from poisonadmin.web.api.routes import route
 from poisonadmin.web.api.shape import Shape
-from poisonadmin.web.api.versions import expected_version
-from poisonadmin.web.api.view import ApiView
+from poisonadmin.web.api.view import ApiView, expected_version
 
 RESTART_JOB = Shape("RestartJob", RestartJobRow)
 

@@ -17,8 +17,7 @@ from poisonadmin.web.api.inputs import JsonObject, Moment, ReasonInput, StrictSe
 from poisonadmin.web.api.parameters import choice
 from poisonadmin.web.api.routes import route
 from poisonadmin.web.api.shape import Shape
-from poisonadmin.web.api.versions import expected_version
-from poisonadmin.web.api.view import ApiView
+from poisonadmin.web.api.view import ApiView, expected_version
 
 RULE = Shape("Rule", queries.RuleRow, kinds={"stage": Stage})
 DRY_RUN = Shape("DryRun", queries.DryRunRow)

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
 from typing import Any, TypeVar
 
 from django.db import connection, transaction
@@ -15,6 +16,7 @@ Row = TypeVar("Row")
 Parameters = Sequence[Any] | Mapping[str, Any]
 
 SEARCH_SECONDS = 10
+MAX_ID = 2**63 - 1
 _JSONB = 3802
 
 
@@ -23,6 +25,22 @@ class QueryTooExpensive(PoisonAdminError):
 
     code = "query_too_expensive"
     status = 422
+
+
+class Versioned:
+    """A row whose changes are counted."""
+
+    version: int
+
+    @property
+    def etag(self) -> str:
+        """What `If-Match` is compared with."""
+        return f'"{self.version}"'
+
+
+def columns(row: type[Any], table: str) -> str:
+    """Return the columns of `table` that are the fields of a dataclass."""
+    return ", ".join(f"{table}.{field.name}" for field in fields(row))
 
 
 def fetch(row: type[Row], sql: str, parameters: Parameters = ()) -> list[Row]:
@@ -49,11 +67,31 @@ def fetch_one(row: type[Row], sql: str, parameters: Parameters = ()) -> Row | No
     return rows[0] if rows else None
 
 
-def fetch_values(sql: str, parameters: Parameters = ()) -> list[Any]:
-    """Return the first column."""
+def fetch_by_id(row: type[Row], sql: str, row_id: int) -> Row | None:
+    """Return the result of `sql`, which compares with one id; None where there is none of this id, or can be none."""
+    return fetch_one(row, sql, [row_id]) if 0 < row_id <= MAX_ID else None
+
+
+def fetch_rows(sql: str, parameters: Parameters = ()) -> list[tuple[Any, ...]]:
+    """Return each result as a tuple."""
     with connection.cursor() as cursor:
         cursor.execute(sql, parameters)
-        return [values[0] for values in cursor.fetchall()]
+        return list(cursor.fetchall())
+
+
+def fetch_values(sql: str, parameters: Parameters = ()) -> list[Any]:
+    """Return the first column."""
+    return [values[0] for values in fetch_rows(sql, parameters)]
+
+
+def all_given(conditions: Mapping[str, Any]) -> tuple[str, list[Any]]:
+    """Return the conditions that have a value (`{"… = %s": value or None}`), joined by AND, and their values.
+
+    >>> all_given({"a = %s": 1, "b = %s": None})
+    ('TRUE AND a = %s', [1])
+    """
+    given = {sql: value for sql, value in conditions.items() if value is not None}
+    return " AND ".join(["TRUE", *given]), list(given.values())
 
 
 @contextmanager

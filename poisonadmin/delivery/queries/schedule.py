@@ -22,8 +22,7 @@ from poisonadmin.delivery.queries.schedule_steps import (
 )
 from poisonadmin.messages.domain.states import Event, State
 from poisonadmin.messages.queries.approval_warnings import approval_warning_of
-from poisonadmin.messages.queries.detail import MessageDetail, get_message
-from poisonadmin.messages.queries.history import AttemptRow, HistoryRow, attempts, history
+from poisonadmin.messages.queries.detail import AttemptRow, HistoryRow, MessageDetail, attempts, get_message, history
 from poisonadmin.policies.domain.policy import Policy
 from poisonadmin.policies.queries.index import policy_index
 from poisonadmin.store.models.rule import Rule, RuleStage

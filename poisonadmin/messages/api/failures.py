@@ -5,11 +5,18 @@ from rest_framework.response import Response
 
 from poisonadmin.core.domain.access import Permission
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT
-from poisonadmin.messages.api.shapes import FAILURE, GROUP, STATS
-from poisonadmin.messages.queries import failure_groups, failures, stats
+from poisonadmin.delivery.domain.outcome import Outcome
+from poisonadmin.messages.queries import counts, failures
+from poisonadmin.messages.queries.counts import ScopeCounts
+from poisonadmin.messages.queries.failures import FailureRow, GroupRow
 from poisonadmin.web.api.contract import Paged, contract
 from poisonadmin.web.api.parameters import PAGE, identifier, pattern, text, time
+from poisonadmin.web.api.shape import Shape
 from poisonadmin.web.api.view import ApiView
+
+FAILURE = Shape("Failure", FailureRow, kinds={"outcome": Outcome})
+GROUP = Shape("FailureGroup", GroupRow)
+STATS = Shape("Counts", ScopeCounts)
 
 
 class FailureList(ApiView):
@@ -59,7 +66,7 @@ class GroupList(ApiView):
     )
     def get(self, request: Request) -> Response:
         """List failure groups, the latest failure first."""
-        found = failure_groups.list_groups(
+        found = failures.list_groups(
             principal=self.principal,
             error=self.query["error"],
             cursor=self.query["cursor"],
@@ -74,7 +81,7 @@ class GroupOne(ApiView):
     @contract(Permission.READ, "failures", {200: GROUP})
     def get(self, request: Request, group_id: int) -> Response:
         """Show a failure group with its counts by state and its failures by hour."""
-        return Response(GROUP.render(failure_groups.get_group(group_id, principal=self.principal)))
+        return Response(GROUP.render(failures.get_group(group_id, principal=self.principal)))
 
 
 class MessageCounts(ApiView):
@@ -85,4 +92,4 @@ class MessageCounts(ApiView):
     @contract(Permission.READ, "failures", {200: STATS})
     def get(self, request: Request) -> Response:
         """Count messages exactly, by state, address, group and reason, and those without a confirmation."""
-        return Response(STATS.render(stats.stats(self.principal)))
+        return Response(STATS.render(counts.all_counts(self.principal)))

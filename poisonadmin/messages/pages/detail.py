@@ -15,9 +15,16 @@ from poisonadmin.messages.pages.payload_tree import MAX_SHOWN_BYTES, NoTree
 from poisonadmin.messages.pages.timeline import timeline
 from poisonadmin.messages.pages.transport import transport_lines
 from poisonadmin.messages.queries.approval_warnings import approval_warning_of
-from poisonadmin.messages.queries.detail import MessageDetail, get_message, payload, payload_start
-from poisonadmin.messages.queries.history import attempts, history, hops
-from poisonadmin.messages.queries.transport import get_transport
+from poisonadmin.messages.queries.detail import (
+    MessageDetail,
+    attempts,
+    get_message,
+    get_transport,
+    history,
+    hops,
+    payload,
+    payload_start,
+)
 from poisonadmin.web.pages import streams
 from poisonadmin.web.pages.links import require_known
 from poisonadmin.web.pages.permissions import page

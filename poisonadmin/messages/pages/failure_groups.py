@@ -7,10 +7,9 @@ from django.shortcuts import render
 
 from poisonadmin.core.domain.access import Principal
 from poisonadmin.messages.pages import stack_view
-from poisonadmin.messages.queries.failure_groups import get_group, list_groups
-from poisonadmin.messages.queries.failures import FailureFilter, list_failures
+from poisonadmin.messages.queries.detail import attempts
+from poisonadmin.messages.queries.failures import FailureFilter, get_group, list_failures, list_groups
 from poisonadmin.messages.queries.filters import parse_filter
-from poisonadmin.messages.queries.history import attempts
 from poisonadmin.messages.queries.lists import list_messages
 from poisonadmin.web.pages.links import pager, require_known, tidied
 from poisonadmin.web.pages.permissions import page

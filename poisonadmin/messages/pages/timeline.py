@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from poisonadmin.delivery.domain.outcome import CRASHES
 from poisonadmin.messages.domain.states import Event, State
-from poisonadmin.messages.queries.history import AttemptRow, HistoryRow
+from poisonadmin.messages.queries.detail import AttemptRow, HistoryRow
 from poisonadmin.messages.queries.lists import MessageRow
 from poisonadmin.web.pages.crash_view import describe_crash
 from poisonadmin.web.pages.words import event_words

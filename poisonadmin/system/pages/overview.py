@@ -9,9 +9,9 @@ from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.messages.domain.states import Reason, State
 from poisonadmin.messages.queries import blacklist, outcomes
-from poisonadmin.messages.queries.confirmations import unconfirmed
 from poisonadmin.messages.queries.counts import counts as stats_counts
 from poisonadmin.messages.queries.counts import empty as counts_of_none
+from poisonadmin.messages.queries.counts import unconfirmed
 from poisonadmin.system.queries import jobs, overview
 from poisonadmin.web.pages.links import require_known
 from poisonadmin.web.pages.permissions import page

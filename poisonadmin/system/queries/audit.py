@@ -6,10 +6,8 @@ from datetime import datetime
 from typing import Any
 
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, window
-from poisonadmin.core.queries.rows import bounded, fetch
-
-_KEY = Key(("u.id",), (int,))
+from poisonadmin.core.queries.paging import DEFAULT_LIMIT, NEWEST_FIRST, Page, fetch_page, window
+from poisonadmin.core.queries.rows import all_given, bounded, columns
 
 
 @dataclass(frozen=True)
@@ -44,22 +42,18 @@ def list_audit(
 ) -> Page[AuditRow]:
     """Return one page. A principal that is limited to some addresses sees its own acts only."""
     principal.require(Permission.READ)
-    page = window(cursor, limit, _KEY)
-    conditions = {
-        "u.actor = %s": only.actor,
-        "u.action = %s": only.action,
-        "u.object_type = %s": only.object_type,
-        "u.object_id = %s": only.object_id,
-        "u.at >= %s": only.after,
-        "u.at < %s": only.before,
-        "(u.actor) = %s": None if principal.sees_everything else principal.name,
-    }
-    given = {sql: value for sql, value in conditions.items() if value is not None}
+    page = window(cursor, limit, NEWEST_FIRST)
+    where, parameters = all_given(
+        {
+            "actor = %s": only.actor,
+            "action = %s": only.action,
+            "object_type = %s": only.object_type,
+            "object_id = %s": only.object_id,
+            "at >= %s": only.after,
+            "at < %s": only.before,
+            "(actor) = %s": None if principal.sees_everything else principal.name,
+        }
+    )
     with bounded():
-        rows = fetch(
-            AuditRow,
-            "SELECT u.id, u.at, u.actor, u.action, u.object_type, u.object_id, u.note, u.details, u.request_id"  # noqa: S608
-            f" FROM audit u WHERE {' AND '.join(['TRUE', *given])} AND {page.condition} {page.order}",
-            [*given.values(), *page.parameters],
-        )
-    return page.page(rows, lambda row: (row.id,))
+        sql = f"SELECT {columns(AuditRow, 'audit')} FROM audit WHERE {where}"  # noqa: S608
+        return fetch_page(AuditRow, sql, parameters, page)

@@ -7,10 +7,8 @@ from typing import Any
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
-from poisonadmin.core.queries.paging import DEFAULT_LIMIT, MAX_ID, Key, Page, window
-from poisonadmin.core.queries.rows import fetch, fetch_one
-
-_KEY = Key(("j.id",), (int,))
+from poisonadmin.core.queries.paging import DEFAULT_LIMIT, NEWEST_FIRST, Page, fetch_page, window
+from poisonadmin.core.queries.rows import all_given, columns, fetch_by_id
 
 
 @dataclass(frozen=True)
@@ -36,8 +34,7 @@ class JobRow:
     finished_at: datetime | None
 
 
-_SELECT = """SELECT j.id, j.kind, j.state, j.params, j.phase, j.done, j.total, j.counts, j.error, j.runs, j.max_runs,
- j.worker, j.requested_by, j.created_at, j.started_at, j.heartbeat_at, j.finished_at FROM job j"""
+_SELECT = f"SELECT {columns(JobRow, 'job')} FROM job"  # noqa: S608
 
 
 def list_jobs(
@@ -50,28 +47,17 @@ def list_jobs(
 ) -> Page[JobRow]:
     """Return one page of the jobs of these kinds and states; all where none is given."""
     principal.require(Permission.READ)
-    page = window(cursor, limit, _KEY)
+    page = window(cursor, limit, NEWEST_FIRST)
     if not principal.sees_everything:
         return Page([], None, None)
-    conditions, parameters = ["TRUE"], []
-    for column, values in (("kind", kinds), ("state", states)):
-        if values:
-            conditions.append(f"j.{column} = ANY(%s)")
-            parameters.append(list(values))
-    rows = fetch(
-        JobRow,
-        f"{_SELECT} WHERE {' AND '.join(conditions)} AND {page.condition} {page.order}",
-        [*parameters, *page.parameters],
-    )
-    return page.page(rows, lambda row: (row.id,))
+    where, parameters = all_given({"kind = ANY(%s)": list(kinds) or None, "state = ANY(%s)": list(states) or None})
+    return fetch_page(JobRow, f"{_SELECT} WHERE {where}", parameters, page)
 
 
 def get_job(job_id: int, *, principal: Principal) -> JobRow:
     """Return the job; raise NotFound."""
     principal.require(Permission.READ)
-    found = None
-    if principal.sees_everything and 0 < job_id <= MAX_ID:
-        found = fetch_one(JobRow, f"{_SELECT} WHERE j.id = %s", [job_id])
+    found = fetch_by_id(JobRow, f"{_SELECT} WHERE id = %s", job_id) if principal.sees_everything else None
     if found is None:
         raise NotFound(f"There is no job {job_id}.")
     return found

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from poisonadmin.core.queries.rows import bounded, fetch
 from poisonadmin.messages.domain.confirmations import Confirming
-from poisonadmin.messages.queries.confirmations import CONFIRMING
+from poisonadmin.messages.queries.counts import CONFIRMING
 from poisonadmin.system.queries.nodes import ALIVE
 
 CAP = 10_000

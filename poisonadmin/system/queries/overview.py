@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.queries.address_ids import visible_ids
+from poisonadmin.core.queries.address_ids import scope_condition
 from poisonadmin.core.queries.rows import fetch, fetch_one, fetch_values
 from poisonadmin.messages.queries.counts import NOW
 from poisonadmin.store.models.history import DECISIONS
+from poisonadmin.system.queries.nodes import ALIVE
 
 OVERDUE_SECONDS = 10
 CAP = 10_000
@@ -75,7 +75,7 @@ class Decision:
 def undecided_count(principal: Principal) -> int:
     """Return how many messages wait for a decision."""
     principal.require(Permission.READ)
-    scope, parameters = _scope(principal, "c.address_id")
+    scope, parameters = scope_condition(principal, "c.address_id")
     sql = f"SELECT coalesce(sum(n), 0)::bigint FROM {NOW} WHERE state = 'NDLV' AND {scope}"  # noqa: S608
     return int(fetch_values(sql, parameters)[0])
 
@@ -83,7 +83,7 @@ def undecided_count(principal: Principal) -> int:
 def due(principal: Principal) -> Due:
     """Return what is due, overdue, or due and held, lane by lane from the index that the delivery uses."""
     principal.require(Permission.READ)
-    scope, parameters = _scope(principal, "l.address_id")
+    scope, parameters = scope_condition(principal, "l.address_id")
     row = fetch_one(
         Due,
         f"""WITH waiting AS (
@@ -106,7 +106,7 @@ def due(principal: Principal) -> Due:
 def oldest_undecided(principal: Principal) -> OldestUndecided | None:
     """Return the message taken in first among those that wait for a decision."""
     principal.require(Permission.READ)
-    scope, parameters = _scope(principal, "m.address_id")
+    scope, parameters = scope_condition(principal, "m.address_id")
     return fetch_one(
         OldestUndecided,
         f"""SELECT m.id, e.message_id, a.name AS address, m.state_at
@@ -119,7 +119,7 @@ def oldest_undecided(principal: Principal) -> OldestUndecided | None:
 def top_groups(principal: Principal, limit: int = 6) -> list[TopGroup]:
     """Return the failure groups with the most undecided messages."""
     principal.require(Permission.READ)
-    scope, parameters = _scope(principal, "c.address_id")
+    scope, parameters = scope_condition(principal, "c.address_id")
     return fetch(
         TopGroup,
         f"""SELECT g.id, g.title, g.error_class, n AS undecided, g.last_at
@@ -135,9 +135,9 @@ def fleet() -> Fleet:
     """Return the state of the nodes; they belong to no address."""
     row = fetch_one(
         Fleet,
-        """SELECT count(*) FILTER (WHERE ended_at IS NULL AND heartbeat_at > now() - interval '10 s') AS alive,
+        f"""SELECT count(*) FILTER (WHERE {ALIVE}) AS alive,
                   (SELECT heartbeat_at FROM node ORDER BY id DESC LIMIT 1) AS last_seen_at
-           FROM node WHERE ended_at IS NULL""",
+            FROM node n WHERE ended_at IS NULL""",  # noqa: S608
     )
     assert row is not None
     return row
@@ -146,7 +146,7 @@ def fleet() -> Fleet:
 def recent_decisions(principal: Principal, limit: int = 8) -> list[Decision]:
     """Return the latest decisions of people."""
     principal.require(Permission.READ)
-    scope, parameters = _scope(principal, "m.address_id")
+    scope, parameters = scope_condition(principal, "m.address_id")
     return fetch(
         Decision,
         f"""SELECT h.message_id, a.name AS address, h.event, h.from_state, h.to_state, h.actor, h.note, h.at
@@ -155,8 +155,3 @@ def recent_decisions(principal: Principal, limit: int = 8) -> list[Decision]:
             ORDER BY h.at DESC LIMIT %s""",  # noqa: S608
         [*parameters, limit],
     )
-
-
-def _scope(principal: Principal, column: str) -> tuple[str, list[Any]]:
-    ids = visible_ids(principal)
-    return ("TRUE", []) if ids is None else (f"{column} = ANY(%s)", [ids])

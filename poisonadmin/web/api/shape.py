@@ -11,6 +11,8 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from poisonadmin.delivery.domain.retry_limits import Breaker
+
 JsonSchema = dict[str, Any]
 Convert = Callable[[Any], Any]
 
@@ -129,3 +131,5 @@ _PLAIN: dict[Any, JsonSchema] = {
     datetime: {"type": "string", "format": "date-time"},
     Any: {},
 }
+
+BREAKER = Shape("Breaker", Breaker, also={"left": int, "rule": str, "sentence": str})

@@ -1,6 +1,7 @@
 """The base of every view: permission, checked query, checked body, one call, the answer."""
 
 import hashlib
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
@@ -17,7 +18,7 @@ from rest_framework.views import APIView
 
 from poisonadmin.core.commands.idempotency import StoredAnswer, once
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.domain.errors import PoisonAdminError, PreconditionFailed
 from poisonadmin.core.queries.paging import Page
 from poisonadmin.web.api.contract import Contract, contract_of
 from poisonadmin.web.api.document import ContractSchema
@@ -25,6 +26,20 @@ from poisonadmin.web.api.parameters import read_query
 from poisonadmin.web.api.rendering import JsonParser, JsonRenderer, Negotiation, to_json
 from poisonadmin.web.api.shape import Shape
 from poisonadmin.web.api.upload import digest_of, file_of
+
+_ETAG = re.compile(r'"(\d{1,9})"')
+
+
+def expected_version(request: Request) -> int | None:
+    """Return the version that If-Match asks for, None where any will do; raise PreconditionFailed."""
+    given = request.headers.get("If-Match", "*").strip()
+    if given == "*":
+        return None
+    found = _ETAG.fullmatch(given)
+    if found is None:
+        raise PreconditionFailed(f"{given[:80]} is no ETag of this; nothing was done.")
+    return int(found[1])
+
 
 JSON = "application/json"
 KEY_HEADER = "Idempotency-Key"
