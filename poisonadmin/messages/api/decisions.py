@@ -9,18 +9,18 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from poisonadmin.core.domain.access import Permission
-from poisonadmin.core.domain.errors import PreconditionFailed
-from poisonadmin.messages.api.messages import MESSAGE_DETAIL, shown
+from poisonadmin.messages.api.messages import MESSAGE_DETAIL
 from poisonadmin.messages.commands import decisions
 from poisonadmin.messages.commands.confirmations import confirm
 from poisonadmin.messages.queries.detail import get_message
 from poisonadmin.web.api.contract import contract
 from poisonadmin.web.api.inputs import MAX_REASON_CHARS, Moment, ReasonInput, StrictSerializer, Text
-from poisonadmin.web.api.view import ApiView
+from poisonadmin.web.api.view import ApiView, if_match, shown
 
 _ETAG = re.compile(r'"([A-Z]{4})-(\d{1,9})-(\d{1,9})"')
 _TERMS: dict[str, Any] = {"body": ReasonInput, "acts": True, "decides": True}
 _GIVES = {200: MESSAGE_DETAIL}
+MAX_ATTEMPT = 2**31 - 1
 
 
 class PostponeInput(ReasonInput):
@@ -38,16 +38,11 @@ class _DecisionView(ApiView):
             [message_id], principal=self.principal, reason=self.body["reason"], **self._expected(), **more
         )
         decisions.only(decided, message_id)
-        return shown(get_message(message_id, principal=self.reader))
+        return shown(MESSAGE_DETAIL, get_message(message_id, principal=self.reader))
 
     def _expected(self) -> dict[str, Any]:
-        given = self.request.headers.get("If-Match", "*").strip()
-        if given == "*":
-            return {}
-        found = _ETAG.fullmatch(given)
-        if found is None:
-            raise PreconditionFailed(f"{given[:80]} is no ETag of a message; nothing was done.")
-        return {"expected_state": found[1], "expected_attempt": int(found[2])}
+        found = if_match(self.request, _ETAG)
+        return {} if found is None else {"expected_state": found[1], "expected_attempt": int(found[2])}
 
 
 class MessageApprove(_DecisionView):
@@ -113,9 +108,6 @@ class MessageReturn(_DecisionView):
         return self.decided(message_id, decisions.return_to_original)
 
 
-MAX_ATTEMPT = 2**31 - 1
-
-
 class ConfirmInput(StrictSerializer):
     """What there is to say, if anything; which delivery it was, as the header `PoisonAdmin-Attempt` says."""
 
@@ -135,4 +127,4 @@ class MessageConfirm(ApiView):
         """
         note, attempt = self.body.get("reason"), self.body.get("attempt")
         confirm(message_id, principal=self.principal, note=note or None, attempt=attempt)
-        return shown(get_message(message_id, principal=self.reader))
+        return shown(MESSAGE_DETAIL, get_message(message_id, principal=self.reader))

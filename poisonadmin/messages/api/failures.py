@@ -4,7 +4,6 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from poisonadmin.core.domain.access import Permission
-from poisonadmin.core.queries.paging import DEFAULT_LIMIT
 from poisonadmin.delivery.domain.outcome import Outcome
 from poisonadmin.messages.queries import counts, failures
 from poisonadmin.messages.queries.counts import ScopeCounts
@@ -49,10 +48,7 @@ class FailureList(ApiView):
             failed_after=query["failed_after"],
             failed_before=query["failed_before"],
         )
-        found = failures.list_failures(
-            only, principal=self.principal, cursor=query["cursor"], limit=query["limit"] or DEFAULT_LIMIT
-        )
-        return self.paged(found, FAILURE)
+        return self.listed(FAILURE, failures.list_failures, only)
 
 
 class GroupList(ApiView):
@@ -66,13 +62,7 @@ class GroupList(ApiView):
     )
     def get(self, request: Request) -> Response:
         """List failure groups, the latest failure first."""
-        found = failures.list_groups(
-            principal=self.principal,
-            error=self.query["error"],
-            cursor=self.query["cursor"],
-            limit=self.query["limit"] or DEFAULT_LIMIT,
-        )
-        return self.paged(found, GROUP)
+        return self.listed(GROUP, failures.list_groups, error=self.query["error"])
 
 
 class GroupOne(ApiView):

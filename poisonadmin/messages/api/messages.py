@@ -12,10 +12,8 @@ from poisonadmin.delivery.domain.outcome import Outcome
 from poisonadmin.delivery.queries.schedule import Schedule, schedule
 from poisonadmin.delivery.queries.schedule_steps import NextStep, PastStep
 from poisonadmin.intake.commands import accept
-from poisonadmin.intake.domain.envelope import parse_line
-from poisonadmin.intake.domain.envelope_schema import ENVELOPE
-from poisonadmin.messages.domain.confirmations import Confirming
-from poisonadmin.messages.domain.states import Event, Reason, State
+from poisonadmin.intake.domain.envelope import ENVELOPE, parse_line
+from poisonadmin.messages.domain.states import Confirming, Event, Reason, State
 from poisonadmin.messages.queries.detail import (
     AttemptRow,
     HistoryRow,
@@ -51,7 +49,7 @@ from poisonadmin.web.api.parameters import (
 )
 from poisonadmin.web.api.rendering import TakeAny
 from poisonadmin.web.api.shape import BREAKER, Shape
-from poisonadmin.web.api.view import ApiView
+from poisonadmin.web.api.view import ApiView, shown
 
 _MESSAGE = {"state": State, "reason": Reason | None}
 MESSAGE = Shape("Message", MessageRow, kinds=_MESSAGE)
@@ -177,14 +175,7 @@ class MessageOne(ApiView):
     @contract(Permission.READ, "messages", {200: MESSAGE_DETAIL})
     def get(self, request: Request, message_id: int) -> HttpResponseBase:
         """Show a message. Its ETag is what decisions take as If-Match."""
-        return shown(get_message(message_id, principal=self.principal))
-
-
-def shown(message: MessageDetail) -> Response:
-    """Return a message with its ETag."""
-    response = Response(MESSAGE_DETAIL.render(message))
-    response["ETag"] = message.etag
-    return response
+        return shown(MESSAGE_DETAIL, get_message(message_id, principal=self.principal))
 
 
 class MessageAttempts(ApiView):
@@ -193,13 +184,7 @@ class MessageAttempts(ApiView):
     @contract(Permission.READ, "messages", {200: Paged(ATTEMPT)}, query=PAGE)
     def get(self, request: Request, message_id: int) -> Response:
         """Show the failure log: each delivery try, newest first. Attempt 0 is the failure before import."""
-        found = attempts(
-            message_id,
-            principal=self.principal,
-            cursor=self.query["cursor"],
-            limit=self.query["limit"] or DEFAULT_LIMIT,
-        )
-        return self.paged(found, ATTEMPT)
+        return self.listed(ATTEMPT, attempts, message_id)
 
 
 class MessageHistory(ApiView):
@@ -208,13 +193,7 @@ class MessageHistory(ApiView):
     @contract(Permission.READ, "messages", {200: Paged(HISTORY)}, query=PAGE)
     def get(self, request: Request, message_id: int) -> Response:
         """Show each change of state, newest first."""
-        found = history(
-            message_id,
-            principal=self.principal,
-            cursor=self.query["cursor"],
-            limit=self.query["limit"] or DEFAULT_LIMIT,
-        )
-        return self.paged(found, HISTORY)
+        return self.listed(HISTORY, history, message_id)
 
 
 class MessageHops(ApiView):
@@ -223,13 +202,7 @@ class MessageHops(ApiView):
     @contract(Permission.READ, "messages", {200: Paged(HOP)}, query=PAGE)
     def get(self, request: Request, message_id: int) -> Response:
         """Show each move from an address to another, newest first."""
-        found = hops(
-            message_id,
-            principal=self.principal,
-            cursor=self.query["cursor"],
-            limit=self.query["limit"] or DEFAULT_LIMIT,
-        )
-        return self.paged(found, HOP)
+        return self.listed(HOP, hops, message_id)
 
 
 class MessageTransport(ApiView):

@@ -5,13 +5,28 @@ from dataclasses import dataclass
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.queries.address_ids import scope_condition
 from poisonadmin.core.queries.rows import fetch, fetch_rows, fetch_values
-from poisonadmin.messages.domain.confirmations import Confirming
-from poisonadmin.messages.domain.states import State
+from poisonadmin.messages.domain.states import Confirming, State
 
 NOW = """(SELECT address_id, state, reason, group_id, total AS n FROM counter
  UNION ALL SELECT address_id, state, reason, group_id, delta FROM counter_delta) c"""
 
 ByState = dict[str, int]
+_SETS = """
+SELECT a.name AS address, c.state, c.reason, c.group_id,
+       grouping(a.name, c.reason, c.group_id) AS axis, sum(c.n)::bigint AS n
+FROM {now} LEFT JOIN address a ON a.id = c.address_id WHERE {scope}
+GROUP BY GROUPING SETS ((c.state), (c.state, a.name), (c.state, c.reason), (c.state, c.group_id))
+HAVING sum(c.n) <> 0
+"""
+# What grouping() says where only the address, the reason or the group is grouped by.
+_ADDRESS, _REASON, _GROUP = 0b011, 0b101, 0b110
+CAP = 10_000
+# Over `confirmation c`. The first two are spelt as in its partial index.
+CONFIRMING = {
+    Confirming.AWAITED: "c.confirmed_at IS NULL AND c.confirm_by IS NOT NULL AND c.confirm_by >= now()",
+    Confirming.UNANSWERED: "c.confirmed_at IS NULL AND c.confirm_by IS NOT NULL AND c.confirm_by < now()",
+    Confirming.CONFIRMED: "c.confirmed_at IS NOT NULL",
+}
 
 
 @dataclass(frozen=True)
@@ -22,17 +37,6 @@ class Counts:
     by_reason: dict[str, ByState]
     by_address: dict[str, ByState]
     by_group: dict[int, ByState]
-
-
-_SETS = """
-SELECT a.name AS address, c.state, c.reason, c.group_id,
-       grouping(a.name, c.reason, c.group_id) AS axis, sum(c.n)::bigint AS n
-FROM {now} LEFT JOIN address a ON a.id = c.address_id WHERE {scope}
-GROUP BY GROUPING SETS ((c.state), (c.state, a.name), (c.state, c.reason), (c.state, c.group_id))
-HAVING sum(c.n) <> 0
-"""
-# What grouping() says where only the address, the reason or the group is grouped by.
-_ADDRESS, _REASON, _GROUP = 0b011, 0b101, 0b110
 
 
 def counts(principal: Principal) -> Counts:
@@ -75,16 +79,6 @@ def how_many(address_ids: list[int]) -> int:
     """Return how many messages the addresses hold, in any state."""
     sql = f"SELECT coalesce(sum(c.n), 0)::bigint FROM {NOW} WHERE c.address_id = ANY(%s)"  # noqa: S608
     return int(fetch_values(sql, [address_ids])[0])
-
-
-CAP = 10_000
-
-# Over `confirmation c`. The first two are spelt as in its partial index.
-CONFIRMING = {
-    Confirming.AWAITED: "c.confirmed_at IS NULL AND c.confirm_by IS NOT NULL AND c.confirm_by >= now()",
-    Confirming.UNANSWERED: "c.confirmed_at IS NULL AND c.confirm_by IS NOT NULL AND c.confirm_by < now()",
-    Confirming.CONFIRMED: "c.confirmed_at IS NOT NULL",
-}
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,31 @@ from typing import Any
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, NEWEST_FIRST, Key, Page, fetch_page, window
-from poisonadmin.core.queries.rows import MAX_ID, columns, fetch_one, fetch_values
-from poisonadmin.core.queries.stored_bytes import StoredBytes, stored_bytes
+from poisonadmin.core.queries.rows import MAX_ID, StoredBytes, columns, fetch_one, fetch_values, stored_bytes
 from poisonadmin.delivery.queries.crashes import SandboxEndWords
 from poisonadmin.messages.queries.lists import COLUMNS, JOINS, MessageRow, require_message
 from poisonadmin.sources.domain.broker_kinds import BROKERS
+
+# The last move, while the message is where it has put it, and has not come home by it.
+_LAST_MOVE = """LEFT JOIN LATERAL (
+    SELECT hop.id, hop.from_address, hop.to_address, hop.queue, hop.reason FROM hop WHERE hop.message_id = m.id
+    ORDER BY hop.id DESC LIMIT 1
+) AS last ON last.to_address = a.name AND o.name <> a.name"""
+# As the child of such a move carries them in its headers (operations/dead_letters.py).
+_ORIGIN = """CASE WHEN last.id IS NOT NULL THEN jsonb_strip_nulls(jsonb_build_object(
+    '_AMQ_ORIG_ADDRESS', last.from_address,
+    '_AMQ_ORIG_QUEUE', coalesce((SELECT earlier.queue FROM hop AS earlier WHERE earlier.message_id = m.id
+        AND earlier.id < last.id AND earlier.to_address = last.from_address ORDER BY earlier.id DESC LIMIT 1),
+        last.from_address),
+    '_AMQ_ORIG_MESSAGE_ID', e.message_id,
+    'MQDLH_Reason', CASE WHEN last.reason LIKE 'MQRC%%' THEN last.reason END)) END"""
+_CONFIRMATION = """LEFT JOIN confirmation c
+ ON c.message_id = m.id AND c.attempt_number = m.attempt_number AND m.state = 'DLVD'"""
+_DELIVERED_TO = """CASE WHEN m.state <> 'DLVD' THEN NULL WHEN c.confirmed_at IS NULL AND EXISTS (
+    SELECT FROM attempt t JOIN destination s ON s.id = t.destination_id AND s.kind = ANY(%s)
+    WHERE t.message_id = m.id AND t.attempt_number = m.attempt_number) THEN 'broker' ELSE 'consumer' END"""
+_BY_ATTEMPT = Key(("t.attempt_number",), (int,))
+_BY_SEQ = Key(("seq",), (int,))
 
 
 @dataclass(frozen=True)
@@ -48,27 +68,6 @@ class MessageDetail(MessageRow):
         return _json_object(self.header_bytes) or {}
 
 
-# The last move, while the message is where it has put it, and has not come home by it.
-_LAST_MOVE = """LEFT JOIN LATERAL (
-    SELECT hop.id, hop.from_address, hop.to_address, hop.queue, hop.reason FROM hop WHERE hop.message_id = m.id
-    ORDER BY hop.id DESC LIMIT 1
-) AS last ON last.to_address = a.name AND o.name <> a.name"""
-# As the child of such a move carries them in its headers (operations/dead_letters.py).
-_ORIGIN = """CASE WHEN last.id IS NOT NULL THEN jsonb_strip_nulls(jsonb_build_object(
-    '_AMQ_ORIG_ADDRESS', last.from_address,
-    '_AMQ_ORIG_QUEUE', coalesce((SELECT earlier.queue FROM hop AS earlier WHERE earlier.message_id = m.id
-        AND earlier.id < last.id AND earlier.to_address = last.from_address ORDER BY earlier.id DESC LIMIT 1),
-        last.from_address),
-    '_AMQ_ORIG_MESSAGE_ID', e.message_id,
-    'MQDLH_Reason', CASE WHEN last.reason LIKE 'MQRC%%' THEN last.reason END)) END"""
-
-_CONFIRMATION = """LEFT JOIN confirmation c
- ON c.message_id = m.id AND c.attempt_number = m.attempt_number AND m.state = 'DLVD'"""
-_DELIVERED_TO = """CASE WHEN m.state <> 'DLVD' THEN NULL WHEN c.confirmed_at IS NULL AND EXISTS (
-    SELECT FROM attempt t JOIN destination s ON s.id = t.destination_id AND s.kind = ANY(%s)
-    WHERE t.message_id = m.id AND t.attempt_number = m.attempt_number) THEN 'broker' ELSE 'consumer' END"""
-
-
 def get_message(message_id: int, *, principal: Principal) -> MessageDetail:
     """Return the message; raise NotFound."""
     principal.require(Permission.READ)
@@ -99,10 +98,6 @@ def payload_start(message_id: int, *, principal: Principal, most_bytes: int) -> 
     require_message(message_id, principal, Permission.READ_PAYLOAD)
     found = fetch_values("SELECT substring(payload for %s) FROM body WHERE id = %s", [most_bytes, message_id])
     return bytes(found[0]) if found else b""
-
-
-_BY_ATTEMPT = Key(("t.attempt_number",), (int,))
-_BY_SEQ = Key(("seq",), (int,))
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,26 @@ from poisonadmin.core.queries.filter_values import (
     number,
 )
 from poisonadmin.messages.domain.business_keys import shortened
-from poisonadmin.messages.domain.confirmations import Confirming
-from poisonadmin.messages.domain.states import Reason, State
+from poisonadmin.messages.domain.states import Confirming, Reason, State
+
+HEADER = "header."
+KEY = "key."
+MOMENTS = {
+    "received_after": ("received_at", ">="),
+    "received_before": ("received_at", "<"),
+    "failed_after": ("failed_at", ">="),
+    "failed_before": ("failed_at", "<"),
+}
+_TOKEN = re.compile(
+    r'(?P<negated>!?)(?:(?P<field>[A-Za-z_][\w.\-]*):)?(?:"(?P<quoted>[^"]*)"|(?P<plain>[^\s"]*))(?P<rest>\S*)'
+)
+_SPACE = re.compile(r"\s*")
+_COMPARED = re.compile(r"(>=|<=|>|<|=)?(\d{1,9})")
+_SPAN = re.compile(r"(\d{1,6})([smhdw])")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_SHORT = {"conversation": "conversation_id", "message": "message_id"}
+MAX_TOKENS = 40
+MAX_SPAN = timedelta(days=36_500)
 
 
 @dataclass(frozen=True)
@@ -58,14 +76,6 @@ def confirming(name: str, text: str) -> Confirming:
         raise InvalidFilter(name, f"{text[:40]!r} is none of {', '.join(Confirming)}.") from None
 
 
-HEADER = "header."
-KEY = "key."
-MOMENTS = {
-    "received_after": ("received_at", ">="),
-    "received_before": ("received_at", "<"),
-    "failed_after": ("failed_at", ">="),
-    "failed_before": ("failed_at", "<"),
-}
 FIELDS: dict[str, Callable[[str, str], Any]] = {
     "state": state,
     "address": address_or_pattern,
@@ -77,18 +87,6 @@ FIELDS: dict[str, Callable[[str, str], Any]] = {
     "conversation_id": checked_text,
     "message_id": checked_text,
 }
-
-
-_TOKEN = re.compile(
-    r'(?P<negated>!?)(?:(?P<field>[A-Za-z_][\w.\-]*):)?(?:"(?P<quoted>[^"]*)"|(?P<plain>[^\s"]*))(?P<rest>\S*)'
-)
-_SPACE = re.compile(r"\s*")
-_COMPARED = re.compile(r"(>=|<=|>|<|=)?(\d{1,9})")
-_SPAN = re.compile(r"(\d{1,6})([smhdw])")
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-_SHORT = {"conversation": "conversation_id", "message": "message_id"}
-MAX_TOKENS = 40
-MAX_SPAN = timedelta(days=36_500)
 
 
 @dataclass(frozen=True)

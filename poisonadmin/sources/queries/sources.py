@@ -8,13 +8,28 @@ from typing import Any
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, NEWEST_FIRST, Key, Page, fetch_page, window
-from poisonadmin.core.queries.rows import MAX_ID, Versioned, columns, fetch_by_id, fetch_values
-from poisonadmin.core.queries.stored_bytes import StoredBytes, stored_bytes
+from poisonadmin.core.queries.rows import (
+    MAX_ID,
+    StoredBytes,
+    Versioned,
+    columns,
+    fetch_by_id,
+    fetch_values,
+    stored_bytes,
+)
 from poisonadmin.sources.domain.broker_kinds import BROKERS
 
 _SOURCES = Key(("s.id",), (int,), descending=False)
 _REJECTED = Key(("r.id",), (int,))
 SHOWN_BYTES = 2048
+_SELECT = """SELECT s.id, s.name, s.kind, s.config,
+ ARRAY(SELECT jsonb_object_keys(s.secrets) ORDER BY 1) AS secret_names, s.is_enabled, s.lag, s.looked_at, s.failures,
+ s.next_look_at, s.last_success_at, s.last_error, s.last_error_at, s.created_at, s.version, f.files,
+ s.accepted + f.accepted AS accepted, s.duplicates + f.duplicates AS duplicates, s.rejected + f.rejected AS rejected,
+ s.returned FROM source s CROSS JOIN LATERAL (
+ SELECT count(*) AS files, coalesce(sum(accepted), 0)::bigint AS accepted,
+ coalesce(sum(duplicates), 0)::bigint AS duplicates, coalesce(sum(rejected), 0)::bigint AS rejected
+ FROM source_file WHERE source_id = s.id) f"""
 
 
 @dataclass(frozen=True)
@@ -103,16 +118,6 @@ class RejectedRow:
     def raw_text(self) -> str:
         """The first bytes as far as they can be read."""
         return bytes(self.raw_start).decode("utf-8", "replace")
-
-
-_SELECT = """SELECT s.id, s.name, s.kind, s.config,
- ARRAY(SELECT jsonb_object_keys(s.secrets) ORDER BY 1) AS secret_names, s.is_enabled, s.lag, s.looked_at, s.failures,
- s.next_look_at, s.last_success_at, s.last_error, s.last_error_at, s.created_at, s.version, f.files,
- s.accepted + f.accepted AS accepted, s.duplicates + f.duplicates AS duplicates, s.rejected + f.rejected AS rejected,
- s.returned FROM source s CROSS JOIN LATERAL (
- SELECT count(*) AS files, coalesce(sum(accepted), 0)::bigint AS accepted,
- coalesce(sum(duplicates), 0)::bigint AS duplicates, coalesce(sum(rejected), 0)::bigint AS rejected
- FROM source_file WHERE source_id = s.id) f"""
 
 
 def list_sources(*, principal: Principal, cursor: str | None = None, limit: int = DEFAULT_LIMIT) -> Page[SourceRow]:

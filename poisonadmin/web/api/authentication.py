@@ -8,8 +8,8 @@ from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
 from poisonadmin.core.commands import authentication as tokens
+from poisonadmin.core.commands.authentication import principal_of_user
 from poisonadmin.core.domain.access import Principal
-from poisonadmin.core.queries.principals import principal_of_user
 from poisonadmin.web.api.contract import contract_of
 
 SCHEME = "bearer"

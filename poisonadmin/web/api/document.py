@@ -66,7 +66,7 @@ class ContractSchema(AutoSchema):
 
     def get_operation_id(self) -> str:
         """Return `message_list_get` for `MessageList.get`, or what the view says that it was called before."""
-        words = self.view.operation or re.sub(r"(?<!^)(?=[A-Z])", "_", type(self.view).__name__).lower()
+        words = getattr(self.view, "operation", "") or re.sub(r"(?<!^)(?=[A-Z])", "_", type(self.view).__name__).lower()
         return f"{words}_{self.method.lower()}"
 
     def get_tags(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""Jobs, newest first. They belong to no address: only a principal without a limit sees them."""
+"""Jobs and the audit log, newest first. Jobs belong to no address: only a principal without a limit sees them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Any
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, NEWEST_FIRST, Page, fetch_page, window
-from poisonadmin.core.queries.rows import all_given, columns, fetch_by_id
+from poisonadmin.core.queries.rows import all_given, bounded, columns, fetch_by_id
 
 
 @dataclass(frozen=True)
@@ -61,3 +61,52 @@ def get_job(job_id: int, *, principal: Principal) -> JobRow:
     if found is None:
         raise NotFound(f"There is no job {job_id}.")
     return found
+
+
+@dataclass(frozen=True)
+class AuditFilter:
+    """All that is given must hold."""
+
+    actor: str | None = None
+    action: str | None = None
+    object_type: str | None = None
+    object_id: str | None = None
+    after: datetime | None = None
+    before: datetime | None = None
+
+
+@dataclass(frozen=True)
+class AuditRow:
+    """One deliberate act."""
+
+    id: int
+    at: datetime
+    actor: str
+    action: str
+    object_type: str
+    object_id: str
+    note: str | None
+    details: Mapping[str, Any]
+    request_id: str | None
+
+
+def list_audit(
+    only: AuditFilter, *, principal: Principal, cursor: str | None = None, limit: int = DEFAULT_LIMIT
+) -> Page[AuditRow]:
+    """Return one page. A principal that is limited to some addresses sees its own acts only."""
+    principal.require(Permission.READ)
+    page = window(cursor, limit, NEWEST_FIRST)
+    where, parameters = all_given(
+        {
+            "actor = %s": only.actor,
+            "action = %s": only.action,
+            "object_type = %s": only.object_type,
+            "object_id = %s": only.object_id,
+            "at >= %s": only.after,
+            "at < %s": only.before,
+            "(actor) = %s": None if principal.sees_everything else principal.name,
+        }
+    )
+    with bounded():
+        sql = f"SELECT {columns(AuditRow, 'audit')} FROM audit WHERE {where}"  # noqa: S608
+        return fetch_page(AuditRow, sql, parameters, page)
