@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from poisonadmin.embedded.java import java_home
 from poisonadmin.embedded.plan import PROJECT
-from poisonadmin.embedded.stack import Services, start_services
+from tests.services import Services, start_services
 
 if TYPE_CHECKING:
     from benchmarks.live import Live

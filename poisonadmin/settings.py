@@ -196,7 +196,7 @@ REST_FRAMEWORK = {
         "poisonadmin.web.api.authentication.TokenAuthentication",
         "poisonadmin.web.api.authentication.SessionAuthentication",
     ],
-    "DEFAULT_PERMISSION_CLASSES": ["poisonadmin.web.api.permissions.MayDo"],
+    "DEFAULT_PERMISSION_CLASSES": ["poisonadmin.web.api.authentication.MayDo"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",

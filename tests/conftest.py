@@ -8,8 +8,8 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler.loadscope import LoadScopeScheduling
 
-from poisonadmin.embedded.stack import Services
 from tests import services_plugin
+from tests.services import Services
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

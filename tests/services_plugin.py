@@ -12,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from poisonadmin.embedded.stack import Services, start_services
+from tests.services import Services, start_services
 
 
 def _is_xdist_controller() -> bool:

@@ -9,7 +9,6 @@ from poisonadmin.addresses import queries
 from poisonadmin.addresses.commands import status as operations
 from poisonadmin.addresses.queries import AddressRow
 from poisonadmin.core.domain.access import Permission
-from poisonadmin.core.queries.paging import DEFAULT_LIMIT
 from poisonadmin.store.models.lane import AddressStatus
 from poisonadmin.web.api.contract import Paged, contract
 from poisonadmin.web.api.inputs import Identifier, ReasonInput
@@ -53,14 +52,9 @@ class AddressList(ApiView):
     )
     def get(self, request: Request) -> Response:
         """List addresses by name, with the policy in force and counts by state."""
-        found = queries.list_addresses(
-            principal=self.principal,
-            patterns=self.query["address"],
-            statuses=self.query["status"],
-            cursor=self.query["cursor"],
-            limit=self.query["limit"] or DEFAULT_LIMIT,
+        return self.listed(
+            ADDRESS, queries.list_addresses, patterns=self.query["address"], statuses=self.query["status"]
         )
-        return self.paged(found, ADDRESS)
 
 
 class AddressOne(ApiView):

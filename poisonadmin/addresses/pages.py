@@ -18,19 +18,16 @@ from poisonadmin.messages.queries.filters import parse_filter
 from poisonadmin.messages.queries.lists import list_messages
 from poisonadmin.policies.queries.values import values_in_force
 from poisonadmin.store.models.lane import AddressStatus
-from poisonadmin.web.pages.links import href, pager, require_known, tidied
+from poisonadmin.web.pages.links import href, pager, require_known
 from poisonadmin.web.pages.permissions import page
 
 SHOWN_MESSAGES = 10
 MAX_REASON_CHARS = 2000
 
 
-@page()
+@page(filters=("match", "status"))
 def show_all(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render the list by name."""
-    if tidy := tidied(request):
-        return tidy
-    require_known(request, "match", "status")
     patterns = [checked_pattern("match", text) for text in request.GET.getlist("match")]
     statuses = [text for text in request.GET.getlist("status") if text in set(AddressStatus)]
     found = list_addresses(principal=principal, patterns=patterns, statuses=statuses, cursor=request.GET.get("cursor"))

@@ -1,15 +1,15 @@
 """Addresses: where they deliver, whether they do, how many messages are in which state."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
-from poisonadmin.core.queries.address_ids import address_ids, visible_ids
-from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, window
-from poisonadmin.core.queries.rows import bounded, fetch
+from poisonadmin.core.queries.address_ids import addresses_in_scope, scope_condition
+from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, fetch_page, window
+from poisonadmin.core.queries.rows import all_given, bounded, fetch
 from poisonadmin.messages.queries.counts import ByState, by_state_of_each
 from poisonadmin.messages.queries.dead_letter_queues import queues_under
 from poisonadmin.policies.domain.resolution import Resolved
@@ -19,11 +19,8 @@ _KEY = Key(("a.name",), (str,), descending=False)
 
 
 @dataclass(frozen=True)
-class AddressRow:
-    """`destination` None: a parking address. `status_*` say who or which message changed the status, when and why.
-
-    `queues`: those auto-created under a dead-letter address, when a single address is looked at.
-    """
+class StoredAddress:
+    """`destination` None: a parking address. `status_*` say who or which message changed the status, when and why."""
 
     id: int
     name: str
@@ -35,6 +32,12 @@ class AddressRow:
     status_message_id: int | None
     status_at: datetime
     created_at: datetime
+
+
+@dataclass(frozen=True)
+class AddressRow(StoredAddress):
+    """With its counts and policy. `queues`: those auto-created under a dead-letter address, where one is shown."""
+
     counts: ByState
     in_force: Resolved
     queues: tuple[str, ...] = ()
@@ -51,17 +54,11 @@ class AddressRow:
 
 
 @dataclass(frozen=True)
-class _StoredAddress:
-    id: int
+class AddressStatusRow:
+    """An address and whether it delivers."""
+
     name: str
-    destination: str | None
-    is_destination_enabled: bool | None
     status: str
-    status_by: str | None
-    status_note: str | None
-    status_message_id: int | None
-    status_at: datetime
-    created_at: datetime
 
 
 _SELECT = """SELECT a.id, a.name, d.name AS destination, d.is_enabled AS is_destination_enabled, a.status, a.status_by,
@@ -80,40 +77,40 @@ def list_addresses(
     """Return one page by name, of the addresses that any of `patterns` covers and whose status is one of `statuses`."""
     principal.require(Permission.READ)
     page = window(cursor, limit, _KEY)
-    conditions: list[str] = ["TRUE"]
-    parameters: list[Any] = []
     with bounded():
-        for ids in (visible_ids(principal), address_ids(patterns) if patterns else None):
-            if ids is not None:
-                conditions.append("a.id = ANY(%s)")
-                parameters.append(ids)
-        if statuses:
-            conditions.append("a.status = ANY(%s)")
-            parameters.append(list(statuses))
-        rows = fetch(
-            _StoredAddress,
-            f"{_SELECT} WHERE {' AND '.join(conditions)} AND {page.condition} {page.order}",
-            [*parameters, *page.parameters],
+        where, parameters = all_given(
+            {
+                "a.id = ANY(%s)": addresses_in_scope(principal, patterns),
+                "a.status = ANY(%s)": list(statuses) or None,
+            }
         )
-        found = page.page(rows, lambda row: (row.name,))
+        sql = f"{_SELECT} WHERE {where}"
+        found = fetch_page(StoredAddress, sql, parameters, page)
         return Page(_with_counts(found.results, principal), found.next, found.previous)
+
+
+def addresses_of(destination_id: int, *, principal: Principal, limit: int = 200) -> list[AddressStatusRow]:
+    """Return the first addresses, by name, that deliver to the destination and that the principal may see."""
+    principal.require(Permission.READ)
+    scope, parameters = scope_condition(principal, "a.id")
+    return fetch(
+        AddressStatusRow,
+        f"SELECT a.name, a.status FROM address a WHERE a.destination_id = %s AND {scope} ORDER BY a.name LIMIT %s",  # noqa: S608
+        [destination_id, *parameters, limit],
+    )
 
 
 def get_address(name: str, *, principal: Principal) -> AddressRow:
     """Return the address; raise NotFound."""
     principal.require(Permission.READ)
-    rows = (
-        fetch(_StoredAddress, f"{_SELECT} WHERE a.name = %s", [name])
-        if "\x00" not in name and principal.sees(name)
-        else []
-    )
+    is_visible = "\x00" not in name and principal.sees(name)
+    rows = fetch(StoredAddress, f"{_SELECT} WHERE a.name = %s", [name]) if is_visible else []
     if not rows:
         raise NotFound(f"There is no address {name[:255]}.")
     return replace(_with_counts(rows, principal)[0], queues=tuple(queues_under(name)))
 
 
-def _with_counts(rows: Iterable[_StoredAddress], principal: Principal) -> list[AddressRow]:
-    stored = list(rows)
-    counts = by_state_of_each("address_id", [row.id for row in stored], principal)
+def _with_counts(rows: Sequence[StoredAddress], principal: Principal) -> list[AddressRow]:
+    counts = by_state_of_each("address_id", [row.id for row in rows], principal)
     policies = policy_index()
-    return [AddressRow(**vars(row), counts=counts[row.id], in_force=policies.resolve(row.name)) for row in stored]
+    return [AddressRow(**vars(row), counts=counts[row.id], in_force=policies.resolve(row.name)) for row in rows]

@@ -20,8 +20,7 @@ from poisonadmin.web.api.inputs import JsonObject, ReasonInput, StrictSerializer
 from poisonadmin.web.api.parameters import PAGE
 from poisonadmin.web.api.routes import route
 from poisonadmin.web.api.shape import Shape
-from poisonadmin.web.api.versions import expected_version
-from poisonadmin.web.api.view import ApiView
+from poisonadmin.web.api.view import ApiView, expected_version
 
 DESTINATION = Shape("Destination", DestinationRow, leave_out={"id"}, kinds={"kind": DestinationKind})
 

@@ -8,15 +8,15 @@ from typing import Any
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.address_ids import visible_ids
-from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, window
-from poisonadmin.core.queries.rows import fetch, fetch_one, fetch_values
+from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, fetch_page, window
+from poisonadmin.core.queries.rows import Versioned, fetch_one, fetch_values
 from poisonadmin.sources.domain.broker_kinds import BROKERS
 
 _KEY = Key(("d.name",), (str,), descending=False)
 
 
 @dataclass(frozen=True)
-class DestinationRow:
+class DestinationRow(Versioned):
     """`secret_names` are the headers whose values are kept secret. `slowed_by` says why it takes less than usual."""
 
     id: int
@@ -31,11 +31,6 @@ class DestinationRow:
     version: int
     created_at: datetime
     updated_at: datetime
-
-    @property
-    def etag(self) -> str:
-        """What `If-Match` is compared with."""
-        return f'"{self.version}"'
 
     @property
     def goes_to(self) -> str:
@@ -60,12 +55,8 @@ def list_destinations(
 ) -> Page[DestinationRow]:
     """Return one page by name, of those that addresses in the caller's scope deliver to."""
     principal.require(Permission.READ)
-    page = window(cursor, limit, _KEY)
     scope, parameters = _scope(principal)
-    rows = fetch(
-        DestinationRow, f"{_SELECT} WHERE {scope} AND {page.condition} {page.order}", [*parameters, *page.parameters]
-    )
-    return page.page(rows, lambda row: (row.name,))
+    return fetch_page(DestinationRow, f"{_SELECT} WHERE {scope}", parameters, window(cursor, limit, _KEY))
 
 
 def get_destination(name: str, *, principal: Principal) -> DestinationRow:

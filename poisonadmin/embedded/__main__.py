@@ -7,8 +7,8 @@ from pathlib import Path
 
 from poisonadmin.embedded.bring_up import run
 from poisonadmin.embedded.environment import read_wishes
-from poisonadmin.embedded.errors import EmbeddedError
 from poisonadmin.embedded.plan import DEMO, UP
+from poisonadmin.embedded.processes import EmbeddedError
 
 PLANS = {"up": UP, "demo": DEMO}
 

@@ -1,33 +1,105 @@
 """`make up` and `make demo`: everything in order, then supervision, then the end in reverse order."""
 
 import contextlib
+import ctypes
+import fcntl
 import os
+import signal
 import subprocess
 import sys
 import urllib.request
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TextIO
 
 import psycopg
 import redis
 
 from poisonadmin.embedded import postgres, valkey
-from poisonadmin.embedded.child import ChildSpec
 from poisonadmin.embedded.environment import Wishes, exported
-from poisonadmin.embedded.home import claim_home
-from poisonadmin.embedded.invoker import watch_make
 from poisonadmin.embedded.java import java_home
 from poisonadmin.embedded.logs import Log, wants_colour
 from poisonadmin.embedded.plan import PROJECT, SERVICES, Plan
 from poisonadmin.embedded.ports import require_free
+from poisonadmin.embedded.processes import MARK, ChildSpec, EmbeddedError, kill, marked
 from poisonadmin.embedded.secrets import write_private
 from poisonadmin.embedded.supervisor import NAME, StopRequested, Supervisor
-from poisonadmin.embedded.trees import MARK, kill, marked
 
+_PR_SET_PDEATHSIG = 1
 _SERVICE_SECONDS = 60.0
 _WEB_SECONDS = 60.0
 # Counted from the wish to stop: PoisonAdmin's processes, then Valkey and the database. Ten seconds are promised.
 _STOP_BY_SECONDS = (7.5, 9.3)
+_STOP_GROUPS: Sequence[Callable[[ChildSpec], bool]] = (
+    lambda spec: spec.name not in SERVICES,
+    lambda spec: spec.name in SERVICES,
+)
+_FOR_COMMANDS = (
+    *("DATABASE_URL", "REDIS_URL", "POISONADMIN_HOME", "POISONADMIN_PORT", "JAVA_HOME", "PYSPARK_PYTHON"),
+    *("POISONADMIN_HANDLER_PATH", "POISONADMIN_ALLOW_LOOPBACK", "POISONADMIN_ALLOWED_NETWORKS"),
+)
+
+
+class HomeInUse(EmbeddedError):
+    """Raised when another supervisor runs on the same data directory."""
+
+
+def claim_home(home: Path) -> TextIO:
+    """Make `home` where it is missing, and return its lock, held until the file is closed or this process ends."""
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        file = (home / "supervisor.lock").open("a+")
+    except OSError as error:
+        raise EmbeddedError(
+            f"The data directory {home} cannot be used: {error.strerror}. Set POISONADMIN_HOME."
+        ) from error
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.seek(0)
+        holder = file.read().strip() or "unknown"
+        file.close()
+        raise HomeInUse(
+            f"PoisonAdmin already runs on {home} (process {holder}). Stop it first, or start this one elsewhere: "
+            "POISONADMIN_HOME=another/directory POISONADMIN_PORT=8001 make up"
+        ) from None
+    file.truncate(0)
+    file.write(f"{os.getpid()}\n")
+    file.flush()
+    return file
+
+
+def watch_make(request_stop: Callable[[], None]) -> Callable[[], None] | None:
+    """Return a step to call often, which asks for the stop once make was told to stop; None where make is no parent."""
+    parent = os.getppid()
+    if sys.platform != "linux" or _command_of(parent) not in {"make", "gmake"}:
+        return None
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM))
+    if not _catches(parent, signal.SIGINT):
+        return None
+
+    def step() -> None:
+        # On a signal make gives up its handler and waits for its children, which /proc shows.
+        if os.getppid() != parent or not _catches(parent, signal.SIGINT):
+            request_stop()
+
+    return step
+
+
+def _command_of(process: int) -> str:
+    try:
+        return Path(f"/proc/{process}/comm").read_text().strip()
+    except OSError:
+        return ""
+
+
+def _catches(process: int, wanted: signal.Signals) -> bool:
+    try:
+        status = Path(f"/proc/{process}/status").read_text()
+    except OSError:
+        return False
+    caught = next((line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:")), "0")
+    return bool(int(caught, 16) >> (wanted - 1) & 1)
 
 
 def run(wishes: Wishes, plan: Plan) -> None:
@@ -54,12 +126,6 @@ def run(wishes: Wishes, plan: Plan) -> None:
             watcher.wait()
             log.say(NAME, "stopped")
             log.flush(1.0)
-
-
-_STOP_GROUPS: Sequence[Callable[[ChildSpec], bool]] = (
-    lambda spec: spec.name not in SERVICES,
-    lambda spec: spec.name in SERVICES,
-)
 
 
 def _start_everything(supervisor: Supervisor, wishes: Wishes, plan: Plan) -> None:
@@ -133,12 +199,6 @@ def _start_watcher(home: Path) -> subprocess.Popen[bytes]:
         cwd=PROJECT,
         env={name: value for name, value in os.environ.items() if name != MARK},
     )
-
-
-_FOR_COMMANDS = (
-    *("DATABASE_URL", "REDIS_URL", "POISONADMIN_HOME", "POISONADMIN_PORT", "JAVA_HOME", "PYSPARK_PYTHON"),
-    *("POISONADMIN_HANDLER_PATH", "POISONADMIN_ALLOW_LOOPBACK", "POISONADMIN_ALLOWED_NETWORKS"),
-)
 
 
 def _write_environment(home: Path, environment: dict[str, str]) -> None:

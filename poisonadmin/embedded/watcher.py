@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from poisonadmin.embedded.trees import kill, marked
+from poisonadmin.embedded.processes import kill, marked
 
 _ROUNDS = 20
 

@@ -7,9 +7,9 @@ from rest_framework.response import Response
 from poisonadmin.core.domain.access import Permission
 from poisonadmin.intake.commands import batch
 from poisonadmin.web.api.contract import contract
+from poisonadmin.web.api.rendering import chunks_of, file_of
 from poisonadmin.web.api.routes import route
 from poisonadmin.web.api.shape import JsonSchema
-from poisonadmin.web.api.upload import chunks_of, file_of
 from poisonadmin.web.api.view import ApiView
 
 NDJSON = ("application/x-ndjson", "application/ndjson", "application/jsonl")

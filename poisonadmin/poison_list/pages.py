@@ -13,7 +13,7 @@ from poisonadmin.poison_list.commands.reports import release
 from poisonadmin.poison_list.queries.consumers import list_consumers
 from poisonadmin.poison_list.queries.entries import EntryRow, get_entry, list_entries
 from poisonadmin.poison_list.queries.sources import list_poison_sources
-from poisonadmin.web.pages.links import back_to, pager, require_known, tidied
+from poisonadmin.web.pages.links import back_to, pager
 from poisonadmin.web.pages.permissions import page
 from poisonadmin.web.pages.sanitising import clipped, visible
 
@@ -27,12 +27,9 @@ MAX_REASON_CHARS = 2000
 SHOWN_CONSUMERS = 50
 
 
-@page()
+@page(filters=("source", "show"))
 def show(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render the entries, newest first, the sources, and the consumers of the one that is chosen."""
-    if tidy := tidied(request):
-        return tidy
-    require_known(request, "source", "show")
     chosen = request.GET.get("show", "listed")
     if chosen not in SHOWS:
         raise InvalidFilter("show", f"show is one of {', '.join(SHOWS)}.")

@@ -19,10 +19,8 @@ from poisonadmin.web.api.contract import contract
 from poisonadmin.web.api.inputs import Identifier, JsonObject, StrictSerializer, Text
 from poisonadmin.web.api.parameters import pattern
 from poisonadmin.web.api.routes import route
-from poisonadmin.web.api.shape import JsonSchema, Shape
-from poisonadmin.web.api.shapes import BREAKER
-from poisonadmin.web.api.versions import expected_version
-from poisonadmin.web.api.view import ApiView
+from poisonadmin.web.api.shape import BREAKER, JsonSchema, Shape, whole_list
+from poisonadmin.web.api.view import ApiView, expected_version, shown
 
 POLICY = Shape("Policy", PolicyView)
 POLICY_CHANGE = Shape("PolicyChange", Change)
@@ -52,19 +50,6 @@ IN_FORCE: JsonSchema = {
 }
 
 
-def _whole_list(item: dict[str, Any]) -> dict[str, Any]:
-    link = {"type": "string", "nullable": True}
-    return {
-        "type": "object",
-        "properties": {"results": {"type": "array", "items": item}, "next": link, "previous": link},
-        "required": ["results", "next", "previous"],
-    }
-
-
-_ALL = _whole_list(POLICY.schema)
-_VERSIONS = _whole_list(POLICY_VERSION.schema)
-
-
 class PolicyInput(StrictSerializer):
     """`settings` names what is set at this pattern; all else is inherited from less specific patterns."""
 
@@ -90,20 +75,18 @@ class PreviewInput(StrictSerializer):
 class PolicyList(ApiView):
     """`/policies/`."""
 
-    @contract(Permission.READ, "policies", {200: _ALL})
+    @contract(Permission.READ, "policies", {200: whole_list(POLICY)})
     def get(self, request: Request) -> Response:
         """List all policies by pattern."""
-        found = policies.list_policies(principal=self.principal)
-        return Response({"results": [POLICY.render(row) for row in found], "next": None, "previous": None})
+        return self.whole(POLICY, policies.list_policies(principal=self.principal))
 
     @contract(Permission.CONFIGURE, "policies", {201: POLICY}, body=PolicyInput, acts=True)
     def post(self, request: Request) -> Response:
         """Create the policy of a pattern; 409 when the pattern has one."""
         if policies.find_policy(self.body["match"]) is not None:
             raise AlreadyExists(f"The pattern {self.body['match']} has a policy already; PUT replaces it.")
-        response = _saved(self.principal, self.body, status=201)
-        response["Location"] = request.build_absolute_uri(f"{response.data['id']}/")
-        return response
+        row = _saved(self.principal, self.body)
+        return shown(POLICY, row, 201, location=request.build_absolute_uri(f"{row.id}/"))
 
 
 class PolicyOne(ApiView):
@@ -112,7 +95,7 @@ class PolicyOne(ApiView):
     @contract(Permission.READ, "policies", {200: POLICY})
     def get(self, request: Request, policy_id: int) -> Response:
         """Show a policy as it was written."""
-        return _shown(policies.get_policy(policy_id, principal=self.principal))
+        return shown(POLICY, policies.get_policy(policy_id, principal=self.principal))
 
     @contract(Permission.CONFIGURE, "policies", {200: POLICY}, body=PolicyInput, decides=True)
     def put(self, request: Request, policy_id: int) -> Response:
@@ -120,7 +103,7 @@ class PolicyOne(ApiView):
         row = policies.get_policy(policy_id, principal=self.reader)
         if self.body["match"] != row.match:
             raise serializers.ValidationError({"match": [f"This policy is that of {row.match}."]}, "immutable")
-        return _saved(self.principal, self.body, expected_version=expected_version(request))
+        return shown(POLICY, _saved(self.principal, self.body, expected_version=expected_version(request)))
 
     @contract(Permission.CONFIGURE, "policies", {204: None})
     def delete(self, request: Request, policy_id: int) -> Response:
@@ -133,12 +116,10 @@ class PolicyOne(ApiView):
 class PolicyHistory(ApiView):
     """`/policies/{id}/history/`."""
 
-    @contract(Permission.READ, "policies", {200: _VERSIONS})
+    @contract(Permission.READ, "policies", {200: whole_list(POLICY_VERSION)})
     def get(self, request: Request, policy_id: int) -> Response:
         """Show the latest two hundred versions of a policy, newest first: who, when, old and new values."""
-        found = policy_history(policy_id, principal=self.principal)
-        results = [POLICY_VERSION.render(version) for version in found]
-        return Response({"results": results, "next": None, "previous": None})
+        return self.whole(POLICY_VERSION, policy_history(policy_id, principal=self.principal))
 
 
 class PolicyPreview(ApiView):
@@ -182,18 +163,12 @@ class PolicyResolve(ApiView):
         )
 
 
-def _shown(row: policies.PolicyView, status: int = 200) -> Response:
-    response = Response(POLICY.render(row), status=status)
-    response["ETag"] = row.etag
-    return response
-
-
-def _saved(principal: Principal, fields: dict[str, Any], *, status: int = 200, **more: Any) -> Response:
+def _saved(principal: Principal, fields: dict[str, Any], **more: Any) -> PolicyView:
     rest = {name: value for name, value in fields.items() if name != "match"}
     save.save_policy(fields["match"], **rest, principal=principal, **more)
     row = policies.find_policy(fields["match"])
     assert row is not None
-    return _shown(row, status)
+    return row
 
 
 urlpatterns = [

@@ -15,22 +15,10 @@ from poisonadmin.restart_jobs.queries import RestartJobRow
 from poisonadmin.web.api.contract import contract
 from poisonadmin.web.api.inputs import StrictSerializer, Text
 from poisonadmin.web.api.routes import route
-from poisonadmin.web.api.shape import Shape
-from poisonadmin.web.api.versions import expected_version
-from poisonadmin.web.api.view import ApiView
+from poisonadmin.web.api.shape import Shape, whole_list
+from poisonadmin.web.api.view import ApiView, expected_version, shown
 
 RESTART_JOB = Shape("RestartJob", RestartJobRow)
-
-
-_ALL: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "results": {"type": "array", "items": RESTART_JOB.schema},
-        "next": {"type": "string", "nullable": True},
-        "previous": {"type": "string", "nullable": True},
-    },
-    "required": ["results", "next", "previous"],
-}
 
 
 class FilterField(serializers.DictField):
@@ -68,20 +56,18 @@ class RestartJobInput(RestartJobFields):
 class RestartJobList(ApiView):
     """`/restart-jobs/`."""
 
-    @contract(Permission.READ, "restart jobs", {200: _ALL})
+    @contract(Permission.READ, "restart jobs", {200: whole_list(RESTART_JOB)})
     def get(self, request: Request) -> Response:
         """List the restart jobs by name."""
-        found = queries.list_restart_jobs(principal=self.principal)
-        return Response({"results": [RESTART_JOB.render(row) for row in found], "next": None, "previous": None})
+        return self.whole(RESTART_JOB, queries.list_restart_jobs(principal=self.principal))
 
     @contract(Permission.CONFIGURE, "restart jobs", {201: RESTART_JOB}, body=RestartJobInput, acts=True)
     def post(self, request: Request) -> Response:
         """Create a job that approves messages in NDLV by schedule; 409 when the name is taken."""
         if queries.find_restart_job(self.body["name"]) is not None:
             raise AlreadyExists(f"There is a restart job {self.body['name']} already; PUT replaces it.")
-        response = _saved(self.principal, self.body, status=201)
-        response["Location"] = request.build_absolute_uri(f"{response.data['id']}/")
-        return response
+        row = _saved(self.principal, self.body)
+        return shown(RESTART_JOB, row, 201, location=request.build_absolute_uri(f"{row.id}/"))
 
 
 class RestartJobOne(ApiView):
@@ -90,13 +76,13 @@ class RestartJobOne(ApiView):
     @contract(Permission.READ, "restart jobs", {200: RESTART_JOB})
     def get(self, request: Request, restart_job_id: int) -> Response:
         """Show a restart job: its schedule, and the result of its latest run."""
-        return _shown(queries.get_restart_job(restart_job_id, principal=self.principal))
+        return shown(RESTART_JOB, queries.get_restart_job(restart_job_id, principal=self.principal))
 
     @contract(Permission.CONFIGURE, "restart jobs", {200: RESTART_JOB}, body=RestartJobFields, decides=True)
     def put(self, request: Request, restart_job_id: int) -> Response:
         """Replace all of a restart job but its name. A run that is under way ends."""
-        row = queries.get_restart_job(restart_job_id, principal=self.reader)
-        return _saved(self.principal, {"name": row.name, **self.body}, expected_version=expected_version(request))
+        fields = {"name": queries.get_restart_job(restart_job_id, principal=self.reader).name, **self.body}
+        return shown(RESTART_JOB, _saved(self.principal, fields, expected_version=expected_version(request)))
 
     @contract(Permission.CONFIGURE, "restart jobs", {204: None})
     def delete(self, request: Request, restart_job_id: int) -> Response:
@@ -114,18 +100,12 @@ class RestartJobRun(ApiView):
         """Run a restart job within seconds, whatever its schedule, also when it is switched off."""
         queries.get_restart_job(restart_job_id, principal=self.reader)
         operations.run_soon(restart_job_id, principal=self.principal)
-        return _shown(queries.get_restart_job(restart_job_id, principal=self.reader), status=202)
+        return shown(RESTART_JOB, queries.get_restart_job(restart_job_id, principal=self.reader), 202)
 
 
-def _shown(row: queries.RestartJobRow, status: int = 200) -> Response:
-    response = Response(RESTART_JOB.render(row), status=status)
-    response["ETag"] = row.etag
-    return response
-
-
-def _saved(principal: Principal, fields: Mapping[str, Any], *, status: int = 200, **more: Any) -> Response:
+def _saved(principal: Principal, fields: Mapping[str, Any], **more: Any) -> RestartJobRow:
     row = operations.save_restart_job(**fields, principal=principal, **more)
-    return _shown(queries.get_restart_job(row.id, principal=principal), status)
+    return queries.get_restart_job(row.id, principal=principal)
 
 
 urlpatterns = [

@@ -8,18 +8,17 @@ from typing import Any
 from poisonadmin.core.domain.access import SYSTEM, Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.filter_values import InvalidFilter
-from poisonadmin.core.queries.paging import MAX_ID
-from poisonadmin.core.queries.rows import bounded, fetch, fetch_one, fetch_values
+from poisonadmin.core.queries.rows import Versioned, bounded, fetch, fetch_by_id, fetch_one, fetch_values
 from poisonadmin.messages.domain.states import Reason, State
 from poisonadmin.messages.queries.filter_sql import compile_filter
 from poisonadmin.messages.queries.filters import MessageFilter, parse_filter
-from poisonadmin.messages.queries.lists import Count
+from poisonadmin.messages.queries.lists import Count, capped_count
 
 COUNTED = 10_000
 
 
 @dataclass(frozen=True)
-class RestartJobRow:
+class RestartJobRow(Versioned):
     """A schedule that approves NDLV messages. `filter`: parameters of `GET /messages/`. `schedule`: cron fields, UTC.
 
     `is_running`: its latest run, whose counts `last_counts` are, is not at its end.
@@ -40,11 +39,6 @@ class RestartJobRow:
     version: int
     updated_at: datetime
 
-    @property
-    def etag(self) -> str:
-        """What `If-Match` is compared with."""
-        return f'"{self.version}"'
-
 
 _SELECT = """SELECT id, name, schedule, filter, include_blacklisted, max_restarts, is_enabled,
  CASE WHEN is_enabled THEN next_at END AS next_at, last_at, last_counts, run_after_id IS NOT NULL AS is_running, owner,
@@ -60,9 +54,7 @@ def list_restart_jobs(*, principal: Principal) -> list[RestartJobRow]:
 def get_restart_job(job_id: int, *, principal: Principal) -> RestartJobRow:
     """Return the restart job; raise NotFound."""
     principal.require(Permission.READ)
-    found = None
-    if principal.sees_everything and 0 < job_id <= MAX_ID:
-        found = fetch_one(RestartJobRow, f"{_SELECT} WHERE id = %s", [job_id])
+    found = fetch_by_id(RestartJobRow, f"{_SELECT} WHERE id = %s", job_id) if principal.sees_everything else None
     if found is None:
         raise NotFound(f"There is no restart job {job_id}.")
     return found
@@ -109,11 +101,7 @@ def count_restartable(job: RestartJobRow) -> Count:
     message_filter = restart_filter(job.filter)
     sql, parameters = _restartable(job.id, message_filter, job.include_blacklisted, job.max_restarts)
     with bounded():
-        found = fetch_values(
-            f"SELECT count(*) FROM (SELECT FROM message m WHERE {sql} LIMIT {COUNTED + 1}) m",  # noqa: S608
-            parameters,
-        )[0]
-    return Count(min(found, COUNTED), found > COUNTED)
+        return capped_count(sql, parameters, COUNTED)
 
 
 def _restartable(

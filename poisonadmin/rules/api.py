@@ -16,21 +16,11 @@ from poisonadmin.web.api.contract import contract
 from poisonadmin.web.api.inputs import JsonObject, Moment, ReasonInput, StrictSerializer, Text
 from poisonadmin.web.api.parameters import choice
 from poisonadmin.web.api.routes import route
-from poisonadmin.web.api.shape import Shape
-from poisonadmin.web.api.versions import expected_version
-from poisonadmin.web.api.view import ApiView
+from poisonadmin.web.api.shape import Shape, whole_list
+from poisonadmin.web.api.view import ApiView, expected_version, shown
 
 RULE = Shape("Rule", queries.RuleRow, kinds={"stage": Stage})
 DRY_RUN = Shape("DryRun", queries.DryRunRow)
-_ALL: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "results": {"type": "array", "items": RULE.schema},
-        "next": {"type": "string", "nullable": True},
-        "previous": {"type": "string", "nullable": True},
-    },
-    "required": ["results", "next", "previous"],
-}
 
 
 class RuleInput(StrictSerializer):
@@ -66,21 +56,22 @@ class RuleList(ApiView):
     """`/rules/`."""
 
     @contract(
-        Permission.READ, "rules", {200: _ALL}, query=(choice("stage", Stage, "Before deliveries, or after failures."),)
+        Permission.READ,
+        "rules",
+        {200: whole_list(RULE)},
+        query=(choice("stage", Stage, "Before deliveries, or after failures."),),
     )
     def get(self, request: Request) -> Response:
         """List the rules in the order in which they apply, those before deliveries first."""
-        found = queries.list_rules(principal=self.principal, stage=self.query["stage"])
-        return Response({"results": [RULE.render(row) for row in found], "next": None, "previous": None})
+        return self.whole(RULE, queries.list_rules(principal=self.principal, stage=self.query["stage"]))
 
     @contract(Permission.CONFIGURE, "rules", {201: RULE}, body=NewRuleInput, acts=True)
     def post(self, request: Request) -> Response:
         """Add a rule, switched off; 409 when the name is taken."""
         stage = self.body["stage"]
         row = operations.create_rule(stage, _fields(self.body), principal=self.principal)
-        response = _shown(row.id, self.reader, 201)
-        response["Location"] = request.build_absolute_uri(f"{row.id}/")
-        return response
+        made = queries.get_rule(row.id, principal=self.reader)
+        return shown(RULE, made, 201, location=request.build_absolute_uri(f"{row.id}/"))
 
 
 class RuleOne(ApiView):
@@ -165,11 +156,8 @@ def _fields(body: dict[str, Any]) -> RuleFields:
     return RuleFields(**{name: value for name, value in body.items() if name != "stage"})
 
 
-def _shown(rule_id: int, principal: Principal, status: int = 200) -> Response:
-    row = queries.get_rule(rule_id, principal=principal)
-    response = Response(RULE.render(row), status=status)
-    response["ETag"] = row.etag
-    return response
+def _shown(rule_id: int, principal: Principal) -> Response:
+    return shown(RULE, queries.get_rule(rule_id, principal=principal))
 
 
 urlpatterns = [

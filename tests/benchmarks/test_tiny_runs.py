@@ -13,11 +13,11 @@ from benchmarks.consumer import Arrival, running_sink
 from benchmarks.live import lateness
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.delivery.domain.retry_schedule import explain
-from poisonadmin.embedded.stack import Services
 from poisonadmin.intake.commands.batch import accept_stream
 from poisonadmin.policies.domain.policy import BUILT_IN
 from poisonadmin.store.models.destination import Destination
 from tests.fixtures.delivery import counted, counters
+from tests.services import Services
 
 
 @pytest.mark.django_db(transaction=True)

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from poisonadmin.delivery.domain.retry_after import MAX_RETRY_AFTER_MS
 from poisonadmin.delivery.domain.retry_decision import (
     DeadLetterTarget,
     RetryDecision,
@@ -12,7 +11,7 @@ from poisonadmin.delivery.domain.retry_decision import (
     on_crash,
     on_failure,
 )
-from poisonadmin.delivery.domain.retry_schedule import delay_ms, jitter
+from poisonadmin.delivery.domain.retry_schedule import MAX_RETRY_AFTER_MS, delay_ms, jitter
 from poisonadmin.messages.domain.states import Reason, State, allowed, reasons
 from poisonadmin.policies.domain.policy import BUILT_IN, ExceptionDestination, OnExhausted, Policy
 from poisonadmin.policies.domain.presets import preset

@@ -12,10 +12,9 @@ from pathlib import Path
 
 import psutil
 
-from poisonadmin.embedded.account import database_account
-from poisonadmin.embedded.orphans import processes_in
 from poisonadmin.embedded.placement import data_parent
-from poisonadmin.embedded.trees import marked
+from poisonadmin.embedded.postgres import processes_in
+from poisonadmin.embedded.processes import database_account, marked
 
 PROJECT = Path(__file__).resolve().parents[2]
 PATIENCE_SECONDS = 60

@@ -10,10 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from poisonadmin.embedded.bring_up import run
-from poisonadmin.embedded.child import ChildSpec, RestartRule
 from poisonadmin.embedded.environment import read_wishes
-from poisonadmin.embedded.errors import EmbeddedError
 from poisonadmin.embedded.plan import Plan
+from poisonadmin.embedded.processes import ChildSpec, EmbeddedError, RestartRule
 
 WEB = """
 import http.server, sys

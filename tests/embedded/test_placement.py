@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from poisonadmin.embedded.account import Account
-from poisonadmin.embedded.errors import EmbeddedError
 from poisonadmin.embedded.placement import data_parent, others_can_enter, postgres_programs, socket_directory
+from poisonadmin.embedded.processes import Account, EmbeddedError
 
 OURSELVES = Account("ourselves", os.geteuid(), os.getegid())
 

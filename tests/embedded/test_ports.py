@@ -5,8 +5,8 @@ import socket
 import pytest
 
 from poisonadmin.embedded.environment import read_wishes
-from poisonadmin.embedded.errors import EmbeddedError
 from poisonadmin.embedded.ports import PortTaken, free_port, is_free, require_free
+from poisonadmin.embedded.processes import EmbeddedError
 
 
 def test_a_free_port_can_be_listened_on_and_is_then_taken() -> None:

@@ -11,9 +11,9 @@ import psycopg
 import pytest
 import redis
 
-from poisonadmin.embedded.account import database_account
 from poisonadmin.embedded.placement import data_parent
-from poisonadmin.embedded.stack import start_services
+from poisonadmin.embedded.processes import database_account
+from tests.services import start_services
 
 
 @pytest.fixture

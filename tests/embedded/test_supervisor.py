@@ -11,10 +11,10 @@ import pytest
 import redis
 
 from poisonadmin.embedded.ports import free_port
-from poisonadmin.embedded.stack import Services
 from tests.embedded.conftest import Start
 from tests.embedded.running import Running
 from tests.patience import on_this_machine
+from tests.services import Services
 
 PROMISED_STOP_SECONDS = 10
 

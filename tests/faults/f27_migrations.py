@@ -14,8 +14,8 @@ from typing import Any
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from poisonadmin.embedded.stack import Services, start_services
 from tests.faults.run import Result
+from tests.services import Services, start_services
 from tests.whole_system.installation import PROJECT
 
 FAMILY, NAME = "F27", "migration killed"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import psutil
 import psycopg
 
-from poisonadmin.embedded.trees import MARK
+from poisonadmin.embedded.processes import MARK
 from tests.faults.run import Scene
 from tests.whole_system.installation import Installation, until
 

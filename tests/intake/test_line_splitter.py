@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poisonadmin.intake.domain.line_splitter import split_lines
+from poisonadmin.intake.domain.quick_lines import split_lines
 
 TEXT = st.lists(st.sampled_from([b"", b" ", b"a", b"bb", b"ccc\r", b"\t\r", b"d" * 9])).map(b"\n".join)
 

@@ -7,7 +7,7 @@ from poisonadmin.core.domain.access import SYSTEM, Role, principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.messages.commands.confirmations import NotDelivered, confirm
-from poisonadmin.messages.queries.confirmations import unconfirmed
+from poisonadmin.messages.queries.counts import unconfirmed
 from poisonadmin.messages.queries.detail import get_message
 from poisonadmin.messages.queries.filters import parse_filter
 from poisonadmin.messages.queries.lists import list_messages

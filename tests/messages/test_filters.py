@@ -17,9 +17,8 @@ from poisonadmin.core.queries.rows import QueryTooExpensive, bounded, fetch_valu
 from poisonadmin.intake.commands.accept import accept
 from poisonadmin.intake.domain.envelope import parse_envelope
 from poisonadmin.messages.commands import decisions
-from poisonadmin.messages.queries.detail import MessageDetail, get_message, payload
+from poisonadmin.messages.queries.detail import MessageDetail, get_message, history, payload
 from poisonadmin.messages.queries.filters import parse_filter
-from poisonadmin.messages.queries.history import history
 from poisonadmin.messages.queries.lists import Count, count_messages, iter_messages, list_messages
 
 pytestmark = pytest.mark.django_db

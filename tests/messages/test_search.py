@@ -7,8 +7,7 @@ import pytest
 
 from poisonadmin.core.queries.filter_values import InvalidFilter
 from poisonadmin.messages.domain.states import Reason, State
-from poisonadmin.messages.queries.filters import parse_filter
-from poisonadmin.messages.queries.search import parse_search
+from poisonadmin.messages.queries.filters import parse_filter, parse_search
 
 
 def test_the_example_of_the_design_is_understood() -> None:

@@ -14,9 +14,9 @@ from django.db import connection
 
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.core.domain.errors import NotFound
+from poisonadmin.poison_list.api.events import MAX_STREAMS
 from poisonadmin.poison_list.commands.reports import NotListed, Report, release, report
 from poisonadmin.store.models.poison import PoisonEntry
-from poisonadmin.web.api.event_stream import MAX_STREAMS
 from tests.poisonguard.conftest import MakeGuard, Service, Web, until
 
 SOURCE = "orders.eu"

@@ -17,9 +17,9 @@ from poisonadmin.policies.domain.resolution import FIELDS
 from poisonadmin.policies.queries.values import SECTIONS as SETTINGS
 from poisonadmin.policies.queries.values import kinds
 from poisonadmin.store.models.claim import NodeEnd
+from poisonadmin.system.pages.shell import SECTIONS
 from poisonadmin.web.pages import words
-from poisonadmin.web.pages.icons import ICONS
-from poisonadmin.web.pages.navigation import SECTIONS
+from poisonadmin.web.pages.templatetags.pages import ICONS
 from tests.fixtures.pages import page_routes
 
 TEMPLATES = sorted((settings.BASE_DIR / "templates").rglob("*.html"))

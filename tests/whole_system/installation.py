@@ -19,11 +19,10 @@ from typing import Any, Protocol
 import psutil
 import psycopg
 
-from poisonadmin.embedded.account import database_account
-from poisonadmin.embedded.orphans import processes_in
 from poisonadmin.embedded.placement import data_parent
 from poisonadmin.embedded.ports import free_port
-from poisonadmin.embedded.trees import marked
+from poisonadmin.embedded.postgres import processes_in
+from poisonadmin.embedded.processes import database_account, marked
 
 PROJECT = Path(__file__).resolve().parents[2]
 START_SECONDS = 300

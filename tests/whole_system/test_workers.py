@@ -7,7 +7,7 @@ from pathlib import Path
 
 from django.db import connection
 
-from poisonadmin.embedded.stack import Services
+from tests.services import Services
 from tests.whole_system.installation import PROJECT
 from workers.spark_worker import EXIT_NO_SPARK
 

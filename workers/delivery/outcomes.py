@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Any
 
 from poisonadmin.delivery.domain.outcome import Outcome
-from poisonadmin.delivery.domain.retry_after import retry_after_ms
+from poisonadmin.delivery.domain.retry_schedule import retry_after_ms
 from poisonadmin.destinations.domain.http_config import CONNECTION_LOST
 from poisonadmin.messages.domain.failures import Failure, fingerprint, title
 from workers.delivery.deliveries import Delivery, OutcomeRow

@@ -5,8 +5,7 @@ from collections.abc import Iterable
 import orjson
 import psycopg
 
-from poisonadmin.intake.domain.key_rows import KEY_COPY, KEY_TYPES, key_rows
-from poisonadmin.intake.domain.staged_rows import IntakeRow
+from poisonadmin.intake.domain.staged_rows import KEY_COPY, KEY_TYPES, IntakeRow, key_rows
 from poisonadmin.policies.domain.resolution import PolicyIndex, PolicySpec
 
 _NAMED = "SELECT EXISTS (SELECT FROM policy WHERE settings ? 'business_keys')"

@@ -12,7 +12,7 @@ from gzip import BadGzipFile, GzipFile
 from typing import BinaryIO
 
 from poisonadmin.intake.domain.envelope_fields import LIMITS
-from poisonadmin.intake.domain.line_splitter import BYTE_ORDER_MARK, split_lines
+from poisonadmin.intake.domain.quick_lines import BYTE_ORDER_MARK, split_lines
 from poisonadmin.sources.domain.files import FileKind, FileToTake
 from workers.spark.parts import FilePart
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.domain.addresses import ANY_WORDS, ONE_WORD, is_pattern
@@ -28,6 +29,23 @@ def visible_ids(principal: Principal) -> list[int] | None:
         return None
     scopes = [set(address_ids(patterns)) for patterns in principal.patterns if patterns]
     return sorted(set.intersection(*scopes))
+
+
+def addresses_in_scope(principal: Principal, patterns: Sequence[str] = ()) -> list[int] | None:
+    """Return the ids of the visible addresses that any of `patterns` covers (none: all); None where that is all."""
+    visible = visible_ids(principal)
+    if not patterns:
+        return visible
+    wanted = address_ids(patterns)
+    return wanted if visible is None else sorted(set(wanted) & set(visible))
+
+
+def scope_condition(
+    principal: Principal, column: str = "m.address_id", patterns: Sequence[str] = ()
+) -> tuple[str, list[Any]]:
+    """Return the condition that `column` is one of `addresses_in_scope`, and its parameters."""
+    ids = addresses_in_scope(principal, patterns)
+    return ("TRUE", []) if ids is None else (f"{column} = ANY(%s)", [ids])
 
 
 def addresses_holding(text: str) -> list[int]:

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 from poisonadmin.core.domain.addresses import validate_address, validate_pattern
 from poisonadmin.core.domain.errors import PoisonAdminError
-from poisonadmin.core.queries.paging import MAX_ID
+from poisonadmin.core.queries.rows import MAX_ID
 
 MAX_TERM_CHARS = 1000
 

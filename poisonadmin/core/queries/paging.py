@@ -3,18 +3,18 @@
 import base64
 import binascii
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.queries.rows import MAX_ID, fetch
 
 Row = TypeVar("Row")
 
 DEFAULT_LIMIT = 50
 MAX_LIMIT = 500
-MAX_ID = 2**63 - 1
 _SQL_TYPES: dict[type, str] = {int: "bigint", datetime: "timestamptz", str: "text"}
 
 
@@ -35,11 +35,19 @@ class Page(Generic[Row]):
 
 @dataclass(frozen=True)
 class Key:
-    """The columns that order a list, unique together; `kinds` (int, datetime, str) is what a cursor must hold."""
+    """The columns that order a list, unique together; `kinds` (int, datetime, str) is what a cursor must hold.
+
+    `fields` are a row's with the same values, where they have other names than the columns.
+    """
 
     columns: tuple[str, ...]
     kinds: tuple[type, ...]
     descending: bool = True
+    fields: tuple[str, ...] = ()
+
+    def of(self, row: Any) -> tuple[Any, ...]:
+        """Return the row's place in the list."""
+        return tuple(getattr(row, field.rpartition(".")[2]) for field in self.fields or self.columns)
 
 
 NEWEST_FIRST = Key(("id",), (int,))
@@ -78,7 +86,7 @@ class Window:
         columns = ", ".join(f"{column} {direction}" for column in self.key.columns)
         return f"ORDER BY {columns} LIMIT {self.limit + 1}"
 
-    def page(self, rows: Sequence[Row], key_of: Callable[[Row], tuple[Any, ...]]) -> Page[Row]:
+    def page(self, rows: Sequence[Row]) -> Page[Row]:
         """Return the page that `rows`, read as this window says, make up."""
         more = len(rows) > self.limit
         shown = list(rows[: self.limit])
@@ -88,8 +96,8 @@ class Window:
         has_previous = bool(shown) and (more if self.backward else self.after is not None)
         return Page(
             shown,
-            _encode(key_of(shown[-1]), backward=False) if has_next else None,
-            _encode(key_of(shown[0]), backward=True) if has_previous else None,
+            _encode(self.key.of(shown[-1]), backward=False) if has_next else None,
+            _encode(self.key.of(shown[0]), backward=True) if has_previous else None,
         )
 
 
@@ -100,6 +108,11 @@ def window(cursor: str | None, limit: int = DEFAULT_LIMIT, key: Key = NEWEST_FIR
         return Window(key, limit)
     after, backward = _decode(cursor, key)
     return Window(key, limit, after, backward)
+
+
+def fetch_page(row: type[Row], sql: str, parameters: Sequence[Any], page: Window) -> Page[Row]:
+    """Return the page of what `sql` selects, which ends in a condition."""
+    return page.page(fetch(row, f"{sql} AND {page.condition} {page.order}", [*parameters, *page.parameters]))
 
 
 def _encode(values: tuple[Any, ...], *, backward: bool) -> str:

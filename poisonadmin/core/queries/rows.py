@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
 from django.db import connection, transaction
@@ -15,7 +16,11 @@ Row = TypeVar("Row")
 Parameters = Sequence[Any] | Mapping[str, Any]
 
 SEARCH_SECONDS = 10
+MAX_ID = 2**63 - 1
 _JSONB = 3802
+# The database unpacks a compressed value from its beginning for each slice, so many small ones are slow; a slice stands
+# in memory about four times.
+SLICE_BYTES = 2 * 1024 * 1024
 
 
 class QueryTooExpensive(PoisonAdminError):
@@ -23,6 +28,22 @@ class QueryTooExpensive(PoisonAdminError):
 
     code = "query_too_expensive"
     status = 422
+
+
+class Versioned:
+    """A row whose changes are counted."""
+
+    version: int
+
+    @property
+    def etag(self) -> str:
+        """What `If-Match` is compared with."""
+        return f'"{self.version}"'
+
+
+def columns(row: type[Any], table: str) -> str:
+    """Return the columns of `table` that are the fields of a dataclass."""
+    return ", ".join(f"{table}.{field.name}" for field in fields(row))
 
 
 def fetch(row: type[Row], sql: str, parameters: Parameters = ()) -> list[Row]:
@@ -49,11 +70,31 @@ def fetch_one(row: type[Row], sql: str, parameters: Parameters = ()) -> Row | No
     return rows[0] if rows else None
 
 
-def fetch_values(sql: str, parameters: Parameters = ()) -> list[Any]:
-    """Return the first column."""
+def fetch_by_id(row: type[Row], sql: str, row_id: int) -> Row | None:
+    """Return the result of `sql`, which compares with one id; None where there is none of this id, or can be none."""
+    return fetch_one(row, sql, [row_id]) if 0 < row_id <= MAX_ID else None
+
+
+def fetch_rows(sql: str, parameters: Parameters = ()) -> list[tuple[Any, ...]]:
+    """Return each result as a tuple."""
     with connection.cursor() as cursor:
         cursor.execute(sql, parameters)
-        return [values[0] for values in cursor.fetchall()]
+        return list(cursor.fetchall())
+
+
+def fetch_values(sql: str, parameters: Parameters = ()) -> list[Any]:
+    """Return the first column."""
+    return [values[0] for values in fetch_rows(sql, parameters)]
+
+
+def all_given(conditions: Mapping[str, Any]) -> tuple[str, list[Any]]:
+    """Return the conditions that have a value (`{"… = %s": value or None}`), joined by AND, and their values.
+
+    >>> all_given({"a = %s": 1, "b = %s": None})
+    ('TRUE AND a = %s', [1])
+    """
+    given = {sql: value for sql, value in conditions.items() if value is not None}
+    return " AND ".join(["TRUE", *given]), list(given.values())
 
 
 @contextmanager
@@ -70,3 +111,40 @@ def bounded(seconds: int = SEARCH_SECONDS) -> Iterator[None]:
                 f"This search was stopped after {seconds} s; add a state, an address or an id to it."
             ) from error
         raise
+
+
+class BytesGone(Exception):
+    """Raised when the row was removed while it was read; what has been sent by then is to be broken off."""
+
+
+@dataclass(frozen=True)
+class StoredBytes:
+    """A value and its size. `slices` may be read once, and reads each slice when it is asked for it."""
+
+    size_bytes: int
+    slices: Iterator[bytes]
+
+
+@dataclass(frozen=True)
+class _Size:
+    size_bytes: int
+
+
+def stored_bytes(table: str, column: str, row_id: int) -> StoredBytes | None:
+    """Return the value in the row with this `id`; None where there is none. The names are no input of anybody's."""
+    rows = fetch(_Size, f"SELECT octet_length({column}) AS size_bytes FROM {table} WHERE id = %s", [row_id])  # noqa: S608
+    return StoredBytes(rows[0].size_bytes, _slices(table, column, row_id, rows[0].size_bytes)) if rows else None
+
+
+def _slices(table: str, column: str, row_id: int, size_bytes: int) -> Iterator[bytes]:
+    for start in range(0, size_bytes, SLICE_BYTES):
+        found = fetch_values(
+            f"SELECT substring({column} FROM %s FOR %s) FROM {table} WHERE id = %s",  # noqa: S608
+            [start + 1, SLICE_BYTES, row_id],
+        )
+        # Whoever reads slowly must not keep one of the pool's connections meanwhile.
+        if not connection.in_atomic_block:
+            connection.close_if_unusable_or_obsolete()
+        if not found:
+            raise BytesGone
+        yield bytes(found[0])

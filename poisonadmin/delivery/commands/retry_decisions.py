@@ -7,7 +7,7 @@ from typing import NamedTuple
 from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.delivery.commands.in_flight import TAKEN
-from poisonadmin.delivery.domain import handler_answers
+from poisonadmin.delivery.domain import retry_decision
 from poisonadmin.delivery.domain.outcome import Outcome
 from poisonadmin.delivery.domain.retry_decision import RetryDecision, on_crash, on_failure
 from poisonadmin.messages.domain.states import Event
@@ -110,18 +110,18 @@ def decide_retry(one: Answered, policy: Policy, *, conversation_failures: int | 
     """
     match Outcome(one.outcome):
         case Outcome.DISCARDED:
-            return handler_answers.on_discarded(one.failure_count)
+            return retry_decision.on_discarded(one.failure_count)
         case Outcome.MOVED:
-            return handler_answers.on_moved(one.move_to or one.address, hops=one.hops)
+            return retry_decision.on_moved(one.move_to or one.address, hops=one.hops)
         case Outcome.ROLLED_BACK:
-            return handler_answers.on_rolled_back(
+            return retry_decision.on_rolled_back(
                 policy, message_id=one.id, attempt_number=one.attempt_number, failure_count=one.failure_count
             )
         case Outcome.CONVERSATION_ENDED:
-            return handler_answers.on_conversation_ended(one.failure_count)
+            return retry_decision.on_conversation_ended(one.failure_count)
         case Outcome.RULED:
             do = Before(one.ruling or Before.REJECT)
-            return handler_answers.on_ruled(do, one.move_to, failure_count=one.failure_count, hops=one.hops)
+            return retry_decision.on_ruled(do, one.move_to, failure_count=one.failure_count, hops=one.hops)
         case Outcome.CRASHED | Outcome.SUSPECTED:
             return _crashed(one, policy, Event.CRASHED, is_counted=True)
         case Outcome.NODE_LOST:

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.rows import fetch
 from poisonadmin.delivery.domain.outcome import CRASHES
-from poisonadmin.messages.queries.detail import require_message
+from poisonadmin.messages.queries.lists import require_message
 
 # Spelt out as in the partial index `attempt_crashes`, which a parameter would hide from the planner.
 CRASHED = "outcome IN ('" + "', '".join(CRASHES) + "')"
@@ -17,8 +17,25 @@ SHOWN_CRASHES = 3
 SHOWN_OUTPUT_BYTES = 2048
 
 
+class SandboxEndWords:
+    """What a row with `exit_status` and `output` says of the sandbox's end."""
+
+    exit_status: int | None
+    output: bytes | None
+
+    @property
+    def signal(self) -> str | None:
+        """The name of the signal that killed the sandbox."""
+        return signal_name(self.exit_status)
+
+    @property
+    def output_text(self) -> str | None:
+        """What can be read of the output; never markup to be trusted."""
+        return bytes(self.output).decode("utf-8", "replace") if self.output else None
+
+
 @dataclass(frozen=True)
-class CrashRow:
+class CrashRow(SandboxEndWords):
     """An attempt that ended with the death of what made it. `outcome`: crashed, node_lost or suspected.
 
     `exit_status` is the sandbox's, negative for a signal. `output`: the last bytes that the handler printed.
@@ -42,16 +59,6 @@ class CrashRow:
     node: str | None
     host: str | None
     node_end: str | None
-
-    @property
-    def signal(self) -> str | None:
-        """The name of the signal that killed the sandbox."""
-        return signal_name(self.exit_status)
-
-    @property
-    def output_text(self) -> str | None:
-        """What can be read of the output; never markup to be trusted."""
-        return readable(self.output)
 
 
 _COLUMNS = f"""t.message_id, t.attempt_number, t.outcome, t.finished_at, t.exit_status, t.error_class, t.error_message,
@@ -79,8 +86,7 @@ def crashes_of(message_ids: Sequence[int], *, most: int = SHOWN_CRASHES) -> dict
 
 def get_crash(message_id: int, attempt_number: int, *, principal: Principal) -> CrashRow:
     """Return the crash; raise NotFound."""
-    principal.require(Permission.READ)
-    require_message(message_id, principal=principal)
+    require_message(message_id, principal)
     rows = fetch(
         CrashRow,
         f"SELECT {_COLUMNS} FROM attempt t {_JOINS}"  # noqa: S608
@@ -117,8 +123,3 @@ def signal_name(exit_status: int | None) -> str | None:
         return signal.Signals(-exit_status).name
     except ValueError:
         return f"signal {-exit_status}"
-
-
-def readable(output: bytes | None) -> str | None:
-    """Return what can be read of bytes that a program printed; None where there are none."""
-    return bytes(output).decode("utf-8", "replace") if output else None

@@ -8,7 +8,7 @@ from poisonadmin.delivery.domain.outcome import Outcome
 from poisonadmin.delivery.domain.retry_decision import RetryDecision, on_failure
 from poisonadmin.delivery.domain.retry_schedule import Explanation, explain
 from poisonadmin.messages.domain.states import Event
-from poisonadmin.messages.queries.history import AttemptRow, HistoryRow
+from poisonadmin.messages.queries.detail import AttemptRow, HistoryRow
 from poisonadmin.policies.domain.policy import Policy
 
 SHOWN_STEPS = 20

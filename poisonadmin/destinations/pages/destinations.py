@@ -7,6 +7,7 @@ from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import render
 from django.urls import reverse
 
+from poisonadmin.addresses.queries import addresses_of
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.destinations.commands import save_destination
 from poisonadmin.destinations.domain import handler_config as handler
@@ -15,7 +16,6 @@ from poisonadmin.destinations.domain.http_config import InvalidDestination
 from poisonadmin.destinations.domain.names_and_rates import NAME_RULE, is_name
 from poisonadmin.destinations.pages.forms import BrokerDestinationForm, HandlerForm, HttpForm
 from poisonadmin.destinations.queries import destination_exists, get_destination, list_destinations
-from poisonadmin.messages.queries.triage import addresses_of
 from poisonadmin.sources.domain.broker_kinds import BROKERS, DESTINATION_DEFAULTS
 from poisonadmin.store.models.destination import DestinationKind
 from poisonadmin.web.pages.forms import saved_or_shown

@@ -16,8 +16,7 @@ from poisonadmin.intake.commands.merge import Merged, merge_staged
 from poisonadmin.intake.domain import staged_rows
 from poisonadmin.intake.domain.envelope import parse_line
 from poisonadmin.intake.domain.envelope_fields import LIMITS, InvalidEnvelope, storable
-from poisonadmin.intake.domain.line_splitter import BYTE_ORDER_MARK, split_lines
-from poisonadmin.intake.domain.quick_lines import quick_reader
+from poisonadmin.intake.domain.quick_lines import BYTE_ORDER_MARK, quick_reader, split_lines
 from poisonadmin.intake.domain.staged_rows import IntakeRow, intake_row
 
 __all__ = ["BatchResult", "Merged", "Rejected", "accept_stream", "merge_staged"]

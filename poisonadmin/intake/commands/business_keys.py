@@ -5,8 +5,7 @@ from collections.abc import Iterable, Mapping
 import orjson
 from django.db.backends.utils import CursorWrapper
 
-from poisonadmin.intake.domain.key_rows import KEY_COPY, KEY_TYPES, key_rows
-from poisonadmin.intake.domain.staged_rows import IntakeRow
+from poisonadmin.intake.domain.staged_rows import KEY_COPY, KEY_TYPES, IntakeRow, key_rows
 from poisonadmin.messages.domain.business_keys import extract, parsed_keys
 from poisonadmin.policies.queries.index import policy_index
 

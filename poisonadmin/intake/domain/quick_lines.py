@@ -4,7 +4,7 @@ A reader answers for a line only when it can prove that `envelope.parse_line` wo
 otherwise; the caller asks `parse_line` then. The parser is passed in, since this package has the standard library only.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -13,13 +13,64 @@ from poisonadmin.intake.domain.envelope import JSON, TEXT
 from poisonadmin.intake.domain.envelope_fields import LIMITS, InvalidEnvelope, instant
 from poisonadmin.intake.domain.staged_rows import IntakeRow
 
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 Reader = Callable[[bytes], IntakeRow | None]
-
 # In a line that is no longer than this no field can be too large.
 _SMALL_BYTES = LIMITS.headers_bytes
 _MAX_NESTING = 90
 # More than any line has strings: makes every comparison fail.
 _CANNOT_SAY = 1 << 60
+_TEXTS = {
+    "message_id": LIMITS.message_id_chars,
+    "conversation_id": LIMITS.conversation_id_chars,
+    "bookmark": LIMITS.bookmark_chars,
+    "content_type": LIMITS.content_type_chars,
+}
+_KNOWN = frozenset({"address", "payload", "headers", "expires_at", *_TEXTS})
+
+
+def split_lines(chunks: Iterable[bytes], *, max_bytes: int, first: int = 1) -> Iterator[tuple[int, bytes]]:
+    """Yield each line that is not blank with its number, without its newline.
+
+    Shape: numbers grow from `first`; blank lines count too. A line of more than `max_bytes` comes out cut to
+    `max_bytes` + 1, so that its reader can see that it is too long while the rest of it is passed over.
+
+    >>> list(split_lines([b'{"a"', b':1}\\n\\n', b'x'], max_bytes=100))
+    [(1, b'{"a":1}'), (3, b'x')]
+    """
+    number = first
+    held: list[bytes] = []
+    room = max_bytes + 1
+    for chunk in chunks:
+        start = 0
+        if held:
+            end = chunk.find(b"\n")
+            room = _hold(held, chunk if end < 0 else chunk[:end], room)
+            if end < 0:
+                continue
+            line = b"".join(held)
+            held.clear()
+            room = max_bytes + 1
+            if not line.isspace():
+                yield number, line
+            number += 1
+            start = end + 1
+        *lines, rest = (chunk[start:] if start else chunk).split(b"\n")
+        for line in lines:
+            if line and not line.isspace():
+                yield number, line[: max_bytes + 1]
+            number += 1
+        if rest:
+            room = _hold(held, rest, room)
+    if held and not (line := b"".join(held)).isspace():
+        yield number, line
+
+
+def _hold(held: list[bytes], piece: bytes, room: int) -> int:
+    """Keep as much of `piece` as there is room for; return the room that is left."""
+    if room and piece:
+        held.append(piece[:room])
+    return max(0, room - len(piece))
 
 
 def quick_reader(
@@ -66,15 +117,6 @@ def quick_reader(
         return *kept, conversation_id, bookmark, expires_at, None, None
 
     return read
-
-
-_TEXTS = {
-    "message_id": LIMITS.message_id_chars,
-    "conversation_id": LIMITS.conversation_id_chars,
-    "bookmark": LIMITS.bookmark_chars,
-    "content_type": LIMITS.content_type_chars,
-}
-_KNOWN = frozenset({"address", "payload", "headers", "expires_at", *_TEXTS})
 
 
 def _fields(raw: bytes, loads: Callable[[bytes], Any]) -> dict[str, Any] | None:

@@ -4,13 +4,15 @@ The web process and the Spark tasks write the same rows, so they are made here. 
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 
 from poisonadmin.intake.domain.dead_letter import FIELDS, DeadLetter, as_far_as_stored
 from poisonadmin.intake.domain.envelope import MessageEnvelope
 from poisonadmin.messages.domain import failures
+from poisonadmin.messages.domain.business_keys import KeyDefinition, Loads, extract, parsed_keys
+from poisonadmin.policies.domain.resolution import PolicyIndex
 
 # address, message_id, payload, content_type, headers as JSON, conversation_id, bookmark, expires_at, dead letter as
 # JSON, transport as JSON.
@@ -38,6 +40,10 @@ REJECTED_COPY = (
 REJECTED_TYPES = ("int8", "int8", "varchar", "int8", "varchar", "text", "bytea")
 # Ids come from the message's own sequence, so that a staged row already has its final one.
 TAKE_IDS = "SELECT nextval(pg_get_serial_sequence('message', 'id')) FROM generate_series(1, %s)"
+# message id, name, value
+KeyRow = tuple[int, str, str]
+KEY_COPY = "COPY business_key (message_id, name, value) FROM STDIN (FORMAT binary)"
+KEY_TYPES = ("int8", "varchar", "varchar")
 
 
 def headers_json(headers: Mapping[str, str]) -> bytes:
@@ -122,3 +128,18 @@ def dead_letter_json(told: DeadLetter) -> bytes:
 
 def _plain(value: object) -> object:
     return value.isoformat() if isinstance(value, datetime) else value
+
+
+def key_rows(
+    rows: Iterable[tuple[int, IntakeRow]], policies: PolicyIndex, *, loads: Loads = json.loads
+) -> Iterator[KeyRow]:
+    """Yield the rows of `business_key` for the rows with these ids, by the policy of the address each was sent to."""
+    keys_of: dict[str, Sequence[KeyDefinition]] = {}
+    for row_id, row in rows:
+        address, payload, headers = row[0], row[2], row[4]
+        keys = keys_of.get(address)
+        if keys is None:
+            keys = keys_of[address] = parsed_keys(policies.resolve(address).policy.business_keys)
+        if keys:
+            for name, value in extract(keys, payload, json.loads(headers), loads=loads).items():
+                yield row_id, name, value

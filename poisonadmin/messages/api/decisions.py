@@ -4,23 +4,24 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from poisonadmin.core.domain.access import Permission
-from poisonadmin.core.domain.errors import PreconditionFailed
-from poisonadmin.messages.api.messages import shown
-from poisonadmin.messages.api.shapes import MESSAGE_DETAIL
+from poisonadmin.messages.api.messages import MESSAGE_DETAIL
 from poisonadmin.messages.commands import decisions
+from poisonadmin.messages.commands.confirmations import confirm
 from poisonadmin.messages.queries.detail import get_message
 from poisonadmin.web.api.contract import contract
-from poisonadmin.web.api.inputs import Moment, ReasonInput
+from poisonadmin.web.api.inputs import MAX_REASON_CHARS, Moment, ReasonInput, StrictSerializer, Text
+from poisonadmin.web.api.view import ApiView, if_match, shown
 from poisonadmin.web.api.routes import route
-from poisonadmin.web.api.view import ApiView
 
 _ETAG = re.compile(r'"([A-Z]{4})-(\d{1,9})-(\d{1,9})"')
 _TERMS: dict[str, Any] = {"body": ReasonInput, "acts": True, "decides": True}
 _GIVES = {200: MESSAGE_DETAIL}
+MAX_ATTEMPT = 2**31 - 1
 
 
 class PostponeInput(ReasonInput):
@@ -38,16 +39,11 @@ class _DecisionView(ApiView):
             [message_id], principal=self.principal, reason=self.body["reason"], **self._expected(), **more
         )
         decisions.only(decided, message_id)
-        return shown(get_message(message_id, principal=self.reader))
+        return shown(MESSAGE_DETAIL, get_message(message_id, principal=self.reader))
 
     def _expected(self) -> dict[str, Any]:
-        given = self.request.headers.get("If-Match", "*").strip()
-        if given == "*":
-            return {}
-        found = _ETAG.fullmatch(given)
-        if found is None:
-            raise PreconditionFailed(f"{given[:80]} is no ETag of a message; nothing was done.")
-        return {"expected_state": found[1], "expected_attempt": int(found[2])}
+        found = if_match(self.request, _ETAG)
+        return {} if found is None else {"expected_state": found[1], "expected_attempt": int(found[2])}
 
 
 class MessageApprove(_DecisionView):
@@ -113,6 +109,28 @@ class MessageReturn(_DecisionView):
         return self.decided(message_id, decisions.return_to_original)
 
 
+class ConfirmInput(StrictSerializer):
+    """What there is to say, if anything; which delivery it was, as the header `PoisonAdmin-Attempt` says."""
+
+    reason = Text(max_length=MAX_REASON_CHARS, required=False, allow_null=True, allow_blank=True)
+    attempt = serializers.IntegerField(min_value=1, max_value=MAX_ATTEMPT, required=False, allow_null=True)
+
+
+class MessageConfirm(ApiView):
+    """`/messages/{id}/confirm/`."""
+
+    @contract(Permission.INGEST, "messages", {200: MESSAGE_DETAIL}, body=ConfirmInput, acts=True)
+    def post(self, request: Request, message_id: int) -> Response:
+        """Confirm that the consumer behind a broker has processed the message.
+
+        The first word counts; saying it again changes nothing. It is kept who says it, and when. 409
+        `transition_not_allowed` when the message is neither delivered nor under way.
+        """
+        note, attempt = self.body.get("reason"), self.body.get("attempt")
+        confirm(message_id, principal=self.principal, note=note or None, attempt=attempt)
+        return shown(MESSAGE_DETAIL, get_message(message_id, principal=self.reader))
+
+
 urlpatterns = [
     route("messages/<id:message_id>/approve/", MessageApprove, name="api-message-approve"),
     route("messages/<id:message_id>/fail/", MessageFail, name="api-message-fail"),
@@ -121,4 +139,5 @@ urlpatterns = [
     route("messages/<id:message_id>/deliver_now/", MessageDeliverNow, name="api-message-deliver-now"),
     route("messages/<id:message_id>/postpone/", MessagePostpone, name="api-message-postpone"),
     route("messages/<id:message_id>/return/", MessageReturn, name="api-message-return"),
+    route("messages/<id:message_id>/confirm/", MessageConfirm, name="api-message-confirm"),
 ]

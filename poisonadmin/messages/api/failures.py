@@ -4,12 +4,18 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from poisonadmin.core.domain.access import Permission
-from poisonadmin.core.queries.paging import DEFAULT_LIMIT
-from poisonadmin.messages.api.shapes import FAILURE, GROUP, STATS
-from poisonadmin.messages.queries import failure_groups, failures, stats
+from poisonadmin.delivery.domain.outcome import Outcome
+from poisonadmin.messages.queries import counts, failures
+from poisonadmin.messages.queries.counts import ScopeCounts
+from poisonadmin.messages.queries.failures import FailureRow, GroupRow
 from poisonadmin.web.api.contract import Paged, contract
 from poisonadmin.web.api.parameters import PAGE, identifier, pattern, text, time
+from poisonadmin.web.api.shape import Shape
 from poisonadmin.web.api.view import ApiView
+
+FAILURE = Shape("Failure", FailureRow, kinds={"outcome": Outcome})
+GROUP = Shape("FailureGroup", GroupRow)
+STATS = Shape("Counts", ScopeCounts)
 
 
 class FailureList(ApiView):
@@ -42,10 +48,7 @@ class FailureList(ApiView):
             failed_after=query["failed_after"],
             failed_before=query["failed_before"],
         )
-        found = failures.list_failures(
-            only, principal=self.principal, cursor=query["cursor"], limit=query["limit"] or DEFAULT_LIMIT
-        )
-        return self.paged(found, FAILURE)
+        return self.listed(FAILURE, failures.list_failures, only)
 
 
 class GroupList(ApiView):
@@ -59,13 +62,7 @@ class GroupList(ApiView):
     )
     def get(self, request: Request) -> Response:
         """List failure groups, the latest failure first."""
-        found = failure_groups.list_groups(
-            principal=self.principal,
-            error=self.query["error"],
-            cursor=self.query["cursor"],
-            limit=self.query["limit"] or DEFAULT_LIMIT,
-        )
-        return self.paged(found, GROUP)
+        return self.listed(GROUP, failures.list_groups, error=self.query["error"])
 
 
 class GroupOne(ApiView):
@@ -74,7 +71,7 @@ class GroupOne(ApiView):
     @contract(Permission.READ, "failures", {200: GROUP})
     def get(self, request: Request, group_id: int) -> Response:
         """Show a failure group with its counts by state and its failures by hour."""
-        return Response(GROUP.render(failure_groups.get_group(group_id, principal=self.principal)))
+        return Response(GROUP.render(failures.get_group(group_id, principal=self.principal)))
 
 
 class MessageCounts(ApiView):
@@ -85,4 +82,4 @@ class MessageCounts(ApiView):
     @contract(Permission.READ, "failures", {200: STATS})
     def get(self, request: Request) -> Response:
         """Count messages exactly, by state, address, group and reason, and those without a confirmation."""
-        return Response(STATS.render(stats.stats(self.principal)))
+        return Response(STATS.render(counts.all_counts(self.principal)))

@@ -8,16 +8,31 @@ from rest_framework.response import Response
 from poisonadmin.core.domain.access import Permission
 from poisonadmin.core.queries.filter_values import InvalidFilter
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT
+from poisonadmin.delivery.domain.outcome import Outcome
+from poisonadmin.delivery.queries.schedule import Schedule, schedule
+from poisonadmin.delivery.queries.schedule_steps import NextStep, PastStep
 from poisonadmin.intake.commands import accept
-from poisonadmin.intake.domain.envelope import parse_line
-from poisonadmin.intake.domain.envelope_schema import ENVELOPE
-from poisonadmin.messages.api.shapes import MESSAGE, MESSAGE_DETAIL
-from poisonadmin.messages.domain.confirmations import Confirming
-from poisonadmin.messages.domain.states import Reason, State
-from poisonadmin.messages.queries.detail import MessageDetail, get_message
+from poisonadmin.intake.domain.envelope import ENVELOPE, parse_line
+from poisonadmin.messages.domain.states import Confirming, Event, Reason, State
+from poisonadmin.messages.queries.detail import (
+    AttemptRow,
+    HistoryRow,
+    HopRow,
+    MessageDetail,
+    Transport,
+    attempts,
+    get_message,
+    get_transport,
+    history,
+    hops,
+    payload,
+)
 from poisonadmin.messages.queries.filters import parse_filter
-from poisonadmin.messages.queries.lists import ORDERINGS, list_messages
-from poisonadmin.web.api.contract import Paged, contract
+from poisonadmin.messages.queries.lists import ORDERINGS, MessageRow, list_messages
+from poisonadmin.store.models.claim import NodeEnd
+from poisonadmin.store.models.lane import AddressStatus
+from poisonadmin.web.api.attachments import attachment
+from poisonadmin.web.api.contract import Paged, Raw, contract
 from poisonadmin.web.api.parameters import (
     CURSOR,
     LIMIT,
@@ -32,7 +47,46 @@ from poisonadmin.web.api.parameters import (
     text,
     time,
 )
-from poisonadmin.web.api.view import ApiView
+from poisonadmin.web.api.rendering import TakeAny
+from poisonadmin.web.api.shape import BREAKER, Shape
+from poisonadmin.web.api.view import ApiView, shown
+
+_MESSAGE = {"state": State, "reason": Reason | None}
+MESSAGE = Shape("Message", MessageRow, kinds=_MESSAGE)
+MESSAGE_DETAIL = Shape(
+    "MessageDetail",
+    MessageDetail,
+    leave_out={"header_bytes"},
+    also={"headers": dict[str, str]},
+    kinds={**_MESSAGE, "address_status": AddressStatus},
+)
+ATTEMPT = Shape(
+    "Attempt",
+    AttemptRow,
+    leave_out={"response", "output"},
+    also={"response_text": str | None, "output_text": str | None, "signal": str | None},
+    kinds={"outcome": Outcome, "node_end": NodeEnd | None},
+)
+HISTORY = Shape(
+    "StateChange",
+    HistoryRow,
+    kinds={"from_state": State | None, "to_state": State, "event": Event, "reason": Reason | None},
+)
+HOP = Shape("Hop", HopRow)
+TRANSPORT = Shape("Transport", Transport)
+NEXT_STEP = Shape(
+    "NextStep",
+    NextStep,
+    also={"formula": str | None, "sentence": str},
+    kinds={"then": State, "reason": Reason | None},
+)
+PAST_STEP = Shape("PastStep", PastStep, also={"formula": str | None}, kinds={"outcome": Outcome})
+SCHEDULE = Shape(
+    "Schedule",
+    Schedule,
+    kinds={"past": list[PAST_STEP], "next": list[NEXT_STEP], "breakers": list[BREAKER]},  # type: ignore[valid-type]
+)
+
 
 RECEIVED_BY = "api"
 
@@ -121,11 +175,64 @@ class MessageOne(ApiView):
     @contract(Permission.READ, "messages", {200: MESSAGE_DETAIL})
     def get(self, request: Request, message_id: int) -> HttpResponseBase:
         """Show a message. Its ETag is what decisions take as If-Match."""
-        return shown(get_message(message_id, principal=self.principal))
+        return shown(MESSAGE_DETAIL, get_message(message_id, principal=self.principal))
 
 
-def shown(message: MessageDetail) -> Response:
-    """Return a message with its ETag."""
-    response = Response(MESSAGE_DETAIL.render(message))
-    response["ETag"] = message.etag
-    return response
+class MessageAttempts(ApiView):
+    """`/messages/{id}/attempts/`."""
+
+    @contract(Permission.READ, "messages", {200: Paged(ATTEMPT)}, query=PAGE)
+    def get(self, request: Request, message_id: int) -> Response:
+        """Show the failure log: each delivery try, newest first. Attempt 0 is the failure before import."""
+        return self.listed(ATTEMPT, attempts, message_id)
+
+
+class MessageHistory(ApiView):
+    """`/messages/{id}/history/`."""
+
+    @contract(Permission.READ, "messages", {200: Paged(HISTORY)}, query=PAGE)
+    def get(self, request: Request, message_id: int) -> Response:
+        """Show each change of state, newest first."""
+        return self.listed(HISTORY, history, message_id)
+
+
+class MessageHops(ApiView):
+    """`/messages/{id}/hops/`."""
+
+    @contract(Permission.READ, "messages", {200: Paged(HOP)}, query=PAGE)
+    def get(self, request: Request, message_id: int) -> Response:
+        """Show each move from an address to another, newest first."""
+        return self.listed(HOP, hops, message_id)
+
+
+class MessageTransport(ApiView):
+    """`/messages/{id}/transport/`."""
+
+    @contract(Permission.READ, "messages", {200: TRANSPORT})
+    def get(self, request: Request, message_id: int) -> Response:
+        """Show what its broker reported of the message: routing, key, properties, typed headers."""
+        return Response(TRANSPORT.render(get_transport(message_id, principal=self.principal)))
+
+
+class MessageSchedule(ApiView):
+    """`/messages/{id}/schedule/`."""
+
+    @contract(Permission.READ, "messages", {200: SCHEDULE})
+    def get(self, request: Request, message_id: int) -> Response:
+        """Explain when it was tried and when it will be, with the terms of each wait."""
+        return Response(SCHEDULE.render(schedule(message_id, principal=self.principal)))
+
+
+class MessagePayload(ApiView):
+    """`/messages/{id}/payload/`."""
+
+    content_negotiation_class = TakeAny
+
+    @contract(Permission.READ_PAYLOAD, "messages", {200: Raw()})
+    def get(self, request: Request, message_id: int) -> HttpResponseBase:
+        """Download the payload: the bytes as they came in, always as an attachment, never as what they claim to be.
+
+        It is sent as it is read, a few megabytes at a time.
+        """
+        found = payload(message_id, principal=self.principal)
+        return attachment(request, found, f"message-{message_id}.payload")

@@ -253,3 +253,11 @@ def _table(heading: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[st
 
 if __name__ == "__main__":
     sys.stdout.write(page())
+
+
+class Confirming(StrEnum):
+    """How a delivered message stands with the consumer behind its broker; `unanswered`: its confirmation is overdue."""
+
+    AWAITED = "awaited"
+    UNANSWERED = "unanswered"
+    CONFIRMED = "confirmed"

@@ -12,22 +12,19 @@ from poisonadmin.core.queries.filter_values import checked_text, moment
 from poisonadmin.delivery.queries.crashes import get_crash
 from poisonadmin.messages.pages.actions import ACTIONS
 from poisonadmin.messages.queries import blacklist as queries
-from poisonadmin.messages.queries.bystanders import list_others, others_on
+from poisonadmin.messages.queries.blacklist import list_others, others_on
 from poisonadmin.messages.queries.detail import get_message
-from poisonadmin.messages.queries.filter_fields import state
-from poisonadmin.web.pages.links import href, pager, require_known, tidied
+from poisonadmin.messages.queries.filters import state
+from poisonadmin.web.pages.links import href, pager, require_known
 from poisonadmin.web.pages.permissions import page
 from poisonadmin.web.pages.words import STATES
 
 SHOWN_CANDIDATES = 10
 
 
-@page()
+@page(filters=("address", "part"))
 def show(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render the page; the candidates alone when htmx asks for them."""
-    if tidy := tidied(request):
-        return tidy
-    require_known(request, "address", "part")
     patterns = _patterns(request)
     if request.htmx and request.GET.get("part") == "candidates":  # type: ignore[attr-defined]
         return render(request, "messages/blacklist_candidates.html", _candidates(principal, patterns))

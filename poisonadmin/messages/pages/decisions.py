@@ -19,8 +19,7 @@ from poisonadmin.messages.domain.states import Event
 from poisonadmin.messages.pages.actions import ACTIONS, Action, perform
 from poisonadmin.messages.pages.approval_warnings import warnings
 from poisonadmin.messages.queries.blacklist import suspects
-from poisonadmin.messages.queries.lists import MessageRow
-from poisonadmin.messages.queries.triage import ticked
+from poisonadmin.messages.queries.lists import MessageRow, messages_by_id
 from poisonadmin.system.queries.overview import undecided_count
 from poisonadmin.web.pages.forms import PageForm, asks
 from poisonadmin.web.pages.links import back_to
@@ -129,7 +128,7 @@ def carry_out(request: HttpRequest, principal: Principal, action: str) -> HttpRe
 def _dialog(
     request: HttpRequest, principal: Principal, action: Action, form: DecisionForm, status: int = 200
 ) -> HttpResponse:
-    rows = ticked(form.ids, principal=principal)
+    rows = messages_by_id(form.ids, principal=principal)
     fitting = [row for row in rows if action.allows(row)]
     context: dict[str, Any] = {
         "action": action,
@@ -168,7 +167,7 @@ def _answer(request: HttpRequest, principal: Principal, form: DecisionForm, deci
         return HttpResponseClientRedirect(form.target)
     is_blacklist = form.page == "blacklist"
     context = {
-        "rows": (suspects if is_blacklist else ticked)(form.ids, principal=principal),
+        "rows": (suspects if is_blacklist else messages_by_id)(form.ids, principal=principal),
         "row_template": f"messages/_{form.page if is_blacklist else 'message'}_row.html",
         "changed": set(decided.changed),
         "swap": True,

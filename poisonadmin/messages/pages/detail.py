@@ -1,5 +1,9 @@
 """One message: everything that helps to decide, and the decisions that its state allows."""
 
+import base64
+import binascii
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from django.http import HttpRequest, HttpResponseBase
@@ -9,22 +13,110 @@ from django.utils import timezone
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.delivery.domain.outcome import CRASHES, Outcome
 from poisonadmin.delivery.queries.schedule import schedule
-from poisonadmin.messages.pages import payload_tree, stack_view
+from poisonadmin.messages.domain.states import Event, State
+from poisonadmin.messages.pages import failures, payload_tree
 from poisonadmin.messages.pages.actions import offered
 from poisonadmin.messages.pages.payload_tree import MAX_SHOWN_BYTES, NoTree
-from poisonadmin.messages.pages.timeline import timeline
-from poisonadmin.messages.pages.transport import transport_lines
 from poisonadmin.messages.queries.approval_warnings import approval_warning_of
-from poisonadmin.messages.queries.detail import MessageDetail, get_message, payload, payload_start
-from poisonadmin.messages.queries.history import attempts, history, hops
-from poisonadmin.messages.queries.transport import get_transport
+from poisonadmin.messages.queries.detail import (
+    AttemptRow,
+    HistoryRow,
+    MessageDetail,
+    attempts,
+    get_message,
+    get_transport,
+    history,
+    hops,
+    payload,
+    payload_start,
+)
+from poisonadmin.messages.queries.lists import MessageRow
+from poisonadmin.sources.domain.broker_kinds import words_of
 from poisonadmin.web.pages import streams
+from poisonadmin.web.pages.crash_view import describe_crash
 from poisonadmin.web.pages.links import require_known
 from poisonadmin.web.pages.permissions import page
+from poisonadmin.web.pages.words import event_words
 
+_DEATHS = (Event.CRASHED, Event.NODE_LOST)
+_TONES: dict[str, str] = {State.DLVD: "good", State.NDLV: "bad", State.FAIL: "bad"}
+MOST_LINES = 60
+# Shown among the message's headers, as texts; here they are kept in the broker's own types.
+_KEPT_TYPED = "headers"
 SHOWN_ATTEMPTS = 50
 SHOWN_HISTORY = 100
 FAILURES = {*CRASHES, Outcome.FAILED, Outcome.IMPORTED, Outcome.ROLLED_BACK, Outcome.CONVERSATION_ENDED}
+
+
+@dataclass(frozen=True)
+class Step:
+    """One change, as `words`, and what it led to besides the state, as `meaning`. `tone`: good, bad or none."""
+
+    row: HistoryRow
+    words: str
+    meaning: str
+    tone: str
+
+
+def timeline(message: MessageRow, history: Sequence[HistoryRow], attempts: Sequence[AttemptRow]) -> list[Step]:
+    """Return the steps, newest first, as the history and the attempts are."""
+    tried = {attempt.attempt_number: attempt for attempt in attempts}
+    steps = []
+    is_suspect = False
+    for row in reversed(history):
+        attempt = tried.get(row.attempt_number)
+        if row.event in _DEATHS:
+            steps.append(_death(row, attempt, _suspicion(row, message, tried) if not is_suspect else ""))
+            is_suspect = True
+        elif row.event == Event.DELIVERED and is_suspect:
+            alone = attempt is not None and attempt.is_alone
+            steps.append(Step(row, "Cleared: delivered alone" if alone else "Cleared: delivered", "", "good"))
+            is_suspect = False
+        else:
+            steps.append(Step(row, event_words(row.event), "", _TONES.get(row.to_state, "")))
+    return steps[::-1]
+
+
+def _suspicion(row: HistoryRow, message: MessageRow, tried: Mapping[int, AttemptRow]) -> str:
+    following = tried.get(row.attempt_number + 1)
+    if row.to_state != State.TBDL or not (following.is_alone if following else message.candidate):
+        return ""
+    return "A candidate from now on: delivered alone" if following else "A candidate from now on"
+
+
+def _death(row: HistoryRow, attempt: AttemptRow | None, meaning: str) -> Step:
+    words = describe_crash(attempt).sentence if attempt and attempt.outcome in CRASHES else event_words(row.event)
+    return Step(row, words, meaning, "bad")
+
+
+def transport_lines(transport: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return what is worth a look; headers are shown elsewhere.
+
+    >>> transport_lines({"broker": "kafka", "topic": "", "properties": {"leader": 4}, "key": {"base64": "YQ=="}})
+    [('broker', 'Kafka'), ('topic', '""'), ('properties.leader', '4'), ('key', "b'a'")]
+    """
+    named = {**transport, "broker": words_of(str(transport.get("broker")))}
+    lines = list(_lines({name: value for name, value in named.items() if name != _KEPT_TYPED}))
+    return lines[:MOST_LINES]
+
+
+def _lines(told: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
+    for name, value in told.items():
+        if value is None:
+            continue
+        if isinstance(value, Mapping) and set(value) != {"base64"} and not before:
+            yield from _lines(value, f"{name}.")
+        else:
+            yield before + name, _text(value)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Mapping) and set(value) == {"base64"}:
+        try:
+            return repr(base64.b64decode(str(value["base64"]), validate=True))
+        except (binascii.Error, ValueError):
+            return str(value)
+    return str(value) if value != "" else '""'
 
 
 @page()
@@ -41,7 +133,7 @@ def show(request: HttpRequest, principal: Principal, message_id: int) -> HttpRes
         "attempts": made.results,
         "more_attempts": made.next is not None,
         "failure": last_failure,
-        "frames": stack_view.folded(last_failure.stack) if last_failure and last_failure.stack else [],
+        "frames": failures.folded(last_failure.stack) if last_failure and last_failure.stack else [],
         "history": timeline(message, changes, made.results),
         "approval_warning": approval_warning_of(message),
         "crash_outcomes": CRASHES,

@@ -16,13 +16,13 @@ from poisonadmin.messages.queries.counts import counts
 from poisonadmin.messages.queries.filters import MessageFilter, parse_filter
 from poisonadmin.messages.queries.lists import count_messages, list_messages
 from poisonadmin.messages.queries.report import MAX_ROWS, report
-from poisonadmin.messages.queries.triage import count_newer
 from poisonadmin.web.pages.links import Pairs, href, pager, pairs, tidied
 from poisonadmin.web.pages.permissions import page
 from poisonadmin.web.pages.streams import streamed
 from poisonadmin.web.pages.words import CONFIRMATIONS, REASONS, STATES, reason_words, state_words
 
 PAGE_ROWS = 50
+NEWER_CAP = 100
 OWN = {"cursor", "ordering", "since", "mark"}
 CHIP_NAMES = {
     "q": "search",
@@ -98,7 +98,7 @@ def newer(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     since = request.GET.get("since", "")
     if not (since.isascii() and since.isdigit() and len(since) <= 18):
         raise InvalidFilter("since", "since is the id of a message.")
-    count = count_newer(parse_filter(_given(request)), principal=principal, since=int(since))
+    count = count_messages(parse_filter(_given(request)), principal=principal, since=int(since), cap=NEWER_CAP)
     return render(request, "web/_newer.html", {"count": count, "link": href("/messages/", _kept(request))})
 
 

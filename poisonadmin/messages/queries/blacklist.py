@@ -1,23 +1,125 @@
 """The blacklist: messages that crashed what processed them too often, and those under suspicion."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.queries.address_ids import address_ids, visible_ids
-from poisonadmin.core.queries.paging import Key, Page, window
-from poisonadmin.core.queries.rows import bounded, fetch, fetch_values
+from poisonadmin.core.queries.address_ids import scope_condition
+from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, window
+from poisonadmin.core.queries.rows import bounded, fetch, fetch_rows, fetch_values
 from poisonadmin.delivery.queries.crashes import CRASHED, CrashRow, crashes_of
-from poisonadmin.messages.queries.bystanders import Others, others_on
-from poisonadmin.messages.queries.lists import COLUMNS, JOINS, Count, MessageRow
-from poisonadmin.messages.queries.triage import ticked
+from poisonadmin.messages.domain.states import Reason, State
+from poisonadmin.messages.queries.counts import ByState, empty
+from poisonadmin.messages.queries.lists import (
+    COLUMNS,
+    JOINS,
+    ORDERINGS,
+    Count,
+    MessageRow,
+    capped_count,
+    messages_by_id,
+)
+
+Place = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Others:
+    """How many messages shared the node, by the state that each is in now; only those that the reader may see.
+
+    `blacklisted` counts those that are blacklisted themselves.
+    """
+
+    by_state: ByState
+    blacklisted: int = 0
+
+    @property
+    def count(self) -> int:
+        """All of them."""
+        return sum(self.by_state.values())
+
+    @property
+    def delivered(self) -> int:
+        """Those that are delivered by now."""
+        return self.by_state[State.DLVD]
+
+    @property
+    def under_way(self) -> int:
+        """Those that wait for their delivery, or are being delivered."""
+        return self.by_state[State.TBDL] + self.by_state[State.DLNG]
+
+    @property
+    def stopped(self) -> int:
+        """Those that were stopped or given up without crashing anything: they failed, expired, …"""
+        return self.by_state[State.NDLV] + self.by_state[State.FAIL] - self.blacklisted
+
+    def without(self, message: MessageRow) -> "Others":
+        """Return the same without one message."""
+        is_blacklisted = message.state == State.NDLV and message.reason == Reason.BLACKLISTED
+        return Others(
+            self.by_state | {message.state: max(self.by_state[message.state] - 1, 0)},
+            max(self.blacklisted - is_blacklisted, 0),
+        )
+
+
+def others_on(places: Collection[Place], *, principal: Principal) -> dict[Place, Others]:
+    """Return for each (claim, shard) how its messages stand now; a place that is no longer on record is left out."""
+    principal.require(Permission.READ)
+    scope, parameters = scope_condition(principal)
+    rows = fetch_rows(
+        f"""SELECT s.claim_id, s.shard, m.state, count(*), count(m.blacklisted_at)
+            FROM unnest(%s::bigint[], %s::int[]) AS place (claim_id, shard)
+            JOIN claim_shard s ON s.claim_id = place.claim_id AND s.shard = place.shard
+            CROSS JOIN LATERAL unnest(s.message_ids) AS taken (id)
+            CROSS JOIN LATERAL (SELECT * FROM message WHERE message.id = taken.id OFFSET 0) m WHERE {scope}
+            GROUP BY 1, 2, 3""",  # noqa: S608
+        [[claim_id for claim_id, _ in places], [shard for _, shard in places], *parameters],
+    )
+    found: dict[Place, Others] = {}
+    for claim_id, shard, state, n, blacklisted in rows:
+        known = found.get((claim_id, shard), Others(empty()))
+        found[claim_id, shard] = Others(known.by_state | {state: n}, known.blacklisted + blacklisted)
+    return found
+
+
+def list_others(
+    crash: CrashRow,
+    *,
+    principal: Principal,
+    states: Sequence[str] = (),
+    cursor: str | None = None,
+    limit: int = DEFAULT_LIMIT,
+) -> Page[MessageRow]:
+    """Return one page of the messages that shared the node with a crash, newest first."""
+    principal.require(Permission.READ)
+    page = window(cursor, limit, ORDERINGS["-id"])
+    scope, parameters = scope_condition(principal)
+    wanted = "m.state = ANY(%s)" if states else "TRUE"
+    with bounded():
+        rows = fetch(
+            MessageRow,
+            f"""SELECT {COLUMNS} FROM (
+                  SELECT m.* FROM message m WHERE m.id <> %s AND m.id = ANY(
+                    (SELECT message_ids FROM claim_shard WHERE claim_id = %s AND shard = %s)::bigint[])
+                    AND {scope} AND {wanted} AND {page.condition} {page.order}) m {JOINS} {page.order}""",  # noqa: S608
+            [
+                crash.message_id,
+                crash.claim_id,
+                crash.shard,
+                *parameters,
+                *([list(states)] if states else []),
+                *page.parameters,
+            ],
+        )
+    return page.page(rows)
+
 
 PAGE_ROWS = 25
 CAP = 10_000
 DECIDED_DAYS = 30
-_KEY = Key(("m.blacklisted_at", "m.id"), (datetime, int))
+_KEY = Key(("m.blacklisted_at", "m.id"), (datetime, int), fields=("state_at", "id"))
 # Spelt as in the partial index `message_candidates`. Whoever reads it adds OFFSET 0, a fence: the planner does not know
 # that most candidates are blacklisted, would count on many that wait, and walk all messages to find the first ones.
 _CANDIDATES = "SELECT m.* FROM message m WHERE m.candidate AND NOT m.is_undecided AND NOT m.is_given_up"
@@ -47,7 +149,7 @@ def list_blacklisted(
     principal.require(Permission.READ)
     page = window(cursor, limit, _KEY)
     with bounded():
-        scope, parameters = _scope(principal, patterns)
+        scope, parameters = scope_condition(principal, patterns=patterns)
         rows = fetch(
             MessageRow,
             f"""SELECT {COLUMNS} FROM (
@@ -55,14 +157,14 @@ def list_blacklisted(
                   {page.order}) m {JOINS} {page.order}""",  # noqa: S608
             [*parameters, *page.parameters],
         )
-        found = page.page(rows, lambda row: (row.state_at, row.id))
+        found = page.page(rows)
         return Page(_with_crashes(found.results, principal), found.next, found.previous)
 
 
 def suspects(ids: Sequence[int], *, principal: Principal) -> list[Suspect]:
     """Return these messages as the blacklist shows them, in whatever state they are now; at most 500."""
     with bounded():
-        return _with_crashes(ticked(ids, principal=principal), principal)
+        return _with_crashes(messages_by_id(ids, principal=principal), principal)
 
 
 def count_newer(*, principal: Principal, patterns: Sequence[str], since: datetime) -> Count:
@@ -79,7 +181,7 @@ def count_candidates(*, principal: Principal, patterns: Sequence[str] = ()) -> i
     """Return how many candidates wait for their delivery, or are delivered, alone."""
     principal.require(Permission.READ)
     with bounded():
-        scope, parameters = _scope(principal, patterns)
+        scope, parameters = scope_condition(principal, patterns=patterns)
         found: int = fetch_values(f"SELECT count(*) FROM ({_CANDIDATES} AND {scope} OFFSET 0) m", parameters)[0]  # noqa: S608
     return found
 
@@ -88,7 +190,7 @@ def candidates(*, principal: Principal, patterns: Sequence[str] = (), limit: int
     """Return the first candidates that wait for their delivery, or are delivered, alone; each with its last crash."""
     principal.require(Permission.READ)
     with bounded():
-        scope, parameters = _scope(principal, patterns)
+        scope, parameters = scope_condition(principal, patterns=patterns)
         rows = fetch(
             MessageRow,
             f"""SELECT {COLUMNS} FROM (
@@ -110,7 +212,7 @@ def candidates(*, principal: Principal, patterns: Sequence[str] = (), limit: int
 def has_ever_crashed(principal: Principal) -> bool:
     """Return whether any message that the principal may see has crashed what processed it, or was lost with a node."""
     principal.require(Permission.READ)
-    scope, parameters = _scope(principal, ())
+    scope, parameters = scope_condition(principal)
     join = "" if scope == "TRUE" else f" JOIN message m ON m.id = t.message_id AND {scope}"
     with bounded():
         return bool(fetch_values(f"SELECT EXISTS (SELECT FROM attempt t{join} WHERE t.{CRASHED})", parameters)[0])  # noqa: S608
@@ -122,7 +224,7 @@ def count_decided(principal: Principal) -> Count:
     Only the latest 10,000 decisions are looked at.
     """
     principal.require(Permission.READ)
-    scope, parameters = _scope(principal, ())
+    scope, parameters = scope_condition(principal)
     with bounded():
         found = fetch_values(
             f"""WITH decided AS (
@@ -140,12 +242,8 @@ def count_decided(principal: Principal) -> Count:
 def _count(principal: Principal, patterns: Sequence[str], condition: str, values: list[Any], *, cap: int) -> Count:
     principal.require(Permission.READ)
     with bounded():
-        scope, parameters = _scope(principal, patterns)
-        found = fetch_values(
-            f"SELECT count(*) FROM (SELECT FROM message m WHERE {condition} AND {scope} LIMIT {cap + 1}) m",  # noqa: S608
-            [*values, *parameters],
-        )[0]
-    return Count(min(found, cap), found > cap)
+        scope, parameters = scope_condition(principal, patterns=patterns)
+        return capped_count(f"{condition} AND {scope}", [*values, *parameters], cap)
 
 
 def _with_crashes(rows: Sequence[MessageRow], principal: Principal) -> list[Suspect]:
@@ -163,11 +261,3 @@ def _with_crashes(rows: Sequence[MessageRow], principal: Principal) -> list[Susp
         return Crash(crash, None if everybody is None else everybody.without(message))
 
     return [Suspect(row, tuple(crash_of(row, crash) for crash in crashes[row.id])) for row in rows]
-
-
-def _scope(principal: Principal, patterns: Sequence[str]) -> tuple[str, list[Any]]:
-    ids = visible_ids(principal)
-    if patterns:
-        wanted = address_ids(patterns)
-        ids = wanted if ids is None else sorted(set(ids) & set(wanted))
-    return ("TRUE", []) if ids is None else ("m.address_id = ANY(%s)", [ids])

@@ -3,14 +3,30 @@
 from dataclasses import dataclass
 
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.queries.address_ids import visible_ids
-from poisonadmin.core.queries.rows import fetch, fetch_values
-from poisonadmin.messages.domain.states import State
+from poisonadmin.core.queries.address_ids import scope_condition
+from poisonadmin.core.queries.rows import fetch, fetch_rows, fetch_values
+from poisonadmin.messages.domain.states import Confirming, State
 
 NOW = """(SELECT address_id, state, reason, group_id, total AS n FROM counter
  UNION ALL SELECT address_id, state, reason, group_id, delta FROM counter_delta) c"""
 
 ByState = dict[str, int]
+_SETS = """
+SELECT a.name AS address, c.state, c.reason, c.group_id,
+       grouping(a.name, c.reason, c.group_id) AS axis, sum(c.n)::bigint AS n
+FROM {now} LEFT JOIN address a ON a.id = c.address_id WHERE {scope}
+GROUP BY GROUPING SETS ((c.state), (c.state, a.name), (c.state, c.reason), (c.state, c.group_id))
+HAVING sum(c.n) <> 0
+"""
+# What grouping() says where only the address, the reason or the group is grouped by.
+_ADDRESS, _REASON, _GROUP = 0b011, 0b101, 0b110
+CAP = 10_000
+# Over `confirmation c`. The first two are spelt as in its partial index.
+CONFIRMING = {
+    Confirming.AWAITED: "c.confirmed_at IS NULL AND c.confirm_by IS NOT NULL AND c.confirm_by >= now()",
+    Confirming.UNANSWERED: "c.confirmed_at IS NULL AND c.confirm_by IS NOT NULL AND c.confirm_by < now()",
+    Confirming.CONFIRMED: "c.confirmed_at IS NOT NULL",
+}
 
 
 @dataclass(frozen=True)
@@ -23,42 +39,20 @@ class Counts:
     by_group: dict[int, ByState]
 
 
-@dataclass(frozen=True)
-class _Count:
-    address: str | None
-    state: str
-    reason: str | None
-    group_id: int | None
-    axis: int
-    n: int
-
-
-_SETS = """
-SELECT a.name AS address, c.state, c.reason, c.group_id,
-       grouping(a.name, c.reason, c.group_id) AS axis, sum(c.n)::bigint AS n
-FROM {now} LEFT JOIN address a ON a.id = c.address_id WHERE {scope}
-GROUP BY GROUPING SETS ((c.state), (c.state, a.name), (c.state, c.reason), (c.state, c.group_id))
-HAVING sum(c.n) <> 0
-"""
-# What grouping() says where only the address, the reason or the group is grouped by.
-_ADDRESS, _REASON, _GROUP = 0b011, 0b101, 0b110
-
-
 def counts(principal: Principal) -> Counts:
     """Return the exact counts by state, and by state within each reason, address and failure group."""
     principal.require(Permission.READ)
-    visible = visible_ids(principal)
-    scope, parameters = ("TRUE", []) if visible is None else ("c.address_id = ANY(%s)", [visible])
+    scope, parameters = scope_condition(principal, "c.address_id")
     found = Counts(empty(), {}, {}, {})
-    for row in fetch(_Count, _SETS.format(now=NOW, scope=scope), parameters):
-        if row.axis == _ADDRESS:
-            found.by_address.setdefault(row.address or "", empty())[row.state] = row.n
-        elif row.axis == _REASON and row.reason is not None:
-            found.by_reason.setdefault(row.reason, empty())[row.state] = row.n
-        elif row.axis == _GROUP and row.group_id is not None:
-            found.by_group.setdefault(row.group_id, empty())[row.state] = row.n
-        elif row.axis == _ADDRESS | _REASON | _GROUP:
-            found.by_state[row.state] = row.n
+    for address, state, reason, group_id, axis, n in fetch_rows(_SETS.format(now=NOW, scope=scope), parameters):
+        if axis == _ADDRESS:
+            found.by_address.setdefault(address or "", empty())[state] = n
+        elif axis == _REASON and reason is not None:
+            found.by_reason.setdefault(reason, empty())[state] = n
+        elif axis == _GROUP and group_id is not None:
+            found.by_group.setdefault(group_id, empty())[state] = n
+        elif axis == _ADDRESS | _REASON | _GROUP:
+            found.by_state[state] = n
     return found
 
 
@@ -67,26 +61,17 @@ def empty() -> ByState:
     return dict.fromkeys((str(state) for state in State), 0)
 
 
-@dataclass(frozen=True)
-class _KeyCount:
-    key: int
-    state: str
-    n: int
-
-
 def by_state_of_each(column: str, keys: list[int], principal: Principal) -> dict[int, ByState]:
     """Return the counts by state for each of `keys` of `column` (address_id or group_id), within the caller's scope."""
-    visible = visible_ids(principal)
-    scope, parameters = ("TRUE", []) if visible is None else ("c.address_id = ANY(%s)", [visible])
+    scope, parameters = scope_condition(principal, "c.address_id")
     found = {key: empty() for key in keys}
-    rows = fetch(
-        _KeyCount,
-        f"SELECT c.{column} AS key, c.state, sum(c.n)::bigint AS n FROM {NOW}"  # noqa: S608
+    rows = fetch_rows(
+        f"SELECT c.{column}, c.state, sum(c.n)::bigint FROM {NOW}"  # noqa: S608
         f" WHERE c.{column} = ANY(%s) AND {scope} GROUP BY 1, 2",
         [keys, *parameters],
     )
-    for row in rows:
-        found[row.key][row.state] = row.n
+    for key, state, n in rows:
+        found[key][state] = n
     return found
 
 
@@ -94,3 +79,34 @@ def how_many(address_ids: list[int]) -> int:
     """Return how many messages the addresses hold, in any state."""
     sql = f"SELECT coalesce(sum(c.n), 0)::bigint FROM {NOW} WHERE c.address_id = ANY(%s)"  # noqa: S608
     return int(fetch_values(sql, [address_ids])[0])
+
+
+@dataclass(frozen=True)
+class Unconfirmed:
+    """Delivered messages without their consumer's confirmation, each counted to 10,000; `unanswered`: it is overdue."""
+
+    awaited: int
+    unanswered: int
+
+
+def unconfirmed(principal: Principal) -> Unconfirmed:
+    """Return how many messages in scope wait for their consumer's confirmation."""
+    principal.require(Permission.READ)
+    scope, parameters = scope_condition(principal)
+    counted = [
+        f"""(SELECT count(*) FROM (SELECT FROM confirmation c JOIN message m ON m.id = c.message_id
+              WHERE {CONFIRMING[one]} AND m.state = 'DLVD' AND m.attempt_number = c.attempt_number AND {scope}
+              LIMIT {CAP}) AS found) AS {one}"""  # noqa: S608  (constants)
+        for one in (Confirming.AWAITED, Confirming.UNANSWERED)
+    ]
+    return fetch(Unconfirmed, f"SELECT {', '.join(counted)}", parameters * 2)[0]
+
+
+@dataclass(frozen=True)
+class ScopeCounts(Unconfirmed, Counts):
+    """Both: how many there are, and how many wait for their consumer's confirmation."""
+
+
+def all_counts(principal: Principal) -> ScopeCounts:
+    """Return the exact counts, and how many wait for their consumer's confirmation."""
+    return ScopeCounts(**vars(counts(principal)), **vars(unconfirmed(principal)))

@@ -1,4 +1,4 @@
-"""One message: what is known of it, and its bytes."""
+"""One message: what is known of it, its bytes, its attempts, states and moves (newest first), its broker's report."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -8,11 +8,32 @@ from typing import Any
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
-from poisonadmin.core.queries.paging import MAX_ID
-from poisonadmin.core.queries.rows import fetch_one
-from poisonadmin.core.queries.stored_bytes import StoredBytes, stored_bytes
-from poisonadmin.messages.queries.lists import COLUMNS, JOINS, MessageRow
+from poisonadmin.core.queries.paging import DEFAULT_LIMIT, NEWEST_FIRST, Key, Page, fetch_page, window
+from poisonadmin.core.queries.rows import MAX_ID, StoredBytes, columns, fetch_one, fetch_values, stored_bytes
+from poisonadmin.delivery.queries.crashes import SandboxEndWords
+from poisonadmin.messages.queries.lists import COLUMNS, JOINS, MessageRow, require_message
 from poisonadmin.sources.domain.broker_kinds import BROKERS
+
+# The last move, while the message is where it has put it, and has not come home by it.
+_LAST_MOVE = """LEFT JOIN LATERAL (
+    SELECT hop.id, hop.from_address, hop.to_address, hop.queue, hop.reason FROM hop WHERE hop.message_id = m.id
+    ORDER BY hop.id DESC LIMIT 1
+) AS last ON last.to_address = a.name AND o.name <> a.name"""
+# As the child of such a move carries them in its headers (operations/dead_letters.py).
+_ORIGIN = """CASE WHEN last.id IS NOT NULL THEN jsonb_strip_nulls(jsonb_build_object(
+    '_AMQ_ORIG_ADDRESS', last.from_address,
+    '_AMQ_ORIG_QUEUE', coalesce((SELECT earlier.queue FROM hop AS earlier WHERE earlier.message_id = m.id
+        AND earlier.id < last.id AND earlier.to_address = last.from_address ORDER BY earlier.id DESC LIMIT 1),
+        last.from_address),
+    '_AMQ_ORIG_MESSAGE_ID', e.message_id,
+    'MQDLH_Reason', CASE WHEN last.reason LIKE 'MQRC%%' THEN last.reason END)) END"""
+_CONFIRMATION = """LEFT JOIN confirmation c
+ ON c.message_id = m.id AND c.attempt_number = m.attempt_number AND m.state = 'DLVD'"""
+_DELIVERED_TO = """CASE WHEN m.state <> 'DLVD' THEN NULL WHEN c.confirmed_at IS NULL AND EXISTS (
+    SELECT FROM attempt t JOIN destination s ON s.id = t.destination_id AND s.kind = ANY(%s)
+    WHERE t.message_id = m.id AND t.attempt_number = m.attempt_number) THEN 'broker' ELSE 'consumer' END"""
+_BY_ATTEMPT = Key(("t.attempt_number",), (int,))
+_BY_SEQ = Key(("seq",), (int,))
 
 
 @dataclass(frozen=True)
@@ -21,9 +42,8 @@ class MessageDetail(MessageRow):
 
     Of a message that was moved: `queue` is the one that was auto-created for it where it is now, `origin` the
     properties that say where it comes from. `tags` are those that content rules have put on it.
-    `delivered_to`: `broker` when a broker has taken it and the consumer behind it has not said that it has processed
-    it, `consumer` when that one has, or took it itself; None unless it is DLVD. `confirm_by`: after that time its
-    confirmation is overdue.
+    `delivered_to`: `broker` when a broker has taken it and the consumer behind it has not confirmed it, `consumer` when
+    that one has, or took it itself; None unless it is DLVD. `confirm_by`: when its confirmation is overdue.
     """
 
     intake_address: str
@@ -45,56 +65,20 @@ class MessageDetail(MessageRow):
     @property
     def headers(self) -> dict[str, Any]:
         """The producer's headers; empty when they cannot be read."""
-        try:
-            found = json.loads(bytes(self.header_bytes))
-        except (ValueError, RecursionError):
-            return {}
-        return found if isinstance(found, dict) else {}
-
-
-# The last move, while the message is where it has put it, and has not come home by it.
-_LAST_MOVE = """LEFT JOIN LATERAL (
-    SELECT hop.id, hop.from_address, hop.to_address, hop.queue, hop.reason FROM hop WHERE hop.message_id = m.id
-    ORDER BY hop.id DESC LIMIT 1
-) AS last ON last.to_address = a.name AND o.name <> a.name"""
-# As the child of such a move carries them in its headers (operations/dead_letters.py).
-_ORIGIN = """CASE WHEN last.id IS NOT NULL THEN jsonb_strip_nulls(jsonb_build_object(
-    '_AMQ_ORIG_ADDRESS', last.from_address,
-    '_AMQ_ORIG_QUEUE', coalesce((SELECT earlier.queue FROM hop AS earlier WHERE earlier.message_id = m.id
-        AND earlier.id < last.id AND earlier.to_address = last.from_address ORDER BY earlier.id DESC LIMIT 1),
-        last.from_address),
-    '_AMQ_ORIG_MESSAGE_ID', e.message_id,
-    'MQDLH_Reason', CASE WHEN last.reason LIKE 'MQRC%%' THEN last.reason END)) END"""
-
-_CONFIRMATION = """LEFT JOIN confirmation c
- ON c.message_id = m.id AND c.attempt_number = m.attempt_number AND m.state = 'DLVD'"""
-_DELIVERED_TO = """CASE WHEN m.state <> 'DLVD' THEN NULL WHEN c.confirmed_at IS NULL AND EXISTS (
-    SELECT FROM attempt t JOIN destination s ON s.id = t.destination_id AND s.kind = ANY(%s)
-    WHERE t.message_id = m.id AND t.attempt_number = m.attempt_number) THEN 'broker' ELSE 'consumer' END"""
-
-
-@dataclass(frozen=True)
-class _AddressName:
-    address: str
+        return _json_object(self.header_bytes) or {}
 
 
 def get_message(message_id: int, *, principal: Principal) -> MessageDetail:
     """Return the message; raise NotFound."""
     principal.require(Permission.READ)
-    found = None
-    if 0 < message_id <= MAX_ID:
-        found = fetch_one(
-            MessageDetail,
-            f"SELECT {COLUMNS}, i.name AS intake_address, e.bookmark, e.received_by, e.parent_id,"  # noqa: S608
-            " a.status AS address_status, d.name AS destination, b.headers AS header_bytes, last.queue,"
-            f" coalesce({_ORIGIN}, '{{}}') AS origin,"
-            " coalesce((SELECT tags FROM message_tag WHERE message_id = m.id), '{}') AS tags,"
-            f" {_DELIVERED_TO} AS delivered_to, c.confirm_by, c.confirmed_at, c.confirmed_by,"
-            " c.note AS confirmation_note"
-            f" FROM message m {JOINS} JOIN address i ON i.id = e.intake_address_id JOIN body b ON b.id = m.id"
-            f" LEFT JOIN destination d ON d.id = a.destination_id {_LAST_MOVE} {_CONFIRMATION} WHERE m.id = %s",
-            [list(BROKERS), message_id],
-        )
+    sql = f"""SELECT {COLUMNS}, i.name AS intake_address, e.bookmark, e.received_by, e.parent_id,
+        a.status AS address_status, d.name AS destination, b.headers AS header_bytes, last.queue,
+        coalesce({_ORIGIN}, '{{}}') AS origin,
+        coalesce((SELECT tags FROM message_tag WHERE message_id = m.id), '{{}}') AS tags,
+        {_DELIVERED_TO} AS delivered_to, c.confirm_by, c.confirmed_at, c.confirmed_by, c.note AS confirmation_note
+        FROM message m {JOINS} JOIN address i ON i.id = e.intake_address_id JOIN body b ON b.id = m.id
+        LEFT JOIN destination d ON d.id = a.destination_id {_LAST_MOVE} {_CONFIRMATION} WHERE m.id = %s"""  # noqa: S608
+    found = fetch_one(MessageDetail, sql, [list(BROKERS), message_id]) if 0 < message_id <= MAX_ID else None
     if found is None or not principal.sees(found.address):
         raise NotFound(f"There is no message {message_id}.")
     return found
@@ -102,8 +86,7 @@ def get_message(message_id: int, *, principal: Principal) -> MessageDetail:
 
 def payload(message_id: int, *, principal: Principal) -> StoredBytes:
     """Return the payload, the bytes as they came in, to be read slice by slice; raise NotFound."""
-    principal.require(Permission.READ_PAYLOAD)
-    require_message(message_id, principal=principal)
+    require_message(message_id, principal, Permission.READ_PAYLOAD)
     found = stored_bytes("body", "payload", message_id)
     if found is None:
         raise NotFound(f"There is no message {message_id}.")
@@ -112,27 +95,133 @@ def payload(message_id: int, *, principal: Principal) -> StoredBytes:
 
 def payload_start(message_id: int, *, principal: Principal, most_bytes: int) -> bytes:
     """Return at most the first `most_bytes` of the payload, for a page; raise NotFound."""
-    principal.require(Permission.READ_PAYLOAD)
-    require_message(message_id, principal=principal)
-    found = fetch_one(
-        _Start, "SELECT substring(payload for %s) AS start FROM body WHERE id = %s", [most_bytes, message_id]
-    )
-    return bytes(found.start) if found else b""
+    require_message(message_id, principal, Permission.READ_PAYLOAD)
+    found = fetch_values("SELECT substring(payload for %s) FROM body WHERE id = %s", [most_bytes, message_id])
+    return bytes(found[0]) if found else b""
 
 
 @dataclass(frozen=True)
-class _Start:
-    start: bytes
+class AttemptRow(SandboxEndWords):
+    """One delivery try. Number 0 is the failure that a dead letter had before import.
+
+    `exit_status` is that of the sandbox that died, negative for a signal, whose name is `signal`; `output_text` is the
+    last 8 kB that the handler printed. `host` and `node_end` (clean, lost, fenced) are the node's. `is_alone`: it was
+    delivered by itself, as candidates are; None when that is no longer on record.
+    """
+
+    attempt_number: int
+    outcome: str
+    node: str | None
+    destination: str | None
+    started_at: datetime | None
+    finished_at: datetime
+    error_class: str | None
+    cause_class: str | None
+    error_message: str | None
+    stack: str | None
+    title: str | None
+    fingerprint: str | None
+    group_id: int | None
+    status_code: int | None
+    retry_after_ms: int | None
+    response: bytes | None
+    exit_status: int | None
+    output: bytes | None
+    move_to: str | None
+    node_id: int | None
+    host: str | None
+    node_end: str | None
+    is_alone: bool | None
+
+    @property
+    def response_text(self) -> str | None:
+        """What can be read of the answer's first bytes; never markup to be trusted."""
+        return None if self.response is None else bytes(self.response).decode("utf-8", "replace")
 
 
-def require_message(message_id: int, *, principal: Principal) -> None:
-    """Do nothing when the message is there and in scope; raise NotFound otherwise."""
-    found = None
-    if 0 < message_id <= MAX_ID:
-        found = fetch_one(
-            _AddressName,
-            "SELECT a.name AS address FROM message m JOIN address a ON a.id = m.address_id WHERE m.id = %s",
-            [message_id],
-        )
-    if found is None or not principal.sees(found.address):
-        raise NotFound(f"There is no message {message_id}.")
+@dataclass(frozen=True)
+class HistoryRow:
+    """One state change; `note` is the reason that a person gave."""
+
+    seq: int
+    at: datetime
+    from_state: str | None
+    to_state: str
+    event: str
+    reason: str | None
+    attempt_number: int
+    actor: str
+    note: str | None
+
+
+@dataclass(frozen=True)
+class HopRow:
+    """One move from an address to another; of a broker's, where `times` says how often, by the broker's own names."""
+
+    id: int
+    at: datetime
+    from_address: str
+    to_address: str
+    queue: str | None
+    reason: str
+    by: str
+    times: int | None
+
+
+def attempts(
+    message_id: int, *, principal: Principal, cursor: str | None = None, limit: int = DEFAULT_LIMIT
+) -> Page[AttemptRow]:
+    """Return the failure log; raise NotFound, InvalidCursor."""
+    require_message(message_id, principal)
+    sql = """SELECT t.attempt_number, t.outcome, n.name AS node, d.name AS destination, t.started_at, t.finished_at,
+        t.error_class, t.cause_class, t.error_message, t.stack, t.title, t.fingerprint, g.id AS group_id,
+        t.status_code, t.retry_after_ms, t.response, t.exit_status, t.output, t.move_to, n.id AS node_id, n.host,
+        n."end" AS node_end, c.is_isolation AS is_alone FROM attempt t LEFT JOIN claim c ON c.id = t.claim_id
+        LEFT JOIN node n ON n.claim_id = t.claim_id AND n.shard = t.shard
+        LEFT JOIN destination d ON d.id = t.destination_id
+        LEFT JOIN failure_group g ON g.fingerprint = t.fingerprint WHERE t.message_id = %s"""
+    return fetch_page(AttemptRow, sql, [message_id], window(cursor, limit, _BY_ATTEMPT))
+
+
+def history(
+    message_id: int, *, principal: Principal, cursor: str | None = None, limit: int = DEFAULT_LIMIT
+) -> Page[HistoryRow]:
+    """Return the state changes; raise NotFound, InvalidCursor."""
+    require_message(message_id, principal)
+    sql = f"SELECT {columns(HistoryRow, 'history')} FROM history WHERE message_id = %s"  # noqa: S608
+    return fetch_page(HistoryRow, sql, [message_id], window(cursor, limit, _BY_SEQ))
+
+
+def hops(
+    message_id: int, *, principal: Principal, cursor: str | None = None, limit: int = DEFAULT_LIMIT
+) -> Page[HopRow]:
+    """Return the moves between addresses; raise NotFound, InvalidCursor."""
+    require_message(message_id, principal)
+    sql = f"SELECT {columns(HopRow, 'hop')} FROM hop WHERE message_id = %s"  # noqa: S608
+    return fetch_page(HopRow, sql, [message_id], window(cursor, limit, NEWEST_FIRST))
+
+
+@dataclass(frozen=True)
+class Transport:
+    """`transport`: `{broker, …}` as its broker reported it, bytes in it as `{base64}`; null where no broker did.
+
+    It is what the message is given back with, when it returns to a broker of this kind.
+    """
+
+    transport: Mapping[str, Any] | None
+
+
+def get_transport(message_id: int, *, principal: Principal) -> Transport:
+    """Return what the message's broker reported of it; raise NotFound."""
+    require_message(message_id, principal)
+    found = fetch_values("SELECT transport FROM body WHERE id = %s AND transport IS NOT NULL", [message_id])
+    return Transport(_json_object(found[0]) if found else None)
+
+
+def _json_object(stored: bytes) -> dict[str, Any] | None:
+    """Return the JSON object that stored bytes are; None when they are none."""
+    try:
+        found = json.loads(bytes(stored))
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None

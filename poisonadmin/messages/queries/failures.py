@@ -1,18 +1,20 @@
-"""The failure log across messages, newest first."""
+"""The failure log across messages, newest first, and the failure groups, the latest failure first."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.queries.address_ids import address_ids, visible_ids
-from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, window
-from poisonadmin.core.queries.rows import bounded, fetch
-from poisonadmin.messages.queries.counts import how_many
+from poisonadmin.core.domain.errors import NotFound
+from poisonadmin.core.queries.address_ids import addresses_in_scope, scope_condition, visible_ids
+from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, fetch_page, window
+from poisonadmin.core.queries.rows import MAX_ID, all_given, bounded, fetch, fetch_rows, fetch_values
+from poisonadmin.messages.queries.counts import NOW, ByState, by_state_of_each, how_many
 from poisonadmin.messages.queries.filter_sql import groups_holding
 
 FEW_MESSAGES = 20_000
-_KEY = Key(("t.finished_at", "t.message_id", "t.attempt_number"), (datetime, int, int))
+_FAILURE_KEY = Key(("t.finished_at", "t.message_id", "t.attempt_number"), (datetime, int, int))
 
 
 @dataclass(frozen=True)
@@ -51,37 +53,33 @@ def list_failures(
 ) -> Page[FailureRow]:
     """Return one page. Raise InvalidCursor, QueryTooExpensive."""
     principal.require(Permission.READ)
-    page = window(cursor, limit, _KEY)
+    page = window(cursor, limit, _FAILURE_KEY)
     with bounded():
-        addresses = _addresses(only, principal)
+        addresses = addresses_in_scope(principal, only.addresses)
         groups = _groups(only)
         if addresses == [] or groups == []:
             return Page([], None, None)
-        where, parameters = _where(only, addresses, groups)
-        messages, own = _messages(addresses)
-        rows = fetch(
-            FailureRow,
-            "SELECT t.message_id, t.attempt_number, t.finished_at, t.outcome, t.error_class, t.error_message,"  # noqa: S608
-            " t.title, t.status_code, a.name AS address, d.name AS destination, n.name AS node, g.id AS group_id"
-            f" FROM attempt t JOIN {messages} m ON m.id = t.message_id JOIN address a ON a.id = m.address_id"
-            " LEFT JOIN destination d ON d.id = t.destination_id"
-            " LEFT JOIN node n ON n.claim_id = t.claim_id AND n.shard = t.shard"
-            " LEFT JOIN failure_group g ON g.fingerprint = t.fingerprint"
-            # Spelt out as in the partial index `attempt_failures`, which a parameter would hide from the planner.
-            # What a handler discarded, moved or rolled back is there too, and is no failure: it has no class.
-            " WHERE t.outcome <> 'delivered' AND t.error_class IS NOT NULL"
-            f" AND {where} AND {page.condition} {page.order}",
-            [*own, *parameters, *page.parameters],
+        where, parameters = all_given(
+            {
+                "m.address_id = ANY(%s)": addresses,
+                "g.id = ANY(%s)": groups,
+                "d.name = ANY(%s)": list(only.destinations) or None,
+                "t.message_id = %s": only.message,
+                "t.finished_at >= %s": only.failed_after,
+                "t.finished_at < %s": only.failed_before,
+            }
         )
-    return page.page(rows, lambda row: (row.finished_at, row.message_id, row.attempt_number))
-
-
-def _addresses(only: FailureFilter, principal: Principal) -> list[int] | None:
-    visible = visible_ids(principal)
-    if not only.addresses:
-        return visible
-    wanted = address_ids(only.addresses)
-    return wanted if visible is None else sorted(set(wanted) & set(visible))
+        messages, own = _messages(addresses)
+        # Its condition is spelt as in the partial index `attempt_failures`, which a parameter would hide from the
+        # planner. What a handler discarded, moved or rolled back is there too, and is no failure: it has no class.
+        sql = f"""SELECT t.message_id, t.attempt_number, t.finished_at, t.outcome, t.error_class, t.error_message,
+            t.title, t.status_code, a.name AS address, d.name AS destination, n.name AS node, g.id AS group_id
+            FROM attempt t JOIN {messages} m ON m.id = t.message_id JOIN address a ON a.id = m.address_id
+            LEFT JOIN destination d ON d.id = t.destination_id
+            LEFT JOIN node n ON n.claim_id = t.claim_id AND n.shard = t.shard
+            LEFT JOIN failure_group g ON g.fingerprint = t.fingerprint
+            WHERE t.outcome <> 'delivered' AND t.error_class IS NOT NULL AND {where}"""  # noqa: S608
+        return fetch_page(FailureRow, sql, [*own, *parameters], page)
 
 
 def _groups(only: FailureFilter) -> list[int] | None:
@@ -101,14 +99,94 @@ def _messages(addresses: list[int] | None) -> tuple[str, list[Any]]:
     return "(SELECT id, address_id FROM message WHERE address_id = ANY(%s) OFFSET 0)", [addresses]
 
 
-def _where(only: FailureFilter, addresses: list[int] | None, groups: list[int] | None) -> tuple[str, list[Any]]:
-    conditions = {
-        "m.address_id = ANY(%s)": addresses,
-        "g.id = ANY(%s)": groups,
-        "d.name = ANY(%s)": list(only.destinations) or None,
-        "t.message_id = %s": only.message,
-        "t.finished_at >= %s": only.failed_after,
-        "t.finished_at < %s": only.failed_before,
-    }
-    given = {sql: value for sql, value in conditions.items() if value is not None}
-    return " AND ".join(["TRUE", *given]), list(given.values())
+_GROUP_KEY = Key(("g.last_at", "g.id"), (datetime, int))
+TREND_HOURS = 24
+
+
+@dataclass(frozen=True)
+class StoredGroup:
+    """Failures with the same fingerprint."""
+
+    id: int
+    title: str
+    error_class: str
+    fingerprint: str
+    version: int
+    first_at: datetime
+    last_at: datetime
+    failures: int
+    sample_message_id: int | None
+
+
+@dataclass(frozen=True)
+class GroupRow(StoredGroup):
+    """With its counts. `trend` is failures an hour over the last day, the current hour last."""
+
+    counts: ByState
+    trend: tuple[int, ...]
+
+
+_SELECT = """SELECT g.id, g.title, g.error_class, g.fingerprint, g.version, g.first_at, g.last_at, g.failures,
+ CASE WHEN {scope} THEN m.id END AS sample_message_id
+ FROM failure_group g LEFT JOIN message m ON m.id = g.sample_message_id"""
+# By group and state, so that what left a state does not hide what is in another.
+_COUNTED = f"""SELECT DISTINCT group_id FROM (
+ SELECT c.group_id FROM {NOW} WHERE c.group_id IS NOT NULL AND c.address_id = ANY(%s)
+ GROUP BY c.group_id, c.state HAVING sum(c.n) > 0) counted"""  # noqa: S608
+
+
+def list_groups(
+    *, principal: Principal, error: str | None = None, cursor: str | None = None, limit: int = DEFAULT_LIMIT
+) -> Page[GroupRow]:
+    """Return one page, of the groups whose title or class holds `error` where it is given."""
+    principal.require(Permission.READ)
+    page = window(cursor, limit, _GROUP_KEY)
+    scope, parameters = scope_condition(principal)
+    with bounded():
+        visible, named = _visible_groups(principal), groups_holding([error]) if error else None
+        wanted = [ids for ids in (visible, named) if ids is not None]
+        conditions = " AND ".join(["TRUE", *["g.id = ANY(%s)"] * len(wanted)])
+        sql = f"{_SELECT.format(scope=scope)} WHERE {conditions}"
+        found = fetch_page(StoredGroup, sql, [*parameters, *wanted], page)
+        return Page(_with_counts(found.results, principal), found.next, found.previous)
+
+
+def get_group(group_id: int, *, principal: Principal) -> GroupRow:
+    """Return the group; raise NotFound."""
+    principal.require(Permission.READ)
+    scope, parameters = scope_condition(principal)
+    sql = f"{_SELECT.format(scope=scope)} WHERE g.id = %s"
+    rows = fetch(StoredGroup, sql, [*parameters, group_id]) if 0 < group_id <= MAX_ID else []
+    visible = _visible_groups(principal)
+    if not rows or (visible is not None and group_id not in visible):
+        raise NotFound(f"There is no failure group {group_id}.")
+    with bounded():
+        return _with_counts(rows, principal)[0]
+
+
+def _visible_groups(principal: Principal) -> list[int] | None:
+    """Return the groups that have a message in the principal's scope; None where that is all of them."""
+    visible = visible_ids(principal)
+    return None if visible is None else fetch_values(_COUNTED, [visible])
+
+
+def _with_counts(rows: Sequence[StoredGroup], principal: Principal) -> list[GroupRow]:
+    counts = by_state_of_each("group_id", [row.id for row in rows], principal)
+    trends = _trends([row.fingerprint for row in rows], principal)
+    return [GroupRow(**vars(row), counts=counts[row.id], trend=trends[row.fingerprint]) for row in rows]
+
+
+def _trends(fingerprints: list[str], principal: Principal) -> dict[str, tuple[int, ...]]:
+    scope, parameters = scope_condition(principal)
+    join = "" if scope == "TRUE" else f" JOIN message m ON m.id = t.message_id AND {scope}"
+    hours = fetch_rows(
+        "SELECT t.fingerprint, floor(extract(epoch FROM now() - t.finished_at) / 3600)::int,"  # noqa: S608
+        f" count(*) FROM attempt t{join} WHERE t.outcome <> 'delivered' AND t.fingerprint = ANY(%s)"
+        f" AND t.finished_at > now() - interval '{TREND_HOURS} hours' AND t.finished_at <= now() GROUP BY 1, 2",
+        [*parameters, fingerprints],
+    )
+    found = {fingerprint: [0] * TREND_HOURS for fingerprint in fingerprints}
+    for fingerprint, hours_ago, n in hours:
+        if 0 <= hours_ago < TREND_HOURS:
+            found[fingerprint][TREND_HOURS - 1 - hours_ago] += n
+    return {fingerprint: tuple(counts) for fingerprint, counts in found.items()}

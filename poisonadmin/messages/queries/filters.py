@@ -1,12 +1,188 @@
 """What a list of messages is narrowed to, as a URL says it."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
 
-from poisonadmin.core.queries.filter_values import MAX_VALUES, InvalidFilter, checked_text, moment
+from poisonadmin.core.queries.filter_values import (
+    MAX_VALUES,
+    InvalidFilter,
+    address_or_pattern,
+    checked_text,
+    flag,
+    moment,
+    number,
+)
 from poisonadmin.messages.domain.business_keys import shortened
-from poisonadmin.messages.queries.filter_fields import FIELDS, HEADER, KEY, MOMENTS, Term
-from poisonadmin.messages.queries.search import parse_search
+from poisonadmin.messages.domain.states import Confirming, Reason, State
+
+HEADER = "header."
+KEY = "key."
+MOMENTS = {
+    "received_after": ("received_at", ">="),
+    "received_before": ("received_at", "<"),
+    "failed_after": ("failed_at", ">="),
+    "failed_before": ("failed_at", "<"),
+}
+_TOKEN = re.compile(
+    r'(?P<negated>!?)(?:(?P<field>[A-Za-z_][\w.\-]*):)?(?:"(?P<quoted>[^"]*)"|(?P<plain>[^\s"]*))(?P<rest>\S*)'
+)
+_SPACE = re.compile(r"\s*")
+_COMPARED = re.compile(r"(>=|<=|>|<|=)?(\d{1,9})")
+_SPAN = re.compile(r"(\d{1,6})([smhdw])")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_SHORT = {"conversation": "conversation_id", "message": "message_id"}
+MAX_TOKENS = 40
+MAX_SPAN = timedelta(days=36_500)
+
+
+@dataclass(frozen=True)
+class Term:
+    """One condition: `field` is any of `values` (`operator` =), or compares with the only one; `negated`: not so.
+
+    `name` is the header's for `header`, the key's for `key`.
+    """
+
+    field: str
+    values: tuple[Any, ...]
+    operator: str = "="
+    negated: bool = False
+    name: str = ""
+
+
+def state(name: str, text: str) -> State:
+    """Return the state that `text` names, in either case."""
+    try:
+        return State(text.upper())
+    except ValueError:
+        raise InvalidFilter(name, f"{text[:40]!r} is not a state; those are {', '.join(State)}.") from None
+
+
+def reason(name: str, text: str) -> Reason:
+    """Return the reason code that `text` is."""
+    try:
+        return Reason(text.lower())
+    except ValueError:
+        raise InvalidFilter(name, f"{text[:40]!r} is not a reason; those are {', '.join(Reason)}.") from None
+
+
+def confirming(name: str, text: str) -> Confirming:
+    """Return how the consumer's confirmation stands, as `text` says."""
+    try:
+        return Confirming(text.lower())
+    except ValueError:
+        raise InvalidFilter(name, f"{text[:40]!r} is none of {', '.join(Confirming)}.") from None
+
+
+FIELDS: dict[str, Callable[[str, str], Any]] = {
+    "state": state,
+    "address": address_or_pattern,
+    "group": number,
+    "reason": reason,
+    "candidate": flag,
+    "confirmation": confirming,
+    "error": checked_text,
+    "conversation_id": checked_text,
+    "message_id": checked_text,
+}
+
+
+@dataclass(frozen=True)
+class Token:
+    """One word of the box. `field` None: free text. `text` is the word as typed, for error messages."""
+
+    negated: bool
+    field: str | None
+    value: str
+    text: str
+
+
+def parse_search(text: str) -> tuple[Term, ...]:
+    """Return the terms of a search; words of one field are alternatives, all else must hold together.
+
+    Words without a field are looked for in message id, conversation id, business keys, error and
+    address. A word that is not
+    understood raises InvalidFilter naming the word; quotes make any text a free word.
+
+    >>> [(term.field, term.operator, term.values) for term in parse_search("attempts:>3 customer-77")]
+    [('attempts', '>', (3,)), ('text', '=', ('customer-77',))]
+    """
+    alternatives: dict[tuple[str, bool, str], Term] = {}
+    single: list[Term] = []
+    for token in _tokens(text):
+        term = _word_term(token)
+        if term.field in {"text", "attempts", "age"}:
+            single.append(term)
+            continue
+        key = (term.field, term.negated, term.name)
+        earlier = alternatives.get(key)
+        alternatives[key] = Term(
+            term.field, (*(earlier.values if earlier else ()), *term.values), "=", term.negated, term.name
+        )
+    return (*alternatives.values(), *single)
+
+
+def _tokens(text: str) -> Iterator[Token]:
+    at, count = 0, 0
+    while (at := _skip_space(text, at)) < len(text):
+        found = _TOKEN.match(text, at)
+        if found is None or found["rest"] or not found[0]:
+            raise InvalidFilter(
+                "q", f"A quotation mark is not closed or stands inside a word, at {text[at : at + 40]!r}."
+            )
+        if (count := count + 1) > MAX_TOKENS:
+            raise InvalidFilter("q", f"A search has at most {MAX_TOKENS} words.")
+        value = found["quoted"] if found["quoted"] is not None else found["plain"]
+        if not value:
+            raise InvalidFilter("q", f"{found[0]!r} has no value.")
+        yield Token(bool(found["negated"]), found["field"], value, found[0])
+        at = found.end()
+
+
+def _skip_space(text: str, at: int) -> int:
+    found = _SPACE.match(text, at)
+    return found.end() if found else at
+
+
+def _word_term(token: Token) -> Term:
+    field = _SHORT.get(token.field or "", token.field)
+    if field is None:
+        return Term("text", (token.value,), negated=token.negated)
+    if field == "attempts":
+        return _attempts_term(token)
+    if field == "since":
+        return _since_term(token)
+    if field.startswith(HEADER) and len(field) > len(HEADER):
+        return Term("header", (token.value,), negated=token.negated, name=field.removeprefix(HEADER))
+    if field.startswith(KEY) and len(field) > len(KEY):
+        return Term("key", (shortened(token.value),), negated=token.negated, name=field.removeprefix(KEY))
+    if field not in FIELDS:
+        raise InvalidFilter(
+            "q",
+            f"{token.text!r}: there is no field {field!r}. Fields are "
+            f"{', '.join(sorted({*FIELDS, 'attempts', 'since', 'header.<name>', 'key.<name>'}))}; "
+            "put quotation marks around a text that holds a colon.",
+        )
+    try:
+        return Term(field, (FIELDS[field](field, token.value),), negated=token.negated)
+    except InvalidFilter as error:
+        raise InvalidFilter("q", f"{token.text!r}: {error.detail}") from error
+
+
+def _attempts_term(token: Token) -> Term:
+    found = _COMPARED.fullmatch(token.value)
+    if found is None:
+        raise InvalidFilter("q", f"{token.text!r}: attempts are compared with a number, as in attempts:>3.")
+    return Term("attempts", (int(found[2]),), found[1] or "=", token.negated)
+
+
+def _since_term(token: Token) -> Term:
+    found = _SPAN.fullmatch(token.value)
+    if found is None or timedelta(**{_UNITS[found[2]]: int(found[1])}) > MAX_SPAN:
+        raise InvalidFilter("q", f"{token.text!r}: since takes a span, as in since:24h (s, m, h, d, w).")
+    return Term("age", (timedelta(**{_UNITS[found[2]]: int(found[1])}),), "<", token.negated)
 
 
 @dataclass(frozen=True)

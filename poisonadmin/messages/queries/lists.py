@@ -1,16 +1,17 @@
 """Lists of messages, by keyset and never counted to be paged."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import product
+from typing import Any
 
 from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.filter_values import InvalidFilter
-from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, Window, window
-from poisonadmin.core.queries.rows import bounded, fetch, fetch_values
-from poisonadmin.messages.queries.filter_axes import Where
-from poisonadmin.messages.queries.filter_sql import compile_filter
+from poisonadmin.core.queries.paging import DEFAULT_LIMIT, MAX_LIMIT, Key, Page, Window, window
+from poisonadmin.core.queries.rows import MAX_ID, bounded, fetch, fetch_values
+from poisonadmin.messages.queries.filter_sql import Where, compile_filter
 from poisonadmin.messages.queries.filters import MessageFilter
 
 ORDERINGS = {"-id": Key(("m.id",), (int,)), "id": Key(("m.id",), (int,), descending=False)}
@@ -81,19 +82,48 @@ def list_messages(
         raise InvalidFilter("ordering", f"Messages are ordered by id or -id, not by {ordering[:40]!r}.")
     page = window(cursor, limit, ORDERINGS[ordering])
     with bounded():
-        rows = _read(compile_filter(message_filter, principal), page)
-    return page.page(rows, lambda row: (row.id,))
+        return _read(compile_filter(message_filter, principal), page)
 
 
-def count_messages(message_filter: MessageFilter, *, principal: Principal, cap: int = 10_000) -> Count:
-    """Return how many match, counting no further than `cap`."""
+def messages_by_id(ids: Sequence[int], *, principal: Principal) -> list[MessageRow]:
+    """Return the messages among `ids` (at most 500 are read) that the principal may see, newest first."""
+    principal.require(Permission.READ)
+    wanted = [message_id for message_id in ids if 0 < message_id <= MAX_ID][:MAX_LIMIT]
+    rows = fetch(
+        MessageRow,
+        f"SELECT {COLUMNS} FROM message m {JOINS} WHERE m.id = ANY(%s) ORDER BY m.id DESC",  # noqa: S608
+        [wanted],
+    )
+    return [row for row in rows if principal.sees(row.address)]
+
+
+def require_message(message_id: int, principal: Principal, permission: Permission = Permission.READ) -> None:
+    """Do nothing when the message is there and in scope, and the permission too; raise NotFound, NotAllowed."""
+    principal.require(permission)
+    found = []
+    if 0 < message_id <= MAX_ID:
+        found = fetch_values(
+            "SELECT a.name FROM message m JOIN address a ON a.id = m.address_id WHERE m.id = %s", [message_id]
+        )
+    if not found or not principal.sees(found[0]):
+        raise NotFound(f"There is no message {message_id}.")
+
+
+def count_messages(
+    message_filter: MessageFilter, *, principal: Principal, since: int | None = None, cap: int = 10_000
+) -> Count:
+    """Return how many match, of those that came after message `since` where it is given; counted to `cap`."""
     principal.require(Permission.READ)
     with bounded():
         where = compile_filter(message_filter, principal)
-        found = fetch_values(
-            f"SELECT count(*) FROM (SELECT FROM message m WHERE {where.whole} LIMIT {int(cap) + 1}) m",  # noqa: S608
-            where.parameters,
-        )[0]
+        newer, after = ("TRUE", []) if since is None else ("m.id > %s", [min(since, MAX_ID)])
+        return capped_count(f"{newer} AND {where.whole}", [*after, *where.parameters], cap)
+
+
+def capped_count(condition: str, parameters: Sequence[Any], cap: int) -> Count:
+    """Return how many rows of `message m` fulfil the condition, counted to `cap`."""
+    sql = f"SELECT count(*) FROM (SELECT FROM message m WHERE {condition} LIMIT {cap + 1}) m"  # noqa: S608
+    found = fetch_values(sql, parameters)[0]
     return Count(min(found, cap), found > cap)
 
 
@@ -104,8 +134,7 @@ def iter_messages(message_filter: MessageFilter, principal: Principal, limit: in
     while limit > 0:
         page = window(cursor, min(limit, EXPORT_SLICE), ORDERINGS["-id"], most=EXPORT_SLICE)
         with bounded():
-            rows = _read(compile_filter(message_filter, principal), page)
-        found = page.page(rows, lambda row: (row.id,))
+            found = _read(compile_filter(message_filter, principal), page)
         yield from found.results
         limit -= len(found.results)
         cursor = found.next
@@ -113,18 +142,15 @@ def iter_messages(message_filter: MessageFilter, principal: Principal, limit: in
             return
 
 
-def _read(where: Where, page: Window) -> list[MessageRow]:
+def _read(where: Where, page: Window) -> Page[MessageRow]:
     """Read the page: one branch for each combination on the axes, so that each can use an index of its own."""
     combinations = list(product(*(axis.conditions for axis in where.axes)))
     if not combinations:
-        return []
+        return Page([], None, None)
     rest = f"{where.sql} AND {page.condition} {page.order}"
     branches = [
         f"(SELECT m.* FROM message m WHERE {' AND '.join([*combination, rest])})"  # noqa: S608
         for combination in combinations
     ]
-    return fetch(
-        MessageRow,
-        f"SELECT {COLUMNS} FROM ({' UNION ALL '.join(branches)}) m {JOINS} {page.order}",  # noqa: S608
-        [*where.parameters, *page.parameters] * len(branches),
-    )
+    sql = f"SELECT {COLUMNS} FROM ({' UNION ALL '.join(branches)}) m {JOINS} {page.order}"  # noqa: S608
+    return page.page(fetch(MessageRow, sql, [*where.parameters, *page.parameters] * len(branches)))

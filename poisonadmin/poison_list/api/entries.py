@@ -8,7 +8,6 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from poisonadmin.core.domain.access import Permission
-from poisonadmin.core.queries.paging import DEFAULT_LIMIT
 from poisonadmin.intake.domain import envelope_fields
 from poisonadmin.intake.domain.envelope import MessageEnvelope, parse_envelope
 from poisonadmin.intake.domain.envelope_fields import LIMITS, InvalidEnvelope
@@ -75,14 +74,7 @@ class PoisonList(ApiView):
     )
     def get(self, request: Request) -> Response:
         """List the bookmarks that consumers have reported, newest first."""
-        found = list_entries(
-            principal=self.principal,
-            source=self.query["source"],
-            listed=self.query["listed"],
-            cursor=self.query["cursor"],
-            limit=self.query["limit"] or DEFAULT_LIMIT,
-        )
-        return self.paged(found, POISON_ENTRY)
+        return self.listed(POISON_ENTRY, list_entries, source=self.query["source"], listed=self.query["listed"])
 
     @contract(Permission.INGEST, "poison list", {200: POISON_ENTRY}, body=ReportInput, acts=True)
     def post(self, request: Request) -> Response:

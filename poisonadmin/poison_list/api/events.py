@@ -5,6 +5,7 @@ import contextlib
 import signal
 import threading
 import time
+import weakref
 from collections.abc import AsyncGenerator, Iterable, Iterator
 from dataclasses import asdict
 from types import FrameType
@@ -20,19 +21,21 @@ from django.http import StreamingHttpResponse
 from rest_framework.request import Request
 
 from poisonadmin.core.commands import authentication
+from poisonadmin.core.commands.authentication import principal_of_user
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.domain.errors import NotFound
-from poisonadmin.core.queries.principals import principal_of_user
+from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
 from poisonadmin.poison_list.queries.entries import listed_now
 from poisonadmin.poison_list.queries.feed import EntryChange, Feed, Sign
 from poisonadmin.web.api.authentication import SCHEME
 from poisonadmin.web.api.contract import Raw, contract
-from poisonadmin.web.api.event_stream import EVENT_STREAM, EventStream, finite_event_stream
 from poisonadmin.web.api.parameters import Parameter, text
 from poisonadmin.web.api.rendering import TakeAny, to_json
 from poisonadmin.web.api.shape import JsonSchema
 from poisonadmin.web.api.view import ApiView
 
+MAX_STREAMS = 200
+EVENT_STREAM = "text/event-stream"
+_HEADERS = {"X-Accel-Buffering": "no", "Cache-Control": "no-store"}
 RECHECK_SECONDS = 10.0
 EVENT: JsonSchema = {
     "type": "object",
@@ -46,13 +49,74 @@ EVENT: JsonSchema = {
 }
 _SOURCE = text("source", "The poison source; one per stream.")
 SOURCE = Parameter(_SOURCE.name, _SOURCE.parse, {**_SOURCE.schema, "maxLength": 255}, _SOURCE.about, required=True)
-
-
 _feed: Feed | None = None
-
 # A token's text; or the name of a user and the key of their session. The request itself, which a stream would keep
 # alive for days together with its own response, is let go.
 _Asker = str | tuple[str, str | None]
+
+
+class TooManyStreams(PoisonAdminError):
+    """Raised when this process has no room for another stream."""
+
+    code = "too_many_streams"
+    status = 503
+
+
+class _Seat:
+    """One of the streams that may be open; given back once, whoever comes first. `loop`: where it is being served."""
+
+    _lock = threading.Lock()
+    _taken = 0
+
+    def __init__(self) -> None:
+        self.loop: asyncio.AbstractEventLoop | None = None
+        with self._lock:
+            if _Seat._taken >= MAX_STREAMS:
+                raise TooManyStreams(f"{MAX_STREAMS} streams are open already; try again in a moment.")
+            _Seat._taken += 1
+            self._is_taken = True
+
+    def give_back(self) -> None:
+        with self._lock:
+            _Seat._taken -= self._is_taken
+            self._is_taken = False
+
+
+class EventStream(StreamingHttpResponse):
+    """Server-sent events from a generator, which is closed with the response; raise TooManyStreams.
+
+    Django closes the outermost of the generators around it only, and leaves ours to the garbage collector when a reader
+    goes away or is cut off in the middle of a write.
+    """
+
+    def __init__(self, events: AsyncGenerator[bytes, None]) -> None:
+        self._seat = _Seat()
+        self._served = _served(events, self._seat)
+        # For the one that never comes to be served.
+        weakref.finalize(self, self._seat.give_back)
+        super().__init__(self._served, content_type=EVENT_STREAM, headers=_HEADERS)
+
+    def close(self) -> None:
+        """End the stream, from whatever thread."""
+        super().close()
+        self._seat.give_back()
+        if (loop := self._seat.loop) is not None:
+            asyncio.run_coroutine_threadsafe(self._served.aclose(), loop)
+
+
+def finite_event_stream(events: Iterator[bytes]) -> StreamingHttpResponse:
+    """Return a stream that comes to its end by itself."""
+    return StreamingHttpResponse(events, content_type=EVENT_STREAM, headers=_HEADERS)
+
+
+async def _served(events: AsyncGenerator[bytes, None], seat: _Seat) -> AsyncGenerator[bytes, None]:
+    seat.loop = asyncio.get_running_loop()
+    try:
+        async with contextlib.aclosing(events):
+            async for chunk in events:
+                yield chunk
+    finally:
+        seat.give_back()
 
 
 class PoisonEvents(ApiView):

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, window
-from poisonadmin.core.queries.rows import fetch
+from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, fetch_page, window
 from poisonadmin.poison_list.queries.entries import source_scope
 
 _KEY = Key(("c.name",), (str,), descending=False)
@@ -58,12 +57,8 @@ def list_consumers(
         conditions.append(ALIVE if alive else f"NOT {ALIVE}")
     if lost is not None:
         conditions.append(LOST if lost else f"NOT {LOST}")
-    rows = fetch(
-        ConsumerRow,
-        f"""SELECT c.name, c.source, c.version, c.host, c.pid, c.bookmark, {ALIVE} AS is_alive, c.started_at,
+    sql = f"""SELECT c.name, c.source, c.version, c.host, c.pid, c.bookmark, {ALIVE} AS is_alive, c.started_at,
              c.heartbeat_at, c.ended_at,
              CASE WHEN c.ended_at IS NOT NULL THEN 'clean' WHEN NOT {ALIVE} THEN 'lost' END AS "end"
-            FROM consumer c WHERE {" AND ".join([*conditions, page.condition])} {page.order}""",  # noqa: S608
-        [*parameters, *page.parameters],
-    )
-    return page.page(rows, lambda row: (row.name,))
+            FROM consumer c WHERE {" AND ".join(conditions)}"""  # noqa: S608
+    return fetch_page(ConsumerRow, sql, parameters, page)

@@ -7,8 +7,8 @@ from typing import Any
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.address_ids import pattern_regex
-from poisonadmin.core.queries.paging import DEFAULT_LIMIT, MAX_ID, Key, Page, window
-from poisonadmin.core.queries.rows import fetch, fetch_one
+from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, fetch_page, window
+from poisonadmin.core.queries.rows import fetch, fetch_by_id
 from poisonadmin.poison_list.queries.feed import EntryChange
 
 _KEY = Key(("p.id",), (int,))
@@ -73,18 +73,13 @@ def list_entries(
         conditions.append("p.is_listed" if listed else "NOT p.is_listed")
     if released is not None:
         conditions.append(_RELEASED if released else f"NOT {_RELEASED}")
-    rows = fetch(
-        EntryRow,
-        f"{_SELECT} WHERE {' AND '.join([*conditions, page.condition])} {page.order}",
-        [*parameters, *page.parameters],
-    )
-    return page.page(rows, lambda row: (row.id,))
+    return fetch_page(EntryRow, f"{_SELECT} WHERE {' AND '.join(conditions)}", parameters, page)
 
 
 def get_entry(entry_id: int, *, principal: Principal) -> EntryRow:
     """Return the entry; raise NotAllowed, NotFound."""
     principal.require(Permission.READ)
-    found = fetch_one(EntryRow, f"{_SELECT} WHERE p.id = %s", [entry_id]) if 0 < entry_id <= MAX_ID else None
+    found = fetch_by_id(EntryRow, f"{_SELECT} WHERE p.id = %s", entry_id)
     if found is None or not principal.sees(found.source):
         raise NotFound(f"There is no entry {entry_id} on the poison list.")
     return found

@@ -8,8 +8,7 @@ from typing import Any
 from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
 from poisonadmin.core.domain.addresses import validate_address, validate_pattern
 from poisonadmin.core.domain.errors import NotFound
-from poisonadmin.core.queries.paging import MAX_ID
-from poisonadmin.core.queries.rows import fetch, fetch_one
+from poisonadmin.core.queries.rows import Versioned, fetch, fetch_by_id
 from poisonadmin.delivery.domain.retry_decision import on_failure
 from poisonadmin.delivery.domain.retry_limits import Breaker, attempts_in_all, breakers
 from poisonadmin.delivery.domain.retry_schedule import Explanation, explain
@@ -21,7 +20,7 @@ MAX_PREVIEW = 1000
 
 
 @dataclass(frozen=True)
-class PolicyView:
+class PolicyView(Versioned):
     """A policy as an administrator wrote it: what it sets where its pattern matches.
 
     `warnings`: what looks wrong with what is in force there (SEMANTICS R5).
@@ -36,11 +35,6 @@ class PolicyView:
     updated_by: str
     updated_at: datetime
     warnings: tuple[str, ...] = ()
-
-    @property
-    def etag(self) -> str:
-        """What `If-Match` is compared with."""
-        return f'"{self.version}"'
 
 
 @dataclass(frozen=True)
@@ -77,7 +71,7 @@ def list_policies(*, principal: Principal) -> list[PolicyView]:
 def get_policy(policy_id: int, *, principal: Principal) -> PolicyView:
     """Return the policy; raise NotFound."""
     principal.require(Permission.READ)
-    found = fetch_one(PolicyView, f"{_SELECT} WHERE p.id = %s", [policy_id]) if 0 < policy_id <= MAX_ID else None
+    found = fetch_by_id(PolicyView, f"{_SELECT} WHERE p.id = %s", policy_id)
     if found is None or not principal.covers(found.match):
         raise NotFound(f"There is no policy {policy_id}.")
     return _with_warnings([found])[0]

@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from poisonadmin.core.domain.globs import glob
-from poisonadmin.delivery.domain.handler_answers import on_moved
-from poisonadmin.delivery.domain.retry_decision import RetryDecision
+from poisonadmin.delivery.domain.retry_decision import RetryDecision, on_moved
 from poisonadmin.messages.domain.states import Event, Reason, State
 from poisonadmin.policies.domain.settings import MAX_DELAY_MS
 from poisonadmin.rules.domain.rules import After, RuleDefinition, RuleFailed, Stage, validate_rule

@@ -8,8 +8,7 @@ from typing import Any
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.addresses import ANY_WORDS
 from poisonadmin.core.domain.errors import NotFound
-from poisonadmin.core.queries.paging import MAX_ID
-from poisonadmin.core.queries.rows import fetch, fetch_one
+from poisonadmin.core.queries.rows import Versioned, fetch, fetch_by_id
 from poisonadmin.rules.domain.rules import Stage
 
 
@@ -18,7 +17,7 @@ class DryRunNotFound(NotFound):
 
 
 @dataclass(frozen=True)
-class RuleRow:
+class RuleRow(Versioned):
     """One row of the table of rules. Of those that match, the enabled one with the lowest `position` decides.
 
     `is_in_force`: it is enabled and has not ended. `is_dry_run`: a dry run has looked at this version. `hits` counts
@@ -43,11 +42,6 @@ class RuleRow:
     version: int
     updated_by: str
     updated_at: datetime
-
-    @property
-    def etag(self) -> str:
-        """What `If-Match` is compared with."""
-        return f'"{self.version}"'
 
 
 @dataclass(frozen=True)
@@ -107,7 +101,7 @@ def list_rules(*, principal: Principal, stage: str | None = None) -> list[RuleRo
 def get_rule(rule_id: int, *, principal: Principal) -> RuleRow:
     """Return the rule; raise NotAllowed, NotFound."""
     principal.require(Permission.READ)
-    found = fetch_one(RuleRow, f"{_SELECT} WHERE r.id = %s", [rule_id]) if 0 < rule_id <= MAX_ID else None
+    found = fetch_by_id(RuleRow, f"{_SELECT} WHERE r.id = %s", rule_id)
     if found is None or not covers_rule(principal, found.match):
         raise NotFound(f"There is no rule {rule_id}.")
     return found

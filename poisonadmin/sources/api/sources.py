@@ -18,8 +18,7 @@ from poisonadmin.web.api.contract import Paged, Raw, contract
 from poisonadmin.web.api.inputs import JsonObject, ReasonInput, StrictSerializer, Text
 from poisonadmin.web.api.parameters import PAGE
 from poisonadmin.web.api.rendering import TakeAny
-from poisonadmin.web.api.versions import expected_version
-from poisonadmin.web.api.view import ApiView
+from poisonadmin.web.api.view import ApiView, expected_version
 
 
 class SourceInput(StrictSerializer):

@@ -7,19 +7,33 @@ from typing import Any
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
-from poisonadmin.core.queries.paging import DEFAULT_LIMIT, MAX_ID, Key, Page, window
-from poisonadmin.core.queries.rows import fetch, fetch_one, fetch_values
-from poisonadmin.core.queries.stored_bytes import StoredBytes, stored_bytes
+from poisonadmin.core.queries.paging import DEFAULT_LIMIT, NEWEST_FIRST, Key, Page, fetch_page, window
+from poisonadmin.core.queries.rows import (
+    MAX_ID,
+    StoredBytes,
+    Versioned,
+    columns,
+    fetch_by_id,
+    fetch_values,
+    stored_bytes,
+)
 from poisonadmin.sources.domain.broker_kinds import BROKERS
 
 _SOURCES = Key(("s.id",), (int,), descending=False)
-_FILES = Key(("f.id",), (int,))
 _REJECTED = Key(("r.id",), (int,))
 SHOWN_BYTES = 2048
+_SELECT = """SELECT s.id, s.name, s.kind, s.config,
+ ARRAY(SELECT jsonb_object_keys(s.secrets) ORDER BY 1) AS secret_names, s.is_enabled, s.lag, s.looked_at, s.failures,
+ s.next_look_at, s.last_success_at, s.last_error, s.last_error_at, s.created_at, s.version, f.files,
+ s.accepted + f.accepted AS accepted, s.duplicates + f.duplicates AS duplicates, s.rejected + f.rejected AS rejected,
+ s.returned FROM source s CROSS JOIN LATERAL (
+ SELECT count(*) AS files, coalesce(sum(accepted), 0)::bigint AS accepted,
+ coalesce(sum(duplicates), 0)::bigint AS duplicates, coalesce(sum(rejected), 0)::bigint AS rejected
+ FROM source_file WHERE source_id = s.id) f"""
 
 
 @dataclass(frozen=True)
-class SourceRow:
+class SourceRow(Versioned):
     """What is drained: a directory, or queues of a broker, of whose `secret_names` only the names are shown.
 
     `accepted`, `duplicates`, `rejected` count since it was made; `returned` are messages that were delivered to the
@@ -47,11 +61,6 @@ class SourceRow:
     duplicates: int
     rejected: int
     returned: int
-
-    @property
-    def etag(self) -> str:
-        """What `If-Match` is compared with."""
-        return f'"{self.version}"'
 
     @property
     def is_broker(self) -> bool:
@@ -111,32 +120,19 @@ class RejectedRow:
         return bytes(self.raw_start).decode("utf-8", "replace")
 
 
-_SELECT = """SELECT s.id, s.name, s.kind, s.config,
- ARRAY(SELECT jsonb_object_keys(s.secrets) ORDER BY 1) AS secret_names, s.is_enabled, s.lag, s.looked_at, s.failures,
- s.next_look_at, s.last_success_at, s.last_error, s.last_error_at, s.created_at, s.version, f.files,
- s.accepted + f.accepted AS accepted, s.duplicates + f.duplicates AS duplicates, s.rejected + f.rejected AS rejected,
- s.returned FROM source s CROSS JOIN LATERAL (
- SELECT count(*) AS files, coalesce(sum(accepted), 0)::bigint AS accepted,
- coalesce(sum(duplicates), 0)::bigint AS duplicates, coalesce(sum(rejected), 0)::bigint AS rejected
- FROM source_file WHERE source_id = s.id) f"""
-
-
 def list_sources(*, principal: Principal, cursor: str | None = None, limit: int = DEFAULT_LIMIT) -> Page[SourceRow]:
     """Return one page, oldest first."""
     principal.require(Permission.READ)
     page = window(cursor, limit, _SOURCES)
     if not principal.sees_everything:
         return Page([], None, None)
-    rows = fetch(SourceRow, f"{_SELECT} WHERE {page.condition} {page.order}", page.parameters)
-    return page.page(rows, lambda row: (row.id,))
+    return fetch_page(SourceRow, f"{_SELECT} WHERE TRUE", [], page)
 
 
 def get_source(source_id: int, *, principal: Principal) -> SourceRow:
     """Return the source; raise NotFound."""
     principal.require(Permission.READ)
-    found = None
-    if principal.sees_everything and 0 < source_id <= MAX_ID:
-        found = fetch_one(SourceRow, f"{_SELECT} WHERE s.id = %s", [source_id])
+    found = fetch_by_id(SourceRow, f"{_SELECT} WHERE s.id = %s", source_id) if principal.sees_everything else None
     if found is None:
         raise NotFound(f"There is no source {source_id}.")
     return found
@@ -152,14 +148,8 @@ def list_files(
 ) -> Page[FileRow]:
     """Return one page of the source's files, newest first."""
     get_source(source_id, principal=principal)
-    page = window(cursor, limit, _FILES)
-    rows = fetch(
-        FileRow,
-        "SELECT f.id, f.path, f.size_bytes, f.state, f.job_id, f.accepted, f.duplicates, f.rejected, f.error,"  # noqa: S608
-        f" f.seen_at, f.taken_at FROM source_file f WHERE f.source_id = %s AND {page.condition} {page.order}",
-        [source_id, *page.parameters],
-    )
-    return page.page(rows, lambda row: (row.id,))
+    sql = f"SELECT {columns(FileRow, 'f')} FROM source_file f WHERE source_id = %s"  # noqa: S608
+    return fetch_page(FileRow, sql, [source_id], window(cursor, limit, NEWEST_FIRST))
 
 
 def list_rejected(
@@ -173,14 +163,10 @@ def list_rejected(
     if not principal.sees_everything:
         return Page([], None, None)
     of, parameters = ("r.source_id IS NULL", []) if source_id is None else ("r.source_id = %s", [source_id])
-    rows = fetch(
-        RejectedRow,
-        f"SELECT r.id, r.batch, f.path, r.line, r.code, r.detail, substring(r.raw FOR {SHOWN_BYTES}) AS raw_start,"  # noqa: S608
-        " length(r.raw) AS raw_bytes, r.at FROM rejected_line r LEFT JOIN source_file f ON f.id = r.source_file_id"
-        f" WHERE {of} AND {page.condition} {page.order}",
-        [*parameters, *page.parameters],
-    )
-    return page.page(rows, lambda row: (row.id,))
+    sql = f"""SELECT r.id, r.batch, f.path, r.line, r.code, r.detail, substring(r.raw FOR {SHOWN_BYTES}) AS raw_start,
+        length(r.raw) AS raw_bytes, r.at FROM rejected_line r LEFT JOIN source_file f ON f.id = r.source_file_id
+        WHERE {of}"""  # noqa: S608
+    return fetch_page(RejectedRow, sql, parameters, page)
 
 
 def rejected_raw(rejected_id: int, *, principal: Principal) -> StoredBytes:

@@ -4,12 +4,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from poisonadmin.core.domain.access import Permission
-from poisonadmin.core.queries.paging import DEFAULT_LIMIT
 from poisonadmin.store.models.claim import NodeEnd
 from poisonadmin.store.models.job import JobKind, JobState
-from poisonadmin.system.queries import audit, jobs, nodes
-from poisonadmin.system.queries.audit import AuditRow
-from poisonadmin.system.queries.jobs import JobRow
+from poisonadmin.system.queries import activity, nodes
+from poisonadmin.system.queries.activity import AuditRow, JobRow
 from poisonadmin.system.queries.nodes import NodeRow
 from poisonadmin.web.api.contract import Paged, contract
 from poisonadmin.web.api.parameters import PAGE, boolean, choice, text, time
@@ -32,14 +30,7 @@ class JobList(ApiView):
     )
     def get(self, request: Request) -> Response:
         """List jobs, newest first."""
-        found = jobs.list_jobs(
-            principal=self.principal,
-            kinds=self.query["kind"],
-            states=self.query["state"],
-            cursor=self.query["cursor"],
-            limit=self.query["limit"] or DEFAULT_LIMIT,
-        )
-        return self.paged(found, JOB)
+        return self.listed(JOB, activity.list_jobs, kinds=self.query["kind"], states=self.query["state"])
 
 
 class JobOne(ApiView):
@@ -48,7 +39,7 @@ class JobOne(ApiView):
     @contract(Permission.READ, "activity", {200: JOB})
     def get(self, request: Request, job_id: int) -> Response:
         """Show a job with its phase, progress, counts and error."""
-        return Response(JOB.render(jobs.get_job(job_id, principal=self.principal)))
+        return Response(JOB.render(activity.get_job(job_id, principal=self.principal)))
 
 
 class NodeList(ApiView):
@@ -69,14 +60,7 @@ class NodeList(ApiView):
 
         Each says what it holds, and what it had begun when it was lost.
         """
-        found = nodes.list_nodes(
-            principal=self.principal,
-            alive=self.query["alive"],
-            lost=self.query["lost"],
-            cursor=self.query["cursor"],
-            limit=self.query["limit"] or DEFAULT_LIMIT,
-        )
-        return self.paged(found, NODE)
+        return self.listed(NODE, nodes.list_nodes, alive=self.query["alive"], lost=self.query["lost"])
 
 
 class AuditList(ApiView):
@@ -99,10 +83,6 @@ class AuditList(ApiView):
     def get(self, request: Request) -> Response:
         """List who did what, when and why, newest first."""
         names = ("actor", "action", "object_type", "object_id", "after", "before")
-        found = audit.list_audit(
-            audit.AuditFilter(**{name: self.query[name] for name in names}),
-            principal=self.principal,
-            cursor=self.query["cursor"],
-            limit=self.query["limit"] or DEFAULT_LIMIT,
+        return self.listed(
+            AUDIT, activity.list_audit, activity.AuditFilter(**{name: self.query[name] for name in names})
         )
-        return self.paged(found, AUDIT)

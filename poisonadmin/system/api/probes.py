@@ -5,6 +5,7 @@ version's tables, and the queue too. `/metrics` counts; it needs a token or sess
 machine that no proxy speaks for.
 """
 
+from collections.abc import Iterator
 from functools import lru_cache
 
 import redis
@@ -14,19 +15,69 @@ from django.db.migrations.loader import MigrationLoader
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.urls import path
 from django.views.decorators.http import require_safe
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 from psycopg_pool import PoolTimeout
 from rest_framework.exceptions import APIException
 from rest_framework.request import Request
 
-from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.queries.principals import principal_of_user
-from poisonadmin.system.api.metrics import CONTENT_TYPE, exposition
+from poisonadmin.core.commands.authentication import principal_of_user
+from poisonadmin.core.domain.access import SYSTEM, Permission, Principal
+from poisonadmin.messages.queries.counts import counts
+from poisonadmin.system.queries.metrics import recent_jobs, system_metrics
 from poisonadmin.web.api.authentication import TokenAuthentication
 from poisonadmin.web.api.problems import plain_problem
 
+_PLAIN = {
+    "due": "Messages that should be delivered now, counted to 10,000.",
+    "overdue": "Messages that are late by more than 10 s, counted to 10,000.",
+    "stuck": "Messages in DLNG more than 10 s past their lease.",
+    "oldest_due_seconds": "How long the longest waiting due message has waited beyond its time.",
+    "oldest_undecided_seconds": "How long the oldest message in NDLV has been there.",
+    "nodes_alive": "Processes that deliver now.",
+    "unanswered": "Messages delivered to a broker whose consumer confirmation is overdue, counted to 10,000.",
+    "unfolded_deltas": "Rows of counter_delta that no tick has folded yet.",
+}
 LOOPBACK = frozenset({"127.0.0.1", "::1"})
 QUEUE_SECONDS = 1.0
 OK = "ok"
+
+
+class _Messages(Collector):
+    """Reads at each scrape; nothing is kept in this process, of which there may be several."""
+
+    def collect(self) -> Iterator[Metric]:
+        by_state = GaugeMetricFamily("poisonadmin_messages", "Messages by state.", labels=["state"])
+        by_reason = GaugeMetricFamily(
+            "poisonadmin_stopped_messages", "Messages in NDLV and FAIL by reason.", labels=["state", "reason"]
+        )
+        found = counts(SYSTEM)
+        for state, n in found.by_state.items():
+            by_state.add_metric([state], n)
+        for reason, states in found.by_reason.items():
+            for state, n in states.items():
+                if n:
+                    by_reason.add_metric([state, reason], n)
+        yield by_state
+        yield by_reason
+        jobs = GaugeMetricFamily(
+            "poisonadmin_jobs", "Jobs of the last hour by kind and state.", labels=["kind", "state"]
+        )
+        for kind, state, n in recent_jobs():
+            jobs.add_metric([kind, state], n)
+        yield jobs
+        values = system_metrics()
+        for name, about in _PLAIN.items():
+            yield GaugeMetricFamily(f"poisonadmin_{name}", about, value=getattr(values, name))
+
+
+def exposition() -> bytes:
+    """Return the metrics as text."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Messages())
+    ProcessCollector(registry=registry)
+    return generate_latest(registry)
 
 
 @require_safe
@@ -50,7 +101,7 @@ def metrics(request: HttpRequest) -> HttpResponse:
         detail = "Metrics need a token or session with the permission `read`."
         return plain_problem(request, status=403, code="not_allowed", detail=detail)
     try:
-        return HttpResponse(exposition(), content_type=CONTENT_TYPE)
+        return HttpResponse(exposition(), content_type=CONTENT_TYPE_LATEST)
     except (DatabaseError, PoolTimeout):
         return plain_problem(request, status=503, code="unavailable", detail="The database does not answer.")
 

@@ -1,25 +1,27 @@
 """What runs, and who did what."""
 
-from datetime import datetime
+from typing import Any
 
 from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import render
 
 from poisonadmin.core.domain.access import Principal
-from poisonadmin.core.queries.filter_values import checked_text, moment
+from poisonadmin.core.queries.filter_values import InvalidFilter, checked_text, moment
+from poisonadmin.poison_list.queries.consumers import list_consumers
 from poisonadmin.store.models.job import JobKind, JobState
-from poisonadmin.system.queries.audit import AuditFilter, list_audit
-from poisonadmin.system.queries.jobs import get_job, list_jobs
-from poisonadmin.web.pages.links import pager, require_known, tidied
+from poisonadmin.system.queries.activity import AuditFilter, get_job, list_audit, list_jobs
+from poisonadmin.system.queries.nodes import get_node, list_nodes
+from poisonadmin.web.pages.links import Pairs, href, pager, pairs, require_known
 from poisonadmin.web.pages.permissions import page
 
+_TEXTS = ("actor", "action", "object_type", "object_id")
+_TIMES = ("after", "before")
+SHOWS = {"alive": "Alive", "lost": "Lost", "all": "All"}
 
-@page()
+
+@page(filters=("kind", "state"))
 def jobs(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render the jobs, newest first."""
-    if tidy := tidied(request):
-        return tidy
-    require_known(request, "kind", "state")
     kinds = [text for text in request.GET.getlist("kind") if text in set(JobKind)]
     states = [text for text in request.GET.getlist("state") if text in set(JobState)]
     found = list_jobs(principal=principal, kinds=kinds, states=states, cursor=request.GET.get("cursor"))
@@ -34,7 +36,7 @@ def jobs(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     return render(request, "system/jobs_live.html" if request.htmx else "system/jobs.html", context)  # type: ignore[attr-defined]
 
 
-@page()
+@page(filters=(*_TEXTS, *_TIMES))
 def job(request: HttpRequest, principal: Principal, job_id: int) -> HttpResponseBase:
     """Render one job."""
     require_known(request)
@@ -52,17 +54,9 @@ def job(request: HttpRequest, principal: Principal, job_id: int) -> HttpResponse
 @page()
 def audit(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render who did what, newest first."""
-    if tidy := tidied(request):
-        return tidy
-    require_known(request, "actor", "action", "object_type", "object_id", "after", "before")
-    only = AuditFilter(
-        actor=_text(request, "actor"),
-        action=_text(request, "action"),
-        object_type=_text(request, "object_type"),
-        object_id=_text(request, "object_id"),
-        after=_moment(request, "after"),
-        before=_moment(request, "before"),
-    )
+    given: dict[str, Any] = {name: checked_text(name, request.GET[name]) for name in _TEXTS if name in request.GET}
+    given |= {name: moment(name, request.GET[name]) for name in _TIMES if name in request.GET}
+    only = AuditFilter(**given)
     found = list_audit(only, principal=principal, cursor=request.GET.get("cursor"))
     context = {
         "rows": found.results,
@@ -74,9 +68,40 @@ def audit(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     return render(request, "system/audit.html", context)
 
 
-def _text(request: HttpRequest, name: str) -> str | None:
-    return checked_text(name, request.GET[name]) if name in request.GET else None
+@page()
+def nodes(request: HttpRequest, principal: Principal) -> HttpResponseBase:
+    """Render nodes, newest first, and consumers by name; the living ones unless others are asked for."""
+    require_known(request, "node", "consumers")
+    chosen = request.GET.get("node", "alive")
+    if chosen not in SHOWS:
+        raise InvalidFilter("node", f"node is one of {', '.join(SHOWS)}.")
+    alive = True if chosen == "alive" else None
+    lost = True if chosen == "lost" else None
+    found = list_nodes(principal=principal, alive=alive, lost=lost, cursor=request.GET.get("cursor"))
+    consumers = list_consumers(principal=principal, alive=alive, lost=lost, cursor=request.GET.get("consumers"))
+    latest = None if found.results else next(iter(list_nodes(principal=principal, limit=1).results), None)
+    context = {
+        "shows": list(SHOWS.items()),
+        "chosen": chosen,
+        "rows": found.results,
+        "pager": pager(request, found),
+        "consumers": consumers.results,
+        "next_consumers": _with_consumers(request, consumers.next),
+        "previous_consumers": _with_consumers(request, consumers.previous),
+        "latest": latest,
+        "limited": not principal.sees_everything,
+    }
+    return render(request, "system/nodes_live.html" if request.htmx else "system/nodes.html", context)  # type: ignore[attr-defined]
 
 
-def _moment(request: HttpRequest, name: str) -> datetime | None:
-    return moment(name, request.GET[name]) if name in request.GET else None
+@page()
+def node(request: HttpRequest, principal: Principal, node_id: int) -> HttpResponseBase:
+    """Render one node: what it holds, what it had begun when it was lost, the crashes that it saw."""
+    require_known(request)
+    found = get_node(node_id, principal=principal)
+    return render(request, "system/node.html", {"found": found, "node": found.node})
+
+
+def _with_consumers(request: HttpRequest, cursor: str | None) -> str | None:
+    kept: Pairs = [(name, value) for name, value in pairs(request) if name != "consumers"]
+    return href(request.path, [*kept, ("consumers", cursor)]) if cursor else None

@@ -8,17 +8,16 @@ from django.shortcuts import render
 from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.messages.domain.states import Reason, State
-from poisonadmin.messages.queries import blacklist, outcomes
-from poisonadmin.messages.queries.confirmations import unconfirmed
-from poisonadmin.messages.queries.counts import counts as stats_counts
-from poisonadmin.messages.queries.counts import empty as counts_of_none
-from poisonadmin.system.queries import jobs, overview
+from poisonadmin.messages.queries import blacklist
+from poisonadmin.messages.queries.counts import counts, empty, unconfirmed
+from poisonadmin.system.queries import activity, overview
 from poisonadmin.web.pages.links import require_known
 from poisonadmin.web.pages.permissions import page
 
 SPAN_WORDS = {900: "15 min", 3600: "1 hour", 21_600: "6 hours", 86_400: "1 day"}
 DEFAULT_SPAN = 900
 JOBS_SHOWN = 5
+SERIES = ("delivered", "retried", "undecided", "failed")
 
 
 @page()
@@ -38,16 +37,13 @@ def show(request: HttpRequest, principal: Principal) -> HttpResponseBase:
 def outcomes_over_time(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Answer the chart: one list a series, and the times in seconds."""
     try:
-        buckets = outcomes.outcomes(principal, span=_span(request))
+        buckets = overview.outcomes_by_time(principal, span=_span(request))
     except PoisonAdminError as error:
         return JsonResponse({"detail": error.detail, "code": error.code}, status=error.status)
     return JsonResponse(
         {
             "at": [int(bucket.at.timestamp()) for bucket in buckets],
-            "delivered": [bucket.delivered for bucket in buckets],
-            "retried": [bucket.retried for bucket in buckets],
-            "undecided": [bucket.undecided for bucket in buckets],
-            "failed": [bucket.failed for bucket in buckets],
+            **{name: [getattr(bucket, name) for bucket in buckets] for name in SERIES},
         }
     )
 
@@ -58,14 +54,13 @@ def _span(request: HttpRequest) -> int:
 
 
 def _tiles(principal: Principal) -> dict[str, Any]:
-    found = stats_counts(principal)
-    counts = found.by_state
+    found = counts(principal)
     return {
-        "counts": counts,
-        "blacklisted": found.by_reason.get(Reason.BLACKLISTED, counts_of_none())[State.NDLV],
+        "counts": found.by_state,
+        "blacklisted": found.by_reason.get(Reason.BLACKLISTED, empty())[State.NDLV],
         "candidates": blacklist.count_candidates(principal=principal),
         "unconfirmed": unconfirmed(principal),
-        "nothing_yet": not any(counts.values()),
+        "nothing_yet": not any(found.by_state.values()),
         "due": overview.due(principal),
         "oldest": overview.oldest_undecided(principal),
         "fleet": overview.fleet() if principal.sees_everything else None,
@@ -75,6 +70,6 @@ def _tiles(principal: Principal) -> dict[str, Any]:
 def _lists(principal: Principal) -> dict[str, Any]:
     return {
         "groups": overview.top_groups(principal),
-        "jobs": jobs.list_jobs(principal=principal, limit=JOBS_SHOWN).results,
+        "jobs": activity.list_jobs(principal=principal, limit=JOBS_SHOWN).results,
         "decisions": overview.recent_decisions(principal),
     }

@@ -1,14 +1,64 @@
 """What every page shows around its content."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from django.conf import settings
 from django.http import HttpRequest
 
-from poisonadmin.core.domain.access import Permission
+from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.system.queries.overview import undecided_count
 from poisonadmin.web.pages.errors import request_id
-from poisonadmin.web.pages.navigation import sections_for
+
+
+@dataclass(frozen=True)
+class SidebarEntry:
+    """`key` is the letter that follows `g` on the keyboard."""
+
+    name: str
+    route: str
+    icon: str
+    key: str
+    permission: Permission = Permission.READ
+
+
+SECTIONS: tuple[tuple[str, tuple[SidebarEntry, ...]], ...] = (
+    (
+        "Triage",
+        (
+            SidebarEntry("Overview", "overview", "home", "o"),
+            SidebarEntry("Blacklist", "blacklist", "bolt", "b"),
+            SidebarEntry("Messages", "messages", "mail", "m"),
+            SidebarEntry("Failure groups", "groups", "layers", "g"),
+            SidebarEntry("Failures", "failures", "alert", "f"),
+        ),
+    ),
+    (
+        "Delivery",
+        (
+            SidebarEntry("Addresses", "addresses", "route", "a"),
+            SidebarEntry("Destinations", "destinations", "send", "d"),
+            SidebarEntry("Policies", "policies", "sliders", "p"),
+            SidebarEntry("Rules", "rules", "filter", "e"),
+            SidebarEntry("Restart jobs", "restart_jobs", "refresh", "r"),
+            SidebarEntry("Poison list", "poison_list", "list-ban", "l"),
+            SidebarEntry("Sources", "sources", "inbox", "s"),
+        ),
+    ),
+    (
+        "System",
+        (
+            SidebarEntry("Jobs", "jobs", "activity", "j"),
+            SidebarEntry("Nodes", "nodes", "server", "n"),
+            SidebarEntry("Audit", "audit", "book", "u"),
+        ),
+    ),
+)
+
+
+def sections_for(principal: Principal) -> list[tuple[str, list[SidebarEntry]]]:
+    """Return the sections with the entries that the principal may open."""
+    return [(title, [entry for entry in entries if principal.may(entry.permission)]) for title, entries in SECTIONS]
 
 
 def shell(request: HttpRequest) -> dict[str, Any]:

@@ -1,10 +1,11 @@
 """Figures for a monitoring system: what is late, stuck, or waits for a decision."""
 
 from dataclasses import dataclass
+from typing import Any
 
-from poisonadmin.core.queries.rows import bounded, fetch
-from poisonadmin.messages.domain.confirmations import Confirming
-from poisonadmin.messages.queries.confirmations import CONFIRMING
+from poisonadmin.core.queries.rows import bounded, fetch, fetch_rows
+from poisonadmin.messages.domain.states import Confirming
+from poisonadmin.messages.queries.counts import CONFIRMING
 from poisonadmin.system.queries.nodes import ALIVE
 
 CAP = 10_000
@@ -24,14 +25,7 @@ class SystemMetrics:
     unanswered: int
 
 
-@dataclass(frozen=True)
-class _Jobs:
-    kind: str
-    state: str
-    n: int
-
-
-_GAUGES = f"""
+_METRICS = f"""
 WITH waiting AS (
   SELECT m.due_at FROM lane l
   CROSS JOIN LATERAL (SELECT due_at FROM message WHERE lane_id = l.id AND state = 'TBDL' AND due_at <= now()
@@ -58,14 +52,12 @@ FROM waiting
 def system_metrics() -> SystemMetrics:
     """Return the figures as they are now."""
     with bounded():
-        return fetch(SystemMetrics, _GAUGES)[0]
+        return fetch(SystemMetrics, _METRICS)[0]
 
 
-def recent_jobs() -> list[tuple[str, str, int]]:
+def recent_jobs() -> list[tuple[Any, ...]]:
     """Return (kind, state, count) of the jobs that were created within the last hour or have not ended."""
-    rows = fetch(
-        _Jobs,
-        "SELECT kind, state, count(*) AS n FROM job WHERE id > (SELECT coalesce(max(id), 0) - 10000 FROM job)"
-        " AND (created_at > now() - interval '1 hour' OR finished_at IS NULL) GROUP BY 1, 2 ORDER BY 1, 2",
+    return fetch_rows(
+        "SELECT kind, state, count(*) FROM job WHERE id > (SELECT coalesce(max(id), 0) - 10000 FROM job)"
+        " AND (created_at > now() - interval '1 hour' OR finished_at IS NULL) GROUP BY 1, 2 ORDER BY 1, 2"
     )
-    return [(row.kind, row.state, row.n) for row in rows]

@@ -5,8 +5,8 @@ from datetime import datetime
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
-from poisonadmin.core.queries.paging import DEFAULT_LIMIT, MAX_ID, Key, Page, window
-from poisonadmin.core.queries.rows import bounded, fetch, fetch_one
+from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, window
+from poisonadmin.core.queries.rows import bounded, fetch, fetch_by_id, fetch_rows
 from poisonadmin.delivery.domain.lease import SILENT_SECONDS_AFTER_RESTART
 from poisonadmin.delivery.domain.outcome import Outcome
 from poisonadmin.delivery.queries.crashes import CRASHED, CrashRow, crashes_on
@@ -113,33 +113,27 @@ def list_nodes(
     chosen = f"SELECT n.* FROM node n WHERE {' AND '.join(['TRUE', *conditions])} AND {page.condition} {page.order}"  # noqa: S608
     with bounded():
         rows = fetch(NodeRow, f"{_ROWS.format(chosen=chosen)} {page.order}", page.parameters)
-    return page.page(rows, lambda row: (row.id,))
+    return page.page(rows)
 
 
 def get_node(node_id: int, *, principal: Principal) -> NodeDetail:
     """Return the node; raise NotFound."""
     principal.require(Permission.READ)
-    found = place = None
-    if principal.sees_everything and 0 < node_id <= MAX_ID:
-        found = fetch_one(NodeRow, _ROWS.format(chosen="SELECT n.* FROM node n WHERE n.id = %s"), [node_id])
-        place = fetch_one(_Shard, "SELECT claim_id, shard FROM node WHERE id = %s", [node_id])
-    if found is None or place is None:
+    found = None
+    if principal.sees_everything:
+        found = fetch_by_id(NodeRow, _ROWS.format(chosen="SELECT n.* FROM node n WHERE n.id = %s"), node_id)
+    if found is None:
         raise NotFound(f"There is no node {node_id}.")
+    claim_id, shard = fetch_rows("SELECT claim_id, shard FROM node WHERE id = %s", [node_id])[0]
+
+    def crashes(*outcomes: Outcome) -> list[CrashRow]:
+        return crashes_on(claim_id, shard, outcomes=outcomes, most=LISTED_MESSAGES)
+
     with bounded():
         return NodeDetail(
             found,
             holds=fetch(MessageRow, _LEFT.format(condition=_HELD), [node_id]) if found.ended_at is None else [],
-            lost=_crashes(place, Outcome.NODE_LOST),
-            crashes=_crashes(place, Outcome.CRASHED, Outcome.SUSPECTED),
+            lost=crashes(Outcome.NODE_LOST),
+            crashes=crashes(Outcome.CRASHED, Outcome.SUSPECTED),
             unanswered=fetch(MessageRow, _LEFT.format(condition=_UNANSWERED), [node_id]) if found.ended_at else [],
         )
-
-
-@dataclass(frozen=True)
-class _Shard:
-    claim_id: int
-    shard: int
-
-
-def _crashes(place: _Shard, *outcomes: Outcome) -> list[CrashRow]:
-    return crashes_on(place.claim_id, place.shard, outcomes=outcomes, most=LISTED_MESSAGES)

@@ -1,20 +1,32 @@
 """What the first page shows, each part from something small: counters, lanes, partial indexes; no scan of messages."""
 
+from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
+from django.db import connection
+
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.queries.address_ids import visible_ids
-from poisonadmin.core.queries.rows import fetch, fetch_one, fetch_values
-from poisonadmin.messages.domain.states import DECISIONS
+from poisonadmin.core.queries.address_ids import scope_condition, visible_ids
+from poisonadmin.core.queries.filter_values import InvalidFilter
+from poisonadmin.core.queries.rows import bounded, fetch, fetch_one, fetch_values
+from poisonadmin.messages.domain.states import DECISIONS, State
 from poisonadmin.messages.queries.counts import NOW
+from poisonadmin.system.queries.nodes import ALIVE
 
 OVERDUE_SECONDS = 10
 CAP = 10_000
 
 # Spelt out as in the partial index `history_decisions`, which a parameter would hide from the planner.
 _DECISIONS = ", ".join(f"'{event}'" for event in DECISIONS)
+SECONDS_TO_READ = 3
+# Span in seconds -> width of a bar in seconds: some sixty bars each.
+SPANS = {900: 15, 3600: 60, 21_600: 300, 86_400: 1800}
+# A row carries the time at which its transaction began; none that writes history lasts so long.
+SETTLED_AFTER = timedelta(minutes=2)
+REMEMBERED_CHARTS = 64
 
 
 @dataclass(frozen=True)
@@ -75,7 +87,7 @@ class Decision:
 def undecided_count(principal: Principal) -> int:
     """Return how many messages wait for a decision."""
     principal.require(Permission.READ)
-    scope, parameters = _scope(principal, "c.address_id")
+    scope, parameters = scope_condition(principal, "c.address_id")
     sql = f"SELECT coalesce(sum(n), 0)::bigint FROM {NOW} WHERE state = 'NDLV' AND {scope}"  # noqa: S608
     return int(fetch_values(sql, parameters)[0])
 
@@ -83,7 +95,7 @@ def undecided_count(principal: Principal) -> int:
 def due(principal: Principal) -> Due:
     """Return what is due, overdue, or due and held, lane by lane from the index that the delivery uses."""
     principal.require(Permission.READ)
-    scope, parameters = _scope(principal, "l.address_id")
+    scope, parameters = scope_condition(principal, "l.address_id")
     row = fetch_one(
         Due,
         f"""WITH waiting AS (
@@ -106,7 +118,7 @@ def due(principal: Principal) -> Due:
 def oldest_undecided(principal: Principal) -> OldestUndecided | None:
     """Return the message taken in first among those that wait for a decision."""
     principal.require(Permission.READ)
-    scope, parameters = _scope(principal, "m.address_id")
+    scope, parameters = scope_condition(principal, "m.address_id")
     return fetch_one(
         OldestUndecided,
         f"""SELECT m.id, e.message_id, a.name AS address, m.state_at
@@ -119,7 +131,7 @@ def oldest_undecided(principal: Principal) -> OldestUndecided | None:
 def top_groups(principal: Principal, limit: int = 6) -> list[TopGroup]:
     """Return the failure groups with the most undecided messages."""
     principal.require(Permission.READ)
-    scope, parameters = _scope(principal, "c.address_id")
+    scope, parameters = scope_condition(principal, "c.address_id")
     return fetch(
         TopGroup,
         f"""SELECT g.id, g.title, g.error_class, n AS undecided, g.last_at
@@ -135,9 +147,9 @@ def fleet() -> Fleet:
     """Return the state of the nodes; they belong to no address."""
     row = fetch_one(
         Fleet,
-        """SELECT count(*) FILTER (WHERE ended_at IS NULL AND heartbeat_at > now() - interval '10 s') AS alive,
+        f"""SELECT count(*) FILTER (WHERE {ALIVE}) AS alive,
                   (SELECT heartbeat_at FROM node ORDER BY id DESC LIMIT 1) AS last_seen_at
-           FROM node WHERE ended_at IS NULL""",
+            FROM node n WHERE ended_at IS NULL""",  # noqa: S608
     )
     assert row is not None
     return row
@@ -146,7 +158,7 @@ def fleet() -> Fleet:
 def recent_decisions(principal: Principal, limit: int = 8) -> list[Decision]:
     """Return the latest decisions of people."""
     principal.require(Permission.READ)
-    scope, parameters = _scope(principal, "m.address_id")
+    scope, parameters = scope_condition(principal, "m.address_id")
     return fetch(
         Decision,
         f"""SELECT h.message_id, a.name AS address, h.event, h.from_state, h.to_state, h.actor, h.note, h.at
@@ -157,6 +169,62 @@ def recent_decisions(principal: Principal, limit: int = 8) -> list[Decision]:
     )
 
 
-def _scope(principal: Principal, column: str) -> tuple[str, list[Any]]:
+@dataclass(frozen=True)
+class Bucket:
+    """What happened in one bar's width from `at`. `retried`: failed and waits for its next delivery."""
+
+    at: datetime
+    delivered: int = 0
+    retried: int = 0
+    undecided: int = 0
+    failed: int = 0
+
+
+# (database, scope, width) -> the buckets that can no longer change: a page that asks again reads the newest only.
+_past: OrderedDict[tuple[Any, ...], dict[datetime, Bucket]] = OrderedDict()
+
+
+def outcomes_by_time(principal: Principal, *, span: int) -> list[Bucket]:
+    """Return what became of messages in the last `span` seconds, bucket by bucket, empty ones included, oldest first.
+
+    Raise InvalidFilter for another span than those offered, QueryTooExpensive when so much happened that counting it
+    would take more than three seconds.
+    """
+    principal.require(Permission.READ)
+    if span not in SPANS:
+        raise InvalidFilter("span", f"The chart shows {', '.join(map(str, SPANS))} seconds.")
+    step = timedelta(seconds=SPANS[span])
     ids = visible_ids(principal)
-    return ("TRUE", []) if ids is None else (f"{column} = ANY(%s)", [ids])
+    key = (connection.settings_dict["NAME"], None if ids is None else tuple(ids), step)
+    newest: datetime = fetch_values("SELECT date_bin(%s, now(), 'epoch')", [step])[0]
+    slots = [newest - step * place for place in range(span // SPANS[span], -1, -1)]
+    known = _past.get(key, {})
+    since = next((slot for slot in slots if slot not in known), newest)
+    found = {bucket.at: bucket for bucket in _read_buckets(ids, step, since)}
+    buckets = [known.get(slot) or found.get(slot) or Bucket(slot) for slot in slots]
+    _remember(key, {bucket.at: bucket for bucket in buckets if bucket.at + step <= newest - SETTLED_AFTER})
+    return buckets
+
+
+def _read_buckets(ids: Sequence[int] | None, step: timedelta, since: datetime) -> list[Bucket]:
+    join = "" if ids is None else " JOIN message m ON m.id = h.message_id AND m.address_id = ANY(%s)"
+    parameters = [] if ids is None else [ids]
+    with bounded(SECONDS_TO_READ):
+        return fetch(
+            Bucket,
+            f"""SELECT date_bin(%s, h.at, 'epoch') AS at,
+                       count(*) FILTER (WHERE to_state = '{State.DLVD}') AS delivered,
+                       count(*) FILTER (WHERE to_state = '{State.TBDL}') AS retried,
+                       count(*) FILTER (WHERE to_state = '{State.NDLV}') AS undecided,
+                       count(*) FILTER (WHERE to_state = '{State.FAIL}') AS failed
+                FROM history h{join}
+                WHERE h.at >= %s AND (h.to_state IN ('DLVD', 'NDLV', 'FAIL') OR h.event = 'failed') GROUP BY 1""",  # noqa: S608
+            [step, *parameters, since],
+        )
+
+
+def _remember(key: tuple[Any, ...], buckets: dict[datetime, Bucket]) -> None:
+    _past[key] = buckets
+    _past.move_to_end(key)
+    while len(_past) > REMEMBERED_CHARTS:
+        _past.popitem(last=False)

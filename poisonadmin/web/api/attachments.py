@@ -8,7 +8,7 @@ from django.http import HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from rest_framework.request import Request
 
-from poisonadmin.core.queries.stored_bytes import SLICE_BYTES, StoredBytes
+from poisonadmin.core.queries.rows import SLICE_BYTES, StoredBytes
 
 
 def attachment(request: Request, content: StoredBytes, name: str) -> HttpResponseBase:

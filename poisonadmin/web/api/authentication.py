@@ -1,14 +1,16 @@
-"""Who calls: the owner of a token, or whoever is logged in. `request.auth` is the Principal either way."""
+"""Who calls: the owner of a token, or a logged-in user; and whether they may. `request.auth` is the Principal."""
 
 from typing import Any
 
 from rest_framework import authentication
-from rest_framework.exceptions import AuthenticationFailed
+from rest_framework.exceptions import AuthenticationFailed, NotAuthenticated, PermissionDenied
+from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
 from poisonadmin.core.commands import authentication as tokens
+from poisonadmin.core.commands.authentication import principal_of_user
 from poisonadmin.core.domain.access import Principal
-from poisonadmin.core.queries.principals import principal_of_user
+from poisonadmin.web.api.contract import contract_of
 
 SCHEME = "bearer"
 
@@ -38,3 +40,19 @@ class SessionAuthentication(authentication.SessionAuthentication):
         """Return the logged-in user and their principal (None: a user without a role)."""
         found = super().authenticate(request)
         return None if found is None else (found[0], principal_of_user(found[0]))
+
+
+class MayDo(BasePermission):
+    """Lets through who holds the permission that the view's contract names for this method."""
+
+    def has_permission(self, request: Request, view: Any) -> bool:
+        """Return True; raise NotAuthenticated, PermissionDenied, NotAllowed."""
+        if request.auth is None:
+            if request.user is not None:
+                raise PermissionDenied("This account has no role yet; an administrator gives it one.")
+            raise NotAuthenticated("Log in, or send a token as `Authorization: Bearer pa_…`.")
+        assert isinstance(request.auth, Principal)
+        contract = contract_of(view, request.method)
+        if contract is not None:
+            request.auth.require(contract.needs)
+        return True

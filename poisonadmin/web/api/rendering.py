@@ -1,10 +1,13 @@
 """JSON in and out: read strictly, written quickly."""
 
+import hashlib
+import io
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import IO, Any
 
 import orjson
+from django.http import HttpRequest
 from rest_framework.exceptions import NotAcceptable
 from rest_framework.negotiation import DefaultContentNegotiation
 from rest_framework.parsers import BaseParser
@@ -18,6 +21,7 @@ from poisonadmin.intake.domain.envelope_fields import LIMITS
 
 ACCEPTED = frozenset({"*/*", "application/*", "application/json", "application/problem+json"})
 MAX_ACCEPTED = 64
+CHUNK_BYTES = 256 * 1024
 
 
 class BodyTooLarge(PoisonAdminError):
@@ -106,3 +110,31 @@ class TakeAny(DefaultContentNegotiation):
     def select_renderer(self, request: Request, renderers: Any, format_suffix: str | None = None) -> Any:
         """Return the first renderer."""
         return renderers[0], renderers[0].media_type
+
+
+def file_of(request: HttpRequest) -> IO[bytes]:
+    """Return the body as a file at its beginning, which can be read again. Nothing else may have read it.
+
+    Under ASGI Django has written a long body to a file already. Django's test client gives a stream that can be read
+    once; that is copied into memory.
+    """
+    stream = request._stream  # noqa: SLF001
+    if not stream.seekable():
+        stream = request._stream = io.BytesIO(stream.read())  # noqa: SLF001
+    stream.seek(0)
+    return stream
+
+
+def chunks_of(file: IO[bytes]) -> Iterator[bytes]:
+    """Yield the rest of the file, a quarter of a megabyte at a time."""
+    while chunk := file.read(CHUNK_BYTES):
+        yield chunk
+
+
+def digest_of(file: IO[bytes]) -> str:
+    """Return the SHA-256 of the file, hex, and leave it at its beginning."""
+    digest = hashlib.sha256()
+    for chunk in chunks_of(file):
+        digest.update(chunk)
+    file.seek(0)
+    return digest.hexdigest()

@@ -11,10 +11,20 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from poisonadmin.delivery.domain.retry_limits import Breaker
+
 JsonSchema = dict[str, Any]
 Convert = Callable[[Any], Any]
 
 ID: JsonSchema = {"type": "string", "pattern": "^[0-9]{1,19}$", "example": "1042"}
+_PLAIN: dict[Any, JsonSchema] = {
+    int: {"type": "integer"},
+    float: {"type": "number"},
+    bool: {"type": "boolean"},
+    str: {"type": "string"},
+    datetime: {"type": "string", "format": "date-time"},
+    Any: {},
+}
 
 
 @dataclass(frozen=True)
@@ -69,6 +79,16 @@ class Shape:
         return {member.name: member.convert(getattr(row, member.name)) for member in self._members}
 
 
+def whole_list(shape: Shape) -> JsonSchema:
+    """Return the schema of a list that has one page (`ApiView.whole`)."""
+    link = {"type": "string", "nullable": True}
+    return {
+        "type": "object",
+        "properties": {"results": {"type": "array", "items": shape.schema}, "next": link, "previous": link},
+        "required": ["results", "next", "previous"],
+    }
+
+
 def _kind(name: str, hint: Any) -> tuple[JsonSchema, Convert]:
     if isinstance(hint, Shape):
         return hint.schema, hint.render
@@ -121,11 +141,4 @@ def _as_it_is(value: Any) -> Any:
     return value
 
 
-_PLAIN: dict[Any, JsonSchema] = {
-    int: {"type": "integer"},
-    float: {"type": "number"},
-    bool: {"type": "boolean"},
-    str: {"type": "string"},
-    datetime: {"type": "string", "format": "date-time"},
-    Any: {},
-}
+BREAKER = Shape("Breaker", Breaker, also={"left": int, "rule": str, "sentence": str})

@@ -1,7 +1,8 @@
 """The base of every view: permission, checked query, checked body, one call, the answer."""
 
 import hashlib
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -17,17 +18,41 @@ from rest_framework.views import APIView
 
 from poisonadmin.core.commands.idempotency import StoredAnswer, once
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.domain.errors import PoisonAdminError
-from poisonadmin.core.queries.paging import Page
+from poisonadmin.core.domain.errors import PoisonAdminError, PreconditionFailed
+from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Page
 from poisonadmin.web.api.contract import Contract, contract_of
 from poisonadmin.web.api.document import ContractSchema
 from poisonadmin.web.api.parameters import read_query
-from poisonadmin.web.api.rendering import JsonParser, JsonRenderer, Negotiation, to_json
+from poisonadmin.web.api.rendering import JsonParser, JsonRenderer, Negotiation, digest_of, file_of, to_json
 from poisonadmin.web.api.shape import Shape
-from poisonadmin.web.api.upload import digest_of, file_of
 
+_VERSION = re.compile(r'"(\d{1,9})"')
 JSON = "application/json"
 KEY_HEADER = "Idempotency-Key"
+
+
+def if_match(request: Request, etag: re.Pattern[str]) -> re.Match[str] | None:
+    """Return the ETag that If-Match asks for, None where any will do; raise PreconditionFailed."""
+    given = request.headers.get("If-Match", "*").strip()
+    found = etag.fullmatch(given)
+    if found is None and given != "*":
+        raise PreconditionFailed(f"{given[:80]} is no ETag of this; nothing was done.")
+    return found
+
+
+def expected_version(request: Request) -> int | None:
+    """Return the version that If-Match asks for, None where any will do; raise PreconditionFailed."""
+    found = if_match(request, _VERSION)
+    return None if found is None else int(found[1])
+
+
+def shown(shape: Shape, row: Any, status: int = 200, *, location: str | None = None) -> Response:
+    """Return an object with its ETag; `location` is its URL where it is new."""
+    response = Response(shape.render(row), status=status)
+    response["ETag"] = row.etag
+    if location is not None:
+        response["Location"] = location
+    return response
 
 
 class EncodedBody(PoisonAdminError):
@@ -119,6 +144,16 @@ class ApiView(APIView):
         if request_id := structlog.contextvars.get_contextvars().get("request_id"):
             response["X-Request-ID"] = request_id
         return response
+
+    def listed(self, shape: Shape, query: Callable[..., Page[Any]], *args: Any, **only: Any) -> Response:
+        """Return the page of `query` that the parameters `PAGE` ask for."""
+        limit = self.query["limit"] or DEFAULT_LIMIT
+        found = query(*args, **only, principal=self.principal, cursor=self.query["cursor"], limit=limit)
+        return self.paged(found, shape)
+
+    def whole(self, shape: Shape, rows: Iterable[Any]) -> Response:
+        """Return a list that has one page."""
+        return Response({"results": [shape.render(row) for row in rows], "next": None, "previous": None})
 
     def paged(self, page: Page[Any], shape: Shape) -> Response:
         """Return a page of a list, with links to its neighbours."""

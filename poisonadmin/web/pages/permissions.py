@@ -1,6 +1,6 @@
 """The one gate before every page: who asks, may they, and what to show when not."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec
 from urllib.parse import urlsplit
@@ -10,17 +10,23 @@ from django.http import HttpRequest, HttpResponseBase
 from django.views.decorators.cache import never_cache
 from django_htmx.http import HttpResponseClientRedirect
 
+from poisonadmin.core.commands.authentication import principal_of_user
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
-from poisonadmin.core.queries.principals import principal_of_user
 from poisonadmin.web.pages.errors import NO_ROLE, advice_page, error_page
+from poisonadmin.web.pages.links import require_known, tidied
 
 P = ParamSpec("P")
 View = Callable[Concatenate[HttpRequest, Principal, P], HttpResponseBase]
 
 
-def page(permission: Permission = Permission.READ) -> Callable[[View[P]], Callable[..., HttpResponseBase]]:
-    """Wrap a view so that it is called with the principal, who holds `permission`; errors of ours become pages."""
+def page(
+    permission: Permission = Permission.READ, *, filters: Collection[str] | None = None
+) -> Callable[[View[P]], Callable[..., HttpResponseBase]]:
+    """Wrap a view so that it is called with the principal, who holds `permission`; errors of ours become pages.
+
+    `filters`: the view is a list, which these parameters of the query narrow. It is called with a tidy query.
+    """
 
     def wrap(view: View[P]) -> Callable[..., HttpResponseBase]:
         @wraps(view)
@@ -33,6 +39,10 @@ def page(permission: Permission = Permission.READ) -> Callable[[View[P]], Callab
             request.principal = principal  # type: ignore[attr-defined]
             try:
                 principal.require(permission)
+                if filters is not None:
+                    if tidy := tidied(request):
+                        return tidy
+                    require_known(request, *filters)
                 return view(request, principal, *args, **kwargs)
             except PoisonAdminError as error:
                 return error_page(request, error)

@@ -7,7 +7,7 @@ from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 
-from poisonadmin.core.queries.stored_bytes import SLICE_BYTES, StoredBytes
+from poisonadmin.core.queries.rows import SLICE_BYTES, StoredBytes
 
 
 def streamed(

@@ -1,8 +1,7 @@
 """What the pages call things: the field's words, never the code's (no claim, lease or settle)."""
 
 from poisonadmin.delivery.domain.outcome import Outcome
-from poisonadmin.messages.domain.confirmations import Confirming
-from poisonadmin.messages.domain.states import LABELS, Event, Reason, State
+from poisonadmin.messages.domain.states import LABELS, Confirming, Event, Reason, State
 from poisonadmin.store.models.claim import NodeEnd
 
 STATES: dict[str, str] = {str(state): f"{label} ({state})" for state, label in LABELS.items()}

@@ -9,8 +9,99 @@ from django import template
 from django.utils import timezone
 
 from poisonadmin.sources.domain.broker_kinds import BROKERS
-from poisonadmin.web.pages import crash_view, sanitising, times, words
-from poisonadmin.web.pages.icons import ICONS
+from poisonadmin.web.pages import crash_view, sanitising, words
+
+_STEPS = ((86_400 * 365, "y"), (86_400, "d"), (3600, "h"), (60, "min"))
+
+
+def distance(then: datetime, now: datetime) -> str:
+    """Return how far `then` is from `now`, in the largest unit that fits.
+
+    >>> from datetime import UTC, timedelta
+    >>> noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    >>> [distance(noon - timedelta(seconds=s), noon) for s in (0, 42, 3 * 60 + 5, 7300, -90)]
+    ['now', '42 s ago', '3 min ago', '2 h ago', 'in 1 min']
+    """
+    seconds = int((now - then).total_seconds())
+    if seconds == 0:
+        return "now"
+    span = length(abs(seconds))
+    return f"{span} ago" if seconds > 0 else f"in {span}"
+
+
+def length(seconds: float) -> str:
+    """Return a span in its largest unit, rounded down; milliseconds below one second.
+
+    >>> length(0.25), length(59), length(3700)
+    ('250 ms', '59 s', '1 h')
+    """
+    if 0 < seconds < 1:
+        return f"{int(seconds * 1000)} ms"
+    for size, unit in _STEPS:
+        if seconds >= size:
+            return f"{int(seconds // size)} {unit}"
+    return f"{int(seconds)} s"
+
+
+def full_time(when: datetime) -> str:
+    """Return the time in full, with its zone.
+
+    >>> from datetime import UTC
+    >>> full_time(datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC))
+    '2026-01-02 03:04:05 UTC'
+    """
+    return f"{when:%Y-%m-%d %H:%M:%S} UTC"
+
+
+ICONS: dict[str, tuple[str, ...]] = {
+    "activity": ("M3 12h4l3-8 4 16 3-8h4",),
+    "alert": ("M12 4l9 16H3z", "M12 10v4", "M12 17v.01"),
+    "arrow-left": ("M19 12H5", "M11 6l-6 6 6 6"),
+    "arrow-right": ("M5 12h14", "M13 6l6 6-6 6"),
+    "ban": ("M12 3a9 9 0 1 0 0 18 9 9 0 0 0 0-18z", "M6 6l12 12"),
+    "bolt": ("M13 3L5 14h6l-1 7 9-12h-6z",),
+    "book": ("M6 4h13v16H6a2 2 0 0 1-2-2V6a2 2 0 0 1 2-2z", "M9 8h6", "M9 12h6"),
+    "check": ("M5 12l5 5 9-10",),
+    "clock": ("M12 3a9 9 0 1 0 0 18 9 9 0 0 0 0-18z", "M12 7v5l3 3"),
+    "cross": ("M6 6l12 12", "M18 6L6 18"),
+    "dots": ("M5 12v.01", "M12 12v.01", "M19 12v.01"),
+    "download": ("M12 4v11", "M7 11l5 5 5-5", "M4 20h16"),
+    "file": ("M6 3h8l5 5v13H6z", "M14 3v5h5"),
+    "filter": ("M4 5h16l-6 8v6l-4-2v-4z",),
+    "home": ("M4 11l8-7 8 7", "M6 10v10h12V10", "M10 20v-6h4v6"),
+    "inbox": ("M4 13l3-8h10l3 8v6H4z", "M4 13h5l1 3h4l1-3h5"),
+    "key": ("M8 11a4 4 0 1 0 0 8 4 4 0 0 0 0-8z", "M11 12l9-9", "M16 7l3 3"),
+    "keyboard": ("M3 6h18v12H3z", "M7 10v.01", "M11 10v.01", "M15 10v.01", "M8 14h8"),
+    "layers": ("M12 4l9 5-9 5-9-5z", "M3 14l9 5 9-5"),
+    "list-ban": ("M4 6h16", "M4 12h8", "M4 18h6", "M17 13a4 4 0 1 0 0 8 4 4 0 0 0 0-8z", "M14.2 14.2l5.6 5.6"),
+    "logout": ("M14 4H5v16h9", "M10 12h11", "M17 8l4 4-4 4"),
+    "mail": ("M3 6h18v12H3z", "M3 7l9 7 9-7"),
+    "menu": ("M4 6h16", "M4 12h16", "M4 18h16"),
+    "moon": ("M20 14A8 8 0 1 1 10 4a7 7 0 0 0 10 10z",),
+    "pause": ("M7 5v14", "M17 5v14"),
+    "play": ("M7 4l13 8-13 8z",),
+    "refresh": ("M20 11a8 8 0 0 0-15-3", "M4 4v5h5", "M4 13a8 8 0 0 0 15 3", "M20 20v-5h-5"),
+    "route": ("M4 5h11l4 4-4 4H4z", "M8 13v8"),
+    "search": ("M10 4a6 6 0 1 0 0 12 6 6 0 0 0 0-12z", "M15 15l6 6"),
+    "send": ("M21 3L10 14", "M21 3l-7 18-4-7-7-4z"),
+    "server": ("M4 5h16v6H4z", "M4 13h16v6H4z", "M8 8v.01", "M8 16v.01"),
+    "shield": ("M12 3l8 3v6c0 4-3 7-8 9-5-2-8-5-8-9V6z",),
+    "sliders": ("M4 7h10", "M18 7h2", "M16 5v4", "M4 17h2", "M10 17h10", "M8 15v4"),
+    "sun": (
+        "M12 8a4 4 0 1 0 0 8 4 4 0 0 0 0-8z",
+        "M12 2v2",
+        "M12 20v2",
+        "M2 12h2",
+        "M20 12h2",
+        "M5 5l1 1",
+        "M18 18l1 1",
+        "M5 19l1-1",
+        "M18 6l1-1",
+    ),
+    "undo": ("M9 14L4 9l5-5", "M4 9h10a6 6 0 0 1 0 12h-3"),
+    "user": ("M12 4a4 4 0 1 0 0 8 4 4 0 0 0 0-8z", "M4 21c0-4 3-6 8-6s8 2 8 6"),
+}
+
 
 register = template.Library()
 register.filter("visible", sanitising.visible)
@@ -41,7 +132,7 @@ def ago(when: datetime | None, empty: str = "–") -> dict[str, Any]:
     """Show a time as a distance from now, with the full time in its title."""
     if when is None:
         return {"when": None, "empty": empty}
-    return {"when": when, "kind": "ago", "text": times.ago(when, timezone.now()), "title": times.absolute(when)}
+    return {"when": when, "kind": "ago", "text": distance(when, timezone.now()), "title": full_time(when)}
 
 
 @register.inclusion_tag("web/_time.html")
@@ -49,7 +140,7 @@ def at(when: datetime | None, empty: str = "–") -> dict[str, Any]:
     """Show a time in full, with the distance from now in its title."""
     if when is None:
         return {"when": None, "empty": empty}
-    return {"when": when, "kind": "at", "text": times.absolute(when), "title": times.ago(when, timezone.now())}
+    return {"when": when, "kind": "at", "text": full_time(when), "title": distance(when, timezone.now())}
 
 
 @register.inclusion_tag("web/_trend.html")
@@ -69,7 +160,7 @@ def took(started: datetime | None, finished: datetime | None) -> str:
     if started is None:
         return "–"
     seconds = ((finished or timezone.now()) - started).total_seconds()
-    return times.length(seconds) if finished else f"{times.length(seconds)} so far"
+    return length(seconds) if finished else f"{length(seconds)} so far"
 
 
 @register.filter
@@ -115,7 +206,7 @@ def plain_words(value: object) -> str:
 @register.filter
 def milliseconds(value: float | None) -> str:
     """Return a span given in milliseconds in words."""
-    return "–" if value is None else times.length(value / 1000) if value else "0 s"
+    return "–" if value is None else length(value / 1000) if value else "0 s"
 
 
 @register.filter

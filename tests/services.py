@@ -14,8 +14,7 @@ import psutil
 
 from poisonadmin.embedded import postgres as embedded_postgres
 from poisonadmin.embedded import valkey as embedded_valkey
-from poisonadmin.embedded.child import spawn, stop
-from poisonadmin.embedded.readiness import NotReady, wait_until_ready
+from poisonadmin.embedded.processes import NotReady, spawn, stop, wait_until_ready
 
 Server = TypeVar("Server", embedded_postgres.Postgres, embedded_valkey.Valkey)
 

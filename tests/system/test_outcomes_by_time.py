@@ -10,8 +10,8 @@ from poisonadmin.core.domain.access import SYSTEM, Role, principal
 from poisonadmin.core.queries.filter_values import InvalidFilter
 from poisonadmin.intake.commands.accept import accept
 from poisonadmin.intake.domain.envelope import parse_envelope
-from poisonadmin.messages.queries import outcomes as module
-from poisonadmin.messages.queries.outcomes import SPANS, outcomes
+from poisonadmin.system.queries import overview as module
+from poisonadmin.system.queries.overview import SPANS, outcomes_by_time
 
 pytestmark = pytest.mark.django_db
 
@@ -43,7 +43,7 @@ def happened(minutes_ago: int) -> None:
 def test_every_span_has_a_bucket_for_each_step_up_to_now(span: int) -> None:
     hand_in_dead_letter()
     happened(0)
-    buckets = outcomes(SYSTEM, span=span)
+    buckets = outcomes_by_time(SYSTEM, span=span)
     assert len(buckets) == span // SPANS[span] + 1
     assert buckets[-1].at - buckets[0].at == timedelta(seconds=span)
     assert (sum(b.undecided for b in buckets), sum(b.delivered for b in buckets)) == (1, 1)
@@ -51,12 +51,12 @@ def test_every_span_has_a_bucket_for_each_step_up_to_now(span: int) -> None:
 
 def test_what_is_settled_is_read_once_and_what_is_new_is_added() -> None:
     happened(30)
-    assert sum(bucket.delivered for bucket in outcomes(SYSTEM, span=3600)) == 1
+    assert sum(bucket.delivered for bucket in outcomes_by_time(SYSTEM, span=3600)) == 1
     happened(0)
     with CaptureQueriesContext(
         connection,
     ) as asked:
-        buckets = outcomes(SYSTEM, span=3600)
+        buckets = outcomes_by_time(SYSTEM, span=3600)
     assert sum(bucket.delivered for bucket in buckets) == 2
     (since,) = [query["sql"].split("h.at >= '")[1][:19] for query in asked if "h.at >= '" in query["sql"]]
     assert since > f"{buckets[-1].at - timedelta(minutes=5):%Y-%m-%d %H:%M:%S}"
@@ -66,10 +66,10 @@ def test_a_limited_reader_counts_his_own_addresses_only() -> None:
     hand_in_dead_letter("orders.eu")
     hand_in_dead_letter("invoices")
     limited = principal("otto", Role.VIEWER, ["orders.#"])
-    assert sum(bucket.undecided for bucket in outcomes(limited, span=3600)) == 1
-    assert sum(bucket.undecided for bucket in outcomes(SYSTEM, span=3600)) == 2
+    assert sum(bucket.undecided for bucket in outcomes_by_time(limited, span=3600)) == 1
+    assert sum(bucket.undecided for bucket in outcomes_by_time(SYSTEM, span=3600)) == 2
 
 
 def test_another_span_is_refused() -> None:
     with pytest.raises(InvalidFilter):
-        outcomes(SYSTEM, span=17)
+        outcomes_by_time(SYSTEM, span=17)
