@@ -27,10 +27,10 @@ def seen(purpose: str, kind: str, config: Mapping[str, Any], login: Mapping[str,
 def test_queues_are_found_previewed_and_drained(visit: Visit) -> None:
     Access.objects.update(role=Role.ADMIN)
     page = visit.open("/sources/broker/")
-    expect(page.locator("#c-group")).to_be_hidden()
+    expect(page.locator("#group")).to_be_hidden()
     page.select_option("#kind", "kafka")
-    expect(page.locator("#c-group")).to_be_visible()
-    expect(page.locator("#c-readers")).to_be_hidden()
+    expect(page.locator("#group")).to_be_visible()
+    expect(page.locator("#readers")).to_be_hidden()
     page.select_option("#kind", "rabbitmq")
     page.fill("#name", "shop")
     page.fill("#url", "amqp://rabbit.example.org")
@@ -43,7 +43,7 @@ def test_queues_are_found_previewed_and_drained(visit: Visit) -> None:
     assert answer_due(seen) == 1
     expect(look).to_contain_text("the policy dlx names it")
     look.get_by_role("button", name="Add orders.dlq").click()
-    expect(page.locator("#c-queues")).to_have_value("orders.dlq")
+    expect(page.locator("#queues")).to_have_value("orders.dlq")
     expect(look.get_by_role("button", name="Add orders.dlq")).to_be_disabled()
     assert violations(page) == []
     page.get_by_role("button", name="Preview").click()

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 from django import forms
 
 from poisonadmin.destinations.domain import handler_config, http_config
-from poisonadmin.destinations.domain.http_config import CONNECTION_LOST, METHODS, InvalidDestination
+from poisonadmin.destinations.domain.http_config import CONNECTION_LOST, METHODS
 from poisonadmin.destinations.domain.names_and_rates import MAX_NAME_CHARS
 from poisonadmin.destinations.queries import DestinationRow
 from poisonadmin.sources.domain.broker_kinds import destination_settings
@@ -28,18 +28,18 @@ _HTTP, _HANDLER = http_config.DEFAULTS, handler_config.DEFAULTS
 
 
 def _rate() -> forms.FloatField:
-    return decimal_number("Deliveries per second, at most", hint="no limit")
+    return decimal_number("Deliveries per second", hint="no limit")
 
 
 def _headers(text: str) -> dict[str, str]:
-    """Return the headers of lines such as `X-Tenant: shop`; raise InvalidDestination, which repeats no value."""
+    """Return the headers of lines such as `X-Tenant: shop`. An error repeats no value: it may be a secret."""
     found: dict[str, str] = {}
     for line in texts_by_line(text):
         name, colon, value = (part.strip() for part in line.partition(":"))
         if not colon:
-            raise InvalidDestination("headers", "each line is a header such as X-Tenant: shop")
+            raise forms.ValidationError("Write each header as X-Tenant: shop.")
         if name in found:
-            raise InvalidDestination("headers", f"{name} is there twice")
+            raise forms.ValidationError(f"The header {name} is there twice.")
         found[name] = value
     return found
 
@@ -92,7 +92,12 @@ class HttpForm(OwnDestinationForm):
     headers = ParsedText(
         _headers,
         _lines,
-        **asks("Headers of each request, one a line", rows=3, hint="X-Tenant: shop", note="Readers see their values."),
+        **asks(
+            "Headers of each request, one a line",
+            rows=3,
+            hint="X-Tenant: shop",
+            note="Readers may see them.",
+        ),
     )
     secrets = ParsedText(
         _headers,
@@ -189,7 +194,7 @@ class BrokerDestinationForm(BrokerForm):
         " failed, else to the queue named as its address."
     )
     layout = (
-        ("Broker", ("name", "kind", "url", "username", "password", "verify_tls", "forget_login")),
+        ("Connection", ("name", "kind", "url", "username", "password", "verify_tls", "forget_login")),
         ("Redirect", ("queue", "topic", "exchange", "routing_key")),
     )
     rest = "Limits"

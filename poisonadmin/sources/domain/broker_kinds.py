@@ -191,13 +191,14 @@ def _once(pairs: Iterable[tuple[BrokerKind, Setting]]) -> list[tuple[Setting, li
     return list(found.values())
 
 
-def label_of(setting: Setting, kinds: Sequence[BrokerKind]) -> str:
-    """Return the label of a setting, with the kinds that have it where not all have.
+def note_of(setting: Setting, kinds: Sequence[BrokerKind]) -> str:
+    """Return the note of a setting, with the kinds that have it where not all have.
 
-    >>> [label_of(setting, kinds) for setting, kinds in source_settings()][:3]
-    ['Address of its messages', 'Verify the broker’s certificate', 'Readers of each queue (RabbitMQ, ActiveMQ Artemis)']
+    >>> [note_of(setting, kinds) for setting, kinds in source_settings() if setting.name == "readers"]
+    ['For RabbitMQ and ActiveMQ Artemis.']
     """
-    return setting.label if len(kinds) == len(BROKERS) else f"{setting.label} ({', '.join(one.words for one in kinds)})"
+    of = "" if len(kinds) == len(BROKERS) else f"For {' and '.join(kind.words for kind in kinds)}."
+    return f"{of} {setting.note}".strip()
 
 
 def optional(settings: Sequence[Setting]) -> str:

@@ -29,7 +29,7 @@ class BrokerSourceForm(BrokerForm):
         " stored."
     )
     layout = (
-        ("Broker", ("name", "kind", "url", "username", "password", "verify_tls", "forget_login")),
+        ("Connection", ("name", "kind", "url", "username", "password", "verify_tls", "forget_login")),
         ("What is drained", ("queues", "address")),
     )
     rest = "Settings"

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 from django import forms
 
 from poisonadmin.core.domain.errors import PoisonAdminError
-from poisonadmin.sources.domain.broker_kinds import BROKERS, BrokerKind, label_of
+from poisonadmin.sources.domain.broker_kinds import BROKERS, BrokerKind, note_of
 from poisonadmin.sources.domain.broker_settings import InputKind, Setting
 from poisonadmin.sources.domain.broker_urls import MAX_URL_CHARS
 from poisonadmin.sources.domain.brokers import MAX_SECRET_CHARS
@@ -38,7 +38,7 @@ class BrokerForm(VersionedForm):
 
     has_secrets = True
     name = forms.CharField(max_length=100, **asks("Name", needed=True))
-    kind = forms.ChoiceField(label="Broker", choices=[(kind.name, kind.words) for kind in BROKERS.values()])
+    kind = forms.ChoiceField(label="Kind of broker", choices=[(kind.name, kind.words) for kind in BROKERS.values()])
     url = forms.CharField(
         max_length=MAX_URL_CHARS, **asks("URL", needed=True, hint=next(iter(BROKERS.values())).example, note=_PLACES)
     )
@@ -96,14 +96,14 @@ class BrokerForm(VersionedForm):
 
 def _field(setting: Setting, kinds: Sequence[BrokerKind]) -> forms.Field:
     asked: dict[str, Any] = {
-        "label": label_of(setting, kinds),
-        "note": setting.note,
+        "label": setting.label,
+        "note": note_of(setting, kinds),
         "hint": setting.hint or setting.default or "",
         "data-kinds": " ".join(kind.name for kind in kinds),
     }
     match setting.input:
         case InputKind.SWITCH:
-            return ticks(asked["label"], setting.note, initial=setting.default)
+            return ticks(setting.label, asked["note"], initial=setting.default)
         case InputKind.NUMBER:
             return whole_number(**asked)
         case InputKind.CHOICE:

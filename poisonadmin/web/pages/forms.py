@@ -12,7 +12,7 @@ from django.shortcuts import render
 
 from poisonadmin.core.domain.errors import PoisonAdminError
 
-_LONG_CHARS = 100
+_LONG_CHARS, _SHORT_CHARS = 100, 20
 
 
 class DrawnField(forms.BoundField):
@@ -30,8 +30,12 @@ class DrawnField(forms.BoundField):
 
     @property
     def is_wide(self) -> bool:
-        """Whether it takes a long text."""
-        return "rows" in self.field.widget.attrs or (getattr(self.field, "max_length", None) or 0) >= _LONG_CHARS
+        """Whether it takes, or offers, long texts."""
+        widget = self.field.widget
+        if isinstance(widget, forms.Select):
+            return any(len(str(label)) > _SHORT_CHARS for _, label in widget.choices)
+        is_long = (getattr(self.field, "max_length", None) or 0) >= _LONG_CHARS
+        return "rows" in widget.attrs or (is_long and not isinstance(widget, forms.PasswordInput))
 
 
 class SecretInput(forms.PasswordInput):
@@ -96,6 +100,10 @@ class PageForm(forms.Form):
             for title, names in (*self.layout, (self.rest, others))
         ]
         return [section for section in found if section[1]]
+
+    def wrong(self) -> list[forms.BoundField]:
+        """Return the visible fields that have errors."""
+        return [field for field in self.visible_fields() if field.errors]
 
     def filled_in(self) -> dict[str, Any]:
         """Return the values that were not left empty."""

@@ -15,7 +15,7 @@ from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.sources.commands.broker_checks import request_broker_check, request_source_check
 from poisonadmin.sources.commands.setup_with_return import add_source
-from poisonadmin.sources.domain.broker_kinds import BROKERS, kind_of_url, label_of, source_settings
+from poisonadmin.sources.domain.broker_kinds import BROKERS, kind_of_url, note_of, source_settings
 from poisonadmin.sources.domain.broker_settings import InputKind
 from poisonadmin.sources.queries.broker_checks import BrokerCheckRow, BrokerCheckState, get_broker_check
 from poisonadmin.sources.queries.sources import list_sources
@@ -120,7 +120,7 @@ def _broker_arguments(parser: ArgumentParser) -> None:
         parser.add_argument(
             f"--{setting.name.replace('_', '-')}",
             type=int if setting.input == InputKind.NUMBER else str,
-            help=label_of(setting, kinds),
+            help=f"{setting.label}. {note_of(setting, kinds)}",
         )
 
 
