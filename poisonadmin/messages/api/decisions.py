@@ -15,8 +15,8 @@ from poisonadmin.messages.commands.confirmations import confirm
 from poisonadmin.messages.queries.detail import get_message
 from poisonadmin.web.api.contract import contract
 from poisonadmin.web.api.inputs import MAX_REASON_CHARS, Moment, ReasonInput, StrictSerializer, Text
-from poisonadmin.web.api.view import ApiView, if_match, shown
 from poisonadmin.web.api.routes import route
+from poisonadmin.web.api.view import ApiView, if_match, shown
 
 _ETAG = re.compile(r'"([A-Z]{4})-(\d{1,9})-(\d{1,9})"')
 _TERMS: dict[str, Any] = {"body": ReasonInput, "acts": True, "decides": True}
