@@ -7,7 +7,7 @@ from django.test import Client
 
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.destinations.commands import save_destination
-from tests.fixtures.pages import make_delivering
+from tests.fixtures.pages import html_of, make_delivering
 
 pytestmark = pytest.mark.django_db
 
@@ -29,13 +29,13 @@ def both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_list_says_where_each_goes(both: None, operator_browser: Client) -> None:
-    text = operator_browser.get("/destinations/").content.decode()
+    text = html_of(operator_browser.get("/destinations/"))
     for shown in ("HTTP", "POST http://127.0.0.1:9/", "Handler", "orders:handle"):
         assert shown in text
 
 
 def test_a_handler_shows_its_limits_and_no_headers(both: None, operator_browser: Client) -> None:
-    text = operator_browser.get("/destinations/one/?name=indexer").content.decode()
+    text = html_of(operator_browser.get("/destinations/one/?name=indexer"))
     for name, value in (("memory_mb", "96"), ("cpu_seconds", "30.0"), ("timeout_ms", "30000"), ("concurrency", "2")):
         assert f'<dt>{name}</dt><dd class="wild">{value}</dd>' in text
     assert "Runs here, in a sandbox" in text
@@ -46,7 +46,7 @@ def test_an_http_destination_says_when_a_lost_connection_counts_as_a_crash(
     both: None, operator_browser: Client
 ) -> None:
     page = "/destinations/one/?name=shop"
-    assert '<dt>crash_on</dt><dd class="wild">none</dd>' in operator_browser.get(page).content.decode()
+    assert '<dt>crash_on</dt><dd class="wild">none</dd>' in html_of(operator_browser.get(page))
     save_destination(
         "shop",
         kind="http",
@@ -55,6 +55,6 @@ def test_an_http_destination_says_when_a_lost_connection_counts_as_a_crash(
         max_rate_per_second=None,
         principal=SYSTEM,
     )
-    text = operator_browser.get(page).content.decode()
+    text = html_of(operator_browser.get(page))
     assert '<dt>crash_on</dt><dd class="wild">connection_lost</dd>' in text
     assert "Headers it adds" in text

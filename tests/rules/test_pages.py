@@ -156,7 +156,7 @@ def test_what_a_dry_run_has_found_is_shown_with_samples(admin: Client) -> None:
     rule = made()
     assert "There was no dry run yet" in page_of(admin, "rules-one", rule.id)
     assert admin.post(reverse("rules-dry_run", args=[rule.id])).status_code == 302
-    assert "looking" in page_of(admin, "rules-one", rule.id)
+    assert ">running<" in page_of(admin, "rules-one", rule.id)
     found = [{"address": "orders.eu", "group_id": message.group_id, "matched": 1234, "samples": [message.id]}]
     DryRun.objects.update(read=5000, matched=1234, report={"found": found}, finished_at="2026-01-01T00:00:00Z")
     shown = page_of(admin, "rules-one", rule.id)
