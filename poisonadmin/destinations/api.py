@@ -14,7 +14,7 @@ from poisonadmin.destinations.commands import delete_destination, save_destinati
 from poisonadmin.destinations.domain.names_and_rates import MAX_NAME_CHARS, NAME_RULE, RATES_PER_SECOND, is_name
 from poisonadmin.destinations.queries import DestinationRow
 from poisonadmin.sources.domain.broker_kinds import BROKERS, optional
-from poisonadmin.store.models.destination import DestinationKind
+from poisonadmin.store.models.destination import DESTINATION_KINDS
 from poisonadmin.web.api.contract import Paged, contract
 from poisonadmin.web.api.inputs import JsonObject, ReasonInput, StrictSerializer, Text
 from poisonadmin.web.api.parameters import PAGE
@@ -22,7 +22,7 @@ from poisonadmin.web.api.routes import route
 from poisonadmin.web.api.shape import Shape
 from poisonadmin.web.api.view import ApiView, expected_version
 
-DESTINATION = Shape("Destination", DestinationRow, leave_out={"id"}, kinds={"kind": DestinationKind})
+DESTINATION = Shape("Destination", DestinationRow, leave_out={"id"}, kinds={"kind": DESTINATION_KINDS})
 
 
 def _printable(name: str) -> None:
@@ -40,7 +40,7 @@ class DestinationInput(StrictSerializer):
         + ". `secrets` are headers for http, `{username, password}` for a broker, write-only."
     )
 
-    kind = serializers.ChoiceField(choices=[str(kind) for kind in DestinationKind])
+    kind = serializers.ChoiceField(choices=DESTINATION_KINDS)
     config = JsonObject()
     secrets = JsonObject(required=False, allow_null=True, default=None)
     max_rate_per_second = serializers.FloatField(

@@ -31,7 +31,7 @@ def checked_config(kind: str, config: Mapping[str, Any]) -> dict[str, Any]:
     A handler's module is looked for, and not imported: only a sandbox ever does that.
     Errors: `InvalidDestination`.
     """
-    return _CHECKS[DestinationKind(kind)](config)
+    return _CHECKS[kind](config)
 
 
 def checked_secrets(kind: str, secrets: Mapping[str, Any]) -> dict[str, str]:
@@ -75,10 +75,10 @@ def _checked_broker(kind: str, config: Mapping[str, Any]) -> dict[str, Any]:
     return validate_broker_destination(kind, config, guard=guard_from(os.environ))
 
 
-_CHECKS: Mapping[DestinationKind, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
+_CHECKS: Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
     DestinationKind.HTTP: _checked_http,
     DestinationKind.HANDLER: _checked_handler,
-    **{DestinationKind(kind): partial(_checked_broker, kind) for kind in BROKERS},
+    **{kind: partial(_checked_broker, kind) for kind in BROKERS},
 }
 
 

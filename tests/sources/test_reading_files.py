@@ -18,7 +18,7 @@ from tests.fixtures.inbox import Inbox
 from tests.intake.store import assert_whole, line, messages, rows
 
 
-class RecordedHeartbeat:
+class NotingHeartbeat:
     """Notes which jobs were held and released."""
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ def test_a_source_that_somebody_is_at_is_left_alone(inbox: Inbox, test_database_
 
 def test_staging_that_fails_ends_the_job_and_is_said_on_the_source(inbox: Inbox) -> None:
     inbox.drop("a.ndjson", line())
-    keeper = RecordedHeartbeat()
+    keeper = NotingHeartbeat()
     with pytest.raises(RuntimeError):
         ingest_due(fail_to_stage, worker="tests", keeper=keeper)  # type: ignore[arg-type]
     [job] = Job.objects.all()
@@ -60,11 +60,11 @@ def test_a_worker_that_is_to_end_leaves_the_rest_to_the_next_run(inbox: Inbox, s
         stopping.append(True)
         return stage(files)
 
-    ingest_due(stage_and_be_stopped, worker="tests", keeper=RecordedHeartbeat(), is_stopping=lambda: bool(stopping))
+    ingest_due(stage_and_be_stopped, worker="tests", keeper=NotingHeartbeat(), is_stopping=lambda: bool(stopping))
     inbox.source.refresh_from_db()
     assert (Job.objects.get().state, inbox.source.last_error) == ("cancelled", None)
     assert (inbox.files(), messages()) == ([("staged", 0, 0, 0)], {})
-    ingest_due(stage, worker="tests", keeper=RecordedHeartbeat())
+    ingest_due(stage, worker="tests", keeper=NotingHeartbeat())
     assert (inbox.files(), len(messages())) == ([("taken", 1, 0, 0)], 1)
     assert_whole()
 
@@ -73,14 +73,14 @@ def test_a_source_in_trouble_does_not_keep_the_others_from_their_turn(inbox: Inb
     broken = Source.objects.create(name="first", kind="directory", config={"path": str(inbox.directory / "missing")})
     Source.objects.filter(id=inbox.source.id).update(id=broken.id + 1)
     inbox.drop("a.ndjson", line())
-    ingest_due(stage, worker="tests", keeper=RecordedHeartbeat())
+    ingest_due(stage, worker="tests", keeper=NotingHeartbeat())
     assert len(messages()) == 1
 
 
 def test_a_source_that_is_off_is_not_drained(inbox: Inbox) -> None:
     inbox.drop("a.ndjson", line())
     Source.objects.update(is_enabled=False)
-    ingest_due(fail_to_stage, worker="tests", keeper=RecordedHeartbeat())  # type: ignore[arg-type]
+    ingest_due(fail_to_stage, worker="tests", keeper=NotingHeartbeat())  # type: ignore[arg-type]
     assert inbox.files() == []
 
 

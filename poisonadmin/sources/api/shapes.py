@@ -3,14 +3,14 @@
 from poisonadmin.sources.queries.broker_checks import BrokerCheckRow, BrokerCheckState
 from poisonadmin.sources.queries.sources import FileRow, RejectedRow, SourceRow
 from poisonadmin.store.models.broker_look import LookPurpose
-from poisonadmin.store.models.intake import FileState, SourceKind
+from poisonadmin.store.models.intake import SOURCE_KINDS, FileState
 from poisonadmin.web.api.shape import Shape
 
-SOURCE = Shape("Source", SourceRow, kinds={"kind": SourceKind})
+SOURCE = Shape("Source", SourceRow, kinds={"kind": SOURCE_KINDS})
 
 
 BROKER_CHECK = Shape(
-    "BrokerLook", BrokerCheckRow, kinds={"purpose": LookPurpose, "kind": SourceKind, "state": BrokerCheckState}
+    "BrokerLook", BrokerCheckRow, kinds={"purpose": LookPurpose, "kind": SOURCE_KINDS, "state": BrokerCheckState}
 )
 
 

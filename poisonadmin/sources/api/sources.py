@@ -12,7 +12,7 @@ from poisonadmin.sources.commands import directories as operations
 from poisonadmin.sources.commands import setup
 from poisonadmin.sources.domain.broker_kinds import BROKERS, optional
 from poisonadmin.sources.queries import sources
-from poisonadmin.store.models.intake import SourceKind
+from poisonadmin.store.models.intake import SOURCE_KINDS
 from poisonadmin.web.api.attachments import attachment
 from poisonadmin.web.api.contract import Paged, Raw, contract
 from poisonadmin.web.api.inputs import JsonObject, ReasonInput, StrictSerializer, Text
@@ -31,7 +31,7 @@ class SourceInput(StrictSerializer):
         " `{username, password}`, write-only."
     )
 
-    kind = serializers.ChoiceField(choices=[str(kind) for kind in SourceKind])
+    kind = serializers.ChoiceField(choices=SOURCE_KINDS)
     config = JsonObject()
     secrets = JsonObject(required=False, allow_null=True, default=None)
 

@@ -18,7 +18,7 @@ from poisonadmin.core.domain.ssrf import guard_from
 from poisonadmin.sources.domain.broker_kinds import BROKERS
 from poisonadmin.sources.domain.brokers import InvalidSource, may_keep_login, validate_broker_source, validate_login
 from poisonadmin.sources.queries.sources import get_source
-from poisonadmin.store.models.intake import FileState, Source, SourceFile, SourceKind
+from poisonadmin.store.models.intake import SOURCE_KINDS, FileState, Source, SourceFile
 
 MAX_PATH_CHARS = 4000
 
@@ -48,8 +48,8 @@ def save_source(
     Errors: `NotAllowed`, `InvalidSource`, `PreconditionFailed`.
     """
     _require_configurer(principal)
-    if kind not in set(SourceKind):
-        raise InvalidSource("kind", f"must be one of {', '.join(SourceKind)}")
+    if kind not in SOURCE_KINDS:
+        raise InvalidSource("kind", f"must be one of {', '.join(SOURCE_KINDS)}")
     if not name.isprintable() or not name.strip():
         raise InvalidSource("name", "must be printable")
     checked = checked_config(kind, config, name=name)

@@ -5,15 +5,18 @@ from enum import StrEnum
 from django.db import models
 from django.db.models.functions import Now
 
+from poisonadmin.sources.domain.broker_kinds import BROKERS
 from poisonadmin.store.models.choices import only_values_of
 
 
 class DestinationKind(StrEnum):
+    """The kinds beside those of brokers."""
+
     HTTP = "http"
     HANDLER = "handler"
-    RABBITMQ = "rabbitmq"
-    ARTEMIS = "artemis"
-    KAFKA = "kafka"
+
+
+DESTINATION_KINDS = (*map(str, DestinationKind), *BROKERS)
 
 
 class Destination(models.Model):
@@ -42,6 +45,6 @@ class Destination(models.Model):
     class Meta:
         db_table = "destination"
         constraints = [
-            only_values_of("kind", DestinationKind),
+            only_values_of("kind", DESTINATION_KINDS),
             models.CheckConstraint(condition=models.Q(window__gte=1), name="destination_window_positive"),
         ]

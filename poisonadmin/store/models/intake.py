@@ -6,14 +6,17 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from poisonadmin.sources.domain.broker_kinds import BROKERS
 from poisonadmin.store.models.choices import only_values_of
 
 
 class SourceKind(StrEnum):
+    """The kinds beside those of brokers."""
+
     DIRECTORY = "directory"
-    RABBITMQ = "rabbitmq"
-    ARTEMIS = "artemis"
-    KAFKA = "kafka"
+
+
+SOURCE_KINDS = (*map(str, SourceKind), *BROKERS)
 
 
 class FileState(StrEnum):
@@ -60,7 +63,7 @@ class Source(models.Model):
 
     class Meta:
         db_table = "source"
-        constraints = [only_values_of("kind", SourceKind)]
+        constraints = [only_values_of("kind", SOURCE_KINDS)]
 
 
 class BrokerReceipt(models.Model):

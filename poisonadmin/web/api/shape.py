@@ -38,7 +38,7 @@ class Shape:
     """The JSON object that a dataclass is shown as; `name` is its component's name in the OpenAPI document.
 
     `leave_out` names fields that are not shown, `also` attributes that are no fields, `kinds` better types than the
-    hints have.
+    hints have, or the texts that a field may hold.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ def whole_list(shape: Shape) -> JsonSchema:
 def _kind(name: str, hint: Any) -> tuple[JsonSchema, Convert]:
     if isinstance(hint, Shape):
         return hint.schema, hint.render
-    if isinstance(hint, type) and issubclass(hint, StrEnum):
+    if isinstance(hint, tuple) or (isinstance(hint, type) and issubclass(hint, StrEnum)):
         return {"type": "string", "enum": [str(value) for value in hint]}, str
     if is_dataclass(hint) and isinstance(hint, type):
         inner = Shape(hint.__name__, hint)
