@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from poisonadmin.embedded.ports import free_port
-from poisonadmin.embedded.stack import Services
 from tests.embedded.running import Running
+from tests.services import Services
 
 Start = Callable[..., Running]
 
