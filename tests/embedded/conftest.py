@@ -11,20 +11,29 @@ import pytest
 
 from poisonadmin.embedded.ports import free_port
 from tests.embedded.running import Running
+from tests.services import Services
 
 Start = Callable[..., Running]
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
-    """Start a supervisor on a home and a port of its own, unless they are named."""
+def start_all(tmp_path: Path) -> Iterator[Start]:
+    """Start a supervisor with PostgreSQL and Valkey, on a home and a port of its own unless they are named."""
     with _starting(tmp_path) as begin:
         yield begin
 
 
+@pytest.fixture
+def start_small(tmp_path: Path, services: Services) -> Iterator[Start]:
+    """Start a supervisor of the small programs alone: the tests' PostgreSQL and Valkey run already."""
+    urls = {"DATABASE_URL": services.database_url, "REDIS_URL": services.redis_url}
+    with _starting(tmp_path) as begin:
+        yield lambda **options: begin(**urls, **options)
+
+
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A supervisor that the tests of a module share; what they do to it must heal."""
+    """A supervisor with PostgreSQL and Valkey that the tests of a module share; what they do to it must heal."""
     with _starting(tmp_path_factory.mktemp("shared")) as begin:
         shared = begin()
         shared.until("last is up")

@@ -30,37 +30,37 @@ def test_everything_starts_in_order_and_says_where_it_is(running: Running) -> No
 
 
 @pytest.mark.parametrize("wish", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_every_process_even_one_that_does_not_listen(start: Start, wish: signal.Signals) -> None:
-    running = start(**({"STUBBORN": "yes"} if wish == signal.SIGTERM else {}))
+def test_a_signal_ends_every_process_even_one_that_does_not_listen(start_small: Start, wish: signal.Signals) -> None:
+    running = start_small(**({"STUBBORN": "yes"} if wish == signal.SIGTERM else {}))
     running.until("last is up")
     running.signal(wish)
     assert running.process.wait(on_this_machine(PROMISED_STOP_SECONDS)) == 0
     assert running.left() == []
 
 
-def test_a_signal_during_the_start_ends_it(start: Start) -> None:
-    running = start()
+def test_a_signal_during_the_start_ends_it(start_all: Start) -> None:
+    running = start_all()
     running.until(r"started postgres")
     running.signal(signal.SIGTERM)
     assert running.process.wait(on_this_machine(PROMISED_STOP_SECONDS)) == 0
     assert running.left() == []
 
 
-def test_killing_the_supervisor_leaves_no_process_and_the_next_start_works(start: Start) -> None:
-    first = start(STUBBORN="yes")
+def test_killing_the_supervisor_leaves_no_process_and_the_next_start_works(start_all: Start) -> None:
+    first = start_all(STUBBORN="yes")
     first.until("last is up")
     first.signal(signal.SIGKILL)
     first.process.wait()
     first.until_none_left()
-    second = start(home=first.home, port=first.port)
+    second = start_all(home=first.home, port=first.port)
     second.until("last is up")
 
 
-def test_killing_make_ends_what_it_started(start: Start, tmp_path: Path) -> None:
+def test_killing_make_ends_what_it_started(start_small: Start, tmp_path: Path) -> None:
     makefile = tmp_path / "Makefile"
     makefile.write_text("up:\n\t@exec $(COMMAND)\n")
     for wish in (signal.SIGINT, signal.SIGKILL):
-        running = start(home=tmp_path / wish.name, under=["sh", "-c", _UNDER_MAKE, str(makefile)])
+        running = start_small(home=tmp_path / wish.name, under=["sh", "-c", _UNDER_MAKE, str(makefile)])
         running.until("last is up")
         running.signal(wish)
         running.process.wait(on_this_machine(PROMISED_STOP_SECONDS))
@@ -82,6 +82,7 @@ def test_a_killed_child_is_started_again_and_said_to_be(running: Running, name: 
 
 def test_a_killed_database_comes_back_with_what_was_committed_despite_a_busy_session(running: Running) -> None:
     url = running.urls["DATABASE_URL"]
+    running.until(lambda: _takes_sessions(url))
     session = psycopg.connect(url)
     session.execute("CREATE TABLE kept (what text)")
     session.execute("INSERT INTO kept VALUES ('committed')")
@@ -94,14 +95,15 @@ def test_a_killed_database_comes_back_with_what_was_committed_despite_a_busy_ses
         assert session.execute("SELECT what FROM kept").fetchall() == [("committed",)]
 
 
-def test_the_next_start_finds_the_data_of_the_one_before(start: Start) -> None:
-    first = start()
+def test_the_next_start_finds_the_data_of_the_one_before(start_all: Start) -> None:
+    first = start_all()
     first.until("last is up")
     with psycopg.connect(first.urls["DATABASE_URL"]) as session:
         session.execute("CREATE TABLE kept ()")
     first.signal(signal.SIGTERM)
-    first.process.wait(on_this_machine(PROMISED_STOP_SECONDS))
-    second = start(home=first.home)
+    assert first.process.wait(on_this_machine(PROMISED_STOP_SECONDS)) == 0
+    assert first.left() == []
+    second = start_all(home=first.home)
     second.until("last is up")
     with psycopg.connect(second.urls["DATABASE_URL"]) as session:
         assert session.execute("SELECT to_regclass('kept') IS NOT NULL").fetchone() == (True,)
@@ -114,26 +116,26 @@ def test_two_supervisors_on_one_home_refuse_clearly(running: Running) -> None:
     assert psutil.pid_exists(running.pid_of("postgres"))
 
 
-def test_a_taken_port_is_named_with_the_way_to_choose_another(start: Start) -> None:
+def test_a_taken_port_is_named_with_the_way_to_choose_another(start_all: Start) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        running = start(port=port)
+        running = start_all(port=port)
         assert running.process.wait(on_this_machine(PROMISED_STOP_SECONDS)) == 1
     assert f"Port {port} is taken" in running.output
     assert f"POISONADMIN_PORT={port + 1}" in running.output
     assert running.left() == []
 
 
-def test_a_failing_migration_is_said_and_leaves_no_process(start: Start) -> None:
-    running = start(BROKEN_MIGRATION="yes")
+def test_a_failing_migration_is_said_and_leaves_no_process(start_small: Start) -> None:
+    running = start_small(BROKEN_MIGRATION="yes")
     assert running.process.wait(60) == 1
     assert "migrate failed with status 3" in running.output
     assert running.left() == []
 
 
-def test_services_of_ones_own_replace_the_embedded_ones(start: Start, services: Services) -> None:
+def test_services_of_ones_own_replace_the_embedded_ones(start_small: Start, services: Services) -> None:
     urls = {"DATABASE_URL": services.database_url, "REDIS_URL": services.redis_url}
-    running = start(**urls)
+    running = start_small()
     running.until("last is up")
     assert "started postgres" not in running.output
     assert "started valkey" not in running.output
@@ -142,6 +144,7 @@ def test_services_of_ones_own_replace_the_embedded_ones(start: Start, services: 
 
 def test_the_services_ask_for_their_passwords(running: Running) -> None:
     urls = running.urls
+    running.until(lambda: _takes_sessions(urls["DATABASE_URL"]))
     secret = (running.home / "postgres-password").read_text()
     running.until("last is up")
     with pytest.raises(psycopg.OperationalError, match="password"):

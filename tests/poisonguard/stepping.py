@@ -15,10 +15,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from poisonguard import guard as guard_module
 from poisonguard.guard import Guard
 
-GUARD = os.sep + "poisonguard" + os.sep
-OWN = os.sep + "tests" + os.sep
+GUARD = os.path.dirname(guard_module.__file__) + os.sep
 
 
 class Countdown:
@@ -40,7 +40,7 @@ class Countdown:
     def trace(self, frame: FrameType, event: str, _argument: Any) -> Any:
         """Follow the guard's own code only."""
         name = frame.f_code.co_filename
-        if GUARD not in name or OWN in name:
+        if not name.startswith(GUARD):
             return None
         if event == "line":
             self._left -= 1

@@ -35,15 +35,15 @@ def test_amps_3_an_entry_says_the_exception_s_text(service: Service, make_guard:
 
 @pytest.mark.conformance("AMPS-5")
 def test_amps_5_nothing_is_handled_before_the_list_is_complete(service: Service, make_guard: MakeGuard) -> None:
-    gate = HoldingProxy(service.web.port)
-    guard = make_guard(SOURCE, url=f"http://127.0.0.1:{gate.port}")
+    proxy = HoldingProxy(service.web.port)
+    guard = make_guard(SOURCE, url=f"http://127.0.0.1:{proxy.port}")
     starting = threading.Thread(target=guard.start)
     starting.start()
-    assert gate.is_reached.wait(30)
+    assert proxy.is_reached.wait(30)
     assert starting.is_alive()
-    gate.open()
+    proxy.open()
     starting.join(30)
-    gate.close()
+    proxy.close()
     assert guard.handle("1", "x", takes) == "x"
 
 

@@ -160,8 +160,8 @@ def test_amps_e_what_is_reported_while_the_list_is_loading_is_in_force_before_an
             " SELECT %s, 'old ' || n, repeat('x', 1000), 'test', TRUE FROM generate_series(1, 20000) AS n",
             [SOURCE],
         )
-    gate = HoldingProxy(service.web.port, mark=b"old 1")
-    loading = make_guard(SOURCE, url=f"http://127.0.0.1:{gate.port}")
+    proxy = HoldingProxy(service.web.port, mark=b"old 1")
+    loading = make_guard(SOURCE, url=f"http://127.0.0.1:{proxy.port}")
     handled: list[object] = []
 
     def load_and_handle() -> None:
@@ -170,13 +170,13 @@ def test_amps_e_what_is_reported_while_the_list_is_loading_is_in_force_before_an
 
     consuming = threading.Thread(target=load_and_handle)
     consuming.start()
-    assert gate.is_reached.wait(30)
+    assert proxy.is_reached.wait(30)
     assert start_consumer(SOURCE).ask("handle 8 fail").startswith("ValueError")
     service.until_entry(SOURCE, "8", is_listed=True)
     assert handled == []
-    gate.open()
+    proxy.open()
     consuming.join(30)
-    gate.close()
+    proxy.close()
     assert handled == [SKIPPED, "9", SKIPPED]
 
 
