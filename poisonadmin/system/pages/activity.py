@@ -71,10 +71,10 @@ def audit(request: HttpRequest, principal: Principal) -> HttpResponseBase:
 @page()
 def nodes(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render nodes, newest first, and consumers by name; the living ones unless others are asked for."""
-    require_known(request, "node", "consumers")
-    chosen = request.GET.get("node", "alive")
+    require_known(request, "show", "consumers")
+    chosen = request.GET.get("show", "alive")
     if chosen not in SHOWS:
-        raise InvalidFilter("node", f"node is one of {', '.join(SHOWS)}.")
+        raise InvalidFilter("show", f"show is one of {', '.join(SHOWS)}.")
     alive = True if chosen == "alive" else None
     lost = True if chosen == "lost" else None
     found = list_nodes(principal=principal, alive=alive, lost=lost, cursor=request.GET.get("cursor"))
