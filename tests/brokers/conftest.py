@@ -14,6 +14,7 @@ from tests.brokers.kafka import Kafka
 from tests.brokers.queues import QUEUE_TYPES, Queues
 from tests.brokers.rabbitmq import RabbitMq
 from tests.brokers.server import Server, running
+from tests.whole_system.installation import Installation
 
 collect_ignore_glob = [f"test_{kind}*.py" for kind in KINDS if kind not in chosen_brokers()]
 if chosen_brokers() == ("rabbitmq",):
@@ -67,3 +68,14 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
     """Yield a running Kafka."""
     with running(Kafka(tmp_path_factory.mktemp("kafka"))) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+    """Yield everything that `make up` starts, running; its workers may be killed."""
+    made = Installation(tmp_path_factory.mktemp("installation"))
+    try:
+        made.until_ready()
+        yield made
+    finally:
+        made.stop()

@@ -55,7 +55,7 @@ def source_of(queues: Queues, dead: str, **columns: Any) -> Source:
     """Return a stored source that drains the dead letters, configured as an administrator would."""
     login = queues.login(dead)
     named = {"topics": [dead], "group": login.options["group"]} if queues.kind == "kafka" else {"queues": [dead]}
-    secrets = {"username": login.username, "password": login.password} if login.username else {}
+    secrets = {"username": login.username, "password": login.password}
     fields = {"name": queues.kind, "kind": queues.kind, "config": {"url": login.url, **named}, "secrets": secrets}
     return Source.objects.create(**fields | columns)
 

@@ -14,12 +14,18 @@ from poisonadmin.embedded.ports import free_port
 from tests.brokers.ensure_kafka import ensure_kafka
 from tests.brokers.server import Server
 
+USER = "drain"
+PASSWORD = "secret"
 _CONFIGURATION = """\
 process.roles=broker,controller
 node.id=1
-listeners=PLAINTEXT://127.0.0.1:{port},PROXIED://127.0.0.1:{behind_proxy},CONTROLLER://127.0.0.1:{controller}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port},PROXIED://127.0.0.1:{proxy}
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT,CONTROLLER:PLAINTEXT
+listeners=PLAINTEXT://127.0.0.1:{port},LOGIN://127.0.0.1:{login},PROXIED://127.0.0.1:{behind_proxy},\
+CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port},LOGIN://127.0.0.1:{login},PROXIED://127.0.0.1:{proxy}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,LOGIN:SASL_PLAINTEXT,PROXIED:PLAINTEXT,CONTROLLER:PLAINTEXT
+sasl.enabled.mechanisms=PLAIN
+listener.name.login.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required \
+user_{user}="{password}";
 controller.listener.names=CONTROLLER
 controller.quorum.voters=1@127.0.0.1:{controller}
 inter.broker.listener.name=PLAINTEXT
@@ -55,18 +61,23 @@ Configuration:
 class Kafka(Server):
     """A broker in a process group of its own. It makes no topic by itself.
 
-    Clients go where a broker says that it is: to who comes by `behind_proxy` it says that it is at `proxy_port`.
+    `url` asks for a login, `bootstrap` does not. Clients go where a broker says that it is: to those that come by
+    `behind_proxy` it says that it is at `proxy_port`.
     """
 
     def __init__(self, home: Path) -> None:
         self.port = free_port()
         self.bootstrap = f"127.0.0.1:{self.port}"
-        self.url = f"kafka://{self.bootstrap}"
+        login_port = free_port()
+        self.url = f"kafka://127.0.0.1:{login_port}"
         self.behind_proxy, self.proxy_port = free_port(), free_port()
         configuration = home / "server.properties"
         configuration.write_text(
             _CONFIGURATION.format(
                 port=self.port,
+                login=login_port,
+                user=USER,
+                password=PASSWORD,
                 controller=free_port(),
                 behind_proxy=self.behind_proxy,
                 proxy=self.proxy_port,

@@ -8,7 +8,7 @@ from typing import Any
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.brokers.kafka import Kafka
+from tests.brokers.kafka import PASSWORD, USER, Kafka
 from tests.brokers.messages import Received, Sent
 from workers.brokers.contract import Login
 from workers.brokers.sources import login_of
@@ -30,7 +30,7 @@ class KafkaTopics:
     def login(self, *queues: str, **options: Any) -> Login:
         """Return how the adapter reaches the broker."""
         config = {"url": self.server.url, "topics": list(queues), "group": "poisonadmin-test", **options}
-        return login_of(self.kind, config, {})
+        return login_of(self.kind, config, {"username": USER, "password": PASSWORD})
 
     def create(self, topic: str, partitions: int = 3) -> None:
         """Make a topic."""

@@ -3,6 +3,7 @@
 Everything here blocks; each object belongs to one thread. `registry.py` names the adapters.
 """
 
+import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -13,6 +14,7 @@ from poisonadmin.messages.domain.failures import Failure
 from poisonadmin.sources.domain.broker_checks import FoundQueue
 
 READ_BYTES = 8 * 1024 * 1024
+_SIGNS_OF_DEAD_LETTERS = ("dlq", "dead", "error", "poison", "parking")
 
 Results = list[Failure | None]
 """Place by place None, or why the message is not confirmed."""
@@ -61,7 +63,7 @@ class Incoming:
     knows it by nothing. `is_redelivered`: it may have been given out before. `queue`: where it was read.
     `headers`: all of them as texts, the broker's dead-letter headers too, for people, rules and keys.
     `transport`: JSON for the way back: `{"broker": kind, …}` with routing, typed headers and properties, key; bytes in
-    it as `{"base64": …}`. `dead_letter.original_address` is the broker's own name of the original queue or topic.
+    it as `encoded`. `dead_letter.original_address` is the broker's own name of the original queue or topic.
     """
 
     token: Any
@@ -165,3 +167,30 @@ class Adapter(Protocol):
 
     def queues(self, login: Login) -> list[FoundQueue]:
         """Return the queues or topics there are, those with signs of dead letters first. Errors: `BrokerError`."""
+
+
+def is_named_for_dead_letters(name: str, *more_signs: str) -> bool:
+    """Return whether a queue's name has one of the usual signs of dead letters, or one of this broker's own.
+
+    >>> [is_named_for_dead_letters(name, "dlt") for name in ("Orders.DLQ", "orders-dlt", "orders")]
+    [True, True, False]
+    """
+    return any(sign in name.lower() for sign in (*_SIGNS_OF_DEAD_LETTERS, *more_signs))
+
+
+def encoded(value: bytes) -> dict[str, str]:
+    """Return bytes as a `transport` holds them."""
+    return {"base64": base64.b64encode(value).decode()}
+
+
+def decoded(value: object) -> bytes | None:
+    """Return the bytes again, None for what is none.
+
+    >>> decoded(encoded(b"\\xff")), decoded({"base64": "x"}), decoded("text")
+    (b'\\xff', None, None)
+    """
+    text = value.get("base64") if isinstance(value, Mapping) else None
+    try:
+        return base64.b64decode(text) if isinstance(text, str) else None
+    except ValueError:
+        return None

@@ -11,8 +11,7 @@ from typing import Any
 
 from poisonadmin.sources.domain.broker_checks import FoundQueue
 from workers.brokers.artemis.connection import StompConnection
-from workers.brokers.contract import BrokerError
-from workers.brokers.discovery import is_named_for_dead_letters
+from workers.brokers.contract import BrokerError, is_named_for_dead_letters
 
 _ADDRESS = "activemq.management"
 _REPLIES = "poisonadmin.replies"

@@ -3,8 +3,7 @@
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from poisonadmin.sources.domain.broker_checks import FoundQueue
-from workers.brokers.contract import BrokerError, Incoming, Login, Shard
-from workers.brokers.discovery import is_named_for_dead_letters
+from workers.brokers.contract import BrokerError, Incoming, Login, Shard, is_named_for_dead_letters
 from workers.brokers.kafka.connection import ANSWER_SECONDS, admin, consumer_settings, metadata, partitions, reason
 from workers.brokers.kafka.publisher import KafkaPublisher
 from workers.brokers.kafka.reader import KafkaReader

@@ -6,9 +6,8 @@ from typing import Any
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 
 from poisonadmin.sources.domain.broker_kinds import KAFKA
-from workers.brokers.contract import Incoming, Outgoing
+from workers.brokers.contract import Incoming, Outgoing, decoded, encoded
 from workers.brokers.kafka.headers import Headers, dead_letter_of, is_left_out, origin_of, texts_of
-from workers.brokers.transport import decoded, encoded
 
 _BYTES = "application/octet-stream"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -9,8 +9,7 @@ from urllib.parse import quote, urlsplit
 from poisonadmin.sources.domain.broker_checks import FoundQueue
 from poisonadmin.sources.domain.broker_kinds import RABBITMQ
 from workers.brokers.connect import broker_url, open_socket
-from workers.brokers.contract import BrokerError, Login
-from workers.brokers.discovery import is_named_for_dead_letters
+from workers.brokers.contract import BrokerError, Login, is_named_for_dead_letters
 from workers.brokers.rabbitmq.connection import credentials
 
 _PORTS = {"http": 15672, "https": 15671}

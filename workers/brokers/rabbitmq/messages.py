@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from poisonadmin.intake.domain.dead_letter import DeadLetter
 from poisonadmin.sources.domain.broker_kinds import RABBITMQ
-from workers.brokers.contract import Incoming, Login, Outgoing
+from workers.brokers.contract import Incoming, Login, Outgoing, decoded, encoded
 from workers.brokers.headers import DELIVERY_COUNTS
 from workers.brokers.rabbitmq.connection import CHANNEL, FRAME, FRAME_END, FRAME_OVERHEAD, Arrived, credentials
 from workers.brokers.rabbitmq.encoding import (
@@ -21,7 +21,6 @@ from workers.brokers.rabbitmq.encoding import (
     value_of,
 )
 from workers.brokers.rabbitmq.headers import QueueOrigin, dead_letter_of, is_left_out, origin_of
-from workers.brokers.transport import decoded, encoded
 
 _BYTES = "application/octet-stream"
 # Longer ones are met once: they would only push others out.
