@@ -52,6 +52,14 @@ def test_links_between_documents_lead_somewhere(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=place)
+def test_every_file_that_a_document_names_exists(path: Path) -> None:
+    named = re.findall(
+        r"`((?:poisonadmin|workers|tests|benchmarks|docs)/[\w/.-]+\.\w+)`", path.read_text(encoding="utf-8")
+    )
+    assert [file for file in named if not (ROOT / file).exists()] == []
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=place)
 def test_a_line_of_prose_is_one_sentence_and_fits_a_screen(path: Path) -> None:
     lines = prose_lines(path)
     assert [line for line in lines if len(line) > MAX_CHARS] == []
