@@ -45,6 +45,8 @@ def test_queues_are_found_previewed_and_drained(visit: Visit) -> None:
     look.get_by_role("button", name="Add orders.dlq").click()
     expect(page.locator("#queues")).to_have_value("orders.dlq")
     expect(look.get_by_role("button", name="Add orders.dlq")).to_be_disabled()
+    # What the bar at the top of the window covers in part would be counted as too small.
+    page.evaluate("scrollTo(0, 0)")
     assert violations(page) == []
     page.get_by_role("button", name="Preview").click()
     expect(look).to_contain_text("Checking the broker")

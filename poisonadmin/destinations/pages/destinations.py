@@ -45,6 +45,7 @@ def show(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     found = get_destination(request.GET.get("name", ""), principal=principal)
     defaults = _DEFAULTS[found.kind]
     settings = {name: found.config.get(name, default) for name, default in defaults.items() if name != "headers"}
+    settings = {name: ", ".join(one) or "none" if isinstance(one, list) else one for name, one in settings.items()}
     context = {
         "destination": found,
         "is_broker": found.kind in BROKERS,
