@@ -1,10 +1,8 @@
 """Restart jobs: schedules that approve what waits for a decision, and the form for administrators."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
-from django import forms
 from django.contrib import messages as notes
 from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
 from django.shortcuts import render
@@ -17,15 +15,7 @@ from poisonadmin.core.queries.filter_values import InvalidFilter
 from poisonadmin.restart_jobs.commands import setup as operations
 from poisonadmin.restart_jobs.commands.setup import InvalidRestartJob
 from poisonadmin.restart_jobs.queries import RestartJobRow, count_restartable, get_restart_job, list_restart_jobs
-from poisonadmin.web.pages.forms import (
-    ParsedText,
-    VersionedForm,
-    asks,
-    saved_or_shown,
-    texts_by_line,
-    ticks,
-    whole_number,
-)
+from poisonadmin.web.pages.forms import StoredForm, TextField, saved_or_shown, texts_by_line, ticks, whole_number
 from poisonadmin.web.pages.links import href, require_known
 from poisonadmin.web.pages.permissions import page
 
@@ -49,30 +39,25 @@ def _lines(parameters: Mapping[str, Sequence[str]]) -> str:
     return "\n".join(f"{name}={text}" for name, text in named)
 
 
-class RestartJobForm(VersionedForm):
+class RestartJobForm(StoredForm):
     """A restart job. Its filter is a parameter of the list of messages a line."""
 
-    name = forms.CharField(max_length=operations.MAX_NAME_CHARS, **asks("Name", needed=True))
-    schedule = forms.CharField(
-        max_length=operations.MAX_SCHEDULE_CHARS,
+    name = TextField("Name", most=operations.MAX_NAME_CHARS, needed=True)
+    schedule = TextField(
+        "Schedule: five cron fields, UTC",
+        most=operations.MAX_SCHEDULE_CHARS,
         initial="0 4 * * *",
-        **asks(
-            "Schedule: five cron fields, UTC",
-            needed=True,
-            hint="0 4 * * *",
-            note="minute, hour, day, month, day of week",
-        ),
+        needed=True,
+        note="minute, hour, day, month, day of week",
     )
-    filter = ParsedText(
-        _parameters,
-        _lines,
-        **asks(
-            "Filter: one parameter a line",
-            rows=4,
-            hint="address=orders.#",
-            note="Those of the list of messages: address, reason, group, error, q, key.<name> and so on. Empty: all"
-            " messages that wait for a decision.",
-        ),
+    filter = TextField(
+        "Filter: one parameter a line",
+        read=_parameters,
+        write=_lines,
+        rows=4,
+        hint="address=orders.#",
+        note="Those of the list of messages: address, reason, group, error, q, key.<name> and so on. Empty: all"
+        " messages that wait for a decision.",
     )
     max_restarts = whole_number("Approve each message at most so many times", initial=1, needed=True)
     include_blacklisted = ticks("Also approve blacklisted messages, which crashed what processed them")
@@ -95,9 +80,8 @@ def show_all(request: HttpRequest, principal: Principal) -> HttpResponseBase:
 def edit(request: HttpRequest, principal: Principal, restart_job_id: int | None = None) -> HttpResponseBase:
     """Show the form of a restart job, and save it when it is sent."""
     row = None if restart_job_id is None else get_restart_job(restart_job_id, principal=principal)
-    stored = {"filter": dict(request.GET.lists())} if row is None else asdict(row)
-    form = RestartJobForm(request.POST if request.method == "POST" else None, initial=stored)
-    form.fields["name"].disabled = row is not None
+    of_list = {"filter": dict(request.GET.lists())}
+    form = RestartJobForm(request.POST if request.method == "POST" else None, row, initial=of_list)
 
     def save() -> str:
         typed = form.cleaned_data

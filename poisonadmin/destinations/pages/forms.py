@@ -11,12 +11,11 @@ from poisonadmin.destinations.domain.names_and_rates import MAX_NAME_CHARS
 from poisonadmin.destinations.queries import DestinationRow
 from poisonadmin.sources.domain.broker_kinds import destination_settings
 from poisonadmin.store.models.destination import DestinationKind
-from poisonadmin.web.pages.broker_forms import BrokerForm, Configured
+from poisonadmin.web.pages.broker_forms import BrokerForm
 from poisonadmin.web.pages.forms import (
-    ParsedText,
     SecretLines,
-    VersionedForm,
-    asks,
+    StoredForm,
+    TextField,
     decimal_number,
     lines_of,
     texts_by_line,
@@ -48,25 +47,16 @@ def _lines(headers: Mapping[str, str]) -> str:
     return "\n".join(f"{name}: {value}" for name, value in headers.items())
 
 
-class OwnDestinationForm(VersionedForm):
-    """What the forms of an HTTP destination and of a handler share. `row` is what the form changes; its name stays."""
+class OwnDestinationForm(StoredForm):
+    """What the forms of an HTTP destination and of a handler share."""
 
     kind: ClassVar[DestinationKind]
-    name = forms.CharField(max_length=MAX_NAME_CHARS, **asks("Name", needed=True))
+    name = TextField("Name", most=MAX_NAME_CHARS, needed=True)
     max_rate_per_second = _rate()
-
-    def __init__(self, data: Mapping[str, Any] | None = None, row: DestinationRow | None = None) -> None:
-        super().__init__(data, initial={} if row is None else self.initial_of(row))
-        self.fields["name"].disabled = row is not None
-
-    def initial_of(self, row: DestinationRow) -> dict[str, Any]:
-        """Return what the fields hold before anybody types."""
-        beside = {"name": row.name, "version": row.version, "max_rate_per_second": row.max_rate_per_second}
-        return beside | dict(row.config)
 
     def clean(self) -> dict[str, Any]:
         """Add the kind, which no field asks for."""
-        return {**self.cleaned_data, "kind": self.kind}
+        return {**self.cleaned_data, "kind": str(self.kind)}
 
 
 class HttpForm(OwnDestinationForm):
@@ -75,40 +65,31 @@ class HttpForm(OwnDestinationForm):
     heading = "Add HTTP destination"
     lead = "Each message is sent as a request. It is delivered when the status of the answer is 2xx."
     layout = (
-        ("Request", ("name", "url", "method", "verify_tls")),
-        ("Headers", ("headers", "secrets", "forget_secrets", "copy_headers")),
-        ("Limits", ("timeout_ms", "concurrency", "max_rate_per_second")),
-        ("Crashes", ("crash_on",)),
+        ("Request", "name url method verify_tls"),
+        ("Headers", "headers secrets forget_secrets copy_headers"),
+        ("Limits", "timeout_ms concurrency max_rate_per_second"),
+        ("Crashes", "crash_on"),
     )
     has_secrets = True
     kind = DestinationKind.HTTP
-    url = forms.CharField(
-        max_length=http_config.MAX_URL_CHARS, **asks("URL", needed=True, hint="https://hooks.example.org/in")
-    )
-    method = forms.CharField(
-        **asks("Method", choices=[("", f"default ({_HTTP['method']})"), *((one, one) for one in METHODS)])
-    )
+    url = TextField("URL", most=http_config.MAX_URL_CHARS, needed=True, hint="https://hooks.example.org/in")
+    method = TextField("Method", choices=[("", f"default ({_HTTP['method']})"), *((one, one) for one in METHODS)])
     verify_tls = ticks("Verify the server’s certificate", initial=True)
-    headers = ParsedText(
-        _headers,
-        _lines,
-        **asks(
-            "Headers of each request, one a line",
-            rows=3,
-            hint="X-Tenant: shop",
-            note="Readers may see them.",
-        ),
+    headers = TextField(
+        "Headers of each request, one a line",
+        read=_headers,
+        write=_lines,
+        rows=3,
+        hint="X-Tenant: shop",
+        note="Readers may see them.",
     )
-    secrets = ParsedText(
-        _headers,
-        _lines,
-        **asks(
-            "Secret headers, one a line",
-            rows=3,
-            hint="Authorization: Bearer …",
-            note="They replace the stored ones, and are never shown again.",
-            widget=SecretLines,
-        ),
+    secrets = TextField(
+        "Secret headers, one a line",
+        read=_headers,
+        rows=3,
+        hint="Authorization: Bearer …",
+        note="They replace the stored ones, and are never shown again.",
+        widget=SecretLines,
     )
     forget_secrets = ticks("Forget the stored secret headers")
     copy_headers = lines_of(
@@ -137,16 +118,9 @@ class HttpForm(OwnDestinationForm):
 
     def config(self) -> dict[str, Any]:
         """Return the configuration as typed, for the command to check. What is as the default says is left out."""
-        typed = self.filled_in()
-        config: dict[str, Any] = {"url": self.cleaned_data["url"]}
-        config |= {name: typed[name] for name in ("method", "headers", "timeout_ms", "concurrency") if name in typed}
-        if not typed["verify_tls"]:
-            config["verify_tls"] = False
-        if typed["crash_on"]:
-            config["crash_on"] = CONNECTION_LOST
-        if (copied := typed.get("copy_headers", [])) != _HTTP["copy_headers"]:
-            config["copy_headers"] = copied
-        return config
+        typed = {"copy_headers": [], **self.filled_in(), "url": self.cleaned_data["url"]}
+        typed["crash_on"] = CONNECTION_LOST if typed["crash_on"] else None
+        return {name: typed[name] for name in ("url", *_HTTP) if name in typed and typed[name] != _HTTP.get(name)}
 
     def secret_values(self) -> dict[str, str] | None:
         """Return the secret headers, None where the stored ones are to be kept."""
@@ -158,17 +132,15 @@ class HandlerForm(OwnDestinationForm):
 
     heading = "Add handler"
     lead = "A Python function is called with each message, in a sandbox with limits of its own."
-    layout = (("Handler", ("name", "callable")),)
+    layout = (("Handler", "name callable"),)
     rest = "Limits"
     kind = DestinationKind.HANDLER
-    callable = forms.CharField(
-        max_length=handler_config.MAX_CALLABLE_CHARS,
-        **asks(
-            "Function",
-            needed=True,
-            hint="shop.orders:handle",
-            note="module:function. The module is in a directory of POISONADMIN_HANDLER_PATH.",
-        ),
+    callable = TextField(
+        "Function",
+        most=handler_config.MAX_CALLABLE_CHARS,
+        needed=True,
+        hint="shop.orders:handle",
+        note="module:function. The module is in a directory of POISONADMIN_HANDLER_PATH.",
     )
     memory_mb = whole_number("Memory of a sandbox (MB)", hint=_HANDLER["memory_mb"])
     cpu_seconds = decimal_number("Processor time per message (s)", hint=_HANDLER["cpu_seconds"])
@@ -177,8 +149,7 @@ class HandlerForm(OwnDestinationForm):
 
     def config(self) -> dict[str, Any]:
         """Return the configuration as typed, for the command to check."""
-        typed = self.filled_in()
-        limits = {name: typed[name] for name in _HANDLER if name in typed}
+        limits = {name: value for name, value in self.filled_in().items() if name in _HANDLER}
         return {"callable": self.cleaned_data["callable"], **limits}
 
     def secret_values(self) -> None:
@@ -193,16 +164,7 @@ class BrokerDestinationForm(BrokerForm):
         "A message is delivered when the broker has confirmed it. Without a redirect it returns to the queue where it"
         " failed, else to the queue named as its address."
     )
-    layout = (
-        ("Connection", ("name", "kind", "url", "username", "password", "verify_tls", "forget_login")),
-        ("Redirect", ("queue", "topic", "exchange", "routing_key")),
-    )
+    layout = (("Connection", BrokerForm.connection), ("Redirect", "queue topic exchange routing_key"))
     rest = "Limits"
+    settings = destination_settings()
     max_rate_per_second = _rate()
-
-    def __init__(self, data: Mapping[str, Any] | None = None, row: DestinationRow | None = None) -> None:
-        super().__init__(data, row, destination_settings())
-
-    def initial_of(self, row: Configured) -> dict[str, Any]:
-        """Return what the fields hold before anybody types."""
-        return super().initial_of(row) | {"max_rate_per_second": getattr(row, "max_rate_per_second", None)}

@@ -13,6 +13,7 @@ from django_htmx.http import HttpResponseClientRedirect, trigger_client_event
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.queries.rows import MAX_ID
 from poisonadmin.messages.commands import decisions
 from poisonadmin.messages.commands.decisions import Decided
 from poisonadmin.messages.domain.states import Event
@@ -21,7 +22,7 @@ from poisonadmin.messages.pages.approval_warnings import warnings
 from poisonadmin.messages.queries.blacklist import suspects
 from poisonadmin.messages.queries.lists import MessageRow, messages_by_id
 from poisonadmin.system.queries.overview import undecided_count
-from poisonadmin.web.pages.forms import PageForm, asks
+from poisonadmin.web.pages.forms import PageForm, TextField, whole_number
 from poisonadmin.web.pages.links import back_to
 from poisonadmin.web.pages.permissions import page
 from poisonadmin.web.pages.words import refusal_words
@@ -39,22 +40,6 @@ class InvalidDecision(PoisonAdminError):
     code = "invalid_decision"
 
 
-class MessageIds(forms.Field):
-    """The numbers of the messages, each once."""
-
-    widget = forms.MultipleHiddenInput
-
-    def to_python(self, value: Any) -> tuple[int, ...]:
-        """Return the numbers."""
-        for text in value:
-            if not (text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS):
-                raise forms.ValidationError(f"{text[:40]!r} is not a number that a page of ours sends.")
-        ids = tuple(dict.fromkeys(map(int, value)))
-        if not 1 <= len(ids) <= MAX_TICKED:
-            raise forms.ValidationError(f"Tick 1 to {MAX_TICKED} messages; {len(ids)} were sent.")
-        return ids
-
-
 class DecisionForm(PageForm):
     """A decision as it was sent; raises InvalidDecision for what no page of ours sends.
 
@@ -62,17 +47,16 @@ class DecisionForm(PageForm):
     where that is. `expected`: state and attempt of a single message, when the page showed it.
     """
 
-    id = MessageIds()
-    origin = forms.CharField(required=False, widget=forms.HiddenInput)
-    back = forms.CharField(required=False, widget=forms.HiddenInput)
-    expected_state = forms.CharField(required=False, widget=forms.HiddenInput)
-    expected_attempt = forms.IntegerField(
-        min_value=0, max_value=10**MAX_DIGITS, required=False, widget=forms.HiddenInput
-    )
-    delay_seconds = forms.IntegerField(min_value=0, max_value=10**MAX_DIGITS, **asks("Postpone by", choices=[]))
-    reason = forms.CharField(
-        max_length=MAX_REASON_CHARS,
-        **asks("Reason", needed=True, rows=3, hint="Why? It is kept in the history and the audit log.", autofocus=True),
+    origin = back = expected_state = forms.CharField(required=False, widget=forms.HiddenInput)
+    expected_attempt = forms.IntegerField(min_value=0, max_value=MAX_ID, required=False, widget=forms.HiddenInput)
+    delay_seconds = whole_number("Postpone by", limits=(0, MAX_ID), choices=[])
+    reason = TextField(
+        "Reason",
+        most=MAX_REASON_CHARS,
+        needed=True,
+        rows=3,
+        hint="Why? It is kept in the history and the audit log.",
+        autofocus=True,
     )
 
     def __init__(self, request: HttpRequest, action: Action) -> None:
@@ -83,14 +67,24 @@ class DecisionForm(PageForm):
             del self.fields["delay_seconds"]
         for name, errors in self.errors.items():
             if name != "reason":
-                raise InvalidDecision(str(errors[0]))
+                raise InvalidDecision(f"{name}: {errors[0]}")
+        self.ids = _ids(request.POST.getlist("id"))
         typed = self.cleaned_data
-        self.ids: tuple[int, ...] = typed["id"]
         is_known = typed["origin"] in ORIGINS and (typed["origin"] != "message" or len(self.ids) == 1)
         self.page = typed["origin"] if is_known else "list"
         is_single = self.page == "message"
         self.expected = (typed["expected_state"] or None, typed["expected_attempt"]) if is_single else (None, None)
         self.target = back_to(request, reverse(ORIGINS[self.page], args=self.ids if is_single else ()))
+
+
+def _ids(texts: list[str]) -> tuple[int, ...]:
+    for text in texts:
+        if not (text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS):
+            raise InvalidDecision(f"{text[:40]!r} is not a number that a page of ours sends.")
+    ids = tuple(dict.fromkeys(map(int, texts)))
+    if not 1 <= len(ids) <= MAX_TICKED:
+        raise InvalidDecision(f"Tick 1 to {MAX_TICKED} messages; {len(ids)} were sent.")
+    return ids
 
 
 @require_POST

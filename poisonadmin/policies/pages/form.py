@@ -13,7 +13,7 @@ from poisonadmin.policies.domain.resolution import PolicySpec
 from poisonadmin.policies.domain.settings import InvalidSetting
 from poisonadmin.policies.queries.policies import MAX_PREVIEW, PolicyView
 from poisonadmin.policies.queries.values import IN_MILLISECONDS, SECTIONS, choices, kinds
-from poisonadmin.web.pages.forms import ParsedText, VersionedForm, asks, texts_by_comma, whole_number
+from poisonadmin.web.pages.forms import StoredForm, TextField, texts_by_comma, whole_number
 
 PREVIEWED = 12
 _SETTING = "setting."
@@ -25,12 +25,13 @@ _FIELDS: dict[type[PoisonAdminError], str] = {
 }
 
 
-class PolicyForm(VersionedForm):
+class PolicyForm(StoredForm):
     """A policy. The fields of its settings are named `setting.<name>`."""
 
-    match = forms.CharField(max_length=MAX_ADDRESS_CHARS, **asks("Pattern", needed=True, hint="orders.#"))
-    preset = forms.CharField(**asks("Preset", choices=[("", "none"), *((name, name) for name in PRESETS)]))
-    destination = forms.CharField(**asks("Delivers to", choices=[("", "inherit")]))
+    keeps = ()
+    match = TextField("Pattern", most=MAX_ADDRESS_CHARS, needed=True, hint="orders.#")
+    preset = TextField("Preset", choices=[("", "none"), *((name, name) for name in PRESETS)])
+    destination = TextField("Delivers to", choices=[("", "inherit")])
 
     def __init__(
         self,
@@ -38,12 +39,15 @@ class PolicyForm(VersionedForm):
         policy: PolicyView | None = None,
         destinations: Sequence[str] = (),
     ) -> None:
-        super().__init__(data, initial={} if policy is None else _initial(policy))
+        super().__init__(data, policy)
         for name, kind in kinds().items():
             self.fields[_SETTING + name] = _field(name, kind)
         self.fields["destination"].widget.choices += [(name, name) for name in destinations]
-        if policy is not None:
-            self.fields["match"].widget.attrs["readonly"] = True
+        self.fields["match"].widget.attrs["readonly"] = policy is not None
+
+    def initial_of(self, row: PolicyView) -> dict[str, Any]:
+        """Return what the fields hold before anybody types."""
+        return super().initial_of(row) | {_SETTING + name: value for name, value in row.settings.items()}
 
     def setting_sections(self) -> list[tuple[str, list[forms.BoundField], bool]]:
         """Return the fields of the settings by section, and whether one of them is filled in."""
@@ -76,36 +80,24 @@ class PolicyForm(VersionedForm):
 class SimulatorForm(PolicyForm):
     """A policy that is tried out: what it inherits from, how many failures, and whose jitter."""
 
-    match = forms.CharField(
-        max_length=MAX_ADDRESS_CHARS, **asks("Pattern that inherits", hint="empty: the built-in values")
-    )
+    match = TextField("Pattern that inherits", most=MAX_ADDRESS_CHARS, hint="empty: the built-in values")
     failures = whole_number("Failures to show", limits=(0, MAX_PREVIEW), initial=PREVIEWED)
     message_id = whole_number("Jitter of message", limits=(0, MAX_ID), hint="its number; empty: no jitter")
 
 
-def _initial(policy: PolicyView) -> dict[str, Any]:
-    fixed = {
-        "match": policy.match, "preset": policy.preset, "destination": policy.destination, "version": policy.version
-    }  # fmt: skip
-    return fixed | {_SETTING + name: value for name, value in policy.settings.items()}
-
-
-def _field(name: str, kind: str) -> forms.Field:
+def _field(name: str, kind: str) -> TextField:
     label = f"{name} (ms)" if name in IN_MILLISECONDS else name
     match kind:
         case "flag":
-            return ParsedText(
-                lambda text: text == "true", lambda value: str(value).lower(), **asks(label, choices=_YES_NO)
-            )
+            return TextField(label, read="true".__eq__, write=lambda value: str(value).lower(), choices=_YES_NO)
         case "choice":
-            offered = [("", "inherit"), *((choice, choice) for choice in choices(name))]
-            return forms.CharField(**asks(label, choices=offered))
+            return TextField(label, choices=[("", "inherit"), *((choice, choice) for choice in choices(name))])
         case "list":
             return texts_by_comma(label, hint="inherit; separate with commas")
         case "number":
-            return ParsedText(_number, **asks(label, hint="inherit", inputmode="decimal"))
+            return TextField(label, read=_number, hint="inherit", inputmode="decimal")
         case _:
-            return forms.CharField(**asks(label, hint="inherit"))
+            return TextField(label, hint="inherit")
 
 
 def _number(text: str) -> float:

@@ -53,7 +53,7 @@ def edit(
     """Show the form of a rule, and save it when it is sent."""
     row = None if rule_id is None else get_rule(rule_id, principal=principal)
     of = FORMS[Stage(row.stage if row else stage)]
-    form = of(request.POST if request.method == "POST" else None, row, owner=principal.name)
+    form = of(request.POST if request.method == "POST" else None, row, initial={"owner": principal.name})
 
     def save() -> str:
         fields = form.rule()

@@ -8,15 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from poisonadmin.sources.domain.broker_settings import (
-    SASL_MECHANISMS,
     Check,
-    InputKind,
     Setting,
     address_template,
-    boolean,
+    choice,
     http_url,
-    integer,
-    one_of,
+    number,
+    switch,
     text,
     text_or_empty,
     topic,
@@ -56,42 +54,28 @@ class BrokerKind:
         return tuple(setting.name for setting in self.destination if setting.is_redirect)
 
 
-_BACK = "where each message came from"
-_VERIFY_TLS = Setting("verify_tls", "Verify the broker’s certificate", boolean, True, input=InputKind.SWITCH)
-_SASL = Setting(
-    "sasl_mechanism",
-    "SASL mechanism",
-    one_of(*SASL_MECHANISMS),
-    "PLAIN",
-    input=InputKind.CHOICE,
-    choices=SASL_MECHANISMS,
-)
+_VERIFY_TLS = switch("verify_tls", "Verify the broker’s certificate", default=True)
+_SASL = choice("sasl_mechanism", "SASL mechanism", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_READERS = number("readers", "Readers of each queue", range(1, 9), 2)
+_ADDRESS_NOTE = "{original} is the queue where a message failed, {queue} the one that is drained."
 _SOURCE = (
-    Setting(
-        "address",
-        "Address of its messages",
-        address_template,
-        "{original}",
-        hint="{original}",
-        note="{original} is the queue where a message failed, {queue} the one that is drained.",
-    ),
+    Setting("address", "Address of its messages", address_template, "{original}", note=_ADDRESS_NOTE),
     _VERIFY_TLS,
 )
-_READERS = Setting("readers", "Readers of each queue", integer(range(1, 9)), 2, input=InputKind.NUMBER)
 _DESTINATION = (
-    Setting(
+    number(
         "confirm_within_ms",
         "Consumer confirms within (ms)",
-        integer(range(1000, 31 * 86_400_000)),
+        range(1000, 31 * 86_400_000),
         hint="no confirmation is expected",
         note="After this time the message counts as unconfirmed.",
-        input=InputKind.NUMBER,
     ),
-    Setting("timeout_ms", "Broker confirms within (ms)", integer(range(100, 300_001)), 30_000, input=InputKind.NUMBER),
-    Setting("batch", "Messages per batch", integer(range(1, 5001)), 500, input=InputKind.NUMBER),
-    Setting("concurrency", "Connections", integer(range(1, 17)), 2, input=InputKind.NUMBER),
+    number("timeout_ms", "Broker confirms within (ms)", range(100, 300_001), 30_000),
+    number("batch", "Messages per batch", range(1, 5001), 500),
+    number("concurrency", "Connections", range(1, 17), 2),
     _VERIFY_TLS,
 )
+_BACK = "where each message came from"
 _TO_QUEUE = Setting("queue", "Redirect to this queue", text, hint=_BACK, is_redirect=True)
 
 BROKERS: Mapping[str, BrokerKind] = {

@@ -11,7 +11,6 @@ from poisonadmin.core.domain.ssrf import NetworkGuard
 from poisonadmin.destinations.domain.http_config import InvalidDestination, validate_url
 
 MAX_NAME_BYTES = 255
-SASL_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}\Z")
 _PLACEHOLDER = re.compile(r"\{(original|queue)\}")
@@ -94,38 +93,42 @@ def address_template(value: object, _: object = None) -> str:
     return template
 
 
-def integer(limits: range) -> Check:
-    """Return the check of a whole number within `limits`."""
-
-    def check(value: object, _: object = None) -> int:
-        if not isinstance(value, int) or isinstance(value, bool) or value not in limits:
-            raise InvalidValue(f"must be a whole number from {limits.start} to {limits.stop - 1}")
-        return value
-
-    return check
-
-
-def boolean(value: object, _: object = None) -> bool:
-    """Check a switch."""
-    if not isinstance(value, bool):
-        raise InvalidValue("must be true or false")
-    return value
-
-
-def one_of(*choices: str) -> Check:
-    """Return the check of one of these texts."""
-
-    def check(value: object, _: object = None) -> str:
-        if not isinstance(value, str) or value not in choices:
-            raise InvalidValue(f"must be one of {', '.join(choices)}")
-        return value
-
-    return check
-
-
 def http_url(value: object, guard: NetworkGuard | None = None) -> str:
     """Check an http(s) URL, and the address that is written in it."""
     try:
         return validate_url(value, guard=guard)
     except InvalidDestination as error:
         raise InvalidValue(error.detail.removeprefix("url: ")) from None
+
+
+def switch(name: str, label: str, default: bool) -> Setting:
+    """Return a setting that is on or off."""
+
+    def check(value: object, _: object = None) -> bool:
+        if not isinstance(value, bool):
+            raise InvalidValue("must be true or false")
+        return value
+
+    return Setting(name, label, check, default, input=InputKind.SWITCH)
+
+
+def number(name: str, label: str, limits: range, default: int | None = None, **more: Any) -> Setting:
+    """Return a setting that is a whole number within `limits`."""
+
+    def check(value: object, _: object = None) -> int:
+        if not isinstance(value, int) or isinstance(value, bool) or value not in limits:
+            raise InvalidValue(f"must be a whole number from {limits.start} to {limits.stop - 1}")
+        return value
+
+    return Setting(name, label, check, default, input=InputKind.NUMBER, **more)
+
+
+def choice(name: str, label: str, *choices: str) -> Setting:
+    """Return a setting that is one of these texts; the first is its default."""
+
+    def check(value: object, _: object = None) -> str:
+        if not isinstance(value, str) or value not in choices:
+            raise InvalidValue(f"must be one of {', '.join(choices)}")
+        return value
+
+    return Setting(name, label, check, choices[0], input=InputKind.CHOICE, choices=choices)

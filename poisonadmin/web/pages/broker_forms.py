@@ -1,7 +1,7 @@
 """What the forms of a source and of a destination at a broker share: name, place, login, and the declared settings."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 from django import forms
 
@@ -10,67 +10,39 @@ from poisonadmin.sources.domain.broker_kinds import BROKERS, BrokerKind, note_of
 from poisonadmin.sources.domain.broker_settings import InputKind, Setting
 from poisonadmin.sources.domain.broker_urls import MAX_URL_CHARS
 from poisonadmin.sources.domain.brokers import MAX_SECRET_CHARS
-from poisonadmin.web.pages.forms import SecretInput, VersionedForm, asks, ticks, whole_number
+from poisonadmin.web.pages.forms import SecretInput, StoredForm, TextField, ticks, whole_number
 
 _PLACES = " · ".join(f"{kind.words}: {kind.url_form}" for kind in BROKERS.values())
+_EXAMPLE = next(iter(BROKERS.values())).example
 
 
-class Configured(Protocol):
-    """What is stored of a source or a destination; of its login only the names."""
+class BrokerForm(StoredForm):
+    """`settings`: those of the kinds, each with the kinds that have it. One that is left empty has its default.
 
-    @property
-    def name(self) -> str: ...
-    @property
-    def kind(self) -> str: ...
-    @property
-    def config(self) -> Mapping[str, Any]: ...
-    @property
-    def secret_names(self) -> Sequence[str]: ...
-    @property
-    def version(self) -> int: ...
-
-
-class BrokerForm(VersionedForm):
-    """Settings that are left empty have their defaults; an empty login stays as it is, unless `forget_login` is ticked.
-
-    `row` is what the form changes: its name and its kind stay.
+    An empty login stays as it is stored, unless `forget_login` is ticked.
     """
 
+    settings: ClassVar[Sequence[tuple[Setting, Sequence[BrokerKind]]]] = ()
+    connection = "name kind url username password verify_tls forget_login"
+    keeps = ("name", "kind")
     has_secrets = True
-    name = forms.CharField(max_length=100, **asks("Name", needed=True))
+    name = TextField("Name", most=100, needed=True)
     kind = forms.ChoiceField(label="Kind of broker", choices=[(kind.name, kind.words) for kind in BROKERS.values()])
-    url = forms.CharField(
-        max_length=MAX_URL_CHARS, **asks("URL", needed=True, hint=next(iter(BROKERS.values())).example, note=_PLACES)
-    )
-    username = forms.CharField(max_length=MAX_SECRET_CHARS, **asks("User", hint="none", widget=SecretInput))
-    password = forms.CharField(
-        max_length=MAX_SECRET_CHARS,
-        strip=False,
-        **asks("Password", hint="none", widget=forms.PasswordInput, autocomplete="new-password"),
-    )
+    url = TextField("URL", most=MAX_URL_CHARS, needed=True, hint=_EXAMPLE, note=_PLACES)
+    username = TextField("User", most=MAX_SECRET_CHARS, hint="none", widget=SecretInput)
+    password = TextField("Password", most=MAX_SECRET_CHARS, strip=False, hint="none", widget=forms.PasswordInput)
     forget_login = ticks("Forget the stored login")
 
-    def __init__(
-        self,
-        data: Mapping[str, Any] | None,
-        row: Configured | None,
-        settings: Sequence[tuple[Setting, Sequence[BrokerKind]]],
-    ) -> None:
-        super().__init__(data, initial={} if row is None else self.initial_of(row))
-        self.settings = settings
-        for setting, kinds in settings:
+    def __init__(self, data: Mapping[str, Any] | None = None, row: Any = None) -> None:
+        super().__init__(data, row)
+        for setting, kinds in self.settings:
             self.fields[setting.name] = _field(setting, kinds)
-        if row is not None:
-            self.fields["name"].disabled = self.fields["kind"].disabled = True
-        if row is not None and row.secret_names:
-            for name in ("username", "password"):
-                self.fields[name].widget.attrs["placeholder"] = "unchanged"
-        else:
+        self.fields["password"].widget.attrs["autocomplete"] = "new-password"
+        if row is None or not row.secret_names:
             del self.fields["forget_login"]
-
-    def initial_of(self, row: Configured) -> dict[str, Any]:
-        """Return what the fields hold before anybody types."""
-        return {"name": row.name, "kind": row.kind, "version": row.version, **row.config}
+            return
+        for name in ("username", "password"):
+            self.fields[name].widget.attrs["placeholder"] = "unchanged"
 
     def config(self) -> dict[str, Any]:
         """Return the configuration as typed, for the command to check."""
@@ -95,19 +67,15 @@ class BrokerForm(VersionedForm):
 
 
 def _field(setting: Setting, kinds: Sequence[BrokerKind]) -> forms.Field:
-    asked: dict[str, Any] = {
-        "label": setting.label,
-        "note": note_of(setting, kinds),
-        "hint": setting.hint or setting.default or "",
-        "data-kinds": " ".join(kind.name for kind in kinds),
-    }
+    note, hint = note_of(setting, kinds), setting.hint or setting.default or ""
+    of: dict[str, Any] = {"data-kinds": " ".join(kind.name for kind in kinds)}
     match setting.input:
         case InputKind.SWITCH:
-            return ticks(setting.label, asked["note"], initial=setting.default)
+            return ticks(setting.label, note, initial=setting.default)
         case InputKind.NUMBER:
-            return whole_number(**asked)
+            return whole_number(setting.label, note=note, hint=hint, **of)
         case InputKind.CHOICE:
             choices = [("", f"default ({setting.default})"), *((one, one) for one in setting.choices)]
-            return forms.CharField(**asks(**asked | {"hint": ""}, choices=choices))
+            return TextField(setting.label, note=note, choices=choices, **of)
         case InputKind.TEXT:
-            return forms.CharField(**asks(**asked))
+            return TextField(setting.label, note=note, hint=hint, **of)

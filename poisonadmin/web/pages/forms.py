@@ -3,7 +3,7 @@
 A field only reads its text as what it is to be. What a value may be, domains and commands say when it is saved.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
 from django import forms
@@ -52,22 +52,51 @@ class SecretLines(forms.Textarea):
         return super().get_context(name, None, attrs)
 
 
-class ParsedText(forms.CharField):
-    """A text of which `read` makes a value, and `write` a text again; None where it is empty.
+def drawn(label: str, *, note: str = "", widget: type[forms.Widget] = forms.TextInput, **attrs: Any) -> dict[str, Any]:
+    """Return the arguments of a field that is drawn so: `note` stands below it, `hint` in it while it is empty.
+
+    `needed` is for the browser: that something is there, the domains check, each with a sentence of its own. `rows`
+    make it a text area, `choices` a list to choose from; the rest are attributes of the element.
+    """
+    choices = attrs.pop("choices", None)
+    shown = {"required": attrs.pop("needed", None), "placeholder": attrs.pop("hint", None), **attrs}
+    shown = {name: value for name, value in shown.items() if value}
+    if choices is not None:
+        return {"label": label, "help_text": note, "required": False, "widget": forms.Select(shown, choices)}
+    of = forms.Textarea if "rows" in shown and widget is forms.TextInput else widget
+    made = of({"spellcheck": "false", "autocomplete": "off", **shown})
+    return {"label": label, "help_text": note, "required": False, "widget": made}
+
+
+class TextField(forms.CharField):
+    """A text of at most `most` characters. `read` makes a value of it, None where it is empty; `write` makes it a text.
 
     Errors of `read` are ours, and are shown at the field.
     """
 
-    def __init__(self, read: Callable[[str], Any], write: Callable[[Any], str] = str, **more: Any) -> None:
-        super().__init__(**more)
+    def __init__(
+        self,
+        label: str,
+        *,
+        read: Callable[[str], Any] | None = None,
+        write: Callable[[Any], str] = str,
+        most: int | None = None,
+        initial: Any = None,
+        strip: bool = True,
+        **look: Any,
+    ) -> None:
+        empty = "" if read is None else None
+        super().__init__(max_length=most, initial=initial, strip=strip, empty_value=empty, **drawn(label, **look))
         self.read, self.write = read, write
 
     def to_python(self, value: Any) -> Any:
         """Return the value of a text."""
         text = super().to_python(value)
+        if self.read is None or text is None:
+            return text
         self.run_validators(text)
         try:
-            return self.read(text) if text else None
+            return self.read(text)
         except PoisonAdminError as error:
             raise forms.ValidationError(error.detail) from None
 
@@ -76,15 +105,52 @@ class ParsedText(forms.CharField):
         return value if value is None or isinstance(value, str) else self.write(value)
 
 
+def lines_of(label: str, *, rows: int = 4, **more: Any) -> TextField:
+    """Return a field for several texts, one a line."""
+    return TextField(label, read=texts_by_line, write="\n".join, rows=rows, **more)
+
+
+def texts_by_comma(label: str, **more: Any) -> TextField:
+    """Return a field for several texts in one line."""
+    return TextField(label, read=lambda text: _stripped(text.split(",")), write=", ".join, **more)
+
+
+def texts_by_line(text: str) -> list[str]:
+    """Return the lines that are not blank, without the space around them."""
+    return _stripped(text.splitlines())
+
+
+def _stripped(texts: Iterable[str]) -> list[str]:
+    return [text.strip() for text in texts if text.strip()]
+
+
+def whole_number(
+    label: str, *, limits: tuple[int | None, int | None] = (None, None), initial: int | None = None, **look: Any
+) -> forms.IntegerField:
+    """Return a field for a whole number; `limits` where no domain checks it."""
+    asked = drawn(label, inputmode="numeric", **look)
+    return forms.IntegerField(min_value=limits[0], max_value=limits[1], initial=initial, **asked)
+
+
+def decimal_number(label: str, **look: Any) -> forms.FloatField:
+    """Return a field for a number."""
+    return forms.FloatField(**drawn(label, inputmode="decimal", **look))
+
+
+def ticks(label: str, note: str = "", *, initial: bool = False) -> forms.BooleanField:
+    """Return a box to tick."""
+    return forms.BooleanField(label=label, help_text=note, required=False, initial=initial)
+
+
 class PageForm(forms.Form):
     """The base of our forms.
 
-    `layout`: its sections, each with a title and the names of its fields, in order; `rest`: the title of all others.
+    `layout`: its sections, each with a title and the names of its fields; `rest`: the title of all others.
     `has_secrets`: something has to be typed again when the form is shown again.
     """
 
     bound_field_class = DrawnField
-    layout: ClassVar[tuple[tuple[str, tuple[str, ...]], ...]] = ()
+    layout: ClassVar[tuple[tuple[str, str], ...]] = ()
     rest: ClassVar[str] = ""
     has_secrets: ClassVar[bool] = False
 
@@ -93,13 +159,9 @@ class PageForm(forms.Form):
 
     def sections(self) -> list[tuple[str, list[forms.BoundField]]]:
         """Return the fields by section."""
-        placed = {name for _, names in self.layout for name in names}
-        others = tuple(field.name for field in self.visible_fields() if field.name not in placed)
-        found = [
-            (title, [self[name] for name in names if name in self.fields])
-            for title, names in (*self.layout, (self.rest, others))
-        ]
-        return [section for section in found if section[1]]
+        left = {field.name: field for field in self.visible_fields()}
+        found = [(title, [left.pop(name) for name in names.split() if name in left]) for title, names in self.layout]
+        return [section for section in (*found, (self.rest, list(left.values()))) if section[1]]
 
     def wrong(self) -> list[forms.BoundField]:
         """Return the visible fields that have errors."""
@@ -120,71 +182,22 @@ class PageForm(forms.Form):
         return 422 if error.status == 400 else error.status
 
 
-class VersionedForm(PageForm):
-    """A form that changes what was read in a certain version; None: it makes something new."""
+class StoredForm(PageForm):
+    """A form of something that is stored: `row` is what it changes, None for something new. What it `keeps` stays."""
 
+    keeps: ClassVar[tuple[str, ...]] = ("name",)
     version = forms.IntegerField(required=False, widget=forms.HiddenInput)
 
+    def __init__(self, data: Mapping[str, Any] | None = None, row: Any = None, **more: Any) -> None:
+        super().__init__(data, **more)
+        if row is not None:
+            self.initial.update(self.initial_of(row))
+            for name in self.keeps:
+                self.fields[name].disabled = True
 
-def asks(
-    label: str,
-    *,
-    hint: object = "",
-    note: str = "",
-    needed: bool = False,
-    rows: int = 0,
-    choices: list[tuple[str, str]] | None = None,
-    widget: type[forms.Widget] = forms.TextInput,
-    **attrs: Any,
-) -> dict[str, Any]:
-    """Return the arguments of a field that is drawn so. `hint` stands in it while it is empty, `note` below it.
-
-    `needed` is for the browser: that something is there, the domains check, each with a sentence of its own.
-    """
-    shown = {"required": needed, "placeholder": hint, "rows": rows} | attrs
-    shown = {name: value for name, value in shown.items() if value}
-    found: forms.Widget
-    if choices is not None:
-        found = forms.Select(shown, choices)
-    else:
-        drawn = forms.Textarea if rows and widget is forms.TextInput else widget
-        found = drawn({"spellcheck": "false", "autocomplete": "off"} | shown)
-    return {"label": label, "help_text": note, "required": False, "widget": found}
-
-
-def ticks(label: str, note: str = "", *, initial: bool = False) -> forms.BooleanField:
-    """Return a box to tick."""
-    return forms.BooleanField(label=label, help_text=note, required=False, initial=initial)
-
-
-def whole_number(
-    label: str, *, limits: tuple[int | None, int | None] = (None, None), initial: int | None = None, **more: Any
-) -> forms.IntegerField:
-    """Return a field for a whole number; `limits` where no domain checks it."""
-    asked = asks(label, inputmode="numeric", **more)
-    return forms.IntegerField(min_value=limits[0], max_value=limits[1], initial=initial, **asked)
-
-
-def decimal_number(label: str, **more: Any) -> forms.FloatField:
-    """Return a field for a number."""
-    return forms.FloatField(**asks(label, inputmode="decimal", **more))
-
-
-def texts_by_line(text: str) -> list[str]:
-    """Return the lines that are not blank, without the space around them."""
-    return [line.strip() for line in text.splitlines() if line.strip()]
-
-
-def lines_of(label: str, *, rows: int = 4, initial: Sequence[str] = (), **more: Any) -> ParsedText:
-    """Return a field for several texts, one a line."""
-    return ParsedText(texts_by_line, "\n".join, initial=initial, **asks(label, rows=rows, **more))
-
-
-def texts_by_comma(label: str, **more: Any) -> ParsedText:
-    """Return a field for several texts in one line."""
-    return ParsedText(
-        lambda text: [part.strip() for part in text.split(",") if part.strip()], ", ".join, **asks(label, **more)
-    )
+    def initial_of(self, row: Any) -> dict[str, Any]:
+        """Return what the fields hold before anybody types."""
+        return {**vars(row), **getattr(row, "config", {})}
 
 
 def saved_or_shown(
