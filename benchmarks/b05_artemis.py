@@ -8,7 +8,7 @@ from benchmarks.stopwatch import Rate, Stopwatch
 from benchmarks.world import World
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.destinations.commands import save_destination
-from poisonadmin.policies.commands import save
+from poisonadmin.policies.commands import save_policy
 from tests.brokers.artemis import running_artemis
 from tests.brokers.artemis_queues import ArtemisQueues
 from tests.brokers.messages import Sent
@@ -42,7 +42,7 @@ def _to_queue(world: World, queues: ArtemisQueues, count: int) -> Line:
         max_rate_per_second=None,
         principal=SYSTEM,
     )
-    save.save_policy("b5a.#", preset=None, settings={}, destination="b5a", principal=SYSTEM)
+    save_policy("b5a.#", preset=None, settings={}, destination="b5a", principal=SYSTEM)
     original, dead = queues.pair()
 
     def ours() -> Rate:

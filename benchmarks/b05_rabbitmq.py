@@ -9,7 +9,7 @@ from benchmarks.stopwatch import Rate, Stopwatch
 from benchmarks.world import World
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.destinations.commands import save_destination
-from poisonadmin.policies.commands import save
+from poisonadmin.policies.commands import save_policy
 
 NAME = "B5"
 MESSAGES = 200_000
@@ -41,7 +41,7 @@ def _to_queue(world: World, queues: Queues, kind: str, count: int) -> Line:
         max_rate_per_second=None,
         principal=SYSTEM,
     )
-    save.save_policy(f"{name}.#", preset=None, settings={}, destination=name, principal=SYSTEM)
+    save_policy(f"{name}.#", preset=None, settings={}, destination=name, principal=SYSTEM)
 
     def ours() -> Rate:
         queues.declare(target, kind)

@@ -8,8 +8,7 @@ import orjson
 
 from benchmarks.results import Line, at_most, say
 from benchmarks.world import World
-from poisonadmin.rules.domain.content_conditions import Subject
-from poisonadmin.rules.domain.content_rules import ContentRules, compile_content_rule
+from poisonadmin.rules.domain.content_rules import ContentRules, Subject, compile_content_rule
 from poisonadmin.rules.domain.json_schema import compile_schema
 from poisonadmin.rules.domain.rules import RuleDefinition, Stage, validate_rule
 

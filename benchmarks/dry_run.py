@@ -10,7 +10,7 @@ from benchmarks.full_read import read_ranges
 from benchmarks.results import Line, alternate, at_most, compared, pairs_of, say
 from benchmarks.stopwatch import Rate, Stopwatch
 from benchmarks.world import World
-from poisonadmin.addresses.commands.creation import ensure_addresses
+from poisonadmin.addresses.commands import ensure_addresses
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.rules.commands import table
 from poisonadmin.rules.commands.dry_runs import RANGE_MESSAGES, dry_run_due, request_dry_run

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 import psycopg
 import pyarrow as pa
 
-from poisonadmin.rules.domain.content_conditions import MAX_JSON_BYTES
+from poisonadmin.rules.domain.content_rules import MAX_JSON_BYTES
 from poisonadmin.rules.domain.dry_run import IdRange
-from workers.spark.stored import messages_in
+from workers.spark.jobs.dry_run import messages_in
 
 
 def read_ranges(

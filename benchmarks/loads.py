@@ -6,14 +6,14 @@ from typing import Any
 from django.apps import apps
 from django.db import connection, transaction
 
-from poisonadmin.addresses.commands.creation import ensure_addresses
+from poisonadmin.addresses.commands import ensure_addresses
 from poisonadmin.core.commands.transaction_retry import retried
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.destinations.commands import save_destination
 from poisonadmin.messages.commands import schedule
 from poisonadmin.messages.commands.transitions import enter
 from poisonadmin.messages.domain.states import Event, State
-from poisonadmin.policies.commands import save
+from poisonadmin.policies.commands import save_policy
 
 BODY_BYTES = 1024
 
@@ -70,7 +70,7 @@ def deliver_to(
     save_destination(
         name, kind="http", config={"url": url, **config}, secrets=None, max_rate_per_second=None, principal=SYSTEM
     )
-    save.save_policy(match or f"{name}.#", preset=None, settings=settings or {}, destination=name, principal=SYSTEM)
+    save_policy(match or f"{name}.#", preset=None, settings=settings or {}, destination=name, principal=SYSTEM)
 
 
 def fill(address: str, count: int, *, begin: float, over_seconds: float = 0.0) -> None:

@@ -8,7 +8,7 @@ from django.db import connection
 from benchmarks import loads
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.destinations.commands import save_destination
-from poisonadmin.policies.commands import save
+from poisonadmin.policies.commands import save_policy
 
 KILLERS = (
     "kill SIGKILL", "kill SIGTERM", "segfault", "abort", "_exit 0", "_exit 3", "exit 4", "overflow", "allocate 400",
@@ -61,7 +61,7 @@ def handle_with(name: str, function: str, **config: object) -> None:
     wanted = LIMITS | {"callable": function, "concurrency": 2} | config
     save_destination(name, kind="handler", config=wanted, secrets=None, max_rate_per_second=None, principal=SYSTEM)
     settings = {"redelivery_delay": 0}
-    save.save_policy(f"{name}.#", preset=None, settings=settings, destination=name, principal=SYSTEM)
+    save_policy(f"{name}.#", preset=None, settings=settings, destination=name, principal=SYSTEM)
 
 
 def fill(address: str, bodies: Sequence[bytes], *, begin: float) -> None:

@@ -11,7 +11,7 @@ import environ
 import structlog
 from django.core.exceptions import ImproperlyConfigured
 
-from poisonadmin.destinations.domain.handler_path import UnusableHandlerPath, handler_directories
+from poisonadmin.destinations.domain.handler_config import UnusableHandlerPath, handler_directories
 
 env = environ.Env()
 BASE_DIR = Path(__file__).resolve().parent.parent

@@ -11,9 +11,8 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Union
 
-from poisonguard.backoff import Backoff
 from poisonguard.errors import Unreachable
-from poisonguard.server import Answer, Server
+from poisonguard.server import Answer, Backoff, Server
 
 logger = logging.getLogger("poisonguard")
 MAX_WAITING = 10_000

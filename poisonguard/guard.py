@@ -13,7 +13,6 @@ from types import CoroutineType
 from typing import Any, Callable
 
 from poisonguard import lifetimes
-from poisonguard.bookmarks import bookmark_of, payload_bytes
 from poisonguard.confirming import Confirmer, Headers
 from poisonguard.errors import GuardError, ListNotLoaded, Undecided
 from poisonguard.held import Held
@@ -23,7 +22,7 @@ from poisonguard.place import Place, make_place
 from poisonguard.reporter import Reporter
 from poisonguard.server import Server
 from poisonguard.skipping import SKIPPED, OnSkip, Skip
-from poisonguard.wording import Wording
+from poisonguard.wording import Wording, bookmark_of, payload_bytes
 
 logger = logging.getLogger("poisonguard")
 PRESETS: dict[str, int] = {"amps": 1}

@@ -2,19 +2,59 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 import time
+from collections.abc import Iterator
+from typing import Any, Callable, NamedTuple
 
-from poisonguard.backoff import Backoff
 from poisonguard.errors import Refused, Unreachable
-from poisonguard.events import ListEvent, events
 from poisonguard.held import Held
-from poisonguard.server import Answer, Server, Stream
+from poisonguard.server import Answer, Backoff, Server, Stream
 
-logger = logging.getLogger("poisonguard")
 _FOR_GOOD = frozenset({400, 401, 403, 404, 405})
 _SAY_EVERY_SECONDS = 30.0
+
+
+class ListEvent(NamedTuple):
+    """One event. `kind`: listed, released, loaded; or whatever a later server sends, to be ignored."""
+
+    kind: str
+    body: dict[str, Any]
+
+
+def events(line: Callable[[], bytes]) -> Iterator[ListEvent]:
+    """Yield events from lines that end in a line break, until there are no more; comments are passed over.
+
+    >>> lines = iter([b": hello\\n", b"\\n", b"event: listed\\n", b'data: {"bookmark": "13"}\\n', b"\\n", b""])
+    >>> list(events(lambda: next(lines)))
+    [ListEvent(kind='listed', body={'bookmark': '13'})]
+    """
+    kind, text = "", ""
+    while raw := line():
+        said = raw.decode("utf-8", "replace").rstrip("\r\n")
+        if said:
+            field, _, value = said.partition(":")
+            if field == "event":
+                kind = value.strip()
+            elif field == "data":
+                text += value
+            continue
+        if kind:
+            yield ListEvent(kind, _object(text))
+        kind, text = "", ""
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+logger = logging.getLogger("poisonguard")
 
 
 class Listing:

@@ -14,12 +14,11 @@ from collections import deque
 from pathlib import Path
 from typing import Any, Callable, NamedTuple
 
-from poisonguard.backoff import Backoff
 from poisonguard.errors import Unreachable
 from poisonguard.held import Held
 from poisonguard.journal import CrashJournal
 from poisonguard.place import Place, dead_places
-from poisonguard.server import Answer, Server
+from poisonguard.server import Answer, Backoff, Server
 from poisonguard.wording import without_payload
 
 logger = logging.getLogger("poisonguard")

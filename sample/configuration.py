@@ -7,8 +7,8 @@ from typing import Any
 
 from poisonadmin.core.domain.access import Principal
 from poisonadmin.destinations.commands import save_destination
-from poisonadmin.destinations.domain.handler_path import handler_directories
-from poisonadmin.policies.commands import save
+from poisonadmin.destinations.domain.handler_config import handler_directories
+from poisonadmin.policies.commands import save_policy
 from poisonadmin.store.models.destination import Destination
 from poisonadmin.store.models.policy import PolicyRow
 
@@ -95,7 +95,7 @@ def configure_sample(urls: dict[str, str], *, principal: Principal) -> None:
     known_patterns = set(PolicyRow.objects.values_list("match", flat=True))
     for policy in POLICIES:
         if policy.match not in known_patterns and (runs_handlers or policy.to != CRASHING):
-            save.save_policy(
+            save_policy(
                 policy.match,
                 preset=None,
                 settings=policy.settings,

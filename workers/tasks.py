@@ -14,7 +14,7 @@ from poisonadmin.delivery.commands.recovery import recover
 from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.messages.commands.counts import fold
 from poisonadmin.messages.commands.expiry import expire_due
-from poisonadmin.restart_jobs.commands.runs import restart_due
+from poisonadmin.restart_jobs.commands import restart_due
 from poisonadmin.rules.commands.dry_runs import dry_run_due
 from poisonadmin.sources.commands.broker_checks import answer_due
 from poisonadmin.sources.commands.directories import ingest_due

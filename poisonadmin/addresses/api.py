@@ -5,8 +5,8 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from poisonadmin.addresses import commands as operations
 from poisonadmin.addresses import queries
-from poisonadmin.addresses.commands import status as operations
 from poisonadmin.addresses.queries import AddressRow
 from poisonadmin.core.domain.access import Permission
 from poisonadmin.store.models.lane import AddressStatus

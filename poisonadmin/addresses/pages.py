@@ -9,7 +9,7 @@ from django.urls import path, reverse
 from django.views.decorators.http import require_POST
 from django_htmx.http import HttpResponseClientRedirect
 
-from poisonadmin.addresses.commands import status as operations
+from poisonadmin.addresses import commands as operations
 from poisonadmin.addresses.queries import AddressRow, get_address, list_addresses
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.queries.filter_values import address_or_pattern as checked_pattern

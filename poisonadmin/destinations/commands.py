@@ -13,12 +13,10 @@ from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
 from poisonadmin.core.domain.errors import NotFound, PoisonAdminError, PreconditionFailed
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.core.domain.ssrf import guard_from
-from poisonadmin.destinations.domain.handler_config import validate_handler_config
-from poisonadmin.destinations.domain.handler_path import handler_directories, require_module
+from poisonadmin.destinations.domain.handler_config import handler_directories, require_module, validate_handler_config
 from poisonadmin.destinations.domain.http_config import InvalidDestination, validate_headers, validate_http_config
 from poisonadmin.destinations.domain.names_and_rates import validate_rate
-from poisonadmin.policies.commands.routing import route_addresses
-from poisonadmin.policies.commands.save import destination_named
+from poisonadmin.policies.commands import destination_named, route_addresses
 from poisonadmin.sources.domain.broker_kinds import BROKERS
 from poisonadmin.sources.domain.brokers import may_keep_login, validate_broker_destination, validate_login
 from poisonadmin.store.models.destination import Destination, DestinationKind

@@ -10,9 +10,8 @@ from django_htmx.http import HttpResponseClientRedirect
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.queries.filter_values import InvalidFilter, checked_text
 from poisonadmin.poison_list.commands.reports import release
-from poisonadmin.poison_list.queries.consumers import list_consumers
+from poisonadmin.poison_list.queries.consumers import list_consumers, list_poison_sources
 from poisonadmin.poison_list.queries.entries import EntryRow, get_entry, list_entries
-from poisonadmin.poison_list.queries.sources import list_poison_sources
 from poisonadmin.web.pages.links import back_to, pager
 from poisonadmin.web.pages.permissions import page
 from poisonadmin.web.pages.sanitising import clipped, visible

@@ -10,11 +10,10 @@ from rest_framework.response import Response
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import AlreadyExists
 from poisonadmin.messages.domain.states import Reason, State
-from poisonadmin.policies.commands import save
-from poisonadmin.policies.domain.presets import PRESETS
+from poisonadmin.policies.commands import delete_policy, save_policy
+from poisonadmin.policies.domain.policy import PRESETS
 from poisonadmin.policies.queries import policies
-from poisonadmin.policies.queries.history import Change, PolicyVersion, policy_history
-from poisonadmin.policies.queries.policies import PolicyView, Preview
+from poisonadmin.policies.queries.policies import Change, PolicyVersion, PolicyView, Preview, policy_history
 from poisonadmin.web.api.contract import contract
 from poisonadmin.web.api.inputs import Identifier, JsonObject, StrictSerializer, Text
 from poisonadmin.web.api.parameters import pattern
@@ -109,7 +108,7 @@ class PolicyOne(ApiView):
     def delete(self, request: Request, policy_id: int) -> Response:
         """Remove a policy; less specific policies are then in force."""
         policies.get_policy(policy_id, principal=self.reader)
-        save.delete_policy(policy_id, principal=self.principal)
+        delete_policy(policy_id, principal=self.principal)
         return Response(status=204)
 
 
@@ -165,7 +164,7 @@ class PolicyResolve(ApiView):
 
 def _saved(principal: Principal, fields: dict[str, Any], **more: Any) -> PolicyView:
     rest = {name: value for name, value in fields.items() if name != "match"}
-    save.save_policy(fields["match"], **rest, principal=principal, **more)
+    save_policy(fields["match"], **rest, principal=principal, **more)
     row = policies.find_policy(fields["match"])
     assert row is not None
     return row

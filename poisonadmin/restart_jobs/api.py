@@ -9,8 +9,8 @@ from rest_framework.response import Response
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import AlreadyExists
+from poisonadmin.restart_jobs import commands as operations
 from poisonadmin.restart_jobs import queries
-from poisonadmin.restart_jobs.commands import setup as operations
 from poisonadmin.restart_jobs.queries import RestartJobRow
 from poisonadmin.web.api.contract import contract
 from poisonadmin.web.api.inputs import StrictSerializer, Text

@@ -12,8 +12,8 @@ from django.views.decorators.http import require_POST
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.queries.filter_values import InvalidFilter
-from poisonadmin.restart_jobs.commands import setup as operations
-from poisonadmin.restart_jobs.commands.setup import InvalidRestartJob
+from poisonadmin.restart_jobs import commands as operations
+from poisonadmin.restart_jobs.commands import InvalidRestartJob
 from poisonadmin.restart_jobs.queries import RestartJobRow, count_restartable, get_restart_job, list_restart_jobs
 from poisonadmin.web.pages.forms import StoredForm, TextField, saved_or_shown, texts_by_line, ticks, whole_number
 from poisonadmin.web.pages.links import href, require_known

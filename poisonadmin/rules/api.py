@@ -7,7 +7,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.rules.commands import dry_runs, switch
+from poisonadmin.rules.commands import dry_runs, table
 from poisonadmin.rules.commands import table as operations
 from poisonadmin.rules.commands.table import MAX_NAME_CHARS, MAX_NOTE_CHARS, RuleFields
 from poisonadmin.rules.domain.rules import Stage
@@ -115,7 +115,7 @@ class RuleEnable(ApiView):
     def post(self, request: Request, rule_id: int) -> Response:
         """Switch a rule on; 409 `not_dry_run` for a rule before deliveries without a dry run of this version."""
         fields = self.body
-        switch.enable_rule(
+        table.enable_rule(
             rule_id, principal=self.principal, reason=fields["reason"], override=fields["without_dry_run"]
         )
         return _shown(rule_id, self.reader)
@@ -127,7 +127,7 @@ class RuleDisable(ApiView):
     @contract(Permission.CONFIGURE, "rules", {200: RULE}, body=ReasonInput, acts=True)
     def post(self, request: Request, rule_id: int) -> Response:
         """Switch a rule off."""
-        switch.disable_rule(rule_id, principal=self.principal, reason=self.body["reason"])
+        table.disable_rule(rule_id, principal=self.principal, reason=self.body["reason"])
         return _shown(rule_id, self.reader)
 
 

@@ -13,7 +13,7 @@ import pytest
 from django.db import connection
 
 from poisonadmin.intake.domain.envelope_fields import LIMITS
-from poisonadmin.sources.commands.draining_merges import merge_left_over
+from poisonadmin.sources.commands.draining import merge_left_over
 from poisonadmin.sources.domain.draining import Drained
 from poisonadmin.store.models.intake import BrokerReceipt, RejectedLine, Source, StagedMessage
 from poisonadmin.store.models.message import Body, Message

@@ -13,7 +13,7 @@ from poisonadmin.delivery.commands.claim import claim_due
 from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.messages.commands.decisions import approve
 from poisonadmin.messages.queries.detail import get_message
-from poisonadmin.policies.commands.save import save_policy
+from poisonadmin.policies.commands import save_policy
 from poisonadmin.sources.commands.draining import Workshop, drain_due
 from poisonadmin.sources.domain.draining import Drained
 from poisonadmin.store.models.attempt import Attempt, FailureGroup

@@ -20,7 +20,7 @@ from tests.brokers.rabbitmq import RabbitMq
 from tests.brokers.rabbitmq_queues import ClassicQueues
 from tests.workers.sinks import delivery
 from workers.brokers.rabbitmq.encoding import text_field
-from workers.delivery.broker.destination import BrokerDestination, parse_broker_config
+from workers.delivery.broker.sender import BrokerDestination, parse_broker_config
 from workers.delivery.deliver import deliver_all
 from workers.delivery.deliveries import Delivery, OutcomeRow
 from workers.delivery.run import NodeSide

@@ -2,7 +2,7 @@
 
 import pytest
 
-from poisonadmin.addresses.commands import status
+from poisonadmin.addresses.commands import pause
 from poisonadmin.core.domain.access import SYSTEM
 from tests.browser.axe import violations
 from tests.browser.conftest import Visit
@@ -73,7 +73,7 @@ def test_nothing_that_was_planted_runs(visit: Visit) -> None:
         payload=f"<html><body>{XSS}</body></html>",
         dead_letter={"exception_class": XSS, "exception_message": XSS, "stack": XSS, "reason": XSS},
     )
-    status.pause(BARE, principal=SYSTEM, reason=XSS)
+    pause(BARE, principal=SYSTEM, reason=XSS)
     visit.page.add_init_script("window.hit = 0; window.alert = () => { window.hit = 1; };")
     listed = (
         "/",

@@ -5,7 +5,7 @@ from django.utils import timezone
 from playwright.sync_api import expect
 
 from poisonadmin.core.domain.access import SYSTEM, Role
-from poisonadmin.policies.commands import save
+from poisonadmin.policies.commands import save_policy
 from poisonadmin.store.models.access import Access
 from poisonadmin.store.models.lane import Address
 from poisonadmin.store.models.message import Message
@@ -41,7 +41,7 @@ def test_a_policy_is_simulated_while_it_is_typed(visit: Visit) -> None:
 
 def test_the_form_of_a_policy_shows_what_it_would_do(visit: Visit) -> None:
     Access.objects.update(role=Role.ADMIN)
-    save.save_policy("orders.#", preset="sap", settings={}, destination=None, principal=SYSTEM)
+    save_policy("orders.#", preset="sap", settings={}, destination=None, principal=SYSTEM)
     page = visit.open("/policies/new/")
     page.fill("#match", "orders.eu")
     page.fill("[name='setting.max_delivery_attempts']", "3")

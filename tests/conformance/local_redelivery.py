@@ -19,7 +19,7 @@ from django.test import Client
 from poisonadmin.delivery.commands.crash_recovery import search_lost_nodes
 from poisonadmin.delivery.commands.recovery import recover
 from poisonadmin.delivery.commands.settle import settle
-from poisonadmin.restart_jobs.commands.runs import restart_due
+from poisonadmin.restart_jobs.commands import restart_due
 from tests.conformance.shard_process import ShardProcess
 from tests.fixtures.api import API
 from tests.whole_system.installation import PoisonAdmin, Reply

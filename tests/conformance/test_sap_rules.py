@@ -11,8 +11,7 @@ import pytest
 
 from poisonadmin.delivery.domain.retry_decision import RetryDecision, on_crash, on_failure
 from poisonadmin.messages.domain.states import TRANSITIONS, Event, Reason, State, Transition
-from poisonadmin.policies.domain.policy import Policy
-from poisonadmin.policies.domain.presets import preset
+from poisonadmin.policies.domain.policy import Policy, preset
 
 SAP = preset("sap")
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from poisonadmin.addresses.commands.status import NotOnAddress, resume
+from poisonadmin.addresses.commands import NotOnAddress, resume
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.store.models.conversation import Conversation

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 from poisonadmin.delivery.domain.retry_decision import on_crash
 from poisonadmin.messages.domain.states import Event, Reason, State
-from poisonadmin.policies.domain.policy import BUILT_IN
-from poisonadmin.policies.domain.presets import preset
+from poisonadmin.policies.domain.policy import BUILT_IN, preset
 
 
 def test_the_second_crash_blacklists() -> None:

@@ -2,7 +2,7 @@
 
 from django.db import connection
 
-from poisonadmin.addresses.commands.status import pause, resume
+from poisonadmin.addresses.commands import pause, resume
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.delivery.commands.claim import ClaimRef, claim_due, claim_isolated
 from poisonadmin.delivery.commands.settle import settle

@@ -13,8 +13,7 @@ from poisonadmin.delivery.domain.retry_decision import (
 )
 from poisonadmin.delivery.domain.retry_schedule import MAX_RETRY_AFTER_MS, delay_ms, jitter
 from poisonadmin.messages.domain.states import Reason, State, allowed, reasons
-from poisonadmin.policies.domain.policy import BUILT_IN, ExceptionDestination, OnExhausted, Policy
-from poisonadmin.policies.domain.presets import preset
+from poisonadmin.policies.domain.policy import BUILT_IN, ExceptionDestination, OnExhausted, Policy, preset
 
 
 def failing(policy: Policy, failure: int, *, address: str = "orders", conversation: int | None = None) -> RetryDecision:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from poisonadmin.addresses.commands.status import pause
+from poisonadmin.addresses.commands import pause
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.delivery.queries.schedule import Schedule, schedule

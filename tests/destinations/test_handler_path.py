@@ -5,8 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from poisonadmin.destinations.domain.handler_config import validate_handler_config
-from poisonadmin.destinations.domain.handler_path import UnusableHandlerPath, handler_directories, require_module
+from poisonadmin.destinations.domain.handler_config import (
+    UnusableHandlerPath,
+    handler_directories,
+    require_module,
+    validate_handler_config,
+)
 from poisonadmin.destinations.domain.http_config import InvalidDestination
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from poisonadmin.destinations.domain.http_headers import CopyList, field_text, is_sendable
+from poisonadmin.destinations.domain.http_config import CopyList, field_text, is_sendable
 
 
 @pytest.mark.parametrize(

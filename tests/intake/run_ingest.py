@@ -19,12 +19,12 @@ import django
 django.setup()
 
 from poisonadmin.intake.commands.merge import merge_staged  # noqa: E402
-from poisonadmin.sources.commands import directories, directory_run  # noqa: E402
-from poisonadmin.sources.commands.directory_run import Stage  # noqa: E402
+from poisonadmin.sources.commands import directories  # noqa: E402
+from poisonadmin.sources.commands.directories import Stage  # noqa: E402
 from poisonadmin.sources.domain.files import FileToTake, StagedFile  # noqa: E402  (after setup)
 from workers.spark import sinks  # noqa: E402
 from workers.spark.jobs import ingest  # noqa: E402
-from workers.spark.parts import FilePart  # noqa: E402
+from workers.spark.sources import FilePart  # noqa: E402
 
 PART_BYTES = 3000
 
@@ -70,8 +70,8 @@ def main(source_id: int, how: str) -> None:
     patched.setattr(sinks, "SLICE_ROWS", 10)
     patched.setattr(sinks, "_copy_good", telling("slice", sinks._copy_good))
     patched.setattr(sinks, "stage", telling("part", sinks.stage))
-    patched.setattr(directory_run, "WAVE_FILES", 2)
-    patched.setattr(directory_run, "merge_staged", telling("merge", merge_staged))
+    patched.setattr(directories, "WAVE_FILES", 2)
+    patched.setattr(directories, "merge_staged", telling("merge", merge_staged))
     stage = staging_by(how)
     say("begin")
     directories.ingest_source(source_id, stage=stage, worker="tests")

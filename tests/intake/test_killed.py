@@ -19,8 +19,7 @@ import pytest
 from django.db import connections
 
 from poisonadmin.intake.commands.sweep import sweep_orphans
-from poisonadmin.sources.commands.directories import ingest_source
-from poisonadmin.sources.commands.directory_run import Stage
+from poisonadmin.sources.commands.directories import Stage, ingest_source
 from tests.fixtures.inbox import Inbox
 from tests.intake.store import assert_whole, line, payloads, rejected, rows
 

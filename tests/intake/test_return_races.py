@@ -9,7 +9,7 @@ from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.messages.commands.confirmations import NotDelivered, confirm
 from poisonadmin.messages.commands.counts import fold
-from poisonadmin.sources.commands.draining_merges import merge_left_over
+from poisonadmin.sources.commands.draining import merge_left_over
 from poisonadmin.store.models.intake import Source
 from poisonadmin.store.models.message import Message
 from tests.faults.invariants import all_broken

@@ -9,7 +9,7 @@ from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.intake.commands.merge import Merged
 from poisonadmin.messages.commands.decisions import approve
-from poisonadmin.sources.commands.draining_merges import merge_left_over
+from poisonadmin.sources.commands.draining import merge_left_over
 from poisonadmin.store.models.intake import Source
 from poisonadmin.store.models.message import Message
 from tests.fixtures.delivery import answer, claim, counted, counters, states

@@ -11,8 +11,8 @@ from poisonadmin.delivery.commands.recovery import recover
 from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.destinations.commands import save_destination
 from poisonadmin.intake.commands.merge import Merged
-from poisonadmin.policies.commands.save import save_policy
-from poisonadmin.sources.commands.draining_merges import merge_left_over
+from poisonadmin.policies.commands import save_policy
+from poisonadmin.sources.commands.draining import merge_left_over
 from tests.faults import invariants
 from tests.fixtures.delivery import enqueue
 from tests.intake.staging import DIED, drained, letter, make_source

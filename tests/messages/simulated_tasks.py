@@ -9,7 +9,7 @@ from poisonadmin.delivery.commands.claim import ClaimRef
 from poisonadmin.delivery.domain import journal
 from poisonadmin.delivery.domain.journal import HeaderField, Journal, Kind
 from workers.delivery.handler.sandbox.journals import journal_directory
-from workers.delivery.handler.sandbox.start import new_journal
+from workers.delivery.handler.sandbox.process import new_journal
 
 HERE = platform.node()
 IN_PAGES = {"delivered": Kind.DELIVERED, "failed": Kind.FAILED, "discarded": Kind.DISCARDED}

@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 
 from poisonadmin.core.domain.access import SYSTEM
-from poisonadmin.policies.commands import save
+from poisonadmin.policies.commands import save_policy
 from tests import crashes
 from tests.messages.test_blacklist_page import blacklisted, some, text_of
 
@@ -52,7 +52,7 @@ def test_approving_warns_of_what_one_more_crash_does(
     operator_browser: Client, policy: dict[str, object], warning: str
 ) -> None:
     message_id = blacklisted()
-    save.save_policy("orders.eu", preset=None, settings=policy, destination=None, principal=SYSTEM)
+    save_policy("orders.eu", preset=None, settings=policy, destination=None, principal=SYSTEM)
     asked = operator_browser.post("/messages/decide/approve/", {"id": [message_id], "origin": "blacklist"})
     assert warning in unescape(asked.content.decode())
     failed = operator_browser.post("/messages/decide/fail/", {"id": [message_id], "origin": "blacklist"})
@@ -92,7 +92,7 @@ def test_output_is_cut_and_made_visible(operator_browser: Client) -> None:
 
 
 def test_under_the_plain_rule_the_page_says_whose_crash_it_was(operator_browser: Client) -> None:
-    save.save_policy("orders.eu", preset=None, settings={"blame": "all_in_flight"}, destination=None, principal=SYSTEM)
+    save_policy("orders.eu", preset=None, settings={"blame": "all_in_flight"}, destination=None, principal=SYSTEM)
     killer, other = some(2)
     together = crashes.take([killer, other])
     crashes.crash(together, killer)

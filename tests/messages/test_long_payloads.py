@@ -12,7 +12,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from poisonadmin.core.domain.access import SYSTEM, Role
-from poisonadmin.policies.commands.save import save_policy
+from poisonadmin.policies.commands import save_policy
 from poisonadmin.store.models.message import Message
 from tests.fixtures.api import caller_of, make_user
 from tests.fixtures.live_web import Peak, exchange, running_web

@@ -14,7 +14,7 @@ from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.intake.commands.batch import accept_stream
 from poisonadmin.messages.commands import decisions
 from poisonadmin.messages.commands.oversize import reject_oversized, reject_waiting
-from poisonadmin.policies.commands.save import delete_policy, save_policy
+from poisonadmin.policies.commands import delete_policy, save_policy
 from poisonadmin.store.models.attempt import Attempt
 from poisonadmin.store.models.history import History
 from poisonadmin.store.models.lane import Address

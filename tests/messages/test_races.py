@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from poisonadmin.addresses.commands.status import AddressStatusConflict, pause
+from poisonadmin.addresses.commands import AddressStatusConflict, pause
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.delivery.commands.claim import claim_due
 from poisonadmin.delivery.commands.recovery import recover
@@ -19,7 +19,7 @@ from poisonadmin.intake.domain.envelope import parse_envelope
 from poisonadmin.messages.commands import decisions
 from poisonadmin.messages.commands.counts import fold
 from poisonadmin.messages.commands.expiry import expire_due
-from poisonadmin.policies.commands.save import save_policy
+from poisonadmin.policies.commands import save_policy
 from poisonadmin.store.models.claim import Claim
 from poisonadmin.store.models.lane import Lane
 from poisonadmin.store.models.message import Message

@@ -7,7 +7,7 @@ import pytest
 from django.db import connection
 
 from poisonadmin.core.domain.access import SYSTEM
-from poisonadmin.policies.commands.save import save_policy
+from poisonadmin.policies.commands import save_policy
 from poisonadmin.store.models.audit import Audit
 from poisonadmin.store.models.message import Message
 from poisonadmin.store.models.poison import Consumer, PoisonEntry

@@ -11,7 +11,7 @@ from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.messages.commands import decisions
 from poisonadmin.poison_list.commands.reports import Report, list_messages, release, report
 from poisonadmin.poison_list.queries.consumers import list_consumers
-from poisonadmin.policies.commands.save import save_policy
+from poisonadmin.policies.commands import save_policy
 from poisonadmin.store.models.history import History
 from poisonadmin.store.models.message import Envelope
 from poisonadmin.store.models.poison import PoisonEntry

@@ -11,7 +11,7 @@ import pytest
 import trustme
 
 from poisonadmin.core.domain.access import SYSTEM
-from poisonadmin.policies.commands.save import save_policy
+from poisonadmin.policies.commands import save_policy
 from poisonadmin.store.models.access import ApiToken
 from poisonadmin.store.models.message import Message
 from poisonadmin.system.commands.tokens import create

@@ -4,7 +4,7 @@ import pytest
 from django.test import Client
 
 from poisonadmin.core.domain.access import SYSTEM
-from poisonadmin.policies.commands import save
+from poisonadmin.policies.commands import save_policy
 from poisonadmin.store.models.policy import PolicyRow
 from tests.fixtures.pages import html_of
 
@@ -67,8 +67,8 @@ def test_a_mistake_saves_nothing_and_keeps_what_was_typed(admin: Client, field: 
 
 
 def test_a_form_of_an_older_version_is_refused(admin: Client) -> None:
-    row = save.save_policy("orders.#", preset=None, settings={}, destination=None, principal=SYSTEM)
-    save.save_policy("orders.#", preset=None, settings={"crash_limit": 5}, destination=None, principal=SYSTEM)
+    row = save_policy("orders.#", preset=None, settings={}, destination=None, principal=SYSTEM)
+    save_policy("orders.#", preset=None, settings={"crash_limit": 5}, destination=None, principal=SYSTEM)
     answer = admin.post(f"/policies/{row.id}/", {"match": "orders.#", "version": "1", "setting.crash_limit": "9"})
     assert answer.status_code == 412
     assert PolicyRow.objects.get().settings == {"crash_limit": 5}
@@ -91,7 +91,7 @@ def test_a_preview_shows_the_waits_and_saves_nothing(admin: Client) -> None:
 
 
 def test_a_live_preview_inherits_what_the_form_leaves_empty(admin: Client) -> None:
-    save.save_policy("orders.#", preset="sap", settings={"redelivery_delay": 700}, destination=None, principal=SYSTEM)
+    save_policy("orders.#", preset="sap", settings={"redelivery_delay": 700}, destination=None, principal=SYSTEM)
     typed = {"match": "orders.eu", "setting.max_delivery_attempts": "3", "failures": "9"}
     text = html_of(admin.post("/policies/preview/", typed, headers={"HX-Request": "true"}))
     assert 'data-ladder="700,700"' in text
@@ -131,7 +131,7 @@ def test_the_jitter_of_a_message_is_in_the_preview(admin: Client) -> None:
 
 
 def test_a_policy_shows_its_versions_and_what_each_changed(admin: Client) -> None:
-    row = save.save_policy("orders.#", preset="sap", settings={"crash_limit": 3}, destination=None, principal=SYSTEM)
+    row = save_policy("orders.#", preset="sap", settings={"crash_limit": 3}, destination=None, principal=SYSTEM)
     admin.post(
         f"/policies/{row.id}/",
         {"match": "orders.#", "preset": "sap", "version": "1", "setting.redelivery_delay": "9"},
@@ -146,7 +146,7 @@ def test_a_policy_shows_its_versions_and_what_each_changed(admin: Client) -> Non
 
 def test_a_threshold_that_can_never_be_reached_is_warned_of(admin: Client) -> None:
     settings = {"listener_max_retries": 2, "backout_threshold": 2}
-    save.save_policy("orders.#", preset=None, settings=settings, destination=None, principal=SYSTEM)
+    save_policy("orders.#", preset=None, settings=settings, destination=None, principal=SYSTEM)
     warning = "listener_max_retries (2) should exceed backout_threshold (2)"
     assert warning in html_of(admin.get("/policies/"))
     typed = {"match": "orders.#", "setting.listener_max_retries": "2", "setting.backout_threshold": "2"}
@@ -174,8 +174,8 @@ def test_the_simulator_is_for_everybody_and_saves_nothing(browser_of) -> None:  
 
 
 def test_what_is_in_force_says_where_each_value_comes_from(admin: Client) -> None:
-    save.save_policy("orders.#", preset="sap", settings={}, destination=None, principal=SYSTEM)
-    save.save_policy("orders.eu", preset=None, settings={"crash_limit": 5}, destination=None, principal=SYSTEM)
+    save_policy("orders.#", preset="sap", settings={}, destination=None, principal=SYSTEM)
+    save_policy("orders.eu", preset=None, settings={"crash_limit": 5}, destination=None, principal=SYSTEM)
     text = html_of(admin.get("/policies/?address=orders.eu"))
     assert "orders.# (sap)" in text
     assert '<span class="tag tag-note">orders.eu</span>' in text
@@ -183,7 +183,7 @@ def test_what_is_in_force_says_where_each_value_comes_from(admin: Client) -> Non
 
 
 def test_a_policy_is_deleted_by_its_button_only(admin: Client) -> None:
-    row = save.save_policy("orders.#", preset=None, settings={}, destination=None, principal=SYSTEM)
+    row = save_policy("orders.#", preset=None, settings={}, destination=None, principal=SYSTEM)
     assert admin.get(f"/policies/{row.id}/delete/").status_code == 405
     admin.post(f"/policies/{row.id}/delete/")
     assert not PolicyRow.objects.exists()

@@ -4,8 +4,17 @@ from dataclasses import fields, replace
 
 import pytest
 
-from poisonadmin.policies.domain.policy import BUILT_IN, Blame, ExceptionDestination, OnExhausted, Policy, warnings
-from poisonadmin.policies.domain.presets import PRESETS, UnknownPreset, preset
+from poisonadmin.policies.domain.policy import (
+    BUILT_IN,
+    PRESETS,
+    Blame,
+    ExceptionDestination,
+    OnExhausted,
+    Policy,
+    UnknownPreset,
+    preset,
+    warnings,
+)
 from poisonadmin.policies.domain.settings import CHECKS, InvalidSetting, UnknownSetting, validate_settings
 
 # R9's list, in its order.

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from poisonadmin.policies.domain.policy import BUILT_IN, OnExhausted, Policy
-from poisonadmin.policies.domain.presets import PRESETS
+from poisonadmin.policies.domain.policy import BUILT_IN, PRESETS, OnExhausted, Policy
 
 PAGE = (Path(__file__).parents[2] / "docs" / "policies.md").read_text(encoding="utf-8")
 ROWS = dict(re.findall(r"^\| `(\w+)` \| (.+) \|$", PAGE, re.MULTILINE))

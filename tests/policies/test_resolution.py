@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poisonadmin.core.domain.addresses import InvalidAddress, matches, specificity
-from poisonadmin.policies.domain.policy import BUILT_IN
-from poisonadmin.policies.domain.presets import UnknownPreset, preset
+from poisonadmin.policies.domain.policy import BUILT_IN, UnknownPreset, preset
 from poisonadmin.policies.domain.resolution import (
     BUILT_IN_ORIGIN,
     FIELDS,

@@ -12,12 +12,12 @@ from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Role, principal
 from poisonadmin.core.domain.errors import NotFound, PreconditionFailed
 from poisonadmin.core.queries.filter_values import InvalidFilter
 from poisonadmin.messages.commands.decisions import quarantine
-from poisonadmin.restart_jobs.commands import runs
-from poisonadmin.restart_jobs.commands.runs import restart_due
-from poisonadmin.restart_jobs.commands.setup import (
+from poisonadmin.restart_jobs import commands
+from poisonadmin.restart_jobs.commands import (
     InvalidRestartJob,
     delete_restart_job,
     next_run,
+    restart_due,
     run_soon,
     save_restart_job,
 )
@@ -134,7 +134,7 @@ def test_what_cannot_be_delivered_is_refused_and_counted(destination: str) -> No
 
 
 def test_a_run_that_is_cut_off_goes_on_where_it_was(destination: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs, "MESSAGES_A_BATCH", 2)
+    monkeypatch.setattr(commands, "MESSAGES_A_BATCH", 2)
     ids = undecided(5)
     parked = undecided(2, address="parked")
     row = save()

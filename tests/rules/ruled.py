@@ -4,8 +4,7 @@ from typing import Any
 
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.rules.commands import table
-from poisonadmin.rules.commands.switch import enable_rule
-from poisonadmin.rules.commands.table import RuleFields
+from poisonadmin.rules.commands.table import RuleFields, enable_rule
 from poisonadmin.store.models.rule import Rule
 
 WHY: dict[str, Any] = {"principal": SYSTEM, "reason": "test"}

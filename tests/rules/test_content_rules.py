@@ -6,8 +6,13 @@ from typing import Any
 
 import pytest
 
-from poisonadmin.rules.domain.content_conditions import MAX_JSON_BYTES, Subject
-from poisonadmin.rules.domain.content_rules import ContentRules, FilterDecision, compile_content_rule
+from poisonadmin.rules.domain.content_rules import (
+    MAX_JSON_BYTES,
+    ContentRules,
+    FilterDecision,
+    Subject,
+    compile_content_rule,
+)
 from poisonadmin.rules.domain.json_schema import compile_schema
 from poisonadmin.rules.domain.rules import Before, RuleDefinition, RuleFailed
 

@@ -12,8 +12,7 @@ from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.rules.commands import dry_runs, table
 from poisonadmin.rules.commands.dry_runs import Examine, dry_run_due, request_dry_run
-from poisonadmin.rules.commands.switch import NotDryRun, enable_rule
-from poisonadmin.rules.commands.table import RuleFields
+from poisonadmin.rules.commands.table import NotDryRun, RuleFields, enable_rule
 from poisonadmin.rules.domain.dry_run import Found, IdRange, Trial
 from poisonadmin.rules.queries.rules import DryRunNotFound, DryRunRow, latest_dry_run
 from poisonadmin.store.models.attempt import Attempt

@@ -7,8 +7,7 @@ import pytest
 from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Role, principal
 from poisonadmin.core.domain.errors import AlreadyExists, NotFound, PreconditionFailed
 from poisonadmin.rules.commands import table
-from poisonadmin.rules.commands.switch import NotDryRun, disable_rule, enable_rule
-from poisonadmin.rules.commands.table import RuleFields
+from poisonadmin.rules.commands.table import NotDryRun, RuleFields, disable_rule, enable_rule
 from poisonadmin.rules.domain.fields import InvalidRule
 from poisonadmin.rules.queries.rules import get_rule, list_rules
 from poisonadmin.store.models.audit import Audit

@@ -10,7 +10,7 @@ from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.messages.queries.detail import get_message
 from poisonadmin.rules.commands import table
-from poisonadmin.rules.commands.switch import disable_rule, enable_rule
+from poisonadmin.rules.commands.table import disable_rule, enable_rule
 from poisonadmin.rules.queries.rules import list_rules
 from poisonadmin.store.models.attempt import Attempt
 from poisonadmin.store.models.audit import Audit

@@ -8,7 +8,7 @@ from django.db import OperationalError
 
 from poisonadmin.core.domain.access import Role, principal
 from poisonadmin.destinations.commands import save_destination
-from poisonadmin.policies.commands import save
+from poisonadmin.policies.commands import save_policy
 from poisonadmin.store.models.attempt import Attempt
 from poisonadmin.store.models.destination import Destination
 from poisonadmin.store.models.message import Body, Envelope, Message
@@ -51,7 +51,7 @@ def test_every_message_has_a_destination_and_only_some_go_to_the_consumers_that_
 def test_what_an_administrator_changed_stays_changed():
     load.load_once(NOW)
     admin = principal("admin", Role.ADMIN)
-    save.save_policy(
+    save_policy(
         "github.push", preset=None, settings={"redelivery_delay": 7}, destination="sample-healthy", principal=admin
     )
     versions = dict(PolicyRow.objects.values_list("match", "version"))

@@ -25,7 +25,7 @@ DECLARED = "poisonadmin/sources/domain/broker_kinds.py"
 # Beside the declarations: a preset of policies; libraries whose frames are not the user's.
 ALLOWED = {
     DECLARED,
-    "poisonadmin/policies/domain/presets.py",
+    "poisonadmin/policies/domain/policy.py",
     "poisonadmin/messages/domain/stacks.py",
 }
 KINDS = re.compile(rf"\b({'|'.join(BROKERS)})\b", re.IGNORECASE)

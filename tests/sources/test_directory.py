@@ -13,8 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from poisonadmin.sources.commands.directories import ingest_source
-from poisonadmin.sources.commands.directory_run import Ingested, Stage
+from poisonadmin.sources.commands.directories import Ingested, Stage, ingest_source
 from poisonadmin.sources.domain.files import FileToTake, StagedFile
 from poisonadmin.store.models.intake import Source, SourceFile
 from poisonadmin.store.models.job import Job

@@ -8,8 +8,7 @@ import pytest
 from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Role, principal
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.intake.commands.sweep import sweep_orphans
-from poisonadmin.sources.commands.directories import ingest_due, ingest_source, request_ingest
-from poisonadmin.sources.commands.directory_run import Stage
+from poisonadmin.sources.commands.directories import Stage, ingest_due, ingest_source, request_ingest
 from poisonadmin.sources.domain.files import FileToTake, StagedFile
 from poisonadmin.store.models.audit import Audit
 from poisonadmin.store.models.intake import Source, SourceFile

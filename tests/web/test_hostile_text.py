@@ -9,7 +9,7 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from poisonadmin.addresses.commands import status
+from poisonadmin.addresses.commands import pause
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.messages.commands import decisions
 from poisonadmin.poison_list.commands.reports import Report, report
@@ -70,7 +70,7 @@ def planted(db: None) -> dict[str, str]:
         },
     )
     decisions.mark_fail([message.id], principal=SYSTEM, reason=XSS)
-    status.pause(BARE, principal=SYSTEM, reason=XSS)
+    pause(BARE, principal=SYSTEM, reason=XSS)
     source = Source.objects.create(name=XSS[:100], kind="directory", config={"path": XSS}, last_error=XSS)
     SourceFile.objects.create(source=source, path=XSS, size_bytes=1, modified_ns=1, error=XSS, state="broken")
     RejectedLine.objects.create(source=source, batch=XSS, line=1, code="invalid_json", detail=XSS, raw=XSS.encode())

@@ -9,8 +9,8 @@ from django.urls import URLPattern, reverse
 
 from poisonadmin.core.domain.access import SYSTEM, Permission
 from poisonadmin.poison_list.commands.reports import Report, report
-from poisonadmin.policies.commands import save
-from poisonadmin.restart_jobs.commands.setup import save_restart_job
+from poisonadmin.policies.commands import save_policy
+from poisonadmin.restart_jobs.commands import save_restart_job
 from poisonadmin.rules.commands.table import RuleFields, create_rule
 from poisonadmin.sources.commands.broker_checks import request_source_check
 from poisonadmin.sources.commands.setup import save_source
@@ -280,7 +280,7 @@ def test_a_reader_is_offered_no_decision(objects: dict[str, int], browser_of: Ca
 def test_policies_of_a_wider_pattern_are_not_shown_to_the_limited(
     delivering: None, browser_of: Callable[[str], Client]
 ) -> None:
-    save.save_policy("elsewhere.eu", preset=None, settings={"crash_limit": 7}, destination=None, principal=SYSTEM)
+    save_policy("elsewhere.eu", preset=None, settings={"crash_limit": 7}, destination=None, principal=SYSTEM)
     text = browser_of("outsider").get(reverse("policies")).content.decode()
     assert "crash_limit=7" in text
     assert "shop" not in text

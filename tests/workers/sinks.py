@@ -15,7 +15,7 @@ from aiohttp import web
 from poisonadmin.core.domain.ssrf import NetworkGuard
 from workers.delivery.deliver import deliver_all
 from workers.delivery.deliveries import Delivery, OutcomeRow, Summary
-from workers.delivery.http.destination import HttpDestination
+from workers.delivery.http.exchange import HttpDestination
 
 LOCAL = NetworkGuard(allow_loopback=True)
 Answerer = Callable[[web.Request], Awaitable[web.StreamResponse]]

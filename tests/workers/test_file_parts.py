@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from poisonadmin.sources.domain.files import FileKind, FileToTake
 from workers.spark import sources
-from workers.spark.parts import FilePart, numbered, parts_of
-from workers.spark.sources import FileGone, InvalidFile, lines_of, newlines_of, opened
+from workers.spark.sources import FileGone, FilePart, InvalidFile, lines_of, newlines_of, numbered, opened, parts_of
 
 
 def file_at(path: Path, kind: FileKind = FileKind.NDJSON, file_id: int = 1) -> FileToTake:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.workers.sinks import Seen, deliver, delivery, destination, http_sink, raw_sink, read_request
 from workers.delivery.deliveries import Delivery
-from workers.delivery.http.destination import parse_http_config
+from workers.delivery.http.exchange import parse_http_config
 
 
 def received(one: Delivery, **settings) -> tuple[Mapping[str, str], bytes]:

@@ -18,8 +18,8 @@ from tests.workers.sinks import (
     raw_sink,
     read_request,
 )
-from workers.delivery import buffer as waiting_module
 from workers.delivery import deliver as http_module
+from workers.delivery import scheduler as waiting_module
 
 
 def test_never_more_requests_at_once_than_the_destination_allows():

@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import fields
+from types import SimpleNamespace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,7 +33,7 @@ def test_every_text_becomes_storable_and_no_longer_than_allowed(text, limit):
 def test_no_failure_whatever_it_says_is_without_a_row(name, message, cause, wish, status):
     answer = HttpAnswer(status, Failure(name, message, cause_class=cause, stack=message), wish, body=b"x")
     now = instant(time.time())
-    row = outcome_row(delivery(), answer, claim_id=1, shard=0, times=(now, now))
+    row = outcome_row(SimpleNamespace(claim_id=1, shard=0, offset=0.0), delivery(), answer, times=(now, now))
     assert len(row.fingerprint) == 16
     for text in (row.error_class, row.cause_class, row.error_message, row.stack, row.title):
         assert text is None or (text.encode() is not None and "\0" not in text)

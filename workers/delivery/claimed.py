@@ -10,10 +10,10 @@ from psycopg.rows import class_row
 
 from poisonadmin.destinations.domain.http_config import InvalidDestination
 from poisonadmin.sources.domain.broker_kinds import BROKERS
-from workers.delivery.broker.destination import BrokerDestination, parse_broker_config
+from workers.delivery.broker.sender import BrokerDestination, parse_broker_config
 from workers.delivery.deliveries import Delivery
 from workers.delivery.handler.destination import HandlerDestination, parse_handler_config
-from workers.delivery.http.destination import HttpDestination, parse_http_config
+from workers.delivery.http.exchange import HttpDestination, parse_http_config
 
 Destination = HttpDestination | HandlerDestination | BrokerDestination
 

@@ -12,8 +12,7 @@ from functools import lru_cache
 import orjson
 import psycopg
 
-from poisonadmin.rules.domain.content_conditions import Subject
-from poisonadmin.rules.domain.content_rules import ContentRule, ContentRules, compile_content_rule
+from poisonadmin.rules.domain.content_rules import ContentRule, ContentRules, Subject, compile_content_rule
 from poisonadmin.rules.domain.json_schema import compile_schema
 from poisonadmin.rules.domain.rules import Before, RuleDefinition, RuleFailed
 from workers.delivery.deliveries import Delivery

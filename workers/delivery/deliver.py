@@ -10,29 +10,17 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
 from poisonadmin.core.domain.ssrf import NetworkGuard
-from workers.delivery.broker.destination import BrokerDestination
-from workers.delivery.broker.sender import BrokerSender
-from workers.delivery.buffer import HELD_BYTES, Buffer
+from workers.delivery.broker.sender import BrokerDestination, BrokerSender
 from workers.delivery.claimed import Destination
-from workers.delivery.deliveries import Delivery, OutcomeRow, Summary, Tally, summary_of
+from workers.delivery.deliveries import Delivery, OutcomeRow, Summary, summary_of
 from workers.delivery.handler.destination import HandlerDestination
 from workers.delivery.handler.sender import HandlerSender
-from workers.delivery.http.destination import HttpDestination, parse_http_config
 from workers.delivery.http.exchange import Exchange
 from workers.delivery.http.resolver import Lookup, system_lookup
 from workers.delivery.http.sender import HttpSender
 from workers.delivery.run import Flag, NodeSide, Run
+from workers.delivery.scheduler import HELD_BYTES, Buffer
 from workers.delivery.sender import Sender
-
-__all__ = [
-    "Delivery",
-    "HttpDestination",
-    "OutcomeRow",
-    "Summary",
-    "Tally",
-    "deliver_all",
-    "parse_http_config",
-]
 
 _SLICE = 128
 # How soon a stop, or a lease that was cut short, is noticed while nothing is being begun.
@@ -65,9 +53,9 @@ async def deliver_all(
     what is under way is broken off and not recorded: its outcome is unknown.
     """
     run = Run(start_deadline, stop, record, began, claim_id, shard, offset=now() - time.monotonic(), node=node)
-    outlets: dict[int, Sender] = {}
+    senders: dict[int, Sender] = {}
 
-    def open_outlet(to: Destination) -> Sender:
+    def open_sender(to: Destination) -> Sender:
         waiting = Buffer(HELD_BYTES // len(destinations))
         if isinstance(to, HandlerDestination):
             return HandlerSender(run, to, waiting=waiting)
@@ -76,18 +64,18 @@ async def deliver_all(
         return HttpSender(run, to, lambda: Exchange(to, guard, lookup), waiting=waiting)
 
     try:
-        await _feed(run, deliveries, destinations, outlets, open_outlet)
-        while run.may_begin() and not all(outlet.is_idle for outlet in outlets.values()):
+        await _feed(run, deliveries, destinations, senders, open_sender)
+        while run.may_begin() and not all(sender.is_idle for sender in senders.values()):
             run.quiet.clear()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(run.quiet.wait(), _LOOK_SECONDS)
     except asyncio.CancelledError:
-        for outlet in outlets.values():
-            outlet.break_off()
+        for sender in senders.values():
+            sender.break_off()
         raise
     finally:
         run.is_over = True
-        await asyncio.gather(*(outlet.close() for outlet in outlets.values()))
+        await asyncio.gather(*(sender.close() for sender in senders.values()))
     if run.error is not None:
         raise run.error
     return summary_of(run.tallies)
@@ -97,8 +85,8 @@ async def _feed(
     run: Run,
     deliveries: Iterable[Delivery],
     destinations: Mapping[int, Destination],
-    outlets: dict[int, Sender],
-    open_outlet: Callable[[Destination], Sender],
+    senders: dict[int, Sender],
+    open_sender: Callable[[Destination], Sender],
 ) -> None:
     is_read_ahead = not isinstance(deliveries, Sequence)
     async for some in _slices(deliveries, in_thread=is_read_ahead):
@@ -108,13 +96,13 @@ async def _feed(
             if destination is None or not run.may_begin():
                 tally.not_begun += 1
                 continue
-            outlet = outlets.get(destination.id)
-            if outlet is None:
-                outlet = outlets[destination.id] = open_outlet(destination)
-            if is_read_ahead and not await outlet.has_room():
-                outlet.leave_out(delivery)
+            sender = senders.get(destination.id)
+            if sender is None:
+                sender = senders[destination.id] = open_sender(destination)
+            if is_read_ahead and not await sender.has_room():
+                sender.leave_out(delivery)
                 continue
-            outlet.offer(delivery)
+            sender.offer(delivery)
         if not run.may_begin():
             return
 

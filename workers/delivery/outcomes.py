@@ -3,15 +3,14 @@
 from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
 from poisonadmin.delivery.domain.outcome import Outcome
 from poisonadmin.delivery.domain.retry_schedule import retry_after_ms
 from poisonadmin.destinations.domain.http_config import CONNECTION_LOST
 from poisonadmin.messages.domain.failures import Failure, fingerprint, title
 from workers.delivery.deliveries import Delivery, OutcomeRow
-from workers.delivery.http.exchange import HttpAnswer
-from workers.delivery.http.failures import HTTP_CONNECTION_RESET
+from workers.delivery.http.exchange import HTTP_CONNECTION_RESET, HttpAnswer
 
 CONSUMER_CONNECTION_LOST = "ConsumerConnectionLost"
 
@@ -19,43 +18,52 @@ MAX_CLASS_CHARS = 255
 MAX_MESSAGE_CHARS = 4096
 MAX_STACK_CHARS = 64 * 1024
 MAX_TITLE_CHARS = 300
+Times = tuple[datetime | None, datetime]
+
+
+class RunIdentity(Protocol):
+    """Where and by which clock something was delivered: a run, or what is left of one."""
+
+    @property
+    def claim_id(self) -> int | None: ...
+    @property
+    def shard(self) -> int | None: ...
+    @property
+    def offset(self) -> float: ...
+
+
+def attempt_row(run: RunIdentity, delivery: Delivery, outcome: Outcome, times: Times, **columns: Any) -> OutcomeRow:
+    """Return the row of an attempt; `times` are when it was begun and when it ended."""
+    return OutcomeRow(
+        delivery.message_id,
+        delivery.attempt_number,
+        run.claim_id,
+        run.shard,
+        delivery.destination_id,
+        *times,
+        outcome,
+        **columns,
+    )
 
 
 def outcome_row(
-    delivery: Delivery,
-    answer: HttpAnswer,
-    *,
-    claim_id: int | None,
-    shard: int | None,
-    times: tuple[datetime, datetime],
-    crash_on: str | None = None,
+    run: RunIdentity, delivery: Delivery, answer: HttpAnswer, *, times: Times, crash_on: str | None = None
 ) -> OutcomeRow:
-    """Return the attempt's row; `times` are when it was begun and when it ended.
+    """Return the row of an attempt that was answered, or failed on its way.
 
     `crash_on` "connection_lost": the request was sent, the connection is gone, there is no answer: that is a crash.
     """
     failure = answer.failure
+    if failure is None:
+        return attempt_row(run, delivery, Outcome.DELIVERED, times, status_code=answer.status)
     outcome = Outcome.FAILED
-    if crash_on == CONNECTION_LOST and failure is not None and failure.exception_class == HTTP_CONNECTION_RESET:
+    if crash_on == CONNECTION_LOST and failure.exception_class == HTTP_CONNECTION_RESET:
         failure = replace(failure, exception_class=CONSUMER_CONNECTION_LOST)
         outcome = Outcome.CRASHED
-    if failure is None:
-        return OutcomeRow(
-            delivery.message_id,
-            delivery.attempt_number,
-            claim_id,
-            shard,
-            delivery.destination_id,
-            times[0],
-            times[1],
-            Outcome.DELIVERED,
-            status_code=answer.status,
-        )
     return failed_row(
+        run,
         delivery,
         failure,
-        claim_id=claim_id,
-        shard=shard,
         times=times,
         outcome=outcome,
         status_code=answer.status,
@@ -65,26 +73,21 @@ def outcome_row(
 
 
 def failed_row(
+    run: RunIdentity,
     delivery: Delivery,
     failure: Failure,
     *,
-    claim_id: int | None,
-    shard: int | None,
-    times: tuple[datetime, datetime],
+    times: Times,
     outcome: Outcome = Outcome.FAILED,
     **more: Any,
 ) -> OutcomeRow:
-    """Return the row of an attempt that came to a failure, or a crash; `more` are further columns."""
-    mark, line = group_of(failure)
-    return OutcomeRow(
-        message_id=delivery.message_id,
-        attempt_number=delivery.attempt_number,
-        claim_id=claim_id,
-        shard=shard,
-        destination_id=delivery.destination_id,
-        started_at=times[0],
-        finished_at=times[1],
-        outcome=outcome,
+    """Return the row of an attempt that failed, or crashed; `more` are further columns."""
+    mark, line = _group_of(failure)
+    return attempt_row(
+        run,
+        delivery,
+        outcome,
+        times,
         error_class=storable(failure.exception_class, MAX_CLASS_CHARS),
         cause_class=None if failure.cause_class is None else storable(failure.cause_class, MAX_CLASS_CHARS),
         error_message=storable(failure.message, MAX_MESSAGE_CHARS),
@@ -95,19 +98,15 @@ def failed_row(
     )
 
 
-def ruled_row(delivery: Delivery, *, claim_id: int | None, shard: int | None, finished_at: datetime) -> OutcomeRow:
+def ruled_row(run: RunIdentity, delivery: Delivery, *, finished_at: datetime) -> OutcomeRow:
     """Return the row of a message that a content rule keeps from being delivered."""
     ruling = delivery.ruling
     assert ruling is not None
-    return OutcomeRow(
-        message_id=delivery.message_id,
-        attempt_number=delivery.attempt_number,
-        claim_id=claim_id,
-        shard=shard,
-        destination_id=delivery.destination_id,
-        started_at=None,
-        finished_at=finished_at,
-        outcome=Outcome.RULED,
+    return attempt_row(
+        run,
+        delivery,
+        Outcome.RULED,
+        (None, finished_at),
         error_message=storable(ruling.note, MAX_MESSAGE_CHARS),
         move_to=ruling.address,
         rule_id=ruling.rule_id,
@@ -116,7 +115,7 @@ def ruled_row(delivery: Delivery, *, claim_id: int | None, shard: int | None, fi
 
 
 @lru_cache(maxsize=4096)
-def group_of(failure: Failure) -> tuple[str, str]:
+def _group_of(failure: Failure) -> tuple[str, str]:
     """Return fingerprint and title; a destination that is down fails with the same words a thousand times."""
     return fingerprint(failure), title(failure)
 

@@ -3,42 +3,41 @@
 import asyncio
 from abc import ABC, abstractmethod
 
-from workers.delivery.buffer import Buffer
 from workers.delivery.deliveries import Delivery, OutcomeRow
 from workers.delivery.run import Run
-from workers.delivery.scheduler import Scheduler
+from workers.delivery.scheduler import Buffer, Scheduler
 
 
 class Sender(ABC):
     """Begins deliveries in the order they are offered, each at its slot, with at most `concurrency` workers.
 
-    In isolation with one, so that candidates come one after the other. An idle outlet costs nothing.
+    In isolation with one, so that candidates come one after the other. An idle sender costs nothing.
     """
 
     def __init__(self, run: Run, destination_id: int, concurrency: int, waiting: Buffer) -> None:
         self._run = run
         self._tally = run.tally(destination_id)
-        self._turns = Scheduler(run, waiting, self._tally, self._hire)
+        self._scheduler = Scheduler(run, waiting, self._tally, self._hire)
         self._concurrency = 1 if run.node.is_isolation else concurrency
         self._workers: set[asyncio.Task[None]] = set()
 
     def offer(self, delivery: Delivery) -> None:
         """Take a delivery into the queue and begin it as soon as it may be."""
-        if self._turns.offer(delivery):
+        if self._scheduler.offer(delivery):
             self._hire()
 
     def leave_out(self, delivery: Delivery) -> None:
         """Do not take a delivery: there is no room for it."""
-        self._turns.leave_out(delivery)
+        self._scheduler.leave_out(delivery)
 
     async def has_room(self) -> bool:
         """Return whether another delivery may be offered, after a short wait for room where there is none."""
-        return await self._turns.has_room()
+        return await self._scheduler.has_room()
 
     @property
     def is_idle(self) -> bool:
         """Return whether nothing waits and nothing is under way."""
-        return not (self._workers or self._turns)
+        return not (self._workers or self._scheduler)
 
     def break_off(self) -> None:
         """Break off what is under way; it has no outcome."""
@@ -55,7 +54,7 @@ class Sender(ABC):
 
     def _finish(self, delivery: Delivery, row: OutcomeRow, *, in_transport: bool = False) -> None:
         self._run.finish(row, self._tally, in_transport=in_transport)
-        self._turns.finished(delivery, row.outcome)
+        self._scheduler.finished(delivery, row.outcome)
 
     def _may_begin(self) -> bool:
         return self._run.may_begin()

@@ -14,11 +14,11 @@ import psycopg
 
 from poisonadmin.core.domain.ssrf import guard_from
 from poisonadmin.delivery.domain.window import TRANSPORT_CAUSES
-from workers.delivery.broker.destination import BrokerDestination
+from workers.delivery.broker.sender import BrokerDestination
 from workers.delivery.claimed import Claimed, read_claimed, read_destinations, read_is_isolation, with_bodies
 from workers.delivery.content_filter import read_rules, screened
 from workers.delivery.deliver import deliver_all
-from workers.delivery.deliveries import Delivery, OutcomeRow, Summary
+from workers.delivery.deliveries import Delivery, OutcomeRow, Summary, Tally
 from workers.delivery.handler.destination import HandlerDestination
 from workers.delivery.handler.sandbox.journals import journal_directory, remove_journals
 from workers.delivery.node import DeliveryNode, enter
@@ -32,7 +32,7 @@ STOP_GRACE_SECONDS = 4.0
 
 @dataclass(frozen=True)
 class DestinationTally:
-    """What one shard came to for one destination. `claimed` leaves out what content rules kept from it.
+    """The counts of one shard for one destination. `claimed` leaves out what content rules kept from it.
 
     `cause`: the most frequent transport failure, as a person would say it.
     """
@@ -47,7 +47,7 @@ class DestinationTally:
 
 
 def deliver_shard(dsn: str, *, claim_id: int, shard: int) -> list[DestinationTally]:
-    """Deliver the shard unless another task did or does; return what it came to, one row a destination.
+    """Deliver the shard unless another task did or does; return its counts, one row a destination.
 
     Every delivery that began has its outcome written when this returns. Errors: `psycopg.OperationalError` when the
     database stays away.
@@ -148,20 +148,19 @@ def _tallies(
 ) -> list[DestinationTally]:
     if summary is None:
         return []
-    sizes = Counter(one.destination_id for one in claimed)
-    tallies = []
-    for destination_id, size in sizes.items():
-        tally = summary.by_destination.get(destination_id)
+    found = []
+    for destination_id, size in Counter(one.destination_id for one in claimed).items():
+        tally = summary.by_destination.get(destination_id, Tally())
         common = causes.get(destination_id, Counter()).most_common(1)
-        tallies.append(
+        found.append(
             DestinationTally(
-                destination_id=destination_id,
-                claimed=size - (tally.ruled if tally else 0),
-                begun=tally.begun if tally else 0,
-                delivered=tally.delivered if tally else 0,
-                failed=tally.failed if tally else 0,
-                transport_failures=tally.transport_failures if tally else 0,
+                destination_id,
+                claimed=size - tally.ruled,
+                begun=tally.begun,
+                delivered=tally.delivered,
+                failed=tally.failed,
+                transport_failures=tally.transport_failures,
                 cause=common[0][0] if common else None,
             )
         )
-    return tallies
+    return found

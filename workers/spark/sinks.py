@@ -8,30 +8,59 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
+import orjson
 import psycopg
 
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.intake.domain import staged_rows
 from poisonadmin.intake.domain.envelope_fields import InvalidEnvelope, storable
-from poisonadmin.intake.domain.staged_rows import IntakeRow
-from workers.spark.keys import copy_keys, policies_with_keys
-from workers.spark.parts import FilePart
-from workers.spark.sources import FileGone, InvalidFile
+from poisonadmin.intake.domain.staged_rows import KEY_COPY, KEY_TYPES, IntakeRow, key_rows
+from poisonadmin.policies.domain.resolution import PolicyIndex, PolicySpec
+from workers.spark.sources import FileGone, FilePart, InvalidFile
 
+_NAMED = "SELECT EXISTS (SELECT FROM policy WHERE settings ? 'business_keys')"
+_POLICIES = "SELECT match, preset, settings FROM policy ORDER BY id"
 SLICE_ROWS = 5000
 SLICE_BYTES = 8 * 1024 * 1024
 # A file that begins with so many lines of which none is a message is something else: nobody will look at each of them.
 HOPELESS_LINES = 10_000
-
 # Held to the end: a file cannot become STAGED while a part of it is being staged, nor be staged once it is.
 _IS_WANTED = "SELECT FROM source_file WHERE id = %s AND state = 'seen' FOR SHARE"
 _ALREADY = """
 SELECT (SELECT count(*) FROM staged_message WHERE batch = %(batch)s),
        (SELECT count(*) FROM rejected_line WHERE batch = %(batch)s)
 """
-
 Parsed = tuple[int, IntakeRow | InvalidEnvelope, bytes]
 """A line's number, what it says or why it says nothing, and its bytes (empty where they are not needed)."""
+# Nobody else's `nextval` can be kept from coming in between: ids are islands of consecutive numbers, mostly one a part.
+_RESERVE = """
+WITH ids AS MATERIALIZED (
+    SELECT part.place, nextval(pg_get_serial_sequence('message', 'id')) AS id
+    FROM unnest(%(counts)s::bigint[]) WITH ORDINALITY AS part(size, place)
+         CROSS JOIN LATERAL generate_series(1, part.size)
+), islands AS (
+    SELECT place, id, id - row_number() OVER (ORDER BY id) AS island FROM ids
+)
+SELECT place - 1, min(id), max(id) FROM islands GROUP BY place, island ORDER BY min(id)
+"""
+
+
+def policies_with_keys(cursor: psycopg.Cursor) -> PolicyIndex | None:
+    """Return the policies in force; None where none of them names a key."""
+    named = cursor.execute(_NAMED).fetchone()
+    if not (named and named[0]):
+        return None
+    return PolicyIndex(PolicySpec(*row) for row in cursor.execute(_POLICIES))
+
+
+def copy_keys(cursor: psycopg.Cursor, rows: Iterable[tuple[int, IntakeRow]], policies: PolicyIndex) -> None:
+    """Write the keys of staged rows, by their ids."""
+    found = list(key_rows(rows, policies, loads=orjson.loads))
+    if found:
+        with cursor.copy(KEY_COPY) as copy:
+            copy.set_types(KEY_TYPES)
+            for row in found:
+                copy.write_row(row)
 
 
 @dataclass(frozen=True)
@@ -122,19 +151,6 @@ def _copy_bad(cursor: psycopg.Cursor, part: FilePart, bad: list[tuple[int, Inval
         copy.set_types(staged_rows.REJECTED_TYPES)
         for line, why, raw in bad:
             copy.write_row((part.file.source_id, part.file.id, part.batch, line, why.code, storable(why.detail), raw))
-
-
-# Nobody else's `nextval` can be kept from coming in between: ids are islands of consecutive numbers, mostly one a part.
-_RESERVE = """
-WITH ids AS MATERIALIZED (
-    SELECT part.place, nextval(pg_get_serial_sequence('message', 'id')) AS id
-    FROM unnest(%(counts)s::bigint[]) WITH ORDINALITY AS part(size, place)
-         CROSS JOIN LATERAL generate_series(1, part.size)
-), islands AS (
-    SELECT place, id, id - row_number() OVER (ORDER BY id) AS island FROM ids
-)
-SELECT place - 1, min(id), max(id) FROM islands GROUP BY place, island ORDER BY min(id)
-"""
 
 
 def reserve_ids(counts: Sequence[int], database_url: str) -> list[list[tuple[int, int]]]:

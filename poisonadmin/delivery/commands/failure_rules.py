@@ -12,7 +12,7 @@ from poisonadmin.delivery.domain.retry_schedule import delay_ms, jitter
 from poisonadmin.policies.domain.policy import Policy
 from poisonadmin.rules.domain.failure_rules import first_match, overridden
 from poisonadmin.rules.domain.rules import RuleFailed
-from poisonadmin.rules.queries.failure_table import FailureTable
+from poisonadmin.rules.queries.rules import FailureTable
 from poisonadmin.store.models.rule import Rule
 
 # Rules are locked in the order of their ids, so that two settles never wait for each other.

@@ -8,7 +8,7 @@ from typing import Any
 from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
 
-from poisonadmin.addresses.commands.creation import AddressRef, ensure_addresses
+from poisonadmin.addresses.commands import AddressRef, ensure_addresses
 from poisonadmin.delivery.commands import breakers
 from poisonadmin.delivery.commands.breakers import BreakerCounts
 from poisonadmin.delivery.commands.dead_letters import record_moves
@@ -22,7 +22,7 @@ from poisonadmin.messages.domain.states import Event, Reason, State, check
 from poisonadmin.poison_list.commands import reports
 from poisonadmin.policies.domain.policy import Blame, Policy
 from poisonadmin.policies.queries.index import policy_index
-from poisonadmin.rules.queries.failure_table import failure_rules
+from poisonadmin.rules.queries.rules import failure_rules
 
 ANSWERS_A_TRANSACTION = 2_000
 

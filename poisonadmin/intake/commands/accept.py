@@ -9,7 +9,7 @@ from typing import Any
 from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
 
-from poisonadmin.addresses.commands.creation import AddressRef, ensure_addresses
+from poisonadmin.addresses.commands import AddressRef, ensure_addresses
 from poisonadmin.core.commands import audit
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound, PoisonAdminError

@@ -8,7 +8,7 @@ from typing import Any
 from django.db import IntegrityError, connection, transaction
 from django.db.backends.utils import CursorWrapper
 
-from poisonadmin.addresses.commands.creation import ensure_addresses
+from poisonadmin.addresses.commands import ensure_addresses
 from poisonadmin.core.commands import locks
 from poisonadmin.core.commands.transaction_retry import TransactionRetry, retried
 from poisonadmin.core.domain.locks import Lock

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db.backends.utils import CursorWrapper
 
-from poisonadmin.addresses.commands.creation import ensure_addresses
+from poisonadmin.addresses.commands import ensure_addresses
 from poisonadmin.intake.commands.accept import import_failure
 from poisonadmin.intake.commands.business_keys import write_keys
 from poisonadmin.intake.domain.envelope import MessageEnvelope

@@ -5,6 +5,7 @@ from datetime import datetime
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, fetch_page, window
+from poisonadmin.core.queries.rows import bounded, fetch
 from poisonadmin.poison_list.queries.entries import source_scope
 
 _KEY = Key(("c.name",), (str,), descending=False)
@@ -12,6 +13,7 @@ _KEY = Key(("c.name",), (str,), descending=False)
 SILENT_SECONDS = 15
 ALIVE = f"(c.ended_at IS NULL AND c.heartbeat_at > now() - interval '{SILENT_SECONDS} s')"
 LOST = f"(c.ended_at IS NULL AND c.heartbeat_at <= now() - interval '{SILENT_SECONDS} s')"
+SHOWN_SOURCES = 200
 
 
 @dataclass(frozen=True)
@@ -62,3 +64,37 @@ def list_consumers(
              CASE WHEN c.ended_at IS NOT NULL THEN 'clean' WHEN NOT {ALIVE} THEN 'lost' END AS "end"
             FROM consumer c WHERE {" AND ".join(conditions)}"""  # noqa: S608
     return fetch_page(ConsumerRow, sql, parameters, page)
+
+
+@dataclass(frozen=True)
+class PoisonSourceRow:
+    """A name that consumers agree on. `alive` and `lost` count its consumers; those that ended well are left out."""
+
+    name: str
+    listed: int
+    counting: int
+    alive: int
+    lost: int
+
+
+def list_poison_sources(*, principal: Principal) -> list[PoisonSourceRow]:
+    """Return the sources that have entries or consumers, by name, at most 200."""
+    principal.require(Permission.READ)
+    conditions, parameters = source_scope(principal, "name")
+    with bounded():
+        return fetch(
+            PoisonSourceRow,
+            f"""SELECT name, sum(listed)::bigint AS listed, sum(counting)::bigint AS counting,
+                       sum(alive)::bigint AS alive, sum(lost)::bigint AS lost
+                FROM (
+                  SELECT source AS name, count(*) FILTER (WHERE is_listed) AS listed,
+                         count(*) FILTER (WHERE NOT is_listed AND crashes + failures > 0) AS counting,
+                         0 AS alive, 0 AS lost
+                  FROM poison_entry GROUP BY 1
+                  UNION ALL
+                  SELECT source, 0, 0, count(*) FILTER (WHERE {ALIVE}),
+                         count(*) FILTER (WHERE NOT {ALIVE} AND c.ended_at IS NULL)
+                  FROM consumer c GROUP BY 1) s
+                WHERE {" AND ".join(conditions)} GROUP BY 1 ORDER BY 1 LIMIT {SHOWN_SOURCES}""",  # noqa: S608
+            parameters,
+        )

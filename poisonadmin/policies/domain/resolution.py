@@ -5,8 +5,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
 from poisonadmin.core.domain.addresses import ANY_WORDS, ONE_WORD, PatternIndex, specificity, validate_pattern
-from poisonadmin.policies.domain.policy import BUILT_IN, BUILT_IN_PATTERN, Policy
-from poisonadmin.policies.domain.presets import preset
+from poisonadmin.policies.domain.policy import BUILT_IN, BUILT_IN_PATTERN, Policy, preset
 from poisonadmin.policies.domain.settings import validate_settings
 
 FIELDS = tuple(policy_field.name for policy_field in fields(Policy))

@@ -8,7 +8,7 @@ from django import forms
 from poisonadmin.core.domain.addresses import MAX_ADDRESS_CHARS, InvalidAddress
 from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
 from poisonadmin.core.queries.rows import MAX_ID
-from poisonadmin.policies.domain.presets import PRESETS, UnknownPreset
+from poisonadmin.policies.domain.policy import PRESETS, UnknownPreset
 from poisonadmin.policies.domain.resolution import PolicySpec
 from poisonadmin.policies.domain.settings import InvalidSetting
 from poisonadmin.policies.queries.policies import MAX_PREVIEW, PolicyView

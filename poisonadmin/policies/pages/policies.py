@@ -12,11 +12,10 @@ from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.addresses import InvalidAddress
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.destinations.queries import list_destinations
-from poisonadmin.policies.commands.save import delete_policy, save_policy
+from poisonadmin.policies.commands import delete_policy, save_policy
 from poisonadmin.policies.pages.form import PolicyForm
 from poisonadmin.policies.pages.simulator import context_of
-from poisonadmin.policies.queries.history import policy_history
-from poisonadmin.policies.queries.policies import get_policy, list_policies, resolve_address
+from poisonadmin.policies.queries.policies import get_policy, list_policies, policy_history, resolve_address
 from poisonadmin.policies.queries.values import values_in_force
 from poisonadmin.web.pages.forms import saved_or_shown
 from poisonadmin.web.pages.links import require_known, tidied

@@ -11,7 +11,7 @@ from django.db.models.functions import Now
 
 from poisonadmin.core.commands import audit
 from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
-from poisonadmin.core.domain.errors import AlreadyExists, NotFound, PreconditionFailed
+from poisonadmin.core.domain.errors import AlreadyExists, NotFound, PoisonAdminError, PreconditionFailed
 from poisonadmin.rules.domain.fields import InvalidRule
 from poisonadmin.rules.domain.json_schema import InvalidSchema, compile_schema
 from poisonadmin.rules.domain.rules import Stage, validate_rule
@@ -169,3 +169,39 @@ def _described(values: Mapping[str, Any]) -> dict[str, Any]:
     told = {name: values[name] for name in ("name", "match", "action", "owner", "note") if name in values}
     ends_at = values.get("ends_at")
     return told | {"ends_at": ends_at.isoformat() if ends_at else None}
+
+
+class NotDryRun(PoisonAdminError):
+    """Raised when a rule before deliveries is to be switched on without a dry run of its present version."""
+
+    code = "not_dry_run"
+    status = 409
+
+
+def enable_rule(rule_id: int, *, principal: Principal, reason: str, override: bool = False) -> Rule:
+    """Switch a rule on. A rule before deliveries must have been dry-run as it is; with `override` it need not.
+
+    Errors: `NotAllowed`, `NotFound`, `NotDryRun`.
+    """
+    principal.require(Permission.CONFIGURE)
+    with transaction.atomic():
+        row = locked_rule(rule_id, principal=principal)
+        is_tried = row.stage == Stage.AFTER or row.checked_version == row.version
+        if not is_tried and not override:
+            raise NotDryRun(f"The rule {row.name} has not been dry-run as it is; nothing was switched on.")
+        Rule.objects.filter(id=rule_id).update(is_enabled=True, fault=None)
+        details = {"version": row.version, "without_dry_run": not is_tried}
+        audit.record(principal.name, "rule.enabled", "rule", row.name, note=reason, details=details)
+    row.refresh_from_db()
+    return row
+
+
+def disable_rule(rule_id: int, *, principal: Principal, reason: str) -> Rule:
+    """Switch a rule off. What is being delivered goes on as it began. Errors: `NotAllowed`, `NotFound`."""
+    principal.require(Permission.CONFIGURE)
+    with transaction.atomic():
+        row = locked_rule(rule_id, principal=principal)
+        Rule.objects.filter(id=rule_id).update(is_enabled=False)
+        audit.record(principal.name, "rule.disabled", "rule", row.name, note=reason, details={"version": row.version})
+    row.refresh_from_db()
+    return row

@@ -8,7 +8,7 @@ from poisonadmin.core.domain.addresses import InvalidAddress, validate_address, 
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.domain.json_path import InvalidPath, parse_path
 from poisonadmin.core.domain.strict_json import InvalidJson, dumps
-from poisonadmin.destinations.domain.http_headers import TOKEN
+from poisonadmin.destinations.domain.http_config import TOKEN
 from poisonadmin.policies.domain.settings import MAX_COUNT, MAX_DELAY_MS
 
 MAX_PATTERN_CHARS = 1000

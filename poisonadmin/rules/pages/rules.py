@@ -10,8 +10,8 @@ from django.views.decorators.http import require_POST
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.rules.commands import dry_runs
-from poisonadmin.rules.commands import switch as rule_switch
 from poisonadmin.rules.commands import table as operations
+from poisonadmin.rules.commands import table as rule_switch
 from poisonadmin.rules.domain.rules import Stage
 from poisonadmin.rules.pages.condition_formatter import action_text, match_lines
 from poisonadmin.rules.pages.form import FORMS

@@ -1,15 +1,32 @@
 """The table of rules, and what dry runs have found."""
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
+
+from django.db import connection
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.addresses import ANY_WORDS
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.rows import Versioned, fetch, fetch_by_id
-from poisonadmin.rules.domain.rules import Stage
+from poisonadmin.rules.domain.failure_rules import FailureRule, compile_failure_rule
+from poisonadmin.rules.domain.rules import RuleDefinition, RuleFailed, Stage
+
+_SELECT = """SELECT r.id, r.stage, r.position, r.name, r.owner, r.note, r.match, r.action, r.is_enabled,
+ r.is_enabled AND (r.ends_at IS NULL OR r.ends_at > now()) AS is_in_force,
+ r.checked_version IS NOT DISTINCT FROM r.version AS is_dry_run, r.ends_at, r.hits, r.last_hit_at, r.fault, r.version,
+ r.updated_by, r.updated_at FROM rule r"""
+_DRY_RUN = """SELECT id, rule_id, rule_version, job_id, cut_off, read, matched, report, requested_by, requested_at,
+ finished_at, error FROM dry_run"""
+_TITLES = "SELECT id, title FROM failure_group WHERE id = ANY(%s)"
+_RULES = """
+SELECT id, name, version, match::text, action::text FROM rule
+WHERE stage = 'after' AND is_enabled AND (ends_at IS NULL OR ends_at > now()) ORDER BY position, id
+"""
 
 
 class DryRunNotFound(NotFound):
@@ -76,15 +93,6 @@ class DryRunRow:
     error: str | None
 
 
-_SELECT = """SELECT r.id, r.stage, r.position, r.name, r.owner, r.note, r.match, r.action, r.is_enabled,
- r.is_enabled AND (r.ends_at IS NULL OR r.ends_at > now()) AS is_in_force,
- r.checked_version IS NOT DISTINCT FROM r.version AS is_dry_run, r.ends_at, r.hits, r.last_hit_at, r.fault, r.version,
- r.updated_by, r.updated_at FROM rule r"""
-
-_DRY_RUN = """SELECT id, rule_id, rule_version, job_id, cut_off, read, matched, report, requested_by, requested_at,
- finished_at, error FROM dry_run"""
-
-
 def covers_rule(principal: Principal, match: Mapping[str, Any]) -> bool:
     """Return whether every address that a rule may concern is in scope."""
     return principal.covers(match.get("address", ANY_WORDS))
@@ -126,4 +134,28 @@ def _places(stored: Sequence[Mapping[str, Any]]) -> list[DryRunPlace]:
     ]
 
 
-_TITLES = "SELECT id, title FROM failure_group WHERE id = ANY(%s)"
+@dataclass(frozen=True)
+class FailureTable:
+    """The enabled rules in their order, and those among them that cannot be asked."""
+
+    rules: list[FailureRule] = field(default_factory=list)
+    broken: list[RuleFailed] = field(default_factory=list)
+
+
+def failure_rules() -> FailureTable:
+    """Return the enabled rules after a failure, as they stand in this transaction."""
+    table = FailureTable()
+    with connection.cursor() as cursor:
+        cursor.execute(_RULES)
+        rows = cursor.fetchall()
+    for row in rows:
+        try:
+            table.rules.append(_compiled(*row))
+        except RuleFailed as failed:
+            table.broken.append(failed)
+    return table
+
+
+@lru_cache(maxsize=1024)
+def _compiled(rule_id: int, name: str, version: int, match: str, action: str) -> FailureRule:
+    return compile_failure_rule(RuleDefinition(rule_id, name, version, json.loads(match), json.loads(action)))

@@ -19,13 +19,16 @@ from poisonadmin.core.commands.jobs import JobHeartbeat
 from poisonadmin.core.commands.locks import alone
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.domain.locks import Lock
-from poisonadmin.intake.commands.merge import Merged
+from poisonadmin.intake.commands.merge import Merged, merge_staged
 from poisonadmin.intake.domain.envelope_fields import storable
-from poisonadmin.sources.commands.draining_merges import Merging, merge_left_over, sources_with_staged
-from poisonadmin.sources.domain.draining import Drained
+from poisonadmin.sources.domain.draining import Drained, batch_prefix, is_for_later
 from poisonadmin.store.models.intake import Source, SourceKind
 from poisonadmin.store.models.job import JobKind
 
+_LEFT_OVER = """
+SELECT DISTINCT split_part(batch, ':', 2)::bigint FROM staged_message WHERE batch LIKE 'broker:%'
+"""
+_BATCHES = "SELECT batch FROM staged_message WHERE batch LIKE %s GROUP BY batch ORDER BY min(id)"
 Look = Callable[[int], int | None]
 """Returns how many messages wait in a source's queues, None where nobody can say. Errors: a `PoisonAdminError` where
 the broker cannot be asked, with a text for administrators."""
@@ -33,14 +36,12 @@ Drain = Callable[[int, Callable[[], bool]], Drained]
 """Stages what waits in a source's queues, under batches that `batch_prefix` begins, and acknowledges it; ends when they
 are idle, after some ten seconds, or soon after the second argument says that it is to stop. A broker's trouble is in
 `Drained.error`, with what was staged before it. Passed in, as `Look` is: workers import this package."""
-
 # A broker that does not answer must not keep the others from their turn.
 SOURCES_AT_ONCE = 4
 MERGE_EVERY_SECONDS = 0.2
 MOST_PATIENCE_SECONDS = 60
 # After it the broker has noticed that whoever held a message without acknowledging it is gone, also with its machine.
 RECEIPTS_KEPT = "10 minutes"
-
 _FORGET_RECEIPTS = f"""
 DELETE FROM broker_receipt WHERE source_id = %s AND stored_at < now() - interval '{RECEIPTS_KEPT}'
 """  # noqa: S608  (a constant)
@@ -49,6 +50,56 @@ UPDATE source SET last_error = %(error)s, last_error_at = now(), failures = fail
     next_look_at = now() + LEAST(2 ^ LEAST(failures + 1, 10), %(most)s) * interval '1 s'
 WHERE id = %(source)s
 """
+
+
+class Merging:
+    """Merges one source's batches, oldest first, and sums up what they came to."""
+
+    def __init__(self, source_id: int, actor: str) -> None:
+        self.merged = Merged()
+        self._source_id = source_id
+        self._actor = actor
+
+    def everything(self) -> None:
+        """Merge all that is staged; what has to wait for a delivery's outcome is looked at once."""
+        for batch in self._batches():
+            self._merge(batch)
+
+    def new(self) -> bool:
+        """Merge what has been staged since, without another look at what has to wait; return whether there was any."""
+        found = [batch for batch in self._batches() if not is_for_later(batch)]
+        for batch in found:
+            self._merge(batch)
+        return bool(found)
+
+    def _merge(self, batch: str) -> None:
+        self.merged += merge_staged(batch, actor=self._actor, source_id=self._source_id)
+
+    def _batches(self) -> list[str]:
+        with connection.cursor() as cursor:
+            cursor.execute(_BATCHES, [f"{batch_prefix(self._source_id)}%"])
+            return [batch for (batch,) in cursor.fetchall()]
+
+
+def sources_with_staged() -> set[int]:
+    """Return the sources of which something is staged, also such as are gone."""
+    with connection.cursor() as cursor:
+        cursor.execute(_LEFT_OVER)
+        return {source_id for (source_id,) in cursor.fetchall()}
+
+
+def merge_left_over(source_id: int) -> Merged:
+    """Merge what is staged of a source, whether it is enabled, disabled or gone; return what it came to.
+
+    Nothing where somebody else is at it.
+    """
+    with alone(Lock.SOURCE, source_id) as is_alone:
+        if not is_alone:
+            return Merged()
+        name = Source.objects.filter(id=source_id).values_list("name", flat=True).first() or str(source_id)
+        merging = Merging(source_id, f"source {name}")
+        merging.everything()
+    return merging.merged
 
 
 @dataclass(frozen=True)

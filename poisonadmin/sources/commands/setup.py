@@ -1,7 +1,7 @@
 """Setting up what is drained: directories and the queues of brokers."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -12,17 +12,24 @@ from django.db.models import F
 from poisonadmin.core.commands import audit
 from poisonadmin.core.commands.locks import try_lock
 from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
+from poisonadmin.core.domain.addresses import ANY_WORDS
 from poisonadmin.core.domain.errors import PoisonAdminError, PreconditionFailed
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.core.domain.ssrf import guard_from
-from poisonadmin.sources.domain.broker_kinds import BROKERS
+from poisonadmin.destinations.commands import InUse, save_destination
+from poisonadmin.policies.commands import save_policy
+from poisonadmin.sources.domain.broker_kinds import BROKERS, SOURCE_DEFAULTS
 from poisonadmin.sources.domain.brokers import InvalidSource, may_keep_login, validate_broker_source, validate_login
 from poisonadmin.sources.queries.sources import get_source
+from poisonadmin.store.models.destination import Destination
 from poisonadmin.store.models.intake import SOURCE_KINDS, FileState, Source, SourceFile
+from poisonadmin.store.models.policy import PolicyRow
 
 MAX_PATH_CHARS = 4000
 
 _TABLES = ("rejected_line", "source_file", "broker_receipt", "broker_look")
+_PLACEHOLDERS = ("{original}", "{queue}")
+_SHARED = ("url", "verify_tls", "sasl_mechanism")
 
 
 class SourceBusy(PoisonAdminError):
@@ -152,3 +159,58 @@ def _checked_directory(config: Mapping[str, Any]) -> dict[str, Any]:
     if pure.parts[1] in {"proc", "sys", "dev", "etc"}:
         raise InvalidSource("path", "may not be a directory of the system")
     return {"path": str(pure)}
+
+
+def add_source(
+    name: str,
+    *,
+    kind: str,
+    config: Mapping[str, Any],
+    secrets: Mapping[str, Any],
+    principal: Principal,
+    back: Mapping[str, Any] | None = None,
+    patterns: Sequence[str] = (),
+) -> Source:
+    """Create a source and, where `back` is given, a destination of its name with these settings, and its policies.
+
+    `patterns` empty: the pattern of all addresses that the source's template can give.
+    Errors: as `save_source`, `save_destination` and `save_policy`; `InUse` where a name or a pattern is taken. Nothing
+    is saved then.
+    """
+    with transaction.atomic():
+        if Source.objects.filter(name=name).exists():
+            raise InUse(f"There is a source {name} already.")
+        source = save_source(name, kind=kind, config=config, secrets=secrets, principal=principal)
+        if back is None:
+            return source
+        if Destination.objects.filter(name=name).exists():
+            raise InUse(f"There is a destination {name} already.")
+        shared = {field: source.config[field] for field in _SHARED if field in source.config}
+        save_destination(
+            name,
+            kind=kind,
+            config=shared | dict(back),
+            secrets=secrets,
+            max_rate_per_second=None,
+            principal=principal,
+        )
+        for pattern in patterns or [pattern_of(source.config.get("address", SOURCE_DEFAULTS[kind]["address"]))]:
+            if PolicyRow.objects.filter(match=pattern).exists():
+                raise InUse(
+                    f"There is a policy {pattern} already: name another pattern, or the destination in that one."
+                )
+            save_policy(pattern, preset=None, settings={}, destination=name, principal=principal)
+    return source
+
+
+def pattern_of(template: str) -> str:
+    """Return the pattern that covers every address of a template; raise InvalidSource where none does.
+
+    >>> pattern_of("rabbit.{original}"), pattern_of("{original}")
+    ('rabbit.#', '#')
+    """
+    words = template.split(".")
+    for word in words:
+        if word not in _PLACEHOLDERS and any(placeholder in word for placeholder in _PLACEHOLDERS):
+            raise InvalidSource("address", f"no pattern covers {template}; say which addresses are to go back")
+    return ".".join(ANY_WORDS if word in _PLACEHOLDERS else word for word in words)

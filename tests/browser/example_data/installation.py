@@ -12,7 +12,7 @@ from pathlib import Path
 
 from django.utils import timezone
 
-from poisonadmin.addresses.commands import status
+from poisonadmin.addresses.commands import pause
 from poisonadmin.core.commands import jobs
 from poisonadmin.core.domain.access import SYSTEM, Principal, Role, principal
 from poisonadmin.delivery.commands.claim import ClaimRef, claim_due
@@ -24,7 +24,7 @@ from poisonadmin.messages.commands import decisions
 from poisonadmin.messages.commands.counts import fold
 from poisonadmin.messages.domain import failures
 from poisonadmin.messages.domain.failures import Failure
-from poisonadmin.policies.commands import save
+from poisonadmin.policies.commands import save_policy
 from poisonadmin.store.models.attempt import Attempt
 from poisonadmin.store.models.claim import Claim, Node, NodeEnd
 from poisonadmin.store.models.destination import Destination
@@ -102,7 +102,7 @@ def _configure() -> None:
     # Saved past the operation, which wants its module to be there.
     Destination.objects.create(name="label-printer", kind="handler", config={"callable": "labels:render"})
     for match, preset, settings, destination in POLICIES:
-        save.save_policy(match, preset=preset, settings=settings, destination=destination, principal=SYSTEM)
+        save_policy(match, preset=preset, settings=settings, destination=destination, principal=SYSTEM)
 
 
 def _envelopes(dice: random.Random) -> Iterator[dict[str, object]]:
@@ -252,7 +252,7 @@ def _decide(dice: random.Random) -> None:
     waiting = list(Message.objects.filter(state="TBDL", due_at__gt=timezone.now()).values_list("id", flat=True)[:3])
     say(decisions.quarantine, waiting[:1], "Asked the team that sends it whether the amount is right.")
     say(decisions.deliver_now, waiting[1:2], "The consumer is back.")
-    status.pause("github.fork", principal=OPERATOR, reason="Maintenance of the fork service until noon.")
+    pause("github.fork", principal=OPERATOR, reason="Maintenance of the fork service until noon.")
 
 
 def _says(who: Principal):  # type: ignore[no-untyped-def]

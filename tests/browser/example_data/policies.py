@@ -6,8 +6,8 @@ from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.intake.commands.accept import accept
 from poisonadmin.intake.domain.envelope import parse_envelope
 from poisonadmin.messages.commands import decisions
-from poisonadmin.policies.commands import save
-from poisonadmin.restart_jobs.commands.setup import save_restart_job
+from poisonadmin.policies.commands import save_policy
+from poisonadmin.restart_jobs.commands import save_restart_job
 from poisonadmin.store.models.lane import Address
 from poisonadmin.store.models.rule import RestartJob
 
@@ -29,7 +29,7 @@ def make_policies() -> None:
 
 def _hold_a_conversation() -> None:
     settings = {"ordered": True, "conversation_failure_limit": 4, "business_keys": ["entry=$.entry"]}
-    save.save_policy("ledger.#", preset=None, settings=settings, destination="billing", principal=SYSTEM)
+    save_policy("ledger.#", preset=None, settings=settings, destination="billing", principal=SYSTEM)
     entries = [
         accept(
             parse_envelope(
@@ -50,7 +50,7 @@ def _hold_a_conversation() -> None:
 
 def _stop_an_address() -> None:
     for retries in (5, 2):
-        save.save_policy(
+        save_policy(
             "payments.#",
             preset="websphere_mq",
             settings={

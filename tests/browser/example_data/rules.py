@@ -5,8 +5,7 @@ from django.utils import timezone
 
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.rules.commands import table
-from poisonadmin.rules.commands.switch import enable_rule
-from poisonadmin.rules.commands.table import RuleFields
+from poisonadmin.rules.commands.table import RuleFields, enable_rule
 from poisonadmin.store.models.message import Message
 from poisonadmin.store.models.rule import DryRun, MessageTag, Rule
 

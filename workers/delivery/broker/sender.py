@@ -2,23 +2,108 @@
 
 import asyncio
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
 
 from poisonadmin.delivery.domain.window import TRANSPORT_CAUSES
 from poisonadmin.destinations.domain.http_config import InvalidDestination
 from poisonadmin.messages.domain.failures import Failure
-from workers.brokers.contract import Publisher
+from poisonadmin.sources.domain.broker_kinds import DESTINATION_DEFAULTS
+from poisonadmin.sources.domain.brokers import validate_broker_destination
+from workers.brokers.contract import Login, Outgoing, Publisher
 from workers.brokers.registry import adapter
-from workers.delivery.broker.destination import BrokerDestination, outgoing
-from workers.delivery.buffer import Buffer
 from workers.delivery.deliveries import Delivery
 from workers.delivery.http.exchange import HttpAnswer
 from workers.delivery.outcomes import outcome_row
 from workers.delivery.run import Run, instant
+from workers.delivery.scheduler import Buffer
 from workers.delivery.sender import Sender
 
+_NOBODY = Login("")
 Results = Sequence[Failure | None]
+
+
+@dataclass(frozen=True)
+class BrokerDestination:
+    """Where to publish and how. `connections`: at once in this task; `batch`: messages published at once on each.
+
+    `redirect`: the queue or topic for all; None: each goes to where it came from. `broken`: why the configuration
+    cannot be used; each delivery then fails with that.
+    """
+
+    id: int
+    name: str
+    kind: str
+    login: Login = field(default=_NOBODY, repr=False)
+    redirect: str | None = None
+    batch: int = 500
+    connections: int = 1
+    timeout_seconds: float = 30.0
+    broken: str | None = None
+
+
+def parse_broker_config(
+    kind: str,
+    config: Mapping[str, Any],
+    secrets: Mapping[str, Any] | None = None,
+    *,
+    id: int = 0,  # noqa: A002
+    name: str = "",
+    slots: int | None = None,
+) -> BrokerDestination:
+    """Return the destination; raise InvalidDestination naming the field that cannot be used.
+
+    `slots`: this task's share of the messages that may be under way.
+    """
+    wanted: dict[str, Any] = {**DESTINATION_DEFAULTS[kind], **validate_broker_destination(kind, config)}
+    hidden = secrets or {}
+    batch = wanted["batch"] if slots is None else min(wanted["batch"], max(slots, 1))
+    return BrokerDestination(
+        id=id,
+        name=name,
+        kind=kind,
+        login=Login(wanted["url"], hidden.get("username", ""), hidden.get("password", ""), wanted),
+        redirect=wanted.get("queue") or wanted.get("topic"),
+        batch=batch,
+        connections=wanted["concurrency"] if slots is None else -(-max(slots, 1) // batch),
+        timeout_seconds=wanted["timeout_ms"] / 1000,
+    )
+
+
+def outgoing(delivery: Delivery, to: BrokerDestination) -> Outgoing:
+    """Return the message as its publisher takes it, on its way back or to the destination's redirect."""
+    transport = orjson.loads(delivery.transport) if delivery.transport else None
+    return Outgoing(
+        payload=delivery.payload,
+        content_type=delivery.content_type,
+        headers=delivery.headers,
+        own_headers={
+            "PoisonAdmin-Message-Id": str(delivery.message_id),
+            "PoisonAdmin-Attempt": str(delivery.attempt_number),
+        },
+        route=_route(delivery, to, transport),
+        message_id=delivery.producer_message_id,
+        conversation_id=delivery.conversation_id,
+        transport=transport,
+    )
+
+
+def _route(delivery: Delivery, to: BrokerDestination, transport: Mapping[str, Any] | None) -> str:
+    """Return the redirect, else where this broker once had the message, else its address.
+
+    Empty where the broker's own routing leads back: only exchange and key are known of it.
+    """
+    if to.redirect is not None:
+        return to.redirect
+    if transport is None or transport.get("broker") != to.kind:
+        return delivery.address
+    if original := transport.get("queue") or transport.get("topic"):
+        return str(original)
+    return "" if transport.get("exchange") else delivery.address
 
 
 class BrokerSender(Sender):
@@ -33,7 +118,7 @@ class BrokerSender(Sender):
 
     async def close(self) -> None:
         """Leave alone what waits, wait for what was begun, close the connections."""
-        self._turns.clear()
+        self._scheduler.clear()
         await self._workers_gone()
         await asyncio.gather(*(connection.close() for connection in self._opened))
 
@@ -53,7 +138,7 @@ class BrokerSender(Sender):
     def _next_batch(self) -> list[Delivery]:
         """Return what may be begun now, as much as goes into a batch; of a chain only the first."""
         some: list[Delivery] = []
-        while len(some) < self._batch and (delivery := self._turns.next()) is not None:
+        while len(some) < self._batch and (delivery := self._scheduler.next()) is not None:
             some.append(delivery)
         return some
 
@@ -67,9 +152,7 @@ class BrokerSender(Sender):
         results = await self._answers(connection, some)
         times = (started, instant(run.now()))
         for delivery, failure in zip(some, results, strict=True):
-            row = outcome_row(
-                delivery, HttpAnswer(failure=failure), claim_id=run.claim_id, shard=run.shard, times=times
-            )
+            row = outcome_row(run, delivery, HttpAnswer(failure=failure), times=times)
             in_transport = failure is not None and failure.exception_class in TRANSPORT_CAUSES
             self._finish(delivery, row, in_transport=in_transport)
 

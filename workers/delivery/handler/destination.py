@@ -5,8 +5,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from poisonadmin.destinations.domain.handler_config import DEFAULTS, validate_handler_config
-from poisonadmin.destinations.domain.handler_path import HANDLER_PATH, UnusableHandlerPath, handler_directories
+from poisonadmin.destinations.domain.handler_config import (
+    DEFAULTS,
+    HANDLER_PATH,
+    UnusableHandlerPath,
+    handler_directories,
+    validate_handler_config,
+)
 
 
 @dataclass(frozen=True)

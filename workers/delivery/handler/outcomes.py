@@ -1,7 +1,6 @@
 """What a handler's result, or its sandbox's death, is as a row of the failure log."""
 
-from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
 from poisonadmin.core.domain.addresses import InvalidAddress, validate_address
 from poisonadmin.core.domain.errors import PoisonAdminError
@@ -9,30 +8,11 @@ from poisonadmin.delivery.domain.journal import Kind, Result
 from poisonadmin.delivery.domain.outcome import Outcome
 from poisonadmin.messages.domain.failures import Failure
 from workers.delivery.deliveries import Delivery, OutcomeRow
-from workers.delivery.handler.sandbox.crashes import SandboxEnd
-from workers.delivery.outcomes import MAX_MESSAGE_CHARS, failed_row, storable
+from workers.delivery.handler.sandbox.process import SandboxEnd
+from workers.delivery.outcomes import MAX_MESSAGE_CHARS, RunIdentity, attempt_row, failed_row, storable
 from workers.delivery.run import Run, instant
 
-
-class RunIdentity(Protocol):
-    """Where and by which clock something was delivered: a run, or what is left of one."""
-
-    @property
-    def claim_id(self) -> int | None: ...
-    @property
-    def shard(self) -> int | None: ...
-    @property
-    def offset(self) -> float: ...
-
-
 INVALID_ANSWER = "InvalidAnswer"
-_ANSWERS = {
-    Kind.DELIVERED: Outcome.DELIVERED,
-    Kind.DISCARDED: Outcome.DISCARDED,
-    Kind.MOVED: Outcome.MOVED,
-    Kind.ROLLED_BACK: Outcome.ROLLED_BACK,
-    Kind.CONVERSATION_ENDED: Outcome.CONVERSATION_ENDED,
-}
 
 
 def result_row(run: RunIdentity, delivery: Delivery, result: Result) -> OutcomeRow:
@@ -41,28 +21,17 @@ def result_row(run: RunIdentity, delivery: Delivery, result: Result) -> OutcomeR
     times = (instant(result.started + run.offset), instant(result.finished + run.offset))
     output = _text(told, "output").encode("latin-1", "replace") or None
     if result.kind is Kind.FAILED:
-        return failed_row(
-            delivery, failure_of(told), claim_id=run.claim_id, shard=run.shard, times=times, output=output
-        )
+        return failed_row(run, delivery, failure_of(told), times=times, output=output)
     move_to = None
     if result.kind is Kind.MOVED:
         try:
             move_to = _target(told, delivery)
         except PoisonAdminError as error:
             wrong = Failure(INVALID_ANSWER, f"MoveTo names an address that cannot be: {error.detail}")
-            return failed_row(delivery, wrong, claim_id=run.claim_id, shard=run.shard, times=times, output=output)
-    return OutcomeRow(
-        message_id=delivery.message_id,
-        attempt_number=delivery.attempt_number,
-        claim_id=run.claim_id,
-        shard=run.shard,
-        destination_id=delivery.destination_id,
-        started_at=times[0],
-        finished_at=times[1],
-        outcome=_ANSWERS[result.kind],
-        error_message=storable(_text(told, "why"), MAX_MESSAGE_CHARS) or None,
-        output=output,
-        move_to=move_to,
+            return failed_row(run, delivery, wrong, times=times, output=output)
+    why = storable(_text(told, "why"), MAX_MESSAGE_CHARS) or None
+    return attempt_row(
+        run, delivery, Outcome[result.kind.name], times, error_message=why, output=output, move_to=move_to
     )
 
 
@@ -75,16 +44,9 @@ def _target(told: dict[str, Any], delivery: Delivery) -> str:
 
 def crash_row(run: Run, delivery: Delivery, failure: Failure, *, death: SandboxEnd, began: float) -> OutcomeRow:
     """Return the row of the message in whose turn the sandbox died; `began` is monotonic."""
-    return failed_row(
-        delivery,
-        failure,
-        claim_id=run.claim_id,
-        shard=run.shard,
-        times=(instant(began + run.offset), instant(run.now())),
-        outcome=Outcome.CRASHED,
-        exit_status=death.exit_status,
-        output=death.output or None,
-    )
+    times = (instant(began + run.offset), instant(run.now()))
+    how = {"exit_status": death.exit_status, "output": death.output or None}
+    return failed_row(run, delivery, failure, times=times, outcome=Outcome.CRASHED, **how)
 
 
 def suspected_row(run: Run, delivery: Delivery, failure: Failure, of: Delivery) -> OutcomeRow:
@@ -92,9 +54,7 @@ def suspected_row(run: Run, delivery: Delivery, failure: Failure, of: Delivery) 
     words = f"It was in delivery when message {of.message_id} crashed: {failure.message}"
     now = instant(run.now())
     suspicion = Failure("HandlerSuspected", words, frames=failure.frames)
-    return failed_row(
-        delivery, suspicion, claim_id=run.claim_id, shard=run.shard, times=(now, now), outcome=Outcome.SUSPECTED
-    )
+    return failed_row(run, delivery, suspicion, times=(now, now), outcome=Outcome.SUSPECTED)
 
 
 def failure_of(told: dict[str, Any]) -> Failure:
@@ -111,8 +71,8 @@ def failure_of(told: dict[str, Any]) -> Failure:
 
 def failed_unbegun(run: Run, delivery: Delivery, failure: Failure) -> OutcomeRow:
     """Return the row of a message that could not be handled because the handler cannot be loaded."""
-    now: datetime = instant(run.now())
-    return failed_row(delivery, failure, claim_id=run.claim_id, shard=run.shard, times=(now, now))
+    now = instant(run.now())
+    return failed_row(run, delivery, failure, times=(now, now))
 
 
 def _text(told: dict[str, Any], field: str) -> str:

@@ -7,14 +7,20 @@ from collections import deque
 from collections.abc import Iterator
 
 from poisonadmin.messages.domain.failures import Failure
-from workers.delivery.buffer import Buffer
 from workers.delivery.deliveries import Delivery
 from workers.delivery.handler.destination import HandlerDestination
 from workers.delivery.handler.outcomes import crash_row, failed_unbegun, failure_of, result_row, suspected_row
-from workers.delivery.handler.sandbox.crashes import CPU_LIMIT, NOT_LOADED, OUT_OF_MEMORY, TIME_LIMIT, crash_of
-from workers.delivery.handler.sandbox.process import Sandbox
-from workers.delivery.handler.sandbox.start import JournalPlace
+from workers.delivery.handler.sandbox.process import (
+    CPU_LIMIT,
+    NOT_LOADED,
+    OUT_OF_MEMORY,
+    TIME_LIMIT,
+    JournalPlace,
+    Sandbox,
+    crash_of,
+)
 from workers.delivery.run import Run
+from workers.delivery.scheduler import Buffer
 from workers.delivery.sender import Sender
 
 # However long a module takes to import, what was claimed gets this long to be begun afterwards.
@@ -63,7 +69,7 @@ class HandlerSender(Sender):
         await self._workers_gone()
         self._tally.not_begun += len(self._again)
         self._again.clear()
-        self._turns.clear()
+        self._scheduler.clear()
         for sandbox in self._idle:
             sandbox.close()
 
@@ -137,7 +143,7 @@ class HandlerSender(Sender):
             room -= len(delivery.payload)
 
     def _next(self) -> Delivery | None:
-        return self._again.popleft() if self._again else self._turns.next()
+        return self._again.popleft() if self._again else self._scheduler.next()
 
     def _take(self, sandbox: Sandbox) -> None:
         for delivery, result in sandbox.results():

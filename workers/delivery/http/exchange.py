@@ -1,22 +1,47 @@
-"""One request and its answer."""
+"""An HTTP destination as a task uses it; one request and its answer, or why there is none."""
 
 import asyncio
 import contextlib
+import errno
 import io
-from dataclasses import dataclass
+import ssl
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 import aiohttp
 from multidict import CIMultiDict
 from yarl import URL
 
 from poisonadmin.core.domain.ssrf import NetworkGuard
-from poisonadmin.destinations.domain.http_headers import CopyList, field_text, is_sendable
-from poisonadmin.messages.domain.failures import Failure, http_status_failure
+from poisonadmin.destinations.domain.http_config import (
+    COPIED_BY_DEFAULT,
+    DEFAULTS,
+    CopyList,
+    field_text,
+    is_sendable,
+    validate_headers,
+    validate_http_config,
+)
+from poisonadmin.messages.domain.failures import (
+    DESTINATION_REFUSED,
+    HTTP_CONNECTION_ERROR,
+    HTTP_PROTOCOL_ERROR,
+    HTTP_TIMEOUT,
+    HTTP_TLS_ERROR,
+    Failure,
+    http_status_failure,
+)
 from workers.delivery.deliveries import Delivery
-from workers.delivery.http.destination import HttpDestination
-from workers.delivery.http.failures import transport_failure
-from workers.delivery.http.resolver import GuardedResolver, Lookup, guarded_socket, system_lookup
+from workers.delivery.http.resolver import AddressRefused, GuardedResolver, Lookup, guarded_socket, system_lookup
 
+HTTP_CONNECTION_REFUSED = "HttpConnectionRefused"
+HTTP_CONNECTION_RESET = "HttpConnectionReset"
+HTTP_DNS_ERROR = "HttpDnsError"
+
+_LOST = {errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED, errno.ESHUTDOWN}
+_MAX_DETAIL_CHARS = 300
 KEPT_BYTES = 4096
 # A longer answer costs its connection: reading it to the end would let a destination choose how long that takes.
 READ_BYTES = 64 * 1024
@@ -25,8 +50,109 @@ BODY_SECONDS = 2.0
 # Below the 2 to 5 seconds after which servers commonly drop an idle connection, perhaps while we write to it.
 KEEP_ALIVE_SECONDS = 1.5
 _LARGE_BYTES = 256 * 1024
-
 _FALLBACK_TYPE = "application/octet-stream"
+
+
+@dataclass(frozen=True)
+class HttpDestination:
+    """Where to send and how. `concurrency`: requests at once in this task. `headers` include the secret ones.
+
+    `broken`: why the configuration cannot be used; each delivery then fails with that.
+    """
+
+    id: int
+    name: str
+    url: str
+    method: str = "POST"
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    timeout_ms: int = 30_000
+    concurrency: int = 64
+    verify_tls: bool = True
+    copy_headers: tuple[str, ...] = COPIED_BY_DEFAULT
+    crash_on: str | None = None
+    broken: str | None = None
+
+
+def parse_http_config(
+    config: Mapping[str, Any],
+    secrets: Mapping[str, Any] | None = None,
+    *,
+    id: int = 0,  # noqa: A002
+    name: str = "",
+    concurrency: int | None = None,
+) -> HttpDestination:
+    """Return the destination; raise InvalidDestination naming the field that cannot be used.
+
+    `secrets` are further headers, which win over those of the configuration. `concurrency`: this task's share of the
+    configured one.
+    """
+    wanted = DEFAULTS | validate_http_config(config)
+    hidden = validate_headers(secrets or {}, field="secrets")
+    secret_names = {name.lower() for name in hidden}
+    shown = {name: value for name, value in wanted["headers"].items() if name.lower() not in secret_names}
+    return HttpDestination(
+        id=id,
+        name=name,
+        url=wanted["url"],
+        method=wanted["method"],
+        headers=shown | hidden,
+        timeout_ms=wanted["timeout_ms"],
+        concurrency=wanted["concurrency"] if concurrency is None else concurrency,
+        verify_tls=wanted["verify_tls"],
+        copy_headers=tuple(wanted["copy_headers"]),
+        crash_on=wanted["crash_on"],
+    )
+
+
+def transport_failure(error: BaseException, *, place: str, timeout_ms: int) -> Failure:
+    """Return the failure of a request that ended without a status.
+
+    `place` is host and port. An error that the transport does not explain is kept with its stack: it may be ours, and
+    the message must not go round for ever because of it.
+    """
+    if (refused := _refusal(error)) is not None:
+        return Failure(DESTINATION_REFUSED, str(refused))
+    if isinstance(error, asyncio.TimeoutError):
+        return Failure(HTTP_TIMEOUT, f"{place} gave no answer within {timeout_ms} ms")
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return Failure(HTTP_DNS_ERROR, f"{place} cannot be resolved: {_detail(error.os_error)}")
+    if isinstance(error, aiohttp.ClientSSLError | ssl.SSLError):
+        return Failure(HTTP_TLS_ERROR, f"TLS with {place} failed: {_detail(error)}")
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return _connection_failure(error.os_error, place)
+    if isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientPayloadError):
+        return Failure(HTTP_CONNECTION_RESET, f"{place} closed the connection before it answered")
+    if isinstance(error, aiohttp.ClientResponseError | aiohttp.http_exceptions.HttpProcessingError):
+        return Failure(HTTP_PROTOCOL_ERROR, f"{place} did not answer in HTTP: {_detail(error)}")
+    if isinstance(error, OSError):
+        return _connection_failure(error, place)
+    stack = "".join(traceback.format_exception(error))
+    return Failure(type(error).__qualname__, _detail(error), stack=stack)
+
+
+def _connection_failure(error: OSError, place: str) -> Failure:
+    if error.errno == errno.ECONNREFUSED:
+        return Failure(HTTP_CONNECTION_REFUSED, f"{place} refused the connection")
+    if error.errno in _LOST:
+        return Failure(HTTP_CONNECTION_RESET, f"{place} reset the connection before it answered")
+    return Failure(HTTP_CONNECTION_ERROR, f"no connection to {place}: {_detail(error)}")
+
+
+def _refusal(error: BaseException) -> AddressRefused | None:
+    inner = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
+    return inner if isinstance(inner, AddressRefused) else None
+
+
+def _detail(error: BaseException) -> str:
+    if isinstance(error, aiohttp.ClientResponseError):
+        text = error.message
+    elif isinstance(error, aiohttp.ClientConnectorCertificateError):
+        text = str(error.certificate_error)
+    elif isinstance(error, OSError) and error.strerror:
+        text = error.strerror
+    else:
+        text = str(error)
+    return " ".join(text.split())[:_MAX_DETAIL_CHARS] or type(error).__name__
 
 
 @dataclass(frozen=True, slots=True)

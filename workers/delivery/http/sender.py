@@ -4,12 +4,11 @@ from collections.abc import Callable
 
 from poisonadmin.destinations.domain.http_config import InvalidDestination
 from poisonadmin.messages.domain.failures import Failure
-from workers.delivery.buffer import Buffer
 from workers.delivery.deliveries import Delivery
-from workers.delivery.http.destination import HttpDestination
-from workers.delivery.http.exchange import Exchange, HttpAnswer
+from workers.delivery.http.exchange import Exchange, HttpAnswer, HttpDestination
 from workers.delivery.outcomes import outcome_row
 from workers.delivery.run import Run, instant
+from workers.delivery.scheduler import Buffer
 from workers.delivery.sender import Sender
 
 
@@ -26,13 +25,13 @@ class HttpSender(Sender):
 
     async def close(self) -> None:
         """Leave alone what waits, wait for what was begun, close the connections."""
-        self._turns.clear()
+        self._scheduler.clear()
         await self._workers_gone()
         if self._exchange is not None:
             await self._exchange.close()
 
     async def _work(self) -> None:
-        while self._may_begin() and (delivery := self._turns.next()) is not None:
+        while self._may_begin() and (delivery := self._scheduler.next()) is not None:
             await self._deliver(delivery)
 
     async def _deliver(self, delivery: Delivery) -> None:
@@ -42,15 +41,8 @@ class HttpSender(Sender):
         run.begin(delivery, self._tally)
         started = instant(run.now())
         answer = await self._answer(delivery)
-        finished = instant(run.now())
-        row = outcome_row(
-            delivery,
-            answer,
-            claim_id=run.claim_id,
-            shard=run.shard,
-            times=(started, finished),
-            crash_on=self._destination.crash_on,
-        )
+        times = (started, instant(run.now()))
+        row = outcome_row(run, delivery, answer, times=times, crash_on=self._destination.crash_on)
         self._finish(delivery, row, in_transport=answer.failure is not None and answer.status is None)
 
     async def _answer(self, delivery: Delivery) -> HttpAnswer:

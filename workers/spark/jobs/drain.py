@@ -18,8 +18,8 @@ from poisonadmin.sources.domain.draining import Drained
 from workers.brokers.contract import BrokerError, Shard
 from workers.brokers.drain import DRAIN_SECONDS, drain_shard
 from workers.brokers.sources import depth_of, shards_of
-from workers.spark.keys import copy_keys, policies_with_keys
 from workers.spark.schemas import DRAINED_SHARD
+from workers.spark.sinks import copy_keys, policies_with_keys
 
 _LOOK_SECONDS = 0.2
 

@@ -21,9 +21,18 @@ from poisonadmin.intake.domain.staged_rows import intake_row
 from poisonadmin.sources.domain.files import FileKind, FileStaging, FileToTake, StagedFile
 from workers.spark import sinks
 from workers.spark.parquet import envelope_of, raw_of, row_count_of, rows_of
-from workers.spark.parts import PART_BYTES, FilePart, numbered, parts_of
 from workers.spark.schemas import STAGED_PART, SURVEYED_PART, RowSchema
-from workers.spark.sources import FileGone, InvalidFile, lines_of, newlines_of, opened
+from workers.spark.sources import (
+    PART_BYTES,
+    FileGone,
+    FilePart,
+    InvalidFile,
+    lines_of,
+    newlines_of,
+    numbered,
+    opened,
+    parts_of,
+)
 
 Row = dict[str, Any]
 

@@ -6,7 +6,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from poisonadmin.policies.commands.routing import apply_policies
+from poisonadmin.policies.commands import apply_policies
 from poisonadmin.system.commands.bootstrap import TOKEN_FILE, bootstrap
 
 

@@ -14,7 +14,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.sources.commands.broker_checks import request_broker_check, request_source_check
-from poisonadmin.sources.commands.setup_with_return import add_source
+from poisonadmin.sources.commands.setup import add_source
 from poisonadmin.sources.domain.broker_kinds import BROKERS, kind_of_url, note_of, source_settings
 from poisonadmin.sources.domain.broker_settings import InputKind
 from poisonadmin.sources.queries.broker_checks import BrokerCheckRow, BrokerCheckState, get_broker_check

@@ -93,15 +93,8 @@ def _lost_row(origin: _Origin, left: LeftBehind, turn: Turn, name: str, destinat
     began = instant(turn.began + origin.offset)
     failure = Failure(NODE_LOST_CLASS, f"The node {name} was lost while it handled this message.")
     delivery = _bare(turn.message_id, turn.attempt_number, destinations)
-    return failed_row(
-        delivery,
-        failure,
-        claim_id=origin.claim_id,
-        shard=origin.shard,
-        times=(began, began),
-        outcome=Outcome.NODE_LOST,
-        output=left.output or None,
-    )
+    output = left.output or None
+    return failed_row(origin, delivery, failure, times=(began, began), outcome=Outcome.NODE_LOST, output=output)
 
 
 def _bare(message_id: int, attempt_number: int, destinations: Mapping[int, int]) -> Delivery:

@@ -4,30 +4,157 @@ Started as `python -I -S child.py …`: the standard library is its whole path, 
 trusts nothing that a handler may have touched: not the descriptors, not the process id, not `sys.stdout`.
 """
 
+import contextlib
 import ctypes
 import faulthandler
 import gc
 import importlib
 import importlib.util
+import io
 import json
 import marshal
 import mmap
 import os
 import resource
 import signal
+import socket
 import struct
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NoReturn
 
+INPUT_BYTES = 256 * 1024
+MAX_MESSAGE_CHARS = 4096
+MAX_STACK_CHARS = 48 * 1024
+MAX_CAUSES = 20
+MAX_FRAMES = 20
 MAX_WORDS = 4096
 RING_FULL_SECONDS = 0.001
 # Code, libraries and stacks are not what `memory_mb` is about; it limits what the handler allocates.
 ADDRESS_SPACE_MB = 2048
 PR_SET_PDEATHSIG = 1
 HEAD = struct.Struct("=IqI")  # bytes of the rest, message, attempt; the parent writes the same
+
+
+class InputLost(Exception):
+    """Raised when the descriptor with the messages is no longer ours."""
+
+
+class Input:
+    """The messages from the parent. A handler may have closed the descriptor, or opened another under its number."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._socket = socket.socket(fileno=descriptor)
+        self._identity = self._who()
+        self._buffer = b""
+        self._position = 0
+
+    def take(self, size: int) -> bytes | None:
+        """Return the next bytes, None at the end of the input."""
+        while len(self._buffer) - self._position < size:
+            piece = self._read(max(INPUT_BYTES, size))
+            if not piece:
+                return None
+            self._buffer = self._buffer[self._position :] + piece
+            self._position = 0
+        start = self._position
+        self._position = start + size
+        return self._buffer[start : self._position]
+
+    def _read(self, size: int) -> bytes:
+        try:
+            if self._who() != self._identity:
+                raise InputLost
+            self._ring()
+            return self._socket.recv(size)
+        except OSError as error:
+            raise InputLost from error
+
+    def _ring(self) -> None:
+        """Tell the parent that there is nothing left to do; it looks by itself too, only later."""
+        with contextlib.suppress(BlockingIOError):  # it has not heard the last one yet
+            self._socket.send(b"\0", socket.MSG_DONTWAIT)
+
+    def _who(self) -> tuple[int, int]:
+        status = os.fstat(self._socket.fileno())
+        return status.st_dev, status.st_ino
+
+
+class Printed(io.TextIOBase):
+    """Takes the place of `sys.stdout` and `sys.stderr`: what is printed goes into the page."""
+
+    def __init__(self, page: Any) -> None:
+        self._page = page
+        self._pid = os.getpid()
+        self.buffer = PrintedBytes(self)
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        self.write_bytes(text.encode("utf-8", "replace"))
+        return len(text)
+
+    def write_bytes(self, data: bytes) -> None:
+        """Keep the bytes, unless a process that a handler has forked prints them."""
+        if os.getpid() == self._pid:
+            self._page.note_output(data)
+
+
+class PrintedBytes(io.RawIOBase):
+    """`sys.stdout.buffer`."""
+
+    def __init__(self, printed: Printed) -> None:
+        self._printed = printed
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self._printed.write_bytes(bytes(data))
+        return len(data)
+
+
+def failure_of(error: BaseException, roots: list[str]) -> dict[str, Any]:
+    """Return what is told of an exception: class, message, root cause's class, application frames, stack."""
+    chain = [error]
+    while len(chain) < MAX_CAUSES:
+        last = chain[-1]
+        cause = last.__cause__ or (None if last.__suppress_context__ else last.__context__)
+        if cause is None or cause in chain:
+            break
+        chain.append(cause)
+    frames = next((found for found in (_frames(link, roots) for link in reversed(chain)) if found), [])
+    stack = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    if len(stack) > MAX_STACK_CHARS:
+        stack = stack[: MAX_STACK_CHARS // 3] + "\n[…]\n" + stack[-MAX_STACK_CHARS // 3 * 2 :]
+    told = {"class": _name(error), "message": _words(error), "frames": frames, "stack": stack}
+    return told if len(chain) == 1 else {**told, "cause": _name(chain[-1])}
+
+
+def _frames(error: BaseException, roots: list[str]) -> list[str]:
+    found = []
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        path = frame.f_code.co_filename
+        root = next((root for root in roots if path.startswith(root + os.sep)), None)
+        if root is not None:
+            found.append(f"{os.path.relpath(path, root)}:{frame.f_code.co_name}")
+    return found[::-1][:MAX_FRAMES]
+
+
+def _name(error: BaseException) -> str:
+    kind = type(error)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _words(error: BaseException) -> str:
+    try:
+        return str(error)[:MAX_MESSAGE_CHARS]
+    except Exception:
+        return "(its message cannot be read)"
 
 
 def load_file(name: str, path: str) -> ModuleType:
@@ -49,10 +176,7 @@ class Child:
         self._Field, self._Kind, self._Why, self._Phase = modules.HeaderField, modules.Kind, modules.Why, modules.Phase
         self._max_record = modules.MAX_RECORD_BYTES
         self._answers = load_file("poisonadmin_handler", f"{here}/answers.py")
-        self._failure_of = load_file("_poisonadmin_failures", f"{here}/failures.py").failure_of
-        messages = load_file("_poisonadmin_messages", f"{here}/messages.py")
-        self._lost, self._input = messages.InputLost, messages.Input(plan["input"])
-        self._printed = load_file("_poisonadmin_printed", f"{here}/printed.py").Printed
+        self._input = Input(plan["input"])
         self._page = modules.Journal(mmap.mmap(plan["page"], modules.PAGE_BYTES))
         self._roots = plan["roots"]
         self._pid = os.getpid()
@@ -60,7 +184,7 @@ class Child:
 
     def run(self, callable_name: str) -> NoReturn:
         """Load the handler, then handle messages until there are no more; never returns."""
-        sys.stdout = sys.stderr = self._printed(self._page)
+        sys.stdout = sys.stderr = Printed(self._page)
         handle = self._handler(callable_name)
         gc.collect()
         gc.freeze()
@@ -68,7 +192,7 @@ class Child:
         while True:
             try:
                 message = self._next()
-            except self._lost:
+            except InputLost:
                 self._exit(self._Why.INPUT_LOST)
             if message is None:
                 self._exit(self._Why.NOTHING_MORE)
@@ -101,7 +225,7 @@ class Child:
                 raise TypeError(f"{name} is not a function but {type(found).__name__}")
         except BaseException as error:
             self._leave_if_forked()
-            self._put(self._Kind.NOT_LOADED, self._failure_of(error, self._roots))
+            self._put(self._Kind.NOT_LOADED, failure_of(error, self._roots))
             self._exit(self._Why.NOT_LOADED)
         return found  # type: ignore[no-any-return]
 
@@ -119,7 +243,7 @@ class Child:
             self._die(self._Why.SYSTEM_EXIT)
         except Exception as error:
             self._leave_if_forked()
-            self._put(self._Kind.FAILED, self._failure_of(error, self._roots))
+            self._put(self._Kind.FAILED, failure_of(error, self._roots))
             return
         except BaseException:
             self._die(self._Why.INTERRUPTED)

@@ -1,35 +1,149 @@
-"""The runs of restart jobs: NDLV messages approved by schedule, in batches, as a person would (SEMANTICS SAP-13)."""
+"""Restart jobs: saved, removed, and run when they are due."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
 
+from cronsim import CronSim, CronSimError
 from django.db import connection, transaction
+from django.db.models.functions import Now
 
-from poisonadmin.core.commands import jobs
+from poisonadmin.core.commands import audit, jobs
 from poisonadmin.core.commands.transaction_retry import retried
-from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Permission, Principal
+from poisonadmin.core.domain.errors import NotFound, PoisonAdminError, PreconditionFailed
 from poisonadmin.core.domain.locks import Lock, lock_key
 from poisonadmin.messages.commands.decisions import approve
-from poisonadmin.restart_jobs.commands.setup import next_run
 from poisonadmin.restart_jobs.queries import restart_filter, restartable
 from poisonadmin.store.models.job import JobKind
 from poisonadmin.store.models.rule import RestartJob
 
+MAX_RESTARTS = 1_000
+MAX_NAME_CHARS = 100
+MAX_SCHEDULE_CHARS = 100
 MESSAGES_A_BATCH = 500
 # What a tick does not get done the next one goes on with, so that no worker is kept from other work for long.
 SECONDS_A_TICK = 10.0
 REASON = "restarted by schedule"
-
 _DUE = """
 SELECT id FROM restart_job
 WHERE run_after_id IS NOT NULL OR (is_enabled AND next_at <= now()) ORDER BY coalesce(last_at, updated_at), id
 """
-
 _COUNT = """
 INSERT INTO restart (restart_job_id, message_id, times) SELECT %(job)s, id, 1 FROM unnest(%(ids)s::bigint[]) AS m (id)
 ON CONFLICT (restart_job_id, message_id) DO UPDATE SET times = restart.times + 1
 """
+
+
+class InvalidRestartJob(PoisonAdminError):
+    """Raised when a field of a restart job is invalid; `field` names what is wrong."""
+
+    code = "invalid_restart_job"
+
+    def __init__(self, field: str, detail: str) -> None:
+        super().__init__(f"{field}: {detail}")
+        self.field = field
+
+
+def next_run(schedule: str, after: datetime) -> datetime:
+    """Return the first time after `after`, in UTC, at which five cron fields are due.
+
+    Errors: `InvalidRestartJob` for what is no schedule, or one that is never due.
+    """
+    if not schedule.isascii() or len(schedule) > MAX_SCHEDULE_CHARS or len(schedule.split()) != 5:
+        raise InvalidRestartJob("schedule", "must be five cron fields, such as `*/15 * * * *`.")
+    try:
+        return next(CronSim(schedule, after))
+    except CronSimError as error:
+        raise InvalidRestartJob("schedule", f"{error}.") from None
+    except StopIteration:
+        raise InvalidRestartJob("schedule", "is never due.") from None
+
+
+def save_restart_job(
+    name: str,
+    *,
+    schedule: str,
+    filter: Mapping[str, Sequence[str]],  # noqa: A002  (the field's name everywhere)
+    include_blacklisted: bool,
+    max_restarts: int,
+    is_enabled: bool,
+    principal: Principal,
+    expected_version: int | None = None,
+) -> RestartJob:
+    """Create or replace the restart job of this name; a run that is under way ends.
+
+    Errors: `NotAllowed`, `InvalidRestartJob`, `InvalidFilter`, `PreconditionFailed`.
+    """
+    _require(principal)
+    if not 1 <= len(name) <= MAX_NAME_CHARS or not name.isprintable():
+        raise InvalidRestartJob("name", f"must have 1 to {MAX_NAME_CHARS} printable characters.")
+    if not 1 <= max_restarts <= MAX_RESTARTS:
+        raise InvalidRestartJob("max_restarts", f"must be within 1..{MAX_RESTARTS}.")
+    restart_filter(filter)
+    with transaction.atomic():
+        before = RestartJob.objects.select_for_update().filter(name=name).first()
+        if expected_version is not None and (before is None or before.version != expected_version):
+            raise PreconditionFailed(f"The restart job {name} has changed since it was read; nothing was saved.")
+        values: dict[str, Any] = {
+            "schedule": schedule,
+            "filter": {field: list(texts) for field, texts in filter.items()},
+            "include_blacklisted": include_blacklisted,
+            "max_restarts": max_restarts,
+            "is_enabled": is_enabled,
+        }
+        more: dict[str, Any] = {
+            "next_at": next_run(schedule, _now()),
+            "run_after_id": None,
+            "owner": principal.name,
+            "version": before.version + 1 if before else 1,
+            "updated_at": Now(),
+        }
+        row, _ = RestartJob.objects.update_or_create(name=name, defaults=values | more)
+        audit.record(principal.name, "restart_job.saved", "restart_job", name, details=values)
+    row.refresh_from_db()
+    return row
+
+
+def delete_restart_job(job_id: int, *, principal: Principal) -> None:
+    """Remove a restart job, with its counts of restarts. Errors: `NotAllowed`, `NotFound`."""
+    _require(principal)
+    with transaction.atomic(), connection.cursor() as cursor:
+        row = RestartJob.objects.select_for_update().filter(id=job_id).first()
+        if row is None:
+            raise NotFound(f"There is no restart job {job_id}.")
+        cursor.execute("DELETE FROM restart WHERE restart_job_id = %s", [job_id])
+        cursor.execute("DELETE FROM restart_job WHERE id = %s", [job_id])
+        audit.record(principal.name, "restart_job.deleted", "restart_job", row.name)
+
+
+def run_soon(job_id: int, *, principal: Principal) -> None:
+    """Make the job due now, whatever its schedule says; also one that is switched off runs this once.
+
+    Errors: `NotAllowed`, `NotFound`.
+    """
+    _require(principal)
+    with transaction.atomic():
+        row = RestartJob.objects.select_for_update().filter(id=job_id).first()
+        if row is None:
+            raise NotFound(f"There is no restart job {job_id}.")
+        RestartJob.objects.filter(id=job_id, run_after_id=None).update(run_after_id=0)
+        audit.record(principal.name, "restart_job.run", "restart_job", row.name)
+
+
+def _require(principal: Principal) -> None:
+    principal.require(Permission.CONFIGURE)
+    if not principal.sees_everything:
+        raise NotAllowed(f"A restart job may approve on any address, and {principal.name} is limited to some.")
+
+
+def _now() -> datetime:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT now()")
+        now: datetime = cursor.fetchone()[0]
+    return now
 
 
 @dataclass
