@@ -1,6 +1,7 @@
 """Topics of Kafka with producers and consumers: a listener that fails, and dead-letters as Spring does."""
 
 import itertools
+import re
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -114,6 +115,11 @@ class KafkaTopics:
         finally:
             consumer.close()
         return found
+
+
+def request_of(key: int) -> re.Pattern[bytes]:
+    """Return how a request of PoisonAdmin's to Kafka begins: its key, a version, a number, and who asks."""
+    return re.compile(re.escape(key.to_bytes(2)) + rb"\x00[\x00-\x14]....\x00\x0bpoisonadmin", re.DOTALL)
 
 
 def spring_headers(record: Message) -> list[tuple[str, bytes]]:

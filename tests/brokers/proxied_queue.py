@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 from pika.exceptions import AMQPError
 
 from tests.brokers.artemis import PASSWORD, USER
+from tests.brokers.kafka_topics import request_of
 from tests.brokers.messages import Received, Sent
 from tests.brokers.proxy import Proxy, proxy_to
 from tests.brokers.queues import Queues
@@ -25,11 +26,6 @@ from workers.brokers.registry import adapter
 COUNT = 1000
 SECONDS = 180
 _GROUP = "poisonadmin-system"
-
-
-def _request(key: int) -> re.Pattern[bytes]:
-    """Return how a request of PoisonAdmin's to Kafka begins: its key, a version, a number, and who asks."""
-    return re.compile(re.escape(key.to_bytes(2)) + rb"\x00[\x00-\x14]....\x00\x0bpoisonadmin", re.DOTALL)
 
 
 @dataclass
@@ -244,7 +240,7 @@ class ProxiedKafka(ProxiedQueue):
     """A topic of Kafka."""
 
     scheme = "kafka"
-    acknowledgement = _request(8)  # OffsetCommit
+    acknowledgement = request_of(8)  # OffsetCommit
 
     @classmethod
     def proxied(cls, server: Any) -> AbstractContextManager[Proxy]:
@@ -281,7 +277,7 @@ class ProxiedKafka(ProxiedQueue):
 
     def hold_confirms(self) -> None:
         """Hold back what the broker says from the first record on."""
-        self.proxy.hold_answers_to(_request(0))  # Produce
+        self.proxy.hold_answers_to(request_of(0))  # Produce
 
     def assert_kept(self, sent: Sent, came: Received) -> None:
         """Fail unless the key is the same, and the partition."""

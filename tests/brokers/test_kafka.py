@@ -1,13 +1,15 @@
 """What is Kafka's own: keys, partitions, headers that are bytes, tombstones, offsets, and who stamps what."""
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from tests.brokers.exchange import outgoing, publish, read_all
-from tests.brokers.kafka_topics import KafkaTopics
+from tests.brokers.kafka_topics import KafkaTopics, request_of
 from tests.brokers.messages import Sent
-from workers.brokers.contract import BrokerError, Outgoing, Shard
+from tests.brokers.proxy import proxy_to
+from workers.brokers.contract import BrokerError, Login, Outgoing, Shard
 from workers.brokers.kafka.adapter import ADAPTER
 
 RUNS_WITH = ("kafka",)
@@ -112,3 +114,20 @@ def test_a_reader_of_nothing_waits_no_longer_than_it_shall(queues: KafkaTopics) 
     assert [one.payload for one in reader.read(10, 20.0)] == [b"late"]
     assert time.monotonic() - began < 30
     reader.close()
+
+
+def test_what_was_sent_and_not_answered_may_be_there(queues: KafkaTopics) -> None:
+    topic, _ = queues.pair()
+    server = queues.server
+    batch = [Outgoing(b"%d" % n, "text/plain", {}, {}, topic, f"m-{n}") for n in range(5)]
+    with proxy_to(server.behind_proxy, port=server.proxy_port) as proxy, ThreadPoolExecutor(1) as other:
+        publisher = ADAPTER.open_publisher(Login(f"kafka://127.0.0.1:{proxy.port}"))
+        assert publisher.publish(batch[:1], 20.0) == [None]
+        proxy.hold_answers_to(request_of(0))  # Produce
+        publishing = other.submit(publisher.publish, batch, 3.0)
+        assert proxy.is_holding.wait(20.0)
+        proxy.close()  # the client would send them again, and cannot
+        failures = publishing.result()
+        publisher.close()
+
+    assert [one and one.exception_class for one in failures] == ["ConfirmLost"] * 5

@@ -15,11 +15,11 @@ from workers.brokers.publishing import confirm_lost, not_sent, refused, unroutab
 # Topics are asked for anew after this time, and when one is not known.
 _KNOWN_SECONDS = 60.0
 _LAST_SECONDS = 5.0
-# Kafka's codes for "nowhere", "never left" and "left, and not answered"; all others are a no.
+# Kafka's codes for "nowhere", "in our queue" and "left, and not answered"; all others are a no.
 _NOWHERE = frozenset(
     (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)  # noqa: SLF001
 )
-_NEVER_LEFT = frozenset((KafkaError._PURGE_QUEUE, KafkaError._QUEUE_FULL))  # noqa: SLF001
+_QUEUED = frozenset((KafkaError._PURGE_QUEUE, KafkaError._QUEUE_FULL))  # noqa: SLF001
 _NO_ANSWER = frozenset(
     (
         KafkaError._PURGE_INFLIGHT, KafkaError._MSG_TIMED_OUT, KafkaError._TIMED_OUT,  # noqa: SLF001
@@ -37,10 +37,12 @@ class KafkaPublisher:
         self._producer: Producer | None = None
         self._topics: dict[str, int] = {}
         self._asked_at = 0.0
+        self._connection_error = ""
 
     def publish(self, batch: Sequence[Outgoing], timeout_seconds: float) -> Results:
         """Send all, await each report; return place by place None, or why it is not confirmed."""
         deadline = time.monotonic() + timeout_seconds
+        self._connection_error = ""
         results: Results = [not_sent("it was not handed over in time")] * len(batch)
         try:
             producer = self._opened()
@@ -49,7 +51,7 @@ class KafkaPublisher:
             self.close()
             return [not_sent(str(error))] * len(batch)
         for place, one in enumerate(batch):
-            if not self._hand_over(producer, one, _reporting(results, place), deadline):
+            if not self._hand_over(producer, one, self._reporting(results, place), deadline):
                 results[place] = unroutable(f"there is no topic {one.target!r}")
         producer.flush(max(deadline - time.monotonic(), 0.0))
         if len(producer):
@@ -77,6 +79,7 @@ class KafkaPublisher:
                 "message.timeout.ms": 3_600_000,
                 # A payload is as large as the broker takes it.
                 "message.max.bytes": 128 * 1024 * 1024,
+                "error_cb": self._on_error,
             }
             self._producer, self._asked_at = Producer(settings(self._login) | own), 0.0
         return self._producer
@@ -109,18 +112,20 @@ class KafkaPublisher:
                 report(not_sent(str(error)), None)
                 return True
 
+    def _reporting(self, results: Results, place: int) -> Callable[..., None]:
+        def report(error: KafkaError | Failure | None, _record: Any) -> None:
+            results[place] = self._failure(error) if isinstance(error, KafkaError) else error
 
-def _reporting(results: Results, place: int) -> Callable[..., None]:
-    def report(error: KafkaError | Failure | None, _record: Any) -> None:
-        results[place] = _failure(error) if isinstance(error, KafkaError) else error
+        return report
 
-    return report
+    def _failure(self, error: KafkaError) -> Failure:
+        code, text = error.code(), error.str()
+        if code in _NOWHERE:
+            return unroutable(text)
+        if code in _QUEUED:
+            # What was sent on a connection that broke is queued again, as what has never left is.
+            return confirm_lost(self._connection_error) if self._connection_error else not_sent(text)
+        return confirm_lost(text) if code in _NO_ANSWER else refused(text)
 
-
-def _failure(error: KafkaError) -> Failure:
-    code, text = error.code(), error.str()
-    if code in _NOWHERE:
-        return unroutable(text)
-    if code in _NEVER_LEFT:
-        return not_sent(text)
-    return confirm_lost(text) if code in _NO_ANSWER else refused(text)
+    def _on_error(self, error: KafkaError) -> None:
+        self._connection_error = error.str()
