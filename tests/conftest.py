@@ -16,9 +16,12 @@ if TYPE_CHECKING:
 
 
 pytest_plugins = [
-    "tests.fixtures.api", "tests.fixtures.database", "tests.fixtures.delivery", "tests.fixtures.inbox",
+    "tests.fixtures.database",
+    "tests.fixtures.api",
+    "tests.fixtures.delivery",
+    "tests.fixtures.inbox",
     "tests.fixtures.pages",
-]  # fmt: skip
+]
 
 # Only sandboxes import the handlers: one of them kills what imports it. The settings for mypy change the environment.
 collect_ignore = ["handlers", "typing_settings.py"]

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import pytest
 from django.test import Client
 from django.urls import URLPattern, reverse
+from pytest_django import DjangoDbBlocker
 
 from poisonadmin.core.domain.access import SYSTEM, Permission
 from poisonadmin.poison_list.commands.reports import Report, report
@@ -22,7 +23,8 @@ from poisonadmin.store.models.lane import Address
 from poisonadmin.store.models.poison import PoisonEntry
 from poisonadmin.store.models.policy import PolicyRow
 from tests.crashes import blacklist
-from tests.fixtures.pages import dead_letter, page_routes, waiting
+from tests.fixtures.database import Snapshot, taken_away
+from tests.fixtures.pages import dead_letter, make_delivering, page_routes, waiting
 
 pytestmark = pytest.mark.django_db
 
@@ -124,9 +126,25 @@ ROUTES = {
 }
 
 
+@pytest.fixture(scope="module")
+def everything(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> tuple[Snapshot, dict[str, int]]:
+    """Make one of everything and take it away again; return it, and the ids that routes need."""
+    with django_db_blocker.unblock():
+        ids = make_everything()
+        return taken_away("pages"), ids
+
+
 @pytest.fixture
-def objects(delivering: None) -> dict[str, int]:
+def objects(db: None, everything: tuple[Snapshot, dict[str, int]]) -> dict[str, int]:
+    """Put one of everything into the database; return the ids that routes need."""
+    rows, ids = everything
+    rows.restore()
+    return ids
+
+
+def make_everything() -> dict[str, int]:
     """Make one of everything; return the ids that routes need."""
+    make_delivering()
     message = dead_letter("orders.eu")
     dead_letter("orders.us")
     Address.objects.filter(name="orders.us").update(status="PAUSED")
