@@ -108,4 +108,4 @@ def test_what_consumers_have_not_answered_is_counted_and_listed(delivering: None
     listed = page(operator_browser, "/messages/?confirmation=unanswered")
     assert f"#{late.id}" in listed
     assert f"#{awaited.id}" not in listed
-    assert "its consumer&#x27;s word" in listed
+    assert "consumer confirmation" in listed

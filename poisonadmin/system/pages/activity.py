@@ -36,7 +36,7 @@ def jobs(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     return render(request, "system/jobs_live.html" if request.htmx else "system/jobs.html", context)  # type: ignore[attr-defined]
 
 
-@page(filters=(*_TEXTS, *_TIMES))
+@page()
 def job(request: HttpRequest, principal: Principal, job_id: int) -> HttpResponseBase:
     """Render one job."""
     require_known(request)
@@ -51,7 +51,7 @@ def job(request: HttpRequest, principal: Principal, job_id: int) -> HttpResponse
     return render(request, "system/job_live.html" if request.htmx else "system/job.html", context)  # type: ignore[attr-defined]
 
 
-@page()
+@page(filters=(*_TEXTS, *_TIMES))
 def audit(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render who did what, newest first."""
     given: dict[str, Any] = {name: checked_text(name, request.GET[name]) for name in _TEXTS if name in request.GET}
