@@ -102,7 +102,7 @@ class Server:
             content = json.dumps(body).encode()
             given = {**self._headers, **headers, "Content-Type": "application/json"}
             connection.request("POST", self._base + path, content, given)
-            return answer_of(connection.getresponse())
+            return _answer_of(connection.getresponse())
         except (OSError, http.client.HTTPException) as error:
             raise Unreachable(_said(error)) from error
         finally:
@@ -128,7 +128,7 @@ class Stream:
 
     def answer(self) -> Answer:
         """Return an answer that is no stream after all."""
-        return answer_of(self._response)
+        return _answer_of(self._response)
 
     def cut(self) -> None:
         """End the stream from another thread."""
@@ -136,7 +136,7 @@ class Stream:
             self._socket.shutdown(socket.SHUT_RDWR)
 
 
-def answer_of(response: http.client.HTTPResponse) -> Answer:
+def _answer_of(response: http.client.HTTPResponse) -> Answer:
     """Read an answer; a body that is no JSON object counts as an empty one."""
     raw = response.read(MAX_ANSWER_BYTES)
     try:

@@ -50,7 +50,7 @@ def _as_json(payload: Any) -> bytes:
         return repr(payload).encode("utf-8", "backslashreplace")
 
 
-def payload_fields(raw: bytes, content_type: str | None) -> dict[str, str]:
+def _payload_fields(raw: bytes, content_type: str | None) -> dict[str, str]:
     """Return the fields of a report that carry a payload, with its type as far as it can be told."""
     return {
         "payload_base64": base64.b64encode(raw).decode(),
@@ -104,7 +104,7 @@ class Wording(NamedTuple):
             "consumer": self.consumer,
         }
         if payload is not None:
-            body.update(payload_fields(payload, self.content_type))
+            body.update(_payload_fields(payload, self.content_type))
         return body
 
 

@@ -10,9 +10,7 @@ from poisonadmin.addresses import queries
 from poisonadmin.addresses.queries import AddressRow
 from poisonadmin.core.domain.access import Permission
 from poisonadmin.store.models.lane import AddressStatus
-from poisonadmin.web.api.contract import Paged, contract
-from poisonadmin.web.api.inputs import Identifier, ReasonInput
-from poisonadmin.web.api.parameters import PAGE, choice, pattern
+from poisonadmin.web.api.contract import PAGE, Identifier, Paged, ReasonInput, choice, contract, pattern
 from poisonadmin.web.api.routes import route
 from poisonadmin.web.api.shape import Shape
 from poisonadmin.web.api.view import ApiView

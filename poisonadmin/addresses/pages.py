@@ -18,8 +18,7 @@ from poisonadmin.messages.queries.filters import parse_filter
 from poisonadmin.messages.queries.lists import list_messages
 from poisonadmin.policies.queries.values import values_in_force
 from poisonadmin.store.models.lane import AddressStatus
-from poisonadmin.web.pages.links import href, pager, require_known
-from poisonadmin.web.pages.permissions import page
+from poisonadmin.web.pages.views import href, page, pager, require_known
 
 SHOWN_MESSAGES = 10
 MAX_REASON_CHARS = 2000

@@ -8,19 +8,16 @@ from rest_framework.response import Response
 
 from poisonadmin.core.domain.access import Permission
 from poisonadmin.core.domain.errors import AlreadyExists
-from poisonadmin.core.queries.paging import DEFAULT_LIMIT
 from poisonadmin.destinations import queries as destinations
 from poisonadmin.destinations.commands import delete_destination, save_destination, set_destination_enabled
 from poisonadmin.destinations.domain.names_and_rates import MAX_NAME_CHARS, NAME_RULE, RATES_PER_SECOND, is_name
 from poisonadmin.destinations.queries import DestinationRow
 from poisonadmin.sources.domain.broker_kinds import BROKERS, optional
 from poisonadmin.store.models.destination import DESTINATION_KINDS
-from poisonadmin.web.api.contract import Paged, contract
-from poisonadmin.web.api.inputs import JsonObject, ReasonInput, StrictSerializer, Text
-from poisonadmin.web.api.parameters import PAGE
+from poisonadmin.web.api.contract import PAGE, JsonObject, Paged, ReasonInput, StrictSerializer, Text, contract
 from poisonadmin.web.api.routes import route
 from poisonadmin.web.api.shape import Shape
-from poisonadmin.web.api.view import ApiView, expected_version
+from poisonadmin.web.api.view import ApiView, expected_version, shown
 
 DESTINATION = Shape("Destination", DestinationRow, leave_out={"id"}, kinds={"kind": DESTINATION_KINDS})
 
@@ -60,10 +57,7 @@ class DestinationList(ApiView):
     @contract(Permission.READ, "destinations", {200: Paged(DESTINATION)}, query=PAGE)
     def get(self, request: Request) -> Response:
         """List destinations by name. Only the names of secrets are shown."""
-        found = destinations.list_destinations(
-            principal=self.principal, cursor=self.query["cursor"], limit=self.query["limit"] or DEFAULT_LIMIT
-        )
-        return self.paged(found, DESTINATION)
+        return self.listed(DESTINATION, destinations.list_destinations)
 
     @contract(Permission.CONFIGURE, "destinations", {201: DESTINATION}, body=NewDestinationInput, acts=True)
     def post(self, request: Request) -> Response:
@@ -72,9 +66,8 @@ class DestinationList(ApiView):
         name = fields.pop("name")
         if destinations.destination_exists(name):
             raise AlreadyExists(f"There is a destination {name} already; PUT replaces it.")
-        response = _saved(self, name, fields, status=201)
-        response["Location"] = request.build_absolute_uri(f"{name}/")
-        return response
+        row = _saved(self, name, fields)
+        return shown(DESTINATION, row, 201, location=request.build_absolute_uri(f"{name}/"))
 
 
 class DestinationOne(ApiView):
@@ -83,13 +76,13 @@ class DestinationOne(ApiView):
     @contract(Permission.READ, "destinations", {200: DESTINATION})
     def get(self, request: Request, name: str) -> Response:
         """Show a destination."""
-        return shown(destinations.get_destination(name, principal=self.principal))
+        return shown(DESTINATION, destinations.get_destination(name, principal=self.principal))
 
     @contract(Permission.CONFIGURE, "destinations", {200: DESTINATION}, body=DestinationInput, decides=True)
     def put(self, request: Request, name: str) -> Response:
         """Replace a destination. Secrets that are not given do not change."""
         destinations.get_destination(name, principal=self.reader)
-        return _saved(self, name, self.body, expected_version=expected_version(request))
+        return shown(DESTINATION, _saved(self, name, self.body, expected_version=expected_version(request)))
 
     @contract(Permission.CONFIGURE, "destinations", {204: None})
     def delete(self, request: Request, name: str) -> Response:
@@ -117,22 +110,15 @@ class DestinationDisable(ApiView):
         return _switched(self, name, enabled=False)
 
 
-def shown(row: destinations.DestinationRow, status: int = 200) -> Response:
-    """Return a destination with its ETag."""
-    response = Response(DESTINATION.render(row), status=status)
-    response["ETag"] = row.etag
-    return response
-
-
-def _saved(view: ApiView, name: str, fields: dict[str, Any], *, status: int = 200, **more: Any) -> Response:
+def _saved(view: ApiView, name: str, fields: dict[str, Any], **more: Any) -> DestinationRow:
     save_destination(name, **fields, principal=view.principal, **more)
-    return shown(destinations.get_destination(name, principal=view.reader), status)
+    return destinations.get_destination(name, principal=view.reader)
 
 
 def _switched(view: ApiView, name: str, *, enabled: bool) -> Response:
     destinations.get_destination(name, principal=view.reader)
     set_destination_enabled(name, enabled=enabled, principal=view.principal, reason=view.body["reason"])
-    return shown(destinations.get_destination(name, principal=view.reader))
+    return shown(DESTINATION, destinations.get_destination(name, principal=view.reader))
 
 
 urlpatterns = [

@@ -32,7 +32,7 @@ def checked_config(kind: str, config: Mapping[str, Any]) -> dict[str, Any]:
     return _CHECKS[kind](config)
 
 
-def checked_secrets(kind: str, secrets: Mapping[str, Any]) -> dict[str, str]:
+def _checked_secrets(kind: str, secrets: Mapping[str, Any]) -> dict[str, str]:
     """Return the secrets as they are stored: headers for HTTP, a login for a broker, none for a handler.
 
     Errors: `InvalidDestination`.
@@ -46,7 +46,7 @@ def checked_secrets(kind: str, secrets: Mapping[str, Any]) -> dict[str, str]:
     return validate_headers(secrets, field="secrets")
 
 
-def kept_secrets(before: Destination | None, kind: str, config: Mapping[str, Any]) -> dict[str, str]:
+def _kept_secrets(before: Destination | None, kind: str, config: Mapping[str, Any]) -> dict[str, str]:
     """Return the secrets of a destination that is saved without any: those it has, where they still fit.
 
     Errors: `InvalidDestination` when a broker's login would go along to another place.
@@ -104,7 +104,7 @@ def save_destination(
     principal.require(Permission.CONFIGURE)
     _require_no_limit(principal)
     checked = checked_config(kind, config)
-    new_secrets = None if secrets is None else checked_secrets(kind, secrets)
+    new_secrets = None if secrets is None else _checked_secrets(kind, secrets)
     with transaction.atomic():
         before = Destination.objects.select_for_update().filter(name=name).first()
         if expected_version is not None and (before is None or before.version != expected_version):
@@ -112,7 +112,7 @@ def save_destination(
         values: dict[str, Any] = {
             "kind": kind,
             "config": checked,
-            "secrets": kept_secrets(before, kind, checked) if new_secrets is None else new_secrets,
+            "secrets": _kept_secrets(before, kind, checked) if new_secrets is None else new_secrets,
             "max_rate_per_second": validate_rate(max_rate_per_second),
             "version": before.version + 1 if before else 1,
             "updated_at": Now(),

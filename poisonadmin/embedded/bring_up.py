@@ -44,7 +44,7 @@ class HomeInUse(EmbeddedError):
     """Raised when another supervisor runs on the same data directory."""
 
 
-def claim_home(home: Path) -> TextIO:
+def _claim_home(home: Path) -> TextIO:
     """Make `home` where it is missing, and return its lock, held until the file is closed or this process ends."""
     try:
         home.mkdir(parents=True, exist_ok=True)
@@ -69,7 +69,7 @@ def claim_home(home: Path) -> TextIO:
     return file
 
 
-def watch_make(request_stop: Callable[[], None]) -> Callable[[], None] | None:
+def _watch_make(request_stop: Callable[[], None]) -> Callable[[], None] | None:
     """Return a step to call often, which asks for the stop once make was told to stop; None where make is no parent."""
     parent = os.getppid()
     if sys.platform != "linux" or _command_of(parent) not in {"make", "gmake"}:
@@ -107,12 +107,12 @@ def run(wishes: Wishes, plan: Plan) -> None:
 
     Raises `EmbeddedError` when something cannot be started; no process is left then either.
     """
-    with claim_home(wishes.home):
+    with _claim_home(wishes.home):
         kill(marked(wishes.home))
         require_free(wishes.port, "POISONADMIN_PORT")
         log = Log(sys.stdout.fileno(), colour=wants_colour(sys.stdout.fileno(), os.environ))
         supervisor = Supervisor(log)
-        watch = watch_make(supervisor.request_stop)
+        watch = _watch_make(supervisor.request_stop)
         watcher = _start_watcher(wishes.home)
         supervisor.keep_away_from(watcher)
         try:

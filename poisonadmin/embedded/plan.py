@@ -34,7 +34,7 @@ def migrate(environment: Mapping[str, str]) -> ChildSpec:
     return _manage("migrate", environment, "migrate", "--no-input", "--verbosity", "0")
 
 
-def collect_static(environment: Mapping[str, str]) -> ChildSpec:
+def _collect_static(environment: Mapping[str, str]) -> ChildSpec:
     """Put the front-end files where the web process serves them from, named by their content."""
     return _manage("collectstatic", environment, "collectstatic", "--no-input", "--verbosity", "0")
 
@@ -54,7 +54,7 @@ def web(environment: Mapping[str, str], port: int) -> ChildSpec:
     )
 
 
-def background(environment: Mapping[str, str], home: Path) -> list[ChildSpec]:
+def _background(environment: Mapping[str, str], home: Path) -> list[ChildSpec]:
     """The beat and the workers, in the order of their start."""
     return [
         _celery("beat", environment, "beat", "-s", str(home / "beat-schedule")),
@@ -73,22 +73,22 @@ def sample(environment: Mapping[str, str]) -> list[ChildSpec]:
     ]
 
 
-def with_sample_handlers(environment: Mapping[str, str]) -> dict[str, str]:
+def _with_sample_handlers(environment: Mapping[str, str]) -> dict[str, str]:
     """Let the sample's handlers be imported, besides those that are configured already."""
     directories = filter(None, [environment.get("POISONADMIN_HANDLER_PATH"), str(PROJECT / "sample" / "handlers")])
     return dict(environment) | {"POISONADMIN_HANDLER_PATH": os.pathsep.join(directories)}
 
 
 UP = Plan(
-    before=lambda environment: [migrate(environment), collect_static(environment)],
+    before=lambda environment: [migrate(environment), _collect_static(environment)],
     bootstrap=bootstrap,
     web=web,
-    after=background,
+    after=_background,
 )
 DEMO = replace(
     UP,
-    after=lambda environment, home: [*background(environment, home), *sample(environment)],
-    prepared=with_sample_handlers,
+    after=lambda environment, home: [*_background(environment, home), *sample(environment)],
+    prepared=_with_sample_handlers,
 )
 
 

@@ -50,7 +50,7 @@ def processes_in(directory: Path) -> list[psutil.Process]:
     return found
 
 
-def end_postmaster_of(data: Path, seconds: float = 10) -> None:
+def _end_postmaster_of(data: Path, seconds: float = 10) -> None:
     """Return when no process works on `data` any more and no stale `postmaster.pid` is in the way.
 
     A server that was killed leaves back ends which end by themselves at their next wait, and hold the shared memory
@@ -118,7 +118,7 @@ class Postgres:
 
     def clear_the_way(self) -> None:
         """End what is left of an earlier server on these files, so that the next one finds its memory and port free."""
-        end_postmaster_of(self.data)
+        _end_postmaster_of(self.data)
 
 
 def prepare(home: Path, *, durable: bool = True) -> Postgres:

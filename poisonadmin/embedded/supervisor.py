@@ -32,19 +32,19 @@ _PROBE_SECONDS = 0.1
 NAME = "supervisor"
 
 
-def failures_in_a_row(before: int, *, ran_seconds: float) -> int:
+def _failures_in_a_row(before: int, *, ran_seconds: float) -> int:
     """Return how many times in a row a child has now ended early, this time included.
 
-    >>> failures_in_a_row(3, ran_seconds=0.5), failures_in_a_row(3, ran_seconds=60)
+    >>> _failures_in_a_row(3, ran_seconds=0.5), _failures_in_a_row(3, ran_seconds=60)
     (4, 1)
     """
     return 1 if ran_seconds >= WELL_AFTER_SECONDS else before + 1
 
 
-def delay_before_restart(failures: int) -> float:
+def _delay_before_restart(failures: int) -> float:
     """Return the seconds to wait before the start that follows `failures` early ends in a row.
 
-    >>> [delay_before_restart(failures) for failures in (1, 2, 3, 8, 1000)]
+    >>> [_delay_before_restart(failures) for failures in (1, 2, 3, 8, 1000)]
     [0.2, 0.4, 0.8, 15.0, 15.0]
     """
     return min(FIRST_DELAY_SECONDS * 2.0 ** min(failures - 1, 30), LONGEST_DELAY_SECONDS)
@@ -207,8 +207,8 @@ class Supervisor:
         kill(in_session(process.pid))
         if process.returncode == 0 and child.spec.restart is RestartRule.ON_FAILURE:
             return
-        child.failures = failures_in_a_row(child.failures, ran_seconds=time.monotonic() - child.started_at)
-        delay = delay_before_restart(child.failures)
+        child.failures = _failures_in_a_row(child.failures, ran_seconds=time.monotonic() - child.started_at)
+        delay = _delay_before_restart(child.failures)
         child.start_at = time.monotonic() + delay
         self.log.say(
             NAME,

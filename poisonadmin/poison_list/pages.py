@@ -12,9 +12,8 @@ from poisonadmin.core.queries.filter_values import InvalidFilter, checked_text
 from poisonadmin.poison_list.commands.reports import release
 from poisonadmin.poison_list.queries.consumers import list_consumers, list_poison_sources
 from poisonadmin.poison_list.queries.entries import EntryRow, get_entry, list_entries
-from poisonadmin.web.pages.links import back_to, pager
-from poisonadmin.web.pages.permissions import page
 from poisonadmin.web.pages.sanitising import clipped, visible
+from poisonadmin.web.pages.views import back_to, page, pager
 
 SHOWS: dict[str, tuple[str, dict[str, bool]]] = {
     "listed": ("Listed", {"listed": True}),

@@ -14,9 +14,7 @@ from poisonadmin.policies.commands import delete_policy, save_policy
 from poisonadmin.policies.domain.policy import PRESETS
 from poisonadmin.policies.queries import policies
 from poisonadmin.policies.queries.policies import Change, PolicyVersion, PolicyView, Preview, policy_history
-from poisonadmin.web.api.contract import contract
-from poisonadmin.web.api.inputs import Identifier, JsonObject, StrictSerializer, Text
-from poisonadmin.web.api.parameters import pattern
+from poisonadmin.web.api.contract import Identifier, JsonObject, StrictSerializer, Text, contract, pattern
 from poisonadmin.web.api.routes import route
 from poisonadmin.web.api.shape import BREAKER, JsonSchema, Shape, whole_list
 from poisonadmin.web.api.view import ApiView, expected_version, shown

@@ -12,8 +12,7 @@ from poisonadmin.core.domain.errors import AlreadyExists
 from poisonadmin.restart_jobs import commands as operations
 from poisonadmin.restart_jobs import queries
 from poisonadmin.restart_jobs.queries import RestartJobRow
-from poisonadmin.web.api.contract import contract
-from poisonadmin.web.api.inputs import StrictSerializer, Text
+from poisonadmin.web.api.contract import StrictSerializer, Text, contract
 from poisonadmin.web.api.routes import route
 from poisonadmin.web.api.shape import Shape, whole_list
 from poisonadmin.web.api.view import ApiView, expected_version, shown

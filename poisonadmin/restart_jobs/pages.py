@@ -16,8 +16,7 @@ from poisonadmin.restart_jobs import commands as operations
 from poisonadmin.restart_jobs.commands import InvalidRestartJob
 from poisonadmin.restart_jobs.queries import RestartJobRow, count_restartable, get_restart_job, list_restart_jobs
 from poisonadmin.web.pages.forms import StoredForm, TextField, saved_or_shown, texts_by_line, ticks, whole_number
-from poisonadmin.web.pages.links import href, require_known
-from poisonadmin.web.pages.permissions import page
+from poisonadmin.web.pages.views import href, page, require_known
 
 # Parameters of the page of messages that narrow nothing.
 _OF_THE_LIST = {"cursor", "ordering", "since", "mark", "state"}

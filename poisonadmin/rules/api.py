@@ -12,9 +12,7 @@ from poisonadmin.rules.commands import table as operations
 from poisonadmin.rules.commands.table import MAX_NAME_CHARS, MAX_NOTE_CHARS, RuleFields
 from poisonadmin.rules.domain.rules import Stage
 from poisonadmin.rules.queries import rules as queries
-from poisonadmin.web.api.contract import contract
-from poisonadmin.web.api.inputs import JsonObject, Moment, ReasonInput, StrictSerializer, Text
-from poisonadmin.web.api.parameters import choice
+from poisonadmin.web.api.contract import JsonObject, Moment, ReasonInput, StrictSerializer, Text, choice, contract
 from poisonadmin.web.api.routes import route
 from poisonadmin.web.api.shape import Shape, whole_list
 from poisonadmin.web.api.view import ApiView, expected_version, shown

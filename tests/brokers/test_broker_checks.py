@@ -5,7 +5,7 @@ import pytest
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.sources.commands.broker_checks import answer_due, request_broker_check
 from poisonadmin.sources.queries.broker_checks import BrokerCheckRow, BrokerCheckState, get_broker_check
-from poisonadmin.store.models.broker_look import LookPurpose
+from poisonadmin.store.models.intake import LookPurpose
 from tests.brokers.messages import Sent
 from tests.brokers.queues import Queues
 from workers.brokers.checking import check_broker

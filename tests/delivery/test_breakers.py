@@ -5,9 +5,8 @@ import pytest
 from poisonadmin.addresses.commands import NotOnAddress, resume
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.delivery.commands.settle import settle
-from poisonadmin.store.models.conversation import Conversation
 from poisonadmin.store.models.history import History
-from poisonadmin.store.models.lane import Address
+from poisonadmin.store.models.lane import Address, Conversation
 from poisonadmin.store.models.message import Message
 from tests.fixtures.delivery import answer, claim, counted, counters, enqueue, make_destination, states
 

@@ -6,7 +6,7 @@ import pytest
 from django.db import connection
 
 from poisonadmin.delivery.commands.settle import settle
-from poisonadmin.store.models.audit import Audit
+from poisonadmin.store.models.access import Audit
 from poisonadmin.store.models.message import Message
 from poisonadmin.store.models.rule import MessageTag, Rule
 from tests.fixtures.delivery import answer, claim, counted, counters, enqueue, states

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from poisonadmin.store.models.audit import Audit
+from poisonadmin.store.models.access import Audit
 from poisonadmin.store.models.destination import Destination
 from tests.fixtures.api import Caller
 

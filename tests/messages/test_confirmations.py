@@ -11,10 +11,9 @@ from poisonadmin.messages.queries.counts import unconfirmed
 from poisonadmin.messages.queries.detail import get_message
 from poisonadmin.messages.queries.filters import parse_filter
 from poisonadmin.messages.queries.lists import list_messages
-from poisonadmin.store.models.confirmation import Confirmation
 from poisonadmin.store.models.destination import Destination
 from poisonadmin.store.models.intake import Source
-from poisonadmin.store.models.message import Message
+from poisonadmin.store.models.message import Confirmation, Message
 from tests.fixtures.delivery import answer, claim, enqueue
 from tests.intake.staging import drained, letter, make_source
 from tests.intake.store import rows as read

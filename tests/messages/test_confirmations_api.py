@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from poisonadmin.store.models.confirmation import Confirmation
-from poisonadmin.store.models.message import Message
+from poisonadmin.store.models.message import Confirmation, Message
 from tests.fixtures.api import Caller, take
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from poisonadmin.store.models.audit import Audit
+from poisonadmin.store.models.access import Audit
 from poisonadmin.system.commands.tokens import create
 from tests.fixtures.api import Caller, take, take_dead
 

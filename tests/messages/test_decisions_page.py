@@ -8,7 +8,7 @@ from django.urls import reverse
 
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.messages.commands import decisions
-from poisonadmin.store.models.audit import Audit
+from poisonadmin.store.models.access import Audit
 from poisonadmin.store.models.history import History
 from poisonadmin.store.models.message import Message
 from tests.fixtures.pages import dead_letter, html_of, waiting

@@ -10,9 +10,8 @@ from django.utils import timezone
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.messages.queries.detail import get_message
 from poisonadmin.store.models.attempt import Attempt
-from poisonadmin.store.models.confirmation import Confirmation
 from poisonadmin.store.models.destination import Destination
-from poisonadmin.store.models.message import Body, Hop, Message
+from poisonadmin.store.models.message import Body, Confirmation, Hop, Message
 from tests.fixtures.pages import dead_letter, html_of, waiting
 
 pytestmark = pytest.mark.django_db

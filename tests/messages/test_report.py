@@ -13,7 +13,7 @@ from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.messages.queries import report as report_module
 from poisonadmin.messages.queries.filters import parse_filter
 from poisonadmin.messages.queries.report import COLUMNS, guarded, report
-from poisonadmin.store.models.audit import Audit
+from poisonadmin.store.models.access import Audit
 from tests.fixtures.pages import dead_letter, waiting
 
 pytestmark = pytest.mark.django_db

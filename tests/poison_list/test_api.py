@@ -8,7 +8,7 @@ from django.db import connection
 
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.policies.commands import save_policy
-from poisonadmin.store.models.audit import Audit
+from poisonadmin.store.models.access import Audit
 from poisonadmin.store.models.message import Message
 from poisonadmin.store.models.poison import Consumer, PoisonEntry
 from tests.fixtures.api import Caller, make_orders_delivery, take

@@ -7,7 +7,7 @@ import pytest
 from django.db import connection
 
 from poisonadmin.delivery.commands.settle import settle
-from poisonadmin.store.models.confirmation import Confirmation
+from poisonadmin.store.models.message import Confirmation
 from poisonguard import confirming
 from poisonguard.confirming import Confirmer, delivery_of
 from poisonguard.errors import Unreachable

@@ -22,7 +22,7 @@ from poisonadmin.restart_jobs.commands import (
     save_restart_job,
 )
 from poisonadmin.restart_jobs.queries import count_restartable, get_restart_job
-from poisonadmin.store.models.audit import Audit
+from poisonadmin.store.models.access import Audit
 from poisonadmin.store.models.history import History
 from poisonadmin.store.models.job import Job
 from poisonadmin.store.models.message import Message

@@ -15,7 +15,7 @@ from poisonadmin.rules.domain.fields import InvalidRule
 from poisonadmin.rules.pages.condition_formatter import bounds, condition_text, header_conditions, json_conditions
 from poisonadmin.rules.pages.form import BeforeForm
 from poisonadmin.rules.queries.rules import get_rule
-from poisonadmin.store.models.audit import Audit
+from poisonadmin.store.models.access import Audit
 from poisonadmin.store.models.rule import DryRun, Rule
 from tests.fixtures.pages import dead_letter
 

@@ -10,7 +10,7 @@ from poisonadmin.rules.commands import table
 from poisonadmin.rules.commands.table import NotDryRun, RuleFields, disable_rule, enable_rule
 from poisonadmin.rules.domain.fields import InvalidRule
 from poisonadmin.rules.queries.rules import get_rule, list_rules
-from poisonadmin.store.models.audit import Audit
+from poisonadmin.store.models.access import Audit
 from poisonadmin.store.models.rule import Rule
 from tests.rules.ruled import NEGATIVE, WHY, rule
 

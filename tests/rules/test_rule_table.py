@@ -12,8 +12,8 @@ from poisonadmin.messages.queries.detail import get_message
 from poisonadmin.rules.commands import table
 from poisonadmin.rules.commands.table import disable_rule, enable_rule
 from poisonadmin.rules.queries.rules import list_rules
+from poisonadmin.store.models.access import Audit
 from poisonadmin.store.models.attempt import Attempt
-from poisonadmin.store.models.audit import Audit
 from poisonadmin.store.models.message import Hop, Message
 from poisonadmin.store.models.rule import MessageTag, Rule
 from tests.fixtures.delivery import claim, counted, counters, enqueue, make_destination, states

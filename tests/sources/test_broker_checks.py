@@ -14,8 +14,7 @@ from poisonadmin.sources.commands.broker_checks import answer_due, request_broke
 from poisonadmin.sources.commands.setup import SourceBusy, delete_source, save_source
 from poisonadmin.sources.domain.broker_checks import BrokerCheckResult
 from poisonadmin.sources.queries.broker_checks import BrokerCheckState, get_broker_check
-from poisonadmin.store.models.broker_look import BrokerLook, LookPurpose
-from poisonadmin.store.models.intake import RejectedLine, Source, SourceFile
+from poisonadmin.store.models.intake import BrokerLook, LookPurpose, RejectedLine, Source, SourceFile
 from poisonadmin.system.commands.housekeeping import clean_up
 
 CONFIG = {"url": "amqp://rabbit.example.org", "queues": ["orders.dlq"]}

@@ -7,10 +7,9 @@ import pytest
 
 from poisonadmin.sources.commands.broker_checks import answer_due
 from poisonadmin.sources.domain.broker_checks import BrokerCheckResult, FoundMessage, FoundQueue
-from poisonadmin.store.models.audit import Audit
-from poisonadmin.store.models.broker_look import BrokerLook
+from poisonadmin.store.models.access import Audit
 from poisonadmin.store.models.destination import Destination
-from poisonadmin.store.models.intake import Source
+from poisonadmin.store.models.intake import BrokerLook, Source
 from tests.fixtures.api import Caller
 from workers.brokers.contract import BrokerError
 

@@ -10,7 +10,7 @@ from django.db import connection
 
 from poisonadmin.sources.commands.broker_checks import answer_due
 from poisonadmin.sources.domain.broker_checks import BrokerCheckResult, FoundQueue
-from poisonadmin.store.models.audit import Audit
+from poisonadmin.store.models.access import Audit
 from poisonadmin.store.models.destination import Destination
 from poisonadmin.store.models.intake import Source
 from poisonadmin.store.models.policy import PolicyRow

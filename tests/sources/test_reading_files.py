@@ -10,7 +10,7 @@ from poisonadmin.core.domain.locks import Lock
 from poisonadmin.intake.commands.sweep import sweep_orphans
 from poisonadmin.sources.commands.directories import Stage, ingest_due, ingest_source, request_ingest
 from poisonadmin.sources.domain.files import FileToTake, StagedFile
-from poisonadmin.store.models.audit import Audit
+from poisonadmin.store.models.access import Audit
 from poisonadmin.store.models.intake import Source, SourceFile
 from poisonadmin.store.models.job import Job
 from tests.fixtures.inbox import Inbox

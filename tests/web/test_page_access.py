@@ -16,8 +16,7 @@ from poisonadmin.rules.commands.table import RuleFields, create_rule
 from poisonadmin.sources.commands.broker_checks import request_source_check
 from poisonadmin.sources.commands.setup import save_source
 from poisonadmin.store.models.attempt import FailureGroup
-from poisonadmin.store.models.broker_look import LookPurpose
-from poisonadmin.store.models.intake import RejectedLine, Source
+from poisonadmin.store.models.intake import LookPurpose, RejectedLine, Source
 from poisonadmin.store.models.job import Job
 from poisonadmin.store.models.lane import Address
 from poisonadmin.store.models.poison import PoisonEntry

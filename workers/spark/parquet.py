@@ -22,7 +22,7 @@ _MAX_NESTED_BYTES = FREE_EXPANSION_BYTES
 _BATCH_ROWS = 512
 
 
-def refuse_expansion(facts: pq.FileMetaData, size_bytes: int) -> None:
+def _refuse_expansion(facts: pq.FileMetaData, size_bytes: int) -> None:
     """Do nothing for a file that says of itself that it unfolds within bounds; raise InvalidFile otherwise."""
     chunks = (facts.row_group(group).column(place) for group in range(facts.num_row_groups) for place in _places(facts))
     unfolded = sum(chunk.total_uncompressed_size for chunk in chunks)
@@ -30,13 +30,13 @@ def refuse_expansion(facts: pq.FileMetaData, size_bytes: int) -> None:
         raise InvalidFile("The file expands beyond measure.")
 
 
-def repeated_columns(facts: pq.FileMetaData) -> list[str]:
+def _repeated_columns(facts: pq.FileMetaData) -> list[str]:
     """Return the columns, nested ones too, whose values may be read as dictionaries: what is repeated is held once."""
     columns = [facts.schema.column(place) for place in _places(facts)]
     return [column.path for column in columns if column.physical_type == "BYTE_ARRAY"]
 
 
-def refuse_nested_expansion(batch: pa.RecordBatch) -> None:
+def _refuse_nested_expansion(batch: pa.RecordBatch) -> None:
     """Do nothing for a batch whose lists, maps and structs are of a size that messages have; raise InvalidFile."""
     nested = sum(_bytes_in(column) for column in batch.columns if pa.types.is_nested(column.type))
     if nested > _MAX_NESTED_BYTES:
@@ -67,7 +67,7 @@ def row_count_of(handle: BinaryIO, size_bytes: int) -> int:
     """Return how many rows the file says it has; `InvalidFile` when it is no Parquet file or expands beyond measure."""
     try:
         facts = pq.read_metadata(handle)
-        refuse_expansion(facts, size_bytes)
+        _refuse_expansion(facts, size_bytes)
         return int(facts.num_rows)
     except (pa.ArrowException, OSError) as error:
         raise InvalidFile(f"Not a Parquet file: {error}") from None
@@ -82,10 +82,10 @@ def rows_of(handle: BinaryIO, size_bytes: int) -> Iterator[tuple[int, dict[str, 
     number = 0
     try:
         facts = pq.read_metadata(handle)
-        refuse_expansion(facts, size_bytes)
-        with pq.ParquetFile(handle, read_dictionary=repeated_columns(facts)) as table:
+        _refuse_expansion(facts, size_bytes)
+        with pq.ParquetFile(handle, read_dictionary=_repeated_columns(facts)) as table:
             for batch in table.iter_batches(batch_size=_BATCH_ROWS):
-                refuse_nested_expansion(batch)
+                _refuse_nested_expansion(batch)
                 for row in _rows(batch):
                     number += 1
                     limit -= sum(len(value) for value in row.values() if isinstance(value, str | bytes))

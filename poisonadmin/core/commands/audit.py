@@ -5,7 +5,7 @@ from typing import Any
 
 import structlog
 
-from poisonadmin.store.models.audit import Audit
+from poisonadmin.store.models.access import Audit
 
 
 def record(

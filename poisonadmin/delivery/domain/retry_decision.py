@@ -135,7 +135,7 @@ def dead_letter_target(policy: Policy, address: str) -> DeadLetterTarget | None:
     return DeadLetterTarget(target, f"{policy.dead_letter_queue_prefix}{address}{policy.dead_letter_queue_suffix}")
 
 
-def system_exception_destination(policy: Policy) -> str:
+def _system_exception_destination(policy: Policy) -> str:
     """Return WebSphere's exception destination of the policy's messaging engine (SEMANTICS WAS-6)."""
     return f"_SYSTEM.Exception.Destination.{policy.messaging_engine}"
 
@@ -164,7 +164,7 @@ def _failed_deliveries(failed: _Failed) -> RetryDecision | None:
         return _stays(failed)
     if policy.exception_destination is ExceptionDestination.SPECIFY and policy.exception_destination_address:
         return _moved(failed, policy.exception_destination_address)
-    return _moved(failed, system_exception_destination(policy))
+    return _moved(failed, _system_exception_destination(policy))
 
 
 def _delivery_attempts(failed: _Failed) -> RetryDecision | None:

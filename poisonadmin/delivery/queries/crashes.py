@@ -26,7 +26,7 @@ class SandboxEndWords:
     @property
     def signal(self) -> str | None:
         """The name of the signal that killed the sandbox."""
-        return signal_name(self.exit_status)
+        return _signal_name(self.exit_status)
 
     @property
     def output_text(self) -> str | None:
@@ -109,12 +109,12 @@ def crashes_on(claim_id: int, shard: int, *, outcomes: Iterable[str], most: int)
     )
 
 
-def signal_name(exit_status: int | None) -> str | None:
+def _signal_name(exit_status: int | None) -> str | None:
     """Return the name of the signal that an exit status tells of; None for an exit code.
 
-    >>> signal_name(-11), signal_name(-64), signal_name(3), signal_name(None)
+    >>> _signal_name(-11), _signal_name(-64), _signal_name(3), _signal_name(None)
     ('SIGSEGV', 'SIGRTMAX', None, None)
-    >>> signal_name(-45)
+    >>> _signal_name(-45)
     'signal 45'
     """
     if exit_status is None or exit_status >= 0:

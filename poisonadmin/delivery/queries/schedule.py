@@ -90,7 +90,7 @@ class _AddressState:
     conversation_failures: int | None
 
 
-def place_of(message: MessageDetail) -> _AddressState:
+def _place_of(message: MessageDetail) -> _AddressState:
     """Return what its address and its conversation say of the message."""
     found = fetch_one(_AddressState, _PLACE, [message.id])
     assert found is not None
@@ -187,7 +187,7 @@ def schedule(message_id: int, *, principal: Principal) -> Schedule:
     made = attempts(message_id, principal=principal, limit=SHOWN_STEPS).results
     changes = history(message_id, principal=principal, limit=MAX_LIMIT)
     policy = policy_index().resolve(message.address).policy
-    place = place_of(message)
+    place = _place_of(message)
     changed_at = _changed_at(message.address)
     failures = failures_counted(changes.results, is_whole=changes.next is None)
     is_alive = message.state in (State.TBDL, State.DLNG)

@@ -59,7 +59,7 @@ def is_sendable(name: str, value: str) -> bool:
     return TOKEN.match(name) is not None and _UNSENDABLE.search(value) is None
 
 
-def is_reserved(name: str) -> bool:
+def _is_reserved(name: str) -> bool:
     """Return whether a destination's own configuration may not set this field either."""
     lower = name.lower()
     return lower in _FRAMING or lower.startswith((OWN_PREFIX, "proxy-"))
@@ -204,7 +204,7 @@ def validate_headers(headers: Any, *, field: str = "headers") -> dict[str, str]:
         if name.lower() in seen:
             raise InvalidDestination(field, f"{name} is there twice")
         seen.add(name.lower())
-        if is_reserved(name):
+        if _is_reserved(name):
             raise InvalidDestination(field, f"{name} is set by PoisonAdmin or by the protocol")
         # The value may be a secret: it is not repeated.
         if not isinstance(value, str) or len(value) > 8192 or not value.isascii() or not is_sendable(name, value):

@@ -19,8 +19,7 @@ from poisonadmin.destinations.queries import destination_exists, get_destination
 from poisonadmin.sources.domain.broker_kinds import BROKERS, DESTINATION_DEFAULTS
 from poisonadmin.store.models.destination import DestinationKind
 from poisonadmin.web.pages.forms import saved_or_shown
-from poisonadmin.web.pages.links import href, pager, require_known
-from poisonadmin.web.pages.permissions import page
+from poisonadmin.web.pages.views import href, page, pager, require_known
 
 DestinationForm = HttpForm | HandlerForm | BrokerDestinationForm
 _DEFAULTS: dict[str, Any] = {

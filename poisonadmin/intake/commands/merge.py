@@ -118,7 +118,7 @@ def merge_staged(
 
 def _merge(batch: str, values: dict[str, Any], origin: BatchOrigin) -> Merged:
     with transaction.atomic(), connection.cursor() as cursor:
-        locks.hold(cursor, Lock.STAGED_BATCH, batch_key(cursor, batch))
+        locks.hold(cursor, Lock.STAGED_BATCH, _batch_key(cursor, batch))
         back = Returned()
         if origin.source_id is not None:
             back = open_returned(cursor, batch, values["actor"], origin.source_id)
@@ -154,7 +154,7 @@ def _merge_rows(
     return Merged(accepted, duplicates + back.known, lost - duplicates, conflicts, back.opened), woken
 
 
-def batch_key(cursor: CursorWrapper, batch: str) -> int:
+def _batch_key(cursor: CursorWrapper, batch: str) -> int:
     """Return the second half of the advisory lock key of a batch."""
     cursor.execute("SELECT hashtext(%s)", [batch])
     return int(cursor.fetchone()[0])

@@ -13,8 +13,7 @@ from poisonadmin.messages.api.messages import MESSAGE_DETAIL
 from poisonadmin.messages.commands import decisions
 from poisonadmin.messages.commands.confirmations import confirm
 from poisonadmin.messages.queries.detail import get_message
-from poisonadmin.web.api.contract import contract
-from poisonadmin.web.api.inputs import MAX_REASON_CHARS, Moment, ReasonInput, StrictSerializer, Text
+from poisonadmin.web.api.contract import MAX_REASON_CHARS, Moment, ReasonInput, StrictSerializer, Text, contract
 from poisonadmin.web.api.routes import route
 from poisonadmin.web.api.view import ApiView, if_match, shown
 

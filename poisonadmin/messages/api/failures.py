@@ -8,8 +8,7 @@ from poisonadmin.delivery.domain.outcome import Outcome
 from poisonadmin.messages.queries import counts, failures
 from poisonadmin.messages.queries.counts import ScopeCounts
 from poisonadmin.messages.queries.failures import FailureRow, GroupRow
-from poisonadmin.web.api.contract import Paged, contract
-from poisonadmin.web.api.parameters import PAGE, identifier, pattern, text, time
+from poisonadmin.web.api.contract import PAGE, Paged, contract, identifier, pattern, text, time
 from poisonadmin.web.api.shape import Shape
 from poisonadmin.web.api.view import ApiView
 

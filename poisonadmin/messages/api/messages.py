@@ -32,14 +32,16 @@ from poisonadmin.messages.queries.lists import ORDERINGS, MessageRow, list_messa
 from poisonadmin.store.models.claim import NodeEnd
 from poisonadmin.store.models.lane import AddressStatus
 from poisonadmin.web.api.attachments import attachment
-from poisonadmin.web.api.contract import Paged, Raw, contract
-from poisonadmin.web.api.parameters import (
+from poisonadmin.web.api.contract import (
     CURSOR,
     LIMIT,
     PAGE,
+    Paged,
     Parameter,
+    Raw,
     boolean,
     choice,
+    contract,
     identifier,
     pattern,
     read_values,

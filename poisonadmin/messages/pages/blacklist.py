@@ -15,8 +15,7 @@ from poisonadmin.messages.queries import blacklist as queries
 from poisonadmin.messages.queries.blacklist import list_others, others_on
 from poisonadmin.messages.queries.detail import get_message
 from poisonadmin.messages.queries.filters import state
-from poisonadmin.web.pages.links import href, pager, require_known
-from poisonadmin.web.pages.permissions import page
+from poisonadmin.web.pages.views import href, page, pager, require_known
 from poisonadmin.web.pages.words import STATES
 
 SHOWN_CANDIDATES = 10

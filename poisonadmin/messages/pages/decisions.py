@@ -24,8 +24,7 @@ from poisonadmin.messages.queries.blacklist import suspects
 from poisonadmin.messages.queries.lists import MessageRow, messages_by_id
 from poisonadmin.system.queries.overview import undecided_count
 from poisonadmin.web.pages.forms import PageForm, TextField, whole_number
-from poisonadmin.web.pages.links import back_to
-from poisonadmin.web.pages.permissions import page
+from poisonadmin.web.pages.views import back_to, page
 from poisonadmin.web.pages.words import refusal_words
 
 MAX_TICKED = 500
@@ -37,15 +36,15 @@ ORIGINS = {"message": "messages-one", "list": "messages", "blacklist": "blacklis
 
 def warnings(rows: Sequence[MessageRow]) -> list[str]:
     """Return a sentence for each warning that the approved messages have; empty when none of them ever crashed."""
-    return [sentence(warning, n, total=len(rows)) for warning, n in approval_warnings(rows)]
+    return [_sentence(warning, n, total=len(rows)) for warning, n in approval_warnings(rows)]
 
 
-def sentence(warning: ApprovalWarning, n: int, *, total: int) -> str:
+def _sentence(warning: ApprovalWarning, n: int, *, total: int) -> str:
     """Return what awaits `n` of `total` messages, which crashed their consumer.
 
-    >>> sentence(ApprovalWarning(1), 1, total=1)
+    >>> _sentence(ApprovalWarning(1), 1, total=1)
     'It crashed its consumer before. It is delivered alone, and one more crash blacklists it again.'
-    >>> sentence(ApprovalWarning(2, is_cleared=True), 3, total=5)
+    >>> _sentence(ApprovalWarning(2, is_cleared=True), 3, total=5)
     '3 of them crashed their consumer before. Approval resets the count: 2 crashes blacklist them again.'
     """
     they, them, their = ("It is", "it", "its") if n == 1 else ("They are", "them", "their")

@@ -34,8 +34,7 @@ from poisonadmin.messages.queries.lists import MessageRow
 from poisonadmin.sources.domain.broker_kinds import words_of
 from poisonadmin.web.pages import streams
 from poisonadmin.web.pages.crash_view import describe_crash
-from poisonadmin.web.pages.links import require_known
-from poisonadmin.web.pages.permissions import page
+from poisonadmin.web.pages.views import page, require_known
 from poisonadmin.web.pages.words import event_words
 
 _DEATHS = (Event.CRASHED, Event.NODE_LOST)
@@ -58,7 +57,7 @@ class Step:
     tone: str
 
 
-def timeline(message: MessageRow, history: Sequence[HistoryRow], attempts: Sequence[AttemptRow]) -> list[Step]:
+def _timeline(message: MessageRow, history: Sequence[HistoryRow], attempts: Sequence[AttemptRow]) -> list[Step]:
     """Return the steps, newest first, as the history and the attempts are."""
     tried = {attempt.attempt_number: attempt for attempt in attempts}
     steps = []
@@ -89,10 +88,10 @@ def _death(row: HistoryRow, attempt: AttemptRow | None, meaning: str) -> Step:
     return Step(row, words, meaning, "bad")
 
 
-def transport_lines(transport: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _transport_lines(transport: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return what is worth a look; headers are shown elsewhere.
 
-    >>> transport_lines({"broker": "kafka", "topic": "", "properties": {"leader": 4}, "key": {"base64": "YQ=="}})
+    >>> _transport_lines({"broker": "kafka", "topic": "", "properties": {"leader": 4}, "key": {"base64": "YQ=="}})
     [('broker', 'Kafka'), ('topic', '""'), ('properties.leader', '4'), ('key', "b'a'")]
     """
     named = {**transport, "broker": words_of(str(transport.get("broker")))}
@@ -134,7 +133,7 @@ def show(request: HttpRequest, principal: Principal, message_id: int) -> HttpRes
         "more_attempts": made.next is not None,
         "failure": last_failure,
         "frames": failures.folded(last_failure.stack) if last_failure and last_failure.stack else [],
-        "history": timeline(message, changes, made.results),
+        "history": _timeline(message, changes, made.results),
         "approval_warning": approval_warning_of(message),
         "crash_outcomes": CRASHES,
         "hops": hops(message_id, principal=principal).results,
@@ -144,7 +143,7 @@ def show(request: HttpRequest, principal: Principal, message_id: int) -> HttpRes
         "final": message.state in {"DLVD", "FAIL"},
     }
     transport = get_transport(message_id, principal=principal).transport
-    context["transport"] = transport_lines(transport) if transport else []
+    context["transport"] = _transport_lines(transport) if transport else []
     if principal.may(Permission.READ_PAYLOAD):
         context["payload"] = _payload(request, principal, message)
     return render(request, "messages/message.html", context)

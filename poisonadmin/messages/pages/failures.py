@@ -14,9 +14,8 @@ from poisonadmin.messages.queries.detail import attempts
 from poisonadmin.messages.queries.failures import FailureFilter, get_group, list_failures, list_groups
 from poisonadmin.messages.queries.filters import parse_filter
 from poisonadmin.messages.queries.lists import list_messages
-from poisonadmin.web.pages.links import pager, require_known
-from poisonadmin.web.pages.permissions import page
 from poisonadmin.web.pages.sanitising import visible
+from poisonadmin.web.pages.views import page, pager, require_known
 
 MAX_LINES = 400
 SHOWN_MESSAGES = 10

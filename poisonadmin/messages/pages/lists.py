@@ -16,9 +16,8 @@ from poisonadmin.messages.queries.counts import counts
 from poisonadmin.messages.queries.filters import MessageFilter, parse_filter
 from poisonadmin.messages.queries.lists import count_messages, list_messages
 from poisonadmin.messages.queries.report import MAX_ROWS, report
-from poisonadmin.web.pages.links import Pairs, href, pager, pairs, tidied
-from poisonadmin.web.pages.permissions import page
 from poisonadmin.web.pages.streams import streamed
+from poisonadmin.web.pages.views import Pairs, href, page, pager, pairs, tidied
 from poisonadmin.web.pages.words import CONFIRMATIONS, REASONS, STATES, reason_words, state_words
 
 PAGE_ROWS = 50

@@ -68,7 +68,7 @@ def reason(name: str, text: str) -> Reason:
         raise InvalidFilter(name, f"{text[:40]!r} is not a reason; those are {', '.join(Reason)}.") from None
 
 
-def confirming(name: str, text: str) -> Confirming:
+def _confirming(name: str, text: str) -> Confirming:
     """Return how the consumer's confirmation stands, as `text` says."""
     try:
         return Confirming(text.lower())
@@ -82,7 +82,7 @@ FIELDS: dict[str, Callable[[str, str], Any]] = {
     "group": number,
     "reason": reason,
     "candidate": flag,
-    "confirmation": confirming,
+    "confirmation": _confirming,
     "error": checked_text,
     "conversation_id": checked_text,
     "message_id": checked_text,

@@ -14,9 +14,17 @@ from poisonadmin.intake.domain.envelope_fields import LIMITS, InvalidEnvelope
 from poisonadmin.messages.domain.states import State
 from poisonadmin.poison_list.commands import consumers, reports
 from poisonadmin.poison_list.queries.entries import EntryRow, get_entry, list_entries
-from poisonadmin.web.api.contract import Paged, contract
-from poisonadmin.web.api.inputs import JsonObject, ReasonInput, StrictSerializer, Text
-from poisonadmin.web.api.parameters import PAGE, boolean, text
+from poisonadmin.web.api.contract import (
+    PAGE,
+    JsonObject,
+    Paged,
+    ReasonInput,
+    StrictSerializer,
+    Text,
+    boolean,
+    contract,
+    text,
+)
 from poisonadmin.web.api.shape import Shape
 from poisonadmin.web.api.view import ApiView
 

@@ -27,8 +27,7 @@ from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
 from poisonadmin.poison_list.queries.entries import listed_now
 from poisonadmin.poison_list.queries.feed import EntryChange, Feed, Sign
 from poisonadmin.web.api.authentication import SCHEME
-from poisonadmin.web.api.contract import Raw, contract
-from poisonadmin.web.api.parameters import Parameter, text
+from poisonadmin.web.api.contract import Parameter, Raw, contract, text
 from poisonadmin.web.api.rendering import TakeAny, to_json
 from poisonadmin.web.api.shape import JsonSchema
 from poisonadmin.web.api.view import ApiView
@@ -104,7 +103,7 @@ class EventStream(StreamingHttpResponse):
             asyncio.run_coroutine_threadsafe(self._served.aclose(), loop)
 
 
-def finite_event_stream(events: Iterator[bytes]) -> StreamingHttpResponse:
+def _finite_event_stream(events: Iterator[bytes]) -> StreamingHttpResponse:
     """Return a stream that comes to its end by itself."""
     return StreamingHttpResponse(events, content_type=EVENT_STREAM, headers=_HEADERS)
 
@@ -137,7 +136,7 @@ class PoisonEvents(ApiView):
             raise NotFound(f"There is no poison source {source}.")
         if not isinstance(request._request, ASGIRequest):  # noqa: SLF001
             # Elsewhere a stream would hold a thread: the list as it is, and the end.
-            return finite_event_stream(_snapshot(listed_now(source)))
+            return _finite_event_stream(_snapshot(listed_now(source)))
         answer = EventStream(_events(_asker(request), source))
         # The stream may last for days, and the pool's connection is others' meanwhile.
         connection.close()

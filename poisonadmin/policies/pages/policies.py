@@ -18,8 +18,7 @@ from poisonadmin.policies.pages.simulator import context_of
 from poisonadmin.policies.queries.policies import get_policy, list_policies, policy_history, resolve_address
 from poisonadmin.policies.queries.values import values_in_force
 from poisonadmin.web.pages.forms import saved_or_shown
-from poisonadmin.web.pages.links import require_known, tidied
-from poisonadmin.web.pages.permissions import page
+from poisonadmin.web.pages.views import page, require_known, tidied
 
 
 @page()

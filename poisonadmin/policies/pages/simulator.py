@@ -12,8 +12,7 @@ from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.policies.pages.form import PREVIEWED, PolicyForm, SimulatorForm
 from poisonadmin.policies.queries.policies import Preview, preview
 from poisonadmin.policies.queries.values import values_in_force
-from poisonadmin.web.pages.links import require_known
-from poisonadmin.web.pages.permissions import page
+from poisonadmin.web.pages.views import page, require_known
 
 MOST_SHOWN = 100
 

@@ -75,7 +75,7 @@ class Subject:
 Condition = Callable[[Subject], bool]
 
 
-def conditions_of(match: Mapping[str, Any], compile_schema: CompileSchema) -> Iterable[Condition]:
+def _conditions_of(match: Mapping[str, Any], compile_schema: CompileSchema) -> Iterable[Condition]:
     """Yield the conditions that all must hold, the cheap ones first."""
     if size := match.get("size"):
         inside = _within(size)
@@ -210,7 +210,7 @@ def compile_content_rule(rule: RuleDefinition, *, compile_schema: CompileSchema)
     try:
         # What was saved is looked at again: somebody may have written past the operations.
         match, action = validate_rule(Stage.BEFORE, rule.match, rule.action)
-        conditions = tuple(conditions_of(match, compile_schema))
+        conditions = tuple(_conditions_of(match, compile_schema))
         do = Before(action["do"])
         ruling = FilterDecision(rule.id, rule.name, do, action.get("address"), tuple(action.get("tags", ())))
     except Exception as error:

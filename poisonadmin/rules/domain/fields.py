@@ -165,10 +165,10 @@ def _one_test(place: str, one: Mapping[str, Any], subject: str, known: tuple[str
 def _scalar(field: str, value: Any) -> Any:
     if isinstance(value, list | dict) or (isinstance(value, float) and not math.isfinite(value)):
         raise InvalidRule(field, "must be a text, a number, true, false or null.")
-    return text_value(field, value) if isinstance(value, str) else value
+    return _text_value(field, value) if isinstance(value, str) else value
 
 
-def text_value(field: str, value: str) -> str:
+def _text_value(field: str, value: str) -> str:
     """Check a text that is compared as it is."""
     return text_pattern(field, value) if value else value
 

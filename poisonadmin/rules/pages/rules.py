@@ -17,8 +17,7 @@ from poisonadmin.rules.pages.condition_formatter import action_text, match_lines
 from poisonadmin.rules.pages.form import FORMS
 from poisonadmin.rules.queries.rules import DryRunNotFound, DryRunRow, RuleRow, get_rule, latest_dry_run, list_rules
 from poisonadmin.web.pages.forms import saved_or_shown
-from poisonadmin.web.pages.links import require_known
-from poisonadmin.web.pages.permissions import page
+from poisonadmin.web.pages.views import page, require_known
 
 MAX_REASON_CHARS = 2000
 _TABLES = (

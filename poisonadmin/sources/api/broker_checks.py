@@ -6,16 +6,18 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from poisonadmin.core.domain.access import Permission
-from poisonadmin.sources.api.shapes import BROKER_CHECK
 from poisonadmin.sources.commands import broker_checks
 from poisonadmin.sources.domain.broker_kinds import BROKERS
-from poisonadmin.sources.queries.broker_checks import get_broker_check
+from poisonadmin.sources.queries.broker_checks import BrokerCheckRow, BrokerCheckState, get_broker_check
 from poisonadmin.sources.queries.sources import get_source
-from poisonadmin.store.models.broker_look import LookPurpose
-from poisonadmin.web.api.contract import contract
-from poisonadmin.web.api.inputs import Identifier, JsonObject, StrictSerializer
+from poisonadmin.store.models.intake import SOURCE_KINDS, LookPurpose
+from poisonadmin.web.api.contract import Identifier, JsonObject, StrictSerializer, contract
+from poisonadmin.web.api.shape import Shape
 from poisonadmin.web.api.view import ApiView
 
+BROKER_CHECK = Shape(
+    "BrokerLook", BrokerCheckRow, kinds={"purpose": LookPurpose, "kind": SOURCE_KINDS, "state": BrokerCheckState}
+)
 PREFIX = "/api/v1/sources/looks/"
 
 

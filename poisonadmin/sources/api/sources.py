@@ -6,19 +6,20 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from poisonadmin.core.domain.access import Permission
-from poisonadmin.core.queries.paging import DEFAULT_LIMIT
-from poisonadmin.sources.api.shapes import REJECTED, SOURCE, SOURCE_FILE
 from poisonadmin.sources.commands import directories as operations
 from poisonadmin.sources.commands import setup
 from poisonadmin.sources.domain.broker_kinds import BROKERS, optional
 from poisonadmin.sources.queries import sources
-from poisonadmin.store.models.intake import SOURCE_KINDS
+from poisonadmin.store.models.intake import SOURCE_KINDS, FileState
 from poisonadmin.web.api.attachments import attachment
-from poisonadmin.web.api.contract import Paged, Raw, contract
-from poisonadmin.web.api.inputs import JsonObject, ReasonInput, StrictSerializer, Text
-from poisonadmin.web.api.parameters import PAGE
+from poisonadmin.web.api.contract import PAGE, JsonObject, Paged, Raw, ReasonInput, StrictSerializer, Text, contract
 from poisonadmin.web.api.rendering import TakeAny
-from poisonadmin.web.api.view import ApiView, expected_version
+from poisonadmin.web.api.shape import Shape
+from poisonadmin.web.api.view import ApiView, expected_version, shown
+
+SOURCE = Shape("Source", sources.SourceRow, kinds={"kind": SOURCE_KINDS})
+SOURCE_FILE = Shape("SourceFile", sources.FileRow, kinds={"state": FileState})
+REJECTED = Shape("RejectedLine", sources.RejectedRow, leave_out={"raw_start"}, also={"raw_text": str})
 
 
 class SourceInput(StrictSerializer):
@@ -48,19 +49,15 @@ class SourceList(ApiView):
     @contract(Permission.READ, "sources", {200: Paged(SOURCE)}, query=PAGE)
     def get(self, request: Request) -> Response:
         """List sources, with the results of their files and messages. Only the names of secrets are shown."""
-        found = sources.list_sources(
-            principal=self.principal, cursor=self.query["cursor"], limit=self.query["limit"] or DEFAULT_LIMIT
-        )
-        return self.paged(found, SOURCE)
+        return self.listed(SOURCE, sources.list_sources)
 
     @contract(Permission.CONFIGURE, "sources", {201: SOURCE}, body=NewSourceInput, acts=True)
     def post(self, request: Request) -> Response:
         """Create a source, or replace the one of this name. Secrets that are not given do not change."""
         fields = dict(self.body)
         row = setup.save_source(fields.pop("name"), **fields, principal=self.principal)
-        response = _shown(self, row.id, status=201)
-        response["Location"] = request.build_absolute_uri(f"{row.id}/")
-        return response
+        made = sources.get_source(row.id, principal=self.reader)
+        return shown(SOURCE, made, 201, location=request.build_absolute_uri(f"{row.id}/"))
 
 
 class SourceOne(ApiView):
@@ -123,13 +120,7 @@ class SourceFiles(ApiView):
     @contract(Permission.READ, "sources", {200: Paged(SOURCE_FILE)}, query=PAGE)
     def get(self, request: Request, source_id: int) -> Response:
         """List a source's files, newest first."""
-        found = sources.list_files(
-            source_id,
-            principal=self.principal,
-            cursor=self.query["cursor"],
-            limit=self.query["limit"] or DEFAULT_LIMIT,
-        )
-        return self.paged(found, SOURCE_FILE)
+        return self.listed(SOURCE_FILE, sources.list_files, source_id)
 
 
 class SourceRejected(ApiView):
@@ -138,13 +129,7 @@ class SourceRejected(ApiView):
     @contract(Permission.READ_PAYLOAD, "sources", {200: Paged(REJECTED)}, query=PAGE)
     def get(self, request: Request, source_id: int) -> Response:
         """List the lines that were set aside, with number and reason, newest first."""
-        found = sources.list_rejected(
-            source_id,
-            principal=self.principal,
-            cursor=self.query["cursor"],
-            limit=self.query["limit"] or DEFAULT_LIMIT,
-        )
-        return self.paged(found, REJECTED)
+        return self.listed(REJECTED, sources.list_rejected, source_id)
 
 
 class BatchRejected(ApiView):
@@ -153,10 +138,7 @@ class BatchRejected(ApiView):
     @contract(Permission.READ_PAYLOAD, "sources", {200: Paged(REJECTED)}, query=PAGE)
     def get(self, request: Request) -> Response:
         """List the lines of `POST /messages/batch/` that were set aside, newest first."""
-        found = sources.list_rejected(
-            None, principal=self.principal, cursor=self.query["cursor"], limit=self.query["limit"] or DEFAULT_LIMIT
-        )
-        return self.paged(found, REJECTED)
+        return self.listed(REJECTED, sources.list_rejected, None)
 
 
 class RejectedRaw(ApiView):
@@ -178,7 +160,4 @@ def _switched(view: ApiView, source_id: int, *, enabled: bool) -> Response:
 
 
 def _shown(view: ApiView, source_id: int, status: int = 200) -> Response:
-    row = sources.get_source(source_id, principal=view.reader)
-    response = Response(SOURCE.render(row), status=status)
-    response["ETag"] = row.etag
-    return response
+    return shown(SOURCE, sources.get_source(source_id, principal=view.reader), status)

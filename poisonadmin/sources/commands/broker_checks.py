@@ -22,8 +22,7 @@ from poisonadmin.sources.domain.broker_checks import BrokerCheckResult, shown
 from poisonadmin.sources.domain.broker_kinds import BROKERS
 from poisonadmin.sources.domain.brokers import InvalidSource, may_keep_login
 from poisonadmin.sources.queries.sources import get_source
-from poisonadmin.store.models.broker_look import BrokerLook, LookPurpose
-from poisonadmin.store.models.intake import Source
+from poisonadmin.store.models.intake import BrokerLook, LookPurpose, Source
 
 Look = Callable[[str, str, Mapping[str, Any], Mapping[str, str]], BrokerCheckResult]
 """(purpose, kind, configuration, login) -> what was seen. Passed in: what looks (workers) imports this package."""

@@ -81,7 +81,7 @@ class Merging:
             return [batch for (batch,) in cursor.fetchall()]
 
 
-def sources_with_staged() -> set[int]:
+def _sources_with_staged() -> set[int]:
     """Return the sources of which something is staged, also such as are gone."""
     with connection.cursor() as cursor:
         cursor.execute(_LEFT_OVER)
@@ -122,7 +122,7 @@ def drain_due(workshop: Workshop) -> None:
     is_due = Q(next_look_at__isnull=True) | Q(next_look_at__lte=Now())
     due = Source.objects.filter(is_due, is_enabled=True).exclude(kind=SourceKind.DIRECTORY)
     ids = set(due.values_list("id", flat=True))
-    left_over = sources_with_staged() - ids
+    left_over = _sources_with_staged() - ids
     with ThreadPoolExecutor(SOURCES_AT_ONCE, thread_name_prefix="drain") as threads:
         running = [threads.submit(_in_thread, partial(drain_source, one, workshop)) for one in sorted(ids)]
         running += [threads.submit(_in_thread, partial(merge_left_over, one)) for one in sorted(left_over)]

@@ -194,7 +194,7 @@ def add_source(
             max_rate_per_second=None,
             principal=principal,
         )
-        for pattern in patterns or [pattern_of(source.config.get("address", SOURCE_DEFAULTS[kind]["address"]))]:
+        for pattern in patterns or [_pattern_of(source.config.get("address", SOURCE_DEFAULTS[kind]["address"]))]:
             if PolicyRow.objects.filter(match=pattern).exists():
                 raise InUse(
                     f"There is a policy {pattern} already: name another pattern, or the destination in that one."
@@ -203,10 +203,10 @@ def add_source(
     return source
 
 
-def pattern_of(template: str) -> str:
+def _pattern_of(template: str) -> str:
     """Return the pattern that covers every address of a template; raise InvalidSource where none does.
 
-    >>> pattern_of("rabbit.{original}"), pattern_of("{original}")
+    >>> _pattern_of("rabbit.{original}"), _pattern_of("{original}")
     ('rabbit.#', '#')
     """
     words = template.split(".")

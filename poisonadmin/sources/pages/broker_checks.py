@@ -13,9 +13,8 @@ from poisonadmin.sources.domain.brokers import InvalidSource
 from poisonadmin.sources.pages.forms import BrokerSourceForm
 from poisonadmin.sources.queries.broker_checks import BrokerCheckRow, BrokerCheckState, get_broker_check
 from poisonadmin.sources.queries.sources import get_source
-from poisonadmin.store.models.broker_look import LookPurpose
-from poisonadmin.web.pages.links import require_known
-from poisonadmin.web.pages.permissions import page
+from poisonadmin.store.models.intake import LookPurpose
+from poisonadmin.web.pages.views import page, require_known
 
 
 @require_POST

@@ -24,9 +24,8 @@ from poisonadmin.sources.queries.sources import (
     source_exists,
 )
 from poisonadmin.web.pages.forms import saved_or_shown
-from poisonadmin.web.pages.links import pager, require_known
-from poisonadmin.web.pages.permissions import page
 from poisonadmin.web.pages.streams import download
+from poisonadmin.web.pages.views import page, pager, require_known
 
 MAX_REASON_CHARS = 2000
 SourceForm = BrokerSourceForm | DirectoryForm

@@ -1,5 +1,6 @@
-"""Who may do what, and with which token."""
+"""Who may do what, and with which token; and the audit log of what was done."""
 
+import pgtrigger
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
@@ -56,3 +57,22 @@ class IdempotencyKey(models.Model):
     class Meta:
         db_table = "idempotency_key"
         constraints = [models.UniqueConstraint(fields=["actor", "key"], name="idempotency_key_once")]
+
+
+class Audit(models.Model):
+    """One row a deliberate act (decision, configuration, login, export); append-only."""
+
+    id = models.BigAutoField(primary_key=True)
+    at = models.DateTimeField(db_default=Now())
+    actor = models.CharField(max_length=255)
+    action = models.CharField(max_length=64)
+    object_type = models.CharField(max_length=32)
+    object_id = models.CharField(max_length=255)
+    note = models.TextField(null=True)
+    details = models.JSONField(default=dict)
+    request_id = models.CharField(max_length=64, null=True)
+
+    class Meta:
+        db_table = "audit"
+        indexes = [models.Index("object_type", "object_id", name="audit_by_object")]
+        triggers = [pgtrigger.Protect(name="append_only", operation=pgtrigger.Update | pgtrigger.Delete)]

@@ -1,4 +1,4 @@
-"""The append-only state history."""
+"""The append-only state history, and the exact counters that are written with it."""
 
 import pgtrigger
 from django.contrib.postgres.indexes import BrinIndex
@@ -39,3 +39,34 @@ class History(models.Model):
             models.Index("at", name="history_decisions", condition=Q(event__in=DECISIONS)),
         ]
         triggers = [pgtrigger.Protect(name="append_only", operation=pgtrigger.Update | pgtrigger.Delete)]
+
+
+class CounterDelta(models.Model):
+    id = models.BigAutoField(primary_key=True)
+    address_id = models.BigIntegerField()
+    state = models.CharField(max_length=4)
+    reason = models.CharField(max_length=32, null=True)
+    group_id = models.BigIntegerField(null=True)
+    delta = models.BigIntegerField()
+
+    class Meta:
+        db_table = "counter_delta"
+
+
+class Counter(models.Model):
+    """The count now is `total` plus the deltas not folded yet."""
+
+    id = models.BigAutoField(primary_key=True)
+    address_id = models.BigIntegerField()
+    state = models.CharField(max_length=4)
+    reason = models.CharField(max_length=32, null=True)
+    group_id = models.BigIntegerField(null=True)
+    total = models.BigIntegerField()
+
+    class Meta:
+        db_table = "counter"
+        constraints = [
+            models.UniqueConstraint(
+                fields=["address_id", "state", "reason", "group_id"], name="counter_once", nulls_distinct=False
+            )
+        ]

@@ -1,4 +1,4 @@
-"""Spark and Celery work as rows: what runs, how far it is, what it came to."""
+"""Spark and Celery work as rows: what runs, how far it is, its counts; and the workers that run it."""
 
 from enum import StrEnum
 
@@ -52,3 +52,16 @@ class Job(models.Model):
             models.Index("kind", "id", name="job_unfinished", condition=Q(state__in=["queued", "running"])),
             models.Index(fields=["kind", "-id"], name="job_recent"),
         ]
+
+
+class Worker(models.Model):
+    """One row a worker process name; `heartbeat_at` moves every second while it lives, however busy it is."""
+
+    name = models.CharField(max_length=100, primary_key=True)
+    host = models.CharField(max_length=100)
+    pid = models.IntegerField()
+    started_at = models.DateTimeField(db_default=Now())
+    heartbeat_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        db_table = "worker"

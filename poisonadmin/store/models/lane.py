@@ -1,4 +1,4 @@
-"""Addresses and the lanes that the claim walks instead of messages."""
+"""Addresses, the lanes that the claim walks instead of messages, and the failures of conversations."""
 
 from enum import StrEnum
 
@@ -75,3 +75,17 @@ class Lane(models.Model):
             )
         ]
         indexes = [models.Index("next_due", name="lane_ready", condition=Q(is_open=True))]
+
+
+class Conversation(models.Model):
+    """How often the messages of one conversation on one address have failed since the last that was delivered."""
+
+    pk = models.CompositePrimaryKey("address_id", "conversation_id")
+    address_id = models.BigIntegerField()
+    conversation_id = models.CharField(max_length=255)
+    failures = models.IntegerField(db_default=0)
+    last_message_id = models.BigIntegerField(null=True)
+    failed_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        db_table = "conversation"

@@ -9,8 +9,7 @@ from poisonadmin.store.models.job import JobKind, JobState
 from poisonadmin.system.queries import activity, nodes
 from poisonadmin.system.queries.activity import AuditRow, JobRow
 from poisonadmin.system.queries.nodes import NodeRow
-from poisonadmin.web.api.contract import Paged, contract
-from poisonadmin.web.api.parameters import PAGE, boolean, choice, text, time
+from poisonadmin.web.api.contract import PAGE, Paged, boolean, choice, contract, text, time
 from poisonadmin.web.api.shape import Shape
 from poisonadmin.web.api.view import ApiView
 

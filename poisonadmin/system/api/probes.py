@@ -72,7 +72,7 @@ class _Messages(Collector):
             yield GaugeMetricFamily(f"poisonadmin_{name}", about, value=getattr(values, name))
 
 
-def exposition() -> bytes:
+def _exposition() -> bytes:
     """Return the metrics as text."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Messages())
@@ -101,7 +101,7 @@ def metrics(request: HttpRequest) -> HttpResponse:
         detail = "Metrics need a token or session with the permission `read`."
         return plain_problem(request, status=403, code="not_allowed", detail=detail)
     try:
-        return HttpResponse(exposition(), content_type=CONTENT_TYPE_LATEST)
+        return HttpResponse(_exposition(), content_type=CONTENT_TYPE_LATEST)
     except (DatabaseError, PoolTimeout):
         return plain_problem(request, status=503, code="unavailable", detail="The database does not answer.")
 

@@ -11,8 +11,7 @@ from poisonadmin.poison_list.queries.consumers import list_consumers
 from poisonadmin.store.models.job import JobKind, JobState
 from poisonadmin.system.queries.activity import AuditFilter, get_job, list_audit, list_jobs
 from poisonadmin.system.queries.nodes import get_node, list_nodes
-from poisonadmin.web.pages.links import Pairs, href, pager, pairs, require_known
-from poisonadmin.web.pages.permissions import page
+from poisonadmin.web.pages.views import Pairs, href, page, pager, pairs, require_known
 
 _TEXTS = ("actor", "action", "object_type", "object_id")
 _TIMES = ("after", "before")

@@ -11,8 +11,7 @@ from poisonadmin.messages.domain.states import Reason, State
 from poisonadmin.messages.queries import blacklist
 from poisonadmin.messages.queries.counts import counts, empty, unconfirmed
 from poisonadmin.system.queries import activity, overview
-from poisonadmin.web.pages.links import require_known
-from poisonadmin.web.pages.permissions import page
+from poisonadmin.web.pages.views import page, require_known
 
 SPAN_WORDS = {900: "15 min", 3600: "1 hour", 21_600: "6 hours", 86_400: "1 day"}
 DEFAULT_SPAN = 900

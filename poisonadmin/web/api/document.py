@@ -10,8 +10,7 @@ from drf_spectacular.plumbing import ResolvedComponent
 from drf_spectacular.utils import OpenApiParameter, OpenApiRequest, OpenApiResponse
 
 from poisonadmin.web.api import problems
-from poisonadmin.web.api.contract import Contract, Given, Paged, Raw, contract_of
-from poisonadmin.web.api.parameters import Parameter
+from poisonadmin.web.api.contract import Contract, Given, Paged, Parameter, Raw, contract_of
 from poisonadmin.web.api.shape import ID, JsonSchema, Shape
 
 _JSON = "application/json"

@@ -130,14 +130,14 @@ def page() -> str:
 def error_codes() -> dict[str, tuple[int, str]]:
     """Return code -> (status, when) of all problems that the API answers with."""
     found = dict(MORE_CODES)
-    for error in error_classes():
+    for error in _error_classes():
         when = re.sub(r"^Raised (when|while|where) ", "", " ".join((error.__doc__ or "").split("\n\n")[0].split()))
         if "code" in vars(error):
             found.setdefault(error.code, (error.status, when.split(";")[0].rstrip(".").replace("|", "/")))
     return found
 
 
-def error_classes() -> list[type[PoisonAdminError]]:
+def _error_classes() -> list[type[PoisonAdminError]]:
     """Return the classes of all errors that the API may answer with, whether or not they were imported already."""
     for module in pkgutil.walk_packages(poisonadmin.__path__, "poisonadmin."):
         if _has_role(module.name):

@@ -68,10 +68,10 @@ class JsonParser(BaseParser):
         parser_context: Mapping[str, Any] | None = None,
     ) -> Any:
         """Return the value; raise InvalidJson, BodyTooLarge."""
-        return _storable(strict_json.loads(read_body(stream)))
+        return _storable(strict_json.loads(_read_body(stream)))
 
 
-def read_body(stream: IO[bytes]) -> bytes:
+def _read_body(stream: IO[bytes]) -> bytes:
     """Return the whole body; raise BodyTooLarge."""
     raw = stream.read(LIMITS.line_bytes + 1)
     if len(raw) > LIMITS.line_bytes:

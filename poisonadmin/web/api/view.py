@@ -20,9 +20,8 @@ from poisonadmin.core.commands.idempotency import StoredAnswer, once
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError, PreconditionFailed
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Page
-from poisonadmin.web.api.contract import Contract, contract_of
+from poisonadmin.web.api.contract import Contract, contract_of, read_query
 from poisonadmin.web.api.document import ContractSchema
-from poisonadmin.web.api.parameters import read_query
 from poisonadmin.web.api.rendering import JsonParser, JsonRenderer, Negotiation, digest_of, file_of, to_json
 from poisonadmin.web.api.shape import Shape
 

@@ -9,10 +9,9 @@ from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.destinations.commands import save_destination
 from poisonadmin.sources.commands.setup import save_source
 from poisonadmin.store.models.attempt import Attempt
-from poisonadmin.store.models.confirmation import Confirmation
 from poisonadmin.store.models.destination import Destination
 from poisonadmin.store.models.intake import Source
-from poisonadmin.store.models.message import Body, Hop, Message
+from poisonadmin.store.models.message import Body, Confirmation, Hop, Message
 
 RABBITMQ = "amqps://rabbit.example.org/shop"
 _DEATHS = (("orders.eu.retry", "expired"), ("orders.eu.dlq", "rejected"))

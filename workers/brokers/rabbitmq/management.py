@@ -25,12 +25,12 @@ def found_queues(login: Login) -> list[FoundQueue]:
     queues = _asked(login, f"/api/queues/{vhost}")
     bindings = _asked(login, f"/api/bindings/{vhost}")
     policies = [one.get("definition") or {} for one in _asked(login, f"/api/policies/{vhost}")]
-    targets = dead_letter_targets(queues, bindings, policies)
+    targets = _dead_letter_targets(queues, bindings, policies)
     found = [FoundQueue(str(one["name"]), one.get("messages"), _why(str(one["name"]), targets)) for one in queues]
     return sorted(found, key=lambda one: (not one.why, one.name))
 
 
-def dead_letter_targets(
+def _dead_letter_targets(
     queues: list[dict[str, Any]], bindings: list[dict[str, Any]], policies: list[dict[str, Any]]
 ) -> dict[str, str]:
     """Return which queues dead letters go to, each with what says so.

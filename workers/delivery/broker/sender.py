@@ -74,7 +74,7 @@ def parse_broker_config(
     )
 
 
-def outgoing(delivery: Delivery, to: BrokerDestination) -> Outgoing:
+def _outgoing(delivery: Delivery, to: BrokerDestination) -> Outgoing:
     """Return the message as its publisher takes it, on its way back or to the destination's redirect."""
     transport = orjson.loads(delivery.transport) if delivery.transport else None
     return Outgoing(
@@ -184,7 +184,7 @@ class _Connection:
         try:
             if self._publisher is None:
                 self._publisher = adapter(self._to.kind).open_publisher(self._to.login)
-            batch = [outgoing(delivery, self._to) for delivery in some]
+            batch = [_outgoing(delivery, self._to) for delivery in some]
             return self._publisher.publish(batch, self._to.timeout_seconds)
         except Exception as error:
             # Ours, or a library's: the messages must not go round for ever because of it, nor the others wait.

@@ -46,7 +46,7 @@ def parse_handler_config(
     """
     wanted = DEFAULTS | validate_handler_config(config)
     try:
-        roots, broken = handler_roots(), None
+        roots, broken = _handler_roots(), None
     except UnusableHandlerPath as error:
         roots, broken = (), str(error)
     return HandlerDestination(
@@ -62,6 +62,6 @@ def parse_handler_config(
     )
 
 
-def handler_roots() -> tuple[str, ...]:
+def _handler_roots() -> tuple[str, ...]:
     """Return the directories of POISONADMIN_HANDLER_PATH, links followed. Errors: `UnusableHandlerPath`."""
     return tuple(str(directory) for directory in handler_directories(os.environ))

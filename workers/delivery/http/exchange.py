@@ -104,7 +104,7 @@ def parse_http_config(
     )
 
 
-def transport_failure(error: BaseException, *, place: str, timeout_ms: int) -> Failure:
+def _transport_failure(error: BaseException, *, place: str, timeout_ms: int) -> Failure:
     """Return the failure of a request that ended without a status.
 
     `place` is host and port. An error that the transport does not explain is kept with its stack: it may be ours, and
@@ -226,7 +226,7 @@ class Exchange:
                 allow_redirects=False,
             )
         except Exception as error:  # whatever it is, it is this attempt's outcome
-            return HttpAnswer(failure=transport_failure(error, place=self._place, timeout_ms=self._timeout_ms))
+            return HttpAnswer(failure=_transport_failure(error, place=self._place, timeout_ms=self._timeout_ms))
         status = response.status
         if 200 <= status < 300:
             await _read(response)

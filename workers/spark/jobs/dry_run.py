@@ -117,7 +117,7 @@ def messages_in(
         yield from cursor.execute(statement, values)
 
 
-def failures_in(
+def _failures_in(
     connection: "psycopg.Connection[tuple[object, ...]]", ids: IdRange, addresses: Sequence[int]
 ) -> Iterator[StoredFailure]:
     """Yield the last failure of each message of the range on these addresses."""
@@ -203,7 +203,7 @@ def _after(connection: "psycopg.Connection[tuple[object, ...]]", trial: Trial, i
         rule = compile_failure_rule(trial.rule)
     except RuleFailed as failed:
         return Found(error=failed.why)
-    for stored in failures_in(connection, ids, trial.address_ids):
+    for stored in _failures_in(connection, ids, trial.address_ids):
         found.read += 1
         if rule.holds(stored):
             found.see(stored.address, stored.group_id, stored.id)

@@ -19,8 +19,7 @@ from poisonadmin.sources.domain.broker_kinds import BROKERS, kind_of_url, note_o
 from poisonadmin.sources.domain.broker_settings import InputKind
 from poisonadmin.sources.queries.broker_checks import BrokerCheckRow, BrokerCheckState, get_broker_check
 from poisonadmin.sources.queries.sources import list_sources
-from poisonadmin.store.models.broker_look import LookPurpose
-from poisonadmin.store.models.intake import Source
+from poisonadmin.store.models.intake import LookPurpose, Source
 
 BY = replace(SYSTEM, name="command line")
 PASSWORD = "POISONADMIN_BROKER_PASSWORD"  # noqa: S105  (the name of a variable)

@@ -14,25 +14,25 @@ from poisonadmin.web.pages import crash_view, sanitising, words
 _STEPS = ((86_400 * 365, "y"), (86_400, "d"), (3600, "h"), (60, "min"))
 
 
-def distance(then: datetime, now: datetime) -> str:
+def _distance(then: datetime, now: datetime) -> str:
     """Return how far `then` is from `now`, in the largest unit that fits.
 
     >>> from datetime import UTC, timedelta
     >>> noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
-    >>> [distance(noon - timedelta(seconds=s), noon) for s in (0, 42, 3 * 60 + 5, 7300, -90)]
+    >>> [_distance(noon - timedelta(seconds=s), noon) for s in (0, 42, 3 * 60 + 5, 7300, -90)]
     ['now', '42 s ago', '3 min ago', '2 h ago', 'in 1 min']
     """
     seconds = int((now - then).total_seconds())
     if seconds == 0:
         return "now"
-    span = length(abs(seconds))
+    span = _length(abs(seconds))
     return f"{span} ago" if seconds > 0 else f"in {span}"
 
 
-def length(seconds: float) -> str:
+def _length(seconds: float) -> str:
     """Return a span in its largest unit, rounded down; milliseconds below one second.
 
-    >>> length(0.25), length(59), length(3700)
+    >>> _length(0.25), _length(59), _length(3700)
     ('250 ms', '59 s', '1 h')
     """
     if 0 < seconds < 1:
@@ -43,11 +43,11 @@ def length(seconds: float) -> str:
     return f"{int(seconds)} s"
 
 
-def full_time(when: datetime) -> str:
+def _full_time(when: datetime) -> str:
     """Return the time in full, with its zone.
 
     >>> from datetime import UTC
-    >>> full_time(datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC))
+    >>> _full_time(datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC))
     '2026-01-02 03:04:05 UTC'
     """
     return f"{when:%Y-%m-%d %H:%M:%S} UTC"
@@ -132,7 +132,7 @@ def ago(when: datetime | None, empty: str = "–") -> dict[str, Any]:
     """Show a time as a distance from now, with the full time in its title."""
     if when is None:
         return {"when": None, "empty": empty}
-    return {"when": when, "kind": "ago", "text": distance(when, timezone.now()), "title": full_time(when)}
+    return {"when": when, "kind": "ago", "text": _distance(when, timezone.now()), "title": _full_time(when)}
 
 
 @register.inclusion_tag("web/_time.html")
@@ -140,7 +140,7 @@ def at(when: datetime | None, empty: str = "–") -> dict[str, Any]:
     """Show a time in full, with the distance from now in its title."""
     if when is None:
         return {"when": None, "empty": empty}
-    return {"when": when, "kind": "at", "text": full_time(when), "title": distance(when, timezone.now())}
+    return {"when": when, "kind": "at", "text": _full_time(when), "title": _distance(when, timezone.now())}
 
 
 @register.inclusion_tag("web/_trend.html")
@@ -160,7 +160,7 @@ def took(started: datetime | None, finished: datetime | None) -> str:
     if started is None:
         return "–"
     seconds = ((finished or timezone.now()) - started).total_seconds()
-    return length(seconds) if finished else f"{length(seconds)} so far"
+    return _length(seconds) if finished else f"{_length(seconds)} so far"
 
 
 @register.filter
@@ -206,7 +206,7 @@ def plain_words(value: object) -> str:
 @register.filter
 def milliseconds(value: float | None) -> str:
     """Return a span given in milliseconds in words."""
-    return "–" if value is None else length(value / 1000) if value else "0 s"
+    return "–" if value is None else _length(value / 1000) if value else "0 s"
 
 
 @register.filter

@@ -84,7 +84,7 @@ def new_journal(path: Path) -> mmap.mmap:
         os.close(descriptor)
 
 
-def start_child(destination: HandlerDestination, page: int, messages: int, output: int) -> "subprocess.Popen[bytes]":
+def _start_child(destination: HandlerDestination, page: int, messages: int, output: int) -> "subprocess.Popen[bytes]":
     """Start a child with the descriptors of its page, of the socket with its messages, and of what it prints."""
     plan = {
         "callable": destination.callable,
@@ -107,7 +107,7 @@ def start_child(destination: HandlerDestination, page: int, messages: int, outpu
     )
 
 
-def frame_of(delivery: Delivery) -> bytes:
+def _frame_of(delivery: Delivery) -> bytes:
     """Return a message as the child reads it: the head says whose it is, also where there is no room for the rest."""
     told = (
         delivery.payload,
@@ -207,7 +207,7 @@ class Sandbox:
         self._said, their_output = os.pipe()
         page_file = os.open(self.path, os.O_RDWR)
         try:
-            self._child = start_child(destination, page_file, theirs.fileno(), their_output)
+            self._child = _start_child(destination, page_file, theirs.fileno(), their_output)
         finally:
             theirs.close()
             os.close(their_output)
@@ -242,7 +242,7 @@ class Sandbox:
         """Send more messages; never blocks."""
         for delivery in deliveries:
             self.fed.append(delivery)
-            self._out += frame_of(delivery)
+            self._out += _frame_of(delivery)
         self._send()
 
     def begin_until(self, deadline: float) -> None:

@@ -118,7 +118,7 @@ class PrintedBytes(io.RawIOBase):
         return len(data)
 
 
-def failure_of(error: BaseException, roots: list[str]) -> dict[str, Any]:
+def _failure_of(error: BaseException, roots: list[str]) -> dict[str, Any]:
     """Return what is told of an exception: class, message, root cause's class, application frames, stack."""
     chain = [error]
     while len(chain) < MAX_CAUSES:
@@ -157,7 +157,7 @@ def _words(error: BaseException) -> str:
         return "(its message cannot be read)"
 
 
-def load_file(name: str, path: str) -> ModuleType:
+def _load_file(name: str, path: str) -> ModuleType:
     """Import one file under a name of its own, without making its folder importable."""
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
@@ -172,10 +172,10 @@ class Child:
     """One sandbox, from its start to its end."""
 
     def __init__(self, plan: dict[str, Any], here: str) -> None:
-        modules = load_file("_poisonadmin_page", plan["page_module"])
+        modules = _load_file("_poisonadmin_page", plan["page_module"])
         self._Field, self._Kind, self._Why, self._Phase = modules.HeaderField, modules.Kind, modules.Why, modules.Phase
         self._max_record = modules.MAX_RECORD_BYTES
-        self._answers = load_file("poisonadmin_handler", f"{here}/answers.py")
+        self._answers = _load_file("poisonadmin_handler", f"{here}/answers.py")
         self._input = Input(plan["input"])
         self._page = modules.Journal(mmap.mmap(plan["page"], modules.PAGE_BYTES))
         self._roots = plan["roots"]
@@ -225,7 +225,7 @@ class Child:
                 raise TypeError(f"{name} is not a function but {type(found).__name__}")
         except BaseException as error:
             self._leave_if_forked()
-            self._put(self._Kind.NOT_LOADED, failure_of(error, self._roots))
+            self._put(self._Kind.NOT_LOADED, _failure_of(error, self._roots))
             self._exit(self._Why.NOT_LOADED)
         return found  # type: ignore[no-any-return]
 
@@ -243,7 +243,7 @@ class Child:
             self._die(self._Why.SYSTEM_EXIT)
         except Exception as error:
             self._leave_if_forked()
-            self._put(self._Kind.FAILED, failure_of(error, self._roots))
+            self._put(self._Kind.FAILED, _failure_of(error, self._roots))
             return
         except BaseException:
             self._die(self._Why.INTERRUPTED)
@@ -302,7 +302,7 @@ def limit(memory_mb: int) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def end_with(parent: int) -> None:
+def _end_with(parent: int) -> None:
     """Have the kernel end this process when the thread that started it ends; at once if that has happened already."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
@@ -312,7 +312,7 @@ def end_with(parent: int) -> None:
 def main() -> NoReturn:
     """Run as a sandbox; the plan is the only argument, as JSON."""
     plan = json.loads(sys.argv[1])
-    end_with(plan["parent"])
+    _end_with(plan["parent"])
     limit(plan["memory_mb"])
     faulthandler.enable(file=2)
     here = __file__.rpartition("/")[0]

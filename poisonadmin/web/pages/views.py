@@ -1,0 +1,129 @@
+"""What every page does: it asks who reads it and whether they may, and keeps its filters in the URL and only there."""
+
+import re
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec
+from urllib.parse import urlencode, urlsplit
+
+from django.contrib.auth.views import redirect_to_login
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.views.decorators.cache import never_cache
+from django_htmx.http import HttpResponseClientRedirect
+
+from poisonadmin.core.commands.authentication import principal_of_user
+from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.queries.filter_values import InvalidFilter
+from poisonadmin.core.queries.paging import Page
+from poisonadmin.web.pages.errors import NO_ROLE, advice_page, error_page
+
+_NO_OFFSET = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?")
+_MOMENT = re.compile(r".*_(after|before)$")
+
+Pairs = list[tuple[str, str]]
+P = ParamSpec("P")
+View = Callable[Concatenate[HttpRequest, Principal, P], HttpResponseBase]
+
+
+@dataclass(frozen=True)
+class Pager:
+    """Where the list goes on; None where it does not."""
+
+    next: str | None
+    previous: str | None
+    first: str | None
+
+
+def pairs(request: HttpRequest) -> Pairs:
+    """Return the query parameters in order."""
+    return [(name, value) for name, values in request.GET.lists() for value in values]
+
+
+def href(path: str, parameters: Iterable[tuple[str, str]]) -> str:
+    """Return a URL path with a query."""
+    query = urlencode([(name, value.encode("utf-8", "backslashreplace")) for name, value in parameters])
+    return f"{path}?{query}" if query else path
+
+
+def pager(request: HttpRequest, page: Page) -> Pager:  # type: ignore[type-arg]
+    """Return the links of a keyset-paged list, which keep every other parameter."""
+    kept = [(name, value) for name, value in pairs(request) if name != "cursor"]
+
+    def to(cursor: str | None) -> str | None:
+        return href(request.path, [*kept, ("cursor", cursor)]) if cursor else None
+
+    first = href(request.path, kept) if "cursor" in request.GET else None
+    return Pager(to(page.next), to(page.previous), first)
+
+
+def require_known(request: HttpRequest, *names: str) -> None:
+    """Raise InvalidFilter for a parameter that is not one of `names`: a typo must never mean "everything"."""
+    for name in request.GET:
+        if name not in (*names, "cursor"):
+            raise InvalidFilter(
+                name[:100], f"There is no parameter {name[:100]!r} on this page.", code="unknown_parameter"
+            )
+
+
+def tidied(request: HttpRequest) -> HttpResponse | None:
+    """Return a redirect to the same list without empty fields, and with times said in UTC; None when tidy."""
+    given = pairs(request)
+    tidy = [(name, _with_offset(name, value)) for name, value in given if value != ""]
+    return None if tidy == given else HttpResponseRedirect(href(request.path, tidy))
+
+
+def back_to(request: HttpRequest, otherwise: str) -> str:
+    """Return the page that the form came from, when it is one of ours."""
+    target = request.POST.get("back", "")
+    allowed = url_has_allowed_host_and_scheme(target, allowed_hosts=None)
+    return target if allowed and target.startswith("/") else otherwise
+
+
+def _with_offset(name: str, value: str) -> str:
+    # A browser's date field sends no offset; the field says UTC.
+    return f"{value}Z" if _MOMENT.match(name) and _NO_OFFSET.fullmatch(value) else value
+
+
+def page(
+    permission: Permission = Permission.READ, *, filters: Collection[str] | None = None
+) -> Callable[[View[P]], Callable[..., HttpResponseBase]]:
+    """Wrap a view so that it is called with the principal, who holds `permission`; errors of ours become pages.
+
+    `filters`: the view is a list, which these parameters of the query narrow. It is called with a tidy query.
+    """
+
+    def wrap(view: View[P]) -> Callable[..., HttpResponseBase]:
+        @wraps(view)
+        def gated(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+            if not request.user.is_authenticated:
+                return _to_login(request)
+            principal = principal_of_user(request.user)
+            if principal is None:
+                return advice_page(request, NO_ROLE, "No role was given to this account.", 403, "no_role")
+            request.principal = principal  # type: ignore[attr-defined]
+            try:
+                principal.require(permission)
+                if filters is not None:
+                    if tidy := tidied(request):
+                        return tidy
+                    require_known(request, *filters)
+                return view(request, principal, *args, **kwargs)
+            except PoisonAdminError as error:
+                return error_page(request, error)
+
+        gated.permission = permission  # type: ignore[attr-defined]
+        return never_cache(gated)
+
+    return wrap
+
+
+def _to_login(request: HttpRequest) -> HttpResponseBase:
+    # htmx would follow a plain redirect and put the login form into the middle of the page.
+    if getattr(request, "htmx", False):
+        current = urlsplit(request.headers.get("HX-Current-URL", "/"))
+        back = f"{current.path}?{current.query}" if current.query else current.path
+        return HttpResponseClientRedirect(redirect_to_login(back).url)
+    return redirect_to_login(request.get_full_path())
