@@ -2,7 +2,9 @@
 
 import os
 
-KINDS = ("rabbitmq", "artemis", "kafka")
+from poisonadmin.sources.domain.broker_kinds import BROKERS
+
+KINDS = tuple(BROKERS)
 
 
 def chosen_brokers() -> tuple[str, ...]:

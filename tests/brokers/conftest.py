@@ -18,7 +18,7 @@ from tests.whole_system.installation import Installation
 
 collect_ignore_glob = [f"test_{kind}*.py" for kind in KINDS if kind not in chosen_brokers()]
 if chosen_brokers() == ("rabbitmq",):
-    collect_ignore_glob.append("test_killed.py")  # it runs with the others
+    collect_ignore_glob.append("test_killed.py")  # RabbitMQ is not among its brokers
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
