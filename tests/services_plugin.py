@@ -33,6 +33,8 @@ def _start() -> Services | None:
     (home / "staticfiles").mkdir()  # WhiteNoise warns of its absence, and warnings are errors
     os.environ["POISONADMIN_ALLOW_LOOPBACK"] = "1"
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    # A JVM that ends with the tests has no use for code that took seconds of both cores to optimise.
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
     if _is_xdist_controller():
         os.environ["DATABASE_URL"] = "postgresql://nobody@127.0.0.1:1/none"
         return None
