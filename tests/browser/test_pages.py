@@ -14,7 +14,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 REFUSED = {
     *("mistaken", "missing", "policy-new", "policy", "restart-job-new", "rule-new", "rule-new-after"),
-    *("source-new", "destination-new"),
+    *("source-new", "source-new-directory", "destination-new", "destination-new-http", "destination-new-handler"),
 }
 # Between them they hold every colour there is.
 COLOURFUL = {
