@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 pytest_plugins = [
     "tests.fixtures.database",
-    "tests.fixtures.api",
     "tests.fixtures.delivery",
+    "tests.fixtures.api",
     "tests.fixtures.inbox",
     "tests.fixtures.pages",
 ]
@@ -30,7 +30,7 @@ collect_ignore = ["handlers", "typing_settings.py"]
 hypothesis.settings.register_profile("long", max_examples=2000, stateful_step_count=60)
 
 # `pytest -n 2` gives each process one folder after the other, these first, so that both are busy to the end.
-LONGEST_FIRST = ("whole_system", "spark", "browser", "poisonguard", "conformance", "web", "messages", "embedded")
+LONGEST_FIRST = ("whole_system", "spark", "poisonguard", "web", "browser", "conformance", "messages", "embedded")
 # One SparkSession is enough for these; another process would start another JVM.
 WITH_SPARK = ("benchmarks", "intake", "rules", "sources")
 # So is one installation for these tests of brokers.

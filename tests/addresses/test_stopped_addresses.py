@@ -12,7 +12,7 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def stopped(delivering: None) -> Message:
+def stopped(orders_destination: None) -> Message:
     """Return the message that has stopped its address."""
     message = waiting("orders.eu")
     Address.objects.filter(name="orders.eu").update(

@@ -11,7 +11,8 @@ from poisonadmin.store.models.poison import Consumer, PoisonEntry
 from tests import crashes
 from tests.browser.axe import violations
 from tests.browser.conftest import Visit
-from tests.fixtures.pages import make_delivering, waiting
+from tests.fixtures.delivery import make_orders_destination
+from tests.fixtures.pages import waiting
 from tests.web.test_hostile_text import BARE, XSS
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -24,7 +25,7 @@ def blacklisted(bystanders: int = 2) -> int:
 
 
 def test_blacklisted_messages_are_decided_on_with_a_warning_and_stay_in_sight(visit: Visit) -> None:
-    make_delivering()
+    make_orders_destination()
     first, second = blacklisted(), blacklisted()
     page = visit.open_with_clock("/")
     page.keyboard.press("g")
@@ -55,7 +56,7 @@ def test_blacklisted_messages_are_decided_on_with_a_warning_and_stay_in_sight(vi
 
 
 def test_what_is_blacklisted_meanwhile_is_announced(visit: Visit) -> None:
-    make_delivering()
+    make_orders_destination()
     blacklisted()
     page = visit.open_with_clock("/blacklist/")
     later = blacklisted()
@@ -65,7 +66,7 @@ def test_what_is_blacklisted_meanwhile_is_announced(visit: Visit) -> None:
 
 
 def test_bystanders_are_two_clicks_from_the_blacklist(visit: Visit) -> None:
-    make_delivering()
+    make_orders_destination()
     first = blacklisted(bystanders=3)
     page = visit.open("/blacklist/")
     page.get_by_role("link", name="3 of 3 bystanders delivered").click()

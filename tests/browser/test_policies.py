@@ -12,7 +12,8 @@ from poisonadmin.store.models.message import Message
 from poisonadmin.store.models.policy import PolicyRow
 from tests.browser.axe import violations
 from tests.browser.conftest import Visit
-from tests.fixtures.pages import make_delivering, waiting
+from tests.fixtures.delivery import make_orders_destination
+from tests.fixtures.pages import waiting
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -58,7 +59,7 @@ def test_the_form_of_a_policy_shows_what_it_would_do(visit: Visit) -> None:
 
 
 def test_a_stopped_address_goes_on_without_the_message_that_stopped_it(visit: Visit) -> None:
-    make_delivering()
+    make_orders_destination()
     message = waiting("orders.eu")
     Address.objects.filter(name="orders.eu").update(
         status="STOPPED",

@@ -9,13 +9,14 @@ from poisonadmin.store.models.history import History
 from poisonadmin.store.models.message import Message
 from tests.browser.axe import violations
 from tests.browser.conftest import Visit
-from tests.fixtures.pages import dead_letter, make_delivering, waiting
+from tests.fixtures.delivery import make_orders_destination
+from tests.fixtures.pages import dead_letter, waiting
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def test_messages_are_approved_and_failed_from_the_list_and_stay_in_sight(visit: Visit) -> None:
-    make_delivering()
+    make_orders_destination()
     first, second, third = dead_letter(), dead_letter(), dead_letter()
     page = visit.open("/messages/?state=NDLV")
     expect(page.locator("[data-decision=approve]")).to_be_disabled()
@@ -51,7 +52,7 @@ def test_messages_are_approved_and_failed_from_the_list_and_stay_in_sight(visit:
 
 
 def test_a_message_is_decided_on_its_own_page_and_a_stale_page_is_refused(visit: Visit) -> None:
-    make_delivering()
+    make_orders_destination()
     message = dead_letter()
     page = visit.open(f"/messages/{message.id}/")
     page.click("[data-decision=fail]")
@@ -68,7 +69,7 @@ def test_a_message_is_decided_on_its_own_page_and_a_stale_page_is_refused(visit:
 
 
 def test_the_list_is_worked_with_the_keyboard_alone(visit: Visit) -> None:
-    make_delivering()
+    make_orders_destination()
     made = [dead_letter() for _ in range(4)][::-1]
     page = visit.open("/messages/?state=NDLV")
     for key in ("j", "x", "j", "j", "x"):
@@ -129,7 +130,7 @@ def test_the_overview_refreshes_itself_and_keeps_the_focus(visit: Visit) -> None
 
 
 def test_without_scripts_a_decision_takes_a_page_more(visit: Visit) -> None:
-    make_delivering()
+    make_orders_destination()
     message = dead_letter()
     context = visit.page.context.browser.new_context(java_script_enabled=False)  # type: ignore[union-attr]
     context.add_cookies(visit.page.context.cookies())  # type: ignore[arg-type]

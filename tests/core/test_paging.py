@@ -68,7 +68,7 @@ def test_several_states_come_in_one_order(admin: Caller) -> None:
 @pytest.mark.parametrize(
     "path", ["failures/", "groups/", "addresses/", "destinations/", "sources/", "jobs/", "nodes/", "audit/"]
 )
-def test_every_list_is_paged_and_says_so(path: str, world: dict[str, Any], admin: Caller) -> None:
+def test_every_list_is_paged_and_says_so(path: str, one_of_each: dict[str, Any], admin: Caller) -> None:
     whole = admin.get(path).json()
     assert set(whole) == {"results", "next", "previous"}
     seen = []
@@ -80,7 +80,7 @@ def test_every_list_is_paged_and_says_so(path: str, world: dict[str, Any], admin
     assert seen == whole["results"]
 
 
-def test_the_logs_of_a_message_are_paged(admin: Caller, orders_delivery: None) -> None:
+def test_the_logs_of_a_message_are_paged(admin: Caller, orders_destination: None) -> None:
     message_id = take_dead()
     admin.post(f"messages/{message_id}/fail/", {"reason": "r"})
     admin.post(f"messages/{message_id}/restore/", {"reason": "r"})

@@ -37,7 +37,7 @@ def test_nobody_else_does(handlers: Path, operator: Caller, viewer: Caller, outs
 
 
 def test_a_destination_is_not_made_a_handler_by_who_may_not(
-    handlers: Path, admin: Caller, operator: Caller, orders_delivery: None
+    handlers: Path, admin: Caller, operator: Caller, orders_destination: None
 ) -> None:
     body = {"kind": "handler", "config": {"callable": "orders:handle"}}
     assert operator.ask("PUT", "destinations/shop/", body).status_code == 403

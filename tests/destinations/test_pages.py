@@ -7,7 +7,8 @@ from django.test import Client
 
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.destinations.commands import save_destination
-from tests.fixtures.pages import html_of, make_delivering
+from tests.fixtures.delivery import make_orders_destination
+from tests.fixtures.pages import html_of
 
 pytestmark = pytest.mark.django_db
 
@@ -17,7 +18,7 @@ def both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make an HTTP destination and a handler."""
     (tmp_path / "orders.py").touch()
     monkeypatch.setenv("POISONADMIN_HANDLER_PATH", str(tmp_path))
-    make_delivering()
+    make_orders_destination()
     save_destination(
         "indexer",
         kind="handler",

@@ -14,7 +14,7 @@ from poisonadmin.store.models.message import Message
 from tests import crashes
 from tests.fixtures.pages import html_of, waiting
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("delivering")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("orders_destination")]
 
 HTMX = {"HX-Request": "true"}
 

@@ -10,7 +10,7 @@ from poisonadmin.policies.commands import save_policy
 from tests import crashes
 from tests.messages.test_blacklist_page import blacklisted, some, text_of
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("delivering")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("orders_destination")]
 
 
 @pytest.mark.parametrize(

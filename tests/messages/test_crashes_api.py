@@ -5,7 +5,7 @@ import pytest
 from tests import crashes
 from tests.fixtures.api import Caller, take
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("orders_delivery")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("orders_destination")]
 
 
 def test_a_lost_node_names_what_it_was_delivering(admin: Caller) -> None:

@@ -13,7 +13,7 @@ from poisonadmin.store.models.history import History
 from poisonadmin.store.models.message import Message
 from tests.fixtures.pages import dead_letter, html_of, waiting
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("delivering")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("orders_destination")]
 
 HTMX = {"HX-Request": "true"}
 

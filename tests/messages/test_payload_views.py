@@ -12,7 +12,8 @@ from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.messages.pages import payload_tree
 from poisonadmin.messages.pages.payload_tree import MAX_HEX_BYTES, MAX_NODES, MAX_SHOWN_BYTES, NoTree, TreeNode
 from poisonadmin.policies.commands import save_policy
-from tests.fixtures.pages import make_delivering, waiting
+from tests.fixtures.delivery import make_orders_destination
+from tests.fixtures.pages import waiting
 from tests.hostile_payloads import PAYLOADS
 from tests.web.test_hostile_text import dangers
 
@@ -75,7 +76,7 @@ def test_a_page_reads_the_beginning_of_a_long_payload_and_a_download_reads_it_in
 
 @pytest.mark.django_db
 def test_the_page_of_a_message_that_is_too_large_says_what_to_do(operator_browser: Client) -> None:
-    make_delivering()
+    make_orders_destination()
     save_policy("orders.small", preset=None, settings={"max_payload_bytes": 10}, destination=None, principal=SYSTEM)
     message = waiting("orders.small", payload="x" * 2000)
     page = operator_browser.get(reverse("messages-one", args=[message.id])).content.decode()

@@ -66,7 +66,7 @@ def test_a_payload_beyond_the_limit_is_refused(admin: Caller) -> None:
 
 
 def test_a_payload_beyond_what_its_address_takes_is_kept_and_waits_for_a_higher_limit(
-    admin: Caller, orders_delivery: None
+    admin: Caller, orders_destination: None
 ) -> None:
     policy = {"match": "orders.eu", "settings": {"max_payload_bytes": 10}}
     path = f"policies/{admin.post('policies/', policy).json()['id']}/"

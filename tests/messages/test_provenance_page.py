@@ -92,14 +92,18 @@ def delivered(*, confirm_by_minutes: int | None = None, confirmed: bool = False)
         ({"confirm_by_minutes": -10, "confirmed": True}, "by token shop: &lt;booked&gt;"),
     ],
 )
-def test_delivered_says_to_whom(message: dict[str, int], said: str, delivering: None, operator_browser: Client) -> None:
+def test_delivered_says_to_whom(
+    message: dict[str, int], said: str, orders_destination: None, operator_browser: Client
+) -> None:
     row = delivered(**message)  # type: ignore[arg-type]
     assert said in page(operator_browser, f"/messages/{row.id}/")
     to = "consumer" if "confirmed" in message else "broker"
     assert get_message(row.id, principal=SYSTEM).delivered_to == to
 
 
-def test_what_consumers_have_not_answered_is_counted_and_listed(delivering: None, operator_browser: Client) -> None:
+def test_what_consumers_have_not_answered_is_counted_and_listed(
+    orders_destination: None, operator_browser: Client
+) -> None:
     late, awaited = delivered(confirm_by_minutes=-10), delivered(confirm_by_minutes=10)
     text = page(operator_browser, "/")
     assert "Unconfirmed by consumers" in text

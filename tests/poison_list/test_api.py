@@ -11,7 +11,8 @@ from poisonadmin.policies.commands import save_policy
 from poisonadmin.store.models.access import Audit
 from poisonadmin.store.models.message import Message
 from poisonadmin.store.models.poison import Consumer, PoisonEntry
-from tests.fixtures.api import Caller, make_orders_delivery, take
+from tests.fixtures.api import Caller, take
+from tests.fixtures.delivery import make_orders_destination
 
 SOURCE = "orders.eu"
 WHY = {"reason": "repaired"}
@@ -203,7 +204,7 @@ def test_a_release_leaves_the_stored_message_to_its_own_decision(operator: Calle
 
 
 def test_approving_the_message_releases_its_bookmark(operator: Caller) -> None:
-    make_orders_delivery()
+    make_orders_destination()
     entry = report(operator, payload="x")
     assert operator.post(f"messages/{entry['message_id']}/approve/", WHY).json()["state"] == "TBDL"
     found = PoisonEntry.objects.get()

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from typing import Any
 
+import pytest
 from django.conf import settings
 
 from tests.poisonguard.conftest import Service
@@ -30,8 +31,11 @@ def killed_at(service: Service, scenario: str, stride: int) -> list[dict[str, An
     return found
 
 
-def test_a_consumer_killed_at_any_line_around_a_failing_handler_is_counted_at_most_once(service: Service) -> None:
-    found = killed_at(service, "fail", stride=1)
+@pytest.mark.parametrize("stride", [pytest.param(1, marks=pytest.mark.long), 4])
+def test_a_consumer_killed_at_any_line_around_a_failing_handler_is_counted_at_most_once(
+    service: Service, stride: int
+) -> None:
+    found = killed_at(service, "fail", stride)
     assert all(one["recovered"] and not one["left"] for one in found)
     # Before the journal is written nothing is known, and nothing has been handled; from then on it counts.
     counts = [one["counted"] for one in found]

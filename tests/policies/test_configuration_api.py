@@ -208,8 +208,8 @@ def test_a_source_is_a_directory_that_may_be_read(path: str, admin: Caller) -> N
     assert not Source.objects.exists()
 
 
-def test_what_a_source_set_aside_can_be_read_and_downloaded(world: dict[str, Any], admin: Caller) -> None:
-    (row,) = admin.get(f"sources/{world['source']}/rejected/").json()["results"]
+def test_what_a_source_set_aside_can_be_read_and_downloaded(one_of_each: dict[str, Any], admin: Caller) -> None:
+    (row,) = admin.get(f"sources/{one_of_each['source']}/rejected/").json()["results"]
     assert (row["line"], row["code"], row["raw_text"], row["raw_bytes"]) == (3, "invalid_json", "{", 1)
     answer = admin.get(f"sources/rejected/{row['id']}/raw/")
     assert (answer.content, answer["Content-Type"]) == (b"{", "application/octet-stream")

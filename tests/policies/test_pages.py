@@ -16,7 +16,7 @@ def admin(browser_of):  # type: ignore[no-untyped-def]
     return browser_of("admin")
 
 
-def test_only_what_is_filled_in_is_set(admin: Client, delivering: None) -> None:
+def test_only_what_is_filled_in_is_set(admin: Client, orders_destination: None) -> None:
     answer = admin.post(
         "/policies/new/",
         {

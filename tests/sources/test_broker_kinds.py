@@ -91,7 +91,7 @@ def test_a_declaration_is_whole(kind: str) -> None:
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("kind", BROKERS)
-def test_a_message_that_a_broker_has_taken_is_delivered_to_the_broker(kind: str, delivering: None) -> None:
+def test_a_message_that_a_broker_has_taken_is_delivered_to_the_broker(kind: str, orders_destination: None) -> None:
     message = waiting("orders.eu")
     config = {"url": BROKERS[kind].example}
     save_destination("back", kind=kind, config=config, secrets=None, max_rate_per_second=None, principal=SYSTEM)

@@ -110,9 +110,9 @@ def test_a_source_is_switched_off_and_on_and_forgotten(admin: Caller) -> None:
     assert actions[-3:] == [("source.disabled", "because"), ("source.enabled", "because"), ("source.deleted", None)]
 
 
-def test_what_a_source_set_aside_goes_with_it(world: dict[str, Any], admin: Caller) -> None:
-    assert admin.ask("DELETE", f"sources/{world['source']}/").status_code == 204
-    assert admin.get(f"sources/rejected/{world['rejected']}/raw/").status_code == 404
+def test_what_a_source_set_aside_goes_with_it(one_of_each: dict[str, Any], admin: Caller) -> None:
+    assert admin.ask("DELETE", f"sources/{one_of_each['source']}/").status_code == 204
+    assert admin.get(f"sources/rejected/{one_of_each['rejected']}/raw/").status_code == 404
 
 
 def seen(purpose: str, kind: str, config: Mapping[str, Any], login: Mapping[str, str]) -> BrokerCheckResult:
@@ -198,8 +198,8 @@ def test_only_so_many_looks_wait(admin: Caller) -> None:
     assert statuses == [202] * 20 + [429]
 
 
-def test_a_directory_is_not_looked_at_as_a_broker(world: dict[str, Any], admin: Caller) -> None:
-    assert admin.post(f"sources/{world['source']}/test/").json()["code"] == "invalid_source"
+def test_a_directory_is_not_looked_at_as_a_broker(one_of_each: dict[str, Any], admin: Caller) -> None:
+    assert admin.post(f"sources/{one_of_each['source']}/test/").json()["code"] == "invalid_source"
 
 
 def broker(**config: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from poisonadmin.store.models.poison import Consumer
 from tests import crashes
 from tests.fixtures.pages import waiting
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("delivering")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("orders_destination")]
 
 
 def some(count: int) -> list[int]:

@@ -33,7 +33,7 @@ def test_readyz_is_503_on_tables_of_another_version(db: None) -> None:
     assert (answer.status_code, answer.json()["checks"]["database"]) == (503, "1 migrations are not applied")
 
 
-def test_metrics_count_what_there_is(world: dict[str, Any]) -> None:
+def test_metrics_count_what_there_is(one_of_each: dict[str, Any]) -> None:
     text = Client().get("/metrics").content.decode()
     assert 'poisonadmin_messages{state="NDLV"} 2.0' in text
     assert 'poisonadmin_stopped_messages{reason="failed_by_admin",state="FAIL"} 1.0' in text

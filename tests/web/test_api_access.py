@@ -18,7 +18,7 @@ RULE = {"name": "no orders", "match": {"address": "orders.#"}, "action": {"do": 
 BROKER = {"kind": "rabbitmq", "config": {"url": "amqp://rabbit.example.org", "queues": ["orders.dlq"]}}
 HTTP = {"kind": "http", "config": {"url": "https://hooks.example.org/in"}}
 
-# (route, method) -> path arguments (a name of the world fixture, or a text), body, and the status for viewer, operator,
+# (route, method) -> path arguments (a name in `one_of_each`, or a text), body, and the status for viewer, operator,
 # admin and outsider. The outsider is an administrator of other addresses: lists are empty, objects are not there.
 Expectation = tuple[Mapping[str, str], Any, int, int, int, int]
 EXPECTED: dict[tuple[str, str], Expectation] = {
@@ -144,9 +144,9 @@ def test_every_view_is_an_operation_or_a_known_page() -> None:
 
 
 @pytest.mark.parametrize(("name", "method"), sorted(EXPECTED), ids=lambda part: part)
-def test_an_operation_answers_each_role_as_expected(name: str, method: str, world: dict[str, Any]) -> None:
+def test_an_operation_answers_each_role_as_expected(name: str, method: str, one_of_each: dict[str, Any]) -> None:
     arguments, body, *statuses = EXPECTED[(name, method)]
-    path = reverse(name, kwargs={key: world.get(value, value) for key, value in arguments.items()})
+    path = reverse(name, kwargs={key: one_of_each.get(value, value) for key, value in arguments.items()})
     headers = {"Content_Type": "application/x-ndjson"} if isinstance(body, bytes) else {}
     if isinstance(body, str):
         path, body = path + body, None
@@ -163,31 +163,31 @@ def test_an_operation_answers_each_role_as_expected(name: str, method: str, worl
 
 
 @pytest.mark.parametrize("path", LISTS_THAT_ARE_EMPTY_OUTSIDE)
-def test_an_outsider_sees_an_empty_list(path: str, world: dict[str, Any], outsider: Caller) -> None:
+def test_an_outsider_sees_an_empty_list(path: str, one_of_each: dict[str, Any], outsider: Caller) -> None:
     assert outsider.get(path).json()["results"] == []
 
 
 @pytest.mark.parametrize("path", ["messages/", "failures/", "groups/", "addresses/", "destinations/", "policies/"])
-def test_a_viewer_sees_what_there_is(path: str, world: dict[str, Any], viewer: Caller) -> None:
+def test_a_viewer_sees_what_there_is(path: str, one_of_each: dict[str, Any], viewer: Caller) -> None:
     assert viewer.get(path).json()["results"]
 
 
-def test_an_outsider_counts_nothing(world: dict[str, Any], outsider: Caller) -> None:
+def test_an_outsider_counts_nothing(one_of_each: dict[str, Any], outsider: Caller) -> None:
     found = outsider.get("stats/").json()
     assert set(found["by_state"].values()) == {0}
     assert (found["by_address"], found["by_group"], found["by_reason"]) == ({}, {}, {})
 
 
-def test_an_outsider_s_batch_is_rejected_line_by_line(world: dict[str, Any], outsider: Caller) -> None:
+def test_an_outsider_s_batch_is_rejected_line_by_line(one_of_each: dict[str, Any], outsider: Caller) -> None:
     lines = b'{"address": "orders.eu", "payload": "x"}\n{"address": "elsewhere.x", "payload": "x"}\n'
     found = outsider.post("messages/batch/", lines, Content_Type="application/x-ndjson").json()
     assert (found["accepted"], found["rejected"][0]["code"]) == (1, "not_found")
 
 
-def test_secrets_are_never_shown(world: dict[str, Any], admin: Caller) -> None:
-    sources = ("sources/", f"sources/{world['broker']}/")
+def test_secrets_are_never_shown(one_of_each: dict[str, Any], admin: Caller) -> None:
+    sources = ("sources/", f"sources/{one_of_each['broker']}/")
     for path in ("destinations/", "destinations/shop/", "audit/", "addresses/orders.eu/", *sources):
-        assert b"canary-secret" not in admin.get(path).content
+        assert b"planted-canary" not in admin.get(path).content
     assert admin.get(sources[1]).json()["secret_names"] == ["password", "username"]
     assert admin.get("destinations/shop/").json()["secret_names"] == ["Authorization"]
 

@@ -82,22 +82,22 @@ def kept_connection() -> Iterator[None]:
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
-def test_no_request_breaks_the_api_or_its_promises(case: Any, world: dict[str, Any], admin: Caller) -> None:
-    point_at_something(case, world)
+def test_no_request_breaks_the_api_or_its_promises(case: Any, one_of_each: dict[str, Any], admin: Caller) -> None:
+    point_at_something(case, one_of_each)
     case.call_and_validate(headers={"Authorization": f"Bearer {admin.token}"}, checks=CHECKED)
 
 
-def point_at_something(case: Any, world: dict[str, Any]) -> None:
+def point_at_something(case: Any, one_of_each: dict[str, Any]) -> None:
     """Let most well-formed requests be about an object that exists."""
     for name, value in dict(case.path_parameters).items():
         if name in KNOWN_IDS and str(value).isdigit():
-            case.path_parameters[name] = str(world[KNOWN_IDS[name]])
+            case.path_parameters[name] = str(one_of_each[KNOWN_IDS[name]])
         elif name == "name" and isinstance(value, str) and len(value) % 3:
             case.path_parameters[name] = KNOWN_NAMES[case.path.split("/")[3]]
 
 
 @pytest.mark.parametrize("path", [path for path in DOCUMENT["paths"] if "{" not in path])
-def test_a_list_without_parameters_is_served(path: str, world: dict[str, Any], admin: Caller) -> None:
+def test_a_list_without_parameters_is_served(path: str, one_of_each: dict[str, Any], admin: Caller) -> None:
     operations = DOCUMENT["paths"][path]
     if "get" in operations and not any(p.get("required") for p in operations["get"].get("parameters", [])):
         assert admin.get(path).status_code == 200

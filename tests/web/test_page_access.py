@@ -23,7 +23,8 @@ from poisonadmin.store.models.poison import PoisonEntry
 from poisonadmin.store.models.policy import PolicyRow
 from tests.crashes import blacklist
 from tests.fixtures.database import Snapshot, taken_away
-from tests.fixtures.pages import dead_letter, make_delivering, page_routes, waiting
+from tests.fixtures.delivery import make_orders_destination
+from tests.fixtures.pages import dead_letter, page_routes, waiting
 
 pytestmark = pytest.mark.django_db
 
@@ -143,7 +144,7 @@ def objects(db: None, everything: tuple[Snapshot, dict[str, int]]) -> dict[str, 
 
 def make_everything() -> dict[str, int]:
     """Make one of everything; return the ids that routes need."""
-    make_delivering()
+    make_orders_destination()
     message = dead_letter("orders.eu")
     dead_letter("orders.us")
     Address.objects.filter(name="orders.us").update(status="PAUSED")
@@ -295,7 +296,7 @@ def test_a_reader_is_offered_no_decision(objects: dict[str, int], browser_of: Ca
 
 
 def test_policies_of_a_wider_pattern_are_not_shown_to_the_limited(
-    delivering: None, browser_of: Callable[[str], Client]
+    orders_destination: None, browser_of: Callable[[str], Client]
 ) -> None:
     save_policy("elsewhere.eu", preset=None, settings={"crash_limit": 7}, destination=None, principal=SYSTEM)
     text = browser_of("outsider").get(reverse("policies")).content.decode()

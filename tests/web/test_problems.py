@@ -164,7 +164,7 @@ def test_a_name_that_cannot_be_is_not_found(path: str, admin: Caller) -> None:
     assert problem_of(answer, 404)["code"] == "not_found"
 
 
-def test_an_illegal_decision_says_which_state_the_message_is_in(admin: Caller, orders_delivery: None) -> None:
+def test_an_illegal_decision_says_which_state_the_message_is_in(admin: Caller, orders_destination: None) -> None:
     found = problem_of(admin.post(f"messages/{take()}/approve/", WHY), 409)
     assert (found["code"], found["state"]) == ("transition_not_allowed", "TBDL")
 
