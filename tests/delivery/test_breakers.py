@@ -11,17 +11,25 @@ from poisonadmin.store.models.message import Message
 from tests.fixtures.delivery import answer, claim, counted, counters, enqueue, make_destination, states
 
 
+FAILURE = {"error_class": "HandlerSegfault", "fingerprint": "c" * 16, "title": "Segfault"}
+
+
 @pytest.fixture
 def broker(db: None) -> None:
     """Counted as in the preset `service_broker`, without waits."""
-    make_destination(max_delivery_attempts=-1, conversation_failure_limit=4, queue_off_after_rollbacks=5)
+    make_destination(
+        max_delivery_attempts=-1,
+        conversation_failure_limit=4,
+        queue_off_after_rollbacks=5,
+        blacklisting_enabled=False,
+    )
 
 
 def refuse(ids: list[int], times: int = 1, outcome: str = "failed") -> None:
     """Have the messages delivered and refused so often."""
     for _ in range(times):
         claim()
-        answer(ids, outcome)
+        answer(ids, outcome, **(FAILURE if outcome in ("crashed", "node_lost", "suspected") else {}))
         settle()
 
 
@@ -104,13 +112,36 @@ def test_five_roll_backs_in_a_row_stop_the_address_and_count_nothing_else(broker
     assert (states([message]), failures("c-1"), Message.objects.get(id=message).failure_count) == (["TBDL"], 0, 0)
 
 
-@pytest.mark.parametrize("outcome", ["delivered", "failed"])
-def test_anything_else_ends_a_row_of_roll_backs(broker: None, outcome: str) -> None:
+@pytest.mark.conformance("SSB-i", "R3")
+@pytest.mark.parametrize("between", ["crashed", "node_lost", "failed", "suspected"])
+def test_a_crash_counts_among_roll_backs_and_an_exception_ends_no_row(broker: None, between: str) -> None:
+    [message] = enqueue()
+    refuse([message], 4, "rolled_back")
+    assert Address.objects.get(name="orders.eu").rollbacks_in_row == 4
+    refuse([message], 1, between)
+    status = Address.objects.get(name="orders.eu").status
+    assert status == ("STOPPED" if between in ("crashed", "node_lost") else "ON")
+    if status == "ON":
+        refuse([message], 1, "rolled_back")
+        assert Address.objects.get(name="orders.eu").status == "STOPPED"
+
+
+@pytest.mark.conformance("SSB-i")
+def test_five_crashes_in_a_row_stop_the_address(broker: None) -> None:
+    [message] = enqueue()
+    refuse([message], 5, "crashed")
+    stopped = Address.objects.get(name="orders.eu")
+    assert (stopped.status, stopped.status_message_id) == ("STOPPED", message)
+    assert Message.objects.get(id=message).failure_count == 0
+
+
+@pytest.mark.parametrize("outcome", ["delivered", "discarded", "moved"])
+def test_a_transaction_that_was_committed_ends_a_row_of_roll_backs(broker: None, outcome: str) -> None:
     [message] = enqueue()
     refuse([message], 4, "rolled_back")
     [other] = enqueue()
     claim()
-    answer([other], outcome)
+    answer([other], outcome, move_to="orders.us" if outcome == "moved" else None)
     settle()
     assert Address.objects.get(name="orders.eu").rollbacks_in_row == 0
 

@@ -13,9 +13,9 @@ from poisonadmin.policies.domain.policy import (
     Policy,
     UnknownPreset,
     preset,
-    warnings,
 )
 from poisonadmin.policies.domain.settings import CHECKS, InvalidSetting, UnknownSetting, validate_settings
+from poisonadmin.policies.domain.warnings import warnings
 
 # R9's list, in its order.
 RULING = """
@@ -23,7 +23,8 @@ RULING = """
     max_delivery_attempts dead_letter_address auto_create_dead_letter_resources dead_letter_queue_prefix
     dead_letter_queue_suffix max_failed_deliveries exception_destination exception_destination_address messaging_engine
     blocked_retry_timeout listener_max_retries backout_threshold backout_requeue_queue blacklisting_enabled crash_limit
-    blame approve_clears_candidate failures_to_list crashes_to_list queue_off_after_rollbacks
+    blame approve_clears_candidate crashes_count_as_failures
+    rollbacks_count_as_failures failures_to_list crashes_to_list queue_off_after_rollbacks
     conversation_failure_limit ordered max_payload_bytes business_keys fail_non_delivered
     persist_delivery_count_before_delivery on_exhausted
 """
@@ -185,6 +186,41 @@ def test_the_other_presets_have_their_systems_defaults(name: str, values: dict[s
     assert {field: getattr(preset(name), field) for field in values} == values
 
 
+@pytest.mark.conformance("R3")
+@pytest.mark.parametrize("name", PRESETS)
+def test_jms_systems_count_crashes_and_roll_backs_as_failures(name: str) -> None:
+    policy = preset(name)
+    counts = name in ("websphere", "websphere_mq", "artemis")
+    assert (policy.crashes_count_as_failures, policy.rollbacks_count_as_failures) == (counts, counts)
+
+
+@pytest.mark.conformance("R2", "R6")
+def test_sap_accuses_all_in_flight_and_service_broker_is_ordered() -> None:
+    assert {name for name in PRESETS if preset(name).blame is Blame.ALL_IN_FLIGHT} == {"sap"}
+    assert {name for name in PRESETS if preset(name).ordered} == {"service_broker"}
+    assert BUILT_IN.blame is Blame.EXACT
+    assert "`exact` accuses only what could have caused it" in warnings(preset("sap"))[0]
+
+
+@pytest.mark.conformance("R11")
+@pytest.mark.parametrize(
+    ("policy", "is_warned"),
+    [
+        (Policy(), True),
+        (Policy(redelivery_delay=1), False),
+        (Policy(max_delivery_attempts=1000), False),
+        (Policy(listener_max_retries=3), False),
+        (Policy(redelivery_delay=5000, max_redelivery_delay=0), True),
+        (replace(preset("websphere"), exception_destination=ExceptionDestination.NONE), False),
+        (replace(preset("websphere"), exception_destination=ExceptionDestination.NONE, blocked_retry_timeout=0), True),
+        (preset("service_broker"), True),
+        (BUILT_IN, False),
+    ],
+)
+def test_an_endless_series_without_a_wait_is_warned_of(policy: Policy, is_warned: bool) -> None:
+    assert any("ends the redeliveries" in one for one in warnings(policy)) is is_warned
+
+
 @pytest.mark.conformance("R9")
 def test_a_preset_switches_the_other_systems_limits_off() -> None:
     """R9."""
@@ -217,6 +253,6 @@ def test_a_listener_that_stops_before_it_moves_is_warned_of() -> None:
 
 
 def test_an_exception_destination_without_its_address_is_warned_of() -> None:
-    specify = Policy(exception_destination=ExceptionDestination.SPECIFY)
+    specify = Policy(redelivery_delay=1, exception_destination=ExceptionDestination.SPECIFY)
     assert len(warnings(specify)) == 1
     assert warnings(replace(specify, exception_destination_address="park.here")) == ()

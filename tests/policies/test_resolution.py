@@ -1,6 +1,6 @@
 """Which values are in force on an address, and where each comes from."""
 
-from itertools import product
+from itertools import pairwise, product
 
 import pytest
 from hypothesis import given
@@ -51,6 +51,19 @@ def test_a_preset_sets_every_field_where_it_matches() -> None:
     resolved = resolve(specs, "orders.eu")
     assert resolved.policy == preset("artemis")
     assert set(resolved.origins.values()) == {ValueOrigin("orders.#", "artemis")}
+
+
+@pytest.mark.conformance("ART-k", "R9")
+def test_a_preset_above_the_same_preset_adds_its_settings_only() -> None:
+    specs = [
+        PolicySpec("w.#", "artemis", {"max_delivery_attempts": 3, "dead_letter_address": "x"}),
+        PolicySpec("w.x.#", "artemis", {"redelivery_delay": 100}),
+        PolicySpec("w.x.y.#", "sap"),
+        PolicySpec("w.x.y.z", "artemis"),
+    ]
+    policy = resolve(specs, "w.x.a").policy
+    assert (policy.redelivery_delay, policy.max_delivery_attempts, policy.dead_letter_address) == (100, 3, "x")
+    assert resolve(specs, "w.x.y.z").policy == preset("artemis")
 
 
 def test_an_override_beside_a_preset_is_told_from_it() -> None:
@@ -133,8 +146,14 @@ def test_each_field_comes_from_the_most_specific_policy_that_sets_it(
     matching = [
         spec for spec in sorted(specs, key=lambda spec: specificity(spec.pattern)) if matches(spec.pattern, address)
     ]
+    # A preset above the same preset adds its settings only (R9).
+    presets = [spec for spec in matching if spec.preset]
+    adds_only = {spec.pattern for spec, below in pairwise(presets) if spec.preset == below.preset}
     for field in FIELDS:
-        setting = next((spec for spec in matching if spec.preset or field in spec.settings), None)
+        setting = next(
+            (spec for spec in matching if field in spec.settings or (spec.preset and spec.pattern not in adds_only)),
+            None,
+        )
         if setting is None:
             expected, origin = getattr(BUILT_IN, field), BUILT_IN_ORIGIN
         elif field in setting.settings:

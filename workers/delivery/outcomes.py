@@ -13,6 +13,7 @@ from workers.delivery.deliveries import Delivery, OutcomeRow
 from workers.delivery.http.exchange import HTTP_CONNECTION_RESET, HttpAnswer
 
 CONSUMER_CONNECTION_LOST = "ConsumerConnectionLost"
+ROLLED_BACK = "RolledBack"
 
 MAX_CLASS_CHARS = 255
 MAX_MESSAGE_CHARS = 4096
@@ -96,6 +97,12 @@ def failed_row(
         title=storable(line, MAX_TITLE_CHARS),
         **more,
     )
+
+
+def rolled_back_row(run: RunIdentity, delivery: Delivery, why: str | None, *, times: Times, **more: Any) -> OutcomeRow:
+    """Return the row of a message that its consumer rolled back; a policy may count that as a failure (ruling R3)."""
+    failure = Failure(ROLLED_BACK, why or "The consumer rolled the message back.")
+    return failed_row(run, delivery, failure, times=times, outcome=Outcome.ROLLED_BACK, **more)
 
 
 def ruled_row(run: RunIdentity, delivery: Delivery, *, finished_at: datetime) -> OutcomeRow:

@@ -15,6 +15,10 @@ from poisonadmin.policies.domain.policy import Policy
 
 Key = tuple[int, str]  # address id, conversation id
 
+# A transaction that was aborted (ruling R3), and what says nothing of one.
+ABORTS = frozenset({Outcome.ROLLED_BACK, Outcome.CRASHED, Outcome.NODE_LOST})
+_ENDS_NO_ROW = frozenset({Outcome.FAILED, Outcome.SUSPECTED, Outcome.RULED})
+
 _CONVERSATIONS = """
 SELECT conversation.address_id, conversation.conversation_id, failures
 FROM unnest(%(addresses)s::bigint[], %(conversations)s::text[]) AS wanted (address_id, conversation_id)
@@ -84,11 +88,14 @@ class BreakerCounts:
             self.last.setdefault(key, one.id)  # what has a last message is written back
 
     def switches_off(self, one: Answered, policy: Policy) -> bool:
-        """Count a roll-back, or the end of a row of them; return whether the address is to stop (SSB-1)."""
+        """Count an aborted transaction, or the end of a row of them; return whether the address is to stop (SSB-1).
+
+        A roll-back and a crash abort it. An exception, which the procedure catches, ends no row (ruling R3).
+        """
         limit = policy.queue_off_after_rollbacks
-        if limit == 0:
+        if limit == 0 or one.outcome in _ENDS_NO_ROW:
             return False
-        in_row = self.rollbacks.get(one.address_id, 0) + 1 if one.outcome == Outcome.ROLLED_BACK else 0
+        in_row = self.rollbacks.get(one.address_id, 0) + 1 if one.outcome in ABORTS else 0
         self.rollbacks[one.address_id] = 0 if in_row >= limit else in_row
         return in_row >= limit
 

@@ -53,17 +53,17 @@ SELECT message.id, destination_id FROM {IN_FLIGHT} JOIN address ON address.id = 
 WHERE taken.claim_id = %(claim)s AND taken.shard = %(shard)s
 """  # noqa: S608  (fragments are constants)
 
-# The plain rule accuses all that the node held (SAP-8); so does the loss of the pages. A candidate had begun from its
-# start mark on.
+# A candidate had begun from its start mark on.
 _SUSPECT = f"""
 INSERT INTO attempt (message_id, attempt_number, claim_id, shard, destination_id, finished_at, outcome, error_class,
                      error_message, fingerprint, title)
 SELECT message.id, message.attempt_number, taken.claim_id, taken.shard, destination_id, now(), 'node_lost', 'NodeLost',
        %(words)s, %(fingerprint)s, %(title)s
 FROM {IN_FLIGHT} JOIN address ON address.id = message.address_id
-     JOIN destination ON destination.id = address.destination_id AND destination.kind = 'handler'
+     JOIN destination ON destination.id = address.destination_id
 WHERE taken.claim_id = %(claim)s AND taken.shard = %(shard)s
-  AND (%(all)s OR address.blame = 'all_in_flight' OR message.id = (SELECT start_mark FROM node WHERE id = %(node)s))
+  AND (address.blame = 'all_in_flight' OR destination.kind = 'handler' AND (
+       %(all)s OR message.id = (SELECT start_mark FROM node WHERE id = %(node)s)))
 ON CONFLICT DO NOTHING
 """  # noqa: S608  (fragments are constants)
 
@@ -87,7 +87,7 @@ def search_lost_nodes(host: str, pages: Journals) -> int:
             node = LostNode(node_id, name, claim_id, shard, directory, dict(cursor.fetchall()))
             rows = None if is_given_up else pages.read(node)
             _write(cursor, rows or ())
-            _suspect(cursor, node, everything=rows is None)
+            suspect_held(cursor, node.id, node.name, (node.claim_id, node.shard), everything=rows is None)
             cursor.execute(_READ, {"node": node_id})
         pages.forget(node_id)
     return len(lost)
@@ -114,14 +114,22 @@ def _write(cursor: CursorWrapper, rows: Sequence[Mapping[str, Any]]) -> None:
         )
 
 
-def _suspect(cursor: CursorWrapper, node: LostNode, *, everything: bool) -> None:
-    failure = Failure("NodeLost", f"The node {node.name} was lost while it held this message.")
+def suspect_held(
+    cursor: CursorWrapper, node_id: int, name: str, shard: tuple[int, int], *, everything: bool = False
+) -> None:
+    """Write the attempts, outcome `node_lost`, of what a lost node held unanswered and its loss accuses.
+
+    By the plain rule that is all of it, whatever it was delivered to (SAP-8, SAP-n); by the exact one the candidate
+    that was tried alone. `everything`: its pages are lost, so what it held for handlers counts as begun (ruling R2).
+    `shard`: the claim's id and the number of the shard.
+    """
+    failure = Failure("NodeLost", f"The node {name} was lost while it held this message.")
     cursor.execute(
         _SUSPECT,
         {
-            "node": node.id,
-            "claim": node.claim_id,
-            "shard": node.shard,
+            "node": node_id,
+            "claim": shard[0],
+            "shard": shard[1],
             "all": everything,
             "words": failure.message,
             "fingerprint": fingerprint(failure),

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from django.db import connection, transaction
 
 from poisonadmin.core.domain.locks import Lock, lock_key
+from poisonadmin.delivery.commands.crash_recovery import suspect_held
 from poisonadmin.delivery.commands.settle import Settled, settle
 from poisonadmin.delivery.domain.lease import SILENT_SECONDS, SILENT_SECONDS_AFTER_RESTART
 
@@ -28,7 +29,7 @@ def _lock_is_free(lock: Lock, key: str) -> str:
 _LOSE_NODES = f"""
 UPDATE node SET ended_at = now(), "end" = 'lost'
 WHERE ended_at IS NULL AND (lease_until < now() OR ({_SILENT} AND {_lock_is_free(Lock.NODE, "node.id")}))
-RETURNING id, name
+RETURNING id, name, claim_id, shard, pages IS NOT NULL
 """  # noqa: S608  (fragments are constants)
 
 # A shard whose task never began, and whose job is gone: the row that we insert keeps a late task from delivering it.
@@ -64,11 +65,14 @@ def recover() -> Recovered:
     settled = settle()
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(_LOSE_NODES)
-        nodes = len(cursor.fetchall())
+        lost = cursor.fetchall()
+        for node_id, name, claim_id, shard, has_journals in lost:
+            if not has_journals:  # else what its journals report is read first, by `search_lost_nodes`
+                suspect_held(cursor, node_id, name, (claim_id, shard))
         cursor.execute(_FENCE_SHARDS)
         shards = len(cursor.fetchall())
         cursor.execute(_LOSE_JOBS)
         jobs = len(cursor.fetchall())
-    if nodes or shards:
+    if lost or shards:
         settled += settle()
-    return Recovered(nodes, shards, jobs, settled)
+    return Recovered(len(lost), shards, jobs, settled)

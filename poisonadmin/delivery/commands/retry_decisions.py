@@ -8,6 +8,7 @@ from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.delivery.commands.in_flight import TAKEN
 from poisonadmin.delivery.domain import retry_decision
+from poisonadmin.delivery.domain.hot_loops import IMMEDIATE_REDELIVERIES, WAIT_MS, WITHIN_SECONDS, paced
 from poisonadmin.delivery.domain.outcome import Outcome
 from poisonadmin.delivery.domain.retry_decision import RetryDecision, on_crash, on_failure
 from poisonadmin.messages.domain.states import Event
@@ -15,12 +16,10 @@ from poisonadmin.policies.domain.policy import Blame, Policy
 from poisonadmin.rules.domain.rules import Before
 
 FAILURES = frozenset({Outcome.FAILED, Outcome.CRASHED, Outcome.NODE_LOST, Outcome.SUSPECTED})
-# The loss of a whole node while a candidate runs alone may be an outside kill; every third such loss counts (R2).
-LOSSES_A_CRASH = 3
 
 
 class Answered(NamedTuple):
-    """A message in DLNG whose attempt is written, locked. `losses`: nodes lost with it while it was tried alone,
+    """A message in DLNG whose attempt is written, locked. `is_alone`: it was tried by itself, `is_hot`: as for `paced`,
     `hops`: its moves by us, where it was or may be moved. `destination` and `tags` are read where rules ask for them.
     """
 
@@ -41,7 +40,8 @@ class Answered(NamedTuple):
     finished_at: datetime
     retry_after_ms: int | None
     move_to: str | None
-    losses: int
+    is_alone: bool
+    is_hot: bool
     hops: int
     cause_class: str | None = None
     status_code: int | None = None
@@ -66,14 +66,23 @@ class Answered(NamedTuple):
         return (self.error_message or self.error_class) if self.outcome == Outcome.FAILED else "Fatal error."
 
 
+# Of the last eleven attempts, which ten redeliveries part; or of the wait that led to this attempt.
+_HOT = f"""
+    (SELECT count(*) > {IMMEDIATE_REDELIVERIES}
+            AND min(finished_at) > max(finished_at) - interval '{WITHIN_SECONDS} s'
+     FROM (SELECT finished_at FROM attempt AS one WHERE one.message_id = message.id
+           ORDER BY attempt_number DESC LIMIT {IMMEDIATE_REDELIVERIES + 1}) AS latest)
+    OR EXISTS (SELECT FROM attempt AS one
+               WHERE one.message_id = message.id AND one.attempt_number = message.attempt_number - 1
+                 AND message.due_at >= one.finished_at + interval '{WAIT_MS} ms')
+"""  # noqa: S608  (numbers of ours)
+
 _ANSWERED = f"""
 SELECT answered.* FROM {TAKEN} CROSS JOIN LATERAL (
     SELECT message.id, message.attempt_number, failure_count, crash_count, candidate, address.name, address.id,
            lane.id AS plain_lane_id, envelope.conversation_id, outcome, fingerprint, title, error_class, error_message,
            finished_at, retry_after_ms, move_to,
-           CASE WHEN outcome = 'node_lost' AND taken.is_isolation THEN (
-               SELECT count(*) FROM attempt AS loss JOIN claim ON claim.id = loss.claim_id AND claim.is_isolation
-               WHERE loss.message_id = message.id AND loss.outcome = 'node_lost') ELSE 0 END AS losses,
+           taken.is_isolation, message.attempt_number > {IMMEDIATE_REDELIVERIES} AND ({_HOT}) AS is_hot,
            CASE WHEN %(rules)s OR outcome IN ('moved', 'ruled')
                 THEN (SELECT count(*) FROM hop WHERE hop.message_id = message.id AND times IS NULL) ELSE 0 END AS hops,
            cause_class, status_code, rule_id, ruling,
@@ -108,6 +117,16 @@ def decide_retry(one: Answered, policy: Policy, *, conversation_failures: int | 
 
     `conversation_failures`: its conversation's count with it, None where that is not counted.
     """
+    return paced(
+        _decide(one, policy, conversation_failures),
+        policy,
+        one.address,
+        is_hot=one.is_hot,
+        is_in_conversation=conversation_failures is not None,
+    )
+
+
+def _decide(one: Answered, policy: Policy, conversation_failures: int | None) -> RetryDecision:
     match Outcome(one.outcome):
         case Outcome.DISCARDED:
             return retry_decision.on_discarded(one.failure_count)
@@ -115,7 +134,11 @@ def decide_retry(one: Answered, policy: Policy, *, conversation_failures: int | 
             return retry_decision.on_moved(one.move_to or one.address, hops=one.hops)
         case Outcome.ROLLED_BACK:
             return retry_decision.on_rolled_back(
-                policy, message_id=one.id, attempt_number=one.attempt_number, failure_count=one.failure_count
+                policy,
+                message_id=one.id,
+                attempt_number=one.attempt_number,
+                failure_count=one.failure_count,
+                address=one.address,
             )
         case Outcome.CONVERSATION_ENDED:
             return retry_decision.on_conversation_ended(one.failure_count)
@@ -125,9 +148,9 @@ def decide_retry(one: Answered, policy: Policy, *, conversation_failures: int | 
         case Outcome.CRASHED | Outcome.SUSPECTED:
             return _crashed(one, policy, Event.CRASHED, is_counted=True)
         case Outcome.NODE_LOST:
-            # Under the plain rule a lost node is a crash; else it only casts suspicion.
-            is_third = one.losses > 0 and one.losses % LOSSES_A_CRASH == 0
-            is_counted = policy.blame is Blame.ALL_IN_FLIGHT or is_third
+            # Under the plain rule a lost node is a crash; under the exact one it is for what ran alone, and else only
+            # casts suspicion.
+            is_counted = policy.blame is Blame.ALL_IN_FLIGHT or one.is_alone
             return _crashed(one, policy, Event.NODE_LOST, is_counted=is_counted)
     return on_failure(
         policy,
@@ -146,6 +169,9 @@ def _crashed(one: Answered, policy: Policy, event: Event, *, is_counted: bool) -
         one.crash_count,
         one.candidate,
         failure_count=one.failure_count,
+        message_id=one.id,
+        attempt_number=one.attempt_number,
+        address=one.address,
         is_counted=is_counted,
         event=event,
     )

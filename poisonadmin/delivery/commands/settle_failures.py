@@ -96,8 +96,8 @@ def settle_failures(claim_id: int | None = None) -> int:
             cursor,
             [
                 failure_groups.Seen(a.fingerprint, a.title, a.error_class, a.id, a.finished_at)
-                for a in answered
-                if a.is_failure
+                for a, v in pairs
+                if _is_failure(a, v)
             ],
         )
         places = _places(cursor, pairs, targets, in_force)
@@ -115,6 +115,11 @@ def settle_failures(claim_id: int | None = None) -> int:
     return len(answered)
 
 
+def _is_failure(one: Answered, decision: RetryDecision) -> bool:
+    """Return whether it belongs to a failure group; a roll-back does where its policy counts it."""
+    return one.is_failure or decision.failure_count > one.failure_count
+
+
 def _decide(one: Answered, policy: Policy, counts: BreakerCounts, ruled: FailureRuleDecisions) -> RetryDecision:
     decision = ruled.apply(
         one, policy, decide_retry(one, policy, conversation_failures=counts.of_conversation(one, policy))
@@ -127,7 +132,7 @@ def _decide(one: Answered, policy: Policy, counts: BreakerCounts, ruled: Failure
 def _list(cursor: CursorWrapper, listed: Sequence[tuple[Answered, RetryDecision]]) -> None:
     """Put the bookmarks of these messages on the poison list."""
     for is_fatal in (False, True):
-        some = [one for one, decision in listed if (decision.event is not Event.FAILED) == is_fatal]
+        some = [one for one, decision in listed if (decision.event in (Event.CRASHED, Event.NODE_LOST)) == is_fatal]
         why = {one.id: one.why for one in some}
         reports.list_messages(cursor, sorted(why), why=why, fatal=is_fatal, actor="system")
 
@@ -171,10 +176,10 @@ def _apply(
         "reasons": [decision.reason and str(decision.reason) for _, decision in pairs],
         "delays": [decision.delay_ms for _, decision in pairs],
         "counts": [decision.failure_count for _, decision in pairs],
-        "groups": [group_ids[one.fingerprint] if one.is_failure else None for one, _ in pairs],
+        "groups": [group_ids[one.fingerprint] if _is_failure(one, decision) else None for one, decision in pairs],
         "addresses": [place.address_id for place in places],
         "lanes": [place.lane_id for place in places],
-        "ats": [one.finished_at if one.is_failure else None for one, _ in pairs],
+        "ats": [one.finished_at if _is_failure(one, decision) else None for one, decision in pairs],
         "events": [str(decision.event) for _, decision in pairs],
         "candidates": [decision.candidate for _, decision in pairs],
         "crashes": [decision.crash_count for _, decision in pairs],

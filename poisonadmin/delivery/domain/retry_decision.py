@@ -55,6 +55,7 @@ class _Failed:
     count: int
     conversation_failures: int | None
     wait: int
+    event: Event
 
 
 def on_failure(
@@ -66,11 +67,13 @@ def on_failure(
     address: str,
     retry_after_ms: int | None = None,
     conversation_failures: int | None = None,
+    event: Event = Event.FAILED,
 ) -> RetryDecision:
     """Return the decision on a begun attempt that failed.
 
     `failure_count` is the count before this failure; `conversation_failures` the conversation's count with it, None
     outside a conversation. `retry_after_ms` is the destination's own lower bound of the wait, heeded up to a day.
+    `event`: how it failed, where the policy counts crashes or roll-backs as failures (ruling R3).
 
     >>> from poisonadmin.policies.domain.policy import BUILT_IN
     >>> decision = on_failure(BUILT_IN, message_id=1, attempt_number=10, failure_count=9, address="orders")
@@ -80,7 +83,7 @@ def on_failure(
     count = failure_count + 1
     sign, fraction = jitter(message_id, attempt_number)
     wait = max(delay_ms(policy, count, sign=sign, fraction=fraction), min(retry_after_ms or 0, MAX_RETRY_AFTER_MS))
-    failed = _Failed(policy, address, count, conversation_failures, wait)
+    failed = _Failed(policy, address, count, conversation_failures, wait, event)
     for limit in LIMITS:
         decision = limit(failed)
         if decision is not None:
@@ -94,28 +97,48 @@ def on_crash(
     candidate: bool,
     *,
     failure_count: int,
+    message_id: int = 0,
+    attempt_number: int = 0,
+    address: str = "",
     is_counted: bool = True,
     event: Event = Event.CRASHED,
 ) -> RetryDecision:
     """Return the decision on a message that was begun when its process died (ruling R2, SEMANTICS SAP-4 to SAP-11).
 
-    `crash_count` is the count before. `is_counted` is false for the loss of a whole node, which only casts suspicion.
-    `event` is `Event.CRASHED` or `Event.NODE_LOST`. The message is due at once, and its `failure_count` stays.
+    `crash_count` is the count before. `is_counted` is false for the loss of a whole node that only casts suspicion.
+    `event` is `Event.CRASHED` or `Event.NODE_LOST`. The message is due at once and its `failure_count` stays, unless
+    the policy counts crashes as failures: then it waits, and is exhausted, like any other failure (ruling R3).
     """
     crashes = crash_count + int(is_counted)
     if is_counted and 0 < policy.crashes_to_list <= crashes:
         return RetryDecision(
             State.NDLV, event, Reason.LISTED, None, None, failure_count, candidate=True, crash_count=crashes
         )
-    if not policy.blacklisting_enabled:
-        return RetryDecision(
-            State.TBDL, event, None, 0, None, failure_count, candidate=candidate, crash_count=crash_count
-        )
-    if is_counted and crashes >= policy.crash_limit:
+    if is_counted and policy.blacklisting_enabled and crashes >= policy.crash_limit:
         return RetryDecision(
             State.NDLV, event, Reason.BLACKLISTED, None, None, failure_count, candidate=True, crash_count=crashes
         )
-    return RetryDecision(State.TBDL, event, None, 0, None, failure_count, candidate=True, crash_count=crashes)
+    if policy.crashes_count_as_failures:
+        decision = on_failure(
+            policy,
+            message_id=message_id,
+            attempt_number=attempt_number,
+            failure_count=failure_count,
+            address=address,
+            event=event,
+        )
+    else:
+        decision = RetryDecision(State.TBDL, event, None, 0, None, failure_count)
+    if policy.blacklisting_enabled:
+        return replace(decision, candidate=True, crash_count=crashes)
+    return replace(decision, candidate=candidate, crash_count=crash_count)
+
+
+def counted_events(policy: Policy) -> frozenset[Event]:
+    """Return the events that the policy counts as failures of a message (ruling R3)."""
+    crashes = (Event.CRASHED, Event.NODE_LOST) if policy.crashes_count_as_failures else ()
+    rollbacks = (Event.ROLLED_BACK,) if policy.rollbacks_count_as_failures else ()
+    return frozenset((Event.FAILED, *crashes, *rollbacks))
 
 
 def dead_letter_target(policy: Policy, address: str) -> DeadLetterTarget | None:
@@ -144,7 +167,7 @@ def _listener_retries(failed: _Failed) -> RetryDecision | None:
     retries = failed.policy.listener_max_retries
     if retries is None or failed.count < retries:
         return None
-    return RetryDecision(State.TBDL, Event.FAILED, None, failed.wait, None, failed.count, stop_address=True)
+    return RetryDecision(State.TBDL, failed.event, None, failed.wait, None, failed.count, stop_address=True)
 
 
 def _backout_threshold(failed: _Failed) -> RetryDecision | None:
@@ -188,38 +211,38 @@ def _conversation_failures(failed: _Failed) -> RetryDecision | None:
 
 
 def _again(failed: _Failed) -> RetryDecision:
-    return RetryDecision(State.TBDL, Event.FAILED, None, failed.wait, None, failed.count)
+    return RetryDecision(State.TBDL, failed.event, None, failed.wait, None, failed.count)
 
 
 def _stays(failed: _Failed) -> RetryDecision:
     wait = max(failed.wait, failed.policy.blocked_retry_timeout)
-    return RetryDecision(State.TBDL, Event.FAILED, None, wait, None, failed.count)
+    return RetryDecision(State.TBDL, failed.event, None, wait, None, failed.count)
 
 
 def _moved(failed: _Failed, address: str, queue: str | None = None) -> RetryDecision:
     if address == failed.address:
         return _parked(failed)
     reason = Reason.ATTEMPTS_EXHAUSTED
-    return RetryDecision(State.NDLV, Event.FAILED, reason, None, address, failed.count, create_child=True, queue=queue)
+    return RetryDecision(State.NDLV, failed.event, reason, None, address, failed.count, create_child=True, queue=queue)
 
 
 def _parked(failed: _Failed) -> RetryDecision:
     if failed.policy.fail_non_delivered:
         return _discarded(failed)
-    return RetryDecision(State.NDLV, Event.FAILED, Reason.ATTEMPTS_EXHAUSTED, None, None, failed.count)
+    return RetryDecision(State.NDLV, failed.event, Reason.ATTEMPTS_EXHAUSTED, None, None, failed.count)
 
 
 def _discarded(failed: _Failed) -> RetryDecision:
-    return RetryDecision(State.FAIL, Event.FAILED, Reason.DISCARDED_BY_POLICY, None, None, failed.count)
+    return RetryDecision(State.FAIL, failed.event, Reason.DISCARDED_BY_POLICY, None, None, failed.count)
 
 
 def _listed(failed: _Failed) -> RetryDecision:
-    return RetryDecision(State.NDLV, Event.FAILED, Reason.LISTED, None, None, failed.count)
+    return RetryDecision(State.NDLV, failed.event, Reason.LISTED, None, None, failed.count)
 
 
 def _ends_conversation(failed: _Failed) -> RetryDecision:
     reason, note = Reason.CONVERSATION_ENDED, CONVERSATION_ERROR  # SEMANTICS SSB-10
-    return RetryDecision(State.FAIL, Event.FAILED, reason, None, None, failed.count, note=note)
+    return RetryDecision(State.FAIL, failed.event, reason, None, None, failed.count, note=note)
 
 
 LIMITS: tuple[Callable[[_Failed], RetryDecision | None], ...] = (
@@ -256,9 +279,23 @@ def on_moved(address: str, *, hops: int) -> RetryDecision:
     return RetryDecision(State.TBDL, Event.MOVED, None, 0, address, 0, candidate=False, crash_count=0)
 
 
-def on_rolled_back(policy: Policy, *, message_id: int, attempt_number: int, failure_count: int) -> RetryDecision:
-    """Return the decision on a message that its handler put back: nothing is counted, and it waits as after its first
-    failure, so that it does not come round without a pause."""
+def on_rolled_back(
+    policy: Policy, *, message_id: int, attempt_number: int, failure_count: int, address: str = ""
+) -> RetryDecision:
+    """Return the decision on a message that its handler put back.
+
+    Where the policy counts roll-backs, it is a failure of the message (ruling R3). Else nothing is counted, and it
+    waits as after its first failure.
+    """
+    if policy.rollbacks_count_as_failures:
+        return on_failure(
+            policy,
+            message_id=message_id,
+            attempt_number=attempt_number,
+            failure_count=failure_count,
+            address=address,
+            event=Event.ROLLED_BACK,
+        )
     sign, fraction = jitter(message_id, attempt_number)
     wait = delay_ms(policy, 1, sign=sign, fraction=fraction)
     return RetryDecision(State.TBDL, Event.ROLLED_BACK, None, wait, None, failure_count)

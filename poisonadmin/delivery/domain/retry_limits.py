@@ -11,7 +11,7 @@ from poisonadmin.policies.domain.policy import Policy
 class Breaker:
     """A limit that stops more than the message: at `limit` of what `count` counts, its `consequence` follows.
 
-    `left`: so many more of `what` until then, at least one.
+    `left`: so many more of `what` until then, at least one. `value`: of the setting, where that is not the limit.
     """
 
     setting: str
@@ -19,6 +19,7 @@ class Breaker:
     limit: int
     what: str
     consequence: str
+    value: int | None = None
 
     @property
     def left(self) -> int:
@@ -33,7 +34,8 @@ class Breaker:
         'one more roll-back stops the address (4 counted, queue_off_after_rollbacks 5)'
         """
         more = f"one more {self.what}" if self.left == 1 else f"{self.left} more {self.what}s"
-        return f"{more} {self._follows(self.left)} ({self.count} counted, {self.setting} {self.limit})"
+        value = self.limit if self.value is None else self.value
+        return f"{more} {self._follows(self.left)} ({self.count} counted, {self.setting} {value})"
 
     @property
     def rule(self) -> str:
@@ -76,8 +78,10 @@ def breakers(
     """Return the breakers in force on a message; `conversation_failures` None: it is in no conversation."""
     found = []
     if policy.listener_max_retries is not None:
-        limit = max(policy.listener_max_retries, 1)
-        found.append(Breaker("listener_max_retries", failure_count, limit, "failure", "stops the address"))
+        retries = policy.listener_max_retries
+        found.append(
+            Breaker("listener_max_retries", failure_count, max(retries, 1), "failure", "stops the address", retries)
+        )
     if policy.queue_off_after_rollbacks > 0:
         limit = policy.queue_off_after_rollbacks
         found.append(Breaker("queue_off_after_rollbacks", rollbacks_in_row, limit, "roll-back", "stops the address"))

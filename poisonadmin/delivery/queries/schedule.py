@@ -7,6 +7,8 @@ from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.domain.addresses import matches
 from poisonadmin.core.queries.paging import MAX_LIMIT
 from poisonadmin.core.queries.rows import QueryTooExpensive, bounded, fetch, fetch_one, fetch_values
+from poisonadmin.delivery.domain import hot_loops
+from poisonadmin.delivery.domain.retry_decision import counted_events
 from poisonadmin.delivery.domain.retry_limits import Breaker, attempts_in_all, breakers
 from poisonadmin.delivery.domain.retry_schedule import explain
 from poisonadmin.delivery.queries.schedule_steps import (
@@ -189,7 +191,7 @@ def schedule(message_id: int, *, principal: Principal) -> Schedule:
     policy = policy_index().resolve(message.address).policy
     place = _place_of(message)
     changed_at = _changed_at(message.address)
-    failures = failures_counted(changes.results, is_whole=changes.next is None)
+    failures = failures_counted(changes.results, policy, is_whole=changes.next is None)
     is_alive = message.state in (State.TBDL, State.DLNG)
     in_conversation = None
     if message.conversation_id is not None and policy.conversation_failure_limit:
@@ -205,13 +207,14 @@ def schedule(message_id: int, *, principal: Principal) -> Schedule:
         at=message.due_at,
         how=how,
         of=of,
+        is_hot=bool(changes.results) and changes.results[0].note == hot_loops.NOTE,
     )
     return Schedule(
         sentence=_sentence(message, of, how) if is_alive else None,
         due_at=message.due_at,
         failure_count=message.failure_count,
         of=of,
-        past=past_steps(policy, message.id, made, failures, changed_at),
+        past=past_steps(policy, message.id, message.address, made, failures, changed_at),
         next=next_steps(policy, start) if is_alive else [],
         held=held(message, place),
         conversation=None
@@ -263,12 +266,12 @@ def _how(message: MessageDetail, policy: Policy, changes: list[HistoryRow], made
     last = next((row for row in changes if row.event != Event.CLAIMED), None)
     if last is None:
         return None
-    if last.event not in (Event.FAILED, Event.ROLLED_BACK):
+    if last.event not in counted_events(policy) | {Event.ROLLED_BACK}:
         by = f" by {last.actor}" if last.event in _BY_A_PERSON else ""
         return f"{_WHY.get(Event(last.event), last.event)}{by}"
-    counts_as = 1 if last.event == Event.ROLLED_BACK else message.failure_count
-    terms = explain(policy, counts_as, message.id, last.attempt_number)
-    prefix = "after a roll-back, as after the first failure: " if last.event == Event.ROLLED_BACK else ""
+    is_uncounted = last.event not in counted_events(policy)
+    terms = explain(policy, 1 if is_uncounted else message.failure_count, message.id, last.attempt_number)
+    prefix = "after a roll-back, as after the first failure: " if is_uncounted else ""
     if message.due_at is None:
         return f"{prefix}{terms.formula()}"
     waits = message.due_at - message.state_at
@@ -283,6 +286,8 @@ def _why_other(waits_ms: int, policy: Policy, last: HistoryRow, made: list[Attem
     attempt = next((one for one in made if one.attempt_number == last.attempt_number), None)
     if attempt is not None and attempt.retry_after_ms is not None and waits_ms <= attempt.retry_after_ms:
         return f"the destination asked for {attempt.retry_after_ms} ms, so {waits_ms} ms"
+    if last.note == hot_loops.NOTE:
+        return last.note
     if waits_ms == policy.blocked_retry_timeout:
         return f"blocked_retry_timeout {policy.blocked_retry_timeout}, so {waits_ms} ms"
     return f"by what was in force then, {waits_ms} ms"

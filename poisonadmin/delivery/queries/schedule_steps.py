@@ -1,12 +1,14 @@
 """The steps of a message's schedule: attempts that were made and attempts to come, each wait with its terms."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from poisonadmin.delivery.domain.outcome import Outcome
-from poisonadmin.delivery.domain.retry_decision import RetryDecision, on_failure
-from poisonadmin.delivery.domain.retry_schedule import Explanation, explain
+from poisonadmin.delivery.domain.retry_decision import counted_events
+from poisonadmin.delivery.domain.retry_schedule import Explanation
+from poisonadmin.delivery.domain.retry_series import FailureStep, series
 from poisonadmin.messages.domain.states import Event
 from poisonadmin.messages.queries.detail import AttemptRow, HistoryRow
 from poisonadmin.policies.domain.policy import Policy
@@ -20,7 +22,8 @@ class PastStep:
     """An attempt that was made, and how long it was until the next one began, in milliseconds.
 
     `failure`: which counted failure it was, None where it was none. `explanation` is the wait after it by the policy in
-    force now; `is_older`: that policy has changed since, so that it may have been another one then.
+    force now, `formula` its terms in one line; `is_older`: that policy has changed since, so that it may have been
+    another one then.
     """
 
     attempt_number: int
@@ -30,12 +33,8 @@ class PastStep:
     finished_at: datetime
     waited_ms: int | None
     explanation: Explanation | None
+    formula: str | None
     is_older: bool
-
-    @property
-    def formula(self) -> str | None:
-        """The terms of the wait in one line."""
-        return self.explanation.formula() if self.explanation else None
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,7 @@ class NextStep:
     """An attempt to come, the `attempt`-th since failures were last counted anew, of `of`; None: for ever.
 
     `earliest_at` is when it can begin, were each before it to fail at once, and `how` the terms of the wait before. If
-    it fails, `then` is the state that follows, `explanation` the wait in TBDL.
+    it fails, `then` is the state that follows, `explanation` the wait in TBDL, `formula` its terms in one line.
     """
 
     attempt_number: int
@@ -59,15 +58,7 @@ class NextStep:
     delay_ms: int | None
     how: str | None
     explanation: Explanation | None
-
-    @property
-    def formula(self) -> str | None:
-        """The terms of the wait after it, in one line."""
-        if self.explanation is None:
-            return None
-        formula = self.explanation.formula()
-        longer = self.delay_ms is not None and self.delay_ms > self.explanation.delay
-        return f"{formula}, at least blocked_retry_timeout {self.delay_ms}" if longer else formula
+    formula: str | None
 
     @property
     def sentence(self) -> str:
@@ -87,6 +78,7 @@ class Start:
     at: datetime | None
     how: str | None
     of: int | None
+    is_hot: bool = False
 
 
 def due_sentence(attempt: int, of: int | None, failure_count: int, at: datetime | None, how: str | None) -> str:
@@ -100,17 +92,18 @@ def due_sentence(attempt: int, of: int | None, failure_count: int, at: datetime 
     return f"attempt {attempt}{limit} (failure_count {failure_count}){when}" + (f": {how}" if how else "")
 
 
-def failures_counted(history: Sequence[HistoryRow], *, is_whole: bool) -> dict[int, int]:
-    """Return attempt number -> which counted failure it was, from a history, newest first.
+def failures_counted(history: Sequence[HistoryRow], policy: Policy, *, is_whole: bool) -> dict[int, int]:
+    """Return attempt number -> which failure it was by what the policy counts, from a history, newest first.
 
     Of a history that is not whole, attempts before its first new beginning are left out.
     """
     found: dict[int, int] = {}
     count = 0 if is_whole else None
+    counted = counted_events(policy)
     for row in reversed(history):
         if row.event in _RESETS:
             count = 0
-        elif row.event == Event.FAILED and count is not None:
+        elif row.event in counted and count is not None:
             count += 1
             found[row.attempt_number] = count
     return found
@@ -119,6 +112,7 @@ def failures_counted(history: Sequence[HistoryRow], *, is_whole: bool) -> dict[i
 def past_steps(
     policy: Policy,
     message_id: int,
+    address: str,
     newest_first: Sequence[AttemptRow],
     failures: Mapping[int, int],
     changed_at: datetime | None,
@@ -130,7 +124,14 @@ def past_steps(
         waited = None if following is None else round((following - attempt.finished_at) / timedelta(milliseconds=1))
         number = attempt.attempt_number
         failure = failures.get(number)
-        counts_as = 1 if attempt.outcome == Outcome.ROLLED_BACK else failure
+        counts_as = 1 if attempt.outcome == Outcome.ROLLED_BACK and failure is None else failure
+        after = None
+        if counts_as:
+            after = next(
+                series(
+                    policy, address=address, message_id=message_id, attempt_number=number, failure_count=counts_as - 1
+                )
+            )
         steps.append(
             PastStep(
                 attempt_number=number,
@@ -139,7 +140,8 @@ def past_steps(
                 started_at=attempt.started_at,
                 finished_at=attempt.finished_at,
                 waited_ms=waited,
-                explanation=explain(policy, counts_as, message_id, number) if counts_as else None,
+                explanation=after.terms if after else None,
+                formula=after.formula if after else None,
                 is_older=changed_at is not None and changed_at > attempt.finished_at,
             )
         )
@@ -150,42 +152,34 @@ def past_steps(
 def next_steps(policy: Policy, start: Start) -> list[NextStep]:
     """Return the attempts to come if each fails, up to the last or twenty."""
     steps = []
-    count, in_conversation, at, how = start.failure_count, start.conversation_failures, start.at, start.how
-    for number in range(start.attempt_number, start.attempt_number + SHOWN_STEPS):
-        in_conversation = None if in_conversation is None else in_conversation + 1
-        decision = on_failure(
-            policy,
-            message_id=start.message_id,
-            attempt_number=number,
-            failure_count=count,
-            address=start.address,
-            conversation_failures=in_conversation,
-        )
-        after = explain(policy, count + 1, start.message_id, number) if decision.delay_ms is not None else None
-        steps.append(_step(start, decision, number=number, count=count, at=at, how=how, after=after))
-        if decision.delay_ms is None or decision.stop_address:
+    at, how = start.at, start.how
+    coming = series(
+        policy,
+        address=start.address,
+        message_id=start.message_id,
+        attempt_number=start.attempt_number,
+        failure_count=start.failure_count,
+        conversation_failures=start.conversation_failures,
+        is_hot=start.is_hot,
+    )
+    for step in itertools.islice(coming, SHOWN_STEPS):
+        steps.append(_step(step, of=start.of, at=at, how=how))
+        wait = step.decision.delay_ms
+        if wait is None or step.decision.stop_address:
             break
-        count, how = count + 1, steps[-1].formula
-        at = None if at is None else at + timedelta(milliseconds=decision.delay_ms)
+        how = step.formula
+        at = None if at is None else at + timedelta(milliseconds=wait)
     return steps
 
 
-def _step(
-    start: Start,
-    decision: RetryDecision,
-    *,
-    number: int,
-    count: int,
-    at: datetime | None,
-    how: str | None,
-    after: Explanation | None,
-) -> NextStep:
+def _step(step: FailureStep, *, of: int | None, at: datetime | None, how: str | None) -> NextStep:
+    decision = step.decision
     return NextStep(
-        attempt_number=number,
-        attempt=count + 1,
-        of=start.of,
-        failure_count=count,
-        failure=count + 1,
+        attempt_number=step.attempt_number,
+        attempt=step.failure,
+        of=of,
+        failure_count=step.failure - 1,
+        failure=step.failure,
         earliest_at=at,
         then=str(decision.state),
         reason=str(decision.reason) if decision.reason else None,
@@ -193,5 +187,6 @@ def _step(
         stops_address=decision.stop_address,
         delay_ms=decision.delay_ms,
         how=how,
-        explanation=after,
+        explanation=None if decision.delay_ms is None else step.terms,
+        formula=None if decision.delay_ms is None else step.formula,
     )

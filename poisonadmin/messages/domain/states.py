@@ -104,6 +104,13 @@ class Transition:
 
 
 TBDL, DLNG, DLVD, NDLV, FAIL = State
+# What follows a failure that a policy counts, be it an exception, a crash or a roll-back (ruling R3).
+_EXHAUSTED = (
+    Reason.ATTEMPTS_EXHAUSTED,
+    Reason.LISTED,
+    Reason.DISCARDED_BY_POLICY,
+    Reason.CONVERSATION_ENDED,
+)
 
 TRANSITIONS: tuple[Transition, ...] = (
     Transition(
@@ -119,18 +126,18 @@ TRANSITIONS: tuple[Transition, ...] = (
         DLNG,
         Event.FAILED,
         (TBDL, NDLV, FAIL),
-        (Reason.ATTEMPTS_EXHAUSTED, Reason.LISTED, Reason.DISCARDED_BY_POLICY, Reason.CONVERSATION_ENDED, Reason.RULE),
+        (*_EXHAUSTED, Reason.RULE),
     ),
     Transition(DLNG, Event.REJECTED, (NDLV, FAIL), (Reason.REJECTED, Reason.DISCARDED_BY_POLICY)),
     Transition(DLNG, Event.REDIRECTED, (TBDL, NDLV), (Reason.RULE,)),
     Transition(DLNG, Event.DISCARDED, (FAIL,), (Reason.DISCARDED_BY_POLICY,)),
-    Transition(DLNG, Event.ROLLED_BACK, (TBDL,)),
+    Transition(DLNG, Event.ROLLED_BACK, (TBDL, NDLV, FAIL), _EXHAUSTED),
     Transition(DLNG, Event.MOVED, (TBDL, NDLV, FAIL), (Reason.RULE,)),
     Transition(DLNG, Event.CONVERSATION_ENDED, (FAIL,), (Reason.CONVERSATION_ENDED,)),
     Transition(DLNG, Event.RELEASED, (TBDL,)),
     Transition(DLNG, Event.OUTCOME_LOST, (TBDL,)),
-    Transition(DLNG, Event.CRASHED, (TBDL, NDLV), (Reason.BLACKLISTED, Reason.LISTED)),
-    Transition(DLNG, Event.NODE_LOST, (TBDL, NDLV), (Reason.BLACKLISTED, Reason.LISTED)),
+    Transition(DLNG, Event.CRASHED, (TBDL, NDLV, FAIL), (Reason.BLACKLISTED, *_EXHAUSTED)),
+    Transition(DLNG, Event.NODE_LOST, (TBDL, NDLV, FAIL), (Reason.BLACKLISTED, *_EXHAUSTED)),
     Transition(TBDL, Event.DELIVERED_NOW, (TBDL,)),
     Transition(TBDL, Event.POSTPONED, (TBDL,)),
     Transition(TBDL, Event.OPERATION_CANCELLED, (NDLV,)),

@@ -52,6 +52,8 @@ class Policy:
     redelivery_collision_avoidance_factor: float = 0.0
     max_redelivery_delay: int | None = None  # None: ten times redelivery_delay, as in Artemis (ART-4)
     max_delivery_attempts: int = UNLIMITED
+    crashes_count_as_failures: bool = False
+    rollbacks_count_as_failures: bool = False
     dead_letter_address: str | None = None
     auto_create_dead_letter_resources: bool = False
     dead_letter_queue_prefix: str = "DLQ."
@@ -109,36 +111,26 @@ BUILT_IN = Policy(
 )
 
 
-def warnings(policy: Policy) -> tuple[str, ...]:
-    """Return what the policy form warns of, one sentence each; empty when nothing looks wrong (SEMANTICS R5)."""
-    found = []
-    retries = policy.listener_max_retries
-    if policy.backout_threshold > 0 and retries is not None and retries <= policy.backout_threshold:
-        found.append(
-            f"listener_max_retries ({retries}) should exceed backout_threshold ({policy.backout_threshold}): "
-            "otherwise the address stops before a message is moved."
-        )
-    names_none = policy.exception_destination_address is None
-    if policy.exception_destination is ExceptionDestination.SPECIFY and names_none:
-        found.append("exception_destination is `specify` but exception_destination_address is empty.")
-    return tuple(found)
-
-
 PRESETS: dict[str, Policy] = {
     "sap": Policy(
         redelivery_delay=300_000,
         max_delivery_attempts=4,
         blacklisting_enabled=True,
         crash_limit=2,
+        blame=Blame.ALL_IN_FLIGHT,
         on_exhausted=OnExhausted.PARK,
     ),
     "websphere": Policy(
+        crashes_count_as_failures=True,
+        rollbacks_count_as_failures=True,
         max_failed_deliveries=5,
         exception_destination=ExceptionDestination.SYSTEM,
         blocked_retry_timeout=5000,
         on_exhausted=OnExhausted.STAY,
     ),
     "websphere_mq": Policy(
+        crashes_count_as_failures=True,
+        rollbacks_count_as_failures=True,
         listener_max_retries=0,
         backout_threshold=0,
         on_exhausted=OnExhausted.STAY,
@@ -149,6 +141,8 @@ PRESETS: dict[str, Policy] = {
         redelivery_collision_avoidance_factor=0.0,
         max_redelivery_delay=None,
         max_delivery_attempts=10,
+        crashes_count_as_failures=True,
+        rollbacks_count_as_failures=True,
         dead_letter_address=None,
         auto_create_dead_letter_resources=False,
         dead_letter_queue_prefix="DLQ.",
@@ -167,6 +161,7 @@ PRESETS: dict[str, Policy] = {
         conversation_failure_limit=4,
         queue_off_after_rollbacks=5,
         on_exhausted=OnExhausted.END_CONVERSATION,
+        ordered=True,
     ),
 }
 

@@ -102,30 +102,38 @@ def resolve(specs: Iterable[PolicySpec], address: str) -> Resolved:
 
 @dataclass(frozen=True)
 class _Layer:
-    values: dict[str, object]
-    origins: dict[str, ValueOrigin]
+    """What a policy object says: a preset, which sets every field, and the fields that it sets itself."""
+
+    pattern: str
+    preset: str | None
+    overrides: dict[str, object]
 
 
 def _compile(spec: PolicySpec) -> _Layer:
-    values: dict[str, object] = {}
-    origins: dict[str, ValueOrigin] = {}
     if spec.preset is not None:
-        defaults = preset(spec.preset)
-        values = {name: getattr(defaults, name) for name in FIELDS}
-        origins = dict.fromkeys(FIELDS, ValueOrigin(spec.pattern, spec.preset))
+        preset(spec.preset)
     overrides = validate_settings(spec.settings)
     if spec.destination is not None:
         overrides[DESTINATION] = spec.destination
-    values |= overrides
-    origins |= dict.fromkeys(overrides, ValueOrigin(spec.pattern, None))
-    return _Layer(values, origins)
+    return _Layer(spec.pattern, spec.preset, overrides)
 
 
 def _merge(layers: list[_Layer]) -> Resolved:
-    values: dict[str, Any] = {name: getattr(BUILT_IN, name) for name in FIELDS}
+    values = _values(BUILT_IN)
     origins = dict.fromkeys(FIELDS, BUILT_IN_ORIGIN)
+    in_force: str | None = None
     for layer in reversed(layers):
-        values |= layer.values
-        origins |= layer.origins
+        # A preset whose less specific match is the same preset adds its settings only, as two Artemis
+        # address-settings are merged (ruling R9, ART-k).
+        if layer.preset is not None and layer.preset != in_force:
+            in_force = layer.preset
+            values |= _values(preset(layer.preset))
+            origins |= dict.fromkeys(FIELDS, ValueOrigin(layer.pattern, layer.preset))
+        values |= layer.overrides
+        origins |= dict.fromkeys(layer.overrides, ValueOrigin(layer.pattern, None))
     destination = values.pop(DESTINATION, None)
     return Resolved(Policy(**values), destination, origins)
+
+
+def _values(policy: Policy) -> dict[str, Any]:
+    return {name: getattr(policy, name) for name in FIELDS}

@@ -167,6 +167,8 @@ SECTIONS: dict[str, dict[str, Check]] = {
         "redelivery_collision_avoidance_factor": _number(0.0, 1.0),
         "max_redelivery_delay": _or_none(_delay),
         "max_delivery_attempts": _attempts,
+        "crashes_count_as_failures": _boolean,
+        "rollbacks_count_as_failures": _boolean,
         "on_exhausted": _one_of(OnExhausted),
     },
     "Dead letters": {

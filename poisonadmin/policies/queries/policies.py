@@ -1,5 +1,6 @@
 """Policies as written, what they come to on an address, and the delays they would give."""
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -11,9 +12,9 @@ from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.rows import Versioned, fetch, fetch_by_id
 from poisonadmin.delivery.domain.retry_decision import on_failure
 from poisonadmin.delivery.domain.retry_limits import Breaker, attempts_in_all, breakers
-from poisonadmin.delivery.domain.retry_schedule import Explanation, explain
-from poisonadmin.policies.domain.policy import Policy, warnings
+from poisonadmin.delivery.domain.retry_series import series
 from poisonadmin.policies.domain.resolution import PolicySpec, Resolved, resolve
+from poisonadmin.policies.domain.warnings import warnings
 from poisonadmin.policies.queries.index import policy_index, policy_index_with
 
 MAX_PREVIEW = 1000
@@ -120,14 +121,16 @@ def preview(
             raise NotAllowed(f"The pattern {match} reaches beyond the addresses that {principal.name} is limited to.")
         resolved = policy_index_with(PolicySpec(match, preset, settings)).resolve_pattern(match)
     policy = resolved.policy
-    waits = [_wait(policy, number, message_id) for number in range(1, failures + 1)]
+    steps = list(itertools.islice(series(policy, message_id=message_id), failures))
     attempts = attempts_in_all(policy)
     end = None
     if attempts is not None:
         end = on_failure(policy, message_id=0, attempt_number=attempts, failure_count=attempts - 1, address="")
     return Preview(
-        delays_ms=tuple(wait.delay for wait in waits),
-        formulas=tuple(wait.formula() for wait in waits),
+        delays_ms=tuple(
+            step.terms.delay if step.decision.delay_ms is None else step.decision.delay_ms for step in steps
+        ),
+        formulas=tuple(step.formula for step in steps),
         attempts=attempts,
         then=str(end.state) if end else None,
         reason=str(end.reason) if end and end.reason else None,
@@ -136,12 +139,6 @@ def preview(
         warnings=warnings(policy),
         in_force=resolved,
     )
-
-
-def _wait(policy: Policy, number: int, message_id: int | None) -> Explanation:
-    if message_id is not None:
-        return explain(policy, number, message_id, number)
-    return explain(replace(policy, redelivery_collision_avoidance_factor=0.0), number, 0, number)
 
 
 @dataclass(frozen=True)

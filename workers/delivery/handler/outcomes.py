@@ -9,7 +9,7 @@ from poisonadmin.delivery.domain.outcome import Outcome
 from poisonadmin.messages.domain.failures import Failure
 from workers.delivery.deliveries import Delivery, OutcomeRow
 from workers.delivery.handler.sandbox.process import SandboxEnd
-from workers.delivery.outcomes import MAX_MESSAGE_CHARS, RunIdentity, attempt_row, failed_row, storable
+from workers.delivery.outcomes import MAX_MESSAGE_CHARS, RunIdentity, attempt_row, failed_row, rolled_back_row, storable
 from workers.delivery.run import Run, instant
 
 INVALID_ANSWER = "InvalidAnswer"
@@ -30,6 +30,8 @@ def result_row(run: RunIdentity, delivery: Delivery, result: Result) -> OutcomeR
             wrong = Failure(INVALID_ANSWER, f"MoveTo names an address that cannot be: {error.detail}")
             return failed_row(run, delivery, wrong, times=times, output=output)
     why = storable(_text(told, "why"), MAX_MESSAGE_CHARS) or None
+    if result.kind is Kind.ROLLED_BACK:
+        return rolled_back_row(run, delivery, why, times=times, output=output)
     return attempt_row(
         run, delivery, Outcome[result.kind.name], times, error_message=why, output=output, move_to=move_to
     )

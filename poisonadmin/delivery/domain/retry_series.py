@@ -1,0 +1,84 @@
+"""What follows if a message goes on failing: one step a failure, as the policy decides on each."""
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from poisonadmin.delivery.domain.hot_loops import IMMEDIATE_REDELIVERIES, WAIT_MS, paced
+from poisonadmin.delivery.domain.retry_decision import RetryDecision, on_failure
+from poisonadmin.delivery.domain.retry_schedule import Explanation, explain
+from poisonadmin.policies.domain.policy import Policy
+
+
+@dataclass(frozen=True)
+class FailureStep:
+    """The decision on the `failure`-th failure, which attempt `attempt_number` was. `terms`: of the wait after it."""
+
+    attempt_number: int
+    failure: int
+    decision: RetryDecision
+    terms: Explanation
+
+    @property
+    def wait_ms(self) -> int:
+        """The wait until the next attempt; after the last one, what it would be if there were another."""
+        return self.terms.delay if self.decision.delay_ms is None else self.decision.delay_ms
+
+    @property
+    def formula(self) -> str:
+        """The terms of the wait in one line, with what makes it longer.
+
+        >>> policy = Policy(max_failed_deliveries=1, exception_destination=ExceptionDestination.NONE)
+        >>> next(series(policy)).formula
+        '0 ms x 1^0 = 0, cap 0, at least blocked_retry_timeout 5000'
+        """
+        return wait_formula(self.terms, self.decision.delay_ms)
+
+
+def wait_formula(terms: Explanation, delay_ms: int | None) -> str:
+    """Return the terms in one line, and why the wait that was decided on is longer than they give."""
+    if delay_ms is None or delay_ms <= terms.delay:
+        return terms.formula()
+    if terms.delay == 0 and delay_ms == WAIT_MS:
+        return f"{terms.formula()}, at least {WAIT_MS} since nothing ends the redeliveries"
+    return f"{terms.formula()}, at least blocked_retry_timeout {delay_ms}"
+
+
+def series(
+    policy: Policy,
+    *,
+    address: str = "",
+    message_id: int | None = None,
+    attempt_number: int = 1,
+    failure_count: int = 0,
+    conversation_failures: int | None = None,
+    is_hot: bool = False,
+) -> Iterator[FailureStep]:
+    """Yield a step for each failure to come, without end; what follows the last one of a limit repeats it.
+
+    `message_id` None: without jitter. `conversation_failures`: what is counted so far; None outside a conversation.
+    `is_hot`: as for `paced`, before the first of these failures.
+    """
+    if message_id is None:
+        policy = replace(policy, redelivery_collision_avoidance_factor=0.0)
+    immediate = IMMEDIATE_REDELIVERIES if is_hot else 0
+    for number in itertools.count(1):
+        attempt, failure = attempt_number + number - 1, failure_count + number
+        in_conversation = None if conversation_failures is None else conversation_failures + number
+        decision = on_failure(
+            policy,
+            message_id=message_id or 0,
+            attempt_number=attempt,
+            failure_count=failure - 1,
+            address=address,
+            conversation_failures=in_conversation,
+        )
+        decision = paced(
+            decision,
+            policy,
+            address,
+            is_hot=immediate >= IMMEDIATE_REDELIVERIES,
+            is_in_conversation=in_conversation is not None,
+        )
+        immediate += decision.delay_ms == 0
+        yield FailureStep(attempt, failure, decision, explain(policy, failure, message_id or 0, attempt))

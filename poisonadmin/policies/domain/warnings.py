@@ -1,0 +1,35 @@
+"""What the policy form warns of."""
+
+from itertools import islice
+
+from poisonadmin.delivery.domain import hot_loops
+from poisonadmin.delivery.domain.retry_series import series
+from poisonadmin.policies.domain.policy import Blame, ExceptionDestination, Policy
+
+
+def warnings(policy: Policy) -> tuple[str, ...]:
+    """Return what the policy form warns of, one sentence each, empty when nothing looks wrong (rulings R2, R5, R11)."""
+    found = []
+    retries = policy.listener_max_retries
+    if policy.backout_threshold > 0 and retries is not None and retries <= policy.backout_threshold:
+        found.append(
+            f"listener_max_retries ({retries}) should exceed backout_threshold ({policy.backout_threshold}): "
+            "otherwise the address stops before a message is moved."
+        )
+    names_none = policy.exception_destination_address is None
+    if policy.exception_destination is ExceptionDestination.SPECIFY and names_none:
+        found.append("exception_destination is `specify` but exception_destination_address is empty.")
+    if policy.blame is Blame.ALL_IN_FLIGHT:
+        found.append(
+            "blame `all_in_flight`, as in SAP, accuses every message that was in delivery at a crash; "
+            "`exact` accuses only what could have caused it."
+        )
+    (later,) = islice(series(policy), hot_loops.IMMEDIATE_REDELIVERIES, hot_loops.IMMEDIATE_REDELIVERIES + 1)
+    if later.decision.note == hot_loops.NOTE:
+        where = "Outside a conversation nothing" if policy.conversation_failure_limit else "Nothing"
+        found.append(
+            f"{where} ends the redeliveries of a message that keeps failing, and they have no wait: after "
+            f"{hot_loops.IMMEDIATE_REDELIVERIES} of them within {hot_loops.WITHIN_SECONDS} s each waits "
+            f"{hot_loops.WAIT_MS} ms."
+        )
+    return tuple(found)
