@@ -104,6 +104,11 @@ def count_restartable(job: RestartJobRow) -> Count:
         return capped_count(sql, parameters, COUNTED)
 
 
+# A message may have crashed what processed it whatever it is NDLV for, and a consumer elsewhere may have (SAP-p).
+_CRASHED_NOTHING = f"""m.reason IS DISTINCT FROM '{Reason.BLACKLISTED}' AND m.crash_count = 0
+ AND NOT EXISTS (SELECT FROM poison_entry WHERE poison_entry.message_id = m.id AND crashes > 0)"""
+
+
 def _restartable(
     job_id: int, message_filter: MessageFilter, include_blacklisted: bool, max_restarts: int
 ) -> tuple[str, list[Any]]:
@@ -113,5 +118,5 @@ def _restartable(
         "NOT EXISTS (SELECT FROM restart WHERE restart_job_id = %s AND message_id = m.id AND times >= %s)",
     ]
     if not include_blacklisted:
-        conditions.append(f"m.reason IS DISTINCT FROM '{Reason.BLACKLISTED}'")
+        conditions.append(_CRASHED_NOTHING)
     return " AND ".join(conditions), [*where.parameters, job_id, max_restarts]

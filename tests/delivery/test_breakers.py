@@ -10,7 +10,6 @@ from poisonadmin.store.models.lane import Address, Conversation
 from poisonadmin.store.models.message import Message
 from tests.fixtures.delivery import answer, claim, counted, counters, enqueue, make_destination, states
 
-
 FAILURE = {"error_class": "HandlerSegfault", "fingerprint": "c" * 16, "title": "Segfault"}
 
 

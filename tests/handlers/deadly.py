@@ -28,6 +28,12 @@ def kill(name: str) -> None:
     time.sleep(5)
 
 
+def kill_parent() -> None:
+    """Kill the process that delivers, as the loss of a server would."""
+    os.kill(os.getppid(), signal.SIGKILL)
+    time.sleep(5)
+
+
 def overflow() -> None:
     """Overflow the native stack: nested callbacks through C know no recursion limit."""
     sys.setrecursionlimit(10**9)
@@ -154,6 +160,7 @@ DEEDS = {
     "ok": lambda *_: None,
     "sleep": lambda seconds: time.sleep(float(seconds)),
     "kill": kill,
+    "kill_parent": kill_parent,
     "abort": os.abort,
     "segfault": lambda: ctypes.string_at(0),
     "overflow": overflow,
@@ -181,5 +188,6 @@ DEEDS = {
     "move": lambda address: MoveTo(address, "wrong shop"),
     "rollback": lambda: Rollback("later"),
     "end_conversation": lambda: EndConversation("cannot go on"),
+    "end_normally": lambda: EndConversation(),
     "interrupt": lambda: (_ for _ in ()).throw(KeyboardInterrupt()),
 }

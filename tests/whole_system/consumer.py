@@ -5,7 +5,7 @@ import contextlib
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from aiohttp import web
@@ -22,6 +22,7 @@ class Arrival:
     status: int
     body: bytes
     producer_id: str
+    headers: Mapping[str, str]
 
     @property
     def is_taken(self) -> bool:
@@ -133,7 +134,16 @@ class Consumer:
         try:
             # Written down before the answer is sent: a sender that dies now has been taken at its word all the same.
             self.arrivals.append(
-                Arrival(message_id, asked.attempt, asked.address, at, answer.status, asked.body, asked.producer_id)
+                Arrival(
+                    message_id,
+                    asked.attempt,
+                    asked.address,
+                    at,
+                    answer.status,
+                    asked.body,
+                    asked.producer_id,
+                    request.headers.copy(),
+                )
             )
             await asyncio.sleep(answer.seconds)
             if answer.status == 0 and request.transport is not None:

@@ -37,13 +37,25 @@ class Claimed(NamedTuple):
     bookmark: str | None
     blames_all: bool
     chain: int | None
+    delivery_count: int
+    is_redelivered: bool
+    original_address: str | None
+    is_child: bool
 
 
 _CLAIMED = """
 SELECT message.id, message.attempt_number, address.name AS address, destination_id, envelope.message_id,
        conversation_id, content_type, payload_bytes, start_at, message.expires_at, bookmark,
        blame = 'all_in_flight' AS blames_all,
-       (SELECT id FROM lane WHERE id = lane_id AND lane.conversation_id IS NOT NULL) AS chain
+       (SELECT id FROM lane WHERE id = lane_id AND lane.conversation_id IS NOT NULL) AS chain,
+       failure_count + 1 AS delivery_count,
+       -- A claim that was put back unbegun is not a delivery.
+       message.attempt_number > 1 AND message.attempt_number - 1 > (
+           SELECT count(*) FROM history WHERE history.message_id = message.id AND event = 'released'
+       ) AS is_redelivered,
+       CASE WHEN original_address_id IS NOT NULL THEN (
+           SELECT name FROM address AS origin WHERE origin.id = original_address_id) END AS original_address,
+       parent_id IS NOT NULL AS is_child
 FROM claim_shard CROSS JOIN LATERAL unnest(message_ids) WITH ORDINALITY AS taken (id, place)
      -- OFFSET 0 keeps the planner from reading the whole table: its statistics know no message of this claim.
      CROSS JOIN LATERAL (
@@ -52,6 +64,14 @@ FROM claim_shard CROSS JOIN LATERAL unnest(message_ids) WITH ORDINALITY AS taken
      JOIN envelope ON envelope.id = message.id JOIN address ON address.id = message.address_id
 WHERE claim_shard.claim_id = %s AND claim_shard.shard = %s AND destination_id IS NOT NULL
       AND payload_bytes <= max_payload_bytes
+      AND NOT ((SELECT EXISTS (SELECT FROM poison_entry WHERE is_listed)) AND EXISTS (
+          SELECT FROM poison_entry AS entry
+          WHERE entry.source = address.name AND entry.bookmark = coalesce(envelope.bookmark, envelope.message_id)
+            AND entry.is_listed))
+      AND NOT ((SELECT EXISTS (SELECT FROM conversation WHERE ended_at IS NOT NULL)) AND EXISTS (
+          SELECT FROM conversation
+          WHERE conversation.address_id = message.address_id
+            AND conversation.conversation_id = envelope.conversation_id AND ended_at IS NOT NULL))
 ORDER BY place
 """
 
@@ -64,7 +84,8 @@ FROM destination, claim WHERE destination.id = ANY(%s) AND claim.id = %s
 def read_claimed(reader: "psycopg.Connection[tuple[object, ...]]", claim_id: int, shard: int) -> list[Claimed]:
     """Return the shard's messages in the order in which they are to begin.
 
-    One that is larger than its address takes is left out: it goes back, and is rejected then (operations/oversize.py).
+    One that may not be delivered is left out: it is larger than its address takes, its bookmark is on the poison list,
+    or its conversation has ended. It goes back and is refused then (poisonadmin/messages/commands/admission.py).
     """
     with reader.cursor(row_factory=class_row(Claimed)) as cursor:
         return cursor.execute(_CLAIMED, [claim_id, shard]).fetchall()
@@ -133,7 +154,11 @@ def with_bodies(
 
 
 def _delivery(one: Claimed, body: tuple[Any, ...]) -> Delivery:
-    _, headers, payload, transport = body
+    _, stored, payload, transport = body
+    headers = json.loads(stored)
+    original, queue = one.original_address, None
+    if one.is_child:
+        original, queue = headers.get("_AMQ_ORIG_ADDRESS", original), headers.get("_AMQ_ORIG_QUEUE")
     return Delivery(
         message_id=one.id,
         attempt_number=one.attempt_number,
@@ -141,7 +166,7 @@ def _delivery(one: Claimed, body: tuple[Any, ...]) -> Delivery:
         address=one.address,
         producer_message_id=one.message_id,
         content_type=one.content_type,
-        headers=json.loads(headers),
+        headers=headers,
         payload=payload,
         start_at=one.start_at.timestamp() if one.start_at else None,
         conversation_id=one.conversation_id,
@@ -150,6 +175,10 @@ def _delivery(one: Claimed, body: tuple[Any, ...]) -> Delivery:
         blames_all=one.blames_all,
         chain=one.chain,
         transport=transport,
+        delivery_count=one.delivery_count,
+        is_redelivered=one.is_redelivered,
+        original_address=original,
+        original_queue=queue,
     )
 
 

@@ -15,7 +15,9 @@ class Delivery:
     `chain`: the ordered conversation it belongs to, delivered one after the other, up to the first that is not.
     `blames_all`: a crash accuses all that are in delivery with it (SEMANTICS SAP-8), not only the one in turn.
     `ruling`: what a content rule has decided; then it is not delivered. `transport`: what the broker that it came from
-    said of it, as JSON (workers/brokers/contract.py), for a destination that is a broker.
+    said of it, as JSON (workers/brokers/contract.py), for a destination that is a broker. `delivery_count`: failures so
+    far and this delivery; `is_redelivered`: it was begun before. `original_address`: where it was before it was moved,
+    `original_queue` its queue there, where it is the child of a dead letter.
     """
 
     message_id: int
@@ -34,6 +36,20 @@ class Delivery:
     chain: int | None = None
     ruling: FilterDecision | None = None
     transport: bytes | None = None
+    delivery_count: int = 1
+    is_redelivered: bool = False
+    original_address: str | None = None
+    original_queue: str | None = None
+
+    @property
+    def origin(self) -> dict[str, str]:
+        """The headers that say where a moved message comes from (ruling R12, SEMANTICS ART-11)."""
+        if self.original_address is None:
+            return {}
+        found = {"PoisonAdmin-Original-Address": self.original_address}
+        if self.original_queue is not None:
+            found |= {"_AMQ_ORIG_ADDRESS": self.original_address, "_AMQ_ORIG_QUEUE": self.original_queue}
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +83,7 @@ class OutcomeRow:
     move_to: str | None = None
     rule_id: int | None = None
     ruling: str | None = None
+    error_code: int | None = None
 
 
 @dataclass(slots=True)

@@ -10,6 +10,7 @@ from poisonadmin.delivery.domain.retry_schedule import retry_after_ms
 from poisonadmin.destinations.domain.http_config import CONNECTION_LOST
 from poisonadmin.messages.domain.failures import Failure, fingerprint, title
 from workers.delivery.deliveries import Delivery, OutcomeRow
+from workers.delivery.http.answers import ConsumerOutcome
 from workers.delivery.http.exchange import HTTP_CONNECTION_RESET, HttpAnswer
 
 CONSUMER_CONNECTION_LOST = "ConsumerConnectionLost"
@@ -55,6 +56,8 @@ def outcome_row(
     `crash_on` "connection_lost": the request was sent, the connection is gone, there is no answer: that is a crash.
     """
     failure = answer.failure
+    if answer.outcome is not None:
+        return _wanted_row(run, delivery, answer, answer.outcome, times)
     if failure is None:
         return attempt_row(run, delivery, Outcome.DELIVERED, times, status_code=answer.status)
     outcome = Outcome.FAILED
@@ -71,6 +74,17 @@ def outcome_row(
         retry_after_ms=None if answer.retry_after is None else retry_after_ms(answer.retry_after, now=times[1]),
         response=answer.body or None,
     )
+
+
+def _wanted_row(
+    run: RunIdentity, delivery: Delivery, answer: HttpAnswer, wanted: ConsumerOutcome, times: Times
+) -> OutcomeRow:
+    more: dict[str, Any] = {"status_code": answer.status, "response": answer.body or None}
+    why = None if wanted.why is None else storable(wanted.why, MAX_MESSAGE_CHARS)
+    if wanted.outcome is Outcome.ROLLED_BACK:
+        return rolled_back_row(run, delivery, why, times=times, **more)
+    more |= {"move_to": wanted.address, "error_code": wanted.error_code}
+    return attempt_row(run, delivery, wanted.outcome, times, error_message=why, **more)
 
 
 def failed_row(

@@ -22,7 +22,11 @@ _BYTES_PER_DELIVERY = 1024
 GROUPED_BYTES = 32 * 1024 * 1024
 # A slot that was missed by more than this is not used: its message is released and gets another one.
 MAX_LAG_SECONDS = 1.0
-_AS_ANSWERED = {Before.DISCARD: Outcome.DISCARDED, Before.REDIRECT: Outcome.MOVED}
+_AS_ANSWERED = {
+    Before.DISCARD: Outcome.DISCARDED,
+    Before.REDIRECT: Outcome.MOVED,
+    Before.END_CONVERSATION: Outcome.CONVERSATION_ENDED,
+}
 
 
 class Buffer:

@@ -11,6 +11,7 @@ from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.delivery.commands.retry_decisions import Answered
 from poisonadmin.delivery.domain.outcome import Outcome
+from poisonadmin.delivery.domain.retry_decision import ConversationEnd
 from poisonadmin.policies.domain.policy import Policy
 
 Key = tuple[int, str]  # address id, conversation id
@@ -27,12 +28,16 @@ ORDER BY 1, 2 FOR UPDATE OF conversation
 """
 
 _WRITE_CONVERSATIONS = """
-INSERT INTO conversation (address_id, conversation_id, failures, last_message_id, failed_at)
-SELECT address_id, conversation_id, failures, message_id, now()
-FROM unnest(%(addresses)s::bigint[], %(conversations)s::text[], %(failures)s::int[], %(messages)s::bigint[])
-     AS counted (address_id, conversation_id, failures, message_id) ORDER BY 1, 2
+INSERT INTO conversation AS known (address_id, conversation_id, failures, last_message_id, failed_at, ended_at,
+                                   error_code, error)
+SELECT address_id, conversation_id, failures, message_id, now(), CASE WHEN is_ended THEN now() END, code, description
+FROM unnest(%(addresses)s::bigint[], %(conversations)s::text[], %(failures)s::int[], %(messages)s::bigint[],
+            %(ended)s::bool[], %(codes)s::int[], %(descriptions)s::text[])
+     AS counted (address_id, conversation_id, failures, message_id, is_ended, code, description) ORDER BY 1, 2
 ON CONFLICT (address_id, conversation_id) DO UPDATE
-SET failures = excluded.failures, last_message_id = excluded.last_message_id, failed_at = excluded.failed_at
+SET failures = excluded.failures, last_message_id = excluded.last_message_id, failed_at = excluded.failed_at,
+    ended_at = coalesce(known.ended_at, excluded.ended_at), error = coalesce(known.error, excluded.error),
+    error_code = coalesce(known.error_code, excluded.error_code)
 """
 
 _ADDRESSES = "SELECT id, rollbacks_in_row FROM address WHERE id = ANY(%(ids)s) ORDER BY id FOR NO KEY UPDATE"
@@ -51,7 +56,7 @@ DELETE FROM conversation USING (
     FROM message JOIN envelope ON envelope.id = message.id
          JOIN conversation ON conversation.address_id = message.address_id
                               AND conversation.conversation_id = envelope.conversation_id
-    WHERE message.id = ANY(%(ids)s) ORDER BY 1, 2 FOR UPDATE OF conversation
+    WHERE message.id = ANY(%(ids)s) AND ended_at IS NULL ORDER BY 1, 2 FOR UPDATE OF conversation
 ) AS over
 WHERE conversation.address_id = over.address_id AND conversation.conversation_id = over.conversation_id
 """
@@ -65,10 +70,14 @@ UPDATE address SET rollbacks_in_row = 0 WHERE rollbacks_in_row > 0 AND id IN (
 
 @dataclass
 class BreakerCounts:
-    """The counts of one settle. `last`: the message that a conversation failed with last, or was ended with."""
+    """The counts of one settle. `last`: the message that a conversation failed with last, or was ended with.
+
+    `ends`: the conversations that end, each with its error, None for none.
+    """
 
     failures: dict[Key, int] = field(default_factory=dict)
     last: dict[Key, int] = field(default_factory=dict)
+    ends: dict[Key, ConversationEnd | None] = field(default_factory=dict)
     rollbacks: dict[int, int] = field(default_factory=dict)
 
     def of_conversation(self, one: Answered, policy: Policy) -> int | None:
@@ -80,12 +89,13 @@ class BreakerCounts:
         self.last[key] = one.id
         return self.failures[key]
 
-    def ended(self, one: Answered) -> None:
-        """Start the count of an ended conversation again (SSB-8, SSB-10)."""
-        if one.conversation_id is not None and (one.address_id, one.conversation_id) in self.failures:
+    def ended(self, one: Answered, error: ConversationEnd | None) -> None:
+        """Note that a message has ended its conversation, and start its count again (SSB-8, SSB-10)."""
+        if one.conversation_id is not None:
             key = (one.address_id, one.conversation_id)
             self.failures[key] = 0
-            self.last.setdefault(key, one.id)  # what has a last message is written back
+            self.last[key] = one.id  # what has a last message is written back
+            self.ends[key] = error
 
     def switches_off(self, one: Answered, policy: Policy) -> bool:
         """Count an aborted transaction, or the end of a row of them; return whether the address is to stop (SSB-1).
@@ -124,6 +134,7 @@ def save(cursor: CursorWrapper, counting: BreakerCounts) -> None:
     """Write the counts back."""
     changed = sorted(counting.last)
     if changed:
+        errors = [counting.ends.get(key) for key in changed]
         cursor.execute(
             _WRITE_CONVERSATIONS,
             {
@@ -131,6 +142,9 @@ def save(cursor: CursorWrapper, counting: BreakerCounts) -> None:
                 "conversations": [conversation for _, conversation in changed],
                 "failures": [counting.failures[key] for key in changed],
                 "messages": [counting.last[key] for key in changed],
+                "ended": [key in counting.ends for key in changed],
+                "codes": [error and error.code for error in errors],
+                "descriptions": [error and error.description for error in errors],
             },
         )
     if counting.rollbacks:

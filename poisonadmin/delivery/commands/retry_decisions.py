@@ -10,7 +10,7 @@ from poisonadmin.delivery.commands.in_flight import TAKEN
 from poisonadmin.delivery.domain import retry_decision
 from poisonadmin.delivery.domain.hot_loops import IMMEDIATE_REDELIVERIES, WAIT_MS, WITHIN_SECONDS, paced
 from poisonadmin.delivery.domain.outcome import Outcome
-from poisonadmin.delivery.domain.retry_decision import RetryDecision, on_crash, on_failure
+from poisonadmin.delivery.domain.retry_decision import ConversationEnd, RetryDecision, on_crash, on_failure
 from poisonadmin.messages.domain.states import Event
 from poisonadmin.policies.domain.policy import Blame, Policy
 from poisonadmin.rules.domain.rules import Before
@@ -47,6 +47,7 @@ class Answered(NamedTuple):
     status_code: int | None = None
     rule_id: int | None = None
     ruling: str | None = None
+    error_code: int | None = None
     destination: str | None = None
     tags: Sequence[str] = ()
 
@@ -59,6 +60,13 @@ class Answered(NamedTuple):
     def failures(self) -> int:
         """How often it has failed, should this be a failure."""
         return self.failure_count + 1
+
+    @property
+    def conversation_error(self) -> ConversationEnd | None:
+        """The error with which its consumer ended its conversation; None: it ended normally."""
+        if self.error_code is None:
+            return None
+        return ConversationEnd(self.error_code, self.error_message or "")
 
     @property
     def why(self) -> str:
@@ -85,7 +93,7 @@ SELECT answered.* FROM {TAKEN} CROSS JOIN LATERAL (
            taken.is_isolation, message.attempt_number > {IMMEDIATE_REDELIVERIES} AND ({_HOT}) AS is_hot,
            CASE WHEN %(rules)s OR outcome IN ('moved', 'ruled')
                 THEN (SELECT count(*) FROM hop WHERE hop.message_id = message.id AND times IS NULL) ELSE 0 END AS hops,
-           cause_class, status_code, rule_id, ruling,
+           cause_class, status_code, rule_id, ruling, error_code,
            CASE WHEN %(rules)s THEN (SELECT name FROM destination WHERE id = attempt.destination_id) END AS destination,
            CASE WHEN %(rules)s THEN
                coalesce((SELECT tags FROM message_tag WHERE message_id = message.id), '{{}}') END AS tags
@@ -141,10 +149,12 @@ def _decide(one: Answered, policy: Policy, conversation_failures: int | None) ->
                 address=one.address,
             )
         case Outcome.CONVERSATION_ENDED:
-            return retry_decision.on_conversation_ended(one.failure_count)
+            return retry_decision.on_conversation_ended(one.failure_count, one.conversation_error)
         case Outcome.RULED:
             do = Before(one.ruling or Before.REJECT)
-            return retry_decision.on_ruled(do, one.move_to, failure_count=one.failure_count, hops=one.hops)
+            return retry_decision.on_ruled(
+                do, one.move_to, failure_count=one.failure_count, hops=one.hops, why=one.error_message or ""
+            )
         case Outcome.CRASHED | Outcome.SUSPECTED:
             return _crashed(one, policy, Event.CRASHED, is_counted=True)
         case Outcome.NODE_LOST:

@@ -13,8 +13,8 @@ from django.db import connection, transaction
 from poisonadmin.delivery.commands import breakers, ordered_conversations
 from poisonadmin.delivery.commands.in_flight import IN_FLIGHT, TAKEN
 from poisonadmin.delivery.commands.settle_failures import ANSWERS_A_TRANSACTION, settle_failures
+from poisonadmin.messages.commands.admission import refuse_inadmissible
 from poisonadmin.messages.commands.confirmations import AWAITED
-from poisonadmin.messages.commands.oversize import reject_oversized
 from poisonadmin.messages.commands.schedule import schedule
 from poisonadmin.messages.commands.transitions import move
 from poisonadmin.messages.domain.states import Event, State
@@ -132,7 +132,7 @@ def _return_unanswered(claim_id: int | None) -> int:
         cursor.execute(_RETURNED, _values(claim_id))
         rows = cursor.fetchall()
         returned = [message_id for _, _, ids in rows for message_id in ids]
-        reject_oversized(cursor, returned)
+        refuse_inadmissible(cursor, returned)
         schedule(cursor, [(lane_id, due_at) for lane_id, due_at, _ in rows])
     return len(returned)
 

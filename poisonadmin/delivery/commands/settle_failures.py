@@ -11,11 +11,13 @@ from django.db.backends.utils import CursorWrapper
 from poisonadmin.addresses.commands import AddressRef, ensure_addresses
 from poisonadmin.delivery.commands import breakers
 from poisonadmin.delivery.commands.breakers import BreakerCounts
+from poisonadmin.delivery.commands.conversation_errors import ConversationError, enqueue_errors
 from poisonadmin.delivery.commands.dead_letters import record_moves
 from poisonadmin.delivery.commands.failure_rules import FailureRuleDecisions
 from poisonadmin.delivery.commands.retry_decisions import Answered, decide_retry, read_answered
 from poisonadmin.delivery.domain.retry_decision import RetryDecision
 from poisonadmin.messages.commands import failure_groups, schedule
+from poisonadmin.messages.commands.admission import refuse_excluded
 from poisonadmin.messages.commands.oversize import reject_oversized
 from poisonadmin.messages.commands.transitions import move
 from poisonadmin.messages.domain.states import Event, Reason, State, check
@@ -106,8 +108,10 @@ def settle_failures(claim_id: int | None = None) -> int:
         breakers.save(cursor, counts)
         stopped = _stop(cursor, [(a, v) for a, v in pairs if v.stop_address])
         _list(cursor, [(a, v) for a, v in pairs if v.reason is Reason.LISTED])
+        _park_conversations(cursor, [a.id for a, v in pairs if _ends_conversation(v)])
+        waiting += enqueue_errors(cursor, _errors(pairs, in_force))
         reject_oversized(cursor, [a.id for a, v in pairs if v.move_to and v.state is State.TBDL])
-        _park_conversations(cursor, [a.id for a, v in pairs if v.reason is Reason.CONVERSATION_ENDED])
+        refuse_excluded(cursor, [a.id for a, v in pairs if v.state is State.TBDL])
         # Lanes come last, and all at once: the order of locks is messages, groups, addresses, lanes.
         schedule.schedule(cursor, waiting)
         schedule.reopen(cursor, stopped)
@@ -120,12 +124,27 @@ def _is_failure(one: Answered, decision: RetryDecision) -> bool:
     return one.is_failure or decision.failure_count > one.failure_count
 
 
+def _ends_conversation(decision: RetryDecision) -> bool:
+    return decision.event is Event.CONVERSATION_ENDED or decision.reason is Reason.CONVERSATION_ENDED
+
+
+def _errors(pairs: Sequence[tuple[Answered, RetryDecision]], in_force: dict[str, Policy]) -> list[ConversationError]:
+    """Return what the other side is to be told of conversations that end with an error."""
+    return [
+        ConversationError(to_address, one.id, one.attempt_number, one.conversation_id, error.code, error.description)
+        for one, decision in pairs
+        if one.conversation_id is not None
+        and (error := decision.conversation_error) is not None
+        and (to_address := in_force[one.address].conversation_error_address) is not None
+    ]
+
+
 def _decide(one: Answered, policy: Policy, counts: BreakerCounts, ruled: FailureRuleDecisions) -> RetryDecision:
     decision = ruled.apply(
         one, policy, decide_retry(one, policy, conversation_failures=counts.of_conversation(one, policy))
     )
-    if decision.reason is Reason.CONVERSATION_ENDED:
-        counts.ended(one)
+    if _ends_conversation(decision):
+        counts.ended(one, decision.conversation_error)
     return replace(decision, stop_address=True) if counts.switches_off(one, policy) else decision
 
 
@@ -195,8 +214,8 @@ def _stop(cursor: CursorWrapper, stopping: Sequence[tuple[Answered, RetryDecisio
     """Stop the addresses of messages that reached the limit at which they stop; return those that were ON."""
     stopped = []
     for message, decision in sorted(stopping, key=lambda pair: pair[0].address_id):
-        if decision.event is Event.ROLLED_BACK:
-            note = "its handler rolled back as often in a row as queue_off_after_rollbacks allows"
+        if decision.failure_count == message.failure_count:
+            note = "roll-backs and crashes in a row reached queue_off_after_rollbacks"
         else:
             note = f"failure {decision.failure_count} of a message reached listener_max_retries"
         cursor.execute(_STOP, {"message": message.id, "address": message.address_id, "note": note})

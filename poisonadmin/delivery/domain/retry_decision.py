@@ -14,9 +14,24 @@ from poisonadmin.rules.domain.rules import Before
 
 SYSTEM_DEAD_LETTER_QUEUE = "SYSTEM.DEAD.LETTER.QUEUE"
 BACKOUT_THRESHOLD_REACHED = "MQRC_BACKOUT_THRESHOLD_REACHED (2362)"
-CONVERSATION_ERROR = "conversation ended with error 500: Unable to process message."
 # Two addresses whose handlers send each other the same message would never end.
 MAX_HOPS = 32
+
+
+@dataclass(frozen=True)
+class ConversationEnd:
+    """The error with which a conversation ends."""
+
+    code: int
+    description: str
+
+    @property
+    def note(self) -> str:
+        """What the history says of it."""
+        return f"conversation ended with error {self.code}: {self.description}"
+
+
+TOO_MANY_FAILURES = ConversationEnd(500, "Unable to process message.")  # SEMANTICS SSB-10
 
 
 @dataclass(frozen=True)
@@ -36,6 +51,7 @@ class RetryDecision:
     crash_count: int | None = None
     reason_code: str | None = None  # why it was moved, in the words of the system that the policy follows
     note: str | None = None  # which rule gave it in place of the policy, or its system's words; kept in the history
+    conversation_error: ConversationEnd | None = None  # the error with which it ends its conversation
 
 
 @dataclass(frozen=True)
@@ -241,8 +257,10 @@ def _listed(failed: _Failed) -> RetryDecision:
 
 
 def _ends_conversation(failed: _Failed) -> RetryDecision:
-    reason, note = Reason.CONVERSATION_ENDED, CONVERSATION_ERROR  # SEMANTICS SSB-10
-    return RetryDecision(State.FAIL, failed.event, reason, None, None, failed.count, note=note)
+    end, reason = TOO_MANY_FAILURES, Reason.CONVERSATION_ENDED
+    return RetryDecision(
+        State.FAIL, failed.event, reason, None, None, failed.count, note=end.note, conversation_error=end
+    )
 
 
 LIMITS: tuple[Callable[[_Failed], RetryDecision | None], ...] = (
@@ -301,24 +319,45 @@ def on_rolled_back(
     return RetryDecision(State.TBDL, Event.ROLLED_BACK, None, wait, None, failure_count)
 
 
-def on_conversation_ended(failure_count: int) -> RetryDecision:
-    """Return the decision on the message with which its handler ended a conversation (SEMANTICS R6)."""
-    reason = Reason.CONVERSATION_ENDED
+def on_conversation_ended(failure_count: int, error: ConversationEnd | None) -> RetryDecision:
+    """Return the decision on the message with which its consumer ended a conversation (SEMANTICS R6).
+
+    Without an error the message is delivered, with one it is given up.
+    """
+    event = Event.CONVERSATION_ENDED
+    if error is None:
+        return RetryDecision(State.DLVD, event, None, None, None, 0, candidate=False, crash_count=0)
     return RetryDecision(
-        State.FAIL, Event.CONVERSATION_ENDED, reason, None, None, failure_count, candidate=False, crash_count=0
+        State.FAIL,
+        event,
+        Reason.CONVERSATION_ENDED,
+        None,
+        None,
+        failure_count,
+        candidate=False,
+        crash_count=0,
+        note=error.note,
+        conversation_error=error,
     )
 
 
-def on_ruled(do: Before, address: str | None, *, failure_count: int, hops: int) -> RetryDecision:
+def on_ruled(do: Before, address: str | None, *, failure_count: int, hops: int, why: str = "") -> RetryDecision:
     """Return the decision on a message that a content rule kept from being delivered. What it is suspected of stays.
 
     `address`: where it is redirected to; `hops`: its moves before. Redirections that go round end with a person.
+    `why`: the rule, in words.
     """
     match do:
         case Before.REDIRECT if address is not None and hops < MAX_HOPS:
             return RetryDecision(State.TBDL, Event.REDIRECTED, None, 0, address, 0)
         case Before.REDIRECT:
             return RetryDecision(State.NDLV, Event.REDIRECTED, Reason.RULE, None, None, failure_count)
+        case Before.END_CONVERSATION:
+            return replace(
+                on_conversation_ended(failure_count, ConversationEnd(TOO_MANY_FAILURES.code, why)),
+                candidate=None,
+                crash_count=None,
+            )
         case Before.DISCARD:
             return RetryDecision(State.FAIL, Event.REJECTED, Reason.DISCARDED_BY_POLICY, None, None, failure_count)
     return RetryDecision(State.NDLV, Event.REJECTED, Reason.REJECTED, None, None, failure_count)

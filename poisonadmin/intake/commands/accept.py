@@ -17,6 +17,7 @@ from poisonadmin.intake.commands.business_keys import write_keys
 from poisonadmin.intake.domain.envelope import MessageEnvelope
 from poisonadmin.intake.domain.staged_rows import headers_json
 from poisonadmin.messages.commands import failure_groups, schedule
+from poisonadmin.messages.commands.admission import refuse_excluded
 from poisonadmin.messages.commands.oversize import sizes
 from poisonadmin.messages.commands.transitions import enter
 from poisonadmin.messages.domain import failures
@@ -99,6 +100,7 @@ def accept(envelope: MessageEnvelope, *, principal: Principal, received_by: str)
             if envelope.dead_letter:
                 import_failure(cursor, created[0], envelope, actor=principal.name)
             elif values["state"] == State.TBDL:
+                refuse_excluded(cursor, [created[0]], actor=principal.name)
                 schedule.schedule(cursor, [(values["lane"], created[1])])
     if created:
         return Accepted(created[0], created=True)

@@ -16,6 +16,7 @@ from poisonadmin.intake.commands.duplicates import NAMED_CONFLICTS, BatchOrigin,
 from poisonadmin.intake.commands.imports import import_dead_letters
 from poisonadmin.intake.commands.returned import Returned, open_died_again, open_returned
 from poisonadmin.messages.commands import schedule
+from poisonadmin.messages.commands.admission import refuse_of_batch
 from poisonadmin.messages.commands.oversize import SIZES
 from poisonadmin.messages.commands.transitions import enter
 from poisonadmin.messages.domain.states import Event, Reason, State
@@ -149,6 +150,7 @@ def _merge_rows(
         import_dead_letters(cursor, values["batch"], values["actor"], origin.source_id)
     cursor.execute(_ENQUEUE, values)
     woken = dict(cursor.fetchall())
+    refuse_of_batch(cursor, values["batch"], actor=values["actor"])
     cursor.execute("DELETE FROM staged_message WHERE batch = %(batch)s", values)
     accepted = staged - lost - back.opened - back.known
     return Merged(accepted, duplicates + back.known, lost - duplicates, conflicts, back.opened), woken

@@ -17,9 +17,9 @@ from poisonadmin.core.commands.transaction_retry import retried
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound, PoisonAdminError, PreconditionFailed
 from poisonadmin.messages.commands import schedule
+from poisonadmin.messages.commands.admission import admit_again
 from poisonadmin.messages.commands.transitions import move
 from poisonadmin.messages.domain.states import Event, Reason, State, TransitionNotAllowed
-from poisonadmin.poison_list.commands.entries import release_for_messages
 from poisonadmin.policies.domain.policy import Blame
 from poisonadmin.policies.queries.index import policy_index
 
@@ -81,6 +81,12 @@ class _Locked(NamedTuple):
     return_takes_its_size: bool
     return_id: int
     candidate: bool
+    reason: str | None
+
+    @property
+    def is_handed_back(self) -> bool:
+        """Whether an approval hands it back to the consumers that reported it, since its address delivers nowhere."""
+        return self.reason == Reason.LISTED and not self.return_delivers
 
 
 # Two statements: what the lock waited for may have moved the message, and a join in the locking statement would then
@@ -88,7 +94,7 @@ class _Locked(NamedTuple):
 _LOCK = "SELECT FROM message WHERE id = ANY(%(ids)s) ORDER BY id FOR UPDATE"
 _READ = """
 SELECT message.id, address.name, state, attempt_number, back.name, back.destination_id IS NOT NULL,
-       envelope.payload_bytes <= back.max_payload_bytes, back.id, candidate
+       envelope.payload_bytes <= back.max_payload_bytes, back.id, candidate, reason
 FROM message JOIN address ON address.id = message.address_id JOIN envelope ON envelope.id = message.id
      JOIN address AS back ON back.id = coalesce(message.original_address_id, message.address_id)
 WHERE message.id = ANY(%(ids)s) ORDER BY message.id
@@ -168,8 +174,15 @@ _BACK = _decision(
                           WHERE envelope.id = message.id AND envelope.expires_at > now())""",
     },
 )
-_APPROVE = replace(_BACK, check=_can_be_delivered)
+_APPROVE = replace(_BACK, check=lambda message: None if message.is_handed_back else _can_be_delivered(message))
 _RETURN = replace(_BACK, check=_was_moved)
+_HAND_BACK = _decision(
+    State.NDLV,
+    Event.HANDED_BACK,
+    State.DLVD,
+    Reason.HANDED_BACK,
+    sets={"failure_count": "0", "candidate": "FALSE", "crash_count": "0"},
+)
 _MARK_FAIL = _decision(State.NDLV, Event.MARKED_FAIL, State.FAIL, Reason.FAILED_BY_ADMIN)
 _QUARANTINE = _decision(State.TBDL, Event.QUARANTINED, State.NDLV, Reason.QUARANTINED)
 _RESTORE = _decision(
@@ -188,7 +201,9 @@ _POSTPONE = _decision(State.TBDL, Event.POSTPONED, State.TBDL, sets={"due_at": "
 def approve(ids: Sequence[int], **asked: Unpack[Asked]) -> Decided:
     """NDLV -> TBDL, due now, at the address each was moved from where it was. `failure_count` starts again at 0.
 
-    An `expires_at` that has passed is taken away: a person wants the message delivered all the same.
+    Its bookmark is released and its conversation reopened (rulings R6, R7). A message that is `listed` on an address
+    that delivers nowhere is handed back to its consumers: DLVD `handed_back`. An `expires_at` that has passed is taken
+    away: a person wants the message delivered all the same.
     Errors: `NotAllowed`. Shape: refused with `not_found`, `no_destination`, `oversized`, `precondition_failed`, or
     the state.
     """
@@ -260,18 +275,31 @@ def _decide_once(decision: _Decision, ids: Sequence[int], asked: Asked, until: d
             if why := _refusal(decision, message, asked):
                 refused[message_id] = why
         chosen = [message_id for message_id in locked if message_id not in refused]
-        if chosen:
-            alone: list[int] = []
-            cleared: list[int] = []
-            if decision.event is Event.APPROVED:
-                alone, cleared = _suspicions(cursor, [locked[message_id] for message_id in chosen])
-                release_for_messages(cursor, chosen, actor=principal.name, note=reason)
-            values = {"ids": chosen, "alone": alone, "cleared": cleared, "until": until}
-            cursor.execute(decision.statement, values | {"actor": principal.name, "note": reason})
-            schedule.schedule(cursor, cursor.fetchall())
-        for message_id in chosen:
-            audit.record(principal.name, f"message.{decision.event}", "message", str(message_id), note=reason)
+        handed_back: list[int] = []
+        if decision.event is Event.APPROVED and chosen:
+            admit_again(cursor, chosen, actor=principal.name, note=reason)
+            handed_back = [message_id for message_id in chosen if locked[message_id].is_handed_back]
+        moved = [message_id for message_id in chosen if message_id not in handed_back]
+        for one, some in ((_HAND_BACK, handed_back), (decision, moved)):
+            if some:
+                _carry_out(cursor, one, [locked[message_id] for message_id in some], until, asked)
     return Decided(decision.event, tuple(chosen), refused)
+
+
+def _carry_out(
+    cursor: CursorWrapper, decision: _Decision, messages: Sequence[_Locked], until: datetime | None, asked: Asked
+) -> None:
+    principal, reason = asked["principal"], asked["reason"]
+    alone: list[int] = []
+    cleared: list[int] = []
+    if decision.event is Event.APPROVED:
+        alone, cleared = _suspicions(cursor, messages)
+    ids = [message.id for message in messages]
+    values = {"ids": ids, "alone": alone, "cleared": cleared, "until": until, "actor": principal.name, "note": reason}
+    cursor.execute(decision.statement, values)
+    schedule.schedule(cursor, cursor.fetchall())
+    for message_id in ids:
+        audit.record(principal.name, f"message.{decision.event}", "message", str(message_id), note=reason)
 
 
 def _lock(cursor: CursorWrapper, ids: Sequence[int]) -> dict[int, _Locked]:

@@ -31,7 +31,7 @@ LABELS: dict[State, str] = {
 
 
 class Reason(StrEnum):
-    """Why a message is in NDLV or FAIL. What a person writes is the history row's note, not this."""
+    """Why a message is in NDLV or FAIL, or in DLVD without a delivery. What a person writes is the history's note."""
 
     IMPORTED = "imported"
     ATTEMPTS_EXHAUSTED = "attempts_exhausted"
@@ -46,6 +46,7 @@ class Reason(StrEnum):
     EXPIRED = "expired"
     RETURNED = "returned"
     FAILED_BY_ADMIN = "failed_by_admin"
+    HANDED_BACK = "handed_back"
 
 
 class Event(StrEnum):
@@ -73,6 +74,7 @@ class Event(StrEnum):
     CONVERSATION_ENDED = "conversation_ended"
     EXPIRED = "expired"
     APPROVED = "approved"
+    HANDED_BACK = "handed_back"
     MARKED_FAIL = "marked_fail"
     RESTORED = "restored"
     RETURNED = "returned"
@@ -81,6 +83,7 @@ class Event(StrEnum):
 # What a person does to a message.
 DECISIONS = (
     Event.APPROVED,
+    Event.HANDED_BACK,
     Event.MARKED_FAIL,
     Event.QUARANTINED,
     Event.RESTORED,
@@ -133,7 +136,7 @@ TRANSITIONS: tuple[Transition, ...] = (
     Transition(DLNG, Event.DISCARDED, (FAIL,), (Reason.DISCARDED_BY_POLICY,)),
     Transition(DLNG, Event.ROLLED_BACK, (TBDL, NDLV, FAIL), _EXHAUSTED),
     Transition(DLNG, Event.MOVED, (TBDL, NDLV, FAIL), (Reason.RULE,)),
-    Transition(DLNG, Event.CONVERSATION_ENDED, (FAIL,), (Reason.CONVERSATION_ENDED,)),
+    Transition(DLNG, Event.CONVERSATION_ENDED, (DLVD, FAIL), (Reason.CONVERSATION_ENDED,)),
     Transition(DLNG, Event.RELEASED, (TBDL,)),
     Transition(DLNG, Event.OUTCOME_LOST, (TBDL,)),
     Transition(DLNG, Event.CRASHED, (TBDL, NDLV, FAIL), (Reason.BLACKLISTED, *_EXHAUSTED)),
@@ -153,9 +156,11 @@ TRANSITIONS: tuple[Transition, ...] = (
     Transition(TBDL, Event.CONVERSATION_ENDED, (NDLV,), (Reason.CONVERSATION_ENDED,)),
     Transition(TBDL, Event.EXPIRED, (FAIL,), (Reason.EXPIRED,)),
     Transition(NDLV, Event.APPROVED, (TBDL,)),
+    Transition(NDLV, Event.HANDED_BACK, (DLVD,), (Reason.HANDED_BACK,)),
     Transition(NDLV, Event.MARKED_FAIL, (FAIL,), (Reason.FAILED_BY_ADMIN,)),
     Transition(FAIL, Event.RESTORED, (NDLV,)),
     Transition(DLVD, Event.RETURNED, (NDLV,), (Reason.RETURNED,)),
+    Transition(DLVD, Event.LISTED, (NDLV,), (Reason.LISTED,)),
 )
 
 

@@ -38,6 +38,16 @@ _LIST = move(
     chosen="SELECT id, address_id, state, reason, group_id FROM message WHERE id = ANY(%(ids)s) AND state = 'TBDL'",
 )
 
+# What was handed back and is reported again is the same message again (ruling R7).
+_LIST_AGAIN = move(
+    State.DLVD,
+    Event.LISTED,
+    State.NDLV,
+    reason=Reason.LISTED,
+    chosen="""SELECT id, address_id, state, reason, group_id FROM message
+              WHERE id = ANY(%(ids)s) AND state = 'DLVD' AND reason = 'handed_back'""",
+)
+
 _STORE = enter(
     Event.IMPORTED,
     State.NDLV,
@@ -76,8 +86,9 @@ def messages_of(cursor: CursorWrapper, source: str, bookmark: str) -> list[int]:
 
 
 def list_waiting(cursor: CursorWrapper, ids: Sequence[int], *, actor: str, note: str) -> None:
-    """TBDL -> NDLV `listed`, for those of the messages, all locked, that wait."""
-    cursor.execute(_LIST, {"ids": list(ids), "actor": actor, "note": note})
+    """Move those of the messages, all locked, that wait, or were handed back to their consumers, to NDLV `listed`."""
+    for statement in (_LIST, _LIST_AGAIN):
+        cursor.execute(statement, {"ids": list(ids), "actor": actor, "note": note})
 
 
 def store_listed(cursor: CursorWrapper, envelope: MessageEnvelope, *, actor: str) -> int | None:

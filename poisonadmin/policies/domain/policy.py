@@ -81,6 +81,7 @@ class Policy:
 
     queue_off_after_rollbacks: int = 0
     conversation_failure_limit: int = 0
+    conversation_error_address: str | None = None
 
     on_exhausted: OnExhausted = OnExhausted.PARK
     ordered: bool = False

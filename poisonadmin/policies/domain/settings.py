@@ -203,6 +203,7 @@ SECTIONS: dict[str, dict[str, Check]] = {
     "Service Broker": {
         "queue_off_after_rollbacks": _limit,
         "conversation_failure_limit": _limit,
+        "conversation_error_address": _or_none(_address),
     },
     "Content and order": {
         "ordered": _boolean,

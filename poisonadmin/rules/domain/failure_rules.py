@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from poisonadmin.core.domain.globs import glob
-from poisonadmin.delivery.domain.retry_decision import RetryDecision, on_moved
+from poisonadmin.delivery.domain.retry_decision import TOO_MANY_FAILURES, ConversationEnd, RetryDecision, on_moved
 from poisonadmin.messages.domain.states import Event, Reason, State
 from poisonadmin.policies.domain.settings import MAX_DELAY_MS
 from poisonadmin.rules.domain.rules import After, RuleDefinition, RuleFailed, Stage, validate_rule
@@ -93,7 +93,15 @@ def overridden(decision: RetryDecision, one: FailureRule, *, delay_ms: int, hops
         case After.REDIRECT:
             found = on_moved(action["address"], hops=hops)
         case After.END_CONVERSATION:
-            found = RetryDecision(State.FAIL, Event.FAILED, Reason.CONVERSATION_ENDED, None, None, count)
+            found = RetryDecision(
+                State.FAIL,
+                Event.FAILED,
+                Reason.CONVERSATION_ENDED,
+                None,
+                None,
+                count,
+                conversation_error=ConversationEnd(TOO_MANY_FAILURES.code, one.note),
+            )
     return replace(found, note=one.note)
 
 

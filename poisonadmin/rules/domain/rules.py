@@ -60,6 +60,7 @@ class Before(StrEnum):
     REJECT = "reject"
     DISCARD = "discard"
     REDIRECT = "redirect"
+    END_CONVERSATION = "end_conversation"
     TAG = "tag"
 
 
@@ -134,6 +135,7 @@ _PARTS: dict[Stage, dict[str, tuple[dict[str, Check], tuple[str, ...]]]] = {
         Before.REJECT: ({"tags": tags}, ()),
         Before.DISCARD: ({"tags": tags}, ()),
         Before.REDIRECT: ({"address": address, "tags": tags}, ("address",)),
+        Before.END_CONVERSATION: ({"tags": tags}, ()),
         Before.TAG: ({"tags": tags}, ("tags",)),
     },
     Stage.AFTER: {

@@ -119,6 +119,7 @@ class BeforeForm(RuleForm):
             (Before.REJECT, "Reject: NDLV, an administrator decides"),
             (Before.DISCARD, "Discard: FAIL"),
             (Before.REDIRECT, "Redirect to another address"),
+            (Before.END_CONVERSATION, "End the conversation with an error: FAIL, the rest of it waits for a decision"),
             (Before.TAG, "Tag, and deliver"),
         ],
     )

@@ -17,6 +17,7 @@ class Attempt(models.Model):
     match no message and only inform. `error_message`, `stack` hold no NUL; `response` is at most 4 kB of the answer,
     `output` the last 8 kB that a handler printed. `exit_status`: of the sandbox that died, negative for a signal.
     Only `returned` is written over a row: a delivery to a broker has two ends, and the second says more.
+    `error_code`: that of a conversation which its consumer ended with an error.
     `rule_id`, `ruling`: the content rule that decided, and what (domain/rules.py); None unless the outcome is `ruled`.
     """
 
@@ -42,7 +43,8 @@ class Attempt(models.Model):
     output = models.BinaryField(null=True)
     move_to = models.CharField(max_length=255, null=True)
     rule_id = models.BigIntegerField(null=True)
-    ruling = models.CharField(max_length=8, null=True)
+    ruling = models.CharField(max_length=20, null=True)
+    error_code = models.IntegerField(null=True)
 
     class Meta:
         db_table = "attempt"

@@ -78,7 +78,11 @@ class Lane(models.Model):
 
 
 class Conversation(models.Model):
-    """How often the messages of one conversation on one address have failed since the last that was delivered."""
+    """How often the messages of one conversation on one address have failed since the last that was delivered.
+
+    `ended_at`: it has ended, and what comes later is parked until an administrator approves a message of it; with
+    `error_code` and `error` where it ended with an error.
+    """
 
     pk = models.CompositePrimaryKey("address_id", "conversation_id")
     address_id = models.BigIntegerField()
@@ -86,6 +90,14 @@ class Conversation(models.Model):
     failures = models.IntegerField(db_default=0)
     last_message_id = models.BigIntegerField(null=True)
     failed_at = models.DateTimeField(db_default=Now())
+    ended_at = models.DateTimeField(null=True)
+    error_code = models.IntegerField(null=True)
+    error = models.TextField(null=True)
 
     class Meta:
         db_table = "conversation"
+        indexes = [
+            models.Index(
+                "address_id", "conversation_id", name="conversation_ended", condition=Q(ended_at__isnull=False)
+            )
+        ]

@@ -9,10 +9,10 @@ from poisonadmin.delivery.domain.outcome import Outcome
 from poisonadmin.messages.domain.failures import Failure
 from workers.delivery.deliveries import Delivery, OutcomeRow
 from workers.delivery.handler.sandbox.process import SandboxEnd
+from workers.delivery.http.answers import MAX_CODE
+from workers.delivery.http.exchange import INVALID_ANSWER
 from workers.delivery.outcomes import MAX_MESSAGE_CHARS, RunIdentity, attempt_row, failed_row, rolled_back_row, storable
 from workers.delivery.run import Run, instant
-
-INVALID_ANSWER = "InvalidAnswer"
 
 
 def result_row(run: RunIdentity, delivery: Delivery, result: Result) -> OutcomeRow:
@@ -32,8 +32,16 @@ def result_row(run: RunIdentity, delivery: Delivery, result: Result) -> OutcomeR
     why = storable(_text(told, "why"), MAX_MESSAGE_CHARS) or None
     if result.kind is Kind.ROLLED_BACK:
         return rolled_back_row(run, delivery, why, times=times, output=output)
+    code = told.get("code")
     return attempt_row(
-        run, delivery, Outcome[result.kind.name], times, error_message=why, output=output, move_to=move_to
+        run,
+        delivery,
+        Outcome[result.kind.name],
+        times,
+        error_message=why,
+        output=output,
+        move_to=move_to,
+        error_code=code if isinstance(code, int) and 0 <= code <= MAX_CODE else None,
     )
 
 

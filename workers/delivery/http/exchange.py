@@ -34,8 +34,10 @@ from poisonadmin.messages.domain.failures import (
     http_status_failure,
 )
 from workers.delivery.deliveries import Delivery
+from workers.delivery.http.answers import HEADER, ConsumerOutcome, InvalidOutcome, parse_outcome
 from workers.delivery.http.resolver import AddressRefused, GuardedResolver, Lookup, guarded_socket, system_lookup
 
+INVALID_ANSWER = "InvalidAnswer"
 HTTP_CONNECTION_REFUSED = "HttpConnectionRefused"
 HTTP_CONNECTION_RESET = "HttpConnectionReset"
 HTTP_DNS_ERROR = "HttpDnsError"
@@ -157,12 +159,16 @@ def _detail(error: BaseException) -> str:
 
 @dataclass(frozen=True, slots=True)
 class HttpAnswer:
-    """What came back: a status where there was one, else the failure says why not. `retry_after` is as it was sent."""
+    """What came back: a status where there was one, else the failure says why not.
+
+    `outcome`: what the consumer wants done, whatever the status says. `retry_after` is as it was sent.
+    """
 
     status: int | None = None
     failure: Failure | None = None
     retry_after: str | None = None
     body: bytes | None = None
+    outcome: ConsumerOutcome | None = None
 
 
 class Exchange:
@@ -200,6 +206,8 @@ class Exchange:
             {
                 "PoisonAdmin-Message-Id": str(delivery.message_id),
                 "PoisonAdmin-Attempt": str(delivery.attempt_number),
+                "PoisonAdmin-Delivery-Count": str(delivery.delivery_count),
+                "PoisonAdmin-Redelivered": "true" if delivery.is_redelivered else "false",
                 "PoisonAdmin-Address": field_text(delivery.address),
                 "PoisonAdmin-Producer-Message-Id": field_text(delivery.producer_message_id),
                 "Content-Type": _content_type(delivery.content_type),
@@ -207,6 +215,8 @@ class Exchange:
         )
         if delivery.conversation_id is not None:
             fields["PoisonAdmin-Conversation-Id"] = field_text(delivery.conversation_id)
+        for name, value in delivery.origin.items():
+            fields[name] = field_text(value)
         for name, value in delivery.headers.items():
             if self._copies(name) and name.lower() not in self._set_here and is_sendable(name, value):
                 fields[name] = value.strip()
@@ -228,6 +238,8 @@ class Exchange:
         except Exception as error:  # whatever it is, it is this attempt's outcome
             return HttpAnswer(failure=_transport_failure(error, place=self._place, timeout_ms=self._timeout_ms))
         status = response.status
+        if (wanted := response.headers.get(HEADER)) is not None:
+            return await _answered(response, wanted, delivery)
         if 200 <= status < 300:
             await _read(response)
             return HttpAnswer(status=status)
@@ -238,6 +250,15 @@ class Exchange:
             retry_after=response.headers.get("Retry-After"),
             body=answer,
         )
+
+
+async def _answered(response: aiohttp.ClientResponse, wanted: str, delivery: Delivery) -> HttpAnswer:
+    body = await _read(response)
+    try:
+        outcome = parse_outcome(wanted, address=delivery.address)
+    except InvalidOutcome as error:
+        return HttpAnswer(status=response.status, failure=Failure(INVALID_ANSWER, error.detail), body=body)
+    return HttpAnswer(status=response.status, body=body, outcome=outcome)
 
 
 async def _read(response: aiohttp.ClientResponse) -> bytes:

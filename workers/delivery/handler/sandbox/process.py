@@ -118,6 +118,9 @@ def _frame_of(delivery: Delivery) -> bytes:
         delivery.content_type,
         delivery.conversation_id,
         delivery.bookmark,
+        delivery.delivery_count,
+        delivery.is_redelivered,
+        delivery.original_address,
     )
     body = marshal.dumps((told, json.dumps(delivery.headers).encode()))
     return HEAD.pack(len(body), delivery.message_id, delivery.attempt_number) + body

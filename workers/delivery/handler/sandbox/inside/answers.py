@@ -33,9 +33,14 @@ class Rollback:
 
 @dataclass(frozen=True)
 class EndConversation:
-    """Give the message up and park the others of its conversation; without a conversation only this one."""
+    """End the message's conversation: what else of it waits, or comes later, is parked.
+
+    Without an error the message counts as delivered. With `error`, or a `code` other than 0, it is given up, and where
+    the policy has a `conversation_error_address` the other side is told there.
+    """
 
     error: str = ""
+    code: int = 0
 
 
 @dataclass(frozen=True)
@@ -43,7 +48,8 @@ class HandlerMessage:
     """What a handler is called with. `id` and `attempt` are those that HTTP consumers find in their headers.
 
     `message_id` is the producer's. `attempt` is never reset; a message may come again after it was handled, when its
-    outcome was lost: keep (id, attempt), or id alone, where doing it twice would hurt.
+    outcome was lost: keep (id, attempt), or id alone, where doing it twice would hurt. `delivery_count`: its failures
+    so far and this delivery, as JMS counts. `original_address`: where it was before it was moved.
     """
 
     payload: bytes
@@ -55,6 +61,9 @@ class HandlerMessage:
     content_type: str
     conversation_id: str | None = None
     bookmark: str | None = None
+    delivery_count: int = 1
+    is_redelivered: bool = False
+    original_address: str | None = None
 
     def text(self) -> str:
         """Return the payload as UTF-8 text. Errors: `UnicodeDecodeError`."""

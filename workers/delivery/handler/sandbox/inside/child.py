@@ -260,7 +260,8 @@ class Child:
         if isinstance(answer, answers.Rollback):
             return kinds.ROLLED_BACK, {"why": str(answer.why)[:MAX_WORDS]}
         if isinstance(answer, answers.EndConversation):
-            return kinds.CONVERSATION_ENDED, {"why": str(answer.error)[:MAX_WORDS]}
+            error, code = str(answer.error)[:MAX_WORDS], int(answer.code)
+            return kinds.CONVERSATION_ENDED, {"why": error, "code": code} if error or code else {}
         if hasattr(answer, "__await__"):
             close = getattr(answer, "close", None)
             if close is not None:

@@ -1,0 +1,119 @@
+"""What may not wait for a delivery where it is: a payload too large, a bookmark on the poison list, the message of a
+conversation that has ended.
+
+Whoever leaves messages in TBDL on an address calls `refuse_inadmissible` in the same transaction. What slips through,
+since a bookmark is listed while an intake goes on, is not read by the task that has it (workers/delivery/claimed.py)
+and comes back unbegun, to be refused then.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.db.backends.utils import CursorWrapper
+
+from poisonadmin.messages.commands.oversize import reject_oversized
+from poisonadmin.messages.commands.transitions import move
+from poisonadmin.messages.domain.states import Event, Reason, State
+from poisonadmin.poison_list.commands.entries import release_for_messages
+
+_IS_USED = """
+SELECT EXISTS (SELECT FROM poison_entry WHERE is_listed), EXISTS (SELECT FROM conversation WHERE ended_at IS NOT NULL)
+"""
+
+# What `message` and `envelope` are joined with: the reason for which a message is refused.
+_LISTED = """
+JOIN address ON address.id = message.address_id
+JOIN poison_entry AS entry ON entry.source = address.name AND entry.is_listed
+                          AND entry.bookmark = coalesce(envelope.bookmark, envelope.message_id)
+"""
+_ENDED = """
+JOIN conversation ON conversation.address_id = message.address_id
+                 AND conversation.conversation_id = envelope.conversation_id AND conversation.ended_at IS NOT NULL
+"""
+
+
+def _chosen(refused_for: str, note: str) -> str:
+    return f"""
+    SELECT message.id, message.address_id, message.state, message.reason, message.group_id, {note} AS note
+    FROM message JOIN envelope ON envelope.id = message.id {refused_for}
+    WHERE message.id = ANY(%(ids)s) AND message.state = 'TBDL' ORDER BY message.id FOR UPDATE OF message SKIP LOCKED
+"""  # noqa: S608  (fragments are constants)
+
+
+_LIST = move(
+    State.TBDL,
+    Event.LISTED,
+    State.NDLV,
+    reason=Reason.LISTED,
+    chosen=_chosen(_LISTED, "entry.why"),
+    shows=("chosen.note",),
+    note="note",
+)
+_PARK = move(
+    State.TBDL,
+    Event.CONVERSATION_ENDED,
+    State.NDLV,
+    reason=Reason.CONVERSATION_ENDED,
+    chosen=_chosen(_ENDED, "'its conversation has ended'"),
+    shows=("chosen.note",),
+    note="note",
+)
+
+_OF_BATCH = f"""
+SELECT message.id FROM staged_message AS staged JOIN message USING (id) JOIN envelope USING (id) {_LISTED}
+WHERE staged.batch = %(batch)s
+UNION
+SELECT message.id FROM staged_message AS staged JOIN message USING (id) JOIN envelope USING (id) {_ENDED}
+WHERE staged.batch = %(batch)s
+"""  # noqa: S608  (fragments are constants)
+
+_REOPEN = """
+DELETE FROM conversation USING (
+    SELECT conversation.address_id, conversation.conversation_id
+    FROM message JOIN envelope USING (id) JOIN conversation
+         ON conversation.address_id = coalesce(message.original_address_id, message.address_id)
+            AND conversation.conversation_id = envelope.conversation_id
+    WHERE message.id = ANY(%(ids)s) AND ended_at IS NOT NULL ORDER BY 1, 2 FOR UPDATE OF conversation
+) AS ended
+WHERE conversation.address_id = ended.address_id AND conversation.conversation_id = ended.conversation_id
+"""
+
+
+def refuse_inadmissible(cursor: CursorWrapper, message_ids: Sequence[int], *, actor: str = "system") -> int:
+    """Move those of the messages that wait (TBDL) and may not be delivered there to NDLV; return how many.
+
+    Reasons: `oversized`, `listed` (ruling R7), `conversation_ended` (ruling R6). Call inside a transaction. A message
+    that somebody else holds is left to him.
+    """
+    return reject_oversized(cursor, message_ids, actor=actor) + refuse_excluded(cursor, message_ids, actor=actor)
+
+
+def refuse_excluded(cursor: CursorWrapper, message_ids: Sequence[int], *, actor: str = "system") -> int:
+    """As `refuse_inadmissible`, but for the size: for messages whose size was compared where they are."""
+    if not message_ids:
+        return 0
+    cursor.execute(_IS_USED)
+    is_listing, has_ended = cursor.fetchone()
+    refused = 0
+    for statement, is_used in ((_LIST, is_listing), (_PARK, has_ended)):
+        if is_used:
+            values: dict[str, Any] = {"ids": list(message_ids), "actor": actor}
+            cursor.execute(statement, values)
+            refused += int(cursor.fetchone()[0])
+    return refused
+
+
+def refuse_of_batch(cursor: CursorWrapper, batch: str, *, actor: str) -> int:
+    """As `refuse_excluded`, for the messages made of a staged batch whose rows are still there."""
+    cursor.execute(_IS_USED)
+    if not any(cursor.fetchone()):
+        return 0
+    cursor.execute(_OF_BATCH, {"batch": batch})
+    return refuse_excluded(cursor, [row[0] for row in cursor.fetchall()], actor=actor)
+
+
+def admit_again(cursor: CursorWrapper, message_ids: Sequence[int], *, actor: str, note: str) -> None:
+    """Take away what keeps messages from being delivered that are being approved: release their bookmarks, and reopen
+    their conversations (rulings R6, R7). Call with the messages locked, before they leave their address."""
+    release_for_messages(cursor, message_ids, actor=actor, note=note)
+    cursor.execute(_REOPEN, {"ids": list(message_ids)})
