@@ -88,7 +88,7 @@ def test_a_conversation_that_its_handler_ends_is_counted_anew(broker: None) -> N
     [message] = enqueue(conversation_id="c-1")
     refuse([message], 2)
     refuse([message], 1, "conversation_ended")
-    assert (states([message]), failures("c-1")) == (["FAIL"], 0)
+    assert (states([message]), failures("c-1")) == (["DLVD"], 0)
 
 
 @pytest.mark.conformance("SSB-f", "SSB-11")

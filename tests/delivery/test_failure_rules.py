@@ -30,7 +30,7 @@ def test_a_failure_rule_overrides_the_policy(
     destination: str, action: dict[str, Any], state: str, reason: str | None, event: str
 ) -> None:
     row = rule("deadlocks", {"exception_class": "Deadlock*", "destination": "sh*"}, action, stage="after")
-    hit, missed = enqueue(2, conversation_id="c")
+    [hit], [missed] = enqueue(conversation_id="c"), enqueue(conversation_id="another")
     taken = claim()
     answer([hit], "failed", destination_id=destination_id(), **FAILED)
     settle()

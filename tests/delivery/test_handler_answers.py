@@ -14,7 +14,8 @@ from tests.fixtures.delivery import answer, claim, counted, counters, enqueue, s
         ("discarded", {"error_message": "not ours"}, ("FAIL", "discarded_by_policy", "discarded")),
         ("moved", {"move_to": "orders.other"}, ("TBDL", None, "moved")),
         ("rolled_back", {}, ("TBDL", None, "rolled_back")),
-        ("conversation_ended", {}, ("FAIL", "conversation_ended", "conversation_ended")),
+        ("conversation_ended", {}, ("DLVD", None, "conversation_ended")),
+        ("conversation_ended", {"error_code": 17}, ("FAIL", "conversation_ended", "conversation_ended")),
     ],
 )
 def test_what_a_handler_answers_is_done(

@@ -188,6 +188,6 @@ DEEDS = {
     "move": lambda address: MoveTo(address, "wrong shop"),
     "rollback": lambda: Rollback("later"),
     "end_conversation": lambda: EndConversation("cannot go on"),
-    "end_normally": lambda: EndConversation(),
+    "end_normally": EndConversation,
     "interrupt": lambda: (_ for _ in ()).throw(KeyboardInterrupt()),
 }

@@ -7,7 +7,6 @@ The state machine test compares it with the database. It knows no table, no lane
 from dataclasses import dataclass
 
 CRASH_LIMIT = 2
-LOSSES_A_CRASH = 3
 ATTEMPTS = 3
 
 
@@ -22,7 +21,7 @@ class Rules:
 
 @dataclass
 class Expected:
-    """One message. `is_alone`: it is, or will be, tried in isolation; `losses`: nodes lost with it while it was."""
+    """One message. `is_alone`: it is, or will be, tried in isolation."""
 
     rules: Rules
     state: str = "TBDL"
@@ -32,7 +31,6 @@ class Expected:
     failure_count: int = 0
     attempt_number: int = 0
     is_due: bool = True
-    losses: int = 0
     last_stop: str | None = None
 
     @property
@@ -62,9 +60,7 @@ class Expected:
     suspected = crashed
 
     def node_lost(self) -> None:
-        self.losses += self.is_alone
-        is_third = self.is_alone and self.losses % LOSSES_A_CRASH == 0
-        self._accused(is_counted=self.rules.accuses_all or is_third)
+        self._accused(is_counted=self.rules.accuses_all or self.is_alone)
 
     def discarded(self) -> None:
         self.state, self.reason, self.candidate, self.crash_count = "FAIL", "discarded_by_policy", False, 0

@@ -27,13 +27,13 @@ LEGAL = {
     (State.DLNG, Event.REJECTED): "NDLV FAIL",
     (State.DLNG, Event.REDIRECTED): "TBDL NDLV",
     (State.DLNG, Event.DISCARDED): "FAIL",
-    (State.DLNG, Event.ROLLED_BACK): "TBDL",
+    (State.DLNG, Event.ROLLED_BACK): "TBDL NDLV FAIL",
     (State.DLNG, Event.MOVED): "TBDL NDLV FAIL",
-    (State.DLNG, Event.CONVERSATION_ENDED): "FAIL",
+    (State.DLNG, Event.CONVERSATION_ENDED): "DLVD FAIL",
     (State.DLNG, Event.RELEASED): "TBDL",
     (State.DLNG, Event.OUTCOME_LOST): "TBDL",
-    (State.DLNG, Event.CRASHED): "TBDL NDLV",
-    (State.DLNG, Event.NODE_LOST): "TBDL NDLV",
+    (State.DLNG, Event.CRASHED): "TBDL NDLV FAIL",
+    (State.DLNG, Event.NODE_LOST): "TBDL NDLV FAIL",
     (State.TBDL, Event.DELIVERED_NOW): "TBDL",
     (State.TBDL, Event.POSTPONED): "TBDL",
     (State.TBDL, Event.OPERATION_CANCELLED): "NDLV",
@@ -44,9 +44,11 @@ LEGAL = {
     (State.TBDL, Event.CONVERSATION_ENDED): "NDLV",
     (State.TBDL, Event.EXPIRED): "FAIL",
     (State.NDLV, Event.APPROVED): "TBDL",
+    (State.NDLV, Event.HANDED_BACK): "DLVD",
     (State.NDLV, Event.MARKED_FAIL): "FAIL",
     (State.FAIL, Event.RESTORED): "NDLV",
     (State.DLVD, Event.RETURNED): "NDLV",
+    (State.DLVD, Event.LISTED): "NDLV",
 }
 
 EVERYWHERE = [(state, event) for state in (None, *State) for event in Event]
@@ -73,14 +75,14 @@ def test_every_event_and_every_reason_is_in_the_table() -> None:
 
 
 def test_every_state_but_fail_and_delivered_can_be_left_without_a_person() -> None:
-    people = {Event.APPROVED, Event.MARKED_FAIL, Event.RESTORED, Event.RETURNED}
+    people = {Event.APPROVED, Event.HANDED_BACK, Event.MARKED_FAIL, Event.RESTORED, Event.RETURNED}
     left = {t.from_state for t in TRANSITIONS if t.from_state is not None and t.event not in people}
-    assert left == {State.TBDL, State.DLNG}
+    assert left == {State.TBDL, State.DLNG, State.DLVD}, "DLVD: what was handed back and is reported again"
 
 
 def test_only_a_decision_or_a_return_leaves_a_state_that_retention_may_prune() -> None:
     leaving = {t.event for t in TRANSITIONS if t.from_state in {State.DLVD, State.FAIL}}
-    assert leaving == {Event.RESTORED, Event.RETURNED}
+    assert leaving == {Event.RESTORED, Event.RETURNED, Event.LISTED}
 
 
 def test_a_refused_transition_names_the_state_and_what_the_event_needs() -> None:

@@ -213,8 +213,25 @@ def test_approving_the_message_releases_its_bookmark(operator: Caller) -> None:
 
 def test_a_refused_approval_releases_nothing(operator: Caller) -> None:
     entry = report(operator, payload="x")
-    assert operator.post(f"messages/{entry['message_id']}/approve/", WHY).json()["code"] == "no_destination"
+    operator.post(f"messages/{entry['message_id']}/fail/", WHY)
+    assert operator.post(f"messages/{entry['message_id']}/approve/", WHY).json()["code"] == "transition_not_allowed"
     assert PoisonEntry.objects.get().is_listed
+
+
+@pytest.mark.conformance("R7")
+def test_approving_what_a_consumer_sent_in_hands_it_back_and_reporting_it_again_is_the_same_message(
+    operator: Caller,
+) -> None:
+    entry = report(operator, payload="x")
+    message = entry["message_id"]
+    assert operator.post(f"messages/{message}/approve/", WHY).status_code == 200
+    shown = operator.get(f"messages/{message}/").json()
+    assert (shown["state"], shown["reason"]) == ("DLVD", "handed_back")
+    assert not PoisonEntry.objects.get().is_listed
+    assert report(operator, payload="x")["message_id"] == message
+    shown = operator.get(f"messages/{message}/").json()
+    assert (shown["state"], shown["reason"]) == ("NDLV", "listed")
+    assert Message.objects.count() == 1
 
 
 def test_giving_the_message_up_releases_nothing(operator: Caller) -> None:

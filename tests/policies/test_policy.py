@@ -25,7 +25,7 @@ RULING = """
     blocked_retry_timeout listener_max_retries backout_threshold backout_requeue_queue blacklisting_enabled crash_limit
     blame approve_clears_candidate crashes_count_as_failures
     rollbacks_count_as_failures failures_to_list crashes_to_list queue_off_after_rollbacks
-    conversation_failure_limit ordered max_payload_bytes business_keys fail_non_delivered
+    conversation_failure_limit conversation_error_address ordered max_payload_bytes business_keys fail_non_delivered
     persist_delivery_count_before_delivery on_exhausted
 """
 NAMES = RULING.split()
