@@ -26,6 +26,7 @@ from poisonadmin.store.models.access import Audit
 from poisonadmin.store.models.history import History
 from poisonadmin.store.models.job import Job
 from poisonadmin.store.models.message import Message
+from poisonadmin.store.models.poison import PoisonEntry
 from poisonadmin.store.models.rule import Restart, RestartJob
 from tests.fixtures.delivery import counted, counters, enqueue, states
 
@@ -123,6 +124,23 @@ def test_blacklisted_messages_are_approved_only_where_the_job_includes_them(dest
     save(include_blacklisted=True)
     assert run() == (1, 0)
     assert states([suspect]) == ["TBDL"]
+
+
+@pytest.mark.conformance("SAP-p")
+def test_what_crashed_its_consumer_counts_as_blacklisted_whatever_its_reason(destination: str) -> None:
+    blacklisted, listed, reported, suspected, exhausted = undecided(5)
+    Message.objects.filter(id=blacklisted).update(reason="blacklisted", crash_count=2)
+    Message.objects.filter(id=listed).update(reason="listed", crash_count=1, candidate=True)
+    Message.objects.filter(id=reported).update(reason="listed")
+    PoisonEntry.objects.create(
+        source="orders.eu", bookmark="B1", why="Fatal error.", is_fatal=True, crashes=1, message_id=reported
+    )
+    Message.objects.filter(id=suspected).update(reason="attempts_exhausted", candidate=True)
+    Message.objects.filter(id=exhausted).update(reason="attempts_exhausted")
+    row = save()
+    assert count_restartable(get_restart_job(row.id, principal=SYSTEM)).n == 2
+    assert run() == (2, 0)
+    assert states([blacklisted, listed, reported, suspected, exhausted]) == ["NDLV", "NDLV", "NDLV", "TBDL", "TBDL"]
 
 
 def test_what_cannot_be_delivered_is_refused_and_counted(destination: str) -> None:

@@ -52,7 +52,7 @@ def test_ssb_g_and_k_a_poison_ends_its_conversation_at_failure_four_while_good_o
     assert destination.message(first)["state"] == "DLVD"
     late = destination.send("good", conversation_id="ssb-g")
     for message in [*good, late]:
-        parked = destination.until(message, "NDLV", 30)
+        parked = destination.until(message, "NDLV", 60)
         assert parked["reason"] == "conversation_ended"
         assert destination.arrivals(message) == [], "it overtook the poison"
 
@@ -116,6 +116,8 @@ def test_ssb_j_a_content_rule_ends_the_conversation_before_anything_is_delivered
     }
     made = installation.post("rules/", rule)
     installation.post(f"rules/{made['id']}/enable/", {"reason": "a test", "without_dry_run": True})
+    destination.until(destination.send('{"employee": 1}', conversation_id="ssb-j-first"), "DLVD")  # makes the address
+    destination.consumer.arrivals.clear()
     installation.post(f"addresses/{destination.address}/pause/", {"reason": "together"})
     message = destination.send("{}", conversation_id="ssb-j", content_type="application/json")
     behind = destination.send('{"employee": 7}', conversation_id="ssb-j", content_type="application/json")

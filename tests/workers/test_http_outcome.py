@@ -1,0 +1,55 @@
+"""The response header `PoisonAdmin-Outcome` (ruling R12)."""
+
+import pytest
+
+from poisonadmin.delivery.domain.outcome import Outcome
+from workers.delivery.http.answers import ConsumerOutcome, InvalidOutcome, parse_outcome
+
+HERE = "orders.eu"
+
+
+@pytest.mark.conformance("R12")
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("discard", ConsumerOutcome(Outcome.DISCARDED)),
+        ("Discard", ConsumerOutcome(Outcome.DISCARDED)),
+        ('discard; why="not ours"', ConsumerOutcome(Outcome.DISCARDED, "not ours")),
+        ("rollback", ConsumerOutcome(Outcome.ROLLED_BACK)),
+        ('move; address="orders.late"', ConsumerOutcome(Outcome.MOVED, address="orders.late")),
+        ("move;address=orders.late", ConsumerOutcome(Outcome.MOVED, address="orders.late")),
+        ("end-conversation", ConsumerOutcome(Outcome.CONVERSATION_ENDED)),
+        ("end-conversation; code=0", ConsumerOutcome(Outcome.CONVERSATION_ENDED)),
+        ("end-conversation; code=17", ConsumerOutcome(Outcome.CONVERSATION_ENDED, error_code=17)),
+        (
+            'end-conversation; code=17; error="no; such, \\"order\\""',
+            ConsumerOutcome(Outcome.CONVERSATION_ENDED, 'no; such, "order"', error_code=17),
+        ),
+        ('end-conversation; error="no"', ConsumerOutcome(Outcome.CONVERSATION_ENDED, "no", error_code=0)),
+    ],
+)
+def test_what_a_consumer_asks_for(value: str, expected: ConsumerOutcome) -> None:
+    assert parse_outcome(value, address=HERE) == expected
+
+
+@pytest.mark.conformance("R12")
+@pytest.mark.parametrize(
+    ("value", "names"),
+    [
+        ("", "is none of discard, rollback, move, end-conversation"),
+        ("explode", "'explode' is none of"),
+        ("move", "move needs an address"),
+        ('move; address=""', "move needs an address"),
+        ('move; address="a..b"', "address"),
+        (f'move; address="{HERE}"', "is on orders.eu already"),
+        ("discard; address=x", "discard has no parameter 'address'"),
+        ("end-conversation; code=many", "code must be a whole number"),
+        ("end-conversation; code=-1", "code must be a whole number"),
+        ("end-conversation; code=99999999999", "code must be a whole number"),
+        ("discard; why=" + "x" * 5000, "more than 4096 characters"),
+    ],
+)
+def test_what_cannot_be_done_is_named(value: str, names: str) -> None:
+    with pytest.raises(InvalidOutcome) as refused:
+        parse_outcome(value, address=HERE)
+    assert names in refused.value.detail
