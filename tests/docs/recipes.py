@@ -60,7 +60,7 @@ def reopen(ids: Sequence[int], **asked: Unpack[Asked]) -> Decided:
 
 class MessageReopen(_DecisionView):
     @contract(Permission.DECIDE, "decisions", _GIVES, **_TERMS)
-    def post(self, request: Request, message_id: int) -> Response:
+    def post(self, message_id: int) -> Response:
         """Bring a delivered message back to NDLV."""
         return self.decided(message_id, decisions.reopen)
 ''',
