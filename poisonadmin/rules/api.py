@@ -7,7 +7,6 @@ from rest_framework.response import Response
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.rules.commands import dry_runs, table
-from poisonadmin.rules.commands import table as operations
 from poisonadmin.rules.commands.table import MAX_NAME_CHARS, MAX_NOTE_CHARS, RuleFields
 from poisonadmin.rules.domain.rules import Stage
 from poisonadmin.rules.queries import rules as queries
@@ -66,7 +65,7 @@ class RuleList(ApiView):
     def post(self) -> Response:
         """Add a rule, switched off; 409 when the name is taken."""
         stage = self.body["stage"]
-        row = operations.create_rule(stage, _fields(self.body), principal=self.principal)
+        row = table.create_rule(stage, _fields(self.body), principal=self.principal)
         made = queries.get_rule(row.id, principal=self.reader)
         return self.created(RULE, made, row.id)
 
@@ -82,7 +81,7 @@ class RuleOne(ApiView):
     @contract(Permission.CONFIGURE, "rules", {200: RULE}, body=RuleInput, decides=True)
     def put(self, rule_id: int) -> Response:
         """Replace a rule. A change of condition or action switches a rule before deliveries off."""
-        operations.replace_rule(
+        table.replace_rule(
             rule_id, _fields(self.body), principal=self.principal, expected_version=self.expected_version
         )
         return _shown(rule_id, self.reader)
@@ -90,7 +89,7 @@ class RuleOne(ApiView):
     @contract(Permission.CONFIGURE, "rules", {204: None})
     def delete(self, rule_id: int) -> Response:
         """Remove a rule."""
-        operations.delete_rule(rule_id, principal=self.principal)
+        table.delete_rule(rule_id, principal=self.principal)
         return Response(status=204)
 
 
@@ -101,7 +100,7 @@ class RuleMove(ApiView):
     def post(self, rule_id: int) -> Response:
         """Move a rule to another place in its table; the first rule that matches decides."""
         queries.get_rule(rule_id, principal=self.reader)
-        operations.move_rule(rule_id, self.body["position"], principal=self.principal)
+        table.move_rule(rule_id, self.body["position"], principal=self.principal)
         return _shown(rule_id, self.reader)
 
 

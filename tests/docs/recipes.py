@@ -92,12 +92,7 @@ assert ACTIONS["reopen"].perform is reopen and EVENTS["reopened"] == "Reopened" 
 COLUMN = Recipe(
     "A column of a report",
     1,
-    (
-        Insertion("poisonadmin/messages/queries/report.py", '    "payload_bytes",', '    "crash_count",'),
-        Insertion(
-            "poisonadmin/messages/queries/report.py", "            row.payload_bytes,", "            row.crash_count,"
-        ),
-    ),
+    (Insertion("poisonadmin/messages/queries/report.py", '    "payload_bytes",', '    "crash_count",'),),
     """
 import django; django.setup()
 import dataclasses

@@ -141,11 +141,5 @@ def decide_retry(one: Answered, policy: Policy, *, conversation_failures: int | 
 
 
 def _crashed(one: Answered, policy: Policy, event: Event, *, is_counted: bool) -> RetryDecision:
-    return on_crash(
-        policy,
-        one.crash_count,
-        one.candidate,
-        failure_count=one.failure_count,
-        is_counted=is_counted,
-        event=event,
-    )
+    count = one.failure_count
+    return on_crash(policy, one.crash_count, one.candidate, failure_count=count, is_counted=is_counted, event=event)

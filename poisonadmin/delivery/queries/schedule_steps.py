@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from poisonadmin.delivery.domain.outcome import Outcome
-from poisonadmin.delivery.domain.retry_decision import RetryDecision, on_failure
+from poisonadmin.delivery.domain.retry_decision import on_failure
 from poisonadmin.delivery.domain.retry_schedule import Explanation, explain
 from poisonadmin.messages.domain.states import Event
 from poisonadmin.messages.queries.detail import AttemptRow, HistoryRow
@@ -162,36 +162,25 @@ def next_steps(policy: Policy, start: Start) -> list[NextStep]:
             conversation_failures=in_conversation,
         )
         after = explain(policy, count + 1, start.message_id, number) if decision.delay_ms is not None else None
-        steps.append(_step(start, decision, number=number, count=count, at=at, how=how, after=after))
+        steps.append(
+            NextStep(
+                attempt_number=number,
+                attempt=count + 1,
+                of=start.of,
+                failure_count=count,
+                failure=count + 1,
+                earliest_at=at,
+                then=str(decision.state),
+                reason=str(decision.reason) if decision.reason else None,
+                move_to=decision.move_to,
+                stops_address=decision.stop_address,
+                delay_ms=decision.delay_ms,
+                how=how,
+                explanation=after,
+            )
+        )
         if decision.delay_ms is None or decision.stop_address:
             break
         count, how = count + 1, steps[-1].formula
         at = None if at is None else at + timedelta(milliseconds=decision.delay_ms)
     return steps
-
-
-def _step(
-    start: Start,
-    decision: RetryDecision,
-    *,
-    number: int,
-    count: int,
-    at: datetime | None,
-    how: str | None,
-    after: Explanation | None,
-) -> NextStep:
-    return NextStep(
-        attempt_number=number,
-        attempt=count + 1,
-        of=start.of,
-        failure_count=count,
-        failure=count + 1,
-        earliest_at=at,
-        then=str(decision.state),
-        reason=str(decision.reason) if decision.reason else None,
-        move_to=decision.move_to,
-        stops_address=decision.stop_address,
-        delay_ms=decision.delay_ms,
-        how=how,
-        explanation=after,
-    )

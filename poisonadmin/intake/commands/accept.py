@@ -200,6 +200,8 @@ def import_failure(cursor: CursorWrapper, message_id: int, envelope: MessageEnve
             "at": failed_at,
         }
         cursor.execute(_HOP, hop | {"reason": dead.reason or "imported", "actor": actor})
-    seen = failure_groups.Seen(values["fingerprint"], values["title"], failure.exception_class, message_id, failed_at)
+    seen = failure_groups.Seen(
+        values["fingerprint"], values["title"], failure.exception_class, message_id, failed_at, failed_at
+    )
     group = failure_groups.ensure(cursor, [seen])[seen.fingerprint]
     cursor.execute(_JOIN_GROUP, {"id": message_id, "group": group})
