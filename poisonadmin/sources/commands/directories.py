@@ -238,9 +238,8 @@ def _carry_out(
         if is_stopping():  # the error is the stop's doing
             jobs.cancel(job_id, counts=counts)
             return run.ingested
-        said = str(error).strip().splitlines() or [""]
-        jobs.fail(job_id, error=f"{type(error).__name__}: {said[0]}", counts=counts)
-        _note_error(source.id, said[0])
+        jobs.fail(job_id, error=jobs.error_text(error), counts=counts)
+        _note_error(source.id, jobs.first_line(error))
         raise
     jobs.succeed(job_id, counts=asdict(ingested), done=ingested.files_taken + ingested.files_broken)
     Source.objects.filter(id=source.id).update(last_success_at=Now())

@@ -263,7 +263,4 @@ def _note_failure(source_id: int, error: str) -> None:
 
 
 def _error_text(error: Exception) -> str:
-    if isinstance(error, PoisonAdminError):
-        return error.detail
-    first = (str(error).strip().splitlines() or [""])[0]
-    return f"{type(error).__name__}: {first}"
+    return error.detail if isinstance(error, PoisonAdminError) else jobs.error_text(error)
