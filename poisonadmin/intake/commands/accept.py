@@ -38,10 +38,8 @@ class Accepted:
     created: bool
 
 
-_INSERT = enter(
-    "%(event)s",
-    None,
-    before="""stored AS (
+# Envelope and body of a message whose (address, message_id) is free: `stored` has its id, or is empty.
+STORED = """stored AS (
     INSERT INTO envelope (id, intake_address_id, message_id, conversation_id, bookmark, content_type, payload_bytes,
                           expires_at, received_by)
     VALUES (nextval(pg_get_serial_sequence('message', 'id')), %(address)s, %(message_id)s, %(conversation_id)s,
@@ -49,7 +47,12 @@ _INSERT = enter(
     ON CONFLICT (intake_address_id, message_id) DO NOTHING RETURNING id
 ), bytes AS (
     INSERT INTO body (id, headers, payload) SELECT id, %(headers)s, %(payload)s FROM stored
-)""",
+)"""
+
+_INSERT = enter(
+    "%(event)s",
+    None,
+    before=STORED,
     columns={
         "id": "id",
         "address_id": "%(address)s",
