@@ -9,6 +9,7 @@ from pathlib import Path
 
 import environ
 import structlog
+from django.contrib.messages.constants import ERROR
 from django.core.exceptions import ImproperlyConfigured
 
 from poisonadmin.destinations.domain.handler_config import UnusableHandlerPath, handler_directories
@@ -95,6 +96,8 @@ TEMPLATES = [
         },
     }
 ]
+
+MESSAGE_TAGS = {ERROR: "danger"}  # as the style sheet calls it
 
 # --- database -------------------------------------------------------------------------------------------------------
 DATABASES = {"default": env.db_url("DATABASE_URL")}

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from rest_framework.request import Request
 from rest_framework.response import Response
 
 from poisonadmin.addresses import commands as operations
@@ -48,7 +47,7 @@ class AddressList(ApiView):
         {200: Paged(ADDRESS)},
         query=(pattern("address", "An address or a pattern."), choice("status", AddressStatus, many=True), *PAGE),
     )
-    def get(self, request: Request) -> Response:
+    def get(self) -> Response:
         """List addresses by name, with the policy in force and counts by state."""
         return self.listed(
             ADDRESS, queries.list_addresses, patterns=self.query["address"], statuses=self.query["status"]
@@ -59,7 +58,7 @@ class AddressOne(ApiView):
     """`/addresses/{name}/`."""
 
     @contract(Permission.READ, "addresses", {200: ADDRESS_DETAIL})
-    def get(self, request: Request, name: str) -> Response:
+    def get(self, name: str) -> Response:
         """Show an address, and the origin of each value of its policy."""
         return Response(ADDRESS_DETAIL.render(queries.get_address(name, principal=self.principal)))
 
@@ -68,7 +67,7 @@ class AddressPause(ApiView):
     """`/addresses/{name}/pause/`."""
 
     @contract(Permission.PAUSE, "addresses", {200: ADDRESS_DETAIL}, body=ReasonInput, acts=True)
-    def post(self, request: Request, name: str) -> Response:
+    def post(self, name: str) -> Response:
         """Deliver nothing more from the address until it is resumed."""
         operations.pause(name, principal=self.principal, reason=self.body["reason"])
         return Response(ADDRESS_DETAIL.render(queries.get_address(name, principal=self.reader)))
@@ -78,7 +77,7 @@ class AddressResume(ApiView):
     """`/addresses/{name}/resume/`."""
 
     @contract(Permission.PAUSE, "addresses", {200: ADDRESS_DETAIL}, body=ResumeInput, acts=True)
-    def post(self, request: Request, name: str) -> Response:
+    def post(self, name: str) -> Response:
         """Resume a paused or stopped address; `quarantine` names a message to stop first."""
         operations.resume(
             name, principal=self.principal, reason=self.body["reason"], quarantine=self.body["quarantine"]

@@ -3,7 +3,6 @@
 from typing import Any
 
 from rest_framework import serializers
-from rest_framework.request import Request
 from rest_framework.response import Response
 
 from poisonadmin.core.domain.access import Permission
@@ -17,7 +16,7 @@ from poisonadmin.store.models.destination import DESTINATION_KINDS
 from poisonadmin.web.api.contract import PAGE, JsonObject, Paged, ReasonInput, StrictSerializer, Text, contract
 from poisonadmin.web.api.routes import route
 from poisonadmin.web.api.shape import Shape
-from poisonadmin.web.api.view import ApiView, expected_version, shown
+from poisonadmin.web.api.view import ApiView, shown
 
 DESTINATION = Shape("Destination", DestinationRow, leave_out={"id"}, kinds={"kind": DESTINATION_KINDS})
 
@@ -55,37 +54,37 @@ class DestinationList(ApiView):
     """`/destinations/`."""
 
     @contract(Permission.READ, "destinations", {200: Paged(DESTINATION)}, query=PAGE)
-    def get(self, request: Request) -> Response:
+    def get(self) -> Response:
         """List destinations by name. Only the names of secrets are shown."""
         return self.listed(DESTINATION, destinations.list_destinations)
 
     @contract(Permission.CONFIGURE, "destinations", {201: DESTINATION}, body=NewDestinationInput, acts=True)
-    def post(self, request: Request) -> Response:
+    def post(self) -> Response:
         """Create a destination; 409 when the name is taken."""
         fields = dict(self.body)
         name = fields.pop("name")
         if destinations.destination_exists(name):
             raise AlreadyExists(f"There is a destination {name} already; PUT replaces it.")
         row = _saved(self, name, fields)
-        return shown(DESTINATION, row, 201, location=request.build_absolute_uri(f"{name}/"))
+        return self.created(DESTINATION, row, name)
 
 
 class DestinationOne(ApiView):
     """`/destinations/{name}/`."""
 
     @contract(Permission.READ, "destinations", {200: DESTINATION})
-    def get(self, request: Request, name: str) -> Response:
+    def get(self, name: str) -> Response:
         """Show a destination."""
         return shown(DESTINATION, destinations.get_destination(name, principal=self.principal))
 
     @contract(Permission.CONFIGURE, "destinations", {200: DESTINATION}, body=DestinationInput, decides=True)
-    def put(self, request: Request, name: str) -> Response:
+    def put(self, name: str) -> Response:
         """Replace a destination. Secrets that are not given do not change."""
         destinations.get_destination(name, principal=self.reader)
-        return shown(DESTINATION, _saved(self, name, self.body, expected_version=expected_version(request)))
+        return shown(DESTINATION, _saved(self, name, self.body, expected_version=self.expected_version))
 
     @contract(Permission.CONFIGURE, "destinations", {204: None})
-    def delete(self, request: Request, name: str) -> Response:
+    def delete(self, name: str) -> Response:
         """Remove a destination that no policy names."""
         destinations.get_destination(name, principal=self.reader)
         delete_destination(name, principal=self.principal)
@@ -96,7 +95,7 @@ class DestinationEnable(ApiView):
     """`/destinations/{name}/enable/`."""
 
     @contract(Permission.PAUSE, "destinations", {200: DESTINATION}, body=ReasonInput, acts=True)
-    def post(self, request: Request, name: str) -> Response:
+    def post(self, name: str) -> Response:
         """Deliver to it again."""
         return _switched(self, name, enabled=True)
 
@@ -105,7 +104,7 @@ class DestinationDisable(ApiView):
     """`/destinations/{name}/disable/`."""
 
     @contract(Permission.PAUSE, "destinations", {200: DESTINATION}, body=ReasonInput, acts=True)
-    def post(self, request: Request, name: str) -> Response:
+    def post(self, name: str) -> Response:
         """Deliver nothing more to it until it is enabled."""
         return _switched(self, name, enabled=False)
 

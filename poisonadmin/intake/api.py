@@ -1,7 +1,6 @@
 """Batches of messages: lines of JSON."""
 
 from rest_framework.exceptions import UnsupportedMediaType
-from rest_framework.request import Request
 from rest_framework.response import Response
 
 from poisonadmin.core.domain.access import Permission
@@ -48,14 +47,14 @@ class MessageBatch(ApiView):
         acts=True,
         is_streamed=True,
     )
-    def post(self, request: Request) -> Response:
+    def post(self) -> Response:
         """Take many messages in: one JSON object a line, each as for a single message.
 
         Good lines are kept; bad ones are set aside, and the first thousand are named in the answer.
         """
-        if request.content_type.split(";")[0].strip().lower() not in NDJSON:
-            raise UnsupportedMediaType(request.content_type)
-        upload = file_of(request._request)  # noqa: SLF001  (a parser would hold all of it in memory)
+        if self.request.content_type.split(";")[0].strip().lower() not in NDJSON:
+            raise UnsupportedMediaType(self.request.content_type)
+        upload = file_of(self.request._request)  # noqa: SLF001  (a parser would hold all of it in memory)
         result = batch.accept_stream(chunks_of(upload), principal=self.principal)
         return Response(
             {

@@ -4,7 +4,6 @@ from dataclasses import asdict
 from typing import Any
 
 from rest_framework import serializers
-from rest_framework.request import Request
 from rest_framework.response import Response
 
 from poisonadmin.core.domain.access import Permission, Principal
@@ -17,7 +16,7 @@ from poisonadmin.policies.queries.policies import Change, PolicyVersion, PolicyV
 from poisonadmin.web.api.contract import Identifier, JsonObject, StrictSerializer, Text, contract, pattern
 from poisonadmin.web.api.routes import route
 from poisonadmin.web.api.shape import BREAKER, JsonSchema, Shape, whole_list
-from poisonadmin.web.api.view import ApiView, expected_version, shown
+from poisonadmin.web.api.view import ApiView, shown
 
 POLICY = Shape("Policy", PolicyView)
 POLICY_CHANGE = Shape("PolicyChange", Change)
@@ -73,37 +72,37 @@ class PolicyList(ApiView):
     """`/policies/`."""
 
     @contract(Permission.READ, "policies", {200: whole_list(POLICY)})
-    def get(self, request: Request) -> Response:
+    def get(self) -> Response:
         """List all policies by pattern."""
         return self.whole(POLICY, policies.list_policies(principal=self.principal))
 
     @contract(Permission.CONFIGURE, "policies", {201: POLICY}, body=PolicyInput, acts=True)
-    def post(self, request: Request) -> Response:
+    def post(self) -> Response:
         """Create the policy of a pattern; 409 when the pattern has one."""
         if policies.find_policy(self.body["match"]) is not None:
             raise AlreadyExists(f"The pattern {self.body['match']} has a policy already; PUT replaces it.")
         row = _saved(self.principal, self.body)
-        return shown(POLICY, row, 201, location=request.build_absolute_uri(f"{row.id}/"))
+        return self.created(POLICY, row, row.id)
 
 
 class PolicyOne(ApiView):
     """`/policies/{id}/`."""
 
     @contract(Permission.READ, "policies", {200: POLICY})
-    def get(self, request: Request, policy_id: int) -> Response:
+    def get(self, policy_id: int) -> Response:
         """Show a policy as it was written."""
         return shown(POLICY, policies.get_policy(policy_id, principal=self.principal))
 
     @contract(Permission.CONFIGURE, "policies", {200: POLICY}, body=PolicyInput, decides=True)
-    def put(self, request: Request, policy_id: int) -> Response:
+    def put(self, policy_id: int) -> Response:
         """Replace a policy. Its pattern stays: another pattern is another policy."""
         row = policies.get_policy(policy_id, principal=self.reader)
         if self.body["match"] != row.match:
             raise serializers.ValidationError({"match": [f"This policy is that of {row.match}."]}, "immutable")
-        return shown(POLICY, _saved(self.principal, self.body, expected_version=expected_version(request)))
+        return shown(POLICY, _saved(self.principal, self.body, expected_version=self.expected_version))
 
     @contract(Permission.CONFIGURE, "policies", {204: None})
-    def delete(self, request: Request, policy_id: int) -> Response:
+    def delete(self, policy_id: int) -> Response:
         """Remove a policy; less specific policies are then in force."""
         policies.get_policy(policy_id, principal=self.reader)
         delete_policy(policy_id, principal=self.principal)
@@ -114,7 +113,7 @@ class PolicyHistory(ApiView):
     """`/policies/{id}/history/`."""
 
     @contract(Permission.READ, "policies", {200: whole_list(POLICY_VERSION)})
-    def get(self, request: Request, policy_id: int) -> Response:
+    def get(self, policy_id: int) -> Response:
         """Show the latest two hundred versions of a policy, newest first: who, when, old and new values."""
         return self.whole(POLICY_VERSION, policy_history(policy_id, principal=self.principal))
 
@@ -123,7 +122,7 @@ class PolicyPreview(ApiView):
     """`/policies/preview/`."""
 
     @contract(Permission.READ, "policies", {200: PREVIEW}, body=PreviewInput)
-    def post(self, request: Request) -> Response:
+    def post(self) -> Response:
         """Compute the wait before each redelivery, for a preset with settings over it. Nothing is saved."""
         fields = self.body
         found = policies.preview(
@@ -146,7 +145,7 @@ class PolicyResolve(ApiView):
         {200: IN_FORCE},
         query=(pattern("address", "The address, known or not.", many=False, required=True),),
     )
-    def get(self, request: Request) -> Response:
+    def get(self) -> Response:
         """Show the values in force on an address, and the pattern of each."""
         address = self.query["address"]
         found = policies.resolve_address(address, principal=self.principal)

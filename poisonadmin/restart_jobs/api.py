@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from rest_framework import serializers
-from rest_framework.request import Request
 from rest_framework.response import Response
 
 from poisonadmin.core.domain.access import Permission, Principal
@@ -15,7 +14,7 @@ from poisonadmin.restart_jobs.queries import RestartJobRow
 from poisonadmin.web.api.contract import StrictSerializer, Text, contract
 from poisonadmin.web.api.routes import route
 from poisonadmin.web.api.shape import Shape, whole_list
-from poisonadmin.web.api.view import ApiView, expected_version, shown
+from poisonadmin.web.api.view import ApiView, shown
 
 RESTART_JOB = Shape("RestartJob", RestartJobRow)
 
@@ -56,35 +55,35 @@ class RestartJobList(ApiView):
     """`/restart-jobs/`."""
 
     @contract(Permission.READ, "restart jobs", {200: whole_list(RESTART_JOB)})
-    def get(self, request: Request) -> Response:
+    def get(self) -> Response:
         """List the restart jobs by name."""
         return self.whole(RESTART_JOB, queries.list_restart_jobs(principal=self.principal))
 
     @contract(Permission.CONFIGURE, "restart jobs", {201: RESTART_JOB}, body=RestartJobInput, acts=True)
-    def post(self, request: Request) -> Response:
+    def post(self) -> Response:
         """Create a job that approves messages in NDLV by schedule; 409 when the name is taken."""
         if queries.find_restart_job(self.body["name"]) is not None:
             raise AlreadyExists(f"There is a restart job {self.body['name']} already; PUT replaces it.")
         row = _saved(self.principal, self.body)
-        return shown(RESTART_JOB, row, 201, location=request.build_absolute_uri(f"{row.id}/"))
+        return self.created(RESTART_JOB, row, row.id)
 
 
 class RestartJobOne(ApiView):
     """`/restart-jobs/{id}/`."""
 
     @contract(Permission.READ, "restart jobs", {200: RESTART_JOB})
-    def get(self, request: Request, restart_job_id: int) -> Response:
+    def get(self, restart_job_id: int) -> Response:
         """Show a restart job: its schedule, and the result of its latest run."""
         return shown(RESTART_JOB, queries.get_restart_job(restart_job_id, principal=self.principal))
 
     @contract(Permission.CONFIGURE, "restart jobs", {200: RESTART_JOB}, body=RestartJobFields, decides=True)
-    def put(self, request: Request, restart_job_id: int) -> Response:
+    def put(self, restart_job_id: int) -> Response:
         """Replace all of a restart job but its name. A run that is under way ends."""
         fields = {"name": queries.get_restart_job(restart_job_id, principal=self.reader).name, **self.body}
-        return shown(RESTART_JOB, _saved(self.principal, fields, expected_version=expected_version(request)))
+        return shown(RESTART_JOB, _saved(self.principal, fields, expected_version=self.expected_version))
 
     @contract(Permission.CONFIGURE, "restart jobs", {204: None})
-    def delete(self, request: Request, restart_job_id: int) -> Response:
+    def delete(self, restart_job_id: int) -> Response:
         """Remove a restart job, with its counts of restarts."""
         queries.get_restart_job(restart_job_id, principal=self.reader)
         operations.delete_restart_job(restart_job_id, principal=self.principal)
@@ -95,7 +94,7 @@ class RestartJobRun(ApiView):
     """`/restart-jobs/{id}/run/`."""
 
     @contract(Permission.CONFIGURE, "restart jobs", {202: RESTART_JOB}, acts=True)
-    def post(self, request: Request, restart_job_id: int) -> Response:
+    def post(self, restart_job_id: int) -> Response:
         """Run a restart job within seconds, whatever its schedule, also when it is switched off."""
         queries.get_restart_job(restart_job_id, principal=self.reader)
         operations.run_soon(restart_job_id, principal=self.principal)

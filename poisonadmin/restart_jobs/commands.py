@@ -15,6 +15,7 @@ from poisonadmin.core.commands.transaction_retry import retried
 from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Permission, Principal
 from poisonadmin.core.domain.errors import NotFound, PoisonAdminError, PreconditionFailed
 from poisonadmin.core.domain.locks import Lock, lock_key
+from poisonadmin.core.queries.rows import fetch_values
 from poisonadmin.messages.commands.decisions import approve
 from poisonadmin.restart_jobs.queries import restart_filter, restartable
 from poisonadmin.store.models.job import JobKind
@@ -140,9 +141,7 @@ def _require(principal: Principal) -> None:
 
 
 def _now() -> datetime:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT now()")
-        now: datetime = cursor.fetchone()[0]
+    now: datetime = fetch_values("SELECT now()")[0]
     return now
 
 
@@ -165,10 +164,7 @@ def restart_due(
     until = clock() + seconds
     total = Restarted()
     failed: Exception | None = None
-    with connection.cursor() as cursor:
-        cursor.execute(_DUE)
-        due = [row[0] for row in cursor.fetchall()]
-    for job_id in due:
+    for job_id in fetch_values(_DUE):
         if clock() >= until:
             break
         try:

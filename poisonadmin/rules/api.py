@@ -3,19 +3,17 @@
 from typing import Any
 
 from rest_framework import serializers
-from rest_framework.request import Request
 from rest_framework.response import Response
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.rules.commands import dry_runs, table
-from poisonadmin.rules.commands import table as operations
 from poisonadmin.rules.commands.table import MAX_NAME_CHARS, MAX_NOTE_CHARS, RuleFields
 from poisonadmin.rules.domain.rules import Stage
 from poisonadmin.rules.queries import rules as queries
 from poisonadmin.web.api.contract import JsonObject, Moment, ReasonInput, StrictSerializer, Text, choice, contract
 from poisonadmin.web.api.routes import route
 from poisonadmin.web.api.shape import Shape, whole_list
-from poisonadmin.web.api.view import ApiView, expected_version, shown
+from poisonadmin.web.api.view import ApiView, shown
 
 RULE = Shape("Rule", queries.RuleRow, kinds={"stage": Stage})
 DRY_RUN = Shape("DryRun", queries.DryRunRow)
@@ -59,39 +57,39 @@ class RuleList(ApiView):
         {200: whole_list(RULE)},
         query=(choice("stage", Stage, "Before deliveries, or after failures."),),
     )
-    def get(self, request: Request) -> Response:
+    def get(self) -> Response:
         """List the rules in the order in which they apply, those before deliveries first."""
         return self.whole(RULE, queries.list_rules(principal=self.principal, stage=self.query["stage"]))
 
     @contract(Permission.CONFIGURE, "rules", {201: RULE}, body=NewRuleInput, acts=True)
-    def post(self, request: Request) -> Response:
+    def post(self) -> Response:
         """Add a rule, switched off; 409 when the name is taken."""
         stage = self.body["stage"]
-        row = operations.create_rule(stage, _fields(self.body), principal=self.principal)
+        row = table.create_rule(stage, _fields(self.body), principal=self.principal)
         made = queries.get_rule(row.id, principal=self.reader)
-        return shown(RULE, made, 201, location=request.build_absolute_uri(f"{row.id}/"))
+        return self.created(RULE, made, row.id)
 
 
 class RuleOne(ApiView):
     """`/rules/{id}/`."""
 
     @contract(Permission.READ, "rules", {200: RULE})
-    def get(self, request: Request, rule_id: int) -> Response:
+    def get(self, rule_id: int) -> Response:
         """Show a rule, and how often it has decided."""
         return _shown(rule_id, self.principal)
 
     @contract(Permission.CONFIGURE, "rules", {200: RULE}, body=RuleInput, decides=True)
-    def put(self, request: Request, rule_id: int) -> Response:
+    def put(self, rule_id: int) -> Response:
         """Replace a rule. A change of condition or action switches a rule before deliveries off."""
-        operations.replace_rule(
-            rule_id, _fields(self.body), principal=self.principal, expected_version=expected_version(request)
+        table.replace_rule(
+            rule_id, _fields(self.body), principal=self.principal, expected_version=self.expected_version
         )
         return _shown(rule_id, self.reader)
 
     @contract(Permission.CONFIGURE, "rules", {204: None})
-    def delete(self, request: Request, rule_id: int) -> Response:
+    def delete(self, rule_id: int) -> Response:
         """Remove a rule."""
-        operations.delete_rule(rule_id, principal=self.principal)
+        table.delete_rule(rule_id, principal=self.principal)
         return Response(status=204)
 
 
@@ -99,10 +97,10 @@ class RuleMove(ApiView):
     """`/rules/{id}/move/`."""
 
     @contract(Permission.CONFIGURE, "rules", {200: RULE}, body=RuleMoveInput, acts=True)
-    def post(self, request: Request, rule_id: int) -> Response:
+    def post(self, rule_id: int) -> Response:
         """Move a rule to another place in its table; the first rule that matches decides."""
         queries.get_rule(rule_id, principal=self.reader)
-        operations.move_rule(rule_id, self.body["position"], principal=self.principal)
+        table.move_rule(rule_id, self.body["position"], principal=self.principal)
         return _shown(rule_id, self.reader)
 
 
@@ -110,7 +108,7 @@ class RuleEnable(ApiView):
     """`/rules/{id}/enable/`."""
 
     @contract(Permission.CONFIGURE, "rules", {200: RULE}, body=RuleEnableInput, acts=True)
-    def post(self, request: Request, rule_id: int) -> Response:
+    def post(self, rule_id: int) -> Response:
         """Switch a rule on; 409 `not_dry_run` for a rule before deliveries without a dry run of this version."""
         fields = self.body
         table.enable_rule(
@@ -123,7 +121,7 @@ class RuleDisable(ApiView):
     """`/rules/{id}/disable/`."""
 
     @contract(Permission.CONFIGURE, "rules", {200: RULE}, body=ReasonInput, acts=True)
-    def post(self, request: Request, rule_id: int) -> Response:
+    def post(self, rule_id: int) -> Response:
         """Switch a rule off."""
         table.disable_rule(rule_id, principal=self.principal, reason=self.body["reason"])
         return _shown(rule_id, self.reader)
@@ -133,12 +131,12 @@ class RuleDryRun(ApiView):
     """`/rules/{id}/dry_run/`."""
 
     @contract(Permission.READ, "rules", {200: DRY_RUN})
-    def get(self, request: Request, rule_id: int) -> Response:
+    def get(self, rule_id: int) -> Response:
         """Show the latest dry run of a rule, finished or not; 404 when there is none."""
         return Response(DRY_RUN.render(queries.latest_dry_run(rule_id, principal=self.principal)))
 
     @contract(Permission.CONFIGURE, "rules", {202: DRY_RUN}, acts=True)
-    def post(self, request: Request, rule_id: int) -> Response:
+    def post(self, rule_id: int) -> Response:
         """Start a dry run of a rule on all waiting and undecided messages; nothing is changed.
 
         Where the rule as it is is being tried already, that run is shown.
@@ -146,7 +144,7 @@ class RuleDryRun(ApiView):
         dry_runs.request_dry_run(rule_id, principal=self.principal)
         found = queries.latest_dry_run(rule_id, principal=self.reader)
         response = Response(DRY_RUN.render(found), status=202)
-        response["Location"] = request.build_absolute_uri()
+        response["Location"] = self.request.build_absolute_uri()
         return response
 
 

@@ -151,9 +151,9 @@ def test_what_a_node_had_not_begun_goes_back_and_nothing_is_counted(destination:
 def test_a_shard_that_no_task_took_goes_back_when_its_lease_has_run_out(destination: str) -> None:
     ids = enqueue(2)
     taken = claim()
-    assert recover().settled == Settled()
+    assert recover() == Settled()
     Claim.objects.filter(id=taken.id).update(lease_until="2020-01-01T00:00:00Z")
-    assert recover().settled == Settled(returned=2)
+    assert recover() == Settled(returned=2)
     assert states(ids) == ["TBDL", "TBDL"]
 
 

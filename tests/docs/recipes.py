@@ -60,7 +60,7 @@ def reopen(ids: Sequence[int], **asked: Unpack[Asked]) -> Decided:
 
 class MessageReopen(_DecisionView):
     @contract(Permission.DECIDE, "decisions", _GIVES, **_TERMS)
-    def post(self, request: Request, message_id: int) -> Response:
+    def post(self, message_id: int) -> Response:
         """Bring a delivered message back to NDLV."""
         return self.decided(message_id, decisions.reopen)
 ''',
@@ -92,12 +92,7 @@ assert ACTIONS["reopen"].perform is reopen and EVENTS["reopened"] == "Reopened" 
 COLUMN = Recipe(
     "A column of a report",
     1,
-    (
-        Insertion("poisonadmin/messages/queries/report.py", '    "payload_bytes",', '    "crash_count",'),
-        Insertion(
-            "poisonadmin/messages/queries/report.py", "            row.payload_bytes,", "            row.crash_count,"
-        ),
-    ),
+    (Insertion("poisonadmin/messages/queries/report.py", '    "payload_bytes",', '    "crash_count",'),),
     """
 import django; django.setup()
 import dataclasses

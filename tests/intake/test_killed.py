@@ -18,7 +18,7 @@ import psycopg
 import pytest
 from django.db import connections
 
-from poisonadmin.intake.commands.sweep import sweep_orphans
+from poisonadmin.intake.commands.staged import sweep_orphans
 from poisonadmin.sources.commands.directories import Stage, ingest_source
 from tests.fixtures.inbox import Inbox
 from tests.intake.store import assert_whole, line, payloads, rejected, rows

@@ -13,7 +13,7 @@ from poisonadmin.addresses.commands import AddressStatusConflict, pause
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.delivery.commands.claim import claim_due
 from poisonadmin.delivery.commands.recovery import recover
-from poisonadmin.delivery.commands.settle import settle
+from poisonadmin.delivery.commands.settle import Settled, settle
 from poisonadmin.intake.commands.accept import accept
 from poisonadmin.intake.domain.envelope import parse_envelope
 from poisonadmin.messages.commands import decisions
@@ -58,12 +58,12 @@ def claiming(_: int) -> str:
 
 def settling(_: int) -> str:
     """Settle what is answered."""
-    return "done" if settle().total else "nothing"
+    return "nothing" if settle() == Settled() else "done"
 
 
 def recovering(_: int) -> str:
     """Give back what dead nodes hold."""
-    return "done" if recover().settled.total else "nothing"
+    return "nothing" if recover() == Settled() else "done"
 
 
 def expiring(_: int) -> str:

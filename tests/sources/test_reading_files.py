@@ -7,7 +7,7 @@ import pytest
 
 from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Role, principal
 from poisonadmin.core.domain.locks import Lock
-from poisonadmin.intake.commands.sweep import sweep_orphans
+from poisonadmin.intake.commands.staged import sweep_orphans
 from poisonadmin.sources.commands.directories import Stage, ingest_due, ingest_source, request_ingest
 from poisonadmin.sources.domain.files import FileToTake, StagedFile
 from poisonadmin.store.models.access import Audit

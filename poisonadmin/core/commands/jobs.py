@@ -63,6 +63,16 @@ def cancel(job_id: int, *, counts: Mapping[str, int] | None = None) -> None:
     _end(job_id, "cancelled", counts or {}, None, None)
 
 
+def error_text(error: Exception) -> str:
+    """Return an error's class and the first line of its text, as a job says them."""
+    return f"{type(error).__name__}: {first_line(error)}"
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of an error's text; empty where it has none."""
+    return (str(error).strip().splitlines() or [""])[0]
+
+
 def _end(job_id: int, state: str, counts: Mapping[str, int], error: str | None, done: int | None) -> None:
     values: dict[str, Any] = {"id": job_id, "state": state, "counts": json.dumps(counts), "error": error, "done": done}
     with connection.cursor() as cursor:

@@ -1,7 +1,7 @@
 """Taking advisory locks, for a transaction or for a session."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from enum import IntEnum
 
 from django.db import connection
@@ -41,13 +41,6 @@ class Tick(IntEnum):
 
 
 @contextmanager
-def single_flight(tick: Tick) -> Iterator[bool]:
-    """Hold the tick's lock in this session meanwhile; yield False when somebody else holds it."""
-    with alone(Lock.TICK, tick) as is_alone:
-        yield is_alone
-
-
-@contextmanager
 def alone(lock: Lock, key: int) -> Iterator[bool]:
     """Hold a lock in this session meanwhile; yield False when somebody else holds it."""
     with connection.cursor() as cursor:
@@ -59,3 +52,8 @@ def alone(lock: Lock, key: int) -> Iterator[bool]:
         if is_alone and connection.is_usable():  # a lost session holds nothing
             with connection.cursor() as cursor:
                 cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [lock, key])
+
+
+def single_flight(tick: Tick) -> AbstractContextManager[bool]:
+    """Hold the tick's lock in this session meanwhile; yield False when somebody else holds it."""
+    return alone(Lock.TICK, tick)

@@ -125,15 +125,10 @@ class StoredBytes:
     slices: Iterator[bytes]
 
 
-@dataclass(frozen=True)
-class _Size:
-    size_bytes: int
-
-
 def stored_bytes(table: str, column: str, row_id: int) -> StoredBytes | None:
     """Return the value in the row with this `id`; None where there is none. The names are no input of anybody's."""
-    rows = fetch(_Size, f"SELECT octet_length({column}) AS size_bytes FROM {table} WHERE id = %s", [row_id])  # noqa: S608
-    return StoredBytes(rows[0].size_bytes, _slices(table, column, row_id, rows[0].size_bytes)) if rows else None
+    sizes = fetch_values(f"SELECT octet_length({column}) FROM {table} WHERE id = %s", [row_id])  # noqa: S608
+    return StoredBytes(sizes[0], _slices(table, column, row_id, sizes[0])) if sizes else None
 
 
 def _slices(table: str, column: str, row_id: int, size_bytes: int) -> Iterator[bytes]:

@@ -22,10 +22,9 @@ WITH under_way AS (
            count(*) FILTER (WHERE is_isolation) AS isolated
     FROM {IN_FLIGHT} JOIN address ON address.id = message.address_id GROUP BY 1
 )
-SELECT destination.id,
+SELECT max_rate_per_second, EXTRACT(epoch FROM GREATEST(next_slot, now()) - now())::float, destination.id,
        coalesce((config->>'concurrency')::int, (%(defaults)s::jsonb->kind->>'concurrency')::int)
            * coalesce((config->>'batch')::int, (%(defaults)s::jsonb->kind->>'batch')::int, 1), "window",
-       max_rate_per_second, EXTRACT(epoch FROM GREATEST(next_slot, now()) - now())::float,
        coalesce(under_way.n, 0), coalesce(under_way.isolated, 0), kind = 'handler',
        EXISTS (SELECT FROM lane JOIN address ON address.id = lane.address_id
                WHERE lane.is_open AND lane.is_isolation AND lane.next_due <= now()
@@ -38,28 +37,13 @@ FOR NO KEY UPDATE OF destination SKIP LOCKED
 def capacities(cursor: CursorWrapper) -> list[Capacity]:
     """Lock the enabled destinations and return what each can take; one that another transaction holds is left out."""
     cursor.execute(_CAPACITIES, {"defaults": _DEFAULTS})
+    fields = ("destination_id", "concurrency", "window", "in_flight", "isolated", "isolates_itself", "has_candidates")
     return [
         Capacity(
-            destination_id=destination_id,
-            concurrency=concurrency,
-            window=window,
-            in_flight=in_flight,
+            **dict(zip(fields, values, strict=True)),
             slots_ahead=None if rate is None else _slots_ahead(rate, reserved_seconds),
-            isolated=isolated,
-            isolates_itself=isolates_itself,
-            has_candidates=has_candidates,
         )
-        for (
-            destination_id,
-            concurrency,
-            window,
-            rate,
-            reserved_seconds,
-            in_flight,
-            isolated,
-            isolates_itself,
-            has_candidates,
-        ) in cursor.fetchall()
+        for rate, reserved_seconds, *values in cursor.fetchall()
     ]
 
 

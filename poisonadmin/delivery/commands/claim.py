@@ -15,6 +15,7 @@ from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.core.commands.locks import try_lock
 from poisonadmin.core.domain.locks import Lock
+from poisonadmin.core.queries.rows import fetch_values
 from poisonadmin.delivery.commands import ordered_conversations
 from poisonadmin.delivery.commands.capacities import capacities
 from poisonadmin.delivery.domain.claim_plan import (
@@ -133,9 +134,7 @@ WHERE id = ANY(%(lanes)s) AND conversation_id IS NULL
 
 def is_due() -> bool:
     """Return whether any open lane has something due; cheap enough to ask ten times a second."""
-    with connection.cursor() as cursor:
-        cursor.execute(_IS_DUE)
-        return bool(cursor.fetchone()[0])
+    return bool(fetch_values(_IS_DUE)[0])
 
 
 def claim_due(*, tasks: int, job_id: int | None = None, limit: int = MESSAGES_A_CLAIM) -> ClaimRef | None:

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
 
+from poisonadmin.core.queries.rows import fetch_rows, fetch_values
 from poisonadmin.delivery.commands.in_flight import IN_FLIGHT
 from poisonadmin.delivery.domain.lease import LEASE_SECONDS
 from poisonadmin.messages.domain.failures import Failure, fingerprint, title
@@ -78,9 +79,7 @@ def search_lost_nodes(host: str, pages: Journals) -> int:
 
     Settle afterwards.
     """
-    with connection.cursor() as cursor:
-        cursor.execute(_LOST, {"host": host})
-        lost = cursor.fetchall()
+    lost = fetch_rows(_LOST, {"host": host})
     for node_id, name, claim_id, shard, directory, is_given_up in lost:
         with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute(_HELD, {"claim": claim_id, "shard": shard})
@@ -96,9 +95,7 @@ def search_lost_nodes(host: str, pages: Journals) -> int:
 def sweep_journals(pages: Journals) -> int:
     """Remove pages that nobody needs any more, of nodes that ended and could not do it; return of how many nodes."""
     kept = pages.node_ids()
-    with connection.cursor() as cursor:
-        cursor.execute(_NEEDED, {"nodes": list(kept)})
-        unneeded = kept - {row[0] for row in cursor.fetchall()}
+    unneeded = kept.difference(fetch_values(_NEEDED, {"nodes": list(kept)}))
     for node_id in sorted(unneeded):
         pages.forget(node_id)
     return len(unneeded)

@@ -4,8 +4,6 @@ A free lock is only a hint: a restarted database frees every lock. A node is dea
 heartbeat is old, or when its lease has run out (DESIGN section 4).
 """
 
-from dataclasses import dataclass
-
 from django.db import connection, transaction
 
 from poisonadmin.core.domain.locks import Lock, lock_key
@@ -40,28 +38,18 @@ FROM claim JOIN claim_shard ON claim_shard.claim_id = claim.id
      LEFT JOIN job ON job.id = claim.job_id
 WHERE claim.is_open AND (claim.lease_until < now()
                          OR (job.id IS NOT NULL AND (job.finished_at IS NOT NULL OR ({_SILENT} AND
-                         {_lock_is_free(Lock.JOB, "job.id")})))) ON CONFLICT (claim_id, shard) DO NOTHING RETURNING id
+                         {_lock_is_free(Lock.JOB, "job.id")})))) ON CONFLICT (claim_id, shard) DO NOTHING
 """  # noqa: S608  (fragments are constants)
 
 _LOSE_JOBS = f"""
 UPDATE job SET state = CASE WHEN kind = 'redeliver' OR runs >= max_runs THEN 'failed' ELSE 'queued' END,
                error = 'its worker ended while it ran', finished_at = CASE WHEN kind = 'redeliver' OR runs >= max_runs
-               THEN now() END WHERE state = 'running' AND {_SILENT} AND {_lock_is_free(Lock.JOB, "job.id")} RETURNING id
+               THEN now() END WHERE state = 'running' AND {_SILENT} AND {_lock_is_free(Lock.JOB, "job.id")}
 """  # noqa: S608  (fragments are constants)
 
 
-@dataclass(frozen=True)
-class Recovered:
-    """What was found dead, and what was settled with it."""
-
-    nodes: int
-    shards: int
-    jobs: int
-    settled: Settled
-
-
-def recover() -> Recovered:
-    """Settle what is answered, declare dead what is dead, and give back what it held."""
+def recover() -> Settled:
+    """Settle what is answered, declare dead what is dead, and give back what it held; return what was settled."""
     settled = settle()
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(_LOSE_NODES)
@@ -69,10 +57,8 @@ def recover() -> Recovered:
         for node_id, name, claim_id, shard, has_journals in lost:
             if not has_journals:  # else what its journals report is read first, by `search_lost_nodes`
                 suspect_held(cursor, node_id, name, (claim_id, shard))
+        dead = len(lost)
         cursor.execute(_FENCE_SHARDS)
-        shards = len(cursor.fetchall())
+        dead += cursor.rowcount
         cursor.execute(_LOSE_JOBS)
-        jobs = len(cursor.fetchall())
-    if lost or shards:
-        settled += settle()
-    return Recovered(len(lost), shards, jobs, settled)
+    return settled + settle() if dead else settled

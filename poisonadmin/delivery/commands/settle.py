@@ -33,11 +33,6 @@ class Settled:
     def __add__(self, other: "Settled") -> "Settled":
         return Settled(self.delivered + other.delivered, self.failed + other.failed, self.returned + other.returned)
 
-    @property
-    def total(self) -> int:
-        """Return how many messages left DLNG."""
-        return self.delivered + self.failed + self.returned
-
 
 _DELIVERED = move(
     State.DLNG,

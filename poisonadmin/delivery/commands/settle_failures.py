@@ -94,14 +94,7 @@ def settle_failures(claim_id: int | None = None) -> int:
         ruled = FailureRuleDecisions(rules)
         pairs = [(one, _decide(one, in_force[one.address], counts, ruled)) for one in answered]
         targets = ensure_addresses(decision.move_to for _, decision in pairs if decision.move_to)
-        group_ids = failure_groups.ensure(
-            cursor,
-            [
-                failure_groups.Seen(a.fingerprint, a.title, a.error_class, a.id, a.finished_at)
-                for a, v in pairs
-                if _is_failure(a, v)
-            ],
-        )
+        group_ids = failure_groups.ensure(cursor, [_seen(one) for one, v in pairs if _is_failure(one, v)])
         places = _places(cursor, pairs, targets, in_force)
         waiting = _apply(cursor, pairs, places, group_ids)
         waiting += record_moves(cursor, [(a.id, a.address, v) for a, v in pairs if v.move_to])
@@ -146,6 +139,11 @@ def _decide(one: Answered, policy: Policy, counts: BreakerCounts, ruled: Failure
     if _ends_conversation(decision):
         counts.ended(one, decision.conversation_error)
     return replace(decision, stop_address=True) if counts.switches_off(one, policy) else decision
+
+
+def _seen(one: Answered) -> failure_groups.Seen:
+    at = one.finished_at
+    return failure_groups.Seen(one.fingerprint, one.title, one.error_class, one.id, first_at=at, last_at=at)
 
 
 def _list(cursor: CursorWrapper, listed: Sequence[tuple[Answered, RetryDecision]]) -> None:

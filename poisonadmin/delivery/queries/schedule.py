@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.domain.addresses import matches
 from poisonadmin.core.queries.paging import MAX_LIMIT
-from poisonadmin.core.queries.rows import QueryTooExpensive, bounded, fetch, fetch_one, fetch_values
+from poisonadmin.core.queries.rows import QueryTooExpensive, bounded, fetch, fetch_one, fetch_rows, fetch_values
 from poisonadmin.delivery.domain import hot_loops
 from poisonadmin.delivery.domain.retry_decision import counted_events
 from poisonadmin.delivery.domain.retry_limits import Breaker, attempts_in_all, breakers
@@ -209,6 +209,12 @@ def schedule(message_id: int, *, principal: Principal) -> Schedule:
         of=of,
         is_hot=bool(changes.results) and changes.results[0].note == hot_loops.NOTE,
     )
+    in_force = breakers(
+        policy,
+        failure_count=message.failure_count,
+        rollbacks_in_row=place.rollbacks_in_row,
+        conversation_failures=in_conversation,
+    )
     return Schedule(
         sentence=_sentence(message, of, how) if is_alive else None,
         due_at=message.due_at,
@@ -220,20 +226,9 @@ def schedule(message_id: int, *, principal: Principal) -> Schedule:
         conversation=None
         if in_conversation is None or message.conversation_id is None
         else ConversationCount(message.conversation_id, in_conversation, policy.conversation_failure_limit),
-        breakers=[] if not is_alive else _breakers(policy, message, place.rollbacks_in_row, in_conversation),
+        breakers=[*in_force] if is_alive else [],
         notes=_notes(message) if is_alive else [],
         policy_changed_at=changed_at,
-    )
-
-
-def _breakers(policy: Policy, message: MessageDetail, rollbacks: int, in_conversation: int | None) -> list[Breaker]:
-    return list(
-        breakers(
-            policy,
-            failure_count=message.failure_count,
-            rollbacks_in_row=rollbacks,
-            conversation_failures=in_conversation,
-        )
     )
 
 
@@ -293,12 +288,6 @@ def _why_other(waits_ms: int, policy: Policy, last: HistoryRow, made: list[Attem
     return f"by what was in force then, {waits_ms} ms"
 
 
-@dataclass(frozen=True)
-class _Changed:
-    match: str
-    updated_at: datetime
-
-
 def _changed_at(address: str) -> datetime | None:
-    rows = fetch(_Changed, "SELECT match, updated_at FROM policy")
-    return max((row.updated_at for row in rows if matches(row.match, address)), default=None)
+    rows = fetch_rows("SELECT match, updated_at FROM policy")
+    return max((updated_at for match, updated_at in rows if matches(match, address)), default=None)

@@ -39,10 +39,8 @@ class Accepted:
     created: bool
 
 
-_INSERT = enter(
-    "%(event)s",
-    None,
-    before="""stored AS (
+# Envelope and body of a message whose (address, message_id) is free: `stored` has its id, or is empty.
+STORED = """stored AS (
     INSERT INTO envelope (id, intake_address_id, message_id, conversation_id, bookmark, content_type, payload_bytes,
                           expires_at, received_by)
     VALUES (nextval(pg_get_serial_sequence('message', 'id')), %(address)s, %(message_id)s, %(conversation_id)s,
@@ -50,7 +48,12 @@ _INSERT = enter(
     ON CONFLICT (intake_address_id, message_id) DO NOTHING RETURNING id
 ), bytes AS (
     INSERT INTO body (id, headers, payload) SELECT id, %(headers)s, %(payload)s FROM stored
-)""",
+)"""
+
+_INSERT = enter(
+    "%(event)s",
+    None,
+    before=STORED,
     columns={
         "id": "id",
         "address_id": "%(address)s",
@@ -202,6 +205,8 @@ def import_failure(cursor: CursorWrapper, message_id: int, envelope: MessageEnve
             "at": failed_at,
         }
         cursor.execute(_HOP, hop | {"reason": dead.reason or "imported", "actor": actor})
-    seen = failure_groups.Seen(values["fingerprint"], values["title"], failure.exception_class, message_id, failed_at)
+    seen = failure_groups.Seen(
+        values["fingerprint"], values["title"], failure.exception_class, message_id, failed_at, failed_at
+    )
     group = failure_groups.ensure(cursor, [seen])[seen.fingerprint]
     cursor.execute(_JOIN_GROUP, {"id": message_id, "group": group})

@@ -75,5 +75,5 @@ def import_dead_letters(cursor: CursorWrapper, batch: str, actor: str, source_id
     """
     values = {"batch": batch, "actor": actor, "source": source_id}
     cursor.execute(_SEEN, values)
-    failure_groups.ensure_all(cursor, [failure_groups.SeenOften(*row) for row in cursor.fetchall()])
+    failure_groups.ensure(cursor, [failure_groups.Seen(*row) for row in cursor.fetchall()])
     cursor.execute(_IMPORT, values)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from django.db.backends.utils import CursorWrapper
 
+from poisonadmin.intake.commands.staged import drop_rows
 from poisonadmin.messages.commands import failure_groups
 from poisonadmin.messages.commands.transitions import move
 from poisonadmin.messages.domain.states import Event, Reason, State
@@ -129,11 +130,6 @@ _OPEN = move(
 )
 
 _PUT_OFF = "UPDATE staged_message SET batch = %s WHERE id = ANY(%s)"
-_DROP = """
-WITH dropped AS (DELETE FROM staged_message WHERE id = ANY(%(ids)s) RETURNING id),
-     no_keys AS (DELETE FROM business_key USING dropped WHERE business_key.message_id = dropped.id)
-DELETE FROM body USING dropped WHERE body.id = dropped.id
-"""
 
 
 def open_returned(cursor: CursorWrapper, batch: str, actor: str, source_id: int) -> Returned:
@@ -177,7 +173,7 @@ def _done_with(cursor: CursorWrapper, came: list[_Back], actor: str, source_id: 
     opened = {one.staged_id for one in first.values()}
     _append_hops(cursor, [(one.staged_id, one.message_id, one.staged_id in opened) for one in came], source_id)
     _open(cursor, list(first.values()), actor)
-    cursor.execute(_DROP, {"ids": [one.staged_id for one in came]})
+    drop_rows(cursor, [one.staged_id for one in came])
     return Returned(opened=len(opened), known=len(came) - len(opened))
 
 
@@ -185,7 +181,8 @@ def _open(cursor: CursorWrapper, back: list[_Back], actor: str) -> None:
     if not back:
         return
     seen = [
-        failure_groups.Seen(one.fingerprint, one.title, one.error_class, one.message_id, one.failed_at) for one in back
+        failure_groups.Seen(one.fingerprint, one.title, one.error_class, one.message_id, one.failed_at, one.failed_at)
+        for one in back
     ]
     found = failure_groups.ensure(cursor, seen)
     values: dict[str, Any] = {
@@ -234,14 +231,5 @@ def _append_hops(cursor: CursorWrapper, pairs: Sequence[tuple[int, int, bool]], 
     """
     for is_new in (True, False):
         if some := [pair for pair in pairs if pair[2] is is_new]:
-            _append_hop_rows(cursor, some, source_id)
-
-
-def _append_hop_rows(cursor: CursorWrapper, pairs: Sequence[tuple[int, int, bool]], source_id: int) -> None:
-    values: dict[str, Any] = {
-        "staged": [staged_id for staged_id, _, _ in pairs],
-        "messages": [message_id for _, message_id, _ in pairs],
-        "new": [is_new for _, _, is_new in pairs],
-        "source": source_id,
-    }
-    cursor.execute(_APPEND, values)
+            staged, messages, new = (list(column) for column in zip(*some, strict=True))
+            cursor.execute(_APPEND, {"staged": staged, "messages": messages, "new": new, "source": source_id})

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from typing import Any
 
 from rest_framework import serializers
-from rest_framework.request import Request
 from rest_framework.response import Response
 
 from poisonadmin.core.domain.access import Permission
@@ -15,7 +14,7 @@ from poisonadmin.messages.commands.confirmations import confirm
 from poisonadmin.messages.queries.detail import get_message
 from poisonadmin.web.api.contract import MAX_REASON_CHARS, Moment, ReasonInput, StrictSerializer, Text, contract
 from poisonadmin.web.api.routes import route
-from poisonadmin.web.api.view import ApiView, if_match, shown
+from poisonadmin.web.api.view import ApiView, shown
 
 _ETAG = re.compile(r'"([A-Z]{4})-(\d{1,9})-(\d{1,9})"')
 _TERMS: dict[str, Any] = {"body": ReasonInput, "acts": True, "decides": True}
@@ -41,7 +40,7 @@ class _DecisionView(ApiView):
         return shown(MESSAGE_DETAIL, get_message(message_id, principal=self.reader))
 
     def _expected(self) -> dict[str, Any]:
-        found = if_match(self.request, _ETAG)
+        found = self.if_match(_ETAG)
         return {} if found is None else {"expected_state": found[1], "expected_attempt": int(found[2])}
 
 
@@ -49,7 +48,7 @@ class MessageApprove(_DecisionView):
     """`/messages/{id}/approve/`."""
 
     @contract(Permission.DECIDE, "decisions", _GIVES, **_TERMS)
-    def post(self, request: Request, message_id: int) -> Response:
+    def post(self, message_id: int) -> Response:
         """Approve a message in NDLV: it is due now at its return address, with its failures reset."""
         return self.decided(message_id, decisions.approve)
 
@@ -58,7 +57,7 @@ class MessageFail(_DecisionView):
     """`/messages/{id}/fail/`."""
 
     @contract(Permission.DECIDE, "decisions", _GIVES, **_TERMS)
-    def post(self, request: Request, message_id: int) -> Response:
+    def post(self, message_id: int) -> Response:
         """Mark a message in NDLV as FAIL."""
         return self.decided(message_id, decisions.mark_fail)
 
@@ -67,7 +66,7 @@ class MessageQuarantine(_DecisionView):
     """`/messages/{id}/quarantine/`."""
 
     @contract(Permission.DECIDE, "decisions", _GIVES, **_TERMS)
-    def post(self, request: Request, message_id: int) -> Response:
+    def post(self, message_id: int) -> Response:
         """Stop a message in TBDL from being delivered: NDLV, `quarantined`."""
         return self.decided(message_id, decisions.quarantine)
 
@@ -76,7 +75,7 @@ class MessageRestore(_DecisionView):
     """`/messages/{id}/restore/`."""
 
     @contract(Permission.DECIDE, "decisions", _GIVES, **_TERMS)
-    def post(self, request: Request, message_id: int) -> Response:
+    def post(self, message_id: int) -> Response:
         """Bring a message in FAIL back to NDLV."""
         return self.decided(message_id, decisions.restore)
 
@@ -85,7 +84,7 @@ class MessageDeliverNow(_DecisionView):
     """`/messages/{id}/deliver_now/`."""
 
     @contract(Permission.DECIDE, "decisions", _GIVES, **_TERMS)
-    def post(self, request: Request, message_id: int) -> Response:
+    def post(self, message_id: int) -> Response:
         """Make a waiting message due now."""
         return self.decided(message_id, decisions.deliver_now)
 
@@ -94,7 +93,7 @@ class MessagePostpone(_DecisionView):
     """`/messages/{id}/postpone/`."""
 
     @contract(Permission.DECIDE, "decisions", _GIVES, **{**_TERMS, "body": PostponeInput})
-    def post(self, request: Request, message_id: int) -> Response:
+    def post(self, message_id: int) -> Response:
         """Let a message in TBDL wait until a time."""
         return self.decided(message_id, decisions.postpone, until=self.body["until"])
 
@@ -103,7 +102,7 @@ class MessageReturn(_DecisionView):
     """`/messages/{id}/return/`."""
 
     @contract(Permission.DECIDE, "decisions", _GIVES, **_TERMS)
-    def post(self, request: Request, message_id: int) -> Response:
+    def post(self, message_id: int) -> Response:
         """Send a message that was moved back to its original address, to be delivered there."""
         return self.decided(message_id, decisions.return_to_original)
 
@@ -119,7 +118,7 @@ class MessageConfirm(ApiView):
     """`/messages/{id}/confirm/`."""
 
     @contract(Permission.INGEST, "messages", {200: MESSAGE_DETAIL}, body=ConfirmInput, acts=True)
-    def post(self, request: Request, message_id: int) -> Response:
+    def post(self, message_id: int) -> Response:
         """Confirm that the consumer behind a broker has processed the message.
 
         The first word counts; saying it again changes nothing. It is kept who says it, and when. 409

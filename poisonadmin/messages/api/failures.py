@@ -1,6 +1,5 @@
 """The failure log, failure groups and counts."""
 
-from rest_framework.request import Request
 from rest_framework.response import Response
 
 from poisonadmin.core.domain.access import Permission
@@ -35,7 +34,7 @@ class FailureList(ApiView):
             *PAGE,
         ),
     )
-    def get(self, request: Request) -> Response:
+    def get(self) -> Response:
         """List attempts that failed, across messages, newest first."""
         query = self.query
         only = failures.FailureFilter(
@@ -59,7 +58,7 @@ class GroupList(ApiView):
         {200: Paged(GROUP)},
         query=(text("error", "Part of the title or class."), *PAGE),
     )
-    def get(self, request: Request) -> Response:
+    def get(self) -> Response:
         """List failure groups, the latest failure first."""
         return self.listed(GROUP, failures.list_groups, error=self.query["error"])
 
@@ -68,7 +67,7 @@ class GroupOne(ApiView):
     """`/groups/{id}/`."""
 
     @contract(Permission.READ, "failures", {200: GROUP})
-    def get(self, request: Request, group_id: int) -> Response:
+    def get(self, group_id: int) -> Response:
         """Show a failure group with its counts by state and its failures by hour."""
         return Response(GROUP.render(failures.get_group(group_id, principal=self.principal)))
 
@@ -79,6 +78,6 @@ class MessageCounts(ApiView):
     operation = "stats"
 
     @contract(Permission.READ, "failures", {200: STATS})
-    def get(self, request: Request) -> Response:
+    def get(self) -> Response:
         """Count messages exactly, by state, address, group and reason, and those without a confirmation."""
         return Response(STATS.render(counts.all_counts(self.principal)))

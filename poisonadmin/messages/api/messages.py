@@ -2,7 +2,6 @@
 
 from django.http.response import HttpResponseBase
 from rest_framework.exceptions import UnsupportedMediaType
-from rest_framework.request import Request
 from rest_framework.response import Response
 
 from poisonadmin.core.domain.access import Permission
@@ -127,13 +126,13 @@ class MessageList(ApiView):
     """`/messages/`."""
 
     @contract(Permission.READ, "messages", {200: Paged(MESSAGE)}, query=(*FILTER, ORDERING, *PAGE), checks_query=False)
-    def get(self, request: Request) -> Response:
+    def get(self) -> Response:
         """List messages, newest first.
 
         Any of the values of a repeated parameter may hold; all parameters must. `header.<name>=<value>` compares a
         header, `key.<name>=<value>` a business key. There is no count: see `/stats/`.
         """
-        given = dict(request.query_params.lists())
+        given = dict(self.request.query_params.lists())
         page = read_values({name: given.pop(name, []) for name in _PAGE}, _PAGE)
         refuse_empty(given)
         found = list_messages(
@@ -152,22 +151,22 @@ class MessageList(ApiView):
         raw_body={"application/json": ENVELOPE},
         acts=True,
     )
-    def post(self, request: Request) -> Response:
+    def post(self) -> Response:
         """Take one message in.
 
         201 with the message; 200 with the first one when the same (address, message_id) was taken in with the same
         body before; 409 `message_id_conflict` when it was with another body. With `dead_letter` it is not delivered
         but waits for a decision (NDLV, reason `imported`).
         """
-        if request.content_type.split(";")[0].strip().lower() != "application/json":
-            raise UnsupportedMediaType(request.content_type)
-        envelope = parse_line(request._request.body)  # noqa: SLF001  (strict JSON, which REST framework does not read)
+        if self.request.content_type.split(";")[0].strip().lower() != "application/json":
+            raise UnsupportedMediaType(self.request.content_type)
+        envelope = parse_line(self.request._request.body)  # noqa: SLF001  (strict JSON, which REST framework does not read)
         accepted = accept.accept(envelope, principal=self.principal, received_by=RECEIVED_BY)
         response = Response(
             MESSAGE_DETAIL.render(get_message(accepted.id, principal=self.reader)),
             status=201 if accepted.created else 200,
         )
-        response["Location"] = f"{request.path}{accepted.id}/"
+        response["Location"] = f"{self.request.path}{accepted.id}/"
         return response
 
 
@@ -175,7 +174,7 @@ class MessageOne(ApiView):
     """`/messages/{id}/`."""
 
     @contract(Permission.READ, "messages", {200: MESSAGE_DETAIL})
-    def get(self, request: Request, message_id: int) -> HttpResponseBase:
+    def get(self, message_id: int) -> HttpResponseBase:
         """Show a message. Its ETag is what decisions take as If-Match."""
         return shown(MESSAGE_DETAIL, get_message(message_id, principal=self.principal))
 
@@ -184,7 +183,7 @@ class MessageAttempts(ApiView):
     """`/messages/{id}/attempts/`."""
 
     @contract(Permission.READ, "messages", {200: Paged(ATTEMPT)}, query=PAGE)
-    def get(self, request: Request, message_id: int) -> Response:
+    def get(self, message_id: int) -> Response:
         """Show the failure log: each delivery try, newest first. Attempt 0 is the failure before import."""
         return self.listed(ATTEMPT, attempts, message_id)
 
@@ -193,7 +192,7 @@ class MessageHistory(ApiView):
     """`/messages/{id}/history/`."""
 
     @contract(Permission.READ, "messages", {200: Paged(HISTORY)}, query=PAGE)
-    def get(self, request: Request, message_id: int) -> Response:
+    def get(self, message_id: int) -> Response:
         """Show each change of state, newest first."""
         return self.listed(HISTORY, history, message_id)
 
@@ -202,7 +201,7 @@ class MessageHops(ApiView):
     """`/messages/{id}/hops/`."""
 
     @contract(Permission.READ, "messages", {200: Paged(HOP)}, query=PAGE)
-    def get(self, request: Request, message_id: int) -> Response:
+    def get(self, message_id: int) -> Response:
         """Show each move from an address to another, newest first."""
         return self.listed(HOP, hops, message_id)
 
@@ -211,7 +210,7 @@ class MessageTransport(ApiView):
     """`/messages/{id}/transport/`."""
 
     @contract(Permission.READ, "messages", {200: TRANSPORT})
-    def get(self, request: Request, message_id: int) -> Response:
+    def get(self, message_id: int) -> Response:
         """Show what its broker reported of the message: routing, key, properties, typed headers."""
         return Response(TRANSPORT.render(get_transport(message_id, principal=self.principal)))
 
@@ -220,7 +219,7 @@ class MessageSchedule(ApiView):
     """`/messages/{id}/schedule/`."""
 
     @contract(Permission.READ, "messages", {200: SCHEDULE})
-    def get(self, request: Request, message_id: int) -> Response:
+    def get(self, message_id: int) -> Response:
         """Explain when it was tried and when it will be, with the terms of each wait."""
         return Response(SCHEDULE.render(schedule(message_id, principal=self.principal)))
 
@@ -231,10 +230,10 @@ class MessagePayload(ApiView):
     content_negotiation_class = TakeAny
 
     @contract(Permission.READ_PAYLOAD, "messages", {200: Raw()})
-    def get(self, request: Request, message_id: int) -> HttpResponseBase:
+    def get(self, message_id: int) -> HttpResponseBase:
         """Download the payload: the bytes as they came in, always as an attachment, never as what they claim to be.
 
         It is sent as it is read, a few megabytes at a time.
         """
         found = payload(message_id, principal=self.principal)
-        return attachment(request, found, f"message-{message_id}.payload")
+        return attachment(self.request, found, f"message-{message_id}.payload")

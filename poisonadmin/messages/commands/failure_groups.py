@@ -1,6 +1,6 @@
 """Failure groups: made and moved forward by the writers of failures."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -11,18 +11,7 @@ from poisonadmin.messages.domain.failures import FINGERPRINT_VERSION
 
 @dataclass(frozen=True)
 class Seen:
-    """One failure, as far as its group is concerned."""
-
-    fingerprint: str
-    title: str
-    error_class: str
-    message_id: int
-    at: datetime
-
-
-@dataclass(frozen=True)
-class SeenOften:
-    """Failures of one fingerprint, as far as their group is concerned."""
+    """One failure, or several of one fingerprint, as far as their group is concerned."""
 
     fingerprint: str
     title: str
@@ -30,7 +19,7 @@ class SeenOften:
     message_id: int
     first_at: datetime
     last_at: datetime
-    count: int
+    count: int = 1
 
 
 # Groups are locked in the order of their fingerprints, so that two settles never wait for each other.
@@ -49,16 +38,8 @@ RETURNING fingerprint, id
 """
 
 
-def ensure(cursor: CursorWrapper, failures: Iterable[Seen]) -> dict[str, int]:
+def ensure(cursor: CursorWrapper, seen: Sequence[Seen]) -> dict[str, int]:
     """Count the failures into their groups, made where missing; return fingerprint -> group id."""
-    return ensure_all(
-        cursor,
-        [SeenOften(one.fingerprint, one.title, one.error_class, one.message_id, one.at, one.at, 1) for one in failures],
-    )
-
-
-def ensure_all(cursor: CursorWrapper, seen: Sequence[SeenOften]) -> dict[str, int]:
-    """Count failures that are counted by fingerprint already into their groups; return fingerprint -> group id."""
     if not seen:
         return {}
     cursor.execute(

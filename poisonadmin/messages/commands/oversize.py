@@ -12,6 +12,7 @@ from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.core.commands.transaction_retry import retried
+from poisonadmin.core.queries.rows import fetch_values
 from poisonadmin.messages.commands.transitions import move
 from poisonadmin.messages.domain.states import Event, Reason, State
 
@@ -81,9 +82,7 @@ def reject_waiting(address_ids: Sequence[int], *, actor: str) -> int:
     """
     total = 0
     while True:
-        with connection.cursor() as cursor:
-            cursor.execute(_FIND, {"addresses": list(address_ids), "limit": MESSAGES_A_LOOK})
-            found = [message_id for (message_id,) in cursor.fetchall()]
+        found = fetch_values(_FIND, {"addresses": list(address_ids), "limit": MESSAGES_A_LOOK})
         for start in range(0, len(found), MESSAGES_A_TRANSACTION):
             some = found[start : start + MESSAGES_A_TRANSACTION]
             total += retried(lambda some=some: _reject(some, actor))  # type: ignore[misc]

@@ -156,23 +156,8 @@ def _envelope(column: str) -> Callable[[Term], Condition]:
     return lambda term: (sql, [list(term.values)])
 
 
-def _received(term: Term) -> Condition:
-    return (
-        f"EXISTS (SELECT FROM envelope e WHERE e.id = m.id AND e.received_at {term.operator} %s)",
-        [term.values[0]],
-    )
-
-
-def _age(term: Term) -> Condition:
-    return "EXISTS (SELECT FROM envelope e WHERE e.id = m.id AND e.received_at > now() - %s)", [term.values[0]]
-
-
-def _failed(term: Term) -> Condition:
-    return f"m.failed_at {term.operator} %s", [term.values[0]]
-
-
-def _attempts(term: Term) -> Condition:
-    return f"m.attempt_number {term.operator} %s", [term.values[0]]
+def _compared(sql: str) -> Callable[[Term], Condition]:
+    return lambda term: (sql.format(operator=term.operator), [term.values[0]])
 
 
 def _header(term: Term) -> Condition:
@@ -246,10 +231,10 @@ _CONDITIONS: dict[str, Callable[[Term], Condition]] = {
     "error": _error,
     "conversation_id": _envelope("conversation_id"),
     "message_id": _envelope("message_id"),
-    "received_at": _received,
-    "failed_at": _failed,
-    "age": _age,
-    "attempts": _attempts,
+    "received_at": _compared("EXISTS (SELECT FROM envelope e WHERE e.id = m.id AND e.received_at {operator} %s)"),
+    "failed_at": _compared("m.failed_at {operator} %s"),
+    "age": _compared("EXISTS (SELECT FROM envelope e WHERE e.id = m.id AND e.received_at > now() - %s)"),
+    "attempts": _compared("m.attempt_number {operator} %s"),
     "header": _header,
     "key": _key,
     "text": _text,

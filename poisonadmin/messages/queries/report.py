@@ -3,18 +3,19 @@
 import csv
 import io
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
+from typing import Any
 
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.queries.rows import fetch
+from poisonadmin.core.queries.rows import fetch_rows
 from poisonadmin.messages.queries.filters import MessageFilter
 from poisonadmin.messages.queries.lists import MessageRow, iter_messages
 
 MAX_ROWS = 10_000
 SLICE = 500
 BYTE_ORDER_MARK = "\ufeff"
+# Fields of `MessageRow`, and what `_records` adds to them.
 COLUMNS = (
     "id",
     "message_id",
@@ -38,13 +39,6 @@ COLUMNS = (
 # What makes a spreadsheet read a cell as a formula, and the full-width forms that some take for the same.
 _STARTERS = frozenset("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
 _SKIPPED = " \u00a0\u3000\u200b\ufeff\x00"
-
-
-@dataclass(frozen=True)
-class _LastError:
-    message_id: int
-    error_class: str | None
-    error_message: str | None
 
 
 def report(message_filter: MessageFilter, *, principal: Principal, mark: bool = False) -> Iterator[bytes]:
@@ -81,28 +75,9 @@ def guarded(text: str) -> str:
 def _records(rows: Sequence[MessageRow]) -> Iterator[tuple[str, ...]]:
     errors = _last_errors([row.id for row in rows])
     for row in rows:
-        error = errors.get(row.id)
-        cells = (
-            row.id,
-            row.message_id,
-            row.address,
-            row.original_address,
-            row.state,
-            row.reason,
-            error.error_class if error else None,
-            error.error_message if error else None,
-            row.group_title,
-            row.attempt_number,
-            row.failure_count,
-            row.received_at,
-            row.failed_at,
-            row.due_at,
-            row.state_at,
-            row.conversation_id,
-            row.content_type,
-            row.payload_bytes,
-        )
-        yield tuple(_cell(value) for value in cells)
+        error = errors.get(row.id, {"error_class": None, "error_message": None})
+        values = vars(row) | error | {"failure_group": row.group_title}
+        yield tuple(_cell(values[column]) for column in COLUMNS)
 
 
 def _cell(value: object) -> str:
@@ -113,16 +88,15 @@ def _cell(value: object) -> str:
     return guarded(str(value).replace("\x00", "␀"))
 
 
-def _last_errors(ids: list[int]) -> dict[int, _LastError]:
-    rows = fetch(
-        _LastError,
-        """SELECT wanted.id AS message_id, t.error_class, t.error_message FROM unnest(%s::bigint[]) wanted(id)
+def _last_errors(ids: list[int]) -> dict[int, dict[str, Any]]:
+    rows = fetch_rows(
+        """SELECT wanted.id, t.error_class, t.error_message FROM unnest(%s::bigint[]) wanted(id)
            CROSS JOIN LATERAL (SELECT error_class, left(error_message, 2000) AS error_message FROM attempt
                                WHERE message_id = wanted.id AND outcome <> 'delivered' AND error_class IS NOT NULL
                                ORDER BY attempt_number DESC LIMIT 1) t""",
         [ids],
     )
-    return {row.message_id: row for row in rows}
+    return {message_id: {"error_class": name, "error_message": text} for message_id, name, text in rows}
 
 
 def _csv(records: Sequence[Sequence[str]] | Iterator[Sequence[str]]) -> str:

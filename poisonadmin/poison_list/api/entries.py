@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from rest_framework import serializers
-from rest_framework.request import Request
 from rest_framework.response import Response
 
 from poisonadmin.core.domain.access import Permission
@@ -80,12 +79,12 @@ class PoisonList(ApiView):
         {200: Paged(POISON_ENTRY)},
         query=(text("source"), boolean("listed", "Only those that are listed now, or are not."), *PAGE),
     )
-    def get(self, request: Request) -> Response:
+    def get(self) -> Response:
         """List the bookmarks that consumers have reported, newest first."""
         return self.listed(POISON_ENTRY, list_entries, source=self.query["source"], listed=self.query["listed"])
 
     @contract(Permission.INGEST, "poison list", {200: POISON_ENTRY}, body=ReportInput, acts=True)
-    def post(self, request: Request) -> Response:
+    def post(self) -> Response:
         """Report a bookmark that could not be handled; the answer shows whether it is listed now.
 
         A failure lists it at once (or at the policy's `failures_to_list`); with `fatal`, a crash of the consumer, it is
@@ -101,7 +100,7 @@ class PoisonEntryRelease(ApiView):
     """`/poison-list/{id}/release/`."""
 
     @contract(Permission.DECIDE, "poison list", {200: POISON_ENTRY}, body=ReasonInput, acts=True)
-    def post(self, request: Request, entry_id: int) -> Response:
+    def post(self, entry_id: int) -> Response:
         """Take a bookmark off the list: consumers handle it again, and its counts start anew."""
         reports.release(entry_id, principal=self.principal, reason=self.body["reason"])
         return Response(POISON_ENTRY.render(get_entry(entry_id, principal=self.reader)))
@@ -111,7 +110,7 @@ class ConsumerHeartbeat(ApiView):
     """`/nodes/{name}/heartbeat/`."""
 
     @contract(Permission.INGEST, "poison list", {204: None}, body=HeartbeatInput)
-    def post(self, request: Request, name: str) -> Response:
+    def post(self, name: str) -> Response:
         """Report that a consumer is alive; send it every five seconds."""
         body = self.body
         known = ("version", "host", "pid", "bookmark", "ended")

@@ -124,7 +124,7 @@ class PoisonEvents(ApiView):
     content_negotiation_class = TakeAny
 
     @contract(Permission.INGEST, "poison list", {200: Raw(EVENT_STREAM, EVENT)}, query=(SOURCE,))
-    def get(self, request: Request) -> StreamingHttpResponse:
+    def get(self) -> StreamingHttpResponse:
         """Follow the poison list of a source, as server-sent events.
 
         First a `listed` event for each bookmark on the list, then `loaded`; from then on `listed` and `released` as it
@@ -134,10 +134,10 @@ class PoisonEvents(ApiView):
         source = self.query["source"]
         if not self.principal.sees(source):
             raise NotFound(f"There is no poison source {source}.")
-        if not isinstance(request._request, ASGIRequest):  # noqa: SLF001
+        if not isinstance(self.request._request, ASGIRequest):  # noqa: SLF001
             # Elsewhere a stream would hold a thread: the list as it is, and the end.
             return _finite_event_stream(_snapshot(listed_now(source)))
-        answer = EventStream(_events(_asker(request), source))
+        answer = EventStream(_events(_asker(self.request), source))
         # The stream may last for days, and the pool's connection is others' meanwhile.
         connection.close()
         return answer

@@ -8,7 +8,7 @@ from typing import Any
 from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.addresses.commands import ensure_addresses
-from poisonadmin.intake.commands.accept import import_failure
+from poisonadmin.intake.commands.accept import STORED, import_failure
 from poisonadmin.intake.commands.business_keys import write_keys
 from poisonadmin.intake.domain.envelope import MessageEnvelope
 from poisonadmin.intake.domain.staged_rows import headers_json
@@ -52,14 +52,7 @@ _STORE = enter(
     Event.IMPORTED,
     State.NDLV,
     reason=Reason.LISTED,
-    before="""stored AS (
-    INSERT INTO envelope (id, intake_address_id, message_id, bookmark, content_type, payload_bytes, received_by)
-    VALUES (nextval(pg_get_serial_sequence('message', 'id')), %(address)s, %(message_id)s, %(bookmark)s,
-            %(content_type)s, length(%(payload)s::bytea), %(actor)s)
-    ON CONFLICT (intake_address_id, message_id) DO NOTHING RETURNING id
-), bytes AS (
-    INSERT INTO body (id, headers, payload) SELECT id, %(headers)s, %(payload)s FROM stored
-)""",
+    before=STORED,
     columns={
         "id": "id",
         "address_id": "%(address)s",
@@ -103,10 +96,13 @@ def store_listed(cursor: CursorWrapper, envelope: MessageEnvelope, *, actor: str
         "address": here.id,
         "lane": here.lane_id,
         "message_id": envelope.message_id or uuid.uuid4().hex,
+        "conversation_id": None,
         "bookmark": envelope.bookmark,
         "content_type": envelope.content_type,
         "payload": envelope.payload,
         "headers": headers_json(envelope.headers),
+        "expires_at": None,
+        "received_by": actor,
         "failed_at": dead.failed_at or datetime.now(UTC),
         "actor": actor,
         "note": dead.reason,

@@ -4,15 +4,15 @@ from functools import lru_cache
 
 from django.db import connection
 
+from poisonadmin.core.queries.rows import fetch_rows
 from poisonadmin.policies.domain.resolution import PolicyIndex, PolicySpec
 from poisonadmin.store.models.policy import PolicyRow
 
 
 def policy_index() -> PolicyIndex:
     """Return the policies as they stand in this transaction. Compiled again only when one has changed."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT count(*), coalesce(max(id), 0), coalesce(sum(version), 0) FROM policy")
-        return _compiled(*cursor.fetchone(), connection.settings_dict["NAME"])
+    (state,) = fetch_rows("SELECT count(*), coalesce(max(id), 0), coalesce(sum(version), 0) FROM policy")
+    return _compiled(*state, connection.settings_dict["NAME"])
 
 
 def policy_index_with(spec: PolicySpec) -> PolicyIndex:

@@ -76,7 +76,7 @@ def dry_run_due(
             if is_stopping():  # the error is the stop's doing
                 return
             connection.close_if_unusable_or_obsolete()
-            _end(run, job_id, f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}")
+            _end(run, job_id, jobs.error_text(error))
             raise
         finally:
             if keeper:

@@ -9,9 +9,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST
 
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.rules.commands import dry_runs
-from poisonadmin.rules.commands import table as operations
-from poisonadmin.rules.commands import table as rule_switch
+from poisonadmin.rules.commands import dry_runs, table
 from poisonadmin.rules.domain.rules import Stage
 from poisonadmin.rules.pages.condition_formatter import action_text, match_lines
 from poisonadmin.rules.pages.form import FORMS
@@ -57,10 +55,10 @@ def edit(
     def save() -> str:
         fields = form.rule()
         if row is None:
-            saved = operations.create_rule(form.stage, fields, principal=principal)
+            saved = table.create_rule(form.stage, fields, principal=principal)
         else:
             version = form.cleaned_data["version"]
-            saved = operations.replace_rule(row.id, fields, principal=principal, expected_version=version)
+            saved = table.replace_rule(row.id, fields, principal=principal, expected_version=version)
         notes.success(request, f"The rule {saved.name} is saved.")
         return reverse("rules-one", args=[saved.id])
 
@@ -76,11 +74,11 @@ def switch(request: HttpRequest, principal: Principal, rule_id: int, change: str
         return _show(request, principal, rule_id, "Say why; it is kept in the audit log.", 422)
     try:
         if change == "disable":
-            row = rule_switch.disable_rule(rule_id, principal=principal, reason=reason)
+            row = table.disable_rule(rule_id, principal=principal, reason=reason)
         else:
             override = request.POST.get("without_dry_run") == "true"
-            row = rule_switch.enable_rule(rule_id, principal=principal, reason=reason, override=override)
-    except rule_switch.NotDryRun as error:
+            row = table.enable_rule(rule_id, principal=principal, reason=reason, override=override)
+    except table.NotDryRun as error:
         return _show(request, principal, rule_id, error.detail, error.status)
     notes.success(request, f"The rule {row.name} is {'on' if row.is_enabled else 'off'}.")
     return HttpResponseRedirect(reverse("rules-one", args=[rule_id]))
@@ -101,7 +99,7 @@ def move(request: HttpRequest, principal: Principal, rule_id: int) -> HttpRespon
     """Give the rule another place in its table."""
     position = request.POST.get("position", "")
     number = int(position) if position.isascii() and position.isdigit() and len(position) < 8 else 0
-    operations.move_rule(rule_id, number, principal=principal)
+    table.move_rule(rule_id, number, principal=principal)
     return HttpResponseRedirect(reverse("rules"))
 
 
@@ -110,7 +108,7 @@ def move(request: HttpRequest, principal: Principal, rule_id: int) -> HttpRespon
 def delete(request: HttpRequest, principal: Principal, rule_id: int) -> HttpResponseBase:
     """Remove the rule."""
     row = get_rule(rule_id, principal=principal)
-    operations.delete_rule(rule_id, principal=principal)
+    table.delete_rule(rule_id, principal=principal)
     notes.success(request, f"The rule {row.name} is gone. What it has decided stays decided.")
     return HttpResponseRedirect(reverse("rules"))
 

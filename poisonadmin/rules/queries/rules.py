@@ -7,12 +7,10 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
-from django.db import connection
-
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.addresses import ANY_WORDS
 from poisonadmin.core.domain.errors import NotFound
-from poisonadmin.core.queries.rows import Versioned, fetch, fetch_by_id
+from poisonadmin.core.queries.rows import Versioned, fetch, fetch_by_id, fetch_rows
 from poisonadmin.rules.domain.failure_rules import FailureRule, compile_failure_rule
 from poisonadmin.rules.domain.rules import RuleDefinition, RuleFailed, Stage
 
@@ -145,10 +143,7 @@ class FailureTable:
 def failure_rules() -> FailureTable:
     """Return the enabled rules after a failure, as they stand in this transaction."""
     table = FailureTable()
-    with connection.cursor() as cursor:
-        cursor.execute(_RULES)
-        rows = cursor.fetchall()
-    for row in rows:
+    for row in fetch_rows(_RULES):
         try:
             table.rules.append(_compiled(*row))
         except RuleFailed as failed:

@@ -2,7 +2,6 @@
 
 from drf_spectacular.utils import extend_schema_serializer
 from rest_framework import serializers
-from rest_framework.request import Request
 from rest_framework.response import Response
 
 from poisonadmin.core.domain.access import Permission
@@ -38,7 +37,7 @@ class SourceTest(ApiView):
     """`/sources/test/`."""
 
     @contract(Permission.CONFIGURE, "sources", {202: BROKER_CHECK}, body=BrokerCheckInput, acts=True)
-    def post(self, request: Request) -> Response:
+    def post(self) -> Response:
         """Check a broker before it is saved: connect, preview messages, or list queues. Follow `Location`."""
         fields = dict(self.body)
         purpose, kind, config = LookPurpose(fields.pop("purpose")), fields.pop("kind"), fields.pop("config")
@@ -49,7 +48,7 @@ class SourceConnection(ApiView):
     """`/sources/{id}/test/`."""
 
     @contract(Permission.INGEST, "sources", {202: BROKER_CHECK}, acts=True)
-    def post(self, request: Request, source_id: int) -> Response:
+    def post(self, source_id: int) -> Response:
         """Try the connection to a source's broker, and count what waits. Follow `Location`."""
         return _asked_of(self, source_id, LookPurpose.CONNECTION)
 
@@ -58,7 +57,7 @@ class SourcePreview(ApiView):
     """`/sources/{id}/preview/`."""
 
     @contract(Permission.INGEST, "sources", {202: BROKER_CHECK}, acts=True)
-    def post(self, request: Request, source_id: int) -> Response:
+    def post(self, source_id: int) -> Response:
         """Show the first messages that wait at a source's broker, and leave them there. Follow `Location`."""
         return _asked_of(self, source_id, LookPurpose.PREVIEW)
 
@@ -67,7 +66,7 @@ class SourceQueues(ApiView):
     """`/sources/{id}/queues/`."""
 
     @contract(Permission.INGEST, "sources", {202: BROKER_CHECK}, acts=True)
-    def post(self, request: Request, source_id: int) -> Response:
+    def post(self, source_id: int) -> Response:
         """List the queues or topics of a source's broker, those with dead letters first. Follow `Location`."""
         return _asked_of(self, source_id, LookPurpose.QUEUES)
 
@@ -78,7 +77,7 @@ class BrokerCheckOne(ApiView):
     operation = "look_one"
 
     @contract(Permission.READ, "sources", {200: BROKER_CHECK})
-    def get(self, request: Request, look_id: int) -> Response:
+    def get(self, look_id: int) -> Response:
         """Get the result of a broker check, `waiting` at first. Only its caller can, for a quarter of an hour."""
         return Response(BROKER_CHECK.render(get_broker_check(look_id, principal=self.principal)))
 

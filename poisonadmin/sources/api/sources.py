@@ -2,7 +2,6 @@
 
 from django.http.response import HttpResponseBase
 from rest_framework import serializers
-from rest_framework.request import Request
 from rest_framework.response import Response
 
 from poisonadmin.core.domain.access import Permission
@@ -15,7 +14,7 @@ from poisonadmin.web.api.attachments import attachment
 from poisonadmin.web.api.contract import PAGE, JsonObject, Paged, Raw, ReasonInput, StrictSerializer, Text, contract
 from poisonadmin.web.api.rendering import TakeAny
 from poisonadmin.web.api.shape import Shape
-from poisonadmin.web.api.view import ApiView, expected_version, shown
+from poisonadmin.web.api.view import ApiView, shown
 
 SOURCE = Shape("Source", sources.SourceRow, kinds={"kind": SOURCE_KINDS})
 SOURCE_FILE = Shape("SourceFile", sources.FileRow, kinds={"state": FileState})
@@ -47,39 +46,39 @@ class SourceList(ApiView):
     """`/sources/`."""
 
     @contract(Permission.READ, "sources", {200: Paged(SOURCE)}, query=PAGE)
-    def get(self, request: Request) -> Response:
+    def get(self) -> Response:
         """List sources, with the results of their files and messages. Only the names of secrets are shown."""
         return self.listed(SOURCE, sources.list_sources)
 
     @contract(Permission.CONFIGURE, "sources", {201: SOURCE}, body=NewSourceInput, acts=True)
-    def post(self, request: Request) -> Response:
+    def post(self) -> Response:
         """Create a source, or replace the one of this name. Secrets that are not given do not change."""
         fields = dict(self.body)
         row = setup.save_source(fields.pop("name"), **fields, principal=self.principal)
         made = sources.get_source(row.id, principal=self.reader)
-        return shown(SOURCE, made, 201, location=request.build_absolute_uri(f"{row.id}/"))
+        return self.created(SOURCE, made, row.id)
 
 
 class SourceOne(ApiView):
     """`/sources/{id}/`."""
 
     @contract(Permission.READ, "sources", {200: SOURCE})
-    def get(self, request: Request, source_id: int) -> Response:
+    def get(self, source_id: int) -> Response:
         """Show a source."""
         return _shown(self, source_id)
 
     @contract(Permission.CONFIGURE, "sources", {200: SOURCE}, body=SourceInput, decides=True)
-    def put(self, request: Request, source_id: int) -> Response:
+    def put(self, source_id: int) -> Response:
         """Replace a source's configuration; its kind stays.
 
         Secrets that are not given stay, unless the configuration goes to another place.
         """
         name = sources.get_source(source_id, principal=self.reader).name
-        setup.save_source(name, **self.body, principal=self.principal, expected_version=expected_version(request))
+        setup.save_source(name, **self.body, principal=self.principal, expected_version=self.expected_version)
         return _shown(self, source_id)
 
     @contract(Permission.CONFIGURE, "sources", {204: None})
-    def delete(self, request: Request, source_id: int) -> Response:
+    def delete(self, source_id: int) -> Response:
         """Delete a source with its files and rejected lines. Its messages stay, here and at the broker."""
         sources.get_source(source_id, principal=self.reader)
         setup.delete_source(source_id, principal=self.reader)
@@ -90,7 +89,7 @@ class SourceEnable(ApiView):
     """`/sources/{id}/enable/`."""
 
     @contract(Permission.PAUSE, "sources", {200: SOURCE}, body=ReasonInput, acts=True)
-    def post(self, request: Request, source_id: int) -> Response:
+    def post(self, source_id: int) -> Response:
         """Take messages from it again."""
         return _switched(self, source_id, enabled=True)
 
@@ -99,7 +98,7 @@ class SourceDisable(ApiView):
     """`/sources/{id}/disable/`."""
 
     @contract(Permission.PAUSE, "sources", {200: SOURCE}, body=ReasonInput, acts=True)
-    def post(self, request: Request, source_id: int) -> Response:
+    def post(self, source_id: int) -> Response:
         """Take nothing more from it until it is enabled."""
         return _switched(self, source_id, enabled=False)
 
@@ -108,7 +107,7 @@ class SourceIngest(ApiView):
     """`/sources/{id}/ingest/`."""
 
     @contract(Permission.INGEST, "sources", {202: SOURCE}, acts=True)
-    def post(self, request: Request, source_id: int) -> Response:
+    def post(self, source_id: int) -> Response:
         """Take in new files or messages now, also in the pause after an error."""
         operations.request_ingest(source_id, self.reader)
         return _shown(self, source_id, status=202)
@@ -118,7 +117,7 @@ class SourceFiles(ApiView):
     """`/sources/{id}/files/`."""
 
     @contract(Permission.READ, "sources", {200: Paged(SOURCE_FILE)}, query=PAGE)
-    def get(self, request: Request, source_id: int) -> Response:
+    def get(self, source_id: int) -> Response:
         """List a source's files, newest first."""
         return self.listed(SOURCE_FILE, sources.list_files, source_id)
 
@@ -127,7 +126,7 @@ class SourceRejected(ApiView):
     """`/sources/{id}/rejected/`."""
 
     @contract(Permission.READ_PAYLOAD, "sources", {200: Paged(REJECTED)}, query=PAGE)
-    def get(self, request: Request, source_id: int) -> Response:
+    def get(self, source_id: int) -> Response:
         """List the lines that were set aside, with number and reason, newest first."""
         return self.listed(REJECTED, sources.list_rejected, source_id)
 
@@ -136,7 +135,7 @@ class BatchRejected(ApiView):
     """`/sources/rejected/`."""
 
     @contract(Permission.READ_PAYLOAD, "sources", {200: Paged(REJECTED)}, query=PAGE)
-    def get(self, request: Request) -> Response:
+    def get(self) -> Response:
         """List the lines of `POST /messages/batch/` that were set aside, newest first."""
         return self.listed(REJECTED, sources.list_rejected, None)
 
@@ -147,10 +146,10 @@ class RejectedRaw(ApiView):
     content_negotiation_class = TakeAny
 
     @contract(Permission.READ_PAYLOAD, "sources", {200: Raw()})
-    def get(self, request: Request, rejected_id: int) -> HttpResponseBase:
+    def get(self, rejected_id: int) -> HttpResponseBase:
         """Download all the bytes of a line that was set aside."""
         found = sources.rejected_raw(rejected_id, principal=self.principal)
-        return attachment(request, found, f"rejected-{rejected_id}.line")
+        return attachment(self.request, found, f"rejected-{rejected_id}.line")
 
 
 def _switched(view: ApiView, source_id: int, *, enabled: bool) -> Response:

@@ -18,7 +18,6 @@ from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.intake.commands.merge import Merged, merge_staged
 from poisonadmin.sources.commands import files
-from poisonadmin.sources.commands import files as source_files
 from poisonadmin.sources.domain.files import FileStaging, FileToTake, StagedFile
 from poisonadmin.sources.queries.sources import get_source
 from poisonadmin.store.models.intake import FileState, Source, SourceFile, SourceKind
@@ -80,7 +79,7 @@ class IngestRun:
             merging = [self._begin_merge(file_id, leftover.get(file_id, ())) for file_id in staged]
             for wave in _waves(waiting):
                 for file in wave:
-                    source_files.drop_staged(file.id, list(leftover.get(file.id, ())))
+                    files.drop_staged(file.id, list(leftover.get(file.id, ())))
                 self._go_on()
                 next_merging = self._staged(wave)
                 self._finish(merging)
@@ -95,16 +94,16 @@ class IngestRun:
         """Stage a wave and write down what became of each file; return those that are to be merged."""
         staged: list[StagedFile] = []
         for file in self._stage(wave):
-            if file.outcome is FileStaging.STAGED and source_files.mark_staged(file, job_id=self._job_id):
+            if file.outcome is FileStaging.STAGED and files.mark_staged(file, job_id=self._job_id):
                 staged.append(file)
                 self.ingested.rejected += file.rejected
             elif file.outcome is FileStaging.BROKEN:
-                source_files.mark_broken(file, job_id=self._job_id)
+                files.mark_broken(file, job_id=self._job_id)
                 self.ingested.files_broken += 1
             elif file.outcome is FileStaging.GONE:
-                source_files.forget([file.file_id])
+                files.forget([file.file_id])
             elif file.outcome is FileStaging.UNREADABLE:
-                source_files.mark_unreadable(file)
+                files.mark_unreadable(file)
         return staged
 
     def _begin_merge(self, file_id: int, batches: Iterable[str]) -> tuple[int, list[Future[Merged]]]:
@@ -121,7 +120,7 @@ class IngestRun:
                 continue
             for merge in merges:
                 self.ingested.add(merge.result())
-            source_files.mark_taken(file_id)
+            files.mark_taken(file_id)
             self.ingested.files_taken += 1
         done = self.ingested.files_taken + self.ingested.files_broken
         jobs.move(self._job_id, phase="taking in files", done=done)
@@ -140,9 +139,9 @@ def _merge(batch: str, actor: str, file_id: int) -> Merged:
         connections.close_all()  # this thread's
 
 
-def _waves(files: Sequence[FileToTake]) -> Iterator[list[FileToTake]]:
+def _waves(waiting: Sequence[FileToTake]) -> Iterator[list[FileToTake]]:
     wave: list[FileToTake] = []
-    for file in files:
+    for file in waiting:
         if wave and (len(wave) >= WAVE_FILES or sum(f.size_bytes for f in wave) + file.size_bytes > WAVE_BYTES):
             yield wave
             wave = []
@@ -239,9 +238,8 @@ def _carry_out(
         if is_stopping():  # the error is the stop's doing
             jobs.cancel(job_id, counts=counts)
             return run.ingested
-        said = str(error).strip().splitlines() or [""]
-        jobs.fail(job_id, error=f"{type(error).__name__}: {said[0]}", counts=counts)
-        _note_error(source.id, said[0])
+        jobs.fail(job_id, error=jobs.error_text(error), counts=counts)
+        _note_error(source.id, jobs.first_line(error))
         raise
     jobs.succeed(job_id, counts=asdict(ingested), done=ingested.files_taken + ingested.files_broken)
     Source.objects.filter(id=source.id).update(last_success_at=Now())

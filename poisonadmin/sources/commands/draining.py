@@ -19,6 +19,7 @@ from poisonadmin.core.commands.jobs import JobHeartbeat
 from poisonadmin.core.commands.locks import alone
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.domain.locks import Lock
+from poisonadmin.core.queries.rows import fetch_values
 from poisonadmin.intake.commands.merge import Merged, merge_staged
 from poisonadmin.intake.domain.envelope_fields import storable
 from poisonadmin.sources.domain.draining import Drained, batch_prefix, is_for_later
@@ -26,7 +27,7 @@ from poisonadmin.store.models.intake import Source, SourceKind
 from poisonadmin.store.models.job import JobKind
 
 _LEFT_OVER = """
-SELECT DISTINCT split_part(batch, ':', 2)::bigint FROM staged_message WHERE batch LIKE 'broker:%'
+SELECT DISTINCT split_part(batch, ':', 2)::bigint FROM staged_message WHERE batch LIKE 'broker:%%'
 """
 _BATCHES = "SELECT batch FROM staged_message WHERE batch LIKE %s GROUP BY batch ORDER BY min(id)"
 Look = Callable[[int], int | None]
@@ -76,16 +77,12 @@ class Merging:
         self.merged += merge_staged(batch, actor=self._actor, source_id=self._source_id)
 
     def _batches(self) -> list[str]:
-        with connection.cursor() as cursor:
-            cursor.execute(_BATCHES, [f"{batch_prefix(self._source_id)}%"])
-            return [batch for (batch,) in cursor.fetchall()]
+        return fetch_values(_BATCHES, [f"{batch_prefix(self._source_id)}%"])
 
 
 def _sources_with_staged() -> set[int]:
     """Return the sources of which something is staged, also such as are gone."""
-    with connection.cursor() as cursor:
-        cursor.execute(_LEFT_OVER)
-        return {source_id for (source_id,) in cursor.fetchall()}
+    return set(fetch_values(_LEFT_OVER))
 
 
 def merge_left_over(source_id: int) -> Merged:
@@ -263,7 +260,4 @@ def _note_failure(source_id: int, error: str) -> None:
 
 
 def _error_text(error: Exception) -> str:
-    if isinstance(error, PoisonAdminError):
-        return error.detail
-    first = (str(error).strip().splitlines() or [""])[0]
-    return f"{type(error).__name__}: {first}"
+    return error.detail if isinstance(error, PoisonAdminError) else jobs.error_text(error)

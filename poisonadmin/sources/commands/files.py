@@ -9,6 +9,8 @@ from typing import Any
 from django.db import connection, transaction
 from django.db.models.functions import Now
 
+from poisonadmin.core.queries.rows import fetch_values
+from poisonadmin.intake.commands.staged import drop_batches
 from poisonadmin.sources.domain.files import FileToTake, StagedFile, is_unfinished, kind_of, stored_path
 from poisonadmin.store.models.intake import FileState, RejectedLine, Source, SourceFile
 
@@ -31,12 +33,6 @@ WHERE NOT EXISTS (SELECT FROM source_file AS known WHERE known.source_id = %(sou
                   AND known.size_bytes = seen.size_bytes AND known.modified_ns = seen.modified_ns)
 ORDER BY seen.place
 ON CONFLICT (source_id, path, size_bytes, modified_ns) DO NOTHING
-"""
-
-_DROP_STAGED = """
-WITH dropped AS (DELETE FROM staged_message WHERE batch = ANY(%(batches)s) RETURNING id),
-     no_keys AS (DELETE FROM business_key USING dropped WHERE business_key.message_id = dropped.id)
-DELETE FROM body USING dropped WHERE body.id = dropped.id
 """
 
 
@@ -64,7 +60,7 @@ def see_files(source: Source, *, now: float | None = None) -> dict[str, bytes]:
     paths = {stored_path(path): path for _, path, _ in found}
     values: dict[str, Any] = {
         "source": source.id,
-        "paths": list(map(stored_path, (path for _, path, _ in found))),
+        "paths": list(paths),
         "sizes": [facts.st_size for _, _, facts in found],
         "times": [facts.st_mtime_ns for _, _, facts in found],
         "errors": [None if kind_of(path) else _UNKNOWN_KIND for _, path, _ in found],
@@ -94,11 +90,8 @@ def _is_patience_over(source: Source) -> bool:
 
 def leftover_batches(source: Source) -> dict[int, set[str]]:
     """Return the batches staged of this source's files that are not merged, by file."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT DISTINCT batch FROM staged_message WHERE batch LIKE 'file:%'")
-        batches = [batch for (batch,) in cursor.fetchall()]
     found: dict[int, set[str]] = {}
-    for batch in batches:
+    for batch in fetch_values("SELECT DISTINCT batch FROM staged_message WHERE batch LIKE 'file:%%'"):
         found.setdefault(int(batch.split(":")[1]), set()).add(batch)
     ours = SourceFile.objects.filter(source=source, id__in=found).values_list("id", flat=True)
     return {file_id: found[file_id] for file_id in ours}
@@ -136,11 +129,13 @@ def forget(file_ids: Sequence[int]) -> None:
     """Remove SEEN files that are not there any more, with what was staged of them."""
     if not file_ids:
         return
-    with transaction.atomic(), connection.cursor() as cursor:
+    with transaction.atomic():
         rows = SourceFile.objects.filter(id__in=file_ids, state=FileState.SEEN)
         for file_id in rows.select_for_update().values_list("id", flat=True):
-            cursor.execute("SELECT DISTINCT batch FROM staged_message WHERE batch LIKE %s", [f"file:{file_id}:%"])
-            drop_staged(file_id, [batch for (batch,) in cursor.fetchall()])
+            batches = fetch_values(
+                "SELECT DISTINCT batch FROM staged_message WHERE batch LIKE %s", [f"file:{file_id}:%"]
+            )
+            drop_staged(file_id, batches)
             rows.filter(id=file_id).delete()
 
 
@@ -148,5 +143,5 @@ def drop_staged(file_id: int, batches: Collection[str]) -> None:
     """Remove what was staged and set aside of a file that is not taken in."""
     with transaction.atomic(), connection.cursor() as cursor:
         if batches:
-            cursor.execute(_DROP_STAGED, {"batches": sorted(batches)})
+            drop_batches(cursor, batches)
         RejectedLine.objects.filter(source_file_id=file_id).delete()

@@ -1,6 +1,5 @@
 """What runs, and who did what."""
 
-from rest_framework.request import Request
 from rest_framework.response import Response
 
 from poisonadmin.core.domain.access import Permission
@@ -27,7 +26,7 @@ class JobList(ApiView):
         {200: Paged(JOB)},
         query=(choice("kind", JobKind, many=True), choice("state", JobState, many=True), *PAGE),
     )
-    def get(self, request: Request) -> Response:
+    def get(self) -> Response:
         """List jobs, newest first."""
         return self.listed(JOB, activity.list_jobs, kinds=self.query["kind"], states=self.query["state"])
 
@@ -36,7 +35,7 @@ class JobOne(ApiView):
     """`/jobs/{id}/`."""
 
     @contract(Permission.READ, "activity", {200: JOB})
-    def get(self, request: Request, job_id: int) -> Response:
+    def get(self, job_id: int) -> Response:
         """Show a job with its phase, progress, counts and error."""
         return Response(JOB.render(activity.get_job(job_id, principal=self.principal)))
 
@@ -54,7 +53,7 @@ class NodeList(ApiView):
             *PAGE,
         ),
     )
-    def get(self, request: Request) -> Response:
+    def get(self) -> Response:
         """List the processes that deliver or have delivered, newest first.
 
         Each says what it holds, and what it had begun when it was lost.
@@ -79,7 +78,7 @@ class AuditList(ApiView):
             *PAGE,
         ),
     )
-    def get(self, request: Request) -> Response:
+    def get(self) -> Response:
         """List who did what, when and why, newest first."""
         names = ("actor", "action", "object_type", "object_id", "after", "before")
         return self.listed(

@@ -3,7 +3,7 @@
 from django.db import connection
 
 from poisonadmin.delivery.queries.crashes import CRASHED
-from poisonadmin.intake.commands.sweep import sweep_orphans
+from poisonadmin.intake.commands.staged import sweep_orphans
 
 # What a blacklisted message was delivered with, and by which node, is shown for as long as the message is there.
 _DELETE_QUIET = f"""

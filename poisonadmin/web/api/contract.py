@@ -239,12 +239,15 @@ class Contract:
 
 
 def contract(needs: Permission, tag: str, gives: Mapping[int, Given], **more: Any) -> Callable[[Handler], Handler]:
-    """Attach a contract to a handler, and let the view carry it out (`ApiView.carry_out`)."""
+    """Attach a contract to a handler, and let the view carry it out (`ApiView.carry_out`).
+
+    The handler takes what the path names.
+    """
 
     def attach(handler: Handler) -> Handler:
         @wraps(handler)
-        def carried_out(view: Any, *args: Any, **kwargs: Any) -> Any:
-            return view.carry_out(lambda: handler(view, *args, **kwargs))
+        def carried_out(view: Any, request: Any, **path: Any) -> Any:
+            return view.carry_out(lambda: handler(view, **path))
 
         carried_out.contract = Contract(needs, tag, gives, **more)  # type: ignore[attr-defined]
         return cast("Handler", carried_out)

@@ -9,7 +9,6 @@ from django.shortcuts import render
 from django.views.decorators.csrf import csrf_exempt, ensure_csrf_cookie
 from django.views.decorators.http import require_safe
 from drf_spectacular.generators import SchemaGenerator
-from rest_framework.request import Request
 from rest_framework.response import Response
 
 from poisonadmin.core.domain.access import Permission
@@ -30,7 +29,7 @@ class Schema(ApiView):
     content_negotiation_class = TakeAny
 
     @contract(Permission.READ, "docs", {200: {"type": "object", "additionalProperties": True}})
-    def get(self, request: Request) -> Response:
+    def get(self) -> Response:
         """Return this document."""
         return Response(_document())
 

@@ -30,27 +30,10 @@ JSON = "application/json"
 KEY_HEADER = "Idempotency-Key"
 
 
-def if_match(request: Request, etag: re.Pattern[str]) -> re.Match[str] | None:
-    """Return the ETag that If-Match asks for, None where any will do; raise PreconditionFailed."""
-    given = request.headers.get("If-Match", "*").strip()
-    found = etag.fullmatch(given)
-    if found is None and given != "*":
-        raise PreconditionFailed(f"{given[:80]} is no ETag of this; nothing was done.")
-    return found
-
-
-def expected_version(request: Request) -> int | None:
-    """Return the version that If-Match asks for, None where any will do; raise PreconditionFailed."""
-    found = if_match(request, _VERSION)
-    return None if found is None else int(found[1])
-
-
-def shown(shape: Shape, row: Any, status: int = 200, *, location: str | None = None) -> Response:
-    """Return an object with its ETag; `location` is its URL where it is new."""
+def shown(shape: Shape, row: Any, status: int = 200) -> Response:
+    """Return an object with its ETag."""
     response = Response(shape.render(row), status=status)
     response["ETag"] = row.etag
-    if location is not None:
-        response["Location"] = location
     return response
 
 
@@ -105,6 +88,20 @@ class ApiView(APIView):
         checked: dict[str, Any] = serializer.validated_data
         return checked
 
+    def if_match(self, etag: re.Pattern[str]) -> re.Match[str] | None:
+        """Return the ETag that If-Match asks for, None where any will do; raise PreconditionFailed."""
+        given = self.request.headers.get("If-Match", "*").strip()
+        found = etag.fullmatch(given)
+        if found is None and given != "*":
+            raise PreconditionFailed(f"{given[:80]} is no ETag of this; nothing was done.")
+        return found
+
+    @property
+    def expected_version(self) -> int | None:
+        """The version that If-Match asks for, None where any will do; raise PreconditionFailed."""
+        found = self.if_match(_VERSION)
+        return None if found is None else int(found[1])
+
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Refuse who may not and what is not known, before anything is read or done."""
         super().initial(request, *args, **kwargs)
@@ -142,6 +139,12 @@ class ApiView(APIView):
         response.setdefault("Cache-Control", "no-store")
         if request_id := structlog.contextvars.get_contextvars().get("request_id"):
             response["X-Request-ID"] = request_id
+        return response
+
+    def created(self, shape: Shape, row: Any, name: object) -> Response:
+        """Return a new object, whose URL is its list's with `name` behind it."""
+        response = shown(shape, row, 201)
+        response["Location"] = self.request.build_absolute_uri(f"{name}/")
         return response
 
     def listed(self, shape: Shape, query: Callable[..., Page[Any]], *args: Any, **only: Any) -> Response:

@@ -63,6 +63,8 @@ OUTCOMES: dict[str, str] = {
     Outcome.RETURNED: "came back",
 }
 
+_NO_FAILURES = {Outcome.IMPORTED, Outcome.MOVED, Outcome.ROLLED_BACK, Outcome.RULED}
+
 CONFIRMATIONS: dict[str, str] = {
     Confirming.AWAITED: "awaited",
     Confirming.UNANSWERED: "overdue",
@@ -114,6 +116,11 @@ def event_words(event: str) -> str:
 def outcome_words(outcome: str) -> str:
     """Return what an attempt came to in words."""
     return OUTCOMES.get(outcome, outcome)
+
+
+def outcome_tone(outcome: str) -> str:
+    """Return how the tag of an outcome is coloured: good, warn or bad."""
+    return "good" if outcome == Outcome.DELIVERED else "warn" if outcome in _NO_FAILURES else "bad"
 
 
 def node_end_words(end: str | None) -> str:

@@ -8,7 +8,7 @@ from poisonadmin.delivery.domain.journal import Kind, Result
 from poisonadmin.delivery.domain.outcome import Outcome
 from poisonadmin.messages.domain.failures import Failure
 from workers.delivery.deliveries import Delivery, OutcomeRow
-from workers.delivery.handler.sandbox.process import SandboxEnd
+from workers.delivery.handler.sandbox.end import SandboxEnd
 from workers.delivery.http.answers import MAX_CODE
 from workers.delivery.http.exchange import INVALID_ANSWER
 from workers.delivery.outcomes import MAX_MESSAGE_CHARS, RunIdentity, attempt_row, failed_row, rolled_back_row, storable

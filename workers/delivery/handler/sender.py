@@ -10,15 +10,8 @@ from poisonadmin.messages.domain.failures import Failure
 from workers.delivery.deliveries import Delivery
 from workers.delivery.handler.destination import HandlerDestination
 from workers.delivery.handler.outcomes import crash_row, failed_unbegun, failure_of, result_row, suspected_row
-from workers.delivery.handler.sandbox.process import (
-    CPU_LIMIT,
-    NOT_LOADED,
-    OUT_OF_MEMORY,
-    TIME_LIMIT,
-    JournalPlace,
-    Sandbox,
-    crash_of,
-)
+from workers.delivery.handler.sandbox.end import CPU_LIMIT, NOT_LOADED, OUT_OF_MEMORY, TIME_LIMIT, crash_of
+from workers.delivery.handler.sandbox.process import JournalPlace, Sandbox
 from workers.delivery.run import Run
 from workers.delivery.scheduler import Buffer
 from workers.delivery.sender import Sender

@@ -4,8 +4,12 @@ import json
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
+from urllib.parse import quote, urlencode
 
 from django import template
+from django.template import Context
+from django.template.loader import render_to_string
+from django.urls import reverse
 from django.utils import timezone
 
 from poisonadmin.sources.domain.broker_kinds import BROKERS
@@ -111,6 +115,7 @@ register.filter("event_words", words.event_words)
 register.filter("state_words", words.state_words)
 register.filter("refusal_words", words.refusal_words)
 register.filter("outcome_words", words.outcome_words)
+register.filter("outcome_tone", words.outcome_tone)
 register.filter("node_end_words", words.node_end_words)
 register.filter("death", crash_view.describe_crash)
 
@@ -152,6 +157,43 @@ def trend(hours: Sequence[int], peak: int) -> dict[str, Any]:
         for position, height in enumerate(heights)
     ]
     return {"bars": bars, "label": f"{sum(hours):,} failures in {len(hours)} hours, {hours[-1]:,} in the last one"}
+
+
+@register.inclusion_tag("web/_columns.html")
+def columns(*names: str, kind: str = "") -> dict[str, Any]:
+    """Head columns of a table; `kind` is their class."""
+    return {"names": names, "kind": kind}
+
+
+@register.inclusion_tag("web/_text_filter.html")
+def text_filter(label: str, name: str, value: str | None, **options: Any) -> dict[str, Any]:
+    """Offer a text to narrow a list by; options: `field_id`, `placeholder`, `is_prose`, `is_wide`."""
+    return {"field_id": name, "label": label, "name": name, "value": value} | options
+
+
+@register.inclusion_tag("web/_time_filter.html")
+def time_filter(label: str, name: str, value: str | None, field_id: str) -> dict[str, Any]:
+    """Offer a time to narrow a list by."""
+    return {"label": label, "name": name, "value": value, "field_id": field_id}
+
+
+@register.simple_block_tag
+def nothing(content: str, icon_name: str, heading: str) -> str:
+    """Say why a list is empty: an icon, a heading and, between the tags, a sentence."""
+    return render_to_string("web/_empty.html", {"icon_name": icon_name, "heading": heading, "sentence": content})
+
+
+@register.simple_block_tag(takes_context=True)
+def delete_form(context: Context, content: str, what: str, route: str, row_id: int) -> str:
+    """Offer to delete what a page shows; between the tags, what this does."""
+    values = {"what": what, "url": reverse(route, args=[row_id]), "sentence": content}
+    return render_to_string("web/_delete.html", values | {"csrf_token": context.get("csrf_token")})
+
+
+@register.simple_tag
+def link(route: str, **parameters: object) -> str:
+    """Return the URL of a page with these parameters."""
+    return f"{reverse(route)}?{urlencode(parameters, quote_via=quote, safe='')}"
 
 
 @register.simple_tag

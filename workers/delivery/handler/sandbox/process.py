@@ -10,7 +10,6 @@ import json
 import marshal
 import mmap
 import os
-import re
 import signal
 import socket
 import struct
@@ -34,24 +33,13 @@ from poisonadmin.delivery.domain.journal import (
     Turn,
     Why,
 )
-from poisonadmin.messages.domain.failures import Failure
 from workers.delivery.deliveries import Delivery
 from workers.delivery.handler.destination import HandlerDestination
+from workers.delivery.handler.sandbox.end import CPU_LIMIT, TIME_LIMIT, SandboxEnd
 
 ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "TZ": "UTC"}
 HEAD = struct.Struct("=IqI")  # bytes of the rest, message, attempt; the child reads the same
 _CHILD = str(Path(__file__).parent / "inside" / "child.py")
-KILLED = "HandlerKilled"
-SEGFAULT = "HandlerSegfault"
-ABORTED = "HandlerAborted"
-EXITED = "HandlerExited"
-OUT_OF_MEMORY = "HandlerOutOfMemory"
-CPU_LIMIT = "HandlerCpuLimit"
-TIME_LIMIT = "HandlerTimeLimit"
-NOT_LOADED = "HandlerNotLoaded"
-_FAULTS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE}
-# A line of faulthandler's: File "/handlers/orders.py", line 7 in handle
-_FRAME = re.compile(rb'File "([^"\n]{1,1000})", line \d+ in ([^\s]{1,200})')
 # How often a sandbox is looked at that says nothing: the limits of a message are kept to within this.
 LOOK_SECONDS = 0.02
 # How long a handler's module may take to import.
@@ -124,62 +112,6 @@ def _frame_of(delivery: Delivery) -> bytes:
     )
     body = marshal.dumps((told, json.dumps(delivery.headers).encode()))
     return HEAD.pack(len(body), delivery.message_id, delivery.attempt_number) + body
-
-
-@dataclass(frozen=True)
-class SandboxEnd:
-    """How a sandbox ended. `status`: its exit code, or minus the signal; `limit`: the limit for which we ended it."""
-
-    status: int
-    why: Why
-    exit_code: int
-    limit: str | None
-    output: bytes
-
-    @property
-    def exit_status(self) -> int | None:
-        """What the process ended with, as the handler chose it; None where the sandbox ended itself."""
-        if self.why is Why.SYSTEM_EXIT:
-            return self.exit_code
-        return None if self.why in {Why.OUT_OF_MEMORY, Why.INTERRUPTED} else self.status
-
-
-def crash_of(death: SandboxEnd, *, callable_name: str, roots: tuple[str, ...], limits: dict[str, str]) -> Failure:
-    """Return the failure of the message in whose turn the sandbox died; `limits` puts each limit in words."""
-    kind, words = _said(death, limits)
-    frames = _frames(death.output, roots) or (callable_name,)
-    return Failure(kind, f"The handler {words}.", frames=frames)
-
-
-def _said(death: SandboxEnd, limits: dict[str, str]) -> tuple[str, str]:
-    if death.limit is not None:
-        return death.limit, f"was ended: {limits[death.limit]}"
-    if death.why is Why.OUT_OF_MEMORY:
-        return OUT_OF_MEMORY, f"ran out of memory: {limits[OUT_OF_MEMORY]}"
-    if death.why is Why.SYSTEM_EXIT:
-        return EXITED, f"called sys.exit({death.exit_code})"
-    if death.why is Why.INTERRUPTED:
-        return EXITED, "raised KeyboardInterrupt, or another exception that ends a program"
-    if death.status >= 0:
-        return EXITED, f"ended its process with exit code {death.status}"
-    number = -death.status
-    name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
-    if number in _FAULTS:
-        return SEGFAULT, f"was killed by {name}"
-    if number == signal.SIGABRT:
-        return ABORTED, f"aborted ({name})"
-    return KILLED, f"was killed by {name}"
-
-
-def _frames(output: bytes, roots: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the application's frames that faulthandler wrote down, innermost first."""
-    found = []
-    for path, function in _FRAME.findall(output):
-        text = path.decode("utf-8", "replace")
-        root = next((root for root in roots if text.startswith(f"{root}/")), None)
-        if root is not None:
-            found.append(f"{text[len(root) + 1 :]}:{function.decode('utf-8', 'replace')}")
-    return tuple(found[:20])
 
 
 class Sandbox:
