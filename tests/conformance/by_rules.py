@@ -1,6 +1,7 @@
 """A vector's course by the pure rules: nothing runs, nothing is stored."""
 
-from poisonadmin.delivery.domain.retry_decision import RetryDecision, on_failure
+from poisonadmin.delivery.domain.retry_decision import RetryDecision
+from poisonadmin.delivery.domain.retry_series import series
 from poisonadmin.messages.domain.states import State
 from poisonadmin.policies.domain.resolution import PolicySpec, resolve
 from tests.conformance.vectors import Course, Hop, Vector
@@ -11,15 +12,11 @@ def course_by_rules(vector: Vector) -> Course:
     specs = [PolicySpec(pattern, preset, settings) for pattern, (preset, settings) in vector.policies.items()]
     policy = resolve(specs, vector.address).policy
     waits: list[int] = []
-    for failure in range(1, vector.failures + 1):
-        verdict = on_failure(
-            policy,
-            message_id=1,
-            attempt_number=failure,
-            failure_count=failure - 1,
-            address=vector.address,
-            conversation_failures=failure if vector.conversation else None,
-        )
+    steps = series(
+        policy, address=vector.address, message_id=1, conversation_failures=0 if vector.conversation else None
+    )
+    for failure, step in zip(range(1, vector.failures + 1), steps, strict=False):
+        verdict = step.decision
         assert verdict.failure_count == failure
         is_last = verdict.state is not State.TBDL or verdict.stop_address
         assert failure == vector.failures or not is_last, f"it ended after {failure} failures"

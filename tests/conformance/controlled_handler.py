@@ -75,6 +75,22 @@ class ControlledHandler:
             lambda: self.destination.events(message_id),
         )
 
+    def until_in_turn(self, message_id: int) -> int:
+        """Return the number of the message's attempt that has begun and was not told how to end.
+
+        A message of a conversation that was claimed behind its predecessor may have gone back unbegun.
+        """
+        found: list[int] = []
+
+        def is_in_turn() -> bool:
+            begun = {int(one.stem.split("-")[1]) for one in self.directory.glob(f"{message_id}-*.begun")}
+            told = {int(one.stem.split("-")[1]) for one in self.directory.glob(f"{message_id}-*.deed")}
+            found[:] = begun - told
+            return bool(found)
+
+        until(is_in_turn, SECONDS, lambda: self.destination.events(message_id))
+        return found[0]
+
     def has_begun(self, message_id: int, attempt: int) -> bool:
         """Return whether the handler has had the message."""
         return (self.directory / f"{message_id}-{attempt}.begun").exists()

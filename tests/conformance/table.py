@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.conformance.ids import IDS, SYSTEMS, system_of
-from tests.conformance.named import ROOT, marked_by_id
+from tests.conformance.named import ROOT, marked_by_id, proof_of
 from tests.conformance.recorder import KEPT, function_of
 
 KEPT_FILE = ROOT / ".pytest_cache" / "v" / Path(KEPT)
 NOT_RUN = "not run"
+HEAD = "| id | what it says | proved by | tests | result |"
 INTRODUCTION = """\
 # Conformance
 
@@ -21,13 +22,18 @@ The tables list them, with the tests of each and the results of these tests.
 
 - An id with a number is a statement.
 - An id with a letter is a test vector.
-- R1 to R10 are our own rules, where the systems leave room or contradict each other.
+- R1 to R13 are our own rules, where the systems leave room or contradict each other.
 
 The test suite fails when an id has no test.
 
-Tests in `tests/conformance` run the API, claims, deliveries and settling in one process, without Celery and Spark.
-Most of them move due times in the database instead of waiting.
-Tests in `tests/whole_system` run every process and wait in real time.
+*Proved by* says how, and with which kind of failure:
+
+- *pure rule*: the function that decides is called; nothing runs.
+- *database*: the commands run on PostgreSQL; the test writes the results of deliveries.
+- *in process*: the API, claims, real deliveries and settling run in one process, without Celery and Spark.
+  Most of these tests move due times instead of waiting, and some have one message wait for the test.
+- *whole system*: every process runs, nothing is held back, and the waits are waited out.
+- *real broker*, *guard and server*: with the broker, or with consumers that run the guard.
 """
 
 
@@ -36,7 +42,7 @@ def page(results: Mapping[str, tuple[list[str], str]]) -> str:
     tests = marked_by_id()
     parts = [INTRODUCTION]
     for system, title in SYSTEMS.items():
-        parts += [f"## {title}\n", "| id | what it says | tests | result |", "| --- | --- | --- | --- |"]
+        parts += [f"## {title}\n", HEAD, "| --- | --- | --- | --- | --- |"]
         parts += [_row(one, tests.get(one, []), results) for one in IDS if system_of(one) == system]
         parts.append("")
     return "\n".join(parts)
@@ -52,7 +58,8 @@ def _row(one: str, tests: list[str], results: Mapping[str, tuple[list[str], str]
     ends = {result_of(one, test, results) for test in tests} or {NOT_RUN}
     worst = next(end for end in ("failed", NOT_RUN, "passed") if end in ends)
     links = "<br>".join(f"[{test.partition('::')[2]}](../{test.partition('::')[0]})" for test in tests)
-    return f"| {one} | {IDS[one]} | {links} | {worst} |"
+    proofs = "<br>".join(sorted({proof_of(test) for test in tests}))
+    return f"| {one} | {IDS[one]} | {proofs} | {links} | {worst} |"
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ def entries(redelivery: LocalRedelivery, source: str) -> dict[str, dict[str, obj
     return {entry["bookmark"]: entry for entry in found}
 
 
-@pytest.mark.conformance("AMPS-3", "AMPS-13", "R7")
+@pytest.mark.conformance("AMPS-3", "AMPS-13", "R7", by="exception")
 def test_amps_13_the_first_failure_of_a_stored_message_lists_it_with_the_exception_s_text(
     redelivery: LocalRedelivery, courses: dict[str, Went]
 ) -> None:
@@ -23,7 +23,7 @@ def test_amps_13_the_first_failure_of_a_stored_message_lists_it_with_the_excepti
     assert "503" in str(entry["why"])
 
 
-@pytest.mark.conformance("AMPS-3", "AMPS-c", "AMPS-f", "R7")
+@pytest.mark.conformance("AMPS-3", "AMPS-c", "AMPS-f", "R7", by="crash")
 def test_amps_c_and_f_the_first_crash_lists_a_message_as_fatal_and_approving_it_releases_its_bookmark(
     redelivery: LocalRedelivery,
 ) -> None:

@@ -9,7 +9,7 @@ from tests.whole_system.http_destination import CreateHttpDestination
 from tests.whole_system.installation import until
 
 
-@pytest.mark.conformance("ART-2")
+@pytest.mark.conformance("ART-2", by="HTTP status")
 def test_art_2_only_the_message_that_failed_waits(create_http_destination: CreateHttpDestination) -> None:
     destination = create_http_destination(
         "art-2", lambda request: Answer(503 if request.body == b"poison" else 200), redelivery_delay=600_000
@@ -22,7 +22,7 @@ def test_art_2_only_the_message_that_failed_waits(create_http_destination: Creat
     assert (destination.message(poison)["state"], destination.message(poison)["failure_count"]) == ("TBDL", 1)
 
 
-@pytest.mark.conformance("ART-g", "ART-11", "ART-13", "ART-14")
+@pytest.mark.conformance("ART-g", "ART-11", "ART-13", "ART-14", by="HTTP status")
 def test_art_g_what_arrives_on_the_dead_letter_address_says_where_it_comes_from(
     redelivery: LocalRedelivery, courses: dict[str, Went]
 ) -> None:

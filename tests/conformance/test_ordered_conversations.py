@@ -10,7 +10,7 @@ from tests.conformance.local_redelivery import LocalRedelivery
 CLAIMS = range(1, 6)
 
 
-@pytest.mark.conformance("SAP-14")
+@pytest.mark.conformance("SAP-14", by="exception")
 def test_sap_14_a_message_is_held_while_its_predecessor_waits_or_is_not_delivered(redelivery: LocalRedelivery) -> None:
     handler = ControlledHandler.create(
         redelivery, "sap-14", ordered=True, redelivery_delay=600_000, max_delivery_attempts=2
@@ -41,6 +41,28 @@ def test_sap_14_a_message_is_held_while_its_predecessor_waits_or_is_not_delivere
     ended = [handler.destination.attempts(message)[-1]["finished_at"] for message in (first, second, third)]
     assert ended[0] <= begun[1]
     assert ended[1] <= begun[2]
+
+
+@pytest.mark.conformance("R13", "SAP-14", by="exception")
+def test_r13_a_message_that_is_moved_lets_its_successor_go_and_one_that_is_parked_holds_it(
+    redelivery: LocalRedelivery,
+) -> None:
+    for name, settings in (("r13-moved", {"dead_letter_address": "r13-dead"}), ("r13-parked", {})):
+        handler = ControlledHandler.create(
+            redelivery, name, preset="artemis", ordered=True, max_delivery_attempts=1, on_exhausted="park", **settings
+        )
+        first, second = handler.send(conversation_id=name), handler.send(conversation_id=name)
+        for attempt in CLAIMS:
+            handler.deliver(second, attempt)
+        handler.end(first, 1, "reject")
+        handler.until(first, "NDLV", "failed")
+        if settings:
+            handler.until(second, "DLVD", "delivered")
+        else:
+            later = handler.send()
+            handler.deliver(later, 1)
+            handler.until(later, "DLVD", "delivered")
+            assert not any(handler.has_begun(second, attempt) for attempt in CLAIMS)
 
 
 def head(redelivery: LocalRedelivery, conversation: str) -> int:

@@ -8,7 +8,7 @@ from tests.conformance.local_redelivery import LocalRedelivery
 NEVER = "0 0 29 2 *"
 
 
-@pytest.mark.conformance("SAP-13", "SAP-p")
+@pytest.mark.conformance("SAP-13", "SAP-p", by="exception, crash")
 def test_sap_13_a_restart_job_approves_with_or_without_blacklisted_messages_and_each_so_often_at_most(
     redelivery: LocalRedelivery,
 ) -> None:

@@ -46,7 +46,7 @@ def test_sap_a_a_message_that_is_handled_is_delivered_and_no_candidate(redeliver
     assert handler.jobs(message) == [JOB]
 
 
-@pytest.mark.conformance("SAP-b", "SAP-7")
+@pytest.mark.conformance("SAP-b", "SAP-7", by="crash")
 @both_rules
 def test_sap_b_a_crash_returns_the_message_as_a_candidate(redelivery: LocalRedelivery, blame: str) -> None:
     handler = opened(redelivery, "b", blame)
@@ -61,7 +61,7 @@ def test_sap_b_a_crash_returns_the_message_as_a_candidate(redelivery: LocalRedel
     handler.destination.decide(message, "quarantine")
 
 
-@pytest.mark.conformance("SAP-c")
+@pytest.mark.conformance("SAP-c", by="crash")
 @both_rules
 def test_sap_c_a_candidate_that_is_handled_is_delivered(redelivery: LocalRedelivery, blame: str) -> None:
     handler = opened(redelivery, "c", blame)
@@ -73,7 +73,7 @@ def test_sap_c_a_candidate_that_is_handled_is_delivered(redelivery: LocalRedeliv
     assert handler.jobs(message) == [JOB, JOB]
 
 
-@pytest.mark.conformance("SAP-d", "SAP-4", "SAP-9", "SAP-10")
+@pytest.mark.conformance("SAP-d", "SAP-4", "SAP-9", "SAP-10", by="crash")
 @both_rules
 def test_sap_d_a_second_crash_blacklists_and_nothing_brings_the_message_back(
     redelivery: LocalRedelivery, blame: str
@@ -90,7 +90,7 @@ def test_sap_d_a_second_crash_blacklists_and_nothing_brings_the_message_back(
     handler.destination.decide(message, "fail")
 
 
-@pytest.mark.conformance("SAP-e", "SAP-10", "R3")
+@pytest.mark.conformance("SAP-e", "SAP-10", "R3", by="crash")
 @both_rules
 @pytest.mark.parametrize("clears", [False, True], ids=["keeps-the-flag", "clears-the-flag"])
 def test_sap_e_an_administrator_allows_it_and_the_setting_says_how_many_crashes_it_has_left(
@@ -118,7 +118,7 @@ def test_sap_e_an_administrator_allows_it_and_the_setting_says_how_many_crashes_
     assert (after.reason, after.attempt_number) == ("blacklisted", 4 if clears else 3)
 
 
-@pytest.mark.conformance("SAP-f", "SAP-10")
+@pytest.mark.conformance("SAP-f", "SAP-10", by="crash")
 @both_rules
 def test_sap_f_a_message_given_up_is_never_changed_by_itself(redelivery: LocalRedelivery, blame: str) -> None:
     handler = opened(redelivery, "f", blame)
@@ -134,7 +134,7 @@ def test_sap_f_a_message_given_up_is_never_changed_by_itself(redelivery: LocalRe
     assert (refused.status, refused.json["code"]) == (409, "transition_not_allowed")
 
 
-@pytest.mark.conformance("SAP-g", "SAP-8", "SAP-9", "R2")
+@pytest.mark.conformance("SAP-g", "SAP-8", "SAP-9", "R2", by="crash")
 @both_rules
 def test_sap_g_of_two_in_delivery_at_both_crashes_the_plain_rule_blacklists_both_and_exact_only_the_guilty(
     redelivery: LocalRedelivery, blame: str
@@ -167,7 +167,7 @@ def test_sap_g_of_two_in_delivery_at_both_crashes_the_plain_rule_blacklists_both
     assert handler.jobs(guilty) == [JOB, JOB]
 
 
-@pytest.mark.conformance("SAP-h")
+@pytest.mark.conformance("SAP-h", by="crash")
 @both_rules
 def test_sap_h_of_two_candidates_the_one_that_finishes_before_the_second_crash_is_delivered(
     redelivery: LocalRedelivery, blame: str
@@ -195,7 +195,7 @@ def test_sap_h_of_two_candidates_the_one_that_finishes_before_the_second_crash_i
     assert (handler.suspicion(second).state, handler.suspicion(second).candidate) == ("DLVD", False)
 
 
-@pytest.mark.conformance("SAP-i")
+@pytest.mark.conformance("SAP-i", by="exception")
 @both_rules
 def test_sap_i_an_exception_accuses_nobody(redelivery: LocalRedelivery, blame: str) -> None:
     handler = opened(redelivery, "i", blame)
@@ -209,7 +209,7 @@ def test_sap_i_an_exception_accuses_nobody(redelivery: LocalRedelivery, blame: s
     assert handler.jobs(message) == [JOB, JOB]
 
 
-@pytest.mark.conformance("SAP-j", "SAP-11")
+@pytest.mark.conformance("SAP-j", "SAP-11", by="crash")
 @both_rules
 def test_sap_j_with_blacklisting_off_every_crash_only_returns_the_message_and_it_is_switched_while_running(
     redelivery: LocalRedelivery, blame: str
@@ -231,7 +231,7 @@ def test_sap_j_with_blacklisting_off_every_crash_only_returns_the_message_and_it
     assert handler.until(message, "NDLV", "crashed").reason == "blacklisted"
 
 
-@pytest.mark.conformance("SAP-k", "SAP-2", "ART-16", "R2", "R3")
+@pytest.mark.conformance("SAP-k", "SAP-2", "ART-16", "R2", "R3", by="lost process")
 @both_rules
 def test_sap_k_of_a_lost_node_what_had_begun_is_a_candidate_and_what_was_only_claimed_is_not_unless_by_the_plain_rule(
     redelivery: LocalRedelivery, blame: str
@@ -256,7 +256,7 @@ def test_sap_k_of_a_lost_node_what_had_begun_is_a_candidate_and_what_was_only_cl
         assert (after.candidate, after.crash_count) == (False, 0)
 
 
-@pytest.mark.conformance("SAP-l", "R2")
+@pytest.mark.conformance("SAP-l", "R2", by="crash, exception")
 @both_rules
 def test_sap_l_an_exception_between_two_crashes_changes_nothing(redelivery: LocalRedelivery, blame: str) -> None:
     handler = opened(redelivery, "l", blame)
@@ -270,6 +270,6 @@ def test_sap_l_an_exception_between_two_crashes_changes_nothing(redelivery: Loca
     assert handler.jobs(message) == [JOB] * 3
 
 
-@pytest.mark.conformance("SAP-m", "R2")
+@pytest.mark.conformance("SAP-m", "R2", by="clean stop")
 def test_sap_m_a_node_that_is_stopped_cleanly_accuses_nobody_under_either_rule(redelivery: LocalRedelivery) -> None:
     check_clean_stop(redelivery, redelivery.restart)

@@ -7,7 +7,7 @@ from tests.conformance.local_redelivery import LocalRedelivery
 from tests.whole_system.installation import until
 
 
-@pytest.mark.conformance("WAS-3")
+@pytest.mark.conformance("WAS-3", by="HTTP status")
 def test_was_3_a_message_that_was_moved_is_sent_back_to_where_it_was_and_delivered(
     redelivery: LocalRedelivery, courses: dict[str, Went]
 ) -> None:
@@ -20,7 +20,7 @@ def test_was_3_a_message_that_was_moved_is_sent_back_to_where_it_was_and_deliver
     assert hops == [("was-d.orders", "park.here"), ("park.here", "was-d.orders")]
 
 
-@pytest.mark.conformance("WAS-e", "WAS-11")
+@pytest.mark.conformance("WAS-e", "WAS-11", by="HTTP status")
 def test_was_11_a_stopped_port_claims_nothing_and_says_by_which_message(
     redelivery: LocalRedelivery, courses: dict[str, Went]
 ) -> None:

@@ -215,8 +215,8 @@ ARTEMIS = (
         },
         "art-h.vip",
         11,
-        _queued(*[0] * 11),
-        ("ART-8", "ART-12", "ART-18"),
+        _queued(*[0] * 10, 1000),
+        ("ART-8", "ART-12", "ART-18", "R11"),
     ),
     Vector(
         "ART-h",

@@ -127,7 +127,7 @@ def test_blacklisted_messages_are_approved_only_where_the_job_includes_them(dest
 
 
 @pytest.mark.conformance("SAP-p")
-def test_what_crashed_its_consumer_counts_as_blacklisted_whatever_its_reason(destination: str) -> None:
+def test_sap_p_what_crashed_its_consumer_counts_as_blacklisted_whatever_its_reason(destination: str) -> None:
     blacklisted, listed, reported, suspected, exhausted = undecided(5)
     Message.objects.filter(id=blacklisted).update(reason="blacklisted", crash_count=2)
     Message.objects.filter(id=listed).update(reason="listed", crash_count=1, candidate=True)

@@ -34,7 +34,7 @@ def test_the_whole_system_takes_the_vectors_course(vector: Vector, courses: dict
     assert went.jobs == (SPARK_JOB,) * (vector.failures + went.accepted)
 
 
-@pytest.mark.conformance("SAP-m", "R2")
+@pytest.mark.conformance("SAP-m", "R2", by="clean stop")
 @pytest.mark.long
 def test_sap_m_a_worker_that_is_stopped_cleanly_accuses_nobody_under_either_rule(installation: Installation) -> None:
     def restart() -> None:

@@ -15,7 +15,7 @@ from tests.whole_system.http_destination import CreateHttpDestination
 from tests.whole_system.installation import Installation, until
 
 
-@pytest.mark.conformance("SSB-g", "SSB-b", "SSB-k", "R6")
+@pytest.mark.conformance("SSB-g", "SSB-b", "SSB-k", "R6", by="HTTP status")
 def test_ssb_g_and_k_a_poison_ends_its_conversation_at_failure_four_while_good_ones_come(
     create_http_destination: CreateHttpDestination,
 ) -> None:
@@ -100,7 +100,7 @@ def test_ssb_h_messages_of_one_conversation_come_one_at_a_time_and_in_order(
     assert beside == []
 
 
-@pytest.mark.conformance("SSB-j", "R6")
+@pytest.mark.conformance("SSB-j", "R6", by="content rule")
 def test_ssb_j_a_content_rule_ends_the_conversation_before_anything_is_delivered(
     create_http_destination: CreateHttpDestination, installation: Installation
 ) -> None:

@@ -21,7 +21,7 @@ def answers(outcome: str, status: int = 200) -> Behaviour:
     return lambda _: Answer(status, headers={"PoisonAdmin-Outcome": outcome})
 
 
-@pytest.mark.conformance("ART-i", "ART-j", "R3")
+@pytest.mark.conformance("ART-i", "ART-j", "R3", by="crash, roll-back")
 @pytest.mark.parametrize(("vector", "deed"), [("art-i", CRASH), ("art-j", ROLL_BACK)])
 def test_art_i_and_j_crashes_and_roll_backs_exhaust_a_message(
     installation: Installation, vector: str, deed: str
@@ -37,7 +37,7 @@ def test_art_i_and_j_crashes_and_roll_backs_exhaust_a_message(
     assert attempts[-1]["group_id"] is not None
 
 
-@pytest.mark.conformance("WAS-k", "R3", "R12")
+@pytest.mark.conformance("WAS-k", "R3", "R12", by="roll-back")
 def test_was_k_a_handler_that_rolls_back_five_times_reaches_the_exception_destination(
     installation: Installation,
 ) -> None:
@@ -57,7 +57,7 @@ def test_was_k_a_handler_that_rolls_back_five_times_reaches_the_exception_destin
     assert all(wait >= 0.4 for (wait,) in waits[1:]), waits
 
 
-@pytest.mark.conformance("WAS-k", "R12")
+@pytest.mark.conformance("WAS-k", "R12", by="HTTP roll-back")
 def test_was_k_an_http_consumer_that_rolls_back_five_times_reaches_the_exception_destination(
     create_http_destination: CreateHttpDestination,
 ) -> None:
@@ -93,7 +93,7 @@ def test_an_http_consumer_answers_what_a_handler_can(
     assert ended["address"] == ("r12-elsewhere" if name == "move" else destination.address)
 
 
-@pytest.mark.conformance("R12")
+@pytest.mark.conformance("R12", by="HTTP status")
 def test_a_request_says_how_often_it_was_delivered(create_http_destination: CreateHttpDestination) -> None:
     destination = create_http_destination("r12-count", lambda request: Answer(503 if request.nth < 3 else 200))
     message = destination.send()
@@ -105,7 +105,7 @@ def test_a_request_says_how_often_it_was_delivered(create_http_destination: Crea
     assert said == [("1", "false"), ("2", "true"), ("3", "true")]
 
 
-@pytest.mark.conformance("ART-l", "R12")
+@pytest.mark.conformance("ART-l", "R12", by="HTTP status")
 def test_art_l_a_dead_letter_carries_its_origin(create_http_destination: CreateHttpDestination) -> None:
     dead = create_http_destination("art-l-dead")
     destination = create_http_destination(
@@ -123,7 +123,21 @@ def test_art_l_a_dead_letter_carries_its_origin(create_http_destination: CreateH
     assert [arrival.headers.get(name) for name in names] == [destination.address] * 3
 
 
-@pytest.mark.conformance("SSB-i", "R3")
+@pytest.mark.conformance("ART-k", "R9", by="HTTP status")
+def test_art_k_of_two_address_settings_the_more_specific_adds_its_settings(
+    create_http_destination: CreateHttpDestination, installation: Installation
+) -> None:
+    destination = create_http_destination(
+        "art-k", lambda _: Answer(503), preset="artemis", max_delivery_attempts=3, dead_letter_address="art-k-dead"
+    )
+    installation.post("policies/", {"match": "art-k.x.#", "preset": "artemis", "settings": {"redelivery_delay": 700}})
+    message = destination.send(address="art-k.x.y")
+    assert destination.until(message, "NDLV", 60)["address"] == "art-k-dead"
+    assert len(destination.arrivals(message)) == 3
+    assert all(wait >= 0.7 for wait in _waits(destination, message))
+
+
+@pytest.mark.conformance("SSB-i", "R3", by="crash, roll-back")
 @pytest.mark.parametrize(("name", "last"), [("ssb-i-1", CRASH), ("ssb-i-2", ROLL_BACK)])
 def test_ssb_i_five_aborts_in_a_row_switch_the_queue_off(installation: Installation, name: str, last: str) -> None:
     destination = HandlerDestination.create(installation, name, preset="service_broker", max_delivery_attempts=-1)
@@ -145,7 +159,7 @@ def _waits(destination: HttpDestination, message: int) -> list[float]:
     return [later.at - earlier.at for earlier, later in pairwise(destination.arrivals(message))]
 
 
-@pytest.mark.conformance("R11", "SSB-f")
+@pytest.mark.conformance("R11", "SSB-f", by="HTTP status")
 def test_r11_what_nothing_ends_is_delivered_once_a_second_after_ten_immediate_redeliveries(
     create_http_destination: CreateHttpDestination,
 ) -> None:

@@ -22,7 +22,7 @@ def kill_node_of(installation: Installation, message: int) -> None:
     psutil.Process(pid).kill()
 
 
-@pytest.mark.conformance("SAP-n", "R2")
+@pytest.mark.conformance("SAP-n", "R2", by="lost process")
 def test_sap_n_two_lost_nodes_stop_an_http_message_under_the_plain_rule(
     installation: Installation, create_http_destination: CreateHttpDestination
 ) -> None:
@@ -42,7 +42,7 @@ def _lose(installation: Installation, destination: HttpDestination, message: int
     kill_node_of(installation, message)
 
 
-@pytest.mark.conformance("SAP-o", "R2")
+@pytest.mark.conformance("SAP-o", "R2", by="lost process")
 def test_sap_o_a_handler_that_kills_its_whole_group_is_stopped_after_three_losses_and_nobody_else_is(
     installation: Installation,
 ) -> None:

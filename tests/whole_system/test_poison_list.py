@@ -36,7 +36,7 @@ def test_amps_g_what_arrives_with_a_listed_bookmark_is_never_delivered(
     destination.until(message, "DLVD")
 
 
-@pytest.mark.conformance("AMPS-h", "R7")
+@pytest.mark.conformance("AMPS-h", "R7", by="HTTP status")
 def test_amps_h_what_waits_when_its_bookmark_is_listed_is_never_delivered(
     installation: Installation, create_http_destination: CreateHttpDestination
 ) -> None:
