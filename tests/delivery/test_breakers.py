@@ -4,6 +4,7 @@ import pytest
 
 from poisonadmin.addresses.commands import NotOnAddress, resume
 from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.delivery.commands import settle as settle_module
 from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.store.models.history import History
 from poisonadmin.store.models.lane import Address, Conversation
@@ -81,6 +82,28 @@ def test_a_conversation_is_counted_over_its_messages_and_cleared_by_a_delivery(b
     again = enqueue(conversation_id="c-2")
     refuse(again, 3)
     assert states(again) == ["TBDL"]
+
+
+@pytest.mark.conformance("SSB-c", "SSB-7")
+def test_a_delivery_that_is_written_while_deliveries_are_settled_still_clears_the_count_first(
+    broker: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [first] = enqueue(conversation_id="c-1")
+    refuse([first], 3)
+    [second] = enqueue(conversation_id="c-1")
+    claim()
+    settle_delivered = settle_module._settle_delivered
+
+    def settle_then_both_answers_arrive(claim_id: int | None) -> int:
+        count = settle_delivered(claim_id)
+        monkeypatch.setattr(settle_module, "_settle_delivered", settle_delivered)
+        answer([first])
+        answer([second], "failed")
+        return count
+
+    monkeypatch.setattr(settle_module, "_settle_delivered", settle_then_both_answers_arrive)
+    settle_module.settle()
+    assert (states([first, second]), failures("c-1")) == (["DLVD", "TBDL"], 1)
 
 
 @pytest.mark.conformance("SSB-8", "SSB-10")

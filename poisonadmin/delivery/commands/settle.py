@@ -97,7 +97,7 @@ def settle(claim_id: int | None = None) -> Settled:
     """
     settled = Settled(
         delivered=_repeat(_settle_delivered, claim_id, DELIVERIES_A_TRANSACTION),
-        failed=_repeat(settle_failures, claim_id, ANSWERS_A_TRANSACTION),
+        failed=_repeat(_settle_failures, claim_id, ANSWERS_A_TRANSACTION),
         returned=_repeat(_return_unanswered, claim_id, DELIVERIES_A_TRANSACTION),
     )
     with transaction.atomic(), connection.cursor() as cursor:
@@ -120,6 +120,12 @@ def _settle_delivered(claim_id: int | None) -> int:
         count, watched = cursor.fetchone()
         breakers.end_with_delivery(cursor, watched or ())
     return int(count)
+
+
+def _settle_failures(claim_id: int | None) -> int:
+    # What was delivered is settled again before failures are counted: a message of a conversation may have been
+    # delivered, and its successor have failed, since the deliveries were looked at.
+    return settle_failures(claim_id, before_counting=lambda: _settle_delivered(claim_id))
 
 
 def _return_unanswered(claim_id: int | None) -> int:

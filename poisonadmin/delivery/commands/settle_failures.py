@@ -1,6 +1,6 @@
 """Settle whatever was not simply delivered: the decision on each, applied to all of a batch in one statement."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -78,10 +78,11 @@ WHERE id = %(address)s AND status = 'ON' RETURNING id
 """
 
 
-def settle_failures(claim_id: int | None = None) -> int:
+def settle_failures(claim_id: int | None, *, before_counting: Callable[[], object]) -> int:
     """Apply the decision to what failed, crashed or was answered otherwise, of one claim or of all; return how many.
 
-    One transaction.
+    One transaction. `before_counting` is called when the failures are known and something is counted beyond single
+    messages; deliveries that end such a count are to be settled by it.
     """
     with transaction.atomic(), connection.cursor() as cursor:
         rules = failure_rules()
@@ -90,6 +91,8 @@ def settle_failures(claim_id: int | None = None) -> int:
             return 0
         policies = policy_index()
         in_force = {one.address: policies.resolve(one.address).policy for one in answered}
+        if any(policy.counts_beyond_the_message for policy in in_force.values()):
+            before_counting()
         counts = breakers.load(cursor, answered, in_force)
         ruled = FailureRuleDecisions(rules)
         pairs = [(one, _decide(one, in_force[one.address], counts, ruled)) for one in answered]
