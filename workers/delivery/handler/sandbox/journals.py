@@ -37,7 +37,7 @@ class LeftBehind:
 
 def journal_directory() -> Path:
     """Return where this machine's pages are: `nodes` in POISONADMIN_HOME."""
-    home = os.environ.get("POISONADMIN_HOME") or Path(__file__).resolve().parents[3] / ".poisonadmin"
+    home = os.environ.get("POISONADMIN_HOME") or Path(__file__).resolve().parents[4] / ".poisonadmin"
     return Path(home).resolve() / "nodes"
 
 
