@@ -16,7 +16,7 @@ TAKEN_SECONDS = 240
 # What a file's fault does to redelivery beside it.
 BACK_SECONDS = 20
 
-_JOB = "SELECT count(*) FROM job WHERE kind = 'ingest' AND state = 'running'"
+JOB = "SELECT count(*) FROM job WHERE kind = 'ingest' AND state = 'running'"
 _FILE = "SELECT state, accepted, duplicates, rejected, error FROM source_file WHERE source_id = %s"
 _MESSAGES = """
 SELECT count(*), count(DISTINCT envelope.message_id), count(body.id), count(message.id)
@@ -32,7 +32,7 @@ def taking_a_file(what: str, strike_it: Callable[[Scene], None]) -> Callable[[Sc
     def strike(scene: Scene) -> str:
         address = f"parking.{scene.destination.name}"
         source = _drop(scene, address)
-        until(lambda: scene.installation.rows(_JOB) != [(0,)], 120, lambda: "no ingest job began")
+        until(lambda: scene.installation.rows(JOB) != [(0,)], 120, lambda: "no ingest job began")
         time.sleep(scene.dice.uniform(0.0, 1.5))
         strike_it(scene)
         until_database_answers(scene.installation)
