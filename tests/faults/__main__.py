@@ -10,6 +10,7 @@ import signal
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -94,7 +95,12 @@ def campaign(names: Sequence[str], seeds: Sequence[int]) -> Iterator[Result]:
 
 
 def _run(installation: Installation, fault: Fault, seed: int) -> Result:
-    return (run_handlers if fault.to_handlers else run)(installation, fault, seed)
+    """Carry out a run; one that breaks off counts as broken, and the next one goes on."""
+    try:
+        return (run_handlers if fault.to_handlers else run)(installation, fault, seed)
+    except Exception:
+        told = traceback.format_exc(limit=-3)
+        return Result(fault.family, fault.name, seed, "broke off", 0, 0, 0, 0, 0, 0.0, (told,))
 
 
 def _logged(installation: Installation, result: Result) -> Result:
