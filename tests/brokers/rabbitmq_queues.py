@@ -27,7 +27,7 @@ class ClassicQueues:
     kind = "rabbitmq"
     has_broker_ids = False
     arguments: ClassVar[dict[str, Any]] = {}
-    settles_seconds: ClassVar[float] = 0.0
+    settles_seconds: ClassVar[float] = 3.0  # RabbitMQ 3.10 writes the declaration of a queue to disk after up to 2 s
 
     def __init__(self, server: RabbitMq) -> None:
         self.server = server

@@ -10,9 +10,13 @@ import signal
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from unittest import mock
+
+import django
 
 from tests.faults import (
     f05_processes,
@@ -25,6 +29,7 @@ from tests.faults import (
     f27_migrations,
 )
 from tests.faults.handler_run import run_handlers
+from tests.faults.moments import STATEMENTS, statement_of
 from tests.faults.run import Fault, Result, run
 from tests.faults.stages import CannotStage, staged
 from tests.faults.table import line, rule
@@ -48,6 +53,7 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=1, help="how many seeds each fault is run with")
     parser.add_argument("names", nargs="*", metavar="NAME", help="a family or the beginning of a fault's name; all")
     wishes = parser.parse_args()
+    _find_statements()
     # Ends the installations too, which live in sessions of their own.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     seeds = range(wishes.seed, wishes.seed + wishes.runs)
@@ -59,6 +65,17 @@ def main() -> int:
     print(rule())
     print(f"{broken} runs broke an invariant" if broken else "every invariant held in every run")
     return 1 if broken else 0
+
+
+def _find_statements() -> None:
+    """Load the product, so that its statements can be had by their names; the installations get nothing of it.
+
+    Errors: `NoSuchStatement`.
+    """
+    with mock.patch.dict(os.environ, DJANGO_SETTINGS_MODULE="tests.typing_settings"):
+        django.setup()
+    for moment in STATEMENTS:
+        statement_of(moment)
 
 
 def campaign(names: Sequence[str], seeds: Sequence[int]) -> Iterator[Result]:
@@ -78,7 +95,12 @@ def campaign(names: Sequence[str], seeds: Sequence[int]) -> Iterator[Result]:
 
 
 def _run(installation: Installation, fault: Fault, seed: int) -> Result:
-    return (run_handlers if fault.to_handlers else run)(installation, fault, seed)
+    """Carry out a run; one that breaks off counts as broken, and the next one goes on."""
+    try:
+        return (run_handlers if fault.to_handlers else run)(installation, fault, seed)
+    except Exception:
+        told = traceback.format_exc(limit=-3)
+        return Result(fault.family, fault.name, seed, "broke off", 0, 0, 0, 0, 0, 0.0, (told,))
 
 
 def _logged(installation: Installation, result: Result) -> Result:

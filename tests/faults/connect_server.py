@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pyspark
 
+from tests.faults.kills import DAEMON
 from tests.whole_system.installation import Installation, until
 
 LOOK_SECONDS = 0.5
-_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
+CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _SETTINGS = {
     "spark.master": "local[12,4]",
     "spark.ui.enabled": "false",
@@ -19,7 +20,7 @@ _SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.connect.grpc.binding.address": "127.0.0.1",
-    "spark.python.daemon.module": "workers.spark.daemon",
+    "spark.python.daemon.module": DAEMON,
     "spark.sql.session.timeZone": "UTC",
     "spark.log.level": "ERROR",
 }
@@ -65,7 +66,7 @@ class ConnectServer:
         options = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
         with (self._installation.home / "connect.log").open("ab") as output:
             return subprocess.Popen(
-                [str(submit), "--class", _CLASS, "--name", "connect", *options],
+                [str(submit), "--class", CLASS, "--name", "connect", *options],
                 env={**environment, "SPARK_HOME": str(submit.parents[1])},
                 cwd=os.sep,
                 stdout=output,

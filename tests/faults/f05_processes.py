@@ -34,7 +34,8 @@ def all_workers(scene: Scene) -> str:
 def two_beats(scene: Scene) -> str:
     """Run a second beat for some seconds beside the first one."""
     beat = scene.installation.process_of("beat")
-    command = [part.replace("beat-schedule", "second-schedule") for part in beat.cmdline()[1:]]
+    command = beat.cmdline()[1:]
+    command[command.index("-s") + 1] = str(scene.installation.home / "second-schedule")
     seconds = scene.dice.randint(4, 8)
     second = subprocess.Popen(
         [sys.executable, *command],

@@ -16,7 +16,7 @@ TAKEN_SECONDS = 240
 # What a file's fault does to redelivery beside it.
 BACK_SECONDS = 20
 
-_JOB = "SELECT count(*) FROM job WHERE kind = 'ingest' AND state = 'running'"
+JOB = "SELECT count(*) FROM job WHERE kind = 'ingest' AND state = 'running'"
 _FILE = "SELECT state, accepted, duplicates, rejected, error FROM source_file WHERE source_id = %s"
 _MESSAGES = """
 SELECT count(*), count(DISTINCT envelope.message_id), count(body.id), count(message.id)
@@ -32,7 +32,7 @@ def taking_a_file(what: str, strike_it: Callable[[Scene], None]) -> Callable[[Sc
     def strike(scene: Scene) -> str:
         address = f"parking.{scene.destination.name}"
         source = _drop(scene, address)
-        until(lambda: scene.installation.rows(_JOB) != [(0,)], 120, lambda: "no ingest job began")
+        until(lambda: scene.installation.rows(JOB) != [(0,)], 120, lambda: "no ingest job began")
         time.sleep(scene.dice.uniform(0.0, 1.5))
         strike_it(scene)
         until_database_answers(scene.installation)
@@ -45,7 +45,7 @@ def taking_a_file(what: str, strike_it: Callable[[Scene], None]) -> Callable[[Sc
         there = scene.installation.rows(_MESSAGES, [address])
         assert there == [(LINES, LINES, LINES, LINES)], f"of {LINES} lines there are {there}"
         assert scene.installation.rows(_LEFT, [address]) == [(0,)], "staged rows are left over"
-        return f"kill -9 of {what} while a file of {LINES} lines was taken in; taken once"
+        return f"{what} while a file of {LINES} lines was taken in; taken once"
 
     return strike
 
@@ -82,8 +82,10 @@ def _stop_database(scene: Scene) -> None:
 
 
 FAULTS = (
-    Fault("F7", "JVM, ingest", taking_a_file("the JVM", _kill_jvm), BACK_SECONDS),
-    Fault("F7", "Python workers, ingest", taking_a_file("the Python workers", _kill_python), BACK_SECONDS),
-    Fault("F7", "worker, ingest", taking_a_file("the worker", _kill_main), BACK_SECONDS),
-    Fault("F9", "immediate stop, ingest", taking_a_file("the database", _stop_database), BACK_SECONDS),
+    Fault("F7", "JVM, ingest", taking_a_file("kill -9 of the JVM", _kill_jvm), BACK_SECONDS),
+    Fault("F7", "Python workers, ingest", taking_a_file("kill -9 of the Python workers", _kill_python), BACK_SECONDS),
+    Fault("F7", "worker, ingest", taking_a_file("kill -9 of the worker", _kill_main), BACK_SECONDS),
+    Fault(
+        "F9", "immediate stop, ingest", taking_a_file("immediate stop of the database", _stop_database), BACK_SECONDS
+    ),
 )

@@ -11,8 +11,9 @@ from dataclasses import replace
 
 import psutil
 
+from tests.faults.connect_server import CLASS
 from tests.faults.f25_everything import everything_killed
-from tests.faults.kills import is_ours, kill
+from tests.faults.kills import DAEMON, SANDBOX, command, is_ours, kill, parent_is_java, running
 from tests.faults.run import Fault, Scene
 from tests.whole_system.installation import Installation, until
 
@@ -21,15 +22,15 @@ PROMPT_SECONDS = 15
 MAX_SANDBOXES = 4
 # A lease is 60 s; then somebody has to notice, and what was taken has to be delivered elsewhere.
 PAST_THE_LEASE_SECONDS = 66
-_DELIVERING = "SELECT DISTINCT pid FROM node WHERE ended_at IS NULL AND begun = 0 AND pages IS NOT NULL"
+DELIVERING = "SELECT DISTINCT pid FROM node WHERE ended_at IS NULL AND begun = 0 AND pages IS NOT NULL"
 
 
 def sandboxes(scene: Scene) -> str:
     """Kill sandboxes, one after the other, while their parents live."""
     count = scene.dice.randint(1, MAX_SANDBOXES)
     for _ in range(count):
-        until(lambda: _running(scene, "child.py"), 30, lambda: "no sandbox")
-        _kill(scene, scene.dice.choice(_running(scene, "child.py") or [None]))
+        until(lambda: _sandboxes(scene.installation), 30, lambda: "no sandbox")
+        _kill(scene, scene.dice.choice(_sandboxes(scene.installation) or [None]))
         time.sleep(scene.dice.uniform(0.0, 0.4))
     return f"kill -9 of {count} sandboxes"
 
@@ -88,7 +89,7 @@ def _delivering(scene: Scene) -> list[psutil.Process]:
 
     def there_are() -> bool:
         found.clear()
-        for (pid,) in scene.installation.rows(_DELIVERING):
+        for (pid,) in scene.installation.rows(DELIVERING):
             with contextlib.suppress(psutil.NoSuchProcess):
                 found.append(psutil.Process(pid))
         return bool(found)
@@ -97,17 +98,13 @@ def _delivering(scene: Scene) -> list[psutil.Process]:
     return found
 
 
-def _running(scene: Scene, script: str) -> list[psutil.Process]:
-    return [one for one in _spark_processes(scene.installation) if any(script in part for part in _command(one))]
+def _sandboxes(installation: Installation) -> list[psutil.Process]:
+    return running(SANDBOX, _spark_processes(installation))
 
 
 def _daemons(installation: Installation) -> list[psutil.Process]:
     """Return the Python processes that a Java process started, of the worker that redelivers."""
-    return [
-        one
-        for one in _spark_processes(installation)
-        if any("daemon" in part for part in _command(one)) and _name(one.parent()) == "java"
-    ]
+    return [one for one in running(DAEMON, _spark_processes(installation)) if parent_is_java(one)]
 
 
 def _spark_processes(installation: Installation) -> list[psutil.Process]:
@@ -119,9 +116,7 @@ def _connect_servers(installation: Installation) -> list[psutil.Process]:
     return [
         one
         for one in psutil.process_iter()
-        if _name(one) == "java"
-        and any("SparkConnectServer" in part for part in _command(one))
-        and _is_ours(installation, one)
+        if _name(one) == "java" and CLASS in command(one) and _is_ours(installation, one)
     ]
 
 
@@ -135,12 +130,6 @@ def _kill(scene: Scene, process: psutil.Process | None) -> None:
     if process is not None:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
-
-
-def _command(process: psutil.Process) -> list[str]:
-    with contextlib.suppress(psutil.Error):
-        return process.cmdline()
-    return []
 
 
 def _name(process: psutil.Process | None) -> str:

@@ -23,11 +23,11 @@ def stopped_during(statement: str) -> Callable[[Scene], str]:
 
     def strike(scene: Scene) -> str:
         former = scene.installation.pid_of("postgres")
-        with contextlib.suppress(psycopg.OperationalError), caught(scene, statement):
+        with contextlib.suppress(psycopg.OperationalError), caught(scene.installation.superuser_url, statement):
             kill(scene.installation, psutil.Process(former), signal.SIGQUIT)
         until_restarted(scene.installation, "postgres", former)
         until_database_answers(scene.installation)
-        clear(scene)
+        clear(scene.installation.superuser_url)
         return f"immediate stop in the middle of a {statement}"
 
     return strike
@@ -46,7 +46,7 @@ def one_session_ended_during(statement: str) -> Callable[[Scene], str]:
     """Return a strike: the session in the middle of the statement is terminated."""
 
     def strike(scene: Scene) -> str:
-        with caught(scene, statement) as session:
+        with caught(scene.installation.superuser_url, statement) as session:
             _superuser(scene, "SELECT pg_terminate_backend(%s)", session)
         return f"the session in the middle of a {statement} terminated"
 

@@ -16,7 +16,7 @@ def cancelled(scene: Scene) -> str:
     names = list(STATEMENTS)
     scene.dice.shuffle(names)
     for name in names:
-        with caught(scene, name) as session, _superuser(scene) as other:
+        with caught(scene.installation.superuser_url, name) as session, _superuser(scene) as other:
             other.execute("SELECT pg_cancel_backend(%s)", [session])
     return f"cancelled in the middle: {', '.join(names)}"
 

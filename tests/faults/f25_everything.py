@@ -54,7 +54,7 @@ def disk_full(scene: Scene) -> str:
     return f"disk of the database full for {seconds:.1f} s"
 
 
-_REFUSAL = "has migrations that this version does not know (9999_newer)"
+REFUSAL = "has migrations that this version does not know (9999_newer)"
 
 
 def newer_tables(scene: Scene) -> str:
@@ -70,7 +70,7 @@ def newer_tables(scene: Scene) -> str:
             scene.installation.process_of(name).kill()
         # What runs goes on; what is started refuses, and says why.
         until(
-            lambda: scene.installation.output[said:].count(_REFUSAL) >= 3, 60, lambda: scene.installation.output[-900:]
+            lambda: scene.installation.output[said:].count(REFUSAL) >= 3, 60, lambda: scene.installation.output[-900:]
         )
     finally:
         with psycopg.connect(scene.installation.database_url, autocommit=True) as session:
@@ -78,11 +78,6 @@ def newer_tables(scene: Scene) -> str:
             session.execute("DROP TABLE newer")
             session.execute("DELETE FROM django_migrations WHERE name = '9999_newer'")
     return "a later version's tables: what was started refused them and said so"
-
-
-def _refused(output: str) -> set[str]:
-    """Return the names of the processes that have said that they do not know these tables."""
-    return {line.split()[0] for line in output.splitlines() if _REFUSAL in line}
 
 
 FAULTS = (

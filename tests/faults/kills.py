@@ -2,7 +2,7 @@
 
 import contextlib
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import psutil
 import psycopg
@@ -10,8 +10,13 @@ import psycopg
 from poisonadmin.embedded.processes import MARK
 from tests.faults.run import Scene
 from tests.whole_system.installation import Installation, until
+from workers.delivery.handler.sandbox import process as sandbox
+from workers.spark import session as spark
 
 RESTART_SECONDS = 180
+# What stands in the command lines of the processes that Spark and deliveries start.
+SANDBOX = sandbox._CHILD
+DAEMON = spark._SETTINGS["spark.python.daemon.module"]
 
 
 def kill(installation: Installation, process: psutil.Process, how: signal.Signals = signal.SIGKILL) -> None:
@@ -62,9 +67,14 @@ def jvm_of(installation: Installation, worker: str) -> psutil.Process:
 
 def python_workers_of(installation: Installation, worker: str) -> list[psutil.Process]:
     """Return the Python processes in which Spark's tasks of a worker run, but for the daemon that forks them."""
-    pythons = [one for one in descendants(installation, worker) if "daemon" in " ".join(_command(one))]
-    daemons = {one.pid for one in pythons if _parent_is_java(one)}
+    pythons = running(DAEMON, descendants(installation, worker))
+    daemons = {one.pid for one in pythons if parent_is_java(one)}
     return [one for one in pythons if one.pid not in daemons] or pythons
+
+
+def running(program: str, processes: Iterable[psutil.Process]) -> list[psutil.Process]:
+    """Return those of the processes that run the program, a path or a module."""
+    return [one for one in processes if program in command(one)]
 
 
 def descendants(installation: Installation, name: str) -> list[psutil.Process]:
@@ -72,13 +82,15 @@ def descendants(installation: Installation, name: str) -> list[psutil.Process]:
     return installation.process_of(name).children(recursive=True)
 
 
-def _command(process: psutil.Process) -> list[str]:
+def command(process: psutil.Process) -> list[str]:
+    """Return a process's command line; empty when it is gone."""
     with contextlib.suppress(psutil.Error):
         return process.cmdline()
     return []
 
 
-def _parent_is_java(process: psutil.Process) -> bool:
+def parent_is_java(process: psutil.Process) -> bool:
+    """Return whether a Java process started it."""
     with contextlib.suppress(psutil.Error):
         parent = process.parent()
         return parent is not None and parent.name() == "java"
