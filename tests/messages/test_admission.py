@@ -7,9 +7,10 @@ import pytest
 from django.db import connection
 
 from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.delivery.commands.claim import claim_due
 from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.intake.commands.batch import accept_stream
-from poisonadmin.messages.commands.decisions import approve
+from poisonadmin.messages.commands.decisions import approve, quarantine
 from poisonadmin.poison_list.commands.reports import Report, report
 from poisonadmin.store.models.history import History
 from poisonadmin.store.models.lane import Conversation
@@ -88,6 +89,17 @@ def test_what_slipped_through_is_not_read_by_its_task_and_is_stopped_when_it_com
     assert states([stopped, other]) == ["NDLV", "DLVD"]
     assert reasons([stopped]) == [reason]
     assert counted() == counters()
+
+
+@pytest.mark.conformance("SSB-k", "R6")
+def test_what_came_to_an_ordered_conversation_while_it_ended_is_not_held_for_ever(db: None) -> None:
+    make_destination(ordered=True)
+    [sibling] = enqueue(**CONVERSATION)
+    quarantine([sibling], **WHY)
+    [message] = enqueue(**CONVERSATION)
+    exclude(CONVERSATION)
+    assert claim_due(tasks=1) is None
+    assert (states([message]), reasons([message])) == (["NDLV"], ["conversation_ended"])
 
 
 @pytest.mark.conformance("AMPS-h")

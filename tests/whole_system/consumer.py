@@ -22,7 +22,7 @@ class Arrival:
     status: int
     body: bytes
     producer_id: str
-    headers: Mapping[str, str]
+    headers: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_taken(self) -> bool:

@@ -15,6 +15,7 @@ from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.core.commands import locks
 from poisonadmin.core.domain.locks import Lock
+from poisonadmin.messages.commands.admission import refuse_excluded
 
 MESSAGES_A_LOOK = 5_000
 LANES_A_TRANSACTION = 1_000
@@ -85,6 +86,12 @@ WHERE lane.conversation_id IS NOT NULL AND (lane.head_id IS NOT NULL OR lane.nex
   AND (head.id IS NULL OR NOT address.is_ordered OR head.address_id <> lane.address_id OR head.state IN ('DLVD', 'FAIL')
        OR (CASE WHEN head.state = 'TBDL' AND head.lane_id = lane.id THEN head.due_at END)
           IS DISTINCT FROM lane.next_due)
+"""
+
+_OF_ENDED = """
+SELECT message.id
+FROM lane JOIN conversation USING (address_id, conversation_id) JOIN message ON message.lane_id = lane.id
+WHERE lane.id = ANY(%(lanes)s) AND ended_at IS NOT NULL AND message.due_at IS NOT NULL AND message.state = 'TBDL'
 """
 
 _RUNS = """
@@ -167,8 +174,14 @@ def refresh_head(cursor: CursorWrapper) -> None:
 
 
 def refresh_heads(cursor: CursorWrapper, lane_ids: set[int]) -> None:
-    """Find the head of each conversation's lane, and when it is due."""
+    """Find the head of each conversation's lane, and when it is due.
+
+    What came to the lane while its conversation ended is parked; held behind what was parked then, it would never be
+    looked at.
+    """
     if lane_ids:
+        cursor.execute(_OF_ENDED, {"lanes": sorted(lane_ids)})
+        refuse_excluded(cursor, [row[0] for row in cursor.fetchall()])
         cursor.execute(_LOOK_AT_HEADS, {"lanes": sorted(lane_ids)})
 
 

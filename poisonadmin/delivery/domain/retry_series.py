@@ -28,6 +28,7 @@ class FailureStep:
     def formula(self) -> str:
         """The terms of the wait in one line, with what makes it longer.
 
+        >>> from poisonadmin.policies.domain.policy import ExceptionDestination
         >>> policy = Policy(max_failed_deliveries=1, exception_destination=ExceptionDestination.NONE)
         >>> next(series(policy)).formula
         '0 ms x 1^0 = 0, cap 0, at least blocked_retry_timeout 5000'

@@ -28,6 +28,7 @@ REASONS: dict[str, str] = {
     Reason.EXPIRED: "Expired before delivery",
     Reason.RETURNED: "Came back from the broker",
     Reason.FAILED_BY_ADMIN: "Failed by an administrator",
+    Reason.HANDED_BACK: "Handed back to its consumers",
 }
 
 # An event is called by its name, unless there is more to say.
