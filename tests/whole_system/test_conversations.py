@@ -6,6 +6,7 @@ Good messages keep coming while the poison fails; nothing is held back and no du
 import json
 import threading
 import time
+from itertools import pairwise
 
 import pytest
 
@@ -74,18 +75,9 @@ def test_ssb_g_and_k_a_poison_ends_its_conversation_at_failure_four_while_good_o
 def test_ssb_h_messages_of_one_conversation_come_one_at_a_time_and_in_order(
     create_http_destination: CreateHttpDestination,
 ) -> None:
-    under_way: set[bytes] = set()
-    beside: list[bytes] = []
-
-    def slow(request: Request) -> Answer:
-        conversation = request.body.split()[0]
-        if conversation in under_way:
-            beside.append(request.body)
-        under_way.add(conversation)
-        threading.Timer(0.02, under_way.discard, [conversation]).start()
-        return Answer(seconds=0.03)
-
-    destination = create_http_destination("ssb-h", slow, preset="service_broker", max_delivery_attempts=-1)
+    destination = create_http_destination(
+        "ssb-h", lambda _: Answer(seconds=0.03), preset="service_broker", max_delivery_attempts=-1
+    )
     sent = []
     for number in range(50):
         sent.append(destination.send(f"long {number}", conversation_id="ssb-h-long"))
@@ -97,7 +89,13 @@ def test_ssb_h_messages_of_one_conversation_come_one_at_a_time_and_in_order(
         arrivals = [one for one in destination.consumer.of(destination.address) if one.body.startswith(conversation)]
         numbers = [int(one.body.split()[1]) for one in arrivals]
         assert numbers == sorted(numbers)
-    assert beside == []
+        times = destination.installation.rows(
+            """SELECT started_at, finished_at FROM attempt JOIN envelope ON envelope.id = attempt.message_id
+               WHERE conversation_id = %s ORDER BY started_at""",
+            [f"ssb-h-{conversation.decode()}"],
+        )
+        assert len(times) == len(numbers)
+        assert all(began >= ended for (_, ended), (began, _) in pairwise(times)), "two were under way at once"
 
 
 @pytest.mark.conformance("SSB-j", "R6", by="content rule")
