@@ -1,16 +1,21 @@
 """The web process, under uvicorn."""
 
 import os
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 from django.core.asgi import get_asgi_application
+from django.core.exceptions import ImproperlyConfigured
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "poisonadmin.settings")
 os.environ.setdefault("POISONADMIN_DB_POOL", "1")
-_django = get_asgi_application()
+try:
+    _django = get_asgi_application()
+except ImproperlyConfigured as error:
+    sys.exit(f"{error}.")
 
-from poisonadmin.store.schema import check_schema  # noqa: E402
-from poisonadmin.web.api.upload_limit import with_upload_limit  # noqa: E402  (after the settings are loaded)
+from poisonadmin.store.schema import check_schema
+from poisonadmin.web.api.upload_limit import with_upload_limit
 
 # In a thread of its own: uvicorn imports this inside its event loop, where Django refuses to wait for a database.
 with ThreadPoolExecutor(1) as _thread:

@@ -7,21 +7,19 @@ import os
 import secrets
 from pathlib import Path
 
-import environ
 import structlog
 from django.contrib.messages.constants import ERROR
-from django.core.exceptions import ImproperlyConfigured
 
-from poisonadmin.destinations.domain.handler_config import UnusableHandlerPath, handler_directories
+from poisonadmin.environment import Environment
 
-env = environ.Env()
+env = Environment(os.environ)
 BASE_DIR = Path(__file__).resolve().parent.parent
-HOME = Path(env.str("POISONADMIN_HOME", str(BASE_DIR / ".poisonadmin"))).resolve()
+HOME = Path(env.text("POISONADMIN_HOME", str(BASE_DIR / ".poisonadmin"))).resolve()
 
 
 def _secret_key() -> str:
     """Return the signing key: POISONADMIN_SECRET_KEY, else one made once and kept in POISONADMIN_HOME (mode 600)."""
-    if key := str(env.str("POISONADMIN_SECRET_KEY", "")):
+    if key := env.text("POISONADMIN_SECRET_KEY"):
         return key
     path = HOME / "secret-key"
     HOME.mkdir(parents=True, exist_ok=True)
@@ -35,11 +33,11 @@ def _secret_key() -> str:
 
 
 SECRET_KEY = _secret_key()
-DEBUG = env.bool("POISONADMIN_DEBUG", False)
-ALLOWED_HOSTS = env.list("POISONADMIN_ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]"])
-CSRF_TRUSTED_ORIGINS = env.list("POISONADMIN_TRUSTED_ORIGINS", default=[])
-ENVIRONMENT_NAME = env.str("POISONADMIN_ENVIRONMENT", "local")
-BEHIND_TLS = env.bool("POISONADMIN_BEHIND_TLS", False)
+DEBUG = env.flag("POISONADMIN_DEBUG")
+ALLOWED_HOSTS = env.hosts("POISONADMIN_ALLOWED_HOSTS", ["localhost", "127.0.0.1", "[::1]"])
+CSRF_TRUSTED_ORIGINS = env.origins("POISONADMIN_TRUSTED_ORIGINS")
+ENVIRONMENT_NAME = env.badge("POISONADMIN_ENVIRONMENT", "local")
+BEHIND_TLS = env.flag("POISONADMIN_BEHIND_TLS")
 
 INSTALLED_APPS = [
     "django.contrib.auth",
@@ -100,9 +98,9 @@ TEMPLATES = [
 MESSAGE_TAGS = {ERROR: "danger"}  # as the style sheet calls it
 
 # --- database -------------------------------------------------------------------------------------------------------
-DATABASES = {"default": env.db_url("DATABASE_URL")}
+DATABASES = {"default": env.database("DATABASE_URL")}
 _options = DATABASES["default"].setdefault("OPTIONS", {})
-if env.bool("POISONADMIN_DB_POOL", False):
+if env.flag("POISONADMIN_DB_POOL"):
     # The web process only: a pool does not survive a prefork. A dead connection is checked before it is handed out.
     _options["pool"] = {"min_size": 2, "max_size": 20, "timeout": 5}
     DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
@@ -116,14 +114,12 @@ LANGUAGE_CODE = "en-us"
 USE_I18N = False
 
 # --- queue ----------------------------------------------------------------------------------------------------------
-REDIS_URL = env.str("REDIS_URL", "redis://127.0.0.1:6379/0")
+REDIS_URL = env.redis("REDIS_URL", "redis://127.0.0.1:6379/0")
 
-# --- handlers -------------------------------------------------------------------------------------------------------
-# Checked at start, and read again from the environment wherever it is used: sandboxes are started without Django.
-try:
-    handler_directories(os.environ)
-except UnusableHandlerPath as error:
-    raise ImproperlyConfigured(str(error)) from None
+# Tasks and sandboxes run without these settings and read the environment themselves; a mistake stops the start here.
+env.check_reach()
+env.check_spark()
+env.port("POISONADMIN_PORT", 8000)
 
 # --- login ----------------------------------------------------------------------------------------------------------
 AUTHENTICATION_BACKENDS = [
@@ -235,6 +231,6 @@ LOGGING = {
     "disable_existing_loggers": False,
     "formatters": {"plain": {"format": "%(levelname)s %(name)s %(message)s"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "plain"}},
-    "root": {"handlers": ["stderr"], "level": env.str("POISONADMIN_LOG_LEVEL", "INFO")},
+    "root": {"handlers": ["stderr"], "level": env.level("POISONADMIN_LOG_LEVEL", "INFO")},
     "loggers": {name: {"level": "WARNING"} for name in ("django_structlog", "axes", "py4j")},
 }

@@ -1,17 +1,22 @@
 """The Celery application: what runs when. Celery only wakes up and looks; the timetable is in PostgreSQL."""
 
 import os
+import sys
 
 import django
 from celery import Celery
 from celery.signals import beat_init, celeryd_init
+from django.core.exceptions import ImproperlyConfigured
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "poisonadmin.settings")
-django.setup()
+try:
+    django.setup()
+except ImproperlyConfigured as error:
+    sys.exit(f"{error}.")
 
-from django.conf import settings  # noqa: E402  (after setup)
+from django.conf import settings
 
-from poisonadmin.store.schema import SchemaMismatch, check_schema  # noqa: E402
+from poisonadmin.store.schema import SchemaMismatch, check_schema
 
 IO = "io"
 SPARK_REDELIVERY = "spark-redelivery"

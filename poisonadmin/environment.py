@@ -1,0 +1,140 @@
+"""What the environment asks for, variable by variable. A wrong value is named in one line; it is never shown, for it
+may hold a password."""
+
+import logging
+import re
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import environ
+from django.core.exceptions import ImproperlyConfigured
+
+from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.domain.ssrf import guard_from
+from poisonadmin.destinations.domain.handler_config import UnusableHandlerPath, handler_directories
+
+TRUE, FALSE = frozenset({"1", "true", "yes", "on"}), frozenset({"0", "false", "no", "off", ""})
+MAX_NAME_CHARS = 40
+_HOST = re.compile(r"(\*|\.?[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?|\[[0-9A-Fa-f:.]+\])")
+
+
+class Environment:
+    """The variables of a process. Each method reads one, and raises `ImproperlyConfigured` for what it cannot be."""
+
+    def __init__(self, variables: Mapping[str, str]) -> None:
+        self._variables = variables
+
+    def text(self, name: str, default: str = "") -> str:
+        """Return a text of one line."""
+        value = self._variables.get(name, default)
+        if not value.isprintable():
+            raise _wrong(name, "must be printable and of one line")
+        return value
+
+    def flag(self, name: str, *, default: bool = False) -> bool:
+        """Return whether a switch is on: 1, true, yes, on; 0, false, no, off."""
+        word = self._variables.get(name, "true" if default else "false").strip().lower()
+        if word not in TRUE | FALSE:
+            raise _wrong(name, "must be true or false")
+        return word in TRUE
+
+    def badge(self, name: str, default: str) -> str:
+        """Return a name that fits into a badge."""
+        value = self.text(name, default).strip()
+        if not 0 < len(value) <= MAX_NAME_CHARS:
+            raise _wrong(name, f"must be a name of 1 to {MAX_NAME_CHARS} characters")
+        return value
+
+    def level(self, name: str, default: str) -> str:
+        """Return a level of logging."""
+        value = self._variables.get(name, default).strip().upper()
+        if value not in logging.getLevelNamesMapping():
+            raise _wrong(name, f"must be one of {', '.join(logging.getLevelNamesMapping())}")
+        return value
+
+    def hosts(self, name: str, default: Collection[str]) -> list[str]:
+        """Return host names, separated by commas; `.example.org` is every name below."""
+        found = self._words(name, default)
+        for host in found:
+            if _HOST.fullmatch(host) is None:
+                raise _wrong(name, "must be host names without scheme and port, separated by commas")
+        return found
+
+    def origins(self, name: str) -> list[str]:
+        """Return origins, `https://poison.example.org`, separated by commas."""
+        found = self._words(name, ())
+        for origin in found:
+            parts = urlsplit(origin)
+            if parts.scheme not in ("http", "https") or not parts.hostname or parts.path or parts.query:
+                raise _wrong(name, "must be origins such as https://poison.example.org, separated by commas")
+        return found
+
+    def database(self, name: str) -> dict[str, Any]:
+        """Return Django's settings of the PostgreSQL database that a URL names."""
+        if not (url := self._variables.get(name, "")):
+            raise _wrong(name, "is not set")
+        try:
+            found: dict[str, Any] = environ.Env.db_url_config(url)
+            port = urlsplit(url).port
+        except Exception:
+            raise _wrong(name, _DATABASE) from None
+        if not str(found.get("ENGINE", "")).endswith("postgresql") or not found.get("NAME") or port == 0:
+            raise _wrong(name, _DATABASE)
+        return found
+
+    def redis(self, name: str, default: str) -> str:
+        """Return the URL of a Redis or Valkey server."""
+        url = self._variables.get(name, default)
+        try:
+            parts = urlsplit(url)
+            is_right = parts.scheme in ("redis", "rediss") and parts.hostname and parts.port != 0
+            is_right = is_right or parts.scheme in ("unix", "redis+socket")
+        except ValueError:
+            is_right = False
+        if not is_right:
+            raise _wrong(name, "must be redis://:password@host:port/0")
+        return url
+
+    def check_reach(self) -> None:
+        """Check what destinations may reach, and where handlers are; both are read again where they are used."""
+        self.flag("POISONADMIN_ALLOW_LOOPBACK")
+        try:
+            guard_from(self._variables)
+        except PoisonAdminError as error:
+            raise _wrong("POISONADMIN_ALLOWED_NETWORKS", f"{error}") from None
+        try:
+            handler_directories(self._variables)
+        except UnusableHandlerPath as error:
+            raise ImproperlyConfigured(str(error).rstrip(".")) from None
+
+    def check_spark(self) -> None:
+        """Check where Spark's jobs are to run."""
+        master, remote = self._variables.get("SPARK_MASTER", ""), self._variables.get("SPARK_REMOTE", "")
+        if master and re.match(r"local(\[|$)|spark://.|k8s://.|yarn$", master) is None:
+            raise _wrong("SPARK_MASTER", "must be local[N,4], spark://host:port, k8s://… or yarn")
+        if remote and not remote.startswith("sc://"):
+            raise _wrong("SPARK_REMOTE", "must be sc://host:15002")
+        for name in ("JAVA_HOME", "PYSPARK_PYTHON"):
+            if (path := self._variables.get(name)) and "/" in path and not Path(path).expanduser().exists():
+                raise _wrong(name, "names a path that does not exist")
+
+    def port(self, name: str, default: int) -> int:
+        """Return the number of a port."""
+        word = self._variables.get(name) or str(default)
+        if not (word.isascii() and word.isdecimal() and 0 < int(word) < 65536):
+            raise _wrong(name, "must be a number from 1 to 65535")
+        return int(word)
+
+    def _words(self, name: str, default: Collection[str]) -> list[str]:
+        if name not in self._variables:
+            return [*default]
+        return [word for part in self._variables[name].split(",") if (word := part.strip())]
+
+
+_DATABASE = "must be postgresql://user:password@host:port/name"
+
+
+def _wrong(name: str, why: str) -> ImproperlyConfigured:
+    return ImproperlyConfigured(f"{name} {why}")
