@@ -138,7 +138,7 @@ IDS: dict[str, str] = {
     "R9": "A preset sets every field, above itself its settings only; `on_exhausted` decides where nothing moves.",
     "R10": "The policy without configuration, and the defaults of each preset.",
     "R11": "What nothing ends is redelivered ten times without a wait within ten seconds, then once a second.",
-    "R12": "An HTTP consumer answers what a handler can, and is told how often and from where.",
+    "R12": "An HTTP consumer answers what a handler can, and learns how often and from where.",
     "R13": "An ordered message that is moved lets its successors go; one that is parked holds them.",
 }
 
