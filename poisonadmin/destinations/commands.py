@@ -15,7 +15,12 @@ from poisonadmin.core.domain.errors import PoisonAdminError, PreconditionFailed
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.core.domain.ssrf import guard_from
 from poisonadmin.destinations.domain.handler_config import handler_directories, require_module, validate_handler_config
-from poisonadmin.destinations.domain.http_config import InvalidDestination, validate_headers, validate_http_config
+from poisonadmin.destinations.domain.http_config import (
+    InvalidDestination,
+    may_keep_secrets,
+    validate_headers,
+    validate_http_config,
+)
 from poisonadmin.destinations.domain.names_and_rates import validate_rate
 from poisonadmin.policies.commands import destination_named, require_in_scope, route_addresses
 from poisonadmin.sources.domain.broker_kinds import BROKERS
@@ -50,12 +55,13 @@ def _checked_secrets(kind: str, secrets: Mapping[str, Any]) -> dict[str, str]:
 def _kept_secrets(before: Destination | None, kind: str, config: Mapping[str, Any]) -> dict[str, str]:
     """Return the secrets of a destination that is saved without any: those it has, where they still fit.
 
-    Errors: `InvalidDestination` when a broker's login would go along to another place.
+    Errors: `InvalidDestination` when they would go along to another place.
     """
     if before is None or before.kind != kind:
         return {}
     kept: dict[str, str] = before.secrets
-    if kept and kind in BROKERS and not may_keep_login(before.config, config):
+    may_keep = may_keep_login if kind in BROKERS else may_keep_secrets
+    if kept and not may_keep(before.config, config):
         raise InvalidDestination("secrets", "must be given again: the stored ones do not go along to another place")
     return kept
 
