@@ -13,6 +13,7 @@ from django.contrib.messages.constants import ERROR
 from django.core.exceptions import ImproperlyConfigured
 
 from poisonadmin.destinations.domain.handler_config import UnusableHandlerPath, handler_directories
+from poisonadmin.sources.domain.roots import UnusableSourceRoots, source_roots
 
 env = environ.Env()
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -123,6 +124,12 @@ REDIS_URL = env.str("REDIS_URL", "redis://127.0.0.1:6379/0")
 try:
     handler_directories(os.environ)
 except UnusableHandlerPath as error:
+    raise ImproperlyConfigured(str(error)) from None
+
+# --- sources --------------------------------------------------------------------------------------------------------
+try:
+    SOURCE_ROOTS = source_roots(os.environ, HOME)
+except UnusableSourceRoots as error:
     raise ImproperlyConfigured(str(error)) from None
 
 # --- login ----------------------------------------------------------------------------------------------------------
