@@ -66,6 +66,7 @@ def make_world(*, scale: float, rounds: int) -> Iterator[World]:
                 "REDIS_URL": services.redis_url,
                 "POISONADMIN_HOME": str(home),
                 "POISONADMIN_ALLOW_LOOPBACK": "1",
+                "POISONADMIN_SOURCE_ROOTS": str(directory / "dropped"),
                 "POISONADMIN_HANDLER_PATH": os.pathsep.join(map(str, HANDLERS)),
                 "POISONADMIN_LOG_LEVEL": "WARNING",
                 "DJANGO_SETTINGS_MODULE": "poisonadmin.settings",

@@ -14,6 +14,7 @@ from django.core.exceptions import ImproperlyConfigured
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.domain.ssrf import guard_from
 from poisonadmin.destinations.domain.handler_config import UnusableHandlerPath, handler_directories
+from poisonadmin.sources.domain.roots import UnusableSourceRoots, source_roots
 
 TRUE, FALSE = frozenset({"1", "true", "yes", "on"}), frozenset({"0", "false", "no", "off", ""})
 MAX_NAME_CHARS = 40
@@ -107,6 +108,13 @@ class Environment:
         try:
             handler_directories(self._variables)
         except UnusableHandlerPath as error:
+            raise ImproperlyConfigured(str(error).rstrip(".")) from None
+
+    def source_roots(self, home: Path) -> tuple[Path, ...]:
+        """Return the directories below which directory sources may be."""
+        try:
+            return source_roots(self._variables, home)
+        except UnusableSourceRoots as error:
             raise ImproperlyConfigured(str(error).rstrip(".")) from None
 
     def check_spark(self) -> None:

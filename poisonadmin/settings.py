@@ -121,6 +121,8 @@ env.check_reach()
 env.check_spark()
 env.port("POISONADMIN_PORT", 8000)
 
+SOURCE_ROOTS = env.source_roots(HOME)
+
 # --- login ----------------------------------------------------------------------------------------------------------
 AUTHENTICATION_BACKENDS = [
     "axes.backends.AxesStandaloneBackend",

@@ -32,6 +32,7 @@ def _start() -> Services | None:
     os.environ["POISONADMIN_HOME"] = str(home)
     (home / "staticfiles").mkdir()  # WhiteNoise warns of its absence, and warnings are errors
     os.environ["POISONADMIN_ALLOW_LOOPBACK"] = "1"
+    os.environ["POISONADMIN_SOURCE_ROOTS"] = "/srv"
     os.environ["PYSPARK_PYTHON"] = sys.executable
     # A JVM that ends with the tests has no use for code that took seconds of both cores to optimise.
     os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")

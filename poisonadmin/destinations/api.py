@@ -6,6 +6,7 @@ from rest_framework import serializers
 from rest_framework.response import Response
 
 from poisonadmin.core.domain.access import Permission
+from poisonadmin.core.domain.addresses import ANY_WORDS, MAX_ADDRESS_CHARS
 from poisonadmin.core.domain.errors import AlreadyExists
 from poisonadmin.destinations import queries as destinations
 from poisonadmin.destinations.commands import delete_destination, save_destination, set_destination_enabled
@@ -34,8 +35,10 @@ class DestinationInput(StrictSerializer):
         " the directories of POISONADMIN_HANDLER_PATH; "
         + "; ".join(f"for {kind.name}: `{{url, {optional(kind.destination)}}}`" for kind in BROKERS.values())
         + ". `secrets` are headers for http, `{username, password}` for a broker, write-only."
+        " `owner`: the pattern of the addresses that it is kept for, `#` by default."
     )
 
+    owner = Text(max_length=MAX_ADDRESS_CHARS, required=False, allow_null=True, default=None)
     kind = serializers.ChoiceField(choices=DESTINATION_KINDS)
     config = JsonObject()
     secrets = JsonObject(required=False, allow_null=True, default=None)
@@ -63,6 +66,7 @@ class DestinationList(ApiView):
         """Create a destination; 409 when the name is taken."""
         fields = dict(self.body)
         name = fields.pop("name")
+        self.principal.require_cover(fields["owner"] or ANY_WORDS)
         if destinations.destination_exists(name):
             raise AlreadyExists(f"There is a destination {name} already; PUT replaces it.")
         row = _saved(self, name, fields)
@@ -79,7 +83,7 @@ class DestinationOne(ApiView):
 
     @contract(Permission.CONFIGURE, "destinations", {200: DESTINATION}, body=DestinationInput, decides=True)
     def put(self, name: str) -> Response:
-        """Replace a destination. Secrets that are not given do not change."""
+        """Replace a destination. Secrets and an owner that are not given do not change."""
         destinations.get_destination(name, principal=self.reader)
         return shown(DESTINATION, _saved(self, name, self.body, expected_version=self.expected_version))
 

@@ -10,13 +10,19 @@ from django.db.models.functions import Now
 
 from poisonadmin.core.commands import audit, locks
 from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
-from poisonadmin.core.domain.errors import NotFound, PoisonAdminError, PreconditionFailed
+from poisonadmin.core.domain.addresses import ANY_WORDS, validate_pattern
+from poisonadmin.core.domain.errors import PoisonAdminError, PreconditionFailed
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.core.domain.ssrf import guard_from
 from poisonadmin.destinations.domain.handler_config import handler_directories, require_module, validate_handler_config
-from poisonadmin.destinations.domain.http_config import InvalidDestination, validate_headers, validate_http_config
+from poisonadmin.destinations.domain.http_config import (
+    InvalidDestination,
+    may_keep_secrets,
+    validate_headers,
+    validate_http_config,
+)
 from poisonadmin.destinations.domain.names_and_rates import validate_rate
-from poisonadmin.policies.commands import destination_named, route_addresses
+from poisonadmin.policies.commands import destination_named, require_in_scope, route_addresses
 from poisonadmin.sources.domain.broker_kinds import BROKERS
 from poisonadmin.sources.domain.brokers import may_keep_login, validate_broker_destination, validate_login
 from poisonadmin.store.models.destination import Destination, DestinationKind
@@ -49,12 +55,13 @@ def _checked_secrets(kind: str, secrets: Mapping[str, Any]) -> dict[str, str]:
 def _kept_secrets(before: Destination | None, kind: str, config: Mapping[str, Any]) -> dict[str, str]:
     """Return the secrets of a destination that is saved without any: those it has, where they still fit.
 
-    Errors: `InvalidDestination` when a broker's login would go along to another place.
+    Errors: `InvalidDestination` when they would go along to another place.
     """
     if before is None or before.kind != kind:
         return {}
     kept: dict[str, str] = before.secrets
-    if kept and kind in BROKERS and not may_keep_login(before.config, config):
+    may_keep = may_keep_login if kind in BROKERS else may_keep_secrets
+    if kept and not may_keep(before.config, config):
         raise InvalidDestination("secrets", "must be given again: the stored ones do not go along to another place")
     return kept
 
@@ -95,21 +102,30 @@ def save_destination(
     secrets: Mapping[str, str] | None,
     max_rate_per_second: float | None,
     principal: Principal,
+    owner: str | None = None,
     expected_version: int | None = None,
 ) -> Destination:
     """Create or replace a destination. `secrets` None keeps those it has; a handler has none.
 
-    Errors: `NotAllowed`, `InvalidDestination`, `PreconditionFailed`.
+    `owner`: the pattern of the addresses that it is kept for; None keeps what it has, `#` where it is new.
+    Errors: `NotAllowed`, `NotFound`, `InvalidAddress`, `InvalidDestination`, `PreconditionFailed`.
     """
     principal.require(Permission.CONFIGURE)
-    _require_no_limit(principal)
+    if owner is not None:
+        principal.require_cover(validate_pattern(owner))
     checked = checked_config(kind, config)
     new_secrets = None if secrets is None else _checked_secrets(kind, secrets)
     with transaction.atomic():
         before = Destination.objects.select_for_update().filter(name=name).first()
+        if before is None:
+            principal.require_cover(owner or ANY_WORDS)
+        else:
+            require_in_scope(before, name, principal)
+        _require_code_of_ours(principal, kind, before)
         if expected_version is not None and (before is None or before.version != expected_version):
             raise PreconditionFailed(f"The destination {name} has changed since it was read; nothing was saved.")
         values: dict[str, Any] = {
+            "owner": owner or (before.owner if before else ANY_WORDS),
             "kind": kind,
             "config": checked,
             "secrets": _kept_secrets(before, kind, checked) if new_secrets is None else new_secrets,
@@ -118,7 +134,9 @@ def save_destination(
             "updated_at": Now(),
         }
         row, _ = Destination.objects.update_or_create(name=name, defaults=values)
-        audit.record(principal.name, "destination.saved", "destination", name, details={"config": checked})
+        audit.record(
+            principal.name, "destination.saved", "destination", name, details={"owner": row.owner, "config": checked}
+        )
     row.refresh_from_db()
     return row
 
@@ -126,13 +144,13 @@ def save_destination(
 def delete_destination(name: str, *, principal: Principal) -> None:
     """Remove a destination that no policy names. Errors: `NotAllowed`, `NotFound`, `InUse`."""
     principal.require(Permission.CONFIGURE)
-    _require_no_limit(principal)
     with transaction.atomic(), connection.cursor() as cursor:
         locks.hold(cursor, Lock.POLICIES)
-        row = destination_named(name)
+        row = destination_named(name, principal=principal)
         users = PolicyRow.objects.filter(destination=row).values_list("match", flat=True)
         if users:
-            raise InUse(f"The destination {name} is named by the policies {', '.join(users)}.")
+            shown = ", ".join(match for match in users if principal.covers(match))
+            raise InUse(f"The destination {name} is named by policies{': ' * bool(shown)}{shown}.")
         cursor.execute("DELETE FROM destination WHERE name = %s", [name])
         audit.record(principal.name, "destination.deleted", "destination", name)
 
@@ -143,17 +161,17 @@ def set_destination_enabled(name: str, *, enabled: bool, principal: Principal, r
     Off, nothing more is taken for it. Errors: `NotAllowed`, `NotFound`.
     """
     principal.require(Permission.PAUSE)
-    _require_no_limit(principal)
     with transaction.atomic(), connection.cursor() as cursor:
         locks.hold(cursor, Lock.POLICIES)
-        if not Destination.objects.filter(name=name).update(is_enabled=enabled):
-            raise NotFound(f"There is no destination {name}.")
+        row = destination_named(name, principal=principal)
+        Destination.objects.filter(id=row.id).update(is_enabled=enabled)
         route_addresses(cursor)
         action = "destination.enabled" if enabled else "destination.disabled"
         audit.record(principal.name, action, "destination", name, note=reason)
     return Destination.objects.get(name=name)
 
 
-def _require_no_limit(principal: Principal) -> None:
-    if not principal.sees_everything:
-        raise NotAllowed(f"A destination may serve any address, and {principal.name} is limited to some.")
+def _require_code_of_ours(principal: Principal, kind: str, before: Destination | None) -> None:
+    """Raise NotAllowed where a handler is concerned: its code runs beside everybody's, so no address limits it."""
+    if DestinationKind.HANDLER in (kind, before and before.kind) and not principal.sees_everything:
+        raise NotAllowed(f"A handler runs code here, and {principal.name} is limited to some addresses.")

@@ -7,9 +7,8 @@ from typing import Any
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
-from poisonadmin.core.queries.address_ids import visible_ids
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, fetch_page, window
-from poisonadmin.core.queries.rows import Versioned, fetch_one, fetch_values
+from poisonadmin.core.queries.rows import Versioned, fetch_one, fetch_rows, fetch_values
 from poisonadmin.sources.domain.broker_kinds import BROKERS
 
 _KEY = Key(("d.name",), (str,), descending=False)
@@ -17,10 +16,13 @@ _KEY = Key(("d.name",), (str,), descending=False)
 
 @dataclass(frozen=True)
 class DestinationRow(Versioned):
-    """`secret_names` are the headers whose values are kept secret. `slowed_by` says why it takes less than usual."""
+    """`owner`: the pattern of the addresses that it is kept for. `secret_names` are the headers whose values are kept
+    secret. `slowed_by` says why it takes less than usual.
+    """
 
     id: int
     name: str
+    owner: str
     kind: str
     config: Mapping[str, Any]
     secret_names: list[str]
@@ -43,7 +45,7 @@ class DestinationRow(Versioned):
         return f"{self.config.get('method', 'POST')} {self.config.get('url', '')}"
 
 
-_SELECT = """SELECT d.id, d.name, d.kind, d.config,
+_SELECT = """SELECT d.id, d.name, d.owner, d.kind, d.config,
  ARRAY(SELECT jsonb_object_keys(d.secrets) ORDER BY 1) AS secret_names,
  d.max_rate_per_second, d.is_enabled, d.slowed_by,
  (SELECT count(*) FROM address a WHERE a.destination_id = d.id) AS address_count,
@@ -53,14 +55,14 @@ _SELECT = """SELECT d.id, d.name, d.kind, d.config,
 def list_destinations(
     *, principal: Principal, cursor: str | None = None, limit: int = DEFAULT_LIMIT
 ) -> Page[DestinationRow]:
-    """Return one page by name, of those that addresses in the caller's scope deliver to."""
+    """Return one page by name, of those whose owner pattern lies within the caller's scope."""
     principal.require(Permission.READ)
     scope, parameters = _scope(principal)
     return fetch_page(DestinationRow, f"{_SELECT} WHERE {scope}", parameters, window(cursor, limit, _KEY))
 
 
 def get_destination(name: str, *, principal: Principal) -> DestinationRow:
-    """Return the destination; raise NotFound."""
+    """Return the destination; raise NotFound, also out of scope: policies that name it do not bring it into scope."""
     principal.require(Permission.READ)
     scope, parameters = _scope(principal)
     found = None
@@ -77,7 +79,7 @@ def destination_exists(name: str) -> bool:
 
 
 def _scope(principal: Principal) -> tuple[str, list[Any]]:
-    visible = visible_ids(principal)
-    if visible is None:
+    if principal.sees_everything:
         return "TRUE", []
-    return "EXISTS (SELECT FROM address a WHERE a.destination_id = d.id AND a.id = ANY(%s))", [visible]
+    owners = fetch_rows("SELECT id, owner FROM destination")
+    return "d.id = ANY(%s)", [[destination_id for destination_id, owner in owners if principal.covers(owner)]]

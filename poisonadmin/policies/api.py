@@ -79,6 +79,7 @@ class PolicyList(ApiView):
     @contract(Permission.CONFIGURE, "policies", {201: POLICY}, body=PolicyInput, acts=True)
     def post(self) -> Response:
         """Create the policy of a pattern; 409 when the pattern has one."""
+        self.principal.require_cover(self.body["match"])
         if policies.find_policy(self.body["match"]) is not None:
             raise AlreadyExists(f"The pattern {self.body['match']} has a policy already; PUT replaces it.")
         row = _saved(self.principal, self.body)

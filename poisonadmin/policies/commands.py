@@ -9,14 +9,14 @@ from django.db.backends.utils import CursorWrapper
 from django.db.models.functions import Now
 
 from poisonadmin.core.commands import audit, locks
-from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
+from poisonadmin.core.domain.access import OutOfScope, Permission, Principal
 from poisonadmin.core.domain.addresses import validate_pattern
 from poisonadmin.core.domain.errors import NotFound, PreconditionFailed
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.messages.commands import schedule
 from poisonadmin.messages.commands.oversize import reject_waiting
 from poisonadmin.policies.domain.policy import preset as preset_named
-from poisonadmin.policies.domain.settings import validate_settings
+from poisonadmin.policies.domain.settings import named_addresses, validate_settings
 from poisonadmin.policies.queries.index import policy_index
 from poisonadmin.store.models.destination import Destination
 from poisonadmin.store.models.policy import PolicyRow
@@ -88,12 +88,13 @@ def save_policy(
 ) -> PolicyRow:
     """Create or replace the policy of a pattern; addresses deliver where the policies now say.
 
-    Errors: `NotAllowed`, `InvalidAddress`, `UnknownPreset`, `UnknownSetting`, `InvalidSetting`, `NotFound`
-    (destination), `PreconditionFailed`.
+    What it names anew must be in the author's scope; what it named before may stay.
+    Errors: `NotAllowed`, `InvalidAddress`, `UnknownPreset`, `UnknownSetting`, `InvalidSetting`, `NotFound` (a
+    destination or an address), `PreconditionFailed`.
     """
     principal.require(Permission.CONFIGURE)
     validate_pattern(match)
-    _require_cover(principal, match)
+    principal.require_cover(match)
     if preset is not None:
         preset_named(preset)
     checked = validate_settings(settings)
@@ -102,12 +103,14 @@ def save_policy(
         before = PolicyRow.objects.filter(match=match).first()
         if expected_version is not None and (before is None or before.version != expected_version):
             raise PreconditionFailed(f"The policy {match} has changed since it was read; nothing was saved.")
+        stored = {name: _plain(value) for name, value in checked.items()}
+        _require_seen(principal, stored, before)
         row, _ = PolicyRow.objects.update_or_create(
             match=match,
             defaults={
                 "preset": preset,
-                "settings": {name: _plain(value) for name, value in checked.items()},
-                "destination": destination_named(destination),
+                "settings": stored,
+                "destination": _delivers_to(destination, before, principal=principal),
                 "version": before.version + 1 if before else 1,
                 "updated_by": principal.name,
                 "updated_at": Now(),
@@ -134,17 +137,30 @@ def delete_policy(policy_id: int, *, principal: Principal) -> None:
         audit.record(principal.name, "policy.deleted", "policy", row.match, details={"settings": row.settings})
 
 
-def _require_cover(principal: Principal, match: str) -> None:
-    if not principal.covers(match):
-        raise NotAllowed(f"The pattern {match} reaches beyond the addresses that {principal.name} is limited to.")
+def _require_seen(principal: Principal, settings: Mapping[str, Any], before: PolicyRow | None) -> None:
+    known = set() if before is None else set(named_addresses(before.settings))
+    for name, address in named_addresses(settings):
+        if (name, address) not in known:
+            principal.require_seen(address, field=name)
 
 
-def destination_named(name: str | None) -> Destination | None:
+def _delivers_to(name: str | None, before: PolicyRow | None, *, principal: Principal) -> Destination | None:
     if name is None:
         return None
-    row = Destination.objects.filter(name=name).first()
-    if row is None:
-        raise NotFound(f"There is no destination {name}.")
+    if before is not None and before.destination is not None and before.destination.name == name:
+        return before.destination
+    return destination_named(name, principal=principal)
+
+
+def destination_named(name: str, *, principal: Principal) -> Destination:
+    """Return the destination; raise NotFound, also out of scope."""
+    return require_in_scope(Destination.objects.filter(name=name).first(), name, principal)
+
+
+def require_in_scope(row: Destination | None, name: str, principal: Principal) -> Destination:
+    """Return the destination of this name; raise NotFound where there is none, or its owner is out of scope."""
+    if row is None or not principal.covers(row.owner):
+        raise OutOfScope("destination", f"destination {name}")
     return row
 
 

@@ -62,6 +62,7 @@ class RestartJobList(ApiView):
     @contract(Permission.CONFIGURE, "restart jobs", {201: RESTART_JOB}, body=RestartJobInput, acts=True)
     def post(self) -> Response:
         """Create a job that approves messages in NDLV by schedule; 409 when the name is taken."""
+        operations.require_every_address(self.principal)
         if queries.find_restart_job(self.body["name"]) is not None:
             raise AlreadyExists(f"There is a restart job {self.body['name']} already; PUT replaces it.")
         row = _saved(self.principal, self.body)

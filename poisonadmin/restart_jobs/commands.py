@@ -78,7 +78,7 @@ def save_restart_job(
 
     Errors: `NotAllowed`, `InvalidRestartJob`, `InvalidFilter`, `PreconditionFailed`.
     """
-    _require(principal)
+    require_every_address(principal)
     if not 1 <= len(name) <= MAX_NAME_CHARS or not name.isprintable():
         raise InvalidRestartJob("name", f"must have 1 to {MAX_NAME_CHARS} printable characters.")
     if not 1 <= max_restarts <= MAX_RESTARTS:
@@ -110,7 +110,7 @@ def save_restart_job(
 
 def delete_restart_job(job_id: int, *, principal: Principal) -> None:
     """Remove a restart job, with its counts of restarts. Errors: `NotAllowed`, `NotFound`."""
-    _require(principal)
+    require_every_address(principal)
     with transaction.atomic(), connection.cursor() as cursor:
         row = RestartJob.objects.select_for_update().filter(id=job_id).first()
         if row is None:
@@ -125,7 +125,7 @@ def run_soon(job_id: int, *, principal: Principal) -> None:
 
     Errors: `NotAllowed`, `NotFound`.
     """
-    _require(principal)
+    require_every_address(principal)
     with transaction.atomic():
         row = RestartJob.objects.select_for_update().filter(id=job_id).first()
         if row is None:
@@ -134,7 +134,8 @@ def run_soon(job_id: int, *, principal: Principal) -> None:
         audit.record(principal.name, "restart_job.run", "restart_job", row.name)
 
 
-def _require(principal: Principal) -> None:
+def require_every_address(principal: Principal) -> None:
+    """Raise NotAllowed for who may not configure, or only for some addresses."""
     principal.require(Permission.CONFIGURE)
     if not principal.sees_everything:
         raise NotAllowed(f"A restart job may approve on any address, and {principal.name} is limited to some.")

@@ -10,6 +10,7 @@ from poisonadmin.delivery.commands.crash_recovery import LostNode, search_lost_n
 from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.store.models.attempt import Attempt
 from poisonadmin.store.models.claim import Node
+from poisonadmin.store.models.destination import Destination
 from tests.delivery.test_isolation import CRASH, suspicion
 from tests.fixtures.delivery import answer, claim, enqueue, make_handler, states
 
@@ -56,6 +57,7 @@ def row(message_id: int, taken: ClaimRef, outcome: str) -> dict[str, Any]:
 
 def test_results_are_taken_and_only_what_had_begun_is_suspected(handler: str) -> None:
     done, begun, unbegun = enqueue(3)
+    Destination.objects.update(owner="orders.#")
     taken = claim()
     lose(taken)
     pages = Found([row(done, taken, "delivered"), row(begun, taken, "node_lost")])
@@ -67,6 +69,7 @@ def test_results_are_taken_and_only_what_had_begun_is_suspected(handler: str) ->
         ("TBDL", False, 0),
     ]
     assert pages.forgotten == [pages.asked[0].id]
+    assert {owner for _, owner in pages.asked[0].destinations.values()} == {"orders.#"}
     assert set(pages.asked[0].destinations) == {done, begun, unbegun}
     assert search_lost_nodes("here", pages) == 0
 

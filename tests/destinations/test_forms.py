@@ -254,3 +254,25 @@ def test_an_administrator_of_some_addresses_cannot_save_one(admin: Client) -> No
     Access.objects.update(address_patterns=["orders.#"])
     assert admin.post("/destinations/http/", TYPED).status_code == 403
     assert not Destination.objects.exists()
+
+
+def test_an_administrator_of_some_addresses_keeps_their_destinations(admin: Client, handlers: None) -> None:
+    Access.objects.update(address_patterns=["orders.#"])
+    assert "Add HTTP destination" in page(admin, "/destinations/")
+    assert "Add handler" not in page(admin, "/destinations/"), "a handler runs code here"
+    assert admin.post("/destinations/http/", TYPED | {"owner": "orders.#"}).status_code == 302
+    assert (stored().owner, stored().name) == ("orders.#", "hooks")
+    for path in ("/destinations/", "/destinations/one/?name=hooks", "/destinations/http/?name=hooks"):
+        assert "orders.#" in page(admin, path)
+    wrong = admin.post("/destinations/http/?name=hooks", TYPED | {"owner": "orders.#.x y", "version": "1"})
+    assert wrong.status_code == 422
+    given_away = admin.post("/destinations/http/?name=hooks", TYPED | {"owner": "#", "version": "1"})
+    assert given_away.status_code == 403
+    changed = admin.post("/destinations/http/?name=hooks", TYPED | {"owner": "orders.eu", "version": "1"})
+    assert (changed.status_code, stored().owner) == (302, "orders.eu")
+    typed = {"name": "code", "callable": "orders:handle", "owner": "orders.#"}
+    assert admin.post("/destinations/handler/", typed).status_code == 403
+    Destination.objects.update(owner="#")
+    assert admin.get("/destinations/http/?name=hooks").status_code == 404
+    taken = admin.post("/destinations/http/", TYPED)
+    assert (taken.status_code, "already" in taken.content.decode()) == (403, False)

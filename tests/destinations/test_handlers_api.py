@@ -27,7 +27,7 @@ def test_an_administrator_defines_a_handler(handlers: Path, admin: Caller) -> No
     answer = admin.post("destinations/", handler(memory_mb=256, cpu_seconds=1.5, timeout_ms=2000, concurrency=4))
     config = {"callable": "orders:handle", "memory_mb": 256, "cpu_seconds": 1.5, "timeout_ms": 2000, "concurrency": 4}
     assert (answer.status_code, answer.json()["kind"], answer.json()["config"]) == (201, "handler", config)
-    assert Audit.objects.get(action="destination.saved").details == {"config": config}
+    assert Audit.objects.get(action="destination.saved").details == {"owner": "#", "config": config}
 
 
 def test_nobody_else_does(handlers: Path, operator: Caller, viewer: Caller, outsider: Caller) -> None:

@@ -5,6 +5,7 @@ from django.test import Client
 
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.policies.commands import save_policy
+from poisonadmin.store.models.access import Access
 from poisonadmin.store.models.policy import PolicyRow
 from tests.fixtures.pages import html_of
 
@@ -187,3 +188,22 @@ def test_a_policy_is_deleted_by_its_button_only(admin: Client) -> None:
     assert admin.get(f"/policies/{row.id}/delete/").status_code == 405
     admin.post(f"/policies/{row.id}/delete/")
     assert not PolicyRow.objects.exists()
+
+
+def test_a_limited_administrator_keeps_what_a_policy_names_and_names_nothing_foreign(
+    admin: Client, orders_destination: None
+) -> None:
+    Access.objects.update(address_patterns=["orders.#"])
+    row = PolicyRow.objects.get()
+    path = f"/policies/{row.id}/"
+    assert '<option value="shop" selected>' in html_of(admin.get(path))
+    typed = {"match": "orders.#", "destination": "shop", "version": "1", "setting.max_delivery_attempts": "7"}
+    assert admin.post(path, typed).status_code == 302
+    row.refresh_from_db()
+    assert (row.destination.name if row.destination else None, row.settings) == ("shop", {"max_delivery_attempts": 7})
+    assert "shop" not in html_of(admin.get("/policies/new/"))
+    for field, named in (("destination", "shop"), ("setting.dead_letter_address", "billing.dead")):
+        answer = admin.post("/policies/new/", {"match": "orders.eu", field: named})
+        assert answer.status_code == 404
+        assert f'id="{field}_error"' in html_of(answer)
+    assert PolicyRow.objects.count() == 1

@@ -64,7 +64,7 @@ def test_who_is_limited_to_some_addresses_rules_over_no_others(db: None) -> None
     with pytest.raises(NotAllowed):
         table.create_rule("before", RuleFields("all", {}, {"do": "reject"}), principal=limited)
     leads_out = RuleFields("out", {"address": "orders.*"}, {"do": "redirect", "address": "elsewhere"})
-    with pytest.raises(NotAllowed):
+    with pytest.raises(NotFound):
         table.create_rule("before", leads_out, principal=limited)
     with pytest.raises(NotAllowed):
         table.move_rule(own.id, 1, principal=limited)

@@ -250,5 +250,7 @@ def until(
         time.sleep(0.05)
 
 
-_NOT_HANDED_ON = frozenset({"DATABASE_URL", "REDIS_URL", "POISONADMIN_HOME", "DJANGO_SETTINGS_MODULE", "MAKEFLAGS"})
+_NOT_HANDED_ON = frozenset(
+    {"DATABASE_URL", "REDIS_URL", "POISONADMIN_HOME", "POISONADMIN_SOURCE_ROOTS", "DJANGO_SETTINGS_MODULE", "MAKEFLAGS"}
+)
 _ALIVE = "SELECT name FROM worker WHERE heartbeat_at > now() - interval '3 s'"

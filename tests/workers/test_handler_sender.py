@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from poisonadmin.delivery.domain.journal import HeaderField, Journal
+from poisonadmin.delivery.domain.lost_node import HeldFor
 from tests.workers.sandboxes import handle
 from workers.delivery.deliveries import OutcomeRow
 from workers.delivery.handler.sandbox.journals import attempts_left_behind, node_ids, remove_journals
@@ -118,7 +120,7 @@ def test_the_pages_of_a_node_tell_what_it_had_done_and_begun(tmp_path: Path) -> 
     handled = handle(["ok", "reject", "kill SIGKILL", "discard"], tmp_path, concurrency=1)
     assert node_ids(tmp_path) == {7}
     rows = attempts_left_behind(
-        tmp_path, node_id=7, name="n", claim_id=1, shard=0, destinations=dict.fromkeys(range(1, 5), 1)
+        tmp_path, node_id=7, name="n", claim_id=1, shard=0, destinations=dict.fromkeys(range(1, 5), HeldFor(1, "#"))
     )
     assert rows is not None
     told = {row.message_id: row.outcome for row in rows}
@@ -127,3 +129,21 @@ def test_the_pages_of_a_node_tell_what_it_had_done_and_begun(tmp_path: Path) -> 
     remove_journals(7, tmp_path)
     assert node_ids(tmp_path) == set()
     assert attempts_left_behind(tmp_path / "gone", node_id=7, name="n", claim_id=1, shard=0, destinations={}) is None
+
+
+def test_a_handler_moves_messages_within_its_destination_s_owner_pattern_only(tmp_path: Path) -> None:
+    deeds = ["move orders.late", "move orders", "move billing.late"]
+    handled = handle(deeds, tmp_path, owner="orders.#", callable_name="deadly:handle")
+    told = {row.message_id: (row.outcome, row.move_to, row.error_class) for row in handled.rows}
+    assert told[1] == ("moved", "orders.late", None)
+    assert told[3] == ("failed", None, "InvalidAnswer")
+    assert "billing.late" in str(next(row.error_message for row in handled.rows if row.message_id == 3))
+
+    # The same is read of the journal of a node that was lost before it wrote them; what it did not hold moves nowhere.
+    for path in tmp_path.glob("*.page"):
+        data = bytearray(path.read_bytes())
+        Journal(data).set(HeaderField.READ, 0)
+        path.write_bytes(data)
+    held = {1: HeldFor(1, "orders.#"), 3: HeldFor(1, "orders.#")}
+    rows = attempts_left_behind(tmp_path, node_id=7, name="n", claim_id=1, shard=0, destinations=held)
+    assert {row.message_id: row.outcome for row in rows or ()} == {1: "moved", 2: "failed", 3: "failed"}

@@ -33,6 +33,13 @@ def test_what_a_consumer_asks_for(value: str, expected: ConsumerOutcome) -> None
 
 
 @pytest.mark.conformance("R12")
+def test_a_consumer_moves_messages_within_its_destinations_owner_pattern_only() -> None:
+    assert parse_outcome("move; address=orders.late", address=HERE, owner="orders.#").address == "orders.late"
+    with pytest.raises(InvalidOutcome, match=r"bills is not among the addresses of this destination, orders.#"):
+        parse_outcome("move; address=bills", address=HERE, owner="orders.#")
+
+
+@pytest.mark.conformance("R12")
 @pytest.mark.parametrize(
     ("value", "names"),
     [

@@ -76,7 +76,7 @@ ORDER BY place
 """
 
 _DESTINATIONS = """
-SELECT destination.id, name, kind, config, secrets, claim.plan
+SELECT destination.id, name, owner, kind, config, secrets, claim.plan
 FROM destination, claim WHERE destination.id = ANY(%s) AND claim.id = %s
 """
 
@@ -106,27 +106,27 @@ def read_destinations(
     """
     found: dict[int, Destination] = {}
     for row in reader.execute(_DESTINATIONS, [list(ids), claim_id]).fetchall():
-        destination_id, name, kind, config, secrets, plan = row
+        destination_id, name, owner, kind, config, secrets, plan = row
         assert isinstance(destination_id, int)
         assert isinstance(config, dict)
         assert isinstance(plan, dict)
         if str(destination_id) not in plan:
             continue
         slots = plan[str(destination_id)]["slots"]
-        found[destination_id] = _destination(destination_id, str(name), str(kind), config, secrets, slots)
+        found[destination_id] = _destination(destination_id, str(name), str(owner), str(kind), config, secrets, slots)
     return found
 
 
 def _destination(
-    destination_id: int, name: str, kind: str, config: dict[str, Any], secrets: Any, slots: int
+    destination_id: int, name: str, owner: str, kind: str, config: dict[str, Any], secrets: Any, slots: int
 ) -> Destination:
     """Return the destination; one that cannot be used fails its own deliveries and says why, the others go on."""
     try:
         if kind == "handler":
-            return parse_handler_config(config, id=destination_id, name=name, concurrency=slots)
+            return parse_handler_config(config, id=destination_id, name=name, owner=owner, concurrency=slots)
         if kind in BROKERS:
             return parse_broker_config(kind, config, secrets, id=destination_id, name=name, slots=slots)
-        return parse_http_config(config, secrets, id=destination_id, name=name, concurrency=slots)
+        return parse_http_config(config, secrets, id=destination_id, name=name, owner=owner, concurrency=slots)
     except InvalidDestination as error:
         if kind == "handler":
             return HandlerDestination(destination_id, name, callable="", broken=error.detail)

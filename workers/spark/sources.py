@@ -16,6 +16,7 @@ from typing import BinaryIO
 from poisonadmin.intake.domain.envelope_fields import LIMITS
 from poisonadmin.intake.domain.quick_lines import BYTE_ORDER_MARK, split_lines
 from poisonadmin.sources.domain.files import FileKind, FileToTake
+from poisonadmin.sources.domain.roots import open_without_links
 
 # Large enough that a task's own cost vanishes, small enough that many cores share a file and a lost task loses little.
 PART_BYTES = 64 * 1024 * 1024
@@ -98,7 +99,7 @@ def opened(file: FileToTake) -> Iterator[BinaryIO]:
     """
     try:
         # No link is followed and no pipe is waited for, whatever has taken the file's place since.
-        descriptor = os.open(file.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        descriptor = open_without_links(file.path, os.O_RDONLY | os.O_NONBLOCK)
     except FileNotFoundError:
         raise FileGone("The file is not there any more.") from None
     with os.fdopen(descriptor, "rb", buffering=0) as handle:

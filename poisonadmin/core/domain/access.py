@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from poisonadmin.core.domain.addresses import ANY_WORDS, ONE_WORD, matches
-from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
 
 
 class Permission(StrEnum):
@@ -48,6 +48,17 @@ class NotAllowed(PoisonAdminError):
     status = 403
 
 
+class OutOfScope(NotFound):
+    """Raised when a configuration names what its author does not see: as if it were not there, and it may not be.
+
+    `field` is where it is named.
+    """
+
+    def __init__(self, field: str, what: str) -> None:
+        super().__init__(f"There is no {what}.")
+        self.field = field
+
+
 @dataclass(frozen=True)
 class Principal:
     """Who asks. `patterns` empty means every address; several lists (the user's and the token's) must all match."""
@@ -70,6 +81,11 @@ class Principal:
         """Return whether the address is in scope. Out of scope reads as absent (404), never as forbidden."""
         return all(any(matches(pattern, address) for pattern in some) for some in self.patterns if some)
 
+    def require_seen(self, address: str, *, field: str) -> None:
+        """Raise OutOfScope unless the address, which `field` of a configuration names, is in scope."""
+        if not self.sees(address):
+            raise OutOfScope(field, f"address {address}")
+
     def covers(self, pattern: str) -> bool:
         """Return whether every address that the pattern matches is in scope.
 
@@ -80,6 +96,11 @@ class Principal:
         # Any run of words that no pattern names stands for what a wildcard may match.
         examples = (_example(pattern, run) for run in range(longest + 2))
         return all(self.sees(example) for example in examples if example)
+
+    def require_cover(self, pattern: str) -> None:
+        """Raise NotAllowed unless every address that the pattern matches is in scope."""
+        if not self.covers(pattern):
+            raise NotAllowed(f"The pattern {pattern} reaches beyond the addresses that {self.name} is limited to.")
 
     @property
     def sees_everything(self) -> bool:

@@ -14,19 +14,20 @@ from django.db.backends.utils import CursorWrapper
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
 from poisonadmin.delivery.commands.in_flight import IN_FLIGHT
 from poisonadmin.delivery.domain.lease import LEASE_SECONDS
+from poisonadmin.delivery.domain.lost_node import HeldFor
 from poisonadmin.messages.domain.failures import Failure, fingerprint, title
 
 
 @dataclass(frozen=True)
 class LostNode:
-    """A lost node whose pages nobody has read yet. `destinations`: the unsettled messages' ids and destinations."""
+    """A lost node whose pages nobody has read yet. `destinations`: the unsettled messages by their ids."""
 
     id: int
     name: str
     claim_id: int
     shard: int
     pages: str
-    destinations: Mapping[int, int]
+    destinations: Mapping[int, HeldFor]
 
 
 class Journals(Protocol):
@@ -50,7 +51,8 @@ ORDER BY id
 """  # noqa: S608  (a number of ours)
 
 _HELD = f"""
-SELECT message.id, destination_id FROM {IN_FLIGHT} JOIN address ON address.id = message.address_id
+SELECT message.id, destination_id, destination.owner FROM {IN_FLIGHT} JOIN address ON address.id = message.address_id
+     JOIN destination ON destination.id = address.destination_id
 WHERE taken.claim_id = %(claim)s AND taken.shard = %(shard)s
 """  # noqa: S608  (fragments are constants)
 
@@ -83,7 +85,8 @@ def search_lost_nodes(host: str, pages: Journals) -> int:
     for node_id, name, claim_id, shard, directory, is_given_up in lost:
         with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute(_HELD, {"claim": claim_id, "shard": shard})
-            node = LostNode(node_id, name, claim_id, shard, directory, dict(cursor.fetchall()))
+            held = {message_id: HeldFor(*place) for message_id, *place in cursor.fetchall()}
+            node = LostNode(node_id, name, claim_id, shard, directory, held)
             rows = None if is_given_up else pages.read(node)
             _write(cursor, rows or ())
             suspect_held(cursor, node.id, node.name, (node.claim_id, node.shard), everything=rows is None)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from poisonadmin.delivery.domain.retry_schedule import MAX_RETRY_AFTER_MS, delay_ms, jitter
 from poisonadmin.messages.domain.states import Event, Reason, State
-from poisonadmin.policies.domain.policy import ExceptionDestination, OnExhausted, Policy
+from poisonadmin.policies.domain.policy import ExceptionDestination, OnExhausted, Policy, system_exception_destination
 from poisonadmin.rules.domain.rules import Before
 
 SYSTEM_DEAD_LETTER_QUEUE = "SYSTEM.DEAD.LETTER.QUEUE"
@@ -174,11 +174,6 @@ def dead_letter_target(policy: Policy, address: str) -> DeadLetterTarget | None:
     return DeadLetterTarget(target, f"{policy.dead_letter_queue_prefix}{address}{policy.dead_letter_queue_suffix}")
 
 
-def _system_exception_destination(policy: Policy) -> str:
-    """Return WebSphere's exception destination of the policy's messaging engine (SEMANTICS WAS-6)."""
-    return f"_SYSTEM.Exception.Destination.{policy.messaging_engine}"
-
-
 def _listener_retries(failed: _Failed) -> RetryDecision | None:
     retries = failed.policy.listener_max_retries
     if retries is None or failed.count < retries:
@@ -203,7 +198,7 @@ def _failed_deliveries(failed: _Failed) -> RetryDecision | None:
         return _stays(failed)
     if policy.exception_destination is ExceptionDestination.SPECIFY and policy.exception_destination_address:
         return _moved(failed, policy.exception_destination_address)
-    return _moved(failed, _system_exception_destination(policy))
+    return _moved(failed, system_exception_destination(policy.messaging_engine))
 
 
 def _delivery_attempts(failed: _Failed) -> RetryDecision | None:

@@ -19,13 +19,18 @@ _FRAMING = frozenset(
         "trailer", "transfer-encoding", "upgrade",
     }
 )  # fmt: skip
-_IDENTITY = frozenset(
+_CALLER = frozenset(
     {
-        "authorization", "cookie", "cookie2", "forwarded", "set-cookie", "via", "x-amz-security-token", "x-api-key",
-        "x-auth-token", "x-client-ip", "x-csrf-token", "x-http-method-override", "x-original-url", "x-real-ip",
-        "x-rewrite-url",
+        "authorization", "cookie", "cookie2", "set-cookie", "x-amz-security-token", "x-api-key", "x-auth-token",
+        "x-csrf-token",
     }
 )  # fmt: skip
+_ORIGIN = frozenset(
+    {
+        "forwarded", "via", "x-client-ip", "x-http-method-override", "x-original-url", "x-real-ip", "x-rewrite-url",
+    }
+)  # fmt: skip
+_NEVER = _FRAMING | _CALLER | _ORIGIN
 _NEVER_PREFIXES = (OWN_PREFIX, "proxy-", "x-forwarded-")
 
 # A name, or the beginning of one and an asterisk.
@@ -65,6 +70,15 @@ def _is_reserved(name: str) -> bool:
     return lower in _FRAMING or lower.startswith((OWN_PREFIX, "proxy-"))
 
 
+def names_caller(name: str) -> bool:
+    """Return whether a header of this name says who calls: its value is a credential, and kept as a secret.
+
+    >>> names_caller("X-Api-Key"), names_caller("X-Tenant")
+    (True, False)
+    """
+    return name.lower() in _CALLER
+
+
 class CopyList:
     """A destination's list of header fields that are copied; the decision on a name is remembered."""
 
@@ -88,7 +102,7 @@ class CopyList:
         return decided
 
     def _decide(self, lower: str) -> bool:
-        if TOKEN.match(lower) is None or lower in _FRAMING or lower in _IDENTITY or lower.startswith(_NEVER_PREFIXES):
+        if TOKEN.match(lower) is None or lower in _NEVER or lower.startswith(_NEVER_PREFIXES):
             return False
         return lower in self._names or lower.startswith(self._prefixes)
 
@@ -191,8 +205,30 @@ def _host(host: str, guard: NetworkGuard | None) -> None:
         raise InvalidDestination("url", f"{why}, and POISONADMIN_ALLOWED_NETWORKS does not allow it")
 
 
+def may_keep_secrets(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Return whether stored secrets may go with a changed configuration: to the same server, and no less guarded.
+
+    Who may write a URL could else have them sent to a server of their own, and read them there.
+
+    >>> may_keep_secrets({"url": "https://hooks.example.org/in"}, {"url": "https://hooks.example.org:443/out"})
+    True
+    >>> may_keep_secrets({"url": "https://hooks.example.org/in"}, {"url": "https://evil.example/in"})
+    False
+    """
+    is_same_server = _server(before["url"]) == _server(after["url"])
+    return is_same_server and (after.get("verify_tls", True) or not before.get("verify_tls", True))
+
+
+def _server(url: str) -> tuple[str, str | None, int | None]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+
+
 def validate_headers(headers: Any, *, field: str = "headers") -> dict[str, str]:
-    """Return the fields a destination adds to each request; raise InvalidDestination naming the one that may not be."""
+    """Return the fields a destination adds to each request; raise InvalidDestination naming the one that may not be.
+
+    Among the `headers`, which readers may see, no credential may stand.
+    """
     if not isinstance(headers, Mapping):
         raise InvalidDestination(field, "must be an object of header names and texts")
     if len(headers) > MAX_HEADERS:
@@ -206,6 +242,8 @@ def validate_headers(headers: Any, *, field: str = "headers") -> dict[str, str]:
         seen.add(name.lower())
         if _is_reserved(name):
             raise InvalidDestination(field, f"{name} is set by PoisonAdmin or by the protocol")
+        if field == "headers" and names_caller(name):
+            raise InvalidDestination(field, f"{name} is a credential, which readers could see; put it in the secrets")
         # The value may be a secret: it is not repeated.
         if not isinstance(value, str) or len(value) > 8192 or not value.isascii() or not is_sendable(name, value):
             raise InvalidDestination(field, f"the value of {name} must be printable ASCII, at most 8192 characters")

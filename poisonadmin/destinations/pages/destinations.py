@@ -9,6 +9,7 @@ from django.urls import reverse
 
 from poisonadmin.addresses.queries import addresses_of
 from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.domain.addresses import ANY_WORDS
 from poisonadmin.destinations.commands import save_destination
 from poisonadmin.destinations.domain import handler_config as handler
 from poisonadmin.destinations.domain import http_config as http
@@ -47,6 +48,8 @@ def show(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     settings = {name: ", ".join(one) or "none" if isinstance(one, list) else one for name, one in settings.items()}
     context = {
         "destination": found,
+        "may_change": principal.may(Permission.CONFIGURE)
+        and (principal.sees_everything or found.kind != DestinationKind.HANDLER),
         "is_broker": found.kind in BROKERS,
         "form_route": _route(found.kind),
         "settings": settings,
@@ -71,10 +74,12 @@ def edit(request: HttpRequest, principal: Principal, of: type[DestinationForm]) 
         name = typed["name"]
         if row is None and not is_name(name):
             raise InvalidDestination("name", NAME_RULE)
+        principal.require_cover(typed["owner"] or ANY_WORDS)
         if row is None and destination_exists(name):
             raise InvalidDestination("name", "there is a destination of this name already")
         save_destination(
             name,
+            owner=typed["owner"],
             kind=typed["kind"],
             config=form.config(),
             secrets=form.secret_values(),

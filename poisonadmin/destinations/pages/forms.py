@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 
 from django import forms
 
+from poisonadmin.core.domain.addresses import ANY_WORDS, MAX_ADDRESS_CHARS, validate_pattern
 from poisonadmin.destinations.domain import handler_config, http_config
 from poisonadmin.destinations.domain.http_config import CONNECTION_LOST, METHODS
 from poisonadmin.destinations.domain.names_and_rates import MAX_NAME_CHARS
@@ -24,6 +25,17 @@ from poisonadmin.web.pages.forms import (
 )
 
 _HTTP, _HANDLER = http_config.DEFAULTS, handler_config.DEFAULTS
+
+
+def _owner() -> TextField:
+    return TextField(
+        "Owner",
+        read=validate_pattern,
+        most=MAX_ADDRESS_CHARS,
+        initial=ANY_WORDS,
+        note="A pattern of addresses, such as orders.#. Users whose scope contains all of them may use and change the"
+        " destination, and its consumers move messages to no other address.",
+    )
 
 
 def _rate() -> forms.FloatField:
@@ -52,6 +64,7 @@ class OwnDestinationForm(StoredForm):
 
     kind: ClassVar[DestinationKind]
     name = TextField("Name", most=MAX_NAME_CHARS, needed=True)
+    owner = _owner()
     max_rate_per_second = _rate()
 
     def clean(self) -> dict[str, Any]:
@@ -65,7 +78,7 @@ class HttpForm(OwnDestinationForm):
     heading = "Add HTTP destination"
     lead = "Each message is sent as a request. It is delivered when the status of the answer is 2xx."
     layout = (
-        ("Request", "name url method verify_tls"),
+        ("Request", "name owner url method verify_tls"),
         ("Headers", "headers secrets forget_secrets copy_headers"),
         ("Limits", "timeout_ms concurrency max_rate_per_second"),
         ("Crashes", "crash_on"),
@@ -132,7 +145,7 @@ class HandlerForm(OwnDestinationForm):
 
     heading = "Add handler"
     lead = "A Python function is called with each message, in a sandbox with limits of its own."
-    layout = (("Handler", "name callable"),)
+    layout = (("Handler", "name owner callable"),)
     rest = "Limits"
     kind = DestinationKind.HANDLER
     callable = TextField(
@@ -164,7 +177,8 @@ class BrokerDestinationForm(BrokerForm):
         "A message is delivered when the broker has confirmed it. Without a redirect it returns to the queue where it"
         " failed, else to the queue named as its address."
     )
-    layout = (("Connection", BrokerForm.connection), ("Redirect", "queue topic exchange routing_key"))
+    layout = (("Connection", f"owner {BrokerForm.connection}"), ("Redirect", "queue topic exchange routing_key"))
     rest = "Limits"
     settings = destination_settings()
+    owner = _owner()
     max_rate_per_second = _rate()

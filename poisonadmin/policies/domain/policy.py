@@ -31,6 +31,11 @@ class ExceptionDestination(StrEnum):
     SPECIFY = "specify"
 
 
+def system_exception_destination(messaging_engine: str) -> str:
+    """Return the address of the exception destination that WebSphere gives a messaging engine (SEMANTICS WAS-6)."""
+    return f"_SYSTEM.Exception.Destination.{messaging_engine}"
+
+
 class Blame(StrEnum):
     """Whom a crash accuses: what could have caused it, or all that was in delivery (SEMANTICS R2, SAP-8)."""
 

@@ -3,11 +3,18 @@
 import math
 from collections.abc import Callable, Mapping
 from enum import StrEnum
+from typing import Any
 
 from poisonadmin.core.domain.addresses import InvalidAddress, validate_address
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.messages.domain.business_keys import InvalidBusinessKey, parsed_keys
-from poisonadmin.policies.domain.policy import UNLIMITED, Blame, ExceptionDestination, OnExhausted
+from poisonadmin.policies.domain.policy import (
+    UNLIMITED,
+    Blame,
+    ExceptionDestination,
+    OnExhausted,
+    system_exception_destination,
+)
 
 # Ten years: far beyond any use, and ten times it still fits a timestamp.
 MAX_DELAY_MS = 10 * 366 * 24 * 3600 * 1000
@@ -118,6 +125,9 @@ def _address(value: object) -> str:
     return validate_address(value)
 
 
+_address_or_none = _or_none(_address)
+
+
 def _attempts(value: object) -> object:
     if value == UNLIMITED and not isinstance(value, bool | float):
         return value
@@ -172,7 +182,7 @@ SECTIONS: dict[str, dict[str, Check]] = {
         "on_exhausted": _one_of(OnExhausted),
     },
     "Dead letters": {
-        "dead_letter_address": _or_none(_address),
+        "dead_letter_address": _address_or_none,
         "auto_create_dead_letter_resources": _boolean,
         "dead_letter_queue_prefix": _affix,
         "dead_letter_queue_suffix": _affix,
@@ -187,14 +197,14 @@ SECTIONS: dict[str, dict[str, Check]] = {
     "WebSphere": {
         "max_failed_deliveries": _limit,
         "exception_destination": _one_of(ExceptionDestination),
-        "exception_destination_address": _or_none(_address),
+        "exception_destination_address": _address_or_none,
         "messaging_engine": _engine,
         "blocked_retry_timeout": _delay,
     },
     "WebSphere MQ": {
         "listener_max_retries": _or_none(_limit),
         "backout_threshold": _limit,
-        "backout_requeue_queue": _or_none(_address),
+        "backout_requeue_queue": _address_or_none,
     },
     "AMPS": {
         "failures_to_list": _limit,
@@ -203,7 +213,7 @@ SECTIONS: dict[str, dict[str, Check]] = {
     "Service Broker": {
         "queue_off_after_rollbacks": _limit,
         "conversation_failure_limit": _limit,
-        "conversation_error_address": _or_none(_address),
+        "conversation_error_address": _address_or_none,
     },
     "Content and order": {
         "ordered": _boolean,
@@ -213,3 +223,18 @@ SECTIONS: dict[str, dict[str, Check]] = {
     },
 }
 CHECKS: dict[str, Check] = {name: check for checks in SECTIONS.values() for name, check in checks.items()}
+
+
+def named_addresses(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the addresses that checked settings name, each behind its setting.
+
+    >>> named_addresses({"messaging_engine": "me01", "dead_letter_address": None, "backout_requeue_queue": "bo"})
+    [('messaging_engine', '_SYSTEM.Exception.Destination.me01'), ('backout_requeue_queue', 'bo')]
+    """
+    found = []
+    for name, value in settings.items():
+        if CHECKS.get(name) is _engine:
+            found.append((name, system_exception_destination(value)))
+        elif CHECKS.get(name) is _address_or_none and value is not None:
+            found.append((name, value))
+    return found

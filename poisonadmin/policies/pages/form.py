@@ -6,7 +6,7 @@ from typing import Any
 from django import forms
 
 from poisonadmin.core.domain.addresses import MAX_ADDRESS_CHARS, InvalidAddress
-from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
+from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.queries.rows import MAX_ID
 from poisonadmin.policies.domain.policy import PRESETS, UnknownPreset
 from poisonadmin.policies.domain.resolution import PolicySpec
@@ -21,7 +21,6 @@ _YES_NO = [("", "inherit"), ("true", "yes"), ("false", "no")]
 _FIELDS: dict[type[PoisonAdminError], str] = {
     InvalidAddress: "match",
     UnknownPreset: "preset",
-    NotFound: "destination",
 }
 
 
@@ -42,7 +41,9 @@ class PolicyForm(StoredForm):
         super().__init__(data, policy)
         for name, kind in kinds().items():
             self.fields[_SETTING + name] = _field(name, kind)
-        self.fields["destination"].widget.choices += [(name, name) for name in destinations]
+        # What is named already may be out of scope, and stays.
+        named = [policy.destination] if policy is not None and policy.destination else []
+        self.fields["destination"].widget.choices += [(name, name) for name in sorted({*destinations, *named})]
         self.fields["match"].widget.attrs["readonly"] = policy is not None
 
     def initial_of(self, row: PolicyView) -> dict[str, Any]:
@@ -74,7 +75,8 @@ class PolicyForm(StoredForm):
 
     def field_of(self, error: PoisonAdminError) -> str:
         """Return the field of an error."""
-        return _FIELDS.get(type(error)) or _SETTING + super().field_of(error)
+        name = _FIELDS.get(type(error)) or super().field_of(error)
+        return name if name in self.fields else _SETTING + name
 
 
 class SimulatorForm(PolicyForm):

@@ -10,12 +10,14 @@ from django.db.models import Max
 from django.db.models.functions import Now
 
 from poisonadmin.core.commands import audit
-from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
+from poisonadmin.core.domain.access import NotAllowed, OutOfScope, Permission, Principal
 from poisonadmin.core.domain.errors import AlreadyExists, NotFound, PoisonAdminError, PreconditionFailed
+from poisonadmin.core.domain.globs import glob
 from poisonadmin.rules.domain.fields import InvalidRule
 from poisonadmin.rules.domain.json_schema import InvalidSchema, compile_schema
 from poisonadmin.rules.domain.rules import Stage, validate_rule
 from poisonadmin.rules.queries.rules import covers_rule
+from poisonadmin.store.models.destination import Destination
 from poisonadmin.store.models.rule import Rule
 
 MAX_NAME_CHARS = 100
@@ -61,7 +63,7 @@ def replace_rule(
         row = locked_rule(rule_id, principal=principal)
         if expected_version is not None and row.version != expected_version:
             raise PreconditionFailed(f"The rule {row.name} has changed since it was read; nothing was saved.")
-        values = _checked(Stage(row.stage), fields, principal)
+        values = _checked(Stage(row.stage), fields, principal, before=row)
         before = _described({name: getattr(row, name) for name in values})
         is_same = (row.match, row.action) == (values["match"], values["action"])
         if is_same:
@@ -123,7 +125,7 @@ def locked_rule(rule_id: int, *, principal: Principal) -> Rule:
     return row
 
 
-def _checked(stage: Stage, fields: RuleFields, principal: Principal) -> dict[str, Any]:
+def _checked(stage: Stage, fields: RuleFields, principal: Principal, before: Rule | None = None) -> dict[str, Any]:
     match, action = validate_rule(stage, fields.match, fields.action)
     if "violates" in match:
         try:
@@ -132,9 +134,7 @@ def _checked(stage: Stage, fields: RuleFields, principal: Principal) -> dict[str
             raise InvalidRule("match.violates", error.detail) from None
     if not covers_rule(principal, match):
         raise NotAllowed(f"This rule reaches beyond the addresses that {principal.name} is limited to.")
-    target = action.get("address")
-    if target is not None and not principal.sees(target):
-        raise NotAllowed(f"This rule leads to an address beyond those that {principal.name} is limited to.")
+    _require_seen(principal, match, action, before)
     return {
         "name": _text("name", fields.name, 1, MAX_NAME_CHARS),
         "owner": _text("owner", fields.owner or principal.name, 1, 255),
@@ -145,6 +145,21 @@ def _checked(stage: Stage, fields: RuleFields, principal: Principal) -> dict[str
         "updated_by": principal.name,
         "updated_at": Now(),
     }
+
+
+def _require_seen(
+    principal: Principal, match: Mapping[str, Any], action: Mapping[str, Any], before: Rule | None
+) -> None:
+    """Raise OutOfScope for what a rule names anew, and its author does not see."""
+    target, pattern = action.get("address"), match.get("destination")
+    if target is not None and (before is None or before.action.get("address") != target):
+        principal.require_seen(target, field="action.address")
+    is_new = before is None or before.match.get("destination") != pattern
+    if pattern is not None and is_new and not principal.sees_everything:
+        fits = glob(pattern)
+        owned = Destination.objects.values_list("name", "owner")
+        if not any(fits(name) and principal.covers(owner) for name, owner in owned):
+            raise OutOfScope("match.destination", f"destination {pattern}")
 
 
 def _text(field: str, value: str, low: int, high: int) -> str:

@@ -19,6 +19,7 @@ from poisonadmin.core.domain.locks import Lock
 from poisonadmin.intake.commands.merge import Merged, merge_staged
 from poisonadmin.sources.commands import files
 from poisonadmin.sources.domain.files import FileStaging, FileToTake, StagedFile
+from poisonadmin.sources.domain.roots import OutsideRoots
 from poisonadmin.sources.queries.sources import get_source
 from poisonadmin.store.models.intake import FileState, Source, SourceFile, SourceKind
 from poisonadmin.store.models.job import JobKind
@@ -200,6 +201,9 @@ def ingest_source(
             paths = files.see_files(source)
         except OSError as error:
             _note_error(source_id, f"The directory cannot be read: {error.strerror}")
+            return None
+        except OutsideRoots as error:
+            _note_error(source_id, str(error))
             return None
         waiting = files.files_to_take(source, paths)
         staged = list(SourceFile.objects.filter(source=source, state=FileState.STAGED).order_by("id"))

@@ -1,17 +1,20 @@
 """Files of directory sources as rows: seen, staged, taken or broken. Each change asks for the state that it leaves."""
 
+import contextlib
 import os
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from django.conf import settings
 from django.db import connection, transaction
 from django.db.models.functions import Now
 
 from poisonadmin.core.queries.rows import fetch_values
 from poisonadmin.intake.commands.staged import drop_batches
 from poisonadmin.sources.domain.files import FileToTake, StagedFile, is_unfinished, kind_of, stored_path
+from poisonadmin.sources.domain.roots import directory_below, open_without_links
 from poisonadmin.store.models.intake import FileState, RejectedLine, Source, SourceFile
 
 STABLE_SECONDS = 2.0
@@ -41,13 +44,17 @@ def see_files(source: Source, *, now: float | None = None) -> dict[str, bytes]:
 
     A file is stable when it has not changed for two seconds. Hidden files, links, and names that say "not finished" are
     passed over; a file of a kind that is not taken in is BROKEN at once, so that it is not overlooked.
-    Errors: `OSError` when the directory cannot be read.
+    Shape: the path below the configured directory -> where that led to. Errors: `OSError` when the directory cannot be
+    read, `OutsideRoots` when it may not be.
     """
+    configured = os.fsencode(Path(source.config["path"]).absolute())
+    directory = os.fsencode(directory_below(source.config["path"], settings.SOURCE_ROOTS))
     now_ns = int((time.time() if now is None else now) * 1e9)
     found: list[tuple[int, bytes, os.stat_result]] = []
-    with os.scandir(os.fsencode(Path(source.config["path"]).absolute())) as entries:
+    with _opened(directory) as descriptor, os.scandir(descriptor) as entries:
         for entry in entries:
-            if is_unfinished(entry.name) or not entry.is_file(follow_symlinks=False):
+            name = os.fsencode(entry.name)
+            if is_unfinished(name) or not entry.is_file(follow_symlinks=False):
                 continue
             try:
                 facts = entry.stat(follow_symlinks=False)
@@ -55,19 +62,29 @@ def see_files(source: Source, *, now: float | None = None) -> dict[str, bytes]:
                 continue
             # A time in the future is a wrong clock, not a sign of writing.
             if abs(now_ns - facts.st_mtime_ns) >= STABLE_SECONDS * 1e9:
-                found.append((facts.st_mtime_ns, entry.path, facts))
+                found.append((facts.st_mtime_ns, name, facts))
     found.sort(key=lambda one: one[:2])
-    paths = {stored_path(path): path for _, path, _ in found}
+    # A file is known by the path as configured: a link that is set anew makes no other files of them.
+    paths = {stored_path(b"%b/%b" % (configured, name)): b"%b/%b" % (directory, name) for _, name, _ in found}
     values: dict[str, Any] = {
         "source": source.id,
         "paths": list(paths),
         "sizes": [facts.st_size for _, _, facts in found],
         "times": [facts.st_mtime_ns for _, _, facts in found],
-        "errors": [None if kind_of(path) else _UNKNOWN_KIND for _, path, _ in found],
+        "errors": [None if kind_of(name) else _UNKNOWN_KIND for _, name, _ in found],
     }
     with connection.cursor() as cursor:
         cursor.execute(_ADD_NEW, values)
     return paths
+
+
+@contextlib.contextmanager
+def _opened(directory: bytes) -> Iterator[int]:
+    descriptor = open_without_links(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def files_to_take(source: Source, paths: Mapping[str, bytes]) -> list[FileToTake]:

@@ -20,6 +20,7 @@ from poisonadmin.destinations.commands import InUse, save_destination
 from poisonadmin.policies.commands import save_policy
 from poisonadmin.sources.domain.broker_kinds import BROKERS, SOURCE_DEFAULTS
 from poisonadmin.sources.domain.brokers import InvalidSource, may_keep_login, validate_broker_source, validate_login
+from poisonadmin.sources.domain.roots import OutsideRoots, directory_below
 from poisonadmin.sources.queries.sources import get_source
 from poisonadmin.store.models.destination import Destination
 from poisonadmin.store.models.intake import SOURCE_KINDS, FileState, Source, SourceFile
@@ -150,14 +151,11 @@ def _checked_directory(config: Mapping[str, Any]) -> dict[str, Any]:
     pure = PurePosixPath(path)
     if not pure.is_absolute() or ".." in pure.parts:
         raise InvalidSource("path", "must be absolute, without ..")
-    home = PurePosixPath(settings.HOME)
-    # What is no message is shown among the rejected lines: neither secrets nor devices may be read that way.
-    if pure == home or pure in home.parents:
-        raise InvalidSource("path", "may not hold this installation's own directory")
-    if home in pure.parents and pure.parent.name != "inbox" and pure.name != "inbox":
-        raise InvalidSource("path", f"inside {home} only inbox may be a source")
-    if pure.parts[1] in {"proc", "sys", "dev", "etc"}:
-        raise InvalidSource("path", "may not be a directory of the system")
+    try:
+        # Where it is read this is checked again: links may be others there, and then.
+        directory_below(path, settings.SOURCE_ROOTS)
+    except OutsideRoots as error:
+        raise InvalidSource("path", str(error)) from None
     return {"path": str(pure)}
 
 

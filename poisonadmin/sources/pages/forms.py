@@ -58,7 +58,8 @@ class DirectoryForm(StoredForm):
         most=MAX_PATH_CHARS,
         needed=True,
         hint="/srv/dead-letters",
-        note="An absolute path on the machine of the batch worker, and of every Spark executor.",
+        note="An absolute path on the machine of the batch worker, and of every Spark executor,"
+        " below a directory of POISONADMIN_SOURCE_ROOTS.",
     )
 
     def clean(self) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from enum import StrEnum
 from django.db import models
 from django.db.models.functions import Now
 
+from poisonadmin.core.domain.addresses import ANY_WORDS, MAX_ADDRESS_CHARS
 from poisonadmin.sources.domain.broker_kinds import BROKERS
 from poisonadmin.store.models.choices import only_values_of
 
@@ -20,9 +21,11 @@ DESTINATION_KINDS = (*map(str, DestinationKind), *BROKERS)
 
 
 class Destination(models.Model):
-    """`config` is what a viewer may see, `secrets` (header name -> value, or a broker's `username` and
-    `password`) is write-only.
+    """`config` is what a viewer may see, `secrets` (header name -> value, or a broker's `username` and `password`) is
+    write-only.
 
+    `owner`: the address pattern that it is kept for. It is in scope of whoever sees all of these addresses, and no
+    consumer moves a message from it to another address than these.
     `window` is how many messages one claim may take for it: doubled while claims finish in time, shrunk to what was
     begun when they do not, halved when a whole claim failed in transport (domain/window.py). `next_slot` is the next
     free time of its rate.
@@ -30,6 +33,7 @@ class Destination(models.Model):
 
     id = models.BigAutoField(primary_key=True)
     name = models.CharField(max_length=100, unique=True)
+    owner = models.CharField(max_length=MAX_ADDRESS_CHARS, db_default=ANY_WORDS)
     kind = models.CharField(max_length=16)
     config = models.JSONField(default=dict)
     secrets = models.JSONField(default=dict)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from poisonadmin.core.domain.addresses import ANY_WORDS
 from poisonadmin.destinations.domain.handler_config import (
     DEFAULTS,
     HANDLER_PATH,
@@ -18,13 +19,14 @@ from poisonadmin.destinations.domain.handler_config import (
 class HandlerDestination:
     """What to call and how much it may take. The limits hold for one message; `concurrency`: sandboxes in this task.
 
-    `roots`: the directories that it may import from. `broken`: why it cannot be used; each delivery then fails with
-    that.
+    `owner`: the pattern of the addresses that it may move messages to. `roots`: the directories that it may import
+    from. `broken`: why it cannot be used; each delivery then fails with that.
     """
 
     id: int
     name: str
     callable: str
+    owner: str = ANY_WORDS
     memory_mb: int = DEFAULTS["memory_mb"]
     cpu_seconds: float = DEFAULTS["cpu_seconds"]
     timeout_ms: int = DEFAULTS["timeout_ms"]
@@ -38,6 +40,7 @@ def parse_handler_config(
     *,
     id: int = 0,  # noqa: A002
     name: str = "",
+    owner: str = ANY_WORDS,
     concurrency: int | None = None,
 ) -> HandlerDestination:
     """Return the destination; raise InvalidDestination naming the field that cannot be used.
@@ -53,6 +56,7 @@ def parse_handler_config(
         id=id,
         name=name,
         callable=wanted["callable"],
+        owner=owner,
         memory_mb=wanted["memory_mb"],
         cpu_seconds=wanted["cpu_seconds"],
         timeout_ms=wanted["timeout_ms"],

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from poisonadmin.core.domain.addresses import InvalidAddress, validate_address
+from poisonadmin.core.domain.addresses import InvalidAddress, matches, validate_address
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.delivery.domain.journal import Kind, Result
 from poisonadmin.delivery.domain.outcome import Outcome
@@ -15,8 +15,11 @@ from workers.delivery.outcomes import MAX_MESSAGE_CHARS, RunIdentity, attempt_ro
 from workers.delivery.run import Run, instant
 
 
-def result_row(run: RunIdentity, delivery: Delivery, result: Result) -> OutcomeRow:
-    """Return the row of a message that the handler answered, by returning or by raising."""
+def result_row(run: RunIdentity, delivery: Delivery, result: Result, *, owner: str) -> OutcomeRow:
+    """Return the row of a message that the handler answered, by returning or by raising.
+
+    `owner`: the pattern of the addresses that its destination may move messages to.
+    """
     told = result.details
     times = (instant(result.started + run.offset), instant(result.finished + run.offset))
     output = _text(told, "output").encode("latin-1", "replace") or None
@@ -25,7 +28,7 @@ def result_row(run: RunIdentity, delivery: Delivery, result: Result) -> OutcomeR
     move_to = None
     if result.kind is Kind.MOVED:
         try:
-            move_to = _target(told, delivery)
+            move_to = _target(told, delivery, owner)
         except PoisonAdminError as error:
             wrong = Failure(INVALID_ANSWER, f"MoveTo names an address that cannot be: {error.detail}")
             return failed_row(run, delivery, wrong, times=times, output=output)
@@ -45,8 +48,10 @@ def result_row(run: RunIdentity, delivery: Delivery, result: Result) -> OutcomeR
     )
 
 
-def _target(told: dict[str, Any], delivery: Delivery) -> str:
+def _target(told: dict[str, Any], delivery: Delivery, owner: str) -> str:
     address = validate_address(_text(told, "address"))
+    if not matches(owner, address):
+        raise InvalidAddress(f"{address} is not among the addresses of this destination, {owner}.")
     if address == delivery.address:
         raise InvalidAddress(f"the message is on {address} already.")
     return address

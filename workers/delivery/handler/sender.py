@@ -147,7 +147,7 @@ class HandlerSender(Sender):
             spent = result.finished - result.started
             self._seconds_each += (spent - self._seconds_each) * _WEIGHT_OF_THE_LAST
             self._run.begin(delivery, self._tally)
-            self._finish(delivery, result_row(self._run, delivery, result))
+            self._finish(delivery, result_row(self._run, delivery, result, owner=self._destination.owner))
         sandbox.keep_until(self._run.recorded)
 
     def _bury(self, sandbox: Sandbox) -> None:

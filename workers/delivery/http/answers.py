@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from email.message import Message
 
-from poisonadmin.core.domain.addresses import InvalidAddress, validate_address
+from poisonadmin.core.domain.addresses import ANY_WORDS, InvalidAddress, matches, validate_address
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.delivery.domain.outcome import Outcome
 
@@ -38,8 +38,10 @@ class ConsumerOutcome:
     error_code: int | None = None
 
 
-def parse_outcome(value: str, *, address: str) -> ConsumerOutcome:
+def parse_outcome(value: str, *, address: str, owner: str = ANY_WORDS) -> ConsumerOutcome:
     """Return what the header's value asks for, of a message on `address`; raise `InvalidOutcome`.
+
+    `owner`: the pattern of the addresses that the destination may move messages to.
 
     >>> parse_outcome('move; address="orders.late"', address="orders").address
     'orders.late'
@@ -57,7 +59,7 @@ def parse_outcome(value: str, *, address: str) -> ConsumerOutcome:
             raise InvalidOutcome(f"{HEADER}: {name} has no parameter {parameter[:40]!r}.")
     why = parameters.get("why") or parameters.get("error") or None
     if outcome is Outcome.MOVED:
-        return ConsumerOutcome(outcome, why, address=_target(parameters.get("address"), address))
+        return ConsumerOutcome(outcome, why, address=_target(parameters.get("address"), address, owner))
     if outcome is Outcome.CONVERSATION_ENDED:
         return ConsumerOutcome(outcome, why, error_code=_code(parameters.get("code"), has_error=why is not None))
     return ConsumerOutcome(outcome, why)
@@ -72,13 +74,15 @@ def _parsed(value: str) -> tuple[str, dict[str, str]]:
     return texts[0][0], dict(texts[1:])
 
 
-def _target(named: str | None, here: str) -> str:
+def _target(named: str | None, here: str, owner: str) -> str:
     if not named:
         raise InvalidOutcome(f"{HEADER}: move needs an address.")
     try:
         target = validate_address(named)
     except InvalidAddress as error:
         raise InvalidOutcome(f"{HEADER}: address: {error.detail}") from None
+    if not matches(owner, target):
+        raise InvalidOutcome(f"{HEADER}: {target} is not among the addresses of this destination, {owner}.")
     if target == here:
         raise InvalidOutcome(f"{HEADER}: the message is on {here} already.")
     return target

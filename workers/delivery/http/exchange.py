@@ -14,6 +14,7 @@ import aiohttp
 from multidict import CIMultiDict
 from yarl import URL
 
+from poisonadmin.core.domain.addresses import ANY_WORDS
 from poisonadmin.core.domain.ssrf import NetworkGuard
 from poisonadmin.destinations.domain.http_config import (
     COPIED_BY_DEFAULT,
@@ -59,7 +60,7 @@ _FALLBACK_TYPE = "application/octet-stream"
 class HttpDestination:
     """Where to send and how. `concurrency`: requests at once in this task. `headers` include the secret ones.
 
-    `broken`: why the configuration cannot be used; each delivery then fails with that.
+    `owner`: the pattern of the addresses that its consumer may move messages to. `broken`: why the configuration cannot be used; each delivery then fails with that.
     """
 
     id: int
@@ -72,6 +73,7 @@ class HttpDestination:
     verify_tls: bool = True
     copy_headers: tuple[str, ...] = COPIED_BY_DEFAULT
     crash_on: str | None = None
+    owner: str = ANY_WORDS
     broken: str | None = None
 
 
@@ -81,6 +83,7 @@ def parse_http_config(
     *,
     id: int = 0,  # noqa: A002
     name: str = "",
+    owner: str = ANY_WORDS,
     concurrency: int | None = None,
 ) -> HttpDestination:
     """Return the destination; raise InvalidDestination naming the field that cannot be used.
@@ -103,6 +106,7 @@ def parse_http_config(
         verify_tls=wanted["verify_tls"],
         copy_headers=tuple(wanted["copy_headers"]),
         crash_on=wanted["crash_on"],
+        owner=owner,
     )
 
 
@@ -175,6 +179,7 @@ class Exchange:
     """The connections of one run to one destination; close it when the run ends."""
 
     def __init__(self, destination: HttpDestination, guard: NetworkGuard, lookup: Lookup = system_lookup) -> None:
+        self._owner = destination.owner
         self._timeout_ms = destination.timeout_ms
         self._method = destination.method
         self._url = URL(destination.url)
@@ -239,7 +244,7 @@ class Exchange:
             return HttpAnswer(failure=_transport_failure(error, place=self._place, timeout_ms=self._timeout_ms))
         status = response.status
         if (wanted := response.headers.get(HEADER)) is not None:
-            return await _answered(response, wanted, delivery)
+            return await _answered(response, wanted, delivery, self._owner)
         if 200 <= status < 300:
             await _read(response)
             return HttpAnswer(status=status)
@@ -252,10 +257,10 @@ class Exchange:
         )
 
 
-async def _answered(response: aiohttp.ClientResponse, wanted: str, delivery: Delivery) -> HttpAnswer:
+async def _answered(response: aiohttp.ClientResponse, wanted: str, delivery: Delivery, owner: str) -> HttpAnswer:
     body = await _read(response)
     try:
-        outcome = parse_outcome(wanted, address=delivery.address)
+        outcome = parse_outcome(wanted, address=delivery.address, owner=owner)
     except InvalidOutcome as error:
         return HttpAnswer(status=response.status, failure=Failure(INVALID_ANSWER, error.detail), body=body)
     return HttpAnswer(status=response.status, body=body, outcome=outcome)

@@ -7,6 +7,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from poisonadmin.policies.commands import apply_policies
+from poisonadmin.sources.domain.roots import INBOX
 from poisonadmin.system.commands.bootstrap import TOKEN_FILE, bootstrap
 
 
@@ -15,7 +16,7 @@ class Command(BaseCommand):
 
     help = (
         "Create the user admin with a random password, printed once, and an API token in POISONADMIN_HOME; "
-        "write down of each address what the policies say."
+        "make the directory inbox there; write down of each address what the policies say."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -28,6 +29,8 @@ class Command(BaseCommand):
         if password == "":
             raise CommandError("The password on standard input is empty.")
         apply_policies()
+        if not (inbox := settings.HOME / INBOX).is_symlink():  # one may lead to a share that is not there yet
+            inbox.mkdir(parents=True, exist_ok=True)
         made = bootstrap(settings.HOME, password=password)
         if made is None:
             self.stdout.write(f"The user admin exists; its token was written to {settings.HOME / TOKEN_FILE}.")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from poisonadmin.delivery.domain.journal import MAGIC, PAGE_BYTES, HeaderField, Journal, Kind, Result, Turn
+from poisonadmin.delivery.domain.lost_node import NOWHERE, HeldFor
 from poisonadmin.delivery.domain.outcome import Outcome
 from poisonadmin.messages.domain.failures import Failure
 from workers.delivery.deliveries import Delivery, OutcomeRow
@@ -53,12 +54,12 @@ def node_ids(directory: Path) -> set[int]:
 
 
 def attempts_left_behind(
-    directory: Path, *, node_id: int, name: str, claim_id: int, shard: int, destinations: Mapping[int, int]
+    directory: Path, *, node_id: int, name: str, claim_id: int, shard: int, destinations: Mapping[int, HeldFor]
 ) -> list[OutcomeRow] | None:
     """Return the attempts that a lost node made and may not have written; None when its pages are lost too.
 
     A result is what the handler answered; the message in turn had begun when the node was lost. `destinations`:
-    message id -> destination id. Ends a sandbox that outlived its node.
+    message id -> where it was delivered. Ends a sandbox that outlived its node.
     """
     if not directory.is_dir():
         return None
@@ -66,7 +67,12 @@ def attempts_left_behind(
     for left in _read_all(directory, node_id):
         origin = _Origin(claim_id, shard, left.offset)
         rows += [
-            result_row(origin, _bare(result.message_id, result.attempt_number, destinations), result)
+            result_row(
+                origin,
+                _bare(result.message_id, result.attempt_number, destinations),
+                result,
+                owner=destinations.get(result.message_id, NOWHERE).owner,
+            )
             for result in left.results
             if result.kind is not Kind.NOT_LOADED
         ]
@@ -89,7 +95,9 @@ def _read_all(directory: Path, node_id: int) -> Iterator[LeftBehind]:
         yield LeftBehind(page.get_float(HeaderField.CLOCK_OFFSET), results, page.turn(answered), page.output())
 
 
-def _lost_row(origin: _Origin, left: LeftBehind, turn: Turn, name: str, destinations: Mapping[int, int]) -> OutcomeRow:
+def _lost_row(
+    origin: _Origin, left: LeftBehind, turn: Turn, name: str, destinations: Mapping[int, HeldFor]
+) -> OutcomeRow:
     began = instant(turn.began + origin.offset)
     failure = Failure(NODE_LOST_CLASS, f"The node {name} was lost while it handled this message.")
     delivery = _bare(turn.message_id, turn.attempt_number, destinations)
@@ -97,8 +105,9 @@ def _lost_row(origin: _Origin, left: LeftBehind, turn: Turn, name: str, destinat
     return failed_row(origin, delivery, failure, times=(began, began), outcome=Outcome.NODE_LOST, output=output)
 
 
-def _bare(message_id: int, attempt_number: int, destinations: Mapping[int, int]) -> Delivery:
-    return Delivery(message_id, attempt_number, destinations.get(message_id, 0), "", "", "", {}, b"")
+def _bare(message_id: int, attempt_number: int, destinations: Mapping[int, HeldFor]) -> Delivery:
+    destination = destinations.get(message_id, NOWHERE).destination_id
+    return Delivery(message_id, attempt_number, destination, "", "", "", {}, b"")
 
 
 def _end_its_sandbox(path: Path) -> None:
