@@ -83,7 +83,7 @@ def test_a_bad_root_stops_the_start_in_one_line() -> None:
     assert (
         ended.stderr.strip()
         .splitlines()[-1]
-        .endswith("POISONADMIN_SOURCE_ROOTS: relative is not absolute; write it from the root or with ~.")
+        .endswith("POISONADMIN_SOURCE_ROOTS: relative is not absolute; write it from the root or with ~")
     )
 
 

@@ -60,7 +60,8 @@ _FALLBACK_TYPE = "application/octet-stream"
 class HttpDestination:
     """Where to send and how. `concurrency`: requests at once in this task. `headers` include the secret ones.
 
-    `owner`: the pattern of the addresses that its consumer may move messages to. `broken`: why the configuration cannot be used; each delivery then fails with that.
+    `owner`: the pattern of the addresses that its consumer may move messages to. `broken`: why the configuration cannot
+    be used; each delivery then fails with that.
     """
 
     id: int
