@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from poisonadmin.delivery.commands.crash_recovery import LostNode
+from workers.delivery.handler.sandbox.descendants import end_sandboxes_of
 from workers.delivery.handler.sandbox.journals import attempts_left_behind, journal_directory, node_ids, remove_journals
 
 
@@ -13,7 +14,11 @@ class LocalJournals:
     """Those in POISONADMIN_HOME. A node's own directory is read where it names another."""
 
     def read(self, node: LostNode) -> Sequence[Mapping[str, Any]] | None:
-        """Return the attempts in the node's pages, as rows; None when the pages are not there."""
+        """Return the attempts in the node's pages, as rows; None when the pages are not there.
+
+        What its sandboxes have left behind is ended.
+        """
+        end_sandboxes_of(Path(node.pages), node.id)
         rows = attempts_left_behind(
             Path(node.pages),
             node_id=node.id,

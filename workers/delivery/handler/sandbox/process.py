@@ -35,6 +35,7 @@ from poisonadmin.delivery.domain.journal import (
 )
 from workers.delivery.deliveries import Delivery
 from workers.delivery.handler.destination import HandlerDestination
+from workers.delivery.handler.sandbox.descendants import end_sandbox, mark_of
 from workers.delivery.handler.sandbox.end import CPU_LIMIT, TIME_LIMIT, SandboxEnd
 
 ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "TZ": "UTC"}
@@ -72,11 +73,14 @@ def new_journal(path: Path) -> mmap.mmap:
         os.close(descriptor)
 
 
-def _start_child(destination: HandlerDestination, page: int, messages: int, output: int) -> "subprocess.Popen[bytes]":
+def _start_child(
+    destination: HandlerDestination, page: int, messages: int, output: int, mark: int
+) -> "subprocess.Popen[bytes]":
     """Start a child with the descriptors of its page, of the socket with its messages, and of what it prints."""
     plan = {
         "callable": destination.callable,
         "memory_mb": destination.memory_mb,
+        "mark": mark,
         "roots": list(destination.roots),
         "page_module": journal.__file__,
         "page": page,
@@ -140,9 +144,10 @@ class Sandbox:
         self.page.set_float(HeaderField.CLOCK_OFFSET, place.offset)
         self._socket, theirs = socket.socketpair()
         self._said, their_output = os.pipe()
+        self._mark = mark_of(place.directory, place.node_id, number)
         page_file = os.open(self.path, os.O_RDWR)
         try:
-            self._child = _start_child(destination, page_file, theirs.fileno(), their_output)
+            self._child = _start_child(destination, page_file, theirs.fileno(), their_output, self._mark)
         finally:
             theirs.close()
             os.close(their_output)
@@ -265,9 +270,10 @@ class Sandbox:
             self.end()
 
     def _kill_group(self) -> None:
-        """Kill the child and what it has forked. It is not reaped yet, so the number is still its own."""
+        """Kill the child and all that it has started. It is not reaped yet, so the number is still its own."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._child.pid, signal.SIGKILL)
+        end_sandbox(self._mark, but=self._child.pid)
 
     def _cpu_seconds(self) -> float:
         try:

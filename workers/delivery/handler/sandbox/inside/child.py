@@ -35,6 +35,9 @@ MAX_WORDS = 4096
 RING_FULL_SECONDS = 0.001
 # Code, libraries and stacks are not what `memory_mb` is about; it limits what the handler allocates.
 ADDRESS_SPACE_MB = 2048
+MAX_FILES = 256
+MAX_FILE_MB = 1024
+RLIMIT_LOCKS = 10  # see descendants.py
 PR_SET_PDEATHSIG = 1
 HEAD = struct.Struct("=IqI")  # bytes of the rest, message, attempt; the parent writes the same
 
@@ -294,13 +297,17 @@ class Child:
         os._exit(int(why))
 
 
-def limit(memory_mb: int) -> None:
-    """Limit what this process may allocate, and let it leave no core file."""
+def limit(memory_mb: int, mark: int) -> None:
+    """Limit what this process may allocate, open and write, let it leave no core file, and mark what it starts."""
     megabyte = 1024 * 1024
     resource.setrlimit(resource.RLIMIT_DATA, (memory_mb * megabyte, memory_mb * megabyte))
     space = (memory_mb + ADDRESS_SPACE_MB) * megabyte
     resource.setrlimit(resource.RLIMIT_AS, (space, space))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for kind, most in ((resource.RLIMIT_NOFILE, MAX_FILES), (resource.RLIMIT_FSIZE, MAX_FILE_MB * megabyte)):
+        hard = resource.getrlimit(kind)[1]
+        resource.setrlimit(kind, (most, most) if hard == resource.RLIM_INFINITY else (min(most, hard),) * 2)
+    resource.setrlimit(RLIMIT_LOCKS, (mark, mark))
 
 
 def _end_with(parent: int) -> None:
@@ -314,7 +321,7 @@ def main() -> NoReturn:
     """Run as a sandbox; the plan is the only argument, as JSON."""
     plan = json.loads(sys.argv[1])
     _end_with(plan["parent"])
-    limit(plan["memory_mb"])
+    limit(plan["memory_mb"], plan["mark"])
     faulthandler.enable(file=2)
     here = __file__.rpartition("/")[0]
     sys.argv[:] = [plan["callable"]]
