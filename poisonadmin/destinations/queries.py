@@ -7,6 +7,7 @@ from typing import Any
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
+from poisonadmin.core.queries.address_ids import scope_condition
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, fetch_page, window
 from poisonadmin.core.queries.rows import Versioned, fetch_one, fetch_rows, fetch_values
 from poisonadmin.sources.domain.broker_kinds import BROKERS
@@ -48,7 +49,7 @@ class DestinationRow(Versioned):
 _SELECT = """SELECT d.id, d.name, d.owner, d.kind, d.config,
  ARRAY(SELECT jsonb_object_keys(d.secrets) ORDER BY 1) AS secret_names,
  d.max_rate_per_second, d.is_enabled, d.slowed_by,
- (SELECT count(*) FROM address a WHERE a.destination_id = d.id) AS address_count,
+ (SELECT count(*) FROM address a WHERE a.destination_id = d.id AND {scope}) AS address_count,
  d.version, d.created_at, d.updated_at FROM destination d"""
 
 
@@ -57,17 +58,17 @@ def list_destinations(
 ) -> Page[DestinationRow]:
     """Return one page by name, of those whose owner pattern lies within the caller's scope."""
     principal.require(Permission.READ)
-    scope, parameters = _scope(principal)
-    return fetch_page(DestinationRow, f"{_SELECT} WHERE {scope}", parameters, window(cursor, limit, _KEY))
+    sql, parameters = _in_scope(principal)
+    return fetch_page(DestinationRow, sql, parameters, window(cursor, limit, _KEY))
 
 
 def get_destination(name: str, *, principal: Principal) -> DestinationRow:
     """Return the destination; raise NotFound, also out of scope: policies that name it do not bring it into scope."""
     principal.require(Permission.READ)
-    scope, parameters = _scope(principal)
+    sql, parameters = _in_scope(principal)
     found = None
     if "\x00" not in name:
-        found = fetch_one(DestinationRow, f"{_SELECT} WHERE {scope} AND d.name = %s", [*parameters, name])
+        found = fetch_one(DestinationRow, f"{sql} AND d.name = %s", [*parameters, name])
     if found is None:
         raise NotFound(f"There is no destination {name[:100]}.")
     return found
@@ -78,8 +79,11 @@ def destination_exists(name: str) -> bool:
     return bool(fetch_values("SELECT EXISTS (SELECT FROM destination WHERE name = %s)", [name])[0])
 
 
-def _scope(principal: Principal) -> tuple[str, list[Any]]:
+def _in_scope(principal: Principal) -> tuple[str, list[Any]]:
+    """Return the query of the destinations in scope, each with its addresses in scope counted."""
+    scope, addresses = scope_condition(principal, "a.id")
     if principal.sees_everything:
-        return "TRUE", []
+        return f"{_SELECT.format(scope=scope)} WHERE TRUE", []
     owners = fetch_rows("SELECT id, owner FROM destination")
-    return "d.id = ANY(%s)", [[destination_id for destination_id, owner in owners if principal.covers(owner)]]
+    visible = [destination_id for destination_id, owner in owners if principal.covers(owner)]
+    return f"{_SELECT.format(scope=scope)} WHERE d.id = ANY(%s)", [*addresses, visible]

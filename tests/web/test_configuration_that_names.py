@@ -14,7 +14,7 @@ from poisonadmin.store.models.destination import Destination
 from poisonadmin.store.models.policy import PolicyRow
 from poisonadmin.store.models.rule import Rule
 from poisonadmin.system.commands.tokens import create
-from tests.fixtures.api import Caller, make_user
+from tests.fixtures.api import Caller, make_user, take
 
 NAME = "?"
 HTTP = {"kind": "http", "config": {"url": "https://hooks.example.org/in"}}
@@ -205,8 +205,12 @@ def test_a_destination_in_use_names_the_policies_in_scope_only(outsider: Caller,
     answer = outsider.ask("DELETE", "destinations/ours/")
     assert (answer.status_code, answer.json()["code"]) == (409, "in_use")
     assert "orders" not in answer.json()["detail"]
+    take("orders.hidden")
+    take("elsewhere.b")
     outsider.post("policies/", {"match": "elsewhere.b", "destination": "ours"})
     assert "elsewhere.b" in outsider.ask("DELETE", "destinations/ours/").json()["detail"]
+    counts = [caller.get("destinations/ours/").json()["address_count"] for caller in (outsider, admin)]
+    assert counts == [1, 2]
 
 
 def test_only_an_unlimited_administrator_runs_code_here(

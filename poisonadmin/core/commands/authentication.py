@@ -33,7 +33,8 @@ def principal_of_user(user: Any) -> Principal | None:
     access = Access.objects.filter(user_id=user.pk).first()
     if access is None:
         return None
-    return principal(user.get_username(), Role(access.role), access.address_patterns)
+    found = principal(user.get_username(), Role(access.role), access.address_patterns)
+    return replace(found, account=f"user {user.pk}")
 
 
 class InvalidToken(PoisonAdminError):
@@ -89,4 +90,5 @@ def _principal(token: _InForce) -> Principal:
         name=f"{owner.name} via {token.name}",
         permissions=owner.permissions.intersection(token.scopes),
         patterns=patterns,
+        account=f"token {token.id}",
     )

@@ -61,12 +61,16 @@ class OutOfScope(NotFound):
 
 @dataclass(frozen=True)
 class Principal:
-    """Who asks. `patterns` empty means every address; several lists (the user's and the token's) must all match."""
+    """Who asks. `patterns` empty means every address; several lists (the user's and the token's) must all match.
+
+    `account` is the token, or the user of a session, and nobody else ever: names may be alike, and be given again.
+    """
 
     name: str
     role: Role
     permissions: frozenset[Permission]
     patterns: tuple[tuple[str, ...], ...] = ()
+    account: str = ""
 
     def may(self, permission: Permission) -> bool:
         """Return whether the permission is held."""

@@ -1,7 +1,8 @@
 """Decisions of people on single messages or a handful: approve, mark FAIL, quarantine, restore, deliver now, postpone,
 return.
 
-Each locks the messages, refuses those that are out of scope or in another state, and changes the rest in one statement.
+Each locks the messages, refuses those that are out of scope, would go out of scope or are in another state, and changes
+the rest in one statement.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -323,7 +324,8 @@ def _suspicions(cursor: CursorWrapper, approved: Sequence[_Locked]) -> tuple[lis
 
 
 def _refusal(decision: _Decision, message: _Locked, asked: Asked) -> str | None:
-    if not asked["principal"].sees(message.address):
+    places = {message.address, message.return_address} if decision.event is Event.APPROVED else {message.address}
+    if not all(asked["principal"].sees(place) for place in places):
         return NOT_FOUND
     state, attempt = asked.get("expected_state"), asked.get("expected_attempt")
     if state not in (None, message.state) or attempt not in (None, message.attempt_number):

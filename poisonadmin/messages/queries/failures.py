@@ -1,7 +1,7 @@
 """The failure log across messages, newest first, and the failure groups, the latest failure first."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -105,7 +105,7 @@ TREND_HOURS = 24
 
 @dataclass(frozen=True)
 class StoredGroup:
-    """Failures with the same fingerprint."""
+    """Failures with the same fingerprint: how many, the first and the last, in the reader's scope."""
 
     id: int
     title: str
@@ -170,10 +170,27 @@ def _visible_groups(principal: Principal) -> list[int] | None:
     return None if visible is None else fetch_values(_COUNTED, [visible])
 
 
-def _with_counts(rows: Sequence[StoredGroup], principal: Principal) -> list[GroupRow]:
+def _with_counts(stored: Sequence[StoredGroup], principal: Principal) -> list[GroupRow]:
+    rows = _counted_in_scope(stored, principal)
     counts = by_state_of_each("group_id", [row.id for row in rows], principal)
     trends = _trends([row.fingerprint for row in rows], principal)
     return [GroupRow(**vars(row), counts=counts[row.id], trend=trends[row.fingerprint]) for row in rows]
+
+
+def _counted_in_scope(rows: Sequence[StoredGroup], principal: Principal) -> Sequence[StoredGroup]:
+    """Return the groups with what is in scope of their failures only; each failure is an attempt."""
+    scope, parameters = scope_condition(principal)
+    if scope == "TRUE":
+        return rows
+    counted = fetch_rows(
+        "SELECT t.fingerprint, count(*), min(t.finished_at), max(t.finished_at) FROM attempt t"  # noqa: S608
+        f" JOIN message m ON m.id = t.message_id AND {scope}"
+        " WHERE t.outcome <> 'delivered' AND t.fingerprint = ANY(%s) GROUP BY 1",
+        [*parameters, [row.fingerprint for row in rows]],
+    )
+    found = {fingerprint: (n, first_at, last_at) for fingerprint, n, first_at, last_at in counted}
+    totals = [(row, *found.get(row.fingerprint, (0, row.first_at, row.last_at))) for row in rows]
+    return [replace(row, failures=n, first_at=first_at, last_at=last_at) for row, n, first_at, last_at in totals]
 
 
 def _trends(fingerprints: list[str], principal: Principal) -> dict[str, tuple[int, ...]]:

@@ -44,7 +44,10 @@ class ApiToken(models.Model):
 
 
 class IdempotencyKey(models.Model):
-    """The answer once given to (who, key): the same request again gets it again, another one is refused. Kept a day."""
+    """The answer once given to (account, key): the same request again gets it again, another one is refused.
+
+    Kept a day. `actor` is the account: a token, or the user of a session.
+    """
 
     id = models.BigAutoField(primary_key=True)
     actor = models.CharField(max_length=255)

@@ -39,6 +39,7 @@ The OpenAPI document is at `/api/v1/schema/`, and a page to try it out is at `/a
   A search that reads for more than ten seconds is stopped (`query_too_expensive`).
 - **Idempotency**: send an `Idempotency-Key` with a POST that acts.
   For a day, the same key with the same request gets the same answer (`Idempotent-Replayed: true`) and has no effect.
+  A key belongs to the token that it came with, or to the user of the session.
   A batch is committed as it goes.
   After a crash, send the whole batch again; its lines with a known `message_id` are then duplicates.
 - **Stale decisions**: send the `ETag` of what you read as `If-Match`; the answer is 412 when it has changed since.

@@ -120,7 +120,7 @@ class ApiView(APIView):
         if not self.contract.acts or KEY_HEADER not in self.request.headers:
             return act()
         answer, is_repeated = once(
-            self.principal.name,
+            self.principal.account,
             self.request.headers[KEY_HEADER],
             self._request_digest(),
             lambda: self._answer(act),
