@@ -35,6 +35,7 @@ WRONG = [
     ("POISONADMIN_PORT", "0"),
     ("POISONADMIN_HANDLER_PATH", "relative/path"),
     ("POISONADMIN_SOURCE_ROOTS", "relative/path"),
+    ("POISONADMIN_SOURCE_ROOTS", "/srv:/etc/poison"),
     ("POISONADMIN_SECRET_KEY", f"{CANARY}\nof two lines"),
     ("SPARK_MASTER", "somewhere"),
     ("SPARK_REMOTE", "https://127.0.0.1"),

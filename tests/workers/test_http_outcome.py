@@ -1,9 +1,22 @@
 """The response header `PoisonAdmin-Outcome` (ruling R12)."""
 
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import psycopg
 import pytest
+from aiohttp import web
 
 from poisonadmin.delivery.domain.outcome import Outcome
+from poisonadmin.store.models.destination import Destination
+from tests.fixtures.delivery import claim, enqueue, make_destination, make_handler
+from tests.workers.sinks import deliver, delivery, destination, http_sink
+from workers.delivery.claimed import read_destinations
+from workers.delivery.deliveries import OutcomeRow
+from workers.delivery.handler.destination import HandlerDestination
 from workers.delivery.http.answers import ConsumerOutcome, InvalidOutcome, parse_outcome
+from workers.delivery.http.exchange import HttpDestination
 
 HERE = "orders.eu"
 
@@ -60,3 +73,41 @@ def test_what_cannot_be_done_is_named(value: str, names: str) -> None:
     with pytest.raises(InvalidOutcome) as refused:
         parse_outcome(value, address=HERE)
     assert names in refused.value.detail
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [("orders.late", ("moved", "orders.late", None)), ("billing.late", ("failed", None, "InvalidAnswer"))],
+)
+def test_a_move_beyond_the_owner_pattern_is_a_failed_attempt(
+    target: str, expected: tuple[str, str | None, str | None]
+) -> None:
+    async def answer(_request: web.Request) -> web.StreamResponse:
+        return web.Response(headers={"PoisonAdmin-Outcome": f'move; address="{target}"'})
+
+    async def run() -> OutcomeRow:
+        async with http_sink(answer) as url:
+            return (await deliver([delivery()], destination(url, owner="orders.#"))).row
+
+    row = asyncio.run(run())
+    assert (row.outcome, row.move_to, row.error_class) == expected
+
+
+@pytest.mark.parametrize("make", [make_destination, make_handler])
+def test_a_claim_is_delivered_with_the_owner_of_its_destination(
+    make: Callable[[], str],
+    transactional_db: None,
+    test_database_url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / "shop.py").touch()
+    monkeypatch.setenv("POISONADMIN_HANDLER_PATH", str(tmp_path))
+    make()
+    Destination.objects.update(owner="orders.#")
+    enqueue()
+    taken = claim()
+    with psycopg.connect(test_database_url) as reader:
+        [found] = read_destinations(reader, taken.id, set(Destination.objects.values_list("id", flat=True))).values()
+    assert isinstance(found, HttpDestination | HandlerDestination)
+    assert found.owner == "orders.#"
