@@ -42,8 +42,8 @@ def create_http_destination(installation: Installation) -> Iterator[CreateHttpDe
 
 
 @pytest.fixture
-def inbox(tmp_path: Path) -> Path:
+def inbox(installation: Installation, tmp_path: Path) -> Path:
     """Return a directory to drop files into."""
-    directory = tmp_path / "inbox"
-    directory.mkdir()
+    directory = installation.home / "inbox" / tmp_path.name
+    directory.mkdir(parents=True)
     return directory
