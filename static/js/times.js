@@ -38,7 +38,9 @@ export function refresh(root = document) {
       write(time, absolute(when, zone));
       time.title = distance(when);
     } else {
-      write(time, distance(when));
+      // What was due when the page was made may be delivered by now: only a new page can say.
+      const isPast = when <= Date.now() && time.closest("[data-due]") && !time.closest("[data-live]");
+      write(time, isPast ? "when this page was loaded" : distance(when));
       time.title = absolute(when, zone);
     }
   }

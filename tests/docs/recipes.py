@@ -99,7 +99,7 @@ import dataclasses
 from poisonadmin.messages.queries import report
 from poisonadmin.messages.queries.lists import MessageRow
 row = MessageRow(**{field.name: None for field in dataclasses.fields(MessageRow)} | {"crash_count": 7})
-report._last_errors = lambda ids: {}
+report._on_record = lambda ids: {}
 [record] = report._records([row])
 assert dict(zip(report.COLUMNS, record, strict=True))["crash_count"] == "7"
 """,

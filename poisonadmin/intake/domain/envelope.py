@@ -154,6 +154,8 @@ def _described(about: str, most: int | None = None) -> dict[str, Any]:
     return {"type": "string", "description": about, "nullable": True} | ({"maxLength": most} if most else {})
 
 
+# What no word of an address holds: dots, wildcards, spaces and controls. It may be in any script.
+_WORD = r"[^\s.*#\x00-\x20\x7f-\xa0\xad]+"
 ENVELOPE: dict[str, Any] = {
     "type": "object",
     "required": ["address"],
@@ -163,9 +165,9 @@ ENVELOPE: dict[str, Any] = {
             "type": "string",
             "minLength": 1,
             "maxLength": 255,
-            "pattern": "^[A-Za-z0-9_-]+(\\.[A-Za-z0-9_-]+)*$",
+            "pattern": f"^{_WORD}(\\.{_WORD})*$",
             "example": "orders.eu.created",
-            "description": "Words between dots; any printable characters but spaces and wildcards.",
+            "description": "Words between dots: any printable Unicode characters but spaces, `*` and `#`.",
         },
         "payload": {"description": "A string (its UTF-8 bytes) or any other JSON value (its compact text)."},
         "payload_base64": {"type": "string", "format": "byte", "description": "Instead of payload, for bytes."},

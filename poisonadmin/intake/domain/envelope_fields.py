@@ -51,7 +51,16 @@ def refuse_unknown(fields: Mapping[str, object], known: frozenset[str], *, insid
     for field in fields:
         if field not in known:
             name = f"{inside}{field}"[:100]
-            raise InvalidEnvelope("unknown_field", name, f"{name!r} is not a field of a message.")
+            raise InvalidEnvelope(
+                "unknown_field",
+                name,
+                f"{name!r} is not a field of a message. {_known(known, inside)}",
+            )
+
+
+def _known(known: frozenset[str], inside: str) -> str:
+    of = f" of {inside.removesuffix('.')}" if inside else ""
+    return f"Fields{of} are {', '.join(sorted(known))}."
 
 
 def address(fields: Mapping[str, Any], field: str, *, name: str | None = None) -> str:

@@ -107,7 +107,8 @@ FILTER = (
     choice("reason", Reason, many=True),
     boolean("candidate", "Whether it may have crashed its consumer."),
     choice("confirmation", Confirming, many=True),
-    text("error", "Part of its failure group's title or class.", many=True),
+    pattern("original_address", "Where it failed, of a message that was moved since; an address or a pattern."),
+    text("error", "Part of its failure group's title, class, cause, or first message.", many=True),
     text("conversation_id", many=True),
     text("message_id", many=True),
     text(

@@ -35,7 +35,7 @@ IN_STATE = {
 
 @dataclass(frozen=True)
 class Axis:
-    """`name` is a column of `message` (state, address_id, group_id); a row has one of `values` in it."""
+    """`name` is a column of `message` (state, or an id of group or address); a row has one of `values` in it."""
 
     name: str
     values: Sequence[Any]
@@ -68,11 +68,13 @@ FEW = 1000
 # Up to so many combinations of state and address or group are looked up each in its own index, and merged.
 FEW_BRANCHES = 48
 NOTHING = "FALSE"
+# Of an exception's message so much is searched; pages show less.
+MESSAGE_CHARS = 4000
 
 
 def compile_filter(message_filter: MessageFilter, principal: Principal) -> Where:
     """Return the condition for what the filter says and the principal may see."""
-    addresses, groups = visible_ids(principal), None
+    addresses, groups, originals = visible_ids(principal), None, None
     states: tuple[str, ...] = ()
     conditions: list[str] = []
     parameters: list[Any] = []
@@ -84,6 +86,8 @@ def compile_filter(message_filter: MessageFilter, principal: Principal) -> Where
                 conditions.append(f"({sql})")
                 parameters.extend(values)
             addresses = _both(addresses, {*found, *(queue.address_id for queue in queues)})
+        elif term.field == "original_address" and not term.negated:
+            originals = _both(originals, address_ids(term.values))
         elif term.field in _NARROWING and not term.negated:
             groups = _both(groups, _NARROWING[term.field](term.values))
         elif term.field == "state" and not term.negated and not states:
@@ -98,7 +102,7 @@ def compile_filter(message_filter: MessageFilter, principal: Principal) -> Where
         states = (State.NDLV, State.FAIL)
     axes = [Axis("state", states)] if states else []
     # One of the two is enough to be few; the other is compared row by row.
-    for column, ids in (("group_id", groups), ("address_id", addresses)):
+    for column, ids in (("group_id", groups), ("original_address_id", originals), ("address_id", addresses)):
         if ids is None:
             continue
         if len(ids) * max(1, len(states)) <= FEW_BRANCHES and all(axis.name == "state" for axis in axes):
@@ -116,8 +120,8 @@ def _both(ids: Collection[int] | None, others: Collection[int]) -> list[int]:
 Condition = tuple[str, Sequence[Any]]
 
 
-def _column(sql: str) -> Callable[[Term], Condition]:
-    return lambda term: (sql, [list(term.values)])
+def _column(sql: str, read: Callable[[Sequence[Any]], list[Any]] = list) -> Callable[[Term], Condition]:
+    return lambda term: (sql, [read(term.values)])
 
 
 def _address(term: Term) -> Condition:
@@ -209,10 +213,17 @@ def _text(term: Term) -> Condition:
 
 
 def groups_holding(texts: Sequence[str]) -> list[int]:
-    """Return the ids of the failure groups whose title or class holds one of `texts`, in any case."""
+    """Return the ids of the failure groups that hold one of `texts`, in any case.
+
+    Looked at are title, class and cause, and the message of the group's sample: those of the others differ from it in
+    what varies, such as numbers. So a search reads one attempt a group, by its key, and none a message.
+    """
     return fetch_values(
-        "SELECT g.id FROM failure_group g WHERE EXISTS (SELECT FROM unnest(%s::text[]) t"
-        " WHERE strpos(lower(g.title), lower(t)) > 0 OR strpos(lower(g.error_class), lower(t)) > 0)",
+        f"""SELECT g.id FROM failure_group g LEFT JOIN attempt t
+            ON t.message_id = g.sample_message_id AND t.fingerprint = g.fingerprint
+            WHERE EXISTS (SELECT FROM unnest(%s::text[]) AS wanted (word)
+              WHERE strpos(lower(concat_ws(chr(10), g.title, g.error_class, t.cause_class,
+                left(t.error_message, {MESSAGE_CHARS}))), lower(word)) > 0) GROUP BY g.id""",  # noqa: S608
         [list(texts)],
     )
 
@@ -224,6 +235,7 @@ _NARROWING: dict[str, Callable[[Sequence[Any]], Sequence[int]]] = {
 _CONDITIONS: dict[str, Callable[[Term], Condition]] = {
     "state": _column("m.state = ANY(%s)"),
     "address": _address,
+    "original_address": _column("m.original_address_id = ANY(%s)", address_ids),
     "group": _column("m.group_id = ANY(%s)"),
     "reason": _column("m.reason = ANY(%s)"),
     "candidate": _candidate,
@@ -234,6 +246,7 @@ _CONDITIONS: dict[str, Callable[[Term], Condition]] = {
     "received_at": _compared("EXISTS (SELECT FROM envelope e WHERE e.id = m.id AND e.received_at {operator} %s)"),
     "failed_at": _compared("m.failed_at {operator} %s"),
     "age": _compared("EXISTS (SELECT FROM envelope e WHERE e.id = m.id AND e.received_at > now() - %s)"),
+    "failure_age": _compared("m.failed_at > now() - %s"),
     "attempts": _compared("m.attempt_number {operator} %s"),
     "header": _header,
     "key": _key,

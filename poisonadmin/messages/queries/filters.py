@@ -34,6 +34,8 @@ _COMPARED = re.compile(r"(>=|<=|>|<|=)?(\d{1,9})")
 _SPAN = re.compile(r"(\d{1,6})([smhdw])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _SHORT = {"conversation": "conversation_id", "message": "message_id"}
+# Words of the box that take a span, counted back from now. `since` is an older name of `received`.
+SPANS = {"received": "age", "since": "age", "failed": "failure_age"}
 MAX_TOKENS = 40
 MAX_SPAN = timedelta(days=36_500)
 
@@ -79,6 +81,7 @@ def _confirming(name: str, text: str) -> Confirming:
 FIELDS: dict[str, Callable[[str, str], Any]] = {
     "state": state,
     "address": address_or_pattern,
+    "original_address": address_or_pattern,
     "group": number,
     "reason": reason,
     "candidate": flag,
@@ -113,7 +116,7 @@ def parse_search(text: str) -> tuple[Term, ...]:
     single: list[Term] = []
     for token in _tokens(text):
         term = _word_term(token)
-        if term.field in {"text", "attempts", "age"}:
+        if term.field in {"text", "attempts", *SPANS.values()}:
             single.append(term)
             continue
         key = (term.field, term.negated, term.name)
@@ -152,8 +155,8 @@ def _word_term(token: Token) -> Term:
         return Term("text", (token.value,), negated=token.negated)
     if field == "attempts":
         return _attempts_term(token)
-    if field == "since":
-        return _since_term(token)
+    if field in SPANS:
+        return _span_term(token, SPANS[field])
     if field.startswith(HEADER) and len(field) > len(HEADER):
         return Term("header", (token.value,), negated=token.negated, name=field.removeprefix(HEADER))
     if field.startswith(KEY) and len(field) > len(KEY):
@@ -162,7 +165,7 @@ def _word_term(token: Token) -> Term:
         raise InvalidFilter(
             "q",
             f"{token.text!r}: there is no field {field!r}. Fields are "
-            f"{', '.join(sorted({*FIELDS, 'attempts', 'since', 'header.<name>', 'key.<name>'}))}; "
+            f"{', '.join(sorted({*FIELDS, *SPANS, 'attempts', 'header.<name>', 'key.<name>'}))}; "
             "put quotation marks around a text that holds a colon.",
         )
     try:
@@ -178,11 +181,12 @@ def _attempts_term(token: Token) -> Term:
     return Term("attempts", (int(found[2]),), found[1] or "=", token.negated)
 
 
-def _since_term(token: Token) -> Term:
+def _span_term(token: Token, field: str) -> Term:
     found = _SPAN.fullmatch(token.value)
     if found is None or timedelta(**{_UNITS[found[2]]: int(found[1])}) > MAX_SPAN:
-        raise InvalidFilter("q", f"{token.text!r}: since takes a span, as in since:24h (s, m, h, d, w).")
-    return Term("age", (timedelta(**{_UNITS[found[2]]: int(found[1])}),), "<", token.negated)
+        name = token.field
+        raise InvalidFilter("q", f"{token.text!r}: {name} takes a span, as in {name}:24h (s, m, h, d, w).")
+    return Term(field, (timedelta(**{_UNITS[found[2]]: int(found[1])}),), "<", token.negated)
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,7 @@ COLUMNS = (
     "content_type",
     "payload_bytes",
 )
+_ON_RECORD = ("error_class", "error_message", "original_address", "failure_count")
 # What makes a spreadsheet read a cell as a formula, and the full-width forms that some take for the same.
 _STARTERS = frozenset("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
 _SKIPPED = " \u00a0\u3000\u200b\ufeff\x00"
@@ -73,10 +74,18 @@ def guarded(text: str) -> str:
 
 
 def _records(rows: Sequence[MessageRow]) -> Iterator[tuple[str, ...]]:
-    errors = _last_errors([row.id for row in rows])
+    on_record = _on_record([row.id for row in rows])
     for row in rows:
-        error = errors.get(row.id, {"error_class": None, "error_message": None})
-        values = vars(row) | error | {"failure_group": row.group_title}
+        kept = on_record.get(row.id) or dict.fromkeys(_ON_RECORD)
+        values = (
+            vars(row)
+            | kept
+            | {
+                "failure_group": row.group_title,
+                "original_address": row.original_address or kept["original_address"],
+                "failure_count": row.failure_count or kept["failure_count"],
+            }
+        )
         yield tuple(_cell(values[column]) for column in COLUMNS)
 
 
@@ -88,15 +97,23 @@ def _cell(value: object) -> str:
     return guarded(str(value).replace("\x00", "␀"))
 
 
-def _last_errors(ids: list[int]) -> dict[int, dict[str, Any]]:
+def _on_record(ids: list[int]) -> dict[int, dict[str, Any]]:
+    """Return what the logs keep of each message: its last error, and what an approval takes off its row.
+
+    `original_address`: where its first move took it from. `failure_count`: its failed attempts, those before it was
+    handed in as one.
+    """
     rows = fetch_rows(
-        """SELECT wanted.id, t.error_class, t.error_message FROM unnest(%s::bigint[]) wanted(id)
-           CROSS JOIN LATERAL (SELECT error_class, left(error_message, 2000) AS error_message FROM attempt
-                               WHERE message_id = wanted.id AND outcome <> 'delivered' AND error_class IS NOT NULL
-                               ORDER BY attempt_number DESC LIMIT 1) t""",
+        """SELECT wanted.id, t.error_class, t.error_message,
+             (SELECT from_address FROM hop WHERE message_id = wanted.id AND times IS NULL ORDER BY id LIMIT 1),
+             (SELECT count(*) FROM attempt WHERE message_id = wanted.id AND outcome IN ('failed', 'imported'))
+           FROM unnest(%s::bigint[]) wanted(id)
+           LEFT JOIN LATERAL (SELECT error_class, left(error_message, 2000) AS error_message FROM attempt
+                              WHERE message_id = wanted.id AND outcome <> 'delivered' AND error_class IS NOT NULL
+                              ORDER BY attempt_number DESC LIMIT 1) t ON true""",
         [ids],
     )
-    return {message_id: {"error_class": name, "error_message": text} for message_id, name, text in rows}
+    return {message_id: dict(zip(_ON_RECORD, values, strict=True)) for message_id, *values in rows}
 
 
 def _csv(records: Sequence[Sequence[str]] | Iterator[Sequence[str]]) -> str:

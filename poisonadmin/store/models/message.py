@@ -20,6 +20,7 @@ class Message(models.Model):
     therefore left as it was once a message is delivered, and means something in TBDL only. `expires_at` is set while
     the message may still expire; the producer's word is the envelope's. `blacklisted_at` is `state_at` while the
     message is blacklisted, and None otherwise, so that the blacklist has an index which nothing else touches.
+    `undecided_at` is the same for messages that wait for a decision.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -62,6 +63,13 @@ class Message(models.Model):
         null=True,
     )
 
+    undecided_at = models.GeneratedField(
+        expression=Case(When(state=State.NDLV, then=F("state_at"))),
+        output_field=models.DateTimeField(null=True),
+        db_persist=True,
+        null=True,
+    )
+
     class Meta:
         db_table = "message"
         constraints = [
@@ -97,6 +105,17 @@ class Message(models.Model):
                 "id",
                 name="message_candidates",
                 condition=Q(candidate=True, is_undecided=False, is_given_up=False),
+            ),
+            # The address as a key column, for who sees some addresses only.
+            models.Index(
+                "undecided_at",
+                "id",
+                "address",
+                name="message_waits_longest",
+                condition=Q(undecided_at__isnull=False),
+            ),
+            models.Index(
+                "original_address", "id", name="message_by_original", condition=Q(original_address__isnull=False)
             ),
             models.Index("group", "id", name="message_by_group", condition=Q(group__isnull=False)),
         ]

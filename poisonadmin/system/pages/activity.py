@@ -9,7 +9,7 @@ from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.queries.filter_values import InvalidFilter, checked_text, moment
 from poisonadmin.poison_list.queries.consumers import list_consumers
 from poisonadmin.store.models.job import JobKind, JobState
-from poisonadmin.system.queries.activity import AuditFilter, get_job, list_audit, list_jobs
+from poisonadmin.system.queries.activity import AuditFilter, get_job, list_audit, list_jobs, redelivered_jobs
 from poisonadmin.system.queries.nodes import get_node, list_nodes
 from poisonadmin.web.pages.views import Pairs, href, page, pager, pairs, require_known
 
@@ -23,13 +23,17 @@ def jobs(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render the jobs, newest first."""
     kinds = [text for text in request.GET.getlist("kind") if text in set(JobKind)]
     states = [text for text in request.GET.getlist("state") if text in set(JobState)]
-    found = list_jobs(principal=principal, kinds=kinds, states=states, cursor=request.GET.get("cursor"))
+    is_whole = not kinds and not states
+    found = list_jobs(
+        principal=principal, kinds=kinds, states=states, is_rolled_up=is_whole, cursor=request.GET.get("cursor")
+    )
     context = {
         "rows": found.results,
         "pager": pager(request, found),
         "kinds": [(str(kind), str(kind) in kinds) for kind in JobKind],
         "states": [(str(state), str(state) in states) for state in JobState],
         "filtered": bool(kinds or states),
+        "rolled_up": redelivered_jobs(principal=principal) if is_whole else None,
         "limited": not principal.sees_everything,
     }
     return render(request, "system/jobs_live.html" if request.htmx else "system/jobs.html", context)  # type: ignore[attr-defined]

@@ -8,7 +8,8 @@ from typing import Any
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, NEWEST_FIRST, Page, fetch_page, window
-from poisonadmin.core.queries.rows import all_given, bounded, columns, fetch_by_id
+from poisonadmin.core.queries.rows import all_given, bounded, columns, fetch_by_id, fetch_one
+from poisonadmin.store.models.job import JobKind, JobState
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,16 @@ class JobRow:
     finished_at: datetime | None
 
 
+@dataclass(frozen=True)
+class RolledUp:
+    """Many jobs in one line: how many, what they have done, and since when."""
+
+    jobs: int
+    messages: int
+    since: datetime | None
+
+
+_REDELIVERED = f"(kind = '{JobKind.REDELIVER}' AND state = '{JobState.SUCCEEDED}')"
 _SELECT = f"SELECT {columns(JobRow, 'job')} FROM job"  # noqa: S608
 
 
@@ -42,16 +53,37 @@ def list_jobs(
     principal: Principal,
     kinds: Sequence[str] = (),
     states: Sequence[str] = (),
+    is_rolled_up: bool = False,
     cursor: str | None = None,
     limit: int = DEFAULT_LIMIT,
 ) -> Page[JobRow]:
-    """Return one page of the jobs of these kinds and states; all where none is given."""
+    """Return one page of the jobs of these kinds and states; all where none is given.
+
+    `is_rolled_up` leaves out redeliveries that have succeeded, of which a quiet system has one a message.
+    """
     principal.require(Permission.READ)
     page = window(cursor, limit, NEWEST_FIRST)
     if not principal.sees_everything:
         return Page([], None, None)
     where, parameters = all_given({"kind = ANY(%s)": list(kinds) or None, "state = ANY(%s)": list(states) or None})
-    return fetch_page(JobRow, f"{_SELECT} WHERE {where}", parameters, page)
+    if is_rolled_up:
+        where += f" AND NOT {_REDELIVERED}"
+    with bounded():
+        return fetch_page(JobRow, f"{_SELECT} WHERE {where}", parameters, page)
+
+
+def redelivered_jobs(*, principal: Principal) -> RolledUp | None:
+    """Return the redeliveries among the latest 10,000 jobs that have succeeded; None where there are none."""
+    principal.require(Permission.READ)
+    if not principal.sees_everything:
+        return None
+    with bounded():
+        found = fetch_one(
+            RolledUp,
+            f"""SELECT count(*) AS jobs, coalesce(sum(done), 0)::bigint AS messages, min(created_at) AS since
+                FROM job WHERE id > (SELECT coalesce(max(id), 0) - 10000 FROM job) AND {_REDELIVERED}""",  # noqa: S608
+        )
+    return found if found and found.jobs else None
 
 
 def get_job(job_id: int, *, principal: Principal) -> JobRow:

@@ -39,8 +39,8 @@ SELECT count(*) AS due,
      CROSS JOIN LATERAL unnest(s.message_ids) AS taken (id)
      JOIN message m ON m.id = taken.id AND m.state = 'DLNG' AND m.claim_id = c.id
      WHERE c.is_open AND coalesce(n.lease_until, c.lease_until) < now() - interval '10 s') AS stuck,
-  coalesce((SELECT extract(epoch FROM now() - state_at) FROM message WHERE is_undecided ORDER BY id LIMIT 1), 0)::float8
-    AS oldest_undecided_seconds,
+  coalesce((SELECT extract(epoch FROM now() - min(undecided_at)) FROM message
+     WHERE undecided_at IS NOT NULL), 0)::float8 AS oldest_undecided_seconds,
   (SELECT count(*) FROM node n WHERE {ALIVE}) AS nodes_alive,
   (SELECT count(*) FROM counter_delta) AS unfolded_deltas,
   (SELECT count(*) FROM (SELECT FROM confirmation c WHERE {CONFIRMING[Confirming.UNANSWERED]} LIMIT {CAP}) AS found)

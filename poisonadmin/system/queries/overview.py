@@ -116,13 +116,14 @@ def due(principal: Principal) -> Due:
 
 
 def oldest_undecided(principal: Principal) -> OldestUndecided | None:
-    """Return the message taken in first among those that wait for a decision."""
+    """Return the message that has waited longest for a decision."""
     principal.require(Permission.READ)
     scope, parameters = scope_condition(principal, "m.address_id")
     return fetch_one(
         OldestUndecided,
         f"""SELECT m.id, e.message_id, a.name AS address, m.state_at
-            FROM (SELECT id, address_id, state_at FROM message m WHERE state = 'NDLV' AND {scope} ORDER BY id LIMIT 1) m
+            FROM (SELECT id, address_id, undecided_at AS state_at FROM message m
+                  WHERE undecided_at IS NOT NULL AND {scope} ORDER BY undecided_at, id LIMIT 1) m
             JOIN envelope e ON e.id = m.id JOIN address a ON a.id = m.address_id""",  # noqa: S608
         parameters,
     )

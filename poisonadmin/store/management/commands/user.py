@@ -1,6 +1,7 @@
 """`manage.py user create`."""
 
 import sys
+from getpass import getpass
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -17,14 +18,17 @@ from poisonadmin.store.models.access import Access
 
 
 class Command(BaseCommand):
-    """A user with a role; the password is the first line of standard input."""
+    """A user with a role; the password is asked for at a terminal, else the first line of standard input."""
 
-    help = "Create a user with a role, or give an existing one another role."
+    help = (
+        "Create a user with a role, or give an existing one another role. The password of a new user is asked for at a"
+        " terminal; otherwise it is the first line of standard input. An existing user keeps theirs."
+    )
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Add the one action."""
         actions = parser.add_subparsers(dest="action", required=True)
-        create = actions.add_parser("create")
+        create = actions.add_parser("create", help=self.help, description=self.help)
         create.add_argument("username")
         create.add_argument("--role", choices=list(Role), required=True)
         create.add_argument("--pattern", action="append", default=[], help="address pattern, repeatable; absent: all")
@@ -42,7 +46,7 @@ class Command(BaseCommand):
             audit.record("command line", "user.saved", "user", user.get_username(), details=details)
 
     def _made(self, username: str) -> User:
-        password = sys.stdin.readline().rstrip("\n")
+        password = _asked_for() if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")
         user = User(username=username)
         try:
             user.full_clean(exclude=["password"])
@@ -52,3 +56,11 @@ class Command(BaseCommand):
         user.set_password(password)
         user.save(force_insert=True)
         return user
+
+
+def _asked_for() -> str:
+    """Return the password that is typed twice, and not shown; raise CommandError."""
+    password = getpass("Password: ")
+    if getpass("Again: ") != password:
+        raise CommandError("The two passwords differ; nobody was created.")
+    return password
