@@ -7,10 +7,11 @@ from rest_framework.response import Response
 
 from poisonadmin.core.domain.access import Permission
 from poisonadmin.core.domain.addresses import ANY_WORDS, MAX_ADDRESS_CHARS
-from poisonadmin.core.domain.errors import AlreadyExists
+from poisonadmin.core.domain.errors import NEW
+from poisonadmin.core.domain.names import mistake_in
 from poisonadmin.destinations import queries as destinations
 from poisonadmin.destinations.commands import delete_destination, save_destination, set_destination_enabled
-from poisonadmin.destinations.domain.names_and_rates import MAX_NAME_CHARS, NAME_RULE, RATES_PER_SECOND, is_name
+from poisonadmin.destinations.domain.names_and_rates import MAX_NAME_CHARS, RATES_PER_SECOND
 from poisonadmin.destinations.queries import DestinationRow
 from poisonadmin.sources.domain.broker_kinds import BROKERS, optional
 from poisonadmin.store.models.destination import DESTINATION_KINDS
@@ -23,8 +24,8 @@ DESTINATION = Shape("Destination", DestinationRow, leave_out={"id"}, kinds={"kin
 
 
 def _printable(name: str) -> None:
-    if not is_name(name):
-        raise serializers.ValidationError(NAME_RULE)
+    if (mistake := mistake_in(name, MAX_NAME_CHARS, is_in_path=True)) is not None:
+        raise serializers.ValidationError(f"The name {mistake}.")
 
 
 class DestinationInput(StrictSerializer):
@@ -67,9 +68,7 @@ class DestinationList(ApiView):
         fields = dict(self.body)
         name = fields.pop("name")
         self.principal.require_cover(fields["owner"] or ANY_WORDS)
-        if destinations.destination_exists(name):
-            raise AlreadyExists(f"There is a destination {name} already; PUT replaces it.")
-        row = _saved(self, name, fields)
+        row = _saved(self, name, fields, expected_version=NEW)
         return self.created(DESTINATION, row, name)
 
 

@@ -10,8 +10,8 @@ from django.db.models.functions import Now
 
 from poisonadmin.core.commands import audit, locks
 from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
-from poisonadmin.core.domain.addresses import ANY_WORDS, validate_pattern
-from poisonadmin.core.domain.errors import PoisonAdminError, PreconditionFailed
+from poisonadmin.core.domain.addresses import ANY_WORDS, InvalidAddress, validate_pattern
+from poisonadmin.core.domain.errors import NEW, PoisonAdminError, all_checked, require_version
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.core.domain.ssrf import guard_from
 from poisonadmin.destinations.domain.handler_config import handler_directories, require_module, validate_handler_config
@@ -21,7 +21,7 @@ from poisonadmin.destinations.domain.http_config import (
     validate_headers,
     validate_http_config,
 )
-from poisonadmin.destinations.domain.names_and_rates import validate_rate
+from poisonadmin.destinations.domain.names_and_rates import validate_name, validate_rate
 from poisonadmin.policies.commands import destination_named, require_in_scope, route_addresses
 from poisonadmin.sources.domain.broker_kinds import BROKERS
 from poisonadmin.sources.domain.brokers import may_keep_login, validate_broker_destination, validate_login
@@ -29,13 +29,36 @@ from poisonadmin.store.models.destination import Destination, DestinationKind
 from poisonadmin.store.models.policy import PolicyRow
 
 
-def checked_config(kind: str, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the configuration as it is stored.
+def checked_destination(
+    name: str,
+    *,
+    kind: str,
+    config: Mapping[str, Any],
+    secrets: Mapping[str, Any] | None,
+    max_rate_per_second: float | None,
+    owner: str | None = None,
+) -> dict[str, Any]:
+    """Return name, owner as given, configuration, secrets and limit as they are stored.
 
     A handler's module is looked for, and not imported: only a sandbox ever does that.
     Errors: `InvalidDestination`.
     """
-    return _CHECKS[kind](config)
+    return all_checked(
+        {
+            "name": lambda: validate_name(name),
+            "owner": lambda: None if owner is None else _checked_owner(owner),
+            "config": lambda: _CHECKS[kind](config),
+            "secrets": lambda: None if secrets is None else _checked_secrets(kind, secrets),
+            "max_rate_per_second": lambda: validate_rate(max_rate_per_second),
+        }
+    )
+
+
+def _checked_owner(owner: str) -> str:
+    try:
+        return validate_pattern(owner)
+    except InvalidAddress as error:
+        raise InvalidDestination("owner", error.detail) from None
 
 
 def _checked_secrets(kind: str, secrets: Mapping[str, Any]) -> dict[str, str]:
@@ -62,7 +85,7 @@ def _kept_secrets(before: Destination | None, kind: str, config: Mapping[str, An
     kept: dict[str, str] = before.secrets
     may_keep = may_keep_login if kind in BROKERS else may_keep_secrets
     if kept and not may_keep(before.config, config):
-        raise InvalidDestination("secrets", "must be given again: the stored ones do not go along to another place")
+        raise InvalidDestination("secrets", "must be given again: the stored ones are not sent to another place")
     return kept
 
 
@@ -108,35 +131,34 @@ def save_destination(
     """Create or replace a destination. `secrets` None keeps those it has; a handler has none.
 
     `owner`: the pattern of the addresses that it is kept for; None keeps what it has, `#` where it is new.
-    Errors: `NotAllowed`, `NotFound`, `InvalidAddress`, `InvalidDestination`, `PreconditionFailed`.
+    Errors: `NotAllowed`, `NotFound`, `InvalidAddress`, `InvalidDestination`, `AlreadyExists`, `PreconditionFailed`.
     """
     principal.require(Permission.CONFIGURE)
     if owner is not None:
         principal.require_cover(validate_pattern(owner))
-    checked = checked_config(kind, config)
-    new_secrets = None if secrets is None else _checked_secrets(kind, secrets)
-    with transaction.atomic():
+    values = checked_destination(
+        name, owner=owner, kind=kind, config=config, secrets=secrets, max_rate_per_second=max_rate_per_second
+    )
+    with transaction.atomic(), connection.cursor() as cursor:
+        locks.hold(cursor, Lock.CONFIGURATION)  # two who create the same name at once must not replace one another
         before = Destination.objects.select_for_update().filter(name=name).first()
         if before is None:
             principal.require_cover(owner or ANY_WORDS)
-        else:
+        elif expected_version != NEW:
             require_in_scope(before, name, principal)
+        require_version(f"destination {name}", before, expected_version)
         _require_code_of_ours(principal, kind, before)
-        if expected_version is not None and (before is None or before.version != expected_version):
-            raise PreconditionFailed(f"The destination {name} has changed since it was read; nothing was saved.")
-        values: dict[str, Any] = {
+        if values["secrets"] is None:
+            values["secrets"] = _kept_secrets(before, kind, values["config"])
+        values |= {
             "owner": owner or (before.owner if before else ANY_WORDS),
             "kind": kind,
-            "config": checked,
-            "secrets": _kept_secrets(before, kind, checked) if new_secrets is None else new_secrets,
-            "max_rate_per_second": validate_rate(max_rate_per_second),
             "version": before.version + 1 if before else 1,
             "updated_at": Now(),
         }
         row, _ = Destination.objects.update_or_create(name=name, defaults=values)
-        audit.record(
-            principal.name, "destination.saved", "destination", name, details={"owner": row.owner, "config": checked}
-        )
+        details = {"owner": row.owner, "config": row.config}
+        audit.record(principal.name, "destination.saved", "destination", name, details=details)
     row.refresh_from_db()
     return row
 

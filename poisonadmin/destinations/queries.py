@@ -9,7 +9,7 @@ from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.address_ids import scope_condition
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, fetch_page, window
-from poisonadmin.core.queries.rows import Versioned, fetch_one, fetch_rows, fetch_values
+from poisonadmin.core.queries.rows import Versioned, fetch_one, fetch_rows
 from poisonadmin.sources.domain.broker_kinds import BROKERS
 
 _KEY = Key(("d.name",), (str,), descending=False)
@@ -72,11 +72,6 @@ def get_destination(name: str, *, principal: Principal) -> DestinationRow:
     if found is None:
         raise NotFound(f"There is no destination {name[:100]}.")
     return found
-
-
-def destination_exists(name: str) -> bool:
-    """Return whether the name is taken, whoever may see it."""
-    return bool(fetch_values("SELECT EXISTS (SELECT FROM destination WHERE name = %s)", [name])[0])
 
 
 def _in_scope(principal: Principal) -> tuple[str, list[Any]]:

@@ -13,15 +13,14 @@ from poisonadmin.poison_list.commands.reports import release
 from poisonadmin.poison_list.queries.consumers import list_consumers, list_poison_sources
 from poisonadmin.poison_list.queries.entries import EntryRow, get_entry, list_entries
 from poisonadmin.web.pages.sanitising import clipped, visible
-from poisonadmin.web.pages.views import back_to, page, pager
+from poisonadmin.web.pages.views import MAX_REASON_CHARS, back_to, page, pager, reason_of
 
 SHOWS: dict[str, tuple[str, dict[str, bool]]] = {
     "listed": ("Listed", {"listed": True}),
-    "counting": ("Not yet", {"listed": False, "released": False}),
+    "counting": ("Counting", {"listed": False, "released": False}),
     "released": ("Released", {"listed": False, "released": True}),
     "all": ("All", {}),
 }
-MAX_REASON_CHARS = 2000
 SHOWN_CONSUMERS = 50
 
 
@@ -61,7 +60,7 @@ def ask(request: HttpRequest, principal: Principal, entry_id: int) -> HttpRespon
 def carry_out(request: HttpRequest, principal: Principal, entry_id: int) -> HttpResponseBase:
     """Release the entry."""
     entry = get_entry(entry_id, principal=principal)
-    reason = request.POST.get("reason", "").replace("\x00", "").strip()[:MAX_REASON_CHARS]
+    reason = reason_of(request)
     if not reason:
         return _dialog(request, entry, "Enter a reason; it is kept with the entry.", 422)
     release(entry_id, principal=principal, reason=reason)

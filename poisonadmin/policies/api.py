@@ -7,7 +7,7 @@ from rest_framework import serializers
 from rest_framework.response import Response
 
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.domain.errors import AlreadyExists
+from poisonadmin.core.domain.errors import NEW
 from poisonadmin.messages.domain.states import Reason, State
 from poisonadmin.policies.commands import delete_policy, save_policy
 from poisonadmin.policies.domain.policy import PRESETS
@@ -80,9 +80,7 @@ class PolicyList(ApiView):
     def post(self) -> Response:
         """Create the policy of a pattern; 409 when the pattern has one."""
         self.principal.require_cover(self.body["match"])
-        if policies.find_policy(self.body["match"]) is not None:
-            raise AlreadyExists(f"The pattern {self.body['match']} has a policy already; PUT replaces it.")
-        row = _saved(self.principal, self.body)
+        row = _saved(self.principal, self.body, expected_version=NEW)
         return self.created(POLICY, row, row.id)
 
 

@@ -11,7 +11,7 @@ from django.db.models.functions import Now
 from poisonadmin.core.commands import audit, locks
 from poisonadmin.core.domain.access import OutOfScope, Permission, Principal
 from poisonadmin.core.domain.addresses import validate_pattern
-from poisonadmin.core.domain.errors import NotFound, PreconditionFailed
+from poisonadmin.core.domain.errors import NotFound, all_checked, require_version
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.messages.commands import schedule
 from poisonadmin.messages.commands.oversize import reject_waiting
@@ -77,6 +77,17 @@ def route_addresses(cursor: CursorWrapper, *, actor: str = "system") -> None:
         transaction.on_commit(partial(reject_waiting, lowered, actor=actor), robust=True)
 
 
+def checked_policy(match: str, *, preset: str | None, settings: Mapping[str, Any]) -> dict[str, object]:
+    """Return the settings as `Policy` takes them; raise as `save_policy` for what no policy may say."""
+    checks = {
+        "match": lambda: validate_pattern(match),
+        "preset": lambda: None if preset is None else preset_named(preset),
+        "settings": lambda: validate_settings(settings),
+    }
+    found: dict[str, object] = all_checked(checks)["settings"]
+    return found
+
+
 def save_policy(
     match: str,
     *,
@@ -90,19 +101,15 @@ def save_policy(
 
     What it names anew must be in the author's scope; what it named before may stay.
     Errors: `NotAllowed`, `InvalidAddress`, `UnknownPreset`, `UnknownSetting`, `InvalidSetting`, `NotFound` (a
-    destination or an address), `PreconditionFailed`.
+    destination or an address), `AlreadyExists`, `PreconditionFailed`.
     """
     principal.require(Permission.CONFIGURE)
-    validate_pattern(match)
+    checked = checked_policy(match, preset=preset, settings=settings)
     principal.require_cover(match)
-    if preset is not None:
-        preset_named(preset)
-    checked = validate_settings(settings)
     with transaction.atomic(), connection.cursor() as cursor:
         locks.hold(cursor, Lock.POLICIES)
         before = PolicyRow.objects.filter(match=match).first()
-        if expected_version is not None and (before is None or before.version != expected_version):
-            raise PreconditionFailed(f"The policy {match} has changed since it was read; nothing was saved.")
+        require_version(f"policy {match}", before, expected_version)
         stored = {name: _plain(value) for name, value in checked.items()}
         _require_seen(principal, stored, before)
         row, _ = PolicyRow.objects.update_or_create(

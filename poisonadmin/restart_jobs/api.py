@@ -7,7 +7,7 @@ from rest_framework import serializers
 from rest_framework.response import Response
 
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.domain.errors import AlreadyExists
+from poisonadmin.core.domain.errors import NEW
 from poisonadmin.restart_jobs import commands as operations
 from poisonadmin.restart_jobs import queries
 from poisonadmin.restart_jobs.queries import RestartJobRow
@@ -63,9 +63,7 @@ class RestartJobList(ApiView):
     def post(self) -> Response:
         """Create a job that approves messages in NDLV by schedule; 409 when the name is taken."""
         operations.require_every_address(self.principal)
-        if queries.find_restart_job(self.body["name"]) is not None:
-            raise AlreadyExists(f"There is a restart job {self.body['name']} already; PUT replaces it.")
-        row = _saved(self.principal, self.body)
+        row = _saved(self.principal, self.body, expected_version=NEW)
         return self.created(RESTART_JOB, row, row.id)
 
 

@@ -10,11 +10,12 @@ from cronsim import CronSim, CronSimError
 from django.db import connection, transaction
 from django.db.models.functions import Now
 
-from poisonadmin.core.commands import audit, jobs
+from poisonadmin.core.commands import audit, jobs, locks
 from poisonadmin.core.commands.transaction_retry import retried
 from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Permission, Principal
-from poisonadmin.core.domain.errors import NotFound, PoisonAdminError, PreconditionFailed
+from poisonadmin.core.domain.errors import InvalidField, NotFound, all_checked, require_version
 from poisonadmin.core.domain.locks import Lock, lock_key
+from poisonadmin.core.domain.names import mistake_in
 from poisonadmin.core.queries.rows import fetch_values
 from poisonadmin.messages.commands.decisions import approve
 from poisonadmin.restart_jobs.queries import restart_filter, restartable
@@ -38,14 +39,10 @@ ON CONFLICT (restart_job_id, message_id) DO UPDATE SET times = restart.times + 1
 """
 
 
-class InvalidRestartJob(PoisonAdminError):
+class InvalidRestartJob(InvalidField):
     """Raised when a field of a restart job is invalid; `field` names what is wrong."""
 
     code = "invalid_restart_job"
-
-    def __init__(self, field: str, detail: str) -> None:
-        super().__init__(f"{field}: {detail}")
-        self.field = field
 
 
 def next_run(schedule: str, after: datetime) -> datetime:
@@ -76,18 +73,14 @@ def save_restart_job(
 ) -> RestartJob:
     """Create or replace the restart job of this name; a run that is under way ends.
 
-    Errors: `NotAllowed`, `InvalidRestartJob`, `InvalidFilter`, `PreconditionFailed`.
+    Errors: `NotAllowed`, `InvalidRestartJob`, `InvalidFilter`, `AlreadyExists`, `PreconditionFailed`.
     """
     require_every_address(principal)
-    if not 1 <= len(name) <= MAX_NAME_CHARS or not name.isprintable():
-        raise InvalidRestartJob("name", f"must have 1 to {MAX_NAME_CHARS} printable characters.")
-    if not 1 <= max_restarts <= MAX_RESTARTS:
-        raise InvalidRestartJob("max_restarts", f"must be within 1..{MAX_RESTARTS}.")
-    restart_filter(filter)
-    with transaction.atomic():
+    check_restart_job(name, schedule=schedule, filter=filter, max_restarts=max_restarts)
+    with transaction.atomic(), connection.cursor() as cursor:
+        locks.hold(cursor, Lock.CONFIGURATION)  # two who create the same name at once must not replace one another
         before = RestartJob.objects.select_for_update().filter(name=name).first()
-        if expected_version is not None and (before is None or before.version != expected_version):
-            raise PreconditionFailed(f"The restart job {name} has changed since it was read; nothing was saved.")
+        require_version(f"restart job {name}", before, expected_version)
         values: dict[str, Any] = {
             "schedule": schedule,
             "filter": {field: list(texts) for field, texts in filter.items()},
@@ -106,6 +99,34 @@ def save_restart_job(
         audit.record(principal.name, "restart_job.saved", "restart_job", name, details=values)
     row.refresh_from_db()
     return row
+
+
+def check_restart_job(
+    name: str,
+    *,
+    schedule: str,
+    filter: Mapping[str, Sequence[str]],  # noqa: A002  (the field's name everywhere)
+    max_restarts: int,
+) -> None:
+    """Do nothing where a restart job may be so; raise InvalidRestartJob, InvalidFilter."""
+    all_checked(
+        {
+            "name": lambda: _check_name(name),
+            "schedule": lambda: next_run(schedule, _now()),
+            "max_restarts": lambda: _check_times(max_restarts),
+            "filter": lambda: restart_filter(filter),
+        }
+    )
+
+
+def _check_name(name: str) -> None:
+    if (mistake := mistake_in(name, MAX_NAME_CHARS)) is not None:
+        raise InvalidRestartJob("name", mistake)
+
+
+def _check_times(max_restarts: int) -> None:
+    if not 1 <= max_restarts <= MAX_RESTARTS:
+        raise InvalidRestartJob("max_restarts", f"must be within 1..{MAX_RESTARTS}.")
 
 
 def delete_restart_job(job_id: int, *, principal: Principal) -> None:

@@ -41,6 +41,7 @@ def _lines(parameters: Mapping[str, Sequence[str]]) -> str:
 class RestartJobForm(StoredForm):
     """A restart job. Its filter is a parameter of the list of messages a line."""
 
+    object_type = "restart_job"
     name = TextField("Name", most=operations.MAX_NAME_CHARS, needed=True)
     schedule = TextField(
         "Schedule: five cron fields, UTC",
@@ -58,9 +59,23 @@ class RestartJobForm(StoredForm):
         note="Those of the list of messages: address, reason, group, error, q, key.<name> and so on. Empty: all"
         " messages that wait for a decision.",
     )
-    max_restarts = whole_number("Approve each message at most so many times", initial=1, needed=True)
+    max_restarts = whole_number("Most approvals of each message", initial=1, needed=True)
     include_blacklisted = ticks("Also approve blacklisted messages, which crashed what processed them")
     is_enabled = ticks("Switched on", initial=True)
+
+    def job(self) -> dict[str, Any]:
+        """Return the arguments of the command that saves it but the switches; what cannot be read may be anything."""
+        typed = self.cleaned_data
+        return {
+            "name": typed.get("name", ""),
+            "schedule": typed.get("schedule", ""),
+            "filter": typed.get("filter") or {},
+            "max_restarts": typed.get("max_restarts") or 0,
+        }
+
+    def check(self) -> None:
+        """Raise what the command would refuse."""
+        operations.check_restart_job(**self.job())
 
     def field_of(self, error: PoisonAdminError) -> str:
         """Return the field of an error."""
@@ -75,7 +90,7 @@ def show_all(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     return render(request, "restart_jobs/restart_jobs.html", {"rows": rows, "limited": not principal.sees_everything})
 
 
-@page(Permission.CONFIGURE)
+@page(Permission.CONFIGURE, is_for_all=True)
 def edit(request: HttpRequest, principal: Principal, restart_job_id: int | None = None) -> HttpResponseBase:
     """Show the form of a restart job, and save it when it is sent."""
     row = None if restart_job_id is None else get_restart_job(restart_job_id, principal=principal)
@@ -85,17 +100,12 @@ def edit(request: HttpRequest, principal: Principal, restart_job_id: int | None 
     def save() -> str:
         typed = form.cleaned_data
         name = typed["name"]
-        if row is None and any(other.name == name for other in list_restart_jobs(principal=principal)):
-            raise InvalidRestartJob("name", f"there is a restart job {name} already.")
         operations.save_restart_job(
-            name,
-            schedule=typed["schedule"],
-            filter=typed["filter"] or {},
+            **form.job(),
             include_blacklisted=typed["include_blacklisted"],
-            max_restarts=typed["max_restarts"] or 0,
             is_enabled=typed["is_enabled"],
             principal=principal,
-            expected_version=typed["version"],
+            expected_version=form.expected_version(),
         )
         notes.success(request, f"The restart job {name} is saved.")
         return reverse("restart_jobs")
@@ -109,7 +119,7 @@ def edit(request: HttpRequest, principal: Principal, restart_job_id: int | None 
 
 
 @require_POST
-@page(Permission.CONFIGURE)
+@page(Permission.CONFIGURE, is_for_all=True)
 def run(request: HttpRequest, principal: Principal, restart_job_id: int) -> HttpResponseBase:
     """Run the job now."""
     row = get_restart_job(restart_job_id, principal=principal)
@@ -119,7 +129,7 @@ def run(request: HttpRequest, principal: Principal, restart_job_id: int) -> Http
 
 
 @require_POST
-@page(Permission.CONFIGURE)
+@page(Permission.CONFIGURE, is_for_all=True)
 def delete(request: HttpRequest, principal: Principal, restart_job_id: int) -> HttpResponseBase:
     """Remove the job."""
     row = get_restart_job(restart_job_id, principal=principal)

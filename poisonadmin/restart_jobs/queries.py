@@ -8,7 +8,7 @@ from typing import Any
 from poisonadmin.core.domain.access import SYSTEM, Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.filter_values import InvalidFilter
-from poisonadmin.core.queries.rows import Versioned, bounded, fetch, fetch_by_id, fetch_one, fetch_values
+from poisonadmin.core.queries.rows import Versioned, bounded, fetch, fetch_by_id, fetch_values
 from poisonadmin.messages.domain.states import Reason, State
 from poisonadmin.messages.queries.filter_sql import compile_filter
 from poisonadmin.messages.queries.filters import MessageFilter, parse_filter
@@ -58,11 +58,6 @@ def get_restart_job(job_id: int, *, principal: Principal) -> RestartJobRow:
     if found is None:
         raise NotFound(f"There is no restart job {job_id}.")
     return found
-
-
-def find_restart_job(name: str) -> RestartJobRow | None:
-    """Return the restart job of this name, for whoever is about to write it."""
-    return fetch_one(RestartJobRow, f"{_SELECT} WHERE name = %s", [name])
 
 
 def restart_filter(params: Mapping[str, Sequence[str]]) -> MessageFilter:

@@ -10,10 +10,12 @@ from typing import Any
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from poisonadmin.sources.domain.broker_kinds import BROKERS
 from tests.browser.axe import violations
 from tests.browser.ensure_chromium import chromium_path
 
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+BROKERS_BY_NAME = "|".join(kind.words for kind in BROKERS.values())
 WIDTHS = {"wide": (1440, 900), "narrow": (360, 740)}
 
 
@@ -107,7 +109,6 @@ def paths(page: Page, base: str) -> dict[str, str]:
         "destination-new": "/destinations/broker/",
         "destination-new-http": "/destinations/http/",
         "destination-new-handler": "/destinations/handler/",
-        "destination-broker": "/destinations/one/?name=back-to-rabbit",
         "unanswered": "/messages/?confirmation=unanswered",
         "jobs": "/jobs/",
         "nodes": "/nodes/",
@@ -137,6 +138,7 @@ def paths(page: Page, base: str) -> dict[str, str]:
         ("policy-warned", "/policies/", "tr:has(.tag-warn) a[data-open]"),
         ("restart-job", "/restart-jobs/", "a[data-open]"),
         ("destination", "/destinations/", "a[data-open]"),
+        ("destination-broker", "/destinations/", f"tr:has(td:text-matches('^({BROKERS_BY_NAME})$')) a[data-open]"),
         ("policy", "/policies/", "a[data-open]"),
         ("rule", "/rules/", "a[data-open]"),
         ("source", "/sources/", "a[data-open]"),

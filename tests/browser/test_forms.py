@@ -3,10 +3,14 @@
 import pytest
 from playwright.sync_api import expect
 
-from poisonadmin.core.domain.access import Role
+from poisonadmin.core.domain.access import SYSTEM, Role
+from poisonadmin.policies.commands import save_policy
+from poisonadmin.rules.commands.table import RuleFields, create_rule
 from poisonadmin.store.models.access import Access
 from poisonadmin.store.models.destination import Destination
 from poisonadmin.store.models.intake import Source
+from poisonadmin.store.models.policy import PolicyRow
+from poisonadmin.store.models.rule import DryRun, Rule
 from tests.browser.axe import violations
 from tests.browser.conftest import Visit
 
@@ -49,6 +53,44 @@ def test_a_directory_is_added(visit: Visit) -> None:
     page.get_by_role("button", name="Save").click()
     page.wait_for_url("**/sources/*/")
     assert Source.objects.get().config == {"path": "/srv/dead-letters"}
+    assert visit.complaints == []
+
+
+def test_a_conflict_keeps_what_was_typed_and_leads_out(visit: Visit) -> None:
+    Access.objects.update(role=Role.ADMIN)
+    row = save_policy("bills.#", preset=None, settings={}, destination=None, principal=SYSTEM)
+    page = visit.open(f"/policies/{row.id}/")
+    page.locator("[name='setting.redelivery_delay']").fill("9")
+    save_policy("bills.#", preset=None, settings={"redelivery_delay": 5}, destination=None, principal=SYSTEM)
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("alert")).to_contain_text("system saved a change")
+    expect(page.locator("[name='setting.redelivery_delay']")).to_have_value("9")
+    assert violations(page) == []
+    with page.context.expect_page() as other:
+        page.get_by_role("link", name="See the current state").click()
+    expect(other.value.locator("[name='setting.redelivery_delay']")).to_have_value("5")
+    page.get_by_role("button", name="Save").click()
+    page.wait_for_url("**/policies/")
+    assert PolicyRow.objects.get().settings == {"redelivery_delay": 9}
+
+
+def test_a_rule_s_page_follows_its_dry_run_and_keeps_the_reason(visit: Visit) -> None:
+    Access.objects.update(role=Role.ADMIN)
+    fields = RuleFields("no orders", {"address": "orders.#"}, {"do": "reject"})
+    rule = create_rule("before", fields, principal=SYSTEM)
+    page = visit.open(f"/rules/{rule.id}/")
+    page.get_by_role("button", name="Dry run").click()
+    expect(page.get_by_role("button", name="Dry run")).to_be_disabled()
+    page.get_by_label("Reason").fill("tried out")
+    Rule.objects.update(checked_version=1)
+    DryRun.objects.update(read=13, matched=1, finished_at="2026-01-01T00:00:00Z")
+    expect(page.locator("#flash")).to_contain_text("The dry run has ended.")
+    expect(page.get_by_role("button", name="Dry run")).to_be_enabled()
+    expect(page.get_by_text("Without a dry run")).to_have_count(0)
+    expect(page.get_by_label("Reason")).to_have_value("tried out")
+    assert violations(page) == []
+    page.get_by_role("button", name="Switch it on").click()
+    expect(page.locator("#flash")).to_contain_text("is on")
     assert visit.complaints == []
 
 

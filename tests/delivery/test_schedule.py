@@ -121,7 +121,9 @@ def test_what_a_person_did_is_said() -> None:
     assert of(message).sentence is None
     assert of(message).next == []
     approve([message], **WHY)
-    assert (of(message).sentence or "").endswith("approved, so due at once, and failures are counted anew by system")
+    assert (of(message).sentence or "").endswith(
+        "approved by system, so due at once; its failures are counted from zero"
+    )
 
 
 def test_failures_before_an_approval_are_counted_apart() -> None:

@@ -122,7 +122,7 @@ def test_a_form_of_an_older_version_is_refused(admin: Client, hooks: str) -> Non
     assert admin.post(hooks, TYPED | {"version": "1", "name": "another"}).status_code == 302
     answer = admin.post(hooks, TYPED | {"version": "1", "url": "https://other.example.org/"})
     assert answer.status_code == 412
-    assert "has changed since it was read" in answer.content.decode()
+    assert "saved a change" in answer.content.decode()
     assert (stored().name, stored().config) == ("hooks", {"url": URL})
 
 
@@ -171,8 +171,51 @@ def test_a_destination_in_a_forbidden_network_is_refused(admin: Client, monkeypa
 
 def test_a_name_is_taken_once(admin: Client, hooks: str) -> None:
     answer = admin.post("/destinations/http/", TYPED)
+    text = answer.content.decode()
+    assert answer.status_code == 409
+    assert "already" in text
+    assert 'id="name_error"' in text
+    assert stored().version == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("", "This is required."),
+        ("  ", "This is required."),
+        ("x" * 101, "at most 100 characters"),
+        ("a/b", "May hold no slash"),
+        (".", "May not be . or .."),
+        ("..", "May not be . or .."),
+        ("a\u202eb", "only printable characters"),
+    ],
+)
+def test_a_name_s_mistake_says_which(name: str, said: str, admin: Client) -> None:
+    answer = admin.post("/destinations/http/", TYPED | {"name": name})
     assert answer.status_code == 422
-    assert "already" in answer.content.decode()
+    assert said in answer.content.decode()
+
+
+def test_all_mistakes_of_an_http_destination_are_shown_at_once(admin: Client) -> None:
+    wrong = {
+        "name": "a/b", "url": "ftp://x", "method": "GET", "headers": "Host: evil", "timeout_ms": "soon",
+        "concurrency": "0", "max_rate_per_second": "0", "copy_headers": "x y",
+    }  # fmt: skip
+    text = admin.post("/destinations/http/", TYPED | wrong).content.decode()
+    for field in wrong:
+        assert f'id="{field}_error"' in text, field
+    assert "timeout_ms:" not in text
+    assert "once more" not in text, "no secret was typed"
+    typed = admin.post("/destinations/http/", TYPED | wrong | {"secrets": "X-A: planted-canary"}).content.decode()
+    assert "type once more:" in typed
+    assert 'href="#secrets">Secret headers' in typed
+
+
+def test_all_mistakes_of_a_handler_are_shown_at_once(admin: Client, handlers: None) -> None:
+    wrong = {"name": "a/b", "callable": "orders", "memory_mb": "1", "cpu_seconds": "long", "concurrency": "0"}
+    text = admin.post("/destinations/handler/", wrong).content.decode()
+    for field in wrong:
+        assert f'id="{field}_error"' in text, field
 
 
 @pytest.fixture
@@ -197,6 +240,7 @@ def test_every_setting_of_a_handler_can_be_set(admin: Client, handlers: None) ->
     assert admin.post("/destinations/handler/?name=orders", sent(HandlerForm(row=shown("orders")))).status_code == 302
     assert (stored().config, stored().version) == (row.config, 2)
     changed = {"callable": "orders:other", "version": "2"}
+    assert admin.post("/destinations/handler/?name=orders", changed | {"version": ""}).status_code == 412
     assert admin.post("/destinations/handler/?name=orders", changed).status_code == 302
     assert stored().config == {"callable": "orders:other"}
     assert admin.post("/destinations/handler/?name=orders", changed).status_code == 412
@@ -233,7 +277,7 @@ def test_a_broker_destination_is_made_and_changed_by_its_form(admin: Client) -> 
     assert admin.post("/destinations/broker/?name=back", changed).status_code == 302
     row = Destination.objects.get()
     assert (row.config["queue"], row.secrets) == ("orders", LOGIN)
-    assert admin.post("/destinations/broker/", typed).status_code == 422
+    assert admin.post("/destinations/broker/", typed).status_code == 409
     assert (
         admin.post("/destinations/broker/?name=back", {**changed, "exchange": "x", "version": "2"}).status_code == 422
     )

@@ -73,7 +73,14 @@ def test_other_urls_are_refused(url):
     assert "canary" not in caught.value.detail
 
 
-@pytest.mark.parametrize("host", ["169.254.169.254", "10.0.0.1", "127.0.0.1", "[::ffff:10.0.0.1]"])
+@pytest.mark.parametrize("host", ["169.254.169.254", "[fe80::1]"])
+def test_no_setting_is_suggested_for_an_address_that_none_allows(host):
+    with pytest.raises(InvalidDestination, match="no setting allows it") as caught:
+        validate_url(f"http://{host}/", guard=NetworkGuard())
+    assert "POISONADMIN" not in caught.value.detail
+
+
+@pytest.mark.parametrize("host", ["10.0.0.1", "127.0.0.1", "[::ffff:10.0.0.1]"])
 def test_a_forbidden_address_in_a_url_is_refused_when_it_is_saved(host):
     with pytest.raises(InvalidDestination, match="POISONADMIN_ALLOWED_NETWORKS"):
         validate_url(f"http://{host}/", guard=NetworkGuard())

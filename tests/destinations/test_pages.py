@@ -1,5 +1,6 @@
 """Destinations as they are shown: each kind with what it has."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,8 @@ from django.test import Client
 
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.destinations.commands import save_destination
+from poisonadmin.store.models.access import Audit
+from poisonadmin.store.models.destination import Destination
 from tests.fixtures.delivery import make_orders_destination
 from tests.fixtures.pages import html_of
 
@@ -41,6 +44,35 @@ def test_a_handler_shows_its_limits_and_no_headers(both: None, operator_browser:
         assert f'<dt>{name}</dt><dd class="wild">{value}</dd>' in text
     assert "Runs here, in a sandbox" in text
     assert "Headers it adds" not in text
+
+
+def test_a_destination_is_switched_off_and_on_with_a_reason(both: None, operator_browser: Client) -> None:
+    page = "/destinations/one/?name=indexer"
+    assert 'action="/destinations/disable/"' in html_of(operator_browser.get(page))
+    refused = operator_browser.post("/destinations/disable/", {"name": "indexer", "reason": " "})
+    assert refused.status_code == 422
+    assert "Say why" in html_of(refused)
+    answer = operator_browser.post("/destinations/disable/", {"name": "indexer", "reason": "maintenance"})
+    assert (answer.status_code, answer["Location"]) == (302, page)
+    assert not Destination.objects.get(name="indexer").is_enabled
+    assert Audit.objects.get(action="destination.disabled").note == "maintenance"
+    assert 'action="/destinations/enable/"' in html_of(operator_browser.get(page))
+    operator_browser.post("/destinations/enable/", {"name": "indexer", "reason": "done"})
+    assert Destination.objects.get(name="indexer").is_enabled
+
+
+def test_a_destination_is_deleted_unless_a_policy_names_it(
+    both: None, operator_browser: Client, browser_of: Callable[[str], Client]
+) -> None:
+    admin, page = browser_of("admin"), "/destinations/one/?name=indexer"
+    assert 'action="/destinations/delete/"' in html_of(admin.get(page))
+    assert 'action="/destinations/delete/"' not in html_of(operator_browser.get(page))
+    named = admin.post("/destinations/delete/", {"name": "shop"})
+    assert named.status_code == 409
+    assert "is named by policies" in html_of(named)
+    assert admin.post("/destinations/delete/", {"name": "indexer"}).status_code == 302
+    assert not Destination.objects.filter(name="indexer").exists()
+    assert admin.post("/destinations/delete/", {"name": "indexer"}).status_code == 404
 
 
 def test_an_http_destination_says_when_a_lost_connection_counts_as_a_crash(

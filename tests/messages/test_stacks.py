@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poisonadmin.messages.domain.stacks import first_application_frame, root_cause_class, thrown_class
+from poisonadmin.messages.pages.failures import folded
 
 PYTHON_CAUSE = """\
 Traceback (most recent call last):
@@ -212,3 +213,12 @@ def test_a_hostile_stack_is_read_like_any_other(start: str, piece: str) -> None:
 
 def test_an_indented_copy_of_a_python_trace_has_the_same_frame() -> None:
     assert first_application_frame(textwrap.indent(PYTHON_CAUSE, "    ")) == "orders/totals.py:total"
+
+
+def test_what_calls_a_handler_is_folded_away() -> None:
+    own = '  File "/srv/poisonadmin/workers/delivery/handler/sandbox/inside/child.py", line 254, in _told'
+    theirs = '  File "/srv/shop/handlers/orders.py", line 3, in handle'
+    assert first_application_frame(own) is None
+    stack = f"Traceback (most recent call last):\n{own}\n    answer()\n{theirs}\n    1 / 0\nZeroDivisionError: by zero"
+    assert first_application_frame(stack) == "handlers/orders.py:handle"
+    assert [part.kind for part in folded(stack)] == ["text", "foreign", "own", "text"]

@@ -75,6 +75,71 @@ def test_a_form_of_an_older_version_is_refused(admin: Client) -> None:
     assert PolicyRow.objects.get().settings == {"crash_limit": 5}
 
 
+def test_a_new_policy_never_replaces_the_one_of_its_pattern(admin: Client, orders_destination: None) -> None:
+    row = save_policy("bills.#", preset="sap", settings={"crash_limit": 3}, destination="shop", principal=SYSTEM)
+    typed = {"match": "bills.#", "setting.crash_limit": "9"}
+    answer = admin.post("/policies/new/", typed)
+    text = html_of(answer)
+    assert answer.status_code == 409
+    assert 'id="match_error"' in text
+    assert "There is a policy bills.# already." in text
+    assert 'name="setting.crash_limit" value="9"' in text
+    stored = PolicyRow.objects.get(match="bills.#")
+    assert (stored.version, stored.settings, stored.destination_id) == (1, {"crash_limit": 3}, row.destination_id)
+
+
+def test_the_preview_of_a_new_policy_says_that_its_pattern_has_one(admin: Client) -> None:
+    row = save_policy("bills.#", preset=None, settings={}, destination=None, principal=SYSTEM)
+    said = f'href="/policies/{row.id}/">Change the existing one'
+    assert said in html_of(admin.post("/policies/new/", {"match": "bills.#", "preview": "1"}))
+    htmx = {"HX-Request": "true"}
+    assert said in html_of(admin.post("/policies/preview/?new=true", {"match": "bills.#"}, headers=htmx))
+    assert said not in html_of(admin.post("/policies/preview/?new=true", {"match": "bills.eu"}, headers=htmx))
+    assert said not in html_of(admin.post("/policies/preview/", {"match": "bills.#"}, headers=htmx))
+    assert "/policies/preview/?new=true" in html_of(admin.get("/policies/new/"))
+    assert "/policies/preview/?new=true" not in html_of(admin.get(f"/policies/{row.id}/"))
+
+
+@pytest.mark.parametrize("version", [{}, {"version": ""}, {"version": "0"}])
+def test_a_form_without_a_version_changes_nothing(admin: Client, version: dict[str, str]) -> None:
+    row = save_policy("bills.#", preset=None, settings={"crash_limit": 3}, destination=None, principal=SYSTEM)
+    answer = admin.post(f"/policies/{row.id}/", {"match": "bills.#", "setting.crash_limit": "9"} | version)
+    assert answer.status_code == 412
+    assert PolicyRow.objects.get().settings == {"crash_limit": 3}
+
+
+def test_a_conflict_says_who_and_when_and_can_be_got_out_of(admin: Client) -> None:
+    row = save_policy("bills.#", preset=None, settings={}, destination=None, principal=SYSTEM)
+    save_policy("bills.#", preset=None, settings={"crash_limit": 5}, destination=None, principal=SYSTEM)
+    path, typed = f"/policies/{row.id}/", {"match": "bills.#", "setting.crash_limit": "9"}
+    answer = admin.post(path, typed | {"version": "1"})
+    text = html_of(answer)
+    assert answer.status_code == 412
+    assert text.count("Nothing was saved.") == 1
+    assert "nothing was saved" not in text
+    assert ">system</span> saved a change" in text
+    assert f'href="{path}" target="_blank"' in text
+    assert 'name="setting.crash_limit" value="9"' in text
+    assert 'name="version" value="2"' in text
+    assert admin.post(path, typed | {"version": "2"}).status_code == 302
+    assert PolicyRow.objects.get().settings == {"crash_limit": 9}
+
+
+def test_all_mistakes_of_a_policy_are_shown_at_once(admin: Client) -> None:
+    wrong = {
+        "match": "a..b", "preset": "nonsense", "setting.redelivery_delay": "soon",
+        "setting.redelivery_collision_avoidance_factor": "1.5", "setting.crash_limit": "0",
+        "setting.dead_letter_address": "x y",
+    }  # fmt: skip
+    text = html_of(admin.post("/policies/new/", wrong))
+    for field in wrong:
+        assert f'id="{field}_error"' in text, field
+    assert "is not a pattern" in text
+    assert "crash_limit: must" not in text
+    assert "Must be within 1..2147483647." in text
+    assert "This is required." in html_of(admin.post("/policies/new/", {"match": ""}))
+
+
 def test_a_preview_shows_the_waits_and_saves_nothing(admin: Client) -> None:
     answer = admin.post(
         "/policies/new/",
@@ -122,7 +187,9 @@ def test_a_live_preview_inherits_what_the_form_leaves_empty(admin: Client) -> No
 def test_a_preview_of_a_mistake_says_what_is_wrong(admin: Client, typed: dict[str, str]) -> None:
     answer = admin.post("/policies/preview/", typed)
     assert answer.status_code == 200
-    assert "not yet" in html_of(answer)
+    text = html_of(answer)
+    assert "Correct these values to see it" in text
+    assert "not yet" not in text
 
 
 def test_the_jitter_of_a_message_is_in_the_preview(admin: Client) -> None:

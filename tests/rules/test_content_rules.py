@@ -18,7 +18,7 @@ from poisonadmin.rules.domain.rules import Before, RuleDefinition, RuleFailed
 
 ORDER = {
     "employee": {"id": None, "name": ""}, "amount": -4.5, "paid": True, "kind": "push.v2", "lines": [{"sku": "a"}, {}],
-    "one": 1,
+    "one": 1, "no_lines": [], "no_address": {}, "zero": 0, "unpaid": False,
 }  # fmt: skip
 
 
@@ -58,6 +58,11 @@ def at(path: str, **test: Any) -> dict[str, Any]:
         (at("$.employee.id", missing=True), True),
         (at("$.employee.name", missing=True), True),
         (at("$.employee.age", missing=True), True),
+        (at("$.no_lines", missing=True), True),
+        (at("$.no_address", missing=True), True),
+        (at("$.lines", missing=True), False),
+        (at("$.zero", missing=True), False),
+        (at("$.unpaid", missing=True), False),
         (at("$.employee.age", absent=True), True),
         (at("$.employee.id", absent=True), False),
         (at("$.amount", missing=True), False),

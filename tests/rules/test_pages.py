@@ -17,7 +17,7 @@ from poisonadmin.rules.pages.form import BeforeForm
 from poisonadmin.rules.queries.rules import get_rule
 from poisonadmin.store.models.access import Audit
 from poisonadmin.store.models.rule import DryRun, Rule
-from tests.fixtures.pages import dead_letter
+from tests.fixtures.pages import dead_letter, html_of
 
 pytestmark = pytest.mark.django_db
 
@@ -103,19 +103,19 @@ def test_a_failure_rule_has_a_form_of_its_own(admin: Client) -> None:
 @pytest.mark.parametrize(
     ("field", "text", "said"),
     [
-        ("name", "", "name:"),
-        ("address", "orders..eu", "match.address"),
+        ("name", "", "This is required."),
+        ("address", "orders..eu", "is not a pattern"),
         ("size", "many", "no range"),
         ("headers", "X-Kind is push", "no condition"),
         ("json", "amount > 4", "no condition"),
         ("json", "$.a one_of nothing", "no JSON value"),
-        ("json", "$.a.. present", "match.json[0].path"),
-        ("violates", "{", "match.violates"),
+        ("json", "$.a.. present", "Line 1: "),
+        ("violates", "{", "JSON"),
         ("violates", '{"$ref": "http://example.com/"}', "leads out"),
         ("expires_within_ms", "soon", "whole number"),
         ("ends_at", "tomorrow", "ends_at"),
-        ("do", "explode", "action.do"),
-        ("do_address", "#", "action.address"),
+        ("do", "explode", "Must be one of reject,"),
+        ("do_address", "#", "is not an address"),
     ],
 )
 def test_what_cannot_be_saved_is_shown_again_and_marked(admin: Client, field: str, text: str, said: str) -> None:
@@ -126,7 +126,28 @@ def test_what_cannot_be_saved_is_shown_again_and_marked(admin: Client, field: st
     assert "see the runbook" in shown
     assert "is-invalid" in shown
     assert f'id="{field}_error"' in shown
+    assert "match." not in shown
+    assert "action." not in shown
     assert not Rule.objects.exists()
+
+
+def test_all_mistakes_of_a_rule_are_shown_at_once_and_a_taken_name_at_its_field(admin: Client) -> None:
+    wrong = {"name": "", "address": "a..b", "size": "9..1", "json": "$.a.. present", "do_address": "#"}
+    shown = admin.post(reverse("rules-new"), FILLED | wrong).content.decode()
+    for field in wrong:
+        assert f'id="{field}_error"' in shown, field
+    made(name="taken")
+    answer = admin.post(reverse("rules-new"), FILLED | {"name": "taken"})
+    assert answer.status_code == 409
+    assert 'id="name_error"' in answer.content.decode()
+    assert Rule.objects.count() == 1
+
+
+def test_a_rule_s_form_without_a_version_changes_nothing(admin: Client) -> None:
+    rule = made()
+    answer = admin.post(reverse("rules-edit", args=[rule.id]), FILLED)
+    assert answer.status_code == 412
+    assert Rule.objects.get().version == 1
 
 
 def made(**fields: Any) -> Rule:
@@ -162,6 +183,24 @@ def test_what_a_dry_run_has_found_is_shown_with_samples(admin: Client) -> None:
     shown = page_of(admin, "rules-one", rule.id)
     for text in ("1,234", "5,000", reverse("messages-one", args=[message.id]), "Boom"):
         assert text in shown
+
+
+def test_the_whole_page_is_drawn_anew_when_a_dry_run_has_ended(admin: Client) -> None:
+    rule = made()
+    page, htmx = reverse("rules-one", args=[rule.id]), {"HX-Request": "true"}
+    admin.post(reverse("rules-dry_run", args=[rule.id]))
+    running = admin.get(page, headers=htmx)
+    assert "HX-Retarget" not in running
+    assert "disabled" in html_of(running)
+    DryRun.objects.update(read=13, matched=1, finished_at="2026-01-01T00:00:00Z")
+    Rule.objects.update(checked_version=1)
+    ended = admin.get(page, headers=htmx)
+    assert (ended["HX-Retarget"], ended["HX-Reselect"]) == ("#content", "#content")
+    text = html_of(ended)
+    assert "The dry run has ended." in text
+    assert "Without a dry run" not in text
+    assert " disabled>" not in text
+    assert "<strong>1</strong> of 13 messages on addresses that fit <code>orders.#</code>" in text
 
 
 def test_rules_are_put_in_order_and_say_when_they_switched_themselves_off(admin: Client) -> None:

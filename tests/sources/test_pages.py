@@ -82,7 +82,30 @@ def test_a_mistake_is_named_at_its_field_and_no_password_repeated(
 
 
 def test_a_name_is_taken_once(admin: Client, source: Source) -> None:
-    assert admin.post("/sources/broker/", TYPED).status_code == 422
+    answer = admin.post("/sources/broker/", TYPED)
+    assert answer.status_code == 409
+    assert 'id="name_error"' in answer.content.decode()
+    assert Source.objects.get().version == 1
+
+
+def test_all_mistakes_of_a_broker_are_shown_at_once(admin: Client) -> None:
+    wrong = {"name": "", "url": "amqp://a@b", "queues": "", "readers": "many", "address": "a..b", "password": "x"}
+    text = admin.post("/sources/broker/", TYPED | wrong).content.decode()
+    for field in ("name", "url", "queues", "readers", "address", "username"):
+        assert f'id="{field}_error"' in text, field
+    assert "readers:" not in text
+    assert "type once more:" in text
+    assert 'href="#password">Password' in text
+
+
+def test_a_login_is_asked_for_where_the_url_was_changed(admin: Client, source: Source) -> None:
+    text = admin.post(
+        f"/sources/{source.id}/edit/", TYPED | {"url": "amqp://other.example", "readers": "many", "version": "1"}
+    ).content.decode()
+    for field in ("url", "username", "password", "readers"):
+        assert f'id="{field}_error"' in text, field
+    assert "The stored login is not sent to another place" in text
+    assert "once more" not in text, "none was typed"
 
 
 def test_a_login_that_is_left_empty_stays_and_can_be_forgotten(admin: Client, source: Source) -> None:
@@ -170,7 +193,8 @@ def test_a_directory_is_added_and_changed_by_its_form(admin: Client) -> None:
     assert admin.post(path, changed).status_code == 412
     row.refresh_from_db()
     assert (row.name, row.config, row.version) == ("files", {"path": "/srv/others"}, 2)
-    assert admin.post("/sources/directory/", {"name": "files", "path": "/srv/more"}).status_code == 422
+    assert admin.post("/sources/directory/", {"name": "files", "path": "/srv/more"}).status_code == 409
+    assert admin.post(path, changed | {"version": ""}).status_code == 412
 
 
 @pytest.mark.parametrize(

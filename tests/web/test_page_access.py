@@ -15,6 +15,7 @@ from poisonadmin.restart_jobs.commands import save_restart_job
 from poisonadmin.rules.commands.table import RuleFields, create_rule
 from poisonadmin.sources.commands.broker_checks import request_source_check
 from poisonadmin.sources.commands.setup import save_source
+from poisonadmin.store.models.access import Access
 from poisonadmin.store.models.attempt import FailureGroup
 from poisonadmin.store.models.intake import LookPurpose, RejectedLine, Source
 from poisonadmin.store.models.job import Job
@@ -75,6 +76,9 @@ ROUTES = {
     "addresses-resume": Expected(PAUSE, OF_AN_ADDRESS, "post", {"name": "orders.us", "reason": "r"}, 302),
     "destinations": Expected(),
     "destinations-one": Expected(READ, OF_AN_ADDRESS, sent={"name": "shop"}),
+    "destinations-enable": Expected(PAUSE, OF_AN_ADDRESS, "post", {"name": "shop", "reason": "r"}, 302),
+    "destinations-disable": Expected(PAUSE, OF_AN_ADDRESS, "post", {"name": "shop", "reason": "r"}, 302),
+    "destinations-delete": Expected(CONFIGURE, method="post", sent={"name": "shop"}, status=409),
     "destinations-http": Expected(CONFIGURE, sent={"name": "shop"}),
     "destinations-handler": Expected(CONFIGURE),
     "destinations-broker": Expected(CONFIGURE),
@@ -247,6 +251,36 @@ def test_what_lies_outside_the_scope_is_not_found(
         assert _answer(browser_of("outsider"), name, objects) == 404
     else:
         assert _answer(browser_of("outsider"), name, objects) == 200
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "destinations-handler", "sources-new", "sources-directory", "sources-edit", "restart_jobs-new",
+        "restart_jobs-one",
+    ],
+)  # fmt: skip
+def test_a_limited_administrator_gets_no_form_that_cannot_be_sent(
+    name: str, objects: dict[str, int], browser_of: Callable[[str], Client]
+) -> None:
+    client = browser_of("admin")
+    Access.objects.filter(user__username="admin").update(address_patterns=["orders.#"])
+    assert _answer(client, name, objects) == 403
+
+
+@pytest.mark.parametrize("name", ["destinations", "policies", "addresses", "rules", "audit", "overview", "messages"])
+def test_a_list_that_hides_something_does_not_say_that_there_is_nothing(
+    name: str, objects: dict[str, int], browser_of: Callable[[str], Client]
+) -> None:
+    text = browser_of("outsider").get(reverse(name)).content.decode()
+    assert "Nothing in your scope" in text
+    assert " yet</h2>" not in text
+
+
+def test_a_refusal_names_the_permission_in_words(browser_of: Callable[[str], Client]) -> None:
+    text = browser_of("viewer").get("/policies/new/").content.decode()
+    assert "This needs the permission configure, which viewer does not have." in text
+    assert "Permission." not in text
 
 
 def test_lists_of_an_outsider_name_nothing_of_others(

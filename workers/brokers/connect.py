@@ -31,8 +31,8 @@ def permitted_addresses(host: str, port: int, *, guard: NetworkGuard | None = No
         raise BrokerError(f"{host} cannot be resolved: {error}") from None
     addresses = list(dict.fromkeys(str(address[0]) for *_, address in found))
     for address in addresses:
-        if (why := guard.forbidden(address)) is not None:
-            raise BrokerError(f"{host}: {why}, and POISONADMIN_ALLOWED_NETWORKS does not allow it")
+        if (why := guard.refusal(address)) is not None:
+            raise BrokerError(f"{host}: {why}")
     return addresses
 
 

@@ -79,7 +79,7 @@ class Principal:
     def require(self, permission: Permission) -> None:
         """Raise NotAllowed unless the permission is held."""
         if permission not in self.permissions:
-            raise NotAllowed(f"this needs the permission {permission!r}, which {self.name} does not have")
+            raise NotAllowed(f"This needs the permission {permission}, which {self.name} does not have.")
 
     def sees(self, address: str) -> bool:
         """Return whether the address is in scope. Out of scope reads as absent (404), never as forbidden."""

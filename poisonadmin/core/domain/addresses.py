@@ -47,15 +47,16 @@ def validate_pattern(text: str) -> str:
 
 
 def _validate_words(text: str, *, what: str) -> None:
+    article = "an" if what == "address" else "a"
     if not isinstance(text, str):
         raise InvalidAddress(f"The {what} must be a string.")
     if not 1 <= len(text) <= MAX_ADDRESS_CHARS:
         raise InvalidAddress(f"The {what} must have 1 to {MAX_ADDRESS_CHARS} characters, it has {len(text)}.")
     # str.isprintable refuses control characters, lone surrogates and every space but U+0020.
     if not text.isprintable() or " " in text:
-        raise InvalidAddress(f"{text!r} is not an {what}: spaces and unprintable characters are not allowed.")
+        raise InvalidAddress(f"{text!r} is not {article} {what}: spaces and unprintable characters are not allowed.")
     if "" in text.split("."):
-        raise InvalidAddress(f"{text!r} is not an {what}: a word between dots is empty.")
+        raise InvalidAddress(f"{text!r} is not {article} {what}: a word between dots is empty.")
 
 
 def is_pattern(text: str) -> bool:

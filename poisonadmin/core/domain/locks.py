@@ -19,6 +19,7 @@ class Lock(IntEnum):
     IDEMPOTENCY_KEY = 27
     POISON_LIST = 28
     READER = 29
+    CONFIGURATION = 30
 
 
 def lock_key(row_id: int) -> int:

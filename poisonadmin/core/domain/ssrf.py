@@ -81,6 +81,7 @@ _CARRIERS: tuple[tuple[ipaddress.IPv6Network, Callable[[int], int]], ...] = (
 )
 _ISATAP_MARKS = (0x00005EFE, 0x02005EFE)
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+_EVERYTHING = (ipaddress.IPv4Network("0.0.0.0/0"), ipaddress.IPv6Network("::/0"))
 
 
 def forbidden(ip: str, *, allow: Sequence[Network] = (), allow_loopback: bool = False) -> str | None:
@@ -187,6 +188,21 @@ class NetworkGuard:
     def forbidden(self, ip: str) -> str | None:
         """Return why `ip` may not be reached, or None."""
         return forbidden(ip, allow=self.allow, allow_loopback=self.allow_loopback)
+
+    def refusal(self, ip: str) -> str | None:
+        """Return why `ip` may not be reached, and whether a setting could change that; None where it may.
+
+        >>> NetworkGuard().refusal("10.0.0.1")
+        '10.0.0.1 is private, and POISONADMIN_ALLOWED_NETWORKS does not allow it'
+        >>> NetworkGuard().refusal("169.254.169.254")
+        '169.254.169.254 is link-local, where clouds serve their metadata; no setting allows it'
+        """
+        why = self.forbidden(ip)
+        if why is None:
+            return None
+        if forbidden(ip, allow=_EVERYTHING, allow_loopback=True) is not None:
+            return f"{why}; no setting allows it"
+        return f"{why}, and POISONADMIN_ALLOWED_NETWORKS does not allow it"
 
 
 def guard_from(environment: Mapping[str, str]) -> NetworkGuard:

@@ -48,9 +48,9 @@ _WHY = {
     Event.OUTCOME_LOST: "put back because its result was lost, so due at once",
     Event.MOVED: "moved here, so due at once",
     Event.REDIRECTED: "redirected here, so due at once",
-    Event.APPROVED: "approved, so due at once, and failures are counted anew",
-    Event.DELIVERED_NOW: "made due",
-    Event.POSTPONED: "postponed",
+    Event.APPROVED: "approved{by}, so due at once; its failures are counted from zero",
+    Event.DELIVERED_NOW: "made due{by}",
+    Event.POSTPONED: "postponed{by}",
 }
 _BY_A_PERSON = (Event.APPROVED, Event.DELIVERED_NOW, Event.POSTPONED)
 
@@ -263,7 +263,7 @@ def _how(message: MessageDetail, policy: Policy, changes: list[HistoryRow], made
         return None
     if last.event not in counted_events(policy) | {Event.ROLLED_BACK}:
         by = f" by {last.actor}" if last.event in _BY_A_PERSON else ""
-        return f"{_WHY.get(Event(last.event), last.event)}{by}"
+        return _WHY.get(Event(last.event), last.event).format(by=by)
     is_uncounted = last.event not in counted_events(policy)
     terms = explain(policy, 1 if is_uncounted else message.failure_count, message.id, last.attempt_number)
     prefix = "after a roll-back, as after the first failure: " if is_uncounted else ""

@@ -39,7 +39,7 @@ class PastStep:
 
 @dataclass(frozen=True)
 class NextStep:
-    """An attempt to come, the `attempt`-th since failures were last counted anew, of `of`; None: for ever.
+    """An attempt to come, the `attempt`-th since its failures were last reset, of `of`; None: for ever.
 
     `earliest_at` is when it can begin, were each before it to fail at once, and `how` the terms of the wait before. If
     it fails, `then` is the state that follows, `explanation` the wait in TBDL, `formula` its terms in one line.

@@ -3,10 +3,12 @@
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from poisonadmin.core.domain.errors import all_checked
 from poisonadmin.destinations.domain.http_config import InvalidDestination
 
 HANDLER_PATH = "POISONADMIN_HANDLER_PATH"
@@ -82,16 +84,15 @@ def validate_handler_config(config: Mapping[str, Any]) -> dict[str, Any]:
     for field in config:
         if field != "callable" and field not in DEFAULTS:
             raise InvalidDestination(str(field), f"unknown; known are callable, {', '.join(DEFAULTS)}")
-    checked: dict[str, Any] = {"callable": _callable(config.get("callable"))}
-    if "memory_mb" in config:
-        checked["memory_mb"] = _number("memory_mb", config["memory_mb"], MEMORY_MB, "megabytes")
-    if "cpu_seconds" in config:
-        checked["cpu_seconds"] = _number("cpu_seconds", config["cpu_seconds"], CPU_SECONDS, "seconds", whole=False)
-    if "timeout_ms" in config:
-        checked["timeout_ms"] = _number("timeout_ms", config["timeout_ms"], TIMEOUT_MS, "milliseconds")
-    if "concurrency" in config:
-        checked["concurrency"] = _number("concurrency", config["concurrency"], CONCURRENCY, "sandboxes")
-    return checked
+    checks: dict[str, Callable[[Any], Any]] = {
+        "callable": _callable,
+        "memory_mb": partial(_number, "memory_mb", limits=MEMORY_MB, unit="megabytes"),
+        "cpu_seconds": partial(_number, "cpu_seconds", limits=CPU_SECONDS, unit="seconds", whole=False),
+        "timeout_ms": partial(_number, "timeout_ms", limits=TIMEOUT_MS, unit="milliseconds"),
+        "concurrency": partial(_number, "concurrency", limits=CONCURRENCY, unit="sandboxes"),
+    }
+    given = {"callable": None, **config}
+    return all_checked({name: partial(check, given[name]) for name, check in checks.items() if name in given})
 
 
 def _callable(value: Any) -> str:

@@ -2,11 +2,12 @@
 
 import ipaddress
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.domain.errors import InvalidField, all_checked
 from poisonadmin.core.domain.ssrf import NetworkGuard, odd_spelling
 
 TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+\Z")  # RFC 9110, section 5.6.2
@@ -118,14 +119,10 @@ def field_text(text: str) -> str:
     return quote(text, safe=" !\"#$&'()*+,-./:;<=>?@[\\]^_`{|}~", errors="replace")
 
 
-class InvalidDestination(PoisonAdminError):
+class InvalidDestination(InvalidField):
     """Raised when a destination's configuration cannot be used; `field` names what is wrong."""
 
     code = "invalid_destination"
-
-    def __init__(self, field: str, detail: str) -> None:
-        super().__init__(f"{field}: {detail}")
-        self.field = field
 
 
 def validate_http_config(config: Mapping[str, Any], *, guard: NetworkGuard | None = None) -> dict[str, Any]:
@@ -139,23 +136,18 @@ def validate_http_config(config: Mapping[str, Any], *, guard: NetworkGuard | Non
     for field in config:
         if field != "url" and field not in DEFAULTS:
             raise InvalidDestination(str(field), f"unknown; known are url, {', '.join(DEFAULTS)}")
-    if "url" not in config:
-        raise InvalidDestination("url", "is missing")
-    checked: dict[str, Any] = {"url": validate_url(config["url"], guard=guard)}
-    if "method" in config:
-        checked["method"] = _method(config["method"])
-    if "headers" in config:
-        checked["headers"] = validate_headers(config["headers"])
-    for field, limits, unit in (("timeout_ms", TIMEOUT_MS, " milliseconds"), ("concurrency", CONCURRENCY, "")):
-        if field in config:
-            checked[field] = _integer(field, config[field], limits, unit)
-    if "verify_tls" in config:
-        checked["verify_tls"] = _boolean("verify_tls", config["verify_tls"])
-    if "copy_headers" in config:
-        checked["copy_headers"] = _copy_headers(config["copy_headers"])
-    if "crash_on" in config:
-        checked["crash_on"] = _crash_on(config["crash_on"])
-    return checked
+    checks: dict[str, Callable[[Any], Any]] = {
+        "url": partial(validate_url, guard=guard),
+        "method": _method,
+        "headers": validate_headers,
+        "timeout_ms": partial(_integer, "timeout_ms", limits=TIMEOUT_MS, unit=" milliseconds"),
+        "concurrency": partial(_integer, "concurrency", limits=CONCURRENCY, unit=""),
+        "verify_tls": partial(_boolean, "verify_tls"),
+        "copy_headers": _copy_headers,
+        "crash_on": _crash_on,
+    }
+    given = {"url": None, **config}
+    return all_checked({name: partial(check, given[name]) for name, check in checks.items() if name in given})
 
 
 def validate_url(url: Any, *, guard: NetworkGuard | None = None) -> str:
@@ -164,6 +156,8 @@ def validate_url(url: Any, *, guard: NetworkGuard | None = None) -> str:
     >>> validate_url("https://hooks.example.org:8443/in?kind=1")
     'https://hooks.example.org:8443/in?kind=1'
     """
+    if url is None:
+        raise InvalidDestination("url", "is missing")
     if not isinstance(url, str) or not url:
         raise InvalidDestination("url", "must be a text such as https://hooks.example.org/in")
     if len(url) > MAX_URL_CHARS:
@@ -201,8 +195,8 @@ def _host(host: str, guard: NetworkGuard | None) -> None:
         if any(not 1 <= len(label) <= 63 for label in host.removesuffix(".").split(".")) or len(host) > 253:
             raise InvalidDestination("url", f"{host!r} is not a host name") from None
         return
-    if guard is not None and (why := guard.forbidden(host)) is not None:
-        raise InvalidDestination("url", f"{why}, and POISONADMIN_ALLOWED_NETWORKS does not allow it")
+    if guard is not None and (why := guard.refusal(host)) is not None:
+        raise InvalidDestination("url", why)
 
 
 def may_keep_secrets(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:

@@ -1,19 +1,21 @@
 """What every destination has beside its configuration: a name, and perhaps a limit of its rate."""
 
+from poisonadmin.core.domain.names import mistake_in
 from poisonadmin.destinations.domain.http_config import InvalidDestination
 
 MAX_NAME_CHARS = 100
-NAME_RULE = "A name is printable and holds no slash: it is part of a path."
 RATES_PER_SECOND = (0.001, 100_000.0)
 
 
-def is_name(name: str) -> bool:
-    """Return whether a destination may be called so.
+def validate_name(name: str) -> str:
+    """Return the name when a destination may be called so; raise InvalidDestination.
 
-    >>> is_name("shop"), is_name("shop/eu"), is_name("")
-    (True, False, False)
+    >>> validate_name("shop")
+    'shop'
     """
-    return 0 < len(name) <= MAX_NAME_CHARS and name.isprintable() and "/" not in name
+    if (mistake := mistake_in(name, MAX_NAME_CHARS, is_in_path=True)) is not None:
+        raise InvalidDestination("name", mistake)
+    return name
 
 
 def validate_rate(rate: float | None) -> float | None:

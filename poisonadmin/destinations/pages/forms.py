@@ -1,21 +1,22 @@
 """The forms of destinations: HTTP, a handler, a broker."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from django import forms
 
 from poisonadmin.core.domain.addresses import ANY_WORDS, MAX_ADDRESS_CHARS, validate_pattern
+from poisonadmin.destinations.commands import checked_destination
 from poisonadmin.destinations.domain import handler_config, http_config
-from poisonadmin.destinations.domain.http_config import CONNECTION_LOST, METHODS
+from poisonadmin.destinations.domain.http_config import CONNECTION_LOST, METHODS, may_keep_secrets
 from poisonadmin.destinations.domain.names_and_rates import MAX_NAME_CHARS
 from poisonadmin.destinations.queries import DestinationRow
 from poisonadmin.sources.domain.broker_kinds import destination_settings
 from poisonadmin.store.models.destination import DestinationKind
 from poisonadmin.web.pages.broker_forms import BrokerForm
 from poisonadmin.web.pages.forms import (
+    ConfiguredForm,
     SecretLines,
-    StoredForm,
     TextField,
     decimal_number,
     lines_of,
@@ -59,17 +60,14 @@ def _lines(headers: Mapping[str, str]) -> str:
     return "\n".join(f"{name}: {value}" for name, value in headers.items())
 
 
-class OwnDestinationForm(StoredForm):
+class OwnDestinationForm(ConfiguredForm):
     """What the forms of an HTTP destination and of a handler share."""
 
-    kind: ClassVar[DestinationKind]
+    object_type = "destination"
+    check_arguments = staticmethod(checked_destination)
     name = TextField("Name", most=MAX_NAME_CHARS, needed=True)
     owner = _owner()
     max_rate_per_second = _rate()
-
-    def clean(self) -> dict[str, Any]:
-        """Add the kind, which no field asks for."""
-        return {**self.cleaned_data, "kind": str(self.kind)}
 
 
 class HttpForm(OwnDestinationForm):
@@ -83,8 +81,7 @@ class HttpForm(OwnDestinationForm):
         ("Limits", "timeout_ms concurrency max_rate_per_second"),
         ("Crashes", "crash_on"),
     )
-    has_secrets = True
-    kind = DestinationKind.HTTP
+    only_kind = DestinationKind.HTTP
     url = TextField("URL", most=http_config.MAX_URL_CHARS, needed=True, hint="https://hooks.example.org/in")
     method = TextField("Method", choices=[("", f"default ({_HTTP['method']})"), *((one, one) for one in METHODS)])
     verify_tls = ticks("Verify the server’s certificate", initial=True)
@@ -129,15 +126,22 @@ class HttpForm(OwnDestinationForm):
         """Return what the fields hold before anybody types."""
         return super().initial_of(row) | {"crash_on": row.config.get("crash_on") == CONNECTION_LOST}
 
+    def check(self) -> None:
+        """Raise what the command would refuse; secrets that would go elsewhere are asked for where they are typed."""
+        if self.keeps_secrets() and "url" in self.cleaned_data and not may_keep_secrets(self.row.config, self.config()):
+            self.add_error("url", "The stored secret headers are not sent to another place.")
+            self.add_error("secrets", "Type them again, or tick “Forget the stored secret headers”.")
+        super().check()
+
     def config(self) -> dict[str, Any]:
         """Return the configuration as typed, for the command to check. What is as the default says is left out."""
-        typed = {"copy_headers": [], **self.filled_in(), "url": self.cleaned_data["url"]}
+        typed = {"copy_headers": [], "url": None, **self.filled_in()}
         typed["crash_on"] = CONNECTION_LOST if typed["crash_on"] else None
         return {name: typed[name] for name in ("url", *_HTTP) if name in typed and typed[name] != _HTTP.get(name)}
 
     def secret_values(self) -> dict[str, str] | None:
         """Return the secret headers, None where the stored ones are to be kept."""
-        return self.cleaned_data["secrets"] or ({} if self.cleaned_data.get("forget_secrets") else None)
+        return self.cleaned_data.get("secrets") or ({} if self.cleaned_data.get("forget_secrets") else None)
 
 
 class HandlerForm(OwnDestinationForm):
@@ -147,7 +151,7 @@ class HandlerForm(OwnDestinationForm):
     lead = "A Python function is called with each message, in a sandbox with limits of its own."
     layout = (("Handler", "name owner callable"),)
     rest = "Limits"
-    kind = DestinationKind.HANDLER
+    only_kind = DestinationKind.HANDLER
     callable = TextField(
         "Function",
         most=handler_config.MAX_CALLABLE_CHARS,
@@ -163,10 +167,7 @@ class HandlerForm(OwnDestinationForm):
     def config(self) -> dict[str, Any]:
         """Return the configuration as typed, for the command to check."""
         limits = {name: value for name, value in self.filled_in().items() if name in _HANDLER}
-        return {"callable": self.cleaned_data["callable"], **limits}
-
-    def secret_values(self) -> None:
-        """A handler has none."""
+        return {"callable": self.cleaned_data.get("callable"), **limits}
 
 
 class BrokerDestinationForm(BrokerForm):
@@ -179,6 +180,8 @@ class BrokerDestinationForm(BrokerForm):
     )
     layout = (("Connection", f"owner {BrokerForm.connection}"), ("Redirect", "queue topic exchange routing_key"))
     rest = "Limits"
+    object_type = "destination"
+    check_arguments = staticmethod(checked_destination)
     settings = destination_settings()
     owner = _owner()
     max_rate_per_second = _rate()

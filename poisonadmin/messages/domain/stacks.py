@@ -33,7 +33,10 @@ _HEADING = re.compile(
 _DOTNET_INNER = re.compile(r".*---> (?:\(Inner Exception #\d++\) )?(?P<cls>[A-Za-z_][\w.`+]*+)")
 _JAVASCRIPT_CAUSE = re.compile(r"\s*\[cause\]: (?P<cls>[A-Za-z_][\w.$]*+)")
 
-_PYTHON_LIBRARY = re.compile(r"site-packages[/\\]|dist-packages[/\\]|[/\\]lib(?:64)?[/\\]python\d|[/\\]Lib[/\\]|^<")
+_PYTHON_LIBRARY = re.compile(
+    r"site-packages[/\\]|dist-packages[/\\]|[/\\]lib(?:64)?[/\\]python\d|[/\\]Lib[/\\]"
+    r"|[/\\]workers[/\\]delivery[/\\]handler[/\\]sandbox[/\\]|^<"  # what calls a handler
+)
 _JAVA_LIBRARY = re.compile(
     r"(?:java|javax|jdk|sun|com\.sun|jakarta|kotlin|kotlinx|scala|groovy|clojure|akka|reactor|rx|io\.reactivex|lombok"
     r"|org\.(?:springframework|apache|hibernate|jboss|eclipse|codehaus|postgresql|slf4j|junit|aspectj|wildfly|glassfish|"

@@ -85,7 +85,7 @@ class DecisionForm(PageForm):
     reason = TextField(
         "Reason",
         most=MAX_REASON_CHARS,
-        needed=True,
+        required=True,
         rows=3,
         hint="Why? It is kept in the history and the audit log.",
         autofocus=True,

@@ -28,6 +28,7 @@ CHIP_NAMES = {
     "state": "state",
     "reason": "reason",
     "group": "failure group",
+    "original_address": "original address",
     "confirmation": "consumer confirmation",
     "conversation_id": "conversation",
     "message_id": "message id",

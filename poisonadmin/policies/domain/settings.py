@@ -3,10 +3,11 @@
 import math
 from collections.abc import Callable, Mapping
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 from poisonadmin.core.domain.addresses import InvalidAddress, validate_address
-from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.domain.errors import InvalidField, PoisonAdminError, all_checked
 from poisonadmin.messages.domain.business_keys import InvalidBusinessKey, parsed_keys
 from poisonadmin.policies.domain.policy import (
     UNLIMITED,
@@ -39,14 +40,10 @@ class UnknownSetting(PoisonAdminError):
         self.field = field
 
 
-class InvalidSetting(PoisonAdminError):
+class InvalidSetting(InvalidField):
     """Raised when a setting has a wrong type or lies outside its range; `field` is its name."""
 
     code = "invalid_setting"
-
-    def __init__(self, field: str, detail: str) -> None:
-        super().__init__(f"{field}: {detail}")
-        self.field = field
 
 
 class _InvalidValue(Exception):
@@ -56,14 +53,14 @@ class _InvalidValue(Exception):
 def validate_settings(settings: Mapping[str, object]) -> dict[str, object]:
     """Return the settings as the values that `Policy` takes, in the order given.
 
-    Errors: `UnknownSetting`, `InvalidSetting`; both name the field.
+    Errors: `UnknownSetting`, `InvalidSetting`; both name the field, and have the other fields' errors as `others`.
 
     >>> validate_settings({"redelivery_delay_multiplier": 2, "on_exhausted": "discard"})
     {'redelivery_delay_multiplier': 2.0, 'on_exhausted': <OnExhausted.DISCARD: 'discard'>}
     """
     if not isinstance(settings, Mapping):
         raise InvalidSetting("settings", "must be an object.")
-    return {field: _checked(field, value) for field, value in settings.items()}
+    return all_checked({field: partial(_checked, field, value) for field, value in settings.items()})
 
 
 def _checked(field: str, value: object) -> object:

@@ -8,9 +8,9 @@ from django import forms
 from poisonadmin.core.domain.addresses import MAX_ADDRESS_CHARS, InvalidAddress
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.queries.rows import MAX_ID
-from poisonadmin.policies.domain.policy import PRESETS, UnknownPreset
+from poisonadmin.policies.commands import checked_policy
+from poisonadmin.policies.domain.policy import BUILT_IN_PATTERN, PRESETS, UnknownPreset
 from poisonadmin.policies.domain.resolution import PolicySpec
-from poisonadmin.policies.domain.settings import InvalidSetting
 from poisonadmin.policies.queries.policies import MAX_PREVIEW, PolicyView
 from poisonadmin.policies.queries.values import IN_MILLISECONDS, SECTIONS, choices, kinds
 from poisonadmin.web.pages.forms import StoredForm, TextField, texts_by_comma, whole_number
@@ -27,6 +27,8 @@ _FIELDS: dict[type[PoisonAdminError], str] = {
 class PolicyForm(StoredForm):
     """A policy. The fields of its settings are named `setting.<name>`."""
 
+    object_type = "policy"
+    key = "match"
     keeps = ()
     match = TextField("Pattern", most=MAX_ADDRESS_CHARS, needed=True, hint="orders.#")
     preset = TextField("Preset", choices=[("", "none"), *((name, name) for name in PRESETS)])
@@ -59,16 +61,20 @@ class PolicyForm(StoredForm):
         return found
 
     def values(self) -> dict[str, Any]:
-        """Return what is filled in, as it was read or as it was sent; raise InvalidSetting naming the first mistake."""
-        if not self.is_bound:
-            return dict(self.initial)
-        for name, errors in self.errors.items():
-            if name in self.fields:
-                raise InvalidSetting(name.removeprefix(_SETTING), str(errors[0]))
-        return self.filled_in()
+        """Return what is filled in and could be read, or what is stored while nothing was sent."""
+        return self.filled_in() if self.is_bound else dict(self.initial)
+
+    def check(self) -> None:
+        """Raise what the command would refuse but what is out of scope, which the command alone knows."""
+        self.check_policy(self.spec().pattern)
+
+    def check_policy(self, pattern: str) -> None:
+        """Raise what the command would refuse at this pattern."""
+        typed = self.spec()
+        checked_policy(pattern, preset=typed.preset, settings=typed.settings)
 
     def spec(self) -> PolicySpec:
-        """Return the policy that is filled in; raise InvalidSetting."""
+        """Return the policy that is filled in."""
         values = self.values()
         settings = {name.removeprefix(_SETTING): value for name, value in values.items() if name.startswith(_SETTING)}
         return PolicySpec(values.get("match", ""), values.get("preset"), settings, values.get("destination"))
@@ -85,6 +91,10 @@ class SimulatorForm(PolicyForm):
     match = TextField("Pattern that inherits", most=MAX_ADDRESS_CHARS, hint="empty: the built-in values")
     failures = whole_number("Failures to show", limits=(0, MAX_PREVIEW), initial=PREVIEWED)
     message_id = whole_number("Jitter of message", limits=(0, MAX_ID), hint="its number; empty: no jitter")
+
+    def check(self) -> None:
+        """Raise what the command would refuse; no pattern is needed."""
+        self.check_policy(self.spec().pattern or BUILT_IN_PATTERN)
 
 
 def _field(name: str, kind: str) -> TextField:

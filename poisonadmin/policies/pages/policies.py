@@ -56,14 +56,14 @@ def edit(request: HttpRequest, principal: Principal, policy_id: int | None = Non
             settings=typed.settings,
             destination=typed.destination,
             principal=principal,
-            expected_version=form.cleaned_data["version"],
+            expected_version=form.expected_version(),
         )
         notes.success(request, f"The policy {typed.pattern} is saved, and in force from the next failure on.")
         return reverse("policies")
 
     def context() -> dict[str, Any]:
         versions = [] if policy_id is None else policy_history(policy_id, principal=principal)
-        return {"policy": policy, "versions": versions} | context_of(form, principal)
+        return {"policy": policy, "versions": versions} | context_of(form, principal, is_new=policy is None)
 
     if "preview" in request.POST and form.is_valid():
         return render(request, "policies/policy.html", context() | {"form": form})

@@ -10,8 +10,9 @@ from django.views.decorators.http import require_POST
 from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.policies.pages.form import PREVIEWED, PolicyForm, SimulatorForm
-from poisonadmin.policies.queries.policies import Preview, preview
+from poisonadmin.policies.queries.policies import Preview, find_policy, preview
 from poisonadmin.policies.queries.values import values_in_force
+from poisonadmin.web.pages.forms import sentence_of
 from poisonadmin.web.pages.views import page, require_known
 
 MOST_SHOWN = 100
@@ -45,13 +46,21 @@ def show(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     form = SimulatorForm(request.POST)
     is_fragment = request.htmx  # type: ignore[attr-defined]
     template = "policies/_retry_schedule.html" if is_fragment else "policies/simulator.html"
-    return render(request, template, context_of(form, principal) | {"form": form})
+    context = context_of(form, principal, is_new=request.GET.get("new") == "true")
+    return render(request, template, context | {"form": form})
 
 
-def context_of(form: PolicyForm, principal: Principal) -> dict[str, Any]:
-    """Return what `policies/_retry_schedule.html` shows: the schedule, or the mistake that keeps it from being one."""
+def context_of(form: PolicyForm, principal: Principal, *, is_new: bool = False) -> dict[str, Any]:
+    """Return what `policies/_retry_schedule.html` shows: the schedule, or the mistakes that keep it from being one.
+
+    `is_new`: the form is to create a policy, which it cannot where the pattern has one.
+    """
+    form.is_valid()
+    values, typed = form.values(), form.spec()
+    taken = find_policy(typed.pattern) if is_new and typed.pattern and principal.covers(typed.pattern) else None
+    if form.errors:
+        return {"ladder_problems": [(field.label, field.errors[0]) for field in form.wrong()], "taken": taken}
     try:
-        values, typed = form.values(), form.spec()
         message_id = values.get("message_id")
         found = preview(
             typed.preset,
@@ -62,9 +71,10 @@ def context_of(form: PolicyForm, principal: Principal) -> dict[str, Any]:
             match=typed.pattern or None,
         )
     except PoisonAdminError as error:
-        return {"ladder_problem": error}
+        return {"ladder_problems": [("", sentence_of(error))], "taken": taken}
     rungs = _rungs(found)
     return {
+        "taken": taken,
         "ladder": found,
         "rungs": rungs[:MOST_SHOWN],
         "points": [rung.wait_ms for rung in rungs],

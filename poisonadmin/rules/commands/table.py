@@ -11,8 +11,15 @@ from django.db.models.functions import Now
 
 from poisonadmin.core.commands import audit
 from poisonadmin.core.domain.access import NotAllowed, OutOfScope, Permission, Principal
-from poisonadmin.core.domain.errors import AlreadyExists, NotFound, PoisonAdminError, PreconditionFailed
+from poisonadmin.core.domain.errors import (
+    AlreadyExists,
+    NotFound,
+    PoisonAdminError,
+    all_checked,
+    require_version,
+)
 from poisonadmin.core.domain.globs import glob
+from poisonadmin.core.domain.names import mistake_in
 from poisonadmin.rules.domain.fields import InvalidRule
 from poisonadmin.rules.domain.json_schema import InvalidSchema, compile_schema
 from poisonadmin.rules.domain.rules import Stage, validate_rule
@@ -22,6 +29,7 @@ from poisonadmin.store.models.rule import Rule
 
 MAX_NAME_CHARS = 100
 MAX_NOTE_CHARS = 2000
+MAX_OWNER_CHARS = 255
 
 
 @dataclass(frozen=True)
@@ -61,8 +69,7 @@ def replace_rule(
     principal.require(Permission.CONFIGURE)
     with transaction.atomic():
         row = locked_rule(rule_id, principal=principal)
-        if expected_version is not None and row.version != expected_version:
-            raise PreconditionFailed(f"The rule {row.name} has changed since it was read; nothing was saved.")
+        require_version(f"rule {row.name}", row, expected_version)
         values = _checked(Stage(row.stage), fields, principal, before=row)
         before = _described({name: getattr(row, name) for name in values})
         is_same = (row.match, row.action) == (values["match"], values["action"])
@@ -125,26 +132,45 @@ def locked_rule(rule_id: int, *, principal: Principal) -> Rule:
     return row
 
 
-def _checked(stage: Stage, fields: RuleFields, principal: Principal, before: Rule | None = None) -> dict[str, Any]:
+def checked_rule(stage: Stage, fields: RuleFields) -> dict[str, Any]:
+    """Return what is to be stored of a rule that is written so, the owner as it was given; raise InvalidRule."""
+    found = all_checked(
+        {
+            "name": lambda: _name(fields.name),
+            "owner": lambda: fields.owner and _text("owner", fields.owner, 1, MAX_OWNER_CHARS),
+            "note": lambda: _text("note", fields.note, 0, MAX_NOTE_CHARS),
+            "rule": lambda: _definition(stage, fields),
+        }
+    )
+    match, action = found.pop("rule")
+    return found | {"match": match, "action": action, "ends_at": fields.ends_at}
+
+
+def _definition(stage: Stage, fields: RuleFields) -> tuple[dict[str, Any], dict[str, Any]]:
     match, action = validate_rule(stage, fields.match, fields.action)
     if "violates" in match:
         try:
             compile_schema(match["violates"])
         except InvalidSchema as error:
             raise InvalidRule("match.violates", error.detail) from None
+    return match, action
+
+
+def _name(name: str) -> str:
+    text = name.strip()
+    if (mistake := mistake_in(text, MAX_NAME_CHARS)) is not None:
+        raise InvalidRule("name", mistake)
+    return text
+
+
+def _checked(stage: Stage, fields: RuleFields, principal: Principal, before: Rule | None = None) -> dict[str, Any]:
+    values = checked_rule(stage, fields)
+    match, action = values["match"], values["action"]
     if not covers_rule(principal, match):
         raise NotAllowed(f"This rule reaches beyond the addresses that {principal.name} is limited to.")
     _require_seen(principal, match, action, before)
-    return {
-        "name": _text("name", fields.name, 1, MAX_NAME_CHARS),
-        "owner": _text("owner", fields.owner or principal.name, 1, 255),
-        "note": _text("note", fields.note, 0, MAX_NOTE_CHARS),
-        "match": match,
-        "action": action,
-        "ends_at": fields.ends_at,
-        "updated_by": principal.name,
-        "updated_at": Now(),
-    }
+    by = principal.name
+    return values | {"owner": values["owner"] or by, "updated_by": by, "updated_at": Now()}
 
 
 def _require_seen(

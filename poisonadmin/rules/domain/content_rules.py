@@ -122,7 +122,8 @@ def _json_condition(one: Mapping[str, Any]) -> Condition:
     if "absent" in one:
         return lambda subject: not _any(subject, path, lambda _: True)
     if "missing" in one:
-        return lambda subject: not _any(subject, path, lambda value: value is not None and value != "")
+        # 0 and false are values; a text, a list or an object without anything in it is none.
+        return lambda subject: not _any(subject, path, lambda value: value not in (None, "", [], {}))
     name, expected = next((name, value) for name, value in one.items() if name != "path")
     test = _VALUE_TESTS[name](expected)
     return lambda subject: _any(subject, path, test)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from poisonadmin.core.domain.addresses import InvalidAddress, validate_address, validate_pattern
-from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.domain.errors import InvalidField
 from poisonadmin.core.domain.json_path import InvalidPath, parse_path
 from poisonadmin.core.domain.strict_json import InvalidJson, dumps
 from poisonadmin.destinations.domain.http_config import TOKEN
@@ -22,14 +22,10 @@ MAX_FACTOR = 1000.0
 Check = Callable[[str, Any], Any]
 
 
-class InvalidRule(PoisonAdminError):
+class InvalidRule(InvalidField):
     """Raised when a column of a rule is invalid; `field` is its name."""
 
     code = "invalid_rule"
-
-    def __init__(self, field: str, detail: str) -> None:
-        super().__init__(f"{field}: {detail}")
-        self.field = field
 
 
 def address_pattern(field: str, value: Any) -> str:

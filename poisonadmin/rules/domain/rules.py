@@ -8,9 +8,11 @@ Source: DESIGN sections 2 and 3; the table is that of MQ's `runmqdlq`.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 from poisonadmin.core.domain.addresses import matches
+from poisonadmin.core.domain.errors import all_checked
 from poisonadmin.rules.domain.fields import (
     MAX_TAG_CHARS,
     MAX_TAGS,
@@ -158,22 +160,29 @@ def validate_rule(
     >>> validate_rule(Stage.BEFORE, {"address": "*", "size": {"min": 10}}, {"do": "reject"})
     ({'size': {'min': 10}}, {'do': 'reject'})
     """
-    return _checked_match(Stage(stage), match), _checked_action(Stage(stage), action)
+    both = {
+        "match": partial(_checked_match, Stage(stage), match),
+        "action": partial(_checked_action, Stage(stage), action),
+    }
+    found = all_checked(both)
+    return found["match"], found["action"]
 
 
 def _checked_match(stage: Stage, match: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(match, Mapping):
         raise InvalidRule("match", "must be an object.")
     known = CONDITIONS[stage]
-    found = {}
-    for name, value in match.items():
+    for name in match:
         if name not in known:
             detail = f"there is no such condition {stage} a delivery; known are {', '.join(known)}."
             raise InvalidRule(f"match.{str(name)[:40]}", detail)
-        if value == ANYTHING or value is None:
-            continue
-        found[name] = known[name](f"match.{name}", value)
-    return found
+    return all_checked(
+        {
+            name: partial(known[name], f"match.{name}", value)
+            for name, value in match.items()
+            if value != ANYTHING and value is not None
+        }
+    )
 
 
 def _checked_action(stage: Stage, action: Mapping[str, Any]) -> dict[str, Any]:
@@ -184,16 +193,16 @@ def _checked_action(stage: Stage, action: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(do, str) or do not in actions:
         raise InvalidRule("action.do", f"must be one of {', '.join(actions)}.")
     parts, needed = actions[do]
-    found: dict[str, Any] = {"do": do}
-    for name, value in action.items():
-        if name == "do" or value is None:
-            continue
+    given = {name: value for name, value in action.items() if name != "do" and value is not None}
+    for name in given:
         if name not in parts:
             raise InvalidRule(f"action.{str(name)[:40]}", f"is not part of the action {do}.")
-        found[name] = parts[name](f"action.{name}", value)
     for name in needed:
-        if name not in found:
+        if name not in given:
             raise InvalidRule(f"action.{name}", f"is missing: {do} needs it.")
+    found = {"do": do} | all_checked(
+        {name: partial(parts[name], f"action.{name}", value) for name, value in given.items()}
+    )
     if do == After.RETRY and len(found) != 2:
         raise InvalidRule("action.delay_ms", "retry needs either delay_ms or factor.")
     return found

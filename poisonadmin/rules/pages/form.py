@@ -1,6 +1,7 @@
 """The forms of rules, one a stage: an empty field matches anything, so only what is filled in is a condition."""
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, ClassVar
@@ -8,7 +9,7 @@ from typing import Any, ClassVar
 from poisonadmin.core.domain import strict_json
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.queries.filter_values import InvalidFilter, moment
-from poisonadmin.rules.commands.table import MAX_NAME_CHARS, MAX_NOTE_CHARS, RuleFields
+from poisonadmin.rules.commands.table import MAX_NAME_CHARS, MAX_NOTE_CHARS, MAX_OWNER_CHARS, RuleFields, checked_rule
 from poisonadmin.rules.domain.fields import InvalidRule
 from poisonadmin.rules.domain.rules import After, Before, Stage
 from poisonadmin.rules.pages.condition_formatter import (
@@ -60,10 +61,11 @@ class RuleForm(StoredForm):
     Fields of the action but `do` itself begin with `do_`, for conditions may have the same names.
     """
 
+    object_type = "rule"
     keeps = ()
     stage: ClassVar[Stage]
     name = TextField("Name", most=MAX_NAME_CHARS, needed=True)
-    owner = TextField("Owner", most=255)
+    owner = TextField("Owner", most=MAX_OWNER_CHARS)
     ends_at = TextField("Ends (UTC)", read=_moment, write=_moment_text, type="datetime-local")
     note = TextField("Note: what it is for", most=MAX_NOTE_CHARS, rows=2)
     address = TextField("Address", hint="orders.# or orders.*.created; empty: every address")
@@ -72,6 +74,10 @@ class RuleForm(StoredForm):
         """Return what the fields hold before anybody types."""
         action = {name if name == "do" else f"do_{name}": value for name, value in row.action.items()}
         return super().initial_of(row) | dict(row.match) | action
+
+    def check(self) -> None:
+        """Raise what the command would refuse."""
+        checked_rule(self.stage, self.rule())
 
     def rule(self) -> RuleFields:
         """Return what is to be saved."""
@@ -91,6 +97,12 @@ class RuleForm(StoredForm):
         where, _, rest = super().field_of(error).partition(".")
         name = rest.split("[")[0].split(".")[0]
         return f"do_{name}" if where == "action" and name != "do" else name or where
+
+    def sentence_of(self, error: PoisonAdminError) -> str:
+        """Return what stands at the field of an error; of several conditions it says which."""
+        number = re.search(r"\[(\d+)\]", str(getattr(error, "field", "")))
+        sentence = super().sentence_of(error)
+        return f"Line {int(number[1]) + 1}: {sentence}" if number else sentence
 
 
 class BeforeForm(RuleForm):

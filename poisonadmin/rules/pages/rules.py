@@ -7,6 +7,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpRespons
 from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_POST
+from django_htmx.http import reselect, reswap, retarget
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.rules.commands import dry_runs, table
@@ -15,12 +16,11 @@ from poisonadmin.rules.pages.condition_formatter import action_text, match_lines
 from poisonadmin.rules.pages.form import FORMS
 from poisonadmin.rules.queries.rules import DryRunNotFound, DryRunRow, RuleRow, get_rule, latest_dry_run, list_rules
 from poisonadmin.web.pages.forms import saved_or_shown
-from poisonadmin.web.pages.views import page, require_known
+from poisonadmin.web.pages.views import MAX_REASON_CHARS, NO_REASON, page, reason_of, require_known
 
-MAX_REASON_CHARS = 2000
 _TABLES = (
-    (Stage.BEFORE, "Before a delivery", "What a message is."),
-    (Stage.AFTER, "After a failure", "How an attempt has failed."),
+    (Stage.BEFORE, "Before a delivery", "Every message is delivered, whatever it holds."),
+    (Stage.AFTER, "After a failure", "The policy of its address decides what follows a failure."),
 )
 
 
@@ -57,7 +57,7 @@ def edit(
         if row is None:
             saved = table.create_rule(form.stage, fields, principal=principal)
         else:
-            version = form.cleaned_data["version"]
+            version = form.expected_version()
             saved = table.replace_rule(row.id, fields, principal=principal, expected_version=version)
         notes.success(request, f"The rule {saved.name} is saved.")
         return reverse("rules-one", args=[saved.id])
@@ -69,9 +69,9 @@ def edit(
 @page(Permission.CONFIGURE)
 def switch(request: HttpRequest, principal: Principal, rule_id: int, change: str) -> HttpResponseBase:
     """Switch the rule on or off, with a reason."""
-    reason = request.POST.get("reason", "").replace("\x00", "").strip()[:MAX_REASON_CHARS]
+    reason = reason_of(request)
     if not reason:
-        return _show(request, principal, rule_id, "Say why; it is kept in the audit log.", 422)
+        return _show(request, principal, rule_id, NO_REASON, 422)
     try:
         if change == "disable":
             row = table.disable_rule(rule_id, principal=principal, reason=reason)
@@ -124,12 +124,18 @@ def _show(request: HttpRequest, principal: Principal, rule_id: int, error: str =
         tried = latest_dry_run(rule_id, principal=principal)
     except DryRunNotFound:
         tried = None
+    is_running = tried is not None and tried.finished_at is None
+    # The page asks again while a dry run is under way. Its end changes more than the result: the whole page is new.
+    has_ended = bool(request.htmx) and not is_running  # type: ignore[attr-defined]
+    if has_ended:
+        notes.success(request, "The dry run has ended.")
     context = _described(row) | {
         "dry_run": tried,
-        "is_running": tried is not None and tried.finished_at is None,
+        "is_running": is_running,
         "is_outdated": tried is not None and tried.rule_version != row.version and not row.is_dry_run,
         "needs_dry_run": row.stage == Stage.BEFORE and not row.is_dry_run,
         "error": error,
         "max_reason": MAX_REASON_CHARS,
     }
-    return render(request, "rules/rule.html", context, status=status)
+    answer = render(request, "rules/rule.html", context, status=status)
+    return reselect(reswap(retarget(answer, "#content"), "outerHTML"), "#content") if has_ended else answer

@@ -86,7 +86,7 @@ def request_broker_check(
     if secrets is None and source_id is not None:
         source = get_source(source_id, principal=principal)
         if source.secret_names and (source.kind != kind or not may_keep_login(source.config, checked)):
-            raise InvalidSource("secrets", "must be given again: the stored ones do not go along to another place")
+            raise InvalidSource("secrets", "must be given again: the stored ones are not sent to another place")
         of_source = source_id
     return _ask(purpose, kind, checked, login, of_source, principal)
 

@@ -10,11 +10,12 @@ from django.db import connection, transaction
 from django.db.models import F
 
 from poisonadmin.core.commands import audit
-from poisonadmin.core.commands.locks import try_lock
+from poisonadmin.core.commands.locks import hold, try_lock
 from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
 from poisonadmin.core.domain.addresses import ANY_WORDS
-from poisonadmin.core.domain.errors import PoisonAdminError, PreconditionFailed
+from poisonadmin.core.domain.errors import PoisonAdminError, all_checked, require_version
 from poisonadmin.core.domain.locks import Lock
+from poisonadmin.core.domain.names import mistake_in
 from poisonadmin.core.domain.ssrf import guard_from
 from poisonadmin.destinations.commands import InUse, save_destination
 from poisonadmin.policies.commands import save_policy
@@ -26,6 +27,7 @@ from poisonadmin.store.models.destination import Destination
 from poisonadmin.store.models.intake import SOURCE_KINDS, FileState, Source, SourceFile
 from poisonadmin.store.models.policy import PolicyRow
 
+MAX_NAME_CHARS = 100
 MAX_PATH_CHARS = 4000
 
 _TABLES = ("rejected_line", "source_file", "broker_receipt", "broker_look")
@@ -53,19 +55,14 @@ def save_source(
 
     Only someone without a limit to some addresses may: its messages name their own. A source keeps its kind. A stored
     login does not go along to another URL.
-    Errors: `NotAllowed`, `InvalidSource`, `PreconditionFailed`.
+    Errors: `NotAllowed`, `InvalidSource`, `AlreadyExists`, `PreconditionFailed`.
     """
     _require_configurer(principal)
-    if kind not in SOURCE_KINDS:
-        raise InvalidSource("kind", f"must be one of {', '.join(SOURCE_KINDS)}")
-    if not name.isprintable() or not name.strip():
-        raise InvalidSource("name", "must be printable")
-    checked = checked_config(kind, config, name=name)
-    login = None if secrets is None else checked_login(kind, secrets)
-    with transaction.atomic():
+    checked, login = checked_source(name, kind=kind, config=config, secrets=secrets)
+    with transaction.atomic(), connection.cursor() as cursor:
+        hold(cursor, Lock.CONFIGURATION)  # two who create the same name at once must not replace one another
         before = Source.objects.select_for_update().filter(name=name).first()
-        if expected_version is not None and (before is None or before.version != expected_version):
-            raise PreconditionFailed(f"The source {name} has changed since it was read; nothing was saved.")
+        require_version(f"source {name}", before, expected_version)
         fresh = {"kind": kind, "config": checked, "secrets": login or {}}
         row, is_new = (before, False) if before else Source.objects.get_or_create(name=name, defaults=fresh)
         if not is_new:
@@ -75,11 +72,33 @@ def save_source(
     return row
 
 
+def checked_source(
+    name: str, *, kind: str, config: Mapping[str, Any], secrets: Mapping[str, Any] | None
+) -> tuple[dict[str, Any], dict[str, str] | None]:
+    """Return configuration and login as they are stored, None for a login that is kept; raise InvalidSource."""
+    if kind not in SOURCE_KINDS:
+        raise InvalidSource("kind", f"must be one of {', '.join(SOURCE_KINDS)}")
+    found = all_checked(
+        {
+            "name": lambda: _checked_name(name),
+            "config": lambda: checked_config(kind, config, name=name),
+            "login": lambda: None if secrets is None else checked_login(kind, secrets),
+        }
+    )
+    return found["config"], found["login"]
+
+
+def _checked_name(name: str) -> str:
+    if (mistake := mistake_in(name, MAX_NAME_CHARS)) is not None:
+        raise InvalidSource("name", mistake)
+    return name
+
+
 def _replace(row: Source, kind: str, config: dict[str, Any], login: dict[str, str] | None) -> None:
     if kind != row.kind:
         raise InvalidSource("kind", f"a source keeps its kind, and this one drains {row.kind}")
     if login is None and row.secrets and not may_keep_login(row.config, config):
-        raise InvalidSource("secrets", "must be given again: the stored ones do not go along to another place")
+        raise InvalidSource("secrets", "must be given again: the stored ones are not sent to another place")
     Source.objects.filter(id=row.id).update(
         config=config,
         secrets=row.secrets if login is None else login,

@@ -100,8 +100,8 @@ def _check_host(host: str, guard: NetworkGuard | None) -> None:
         if any(not 1 <= len(label) <= 63 for label in host.removesuffix(".").split(".")) or len(host) > 253:
             raise InvalidBrokerUrl(f"{host!r} is not a host name") from None
         return
-    if guard is not None and (why := guard.forbidden(host)) is not None:
-        raise InvalidBrokerUrl(f"{why}, and POISONADMIN_ALLOWED_NETWORKS does not allow it")
+    if guard is not None and (why := guard.refusal(host)) is not None:
+        raise InvalidBrokerUrl(why)
 
 
 def _virtual_host(broker: BrokerKind, path: str) -> str:

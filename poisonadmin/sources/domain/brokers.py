@@ -4,9 +4,10 @@ Which settings a kind of broker has is declared in `broker_kinds.py`; here is ho
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
-from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.domain.errors import InvalidField, PoisonAdminError, all_checked
 from poisonadmin.core.domain.ssrf import NetworkGuard
 from poisonadmin.destinations.domain.http_config import InvalidDestination
 from poisonadmin.sources.domain.broker_kinds import BROKERS, DESTINATION_DEFAULTS, SOURCE_DEFAULTS, BrokerKind
@@ -17,16 +18,13 @@ MAX_QUEUES = 100
 MAX_SECRET_CHARS = 2048
 
 Refuse = Callable[[str, str], PoisonAdminError]
+Check = Callable[[], Any]
 
 
-class InvalidSource(PoisonAdminError):
+class InvalidSource(InvalidField):
     """Raised when a source's configuration cannot be used; `field` names what is wrong."""
 
     code = "invalid_source"
-
-    def __init__(self, field: str, detail: str) -> None:
-        super().__init__(f"{field}: {detail}")
-        self.field = field
 
 
 def validate_broker_source(
@@ -44,12 +42,12 @@ def validate_broker_source(
     broker = BROKERS[kind]
     _refuse_unknown(config, ("url", broker.drained, *SOURCE_DEFAULTS[kind]), InvalidSource)
     names = config.get(broker.drained)
-    checked = {
-        "url": _url(kind, config.get("url"), guard, InvalidSource),
-        broker.drained: _names(broker, names) if needs_queues or names else [],
+    checks: dict[str, Check] = {
+        "url": lambda: _url(kind, config.get("url"), guard, InvalidSource),
+        broker.drained: lambda: _names(broker, names) if needs_queues or names else [],
     }
     filled_in = {setting.name: setting.stored.format(name=name) for setting in broker.source if setting.stored}
-    return checked | _checked(broker.source, filled_in | dict(config), guard, InvalidSource)
+    return all_checked(checks | _checks(broker.source, filled_in | dict(config), guard, InvalidSource))
 
 
 def validate_broker_destination(
@@ -65,8 +63,8 @@ def validate_broker_destination(
     """
     refuse = InvalidDestination
     _refuse_unknown(config, ("url", *DESTINATION_DEFAULTS[kind]), refuse)
-    checked: dict[str, Any] = {"url": _url(kind, config.get("url"), guard, refuse)}
-    checked |= _checked(BROKERS[kind].destination, config, guard, refuse)
+    checks: dict[str, Check] = {"url": lambda: _url(kind, config.get("url"), guard, refuse)}
+    checked = all_checked(checks | _checks(BROKERS[kind].destination, config, guard, refuse))
     if "exchange" in checked and "queue" in checked:
         raise refuse("exchange", "a redirect goes to a queue or to an exchange, not to both")
     if "routing_key" in checked and "exchange" not in checked:
@@ -114,18 +112,22 @@ def _url(kind: str, url: object, guard: NetworkGuard | None, refuse: Refuse) -> 
     return str(url)
 
 
-def _checked(
+def _checks(
     settings: Iterable[Setting], config: Mapping[str, Any], guard: NetworkGuard | None, refuse: Refuse
-) -> dict[str, Any]:
-    checked = {}
+) -> dict[str, Check]:
+    checks: dict[str, Check] = {}
     for setting in settings:
         is_null = config.get(setting.name) is None and setting.default is None and setting.stored is None
         if setting.name in config and not is_null:
-            try:
-                checked[setting.name] = setting.check(config[setting.name], guard)
-            except InvalidValue as error:
-                raise refuse(setting.name, str(error)) from None
-    return checked
+            checks[setting.name] = partial(_checked, setting, config[setting.name], guard, refuse)
+    return checks
+
+
+def _checked(setting: Setting, value: object, guard: NetworkGuard | None, refuse: Refuse) -> object:
+    try:
+        return setting.check(value, guard)
+    except InvalidValue as error:
+        raise refuse(setting.name, str(error)) from None
 
 
 def _names(broker: BrokerKind, names: object) -> list[str]:

@@ -10,7 +10,7 @@ from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.sources.commands import broker_checks
 from poisonadmin.sources.domain.broker_kinds import BROKERS
 from poisonadmin.sources.domain.brokers import InvalidSource
-from poisonadmin.sources.pages.forms import BrokerSourceForm
+from poisonadmin.sources.pages.forms import BrokerCheckForm
 from poisonadmin.sources.queries.broker_checks import BrokerCheckRow, BrokerCheckState, get_broker_check
 from poisonadmin.sources.queries.sources import get_source
 from poisonadmin.store.models.intake import LookPurpose
@@ -18,14 +18,14 @@ from poisonadmin.web.pages.views import page, require_known
 
 
 @require_POST
-@page(Permission.CONFIGURE)
+@page(Permission.CONFIGURE, is_for_all=True)
 def of_form(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Have a worker check the broker as the form describes it."""
     source = request.POST.get("source", "")
     source_id = int(source) if source.isascii() and source.isdigit() and 0 < len(source) < 19 else None
     try:
         row = None if source_id is None else get_source(source_id, principal=principal)
-        form = BrokerSourceForm(request.POST, row)
+        form = BrokerCheckForm(request.POST, row)
         for name, errors in form.errors.items():
             raise InvalidSource(name, str(errors[0]))
         look_id = broker_checks.request_broker_check(

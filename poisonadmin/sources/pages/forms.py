@@ -1,14 +1,15 @@
 """The forms of sources: a broker that is drained, and a directory of files."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from poisonadmin.core.domain.errors import PoisonAdminError
-from poisonadmin.sources.commands.setup import MAX_PATH_CHARS
+from poisonadmin.sources.commands.setup import MAX_PATH_CHARS, checked_source
 from poisonadmin.sources.domain.broker_kinds import BROKERS, source_settings
 from poisonadmin.sources.queries.sources import SourceRow
 from poisonadmin.store.models.intake import SourceKind
 from poisonadmin.web.pages.broker_forms import BrokerForm
-from poisonadmin.web.pages.forms import StoredForm, TextField, lines_of
+from poisonadmin.web.pages.forms import ConfiguredForm, TextField, lines_of
 
 # What a worker can be asked of a broker, by the value of its button.
 CHECKS = (("connection", "Test the connection"), ("preview", "Preview"), ("queues", "Find queues"))
@@ -25,12 +26,14 @@ class BrokerSourceForm(BrokerForm):
     layout = (("Connection", BrokerForm.connection), ("What is drained", "queues address"))
     rest = "Settings"
     checks = CHECKS
+    object_type = "source"
+    check_arguments = staticmethod(checked_source)
     settings = source_settings()
     queues = lines_of(
         "Queues or topics with dead letters, one a line",
         needed=True,
         hint="orders.dlq",
-        note="What is stored here is acknowledged there.",
+        note="A message is acknowledged at the broker once it is stored in PoisonAdmin.",
     )
 
     def initial_of(self, row: SourceRow) -> dict[str, Any]:
@@ -39,7 +42,7 @@ class BrokerSourceForm(BrokerForm):
 
     def config(self) -> dict[str, Any]:
         """Return the configuration as typed, for the command to check."""
-        return super().config() | {BROKERS[self.cleaned_data["kind"]].drained: self.cleaned_data["queues"] or []}
+        return super().config() | {BROKERS[self.cleaned_data["kind"]].drained: self.cleaned_data.get("queues") or []}
 
     def field_of(self, error: PoisonAdminError) -> str:
         """Return the field of an error."""
@@ -47,8 +50,24 @@ class BrokerSourceForm(BrokerForm):
         return "queues" if name in {kind.drained for kind in BROKERS.values()} else name
 
 
-class DirectoryForm(StoredForm):
+class BrokerCheckForm(BrokerSourceForm):
+    """The form of a broker as it is sent for a check, which may need less of it than a source does."""
+
+    def __init__(self, data: Mapping[str, Any], row: SourceRow | None) -> None:
+        super().__init__(data, row)
+        for name in ("name", "queues"):
+            self.fields[name].required = False
+
+    def check(self) -> None:
+        """Leave it to the check itself."""
+
+
+class DirectoryForm(ConfiguredForm):
     """A directory whose files are taken in."""
+
+    object_type = "source"
+    only_kind = SourceKind.DIRECTORY
+    check_arguments = staticmethod(checked_source)
 
     heading = "Add directory"
     lead = "Files are taken in once they have not changed for two seconds. They are never changed, moved or deleted."
@@ -62,13 +81,6 @@ class DirectoryForm(StoredForm):
         " below a directory of POISONADMIN_SOURCE_ROOTS.",
     )
 
-    def clean(self) -> dict[str, Any]:
-        """Add the kind, which no field asks for."""
-        return {**self.cleaned_data, "kind": str(SourceKind.DIRECTORY)}
-
     def config(self) -> dict[str, Any]:
         """Return the configuration as typed, for the command to check."""
-        return {"path": self.cleaned_data["path"]}
-
-    def secret_values(self) -> None:
-        """A directory has none."""
+        return {"path": self.cleaned_data.get("path")}

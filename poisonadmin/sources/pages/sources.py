@@ -12,7 +12,6 @@ from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.sources.commands import setup
 from poisonadmin.sources.commands.directories import request_ingest
 from poisonadmin.sources.domain.broker_kinds import BROKERS, SOURCE_DEFAULTS
-from poisonadmin.sources.domain.brokers import InvalidSource
 from poisonadmin.sources.pages.forms import CHECKS, BrokerSourceForm, DirectoryForm
 from poisonadmin.sources.queries.sources import (
     SourceRow,
@@ -21,13 +20,11 @@ from poisonadmin.sources.queries.sources import (
     list_rejected,
     list_sources,
     rejected_raw,
-    source_exists,
 )
 from poisonadmin.web.pages.forms import saved_or_shown
 from poisonadmin.web.pages.streams import download
-from poisonadmin.web.pages.views import page, pager, require_known
+from poisonadmin.web.pages.views import MAX_REASON_CHARS, NO_REASON, page, pager, reason_of, require_known
 
-MAX_REASON_CHARS = 2000
 SourceForm = BrokerSourceForm | DirectoryForm
 
 
@@ -72,13 +69,13 @@ def rejected_line(request: HttpRequest, principal: Principal, rejected_id: int) 
     return download(request, rejected_raw(rejected_id, principal=principal), f"line-{rejected_id}.bin")
 
 
-@page(Permission.CONFIGURE)
+@page(Permission.CONFIGURE, is_for_all=True)
 def create(request: HttpRequest, principal: Principal, of: type[SourceForm]) -> HttpResponseBase:
     """Show the form of a new source, and save it when it is sent."""
     return _edit(request, principal, of(request.POST if request.method == "POST" else None), None)
 
 
-@page(Permission.CONFIGURE)
+@page(Permission.CONFIGURE, is_for_all=True)
 def edit(request: HttpRequest, principal: Principal, source_id: int) -> HttpResponseBase:
     """Show the form of a source as it is, and save it when it is sent."""
     row = get_source(source_id, principal=principal)
@@ -90,9 +87,9 @@ def edit(request: HttpRequest, principal: Principal, source_id: int) -> HttpResp
 @page(Permission.PAUSE)
 def switch(request: HttpRequest, principal: Principal, source_id: int, change: str) -> HttpResponseBase:
     """Switch the source on or off, with a reason."""
-    reason = request.POST.get("reason", "").replace("\x00", "").strip()[:MAX_REASON_CHARS]
+    reason = reason_of(request)
     if not reason:
-        return _show(request, principal, source_id, "Say why; it is kept in the audit log.", 422)
+        return _show(request, principal, source_id, NO_REASON, 422)
     setup.set_source_enabled(source_id, enabled=change == "enable", principal=principal, reason=reason)
     notes.success(request, f"The source is {'on' if change == 'enable' else 'off'}.")
     return HttpResponseRedirect(reverse("sources-one", args=[source_id]))
@@ -135,17 +132,7 @@ def _show(
 
 def _edit(request: HttpRequest, principal: Principal, form: SourceForm, row: SourceRow | None) -> HttpResponse:
     def save() -> str:
-        typed = form.cleaned_data
-        if row is None and source_exists(typed["name"]):
-            raise InvalidSource("name", "there is a source of this name already")
-        saved = setup.save_source(
-            typed["name"],
-            kind=typed["kind"],
-            config=form.config(),
-            secrets=form.secret_values(),
-            principal=principal,
-            expected_version=typed["version"],
-        )
+        saved = setup.save_source(**form.arguments(), principal=principal, expected_version=form.expected_version())
         notes.success(request, f"The source {saved.name} is saved; it is drained from now on.")
         return reverse("sources-one", args=[saved.id])
 

@@ -14,7 +14,6 @@ from poisonadmin.core.queries.rows import (
     Versioned,
     columns,
     fetch_by_id,
-    fetch_values,
     stored_bytes,
 )
 from poisonadmin.sources.domain.broker_kinds import BROKERS
@@ -136,11 +135,6 @@ def get_source(source_id: int, *, principal: Principal) -> SourceRow:
     if found is None:
         raise NotFound(f"There is no source {source_id}.")
     return found
-
-
-def source_exists(name: str) -> bool:
-    """Return whether the name is taken."""
-    return bool(fetch_values("SELECT EXISTS (SELECT FROM source WHERE name = %s)", [name])[0])
 
 
 def list_files(

@@ -128,9 +128,9 @@ def _described(error: Exception) -> tuple[int, str, str, dict[str, Any]]:
 
 def _members(error: PoisonAdminError) -> dict[str, Any]:
     more: dict[str, Any] = {}
-    field = getattr(error, "field", None) or getattr(error, "parameter", None)
-    if field:
-        more["errors"] = [{"field": str(field), "code": error.code, "detail": error.detail}]
+    named = [(getattr(one, "field", None) or getattr(one, "parameter", None), one) for one in (error, *error.others)]
+    if found := [{"field": str(field), "code": one.code, "detail": one.detail} for field, one in named if field]:
+        more["errors"] = found
     if state := getattr(error, "state", None):
         more["state"] = str(state)
     return more

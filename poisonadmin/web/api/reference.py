@@ -28,13 +28,17 @@ The OpenAPI document is at `/api/v1/schema/`, and a page to try it out is at `/a
   A token has the permissions of its scopes, never more than its owner, and only within the address patterns of both.
   Everything outside the caller's scope is *not found*: 404, or an empty list.
 - **Lists**: `{"results": [], "next": …, "previous": …}`; follow the links.
-  `limit` goes up to 500.
+  `limit` is the number of results on a page: 1 to 500, 50 where it is left out.
+  The lists of policies, rules and restart jobs have one page and take no `limit`.
   A repeated filter lists alternatives (`state=NDLV&state=FAIL`); different filters must all hold.
   An unknown or empty parameter is a 400, so a typo never means "everything".
 - **Search**: `q` takes the grammar of the search box:
-  `address:orders.# state:NDLV error:"Timeout" attempts:>3 since:24h !reason:returned customer-77`.
+  `address:orders.# state:NDLV error:"Timeout" attempts:>3 failed:24h !reason:returned customer-77`.
   A free word is the beginning of a message id, a conversation id or a business key, or a part of an address or an
   error.
+  `received:24h` and `failed:24h` are spans back from now; `since:24h` is the same as `received:24h`.
+  `error` looks at class, title and cause of the failure groups, and at the message of the first failure of each.
+  `original_address` is where a message failed that was moved since.
   `address` also takes a dead-letter queue, by its name or as `DLA::DLQ.orders`.
   A search that reads for more than ten seconds is stopped (`query_too_expensive`).
 - **Idempotency**: send an `Idempotency-Key` with a POST that acts.

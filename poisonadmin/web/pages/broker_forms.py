@@ -9,14 +9,14 @@ from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.sources.domain.broker_kinds import BROKERS, BrokerKind, note_of
 from poisonadmin.sources.domain.broker_settings import InputKind, Setting
 from poisonadmin.sources.domain.broker_urls import MAX_URL_CHARS
-from poisonadmin.sources.domain.brokers import MAX_SECRET_CHARS
-from poisonadmin.web.pages.forms import SecretInput, StoredForm, TextField, ticks, whole_number
+from poisonadmin.sources.domain.brokers import MAX_SECRET_CHARS, may_keep_login
+from poisonadmin.web.pages.forms import ConfiguredForm, SecretInput, TextField, ticks, whole_number
 
 _PLACES = " · ".join(f"{kind.words}: {kind.url_form}" for kind in BROKERS.values())
 _EXAMPLE = next(iter(BROKERS.values())).example
 
 
-class BrokerForm(StoredForm):
+class BrokerForm(ConfiguredForm):
     """`settings`: those of the kinds, each with the kinds that have it. One that is left empty has its default.
 
     An empty login stays as it is stored, unless `forget_login` is ticked.
@@ -25,7 +25,6 @@ class BrokerForm(StoredForm):
     settings: ClassVar[Sequence[tuple[Setting, Sequence[BrokerKind]]]] = ()
     connection = "name kind url username password verify_tls forget_login"
     keeps = ("name", "kind")
-    has_secrets = True
     name = TextField("Name", most=100, needed=True)
     kind = forms.ChoiceField(label="Kind of broker", choices=[(kind.name, kind.words) for kind in BROKERS.values()])
     url = TextField("URL", most=MAX_URL_CHARS, needed=True, hint=_EXAMPLE, note=_PLACES)
@@ -48,7 +47,7 @@ class BrokerForm(StoredForm):
         """Return the configuration as typed, for the command to check."""
         filled_in = self.filled_in()
         kind = BROKERS[filled_in["kind"]]
-        return {"url": self.cleaned_data["url"]} | {
+        return {"url": filled_in.get("url")} | {
             setting.name: filled_in[setting.name]
             for setting, kinds in self.settings
             if kind in kinds and setting.name in filled_in
@@ -57,8 +56,17 @@ class BrokerForm(StoredForm):
 
     def secret_values(self) -> dict[str, str] | None:
         """Return the login, None where the stored one is to be kept."""
-        typed = {name: text for name in ("username", "password") if (text := self.cleaned_data[name])}
+        typed = {name: text for name in ("username", "password") if (text := self.cleaned_data.get(name))}
         return typed if typed or self.cleaned_data.get("forget_login") else None
+
+    def check(self) -> None:
+        """Raise what the command would refuse; a login that would go elsewhere is asked for where it is typed."""
+        is_read = {"kind", "url"} <= self.cleaned_data.keys()
+        if self.keeps_secrets() and is_read and not may_keep_login(self.row.config, self.config()):
+            self.add_error("url", "The stored login is not sent to another place, nor without a checked certificate.")
+            for name in ("username", "password"):
+                self.add_error(name, "Type it again, or tick “Forget the stored login”.")
+        super().check()
 
     def field_of(self, error: PoisonAdminError) -> str:
         """Return the field of an error; one about the login is shown at the user."""

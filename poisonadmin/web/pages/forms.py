@@ -1,6 +1,7 @@
 """Forms of the pages: Django's, drawn with our classes by `web/_form.html`, with our errors at their fields.
 
-A field only reads its text as what it is to be. What a value may be, domains and commands say when it is saved.
+A field only reads its text as what it is to be. What a value may be, domains and commands say: they are asked for all
+fields at once, and again when it is saved.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -10,7 +11,8 @@ from django import forms
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 
-from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.domain.errors import NEW, AlreadyExists, InvalidField, PoisonAdminError, PreconditionFailed
+from poisonadmin.core.queries.last_change import LastChange, last_change
 
 _LONG_CHARS, _SHORT_CHARS = 100, 20
 
@@ -55,17 +57,29 @@ class SecretLines(forms.Textarea):
 def drawn(label: str, *, note: str = "", widget: type[forms.Widget] = forms.TextInput, **attrs: Any) -> dict[str, Any]:
     """Return the arguments of a field that is drawn so: `note` stands below it, `hint` in it while it is empty.
 
-    `needed` is for the browser: that something is there, the domains check, each with a sentence of its own. `rows`
-    make it a text area, `choices` a list to choose from; the rest are attributes of the element.
+    `needed`: it may not be left empty. `rows` make it a text area, `choices` a list to choose from; the rest are
+    attributes of the element.
     """
-    choices = attrs.pop("choices", None)
-    shown = {"required": attrs.pop("needed", None), "placeholder": attrs.pop("hint", None), **attrs}
+    choices, needed = attrs.pop("choices", None), attrs.pop("needed", False)
+    shown = {"required": needed, "placeholder": attrs.pop("hint", None), **attrs}
     shown = {name: value for name, value in shown.items() if value}
     if choices is not None:
-        return {"label": label, "help_text": note, "required": False, "widget": forms.Select(shown, choices)}
-    of = forms.Textarea if "rows" in shown and widget is forms.TextInput else widget
-    made = of({"spellcheck": "false", "autocomplete": "off", **shown})
-    return {"label": label, "help_text": note, "required": False, "widget": made}
+        made: forms.Widget = forms.Select(shown, choices)
+    else:
+        of = forms.Textarea if "rows" in shown and widget is forms.TextInput else widget
+        made = of({"spellcheck": "false", "autocomplete": "off", **shown})
+    said = {"required": "This is required."}
+    return {"label": label, "help_text": note, "required": needed, "widget": made, "error_messages": said}
+
+
+def sentence_of(error: PoisonAdminError) -> str:
+    """Return what is wrong as it stands at its field: a sentence that does not name the field.
+
+    >>> sentence_of(InvalidField("size", "must be a whole number"))
+    'Must be a whole number.'
+    """
+    text = error.reason if isinstance(error, InvalidField) else error.detail
+    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('.') else '.'}"
 
 
 class TextField(forms.CharField):
@@ -98,7 +112,7 @@ class TextField(forms.CharField):
         try:
             return self.read(text)
         except PoisonAdminError as error:
-            raise forms.ValidationError(error.detail) from None
+            raise forms.ValidationError(sentence_of(error)) from None
 
     def prepare_value(self, value: Any) -> Any:
         """Return the text of a value; what was typed as it is."""
@@ -146,13 +160,11 @@ class PageForm(forms.Form):
     """The base of our forms.
 
     `layout`: its sections, each with a title and the names of its fields; `rest`: the title of all others.
-    `has_secrets`: something has to be typed again when the form is shown again.
     """
 
     bound_field_class = DrawnField
     layout: ClassVar[tuple[tuple[str, str], ...]] = ()
     rest: ClassVar[str] = ""
-    has_secrets: ClassVar[bool] = False
 
     def __init__(self, data: Mapping[str, Any] | None = None, **more: Any) -> None:
         super().__init__(data, auto_id="%s", **more)
@@ -167,6 +179,22 @@ class PageForm(forms.Form):
         """Return the visible fields that have errors."""
         return [field for field in self.visible_fields() if field.errors]
 
+    def retyped(self) -> list[forms.BoundField]:
+        """Return the fields in which something was typed that is not shown again."""
+        hidden = (forms.PasswordInput, SecretLines)
+        return [field for field in self.visible_fields() if isinstance(field.field.widget, hidden) and field.data]
+
+    def check(self) -> None:
+        """Raise what a command would refuse of what is filled in; fields that cannot be read have their errors."""
+
+    def clean(self) -> dict[str, Any]:
+        """Show each mistake at its field, all of them at once."""
+        try:
+            self.check()
+        except PoisonAdminError as error:
+            self.show(error)
+        return self.cleaned_data
+
     def filled_in(self) -> dict[str, Any]:
         """Return the values that were not left empty."""
         return {name: value for name, value in self.cleaned_data.items() if value is not None and value not in ("", [])}
@@ -175,21 +203,39 @@ class PageForm(forms.Form):
         """Return the name of the field that an error of ours is about, as far as it says one."""
         return str(getattr(error, "field", ""))
 
+    def sentence_of(self, error: PoisonAdminError) -> str:
+        """Return what stands at the field of an error."""
+        return sentence_of(error)
+
+    def show(self, error: PoisonAdminError) -> None:
+        """Show the error at its field, or above the form where it is about none, and so what else is wrong."""
+        for one in (error, *error.others):
+            name = self.field_of(one)
+            if name not in self.errors:
+                self.add_error(name if name in self.fields else None, self.sentence_of(one))
+
     def refuse(self, error: PoisonAdminError) -> int:
-        """Show the error at its field, or above the form where it is about none; return the status to answer with."""
-        name = self.field_of(error)
-        self.add_error(name if name in self.fields else None, error.detail)
+        """Show why it was not saved; return the status to answer with."""
+        self.show(error)
         return 422 if error.status == 400 else error.status
 
 
 class StoredForm(PageForm):
-    """A form of something that is stored: `row` is what it changes, None for something new. What it `keeps` stays."""
+    """A form of something that is stored: `row` is what it changes, None for something new. What it `keeps` stays.
 
+    `object_type`: what the audit log calls it; `key`: the field with its name. `conflict`: the change that somebody
+    else has saved since the form was shown.
+    """
+
+    object_type: ClassVar[str]
+    key: ClassVar[str] = "name"
     keeps: ClassVar[tuple[str, ...]] = ("name",)
     version = forms.IntegerField(required=False, widget=forms.HiddenInput)
+    conflict: LastChange | None = None
 
     def __init__(self, data: Mapping[str, Any] | None = None, row: Any = None, **more: Any) -> None:
         super().__init__(data, **more)
+        self.row = row
         if row is not None:
             self.initial.update(self.initial_of(row))
             for name in self.keeps:
@@ -198,6 +244,69 @@ class StoredForm(PageForm):
     def initial_of(self, row: Any) -> dict[str, Any]:
         """Return what the fields hold before anybody types."""
         return {**vars(row), **getattr(row, "config", {})}
+
+    def expected_version(self) -> int:
+        """Return the version that is changed, `NEW` where there is none; raise PreconditionFailed."""
+        if self.row is None:
+            return NEW
+        if not self.cleaned_data["version"]:
+            raise PreconditionFailed("This form does not say which version it changes. Check it, then save it again.")
+        return int(self.cleaned_data["version"])
+
+    def field_of(self, error: PoisonAdminError) -> str:
+        """Return the field of an error; a name that is taken is an error of the name."""
+        return self.key if isinstance(error, AlreadyExists) else super().field_of(error)
+
+    def refuse(self, error: PoisonAdminError) -> int:
+        """Show why it was not saved. After a conflict the form is of the version that was in the way."""
+        if not isinstance(error, PreconditionFailed):
+            return super().refuse(error)
+        if self.cleaned_data["version"]:
+            self.conflict = last_change(self.object_type, getattr(self.row, self.key))
+        if self.conflict is None:
+            self.show(error)
+        self.data = {**{name: self.data[name] for name in self.data}, "version": self.row.version}
+        return error.status
+
+
+class ConfiguredForm(StoredForm):
+    """A form of a source or a destination, which have a kind, a configuration and perhaps secrets.
+
+    `only_kind`: the kind, where no field asks for it. `check_arguments`: raises what the command that saves it would
+    refuse of `arguments`.
+    """
+
+    only_kind: ClassVar[str] = ""
+    check_arguments: ClassVar[Callable[..., Any]]
+
+    def config(self) -> dict[str, Any]:
+        """Return the configuration as typed, for the command to check."""
+        raise NotImplementedError
+
+    def keeps_secrets(self) -> bool:
+        """Return whether the stored secrets are to stay, in a form of what is stored now."""
+        row, version = self.row, self.cleaned_data.get("version")
+        return row is not None and bool(row.secret_names) and version == row.version and self.secret_values() is None
+
+    def secret_values(self) -> dict[str, str] | None:
+        """Return the secrets as typed; None where the stored ones are to be kept, or there can be none."""
+        return None
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of the command that saves it."""
+        typed = self.cleaned_data
+        more = [name for name in ("owner", "max_rate_per_second") if name in self.fields]
+        return {
+            "name": typed.get("name", ""),
+            "kind": str(self.only_kind or typed["kind"]),
+            "config": self.config(),
+            "secrets": self.secret_values(),
+        } | {name: typed.get(name) for name in more}
+
+    def check(self) -> None:
+        """Raise what the command would refuse; nothing can be said of an unknown kind."""
+        if self.only_kind or "kind" in self.cleaned_data:
+            self.check_arguments(**self.arguments())
 
 
 def saved_or_shown(

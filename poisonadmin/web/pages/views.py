@@ -14,7 +14,7 @@ from django.views.decorators.cache import never_cache
 from django_htmx.http import HttpResponseClientRedirect
 
 from poisonadmin.core.commands.authentication import principal_of_user
-from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.queries.filter_values import InvalidFilter
 from poisonadmin.core.queries.paging import Page
@@ -23,6 +23,8 @@ from poisonadmin.web.pages.errors import NO_ROLE, advice_page, error_page
 _NO_OFFSET = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?")
 _MOMENT = re.compile(r".*_(after|before)$")
 
+MAX_REASON_CHARS = 2000
+NO_REASON = "Say why; it is kept in the audit log."
 Pairs = list[tuple[str, str]]
 P = ParamSpec("P")
 View = Callable[Concatenate[HttpRequest, Principal, P], HttpResponseBase]
@@ -87,12 +89,18 @@ def _with_offset(name: str, value: str) -> str:
     return f"{value}Z" if _MOMENT.match(name) and _NO_OFFSET.fullmatch(value) else value
 
 
+def reason_of(request: HttpRequest) -> str:
+    """Return the reason that was typed, cut to its limit; empty where there is none."""
+    return request.POST.get("reason", "").replace("\x00", "").strip()[:MAX_REASON_CHARS]
+
+
 def page(
-    permission: Permission = Permission.READ, *, filters: Collection[str] | None = None
+    permission: Permission = Permission.READ, *, filters: Collection[str] | None = None, is_for_all: bool = False
 ) -> Callable[[View[P]], Callable[..., HttpResponseBase]]:
     """Wrap a view so that it is called with the principal, who holds `permission`; errors of ours become pages.
 
     `filters`: the view is a list, which these parameters of the query narrow. It is called with a tidy query.
+    `is_for_all`: what it does concerns every address, so who is limited to some is refused before anything is shown.
     """
 
     def wrap(view: View[P]) -> Callable[..., HttpResponseBase]:
@@ -106,6 +114,8 @@ def page(
             request.principal = principal  # type: ignore[attr-defined]
             try:
                 principal.require(permission)
+                if is_for_all and not principal.sees_everything:
+                    raise NotAllowed(f"This concerns every address, and {principal.name} is limited to some.")
                 if filters is not None:
                     if tidy := tidied(request):
                         return tidy

@@ -148,6 +148,12 @@ def at(when: datetime | None, empty: str = "–") -> dict[str, Any]:
     return {"when": when, "kind": "at", "text": _full_time(when), "title": _distance(when, timezone.now())}
 
 
+@register.inclusion_tag("web/_path.html")
+def path(text: str) -> dict[str, Any]:
+    """Show a path that breaks over lines behind its slashes rather than within a word."""
+    return {"parts": clip(text).split("/")}
+
+
 @register.inclusion_tag("web/_trend.html")
 def trend(hours: Sequence[int], peak: int) -> dict[str, Any]:
     """Draw one bar an hour, all on the scale of `peak`."""
@@ -184,9 +190,12 @@ def nothing(content: str, icon_name: str, heading: str) -> str:
 
 
 @register.simple_block_tag(takes_context=True)
-def delete_form(context: Context, content: str, what: str, route: str, row_id: int) -> str:
-    """Offer to delete what a page shows; between the tags, what this does."""
-    values = {"what": what, "url": reverse(route, args=[row_id]), "sentence": content}
+def delete_form(
+    context: Context, content: str, what: str, route: str, row_id: int | None = None, name: str = ""
+) -> str:
+    """Offer to delete what a page shows, which has an id or a name; between the tags, what this does."""
+    url = reverse(route) if row_id is None else reverse(route, args=[row_id])
+    values = {"what": what, "url": url, "name": name, "sentence": content}
     return render_to_string("web/_delete.html", values | {"csrf_token": context.get("csrf_token")})
 
 
