@@ -1,4 +1,4 @@
-"""The web process, under uvicorn."""
+"""The application of the web process, which `poisonadmin.serve` runs."""
 
 import os
 import sys
