@@ -27,6 +27,7 @@ def main() -> None:
         ws="none",
         lifespan="off",
         access_log=False,
+        proxy_headers=False,  # the application believes those of POISONADMIN_TRUSTED_PROXIES
         timeout_graceful_shutdown=3,
     )
 
