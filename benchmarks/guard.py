@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import psutil
@@ -27,6 +27,7 @@ MESSAGES = 200_000
 REPORTS = 200
 LISTED = 20_000
 FOLLOWERS = 100
+STREAMS_EACH = 50  # of one token
 BODY = b"x" * 1024
 START_SECONDS = 60
 
@@ -34,17 +35,17 @@ START_SECONDS = 60
 def run(world: World) -> list[Line]:
     """Measure."""
     count = world.count(MESSAGES, least=2_000)
-    token = _token()
+    token, *more = (_token() for _ in range(1 + FOLLOWERS // STREAMS_EACH))
     with running_web(world.directory) as (url, web):
         overheads = [
             statistics.median(overhead_us(url, token, world.directory, count, send_payload=kept) for _ in range(3))
             for kept in (False, True)
         ]
-        alone = echo_seconds(url, token, world.directory, world.count(REPORTS, least=20), followers=1)
+        alone = echo_seconds(url, [token], world.directory, world.count(REPORTS, least=20), followers=1)
         listed = world.count(LISTED)
         loading = loading_seconds(url, token, world.directory, listed)
         before = web.memory_info().rss
-        many = echo_seconds(url, token, world.directory, world.count(REPORTS, least=20), followers=FOLLOWERS)
+        many = echo_seconds(url, [token, *more], world.directory, world.count(REPORTS, least=20), followers=FOLLOWERS)
         grown = (web.memory_info().rss - before) / 2**20
     aim = "within a second (AMPS)"
     return [
@@ -97,10 +98,13 @@ def loading_seconds(url: str, token: str, directory: Path, count: int) -> float:
         return time.perf_counter() - began
 
 
-def echo_seconds(url: str, token: str, directory: Path, count: int, *, followers: int) -> list[float]:
+def echo_seconds(url: str, tokens: Sequence[str], directory: Path, count: int, *, followers: int) -> list[float]:
     """Return, a report each, how long it took from the failure until the last of the followers knew."""
     source = f"bench-{followers}-{time.time_ns()}"
-    guards = [Guard(url, token, source, journal_dir=directory / "journal").start(60) for _ in range(1 + followers)]
+    guards = [
+        Guard(url, tokens[number // STREAMS_EACH], source, journal_dir=directory / "journal").start(60)
+        for number in range(1 + followers)
+    ]
     failing, others = guards[0], guards[1:]
     waits = []
     for number in range(count):
@@ -121,20 +125,11 @@ def echo_seconds(url: str, token: str, directory: Path, count: int, *, followers
 def running_web(directory: Path) -> Iterator[tuple[str, psutil.Process]]:
     """Yield the address and the process of a web server on the world's database."""
     port = free_port()
-    command = [
-        sys.executable,
-        "-m",
-        "uvicorn",
-        "poisonadmin.asgi:application",
-        "--port",
-        str(port),
-        "--lifespan",
-        "off",
-    ]
+    command = [sys.executable, "-m", "poisonadmin.serve", "--port", str(port)]
     static = Path(os.environ["POISONADMIN_HOME"]) / "staticfiles"
     static.mkdir(exist_ok=True)
     with (directory / "web.log").open("wb") as log:
-        process = subprocess.Popen([*command, "--no-access-log"], stdout=log, stderr=log)
+        process = subprocess.Popen(command, stdout=log, stderr=log)
     try:
         url = f"http://127.0.0.1:{port}"
         deadline = time.monotonic() + START_SECONDS

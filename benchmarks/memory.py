@@ -68,14 +68,14 @@ def name_of(command: Iterable[str]) -> str:
 
     >>> name_of(["python", "-m", "celery", "-A", "workers.celery_app", "worker", "-Q", "io", "-n", "io@%h"])
     'io'
-    >>> name_of(["python", "-m", "uvicorn", "poisonadmin.asgi:application"])
+    >>> name_of(["python", "-m", "poisonadmin.serve"])
     'web'
     """
     words = list(command)
     if "-Q" in words:
         return words[words.index("-Q") + 1]
     for word, name in {
-        "uvicorn": "web",
+        "poisonadmin.serve": "web",
         "beat": "beat",
         "poisonadmin.embedded.watcher": "supervisor",
         "sample.consumers": "consumers",

@@ -1,4 +1,4 @@
-"""The web process, under uvicorn."""
+"""The application of the web process, which `poisonadmin.serve` runs."""
 
 import os
 import sys
@@ -14,11 +14,16 @@ try:
 except ImproperlyConfigured as error:
     sys.exit(f"{error}.")
 
+from django.conf import settings
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
+
 from poisonadmin.store.schema import check_schema
 from poisonadmin.web.api.upload_limit import with_upload_limit
+from poisonadmin.web.pages.login_pool import with_login_pool
 
 # In a thread of its own: uvicorn imports this inside its event loop, where Django refuses to wait for a database.
 with ThreadPoolExecutor(1) as _thread:
     _thread.submit(check_schema).result()
 
-application = with_upload_limit(_django)
+# The outermost first says who the client is.
+application = ProxyHeadersMiddleware(with_upload_limit(with_login_pool(_django)), settings.TRUSTED_PROXIES)

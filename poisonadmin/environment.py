@@ -12,7 +12,7 @@ import environ
 from django.core.exceptions import ImproperlyConfigured
 
 from poisonadmin.core.domain.errors import PoisonAdminError
-from poisonadmin.core.domain.ssrf import guard_from
+from poisonadmin.core.domain.ssrf import guard_from, parse_networks
 from poisonadmin.destinations.domain.handler_config import UnusableHandlerPath, handler_directories
 from poisonadmin.sources.domain.roots import UnusableSourceRoots, source_roots
 
@@ -130,10 +130,21 @@ class Environment:
 
     def port(self, name: str, default: int) -> int:
         """Return the number of a port."""
+        return self.number(name, default, most=65535)
+
+    def number(self, name: str, default: int, *, most: int) -> int:
+        """Return a whole number from 1 to `most`."""
         word = self._variables.get(name) or str(default)
-        if not (word.isascii() and word.isdecimal() and 0 < int(word) < 65536):
-            raise _wrong(name, "must be a number from 1 to 65535")
+        if not (word.isascii() and word.isdecimal() and len(word) < 10 and 0 < int(word) <= most):
+            raise _wrong(name, f"must be a number from 1 to {most}")
         return int(word)
+
+    def networks(self, name: str) -> list[str]:
+        """Return networks in CIDR form, separated by commas."""
+        try:
+            return [str(network) for network in parse_networks(self._variables.get(name, ""))]
+        except PoisonAdminError:
+            raise _wrong(name, "must be networks such as 10.1.0.0/16, separated by commas") from None
 
     def _words(self, name: str, default: Collection[str]) -> list[str]:
         if name not in self._variables:

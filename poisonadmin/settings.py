@@ -38,6 +38,7 @@ ALLOWED_HOSTS = env.hosts("POISONADMIN_ALLOWED_HOSTS", ["localhost", "127.0.0.1"
 CSRF_TRUSTED_ORIGINS = env.origins("POISONADMIN_TRUSTED_ORIGINS")
 ENVIRONMENT_NAME = env.badge("POISONADMIN_ENVIRONMENT", "local")
 BEHIND_TLS = env.flag("POISONADMIN_BEHIND_TLS")
+TRUSTED_PROXIES = env.networks("POISONADMIN_TRUSTED_PROXIES")
 
 INSTALLED_APPS = [
     "django.contrib.auth",
@@ -76,6 +77,7 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     "axes.middleware.AxesMiddleware",
+    "poisonadmin.web.pages.logins.sessions",
 ]
 ROOT_URLCONF = "poisonadmin.urls"
 ASGI_APPLICATION = "poisonadmin.asgi.application"
@@ -144,11 +146,21 @@ ACCOUNT_SIGNUP_FIELDS = ["username*", "password1*", "password2*"]
 ACCOUNT_EMAIL_VERIFICATION = "none"
 ACCOUNT_ADAPTER = "poisonadmin.web.pages.accounts.ClosedSignup"
 ACCOUNT_LOGOUT_ON_GET = False
-# allauth's own limits stay on; axes counts by account and address together, so that nobody can lock others out.
-AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
-AXES_FAILURE_LIMIT = 8
-AXES_COOLOFF_TIME = 0.25
-AXES_LOCKOUT_TEMPLATE = "account/locked.html"
+# allauth's limits of logins count an account from everywhere and an address for everybody: strangers would lock people
+# out. axes counts here; see poisonadmin.web.pages.logins.
+ACCOUNT_RATE_LIMITS = {"login": None, "login_failed": None}
+AXES_HANDLER = "poisonadmin.web.pages.logins.LoginThrottle"
+AXES_LOCKOUT_PARAMETERS = [["username", "ip_address", "user_agent"]]
+AXES_CLIENT_IP_CALLABLE = "poisonadmin.web.pages.logins.network_of"
+AXES_USERNAME_CALLABLE = "poisonadmin.web.pages.logins.account_of"
+AXES_LOCKOUT_CALLABLE = "poisonadmin.web.pages.logins.refused"
+AXES_FAILURE_LIMIT = 5
+AXES_COOLOFF_TIME = 12  # hours for which a failure counts
+AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
+AXES_RESET_ON_SUCCESS = True
+AXES_DISABLE_ACCESS_LOG = True  # it is in the audit log
+AXES_SENSITIVE_PARAMETERS = ["username", "ip_address", "login", "csrfmiddlewaretoken", "next"]
+SESSION_COOKIE_AGE = env.number("POISONADMIN_SESSION_HOURS", 12, most=720) * 3600
 
 # --- browser --------------------------------------------------------------------------------------------------------
 CONTENT_SECURITY_POLICY = {

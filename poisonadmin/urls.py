@@ -3,6 +3,7 @@
 A page route's name before the first dash is the entry of the side bar that it belongs to.
 """
 
+from allauth.account import views
 from django.http import HttpRequest, HttpResponse
 from django.urls import include, path
 
@@ -33,10 +34,19 @@ PAGES = [
     "poisonadmin.sources.pages.urls",
     "poisonadmin.system.pages.urls",
 ]
+# Of allauth's pages those that need no mail.
+ACCOUNTS = [
+    path("login/", views.login, name="account_login"),
+    path("logout/", views.logout, name="account_logout"),
+    path("inactive/", views.account_inactive, name="account_inactive"),
+    path("signup/", views.signup, name="account_signup"),
+    path("reauthenticate/", views.reauthenticate, name="account_reauthenticate"),
+    path("password/change/", views.password_change, name="account_change_password"),
+]
 urlpatterns = [
     path("", include("poisonadmin.system.api.probes")),
     path("api/v1/", include([path("", include(routes)) for routes in API])),
-    path("accounts/", include("allauth.account.urls")),
+    path("accounts/", include(ACCOUNTS)),
     path("", include([path("", include(routes)) for routes in PAGES])),
 ]
 

@@ -49,8 +49,7 @@ def web(environment: Mapping[str, str], port: int) -> ChildSpec:
     return _python(
         "web",
         dict(environment) | {"POISONADMIN_DB_POOL": "true"},
-        *("uvicorn", "poisonadmin.asgi:application", "--host", "127.0.0.1", "--port", str(port)),
-        *("--timeout-graceful-shutdown", "3", "--no-access-log", "--lifespan", "off"),
+        *("poisonadmin.serve", "--host", "127.0.0.1", "--port", str(port)),
     )
 
 

@@ -72,7 +72,7 @@ def server(test_database_url: str, tmp_path_factory: pytest.TempPathFactory) -> 
         "POISONADMIN_HOME": str(settings.HOME),
         "DJANGO_SETTINGS_MODULE": "poisonadmin.settings",
     }
-    command = [sys.executable, "-m", "uvicorn", "poisonadmin.asgi:application", "--port", str(port), "--no-access-log"]
+    command = [sys.executable, "-m", "poisonadmin.serve", "--port", str(port)]
     with log_path.open("wb") as log:
         process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, cwd=settings.BASE_DIR)
         try:

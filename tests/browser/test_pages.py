@@ -57,7 +57,7 @@ def test_the_dark_theme_can_be_read(busy_visit: Visit) -> None:
     assert found == []
 
 
-@pytest.mark.parametrize("path", ["/accounts/login/", "/accounts/signup/", "/accounts/password/reset/"])
+@pytest.mark.parametrize("path", ["/accounts/login/", "/accounts/signup/"])
 def test_the_way_in_is_accessible(visit: Visit, path: str) -> None:
     visit.page.context.clear_cookies()
     assert violations(visit.open(path)) == []

@@ -31,7 +31,9 @@ ANSWER_SECONDS = 30
 class Web:
     """The web process, as `make up` starts it; it can be stopped and started again on the same port."""
 
-    def __init__(self, database_url: str, log: Path, program: str = "uvicorn", more: Sequence[str] = ()) -> None:
+    def __init__(
+        self, database_url: str, log: Path, program: str = "poisonadmin.serve", more: Sequence[str] = ()
+    ) -> None:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.database_url = database_url
@@ -43,11 +45,10 @@ class Web:
 
     def start(self) -> "subprocess.Popen[bytes]":
         """Start it and return when it answers."""
-        command = [sys.executable, "-W", "ignore", "-m", self._program, "poisonadmin.asgi:application"]
-        options = ["--port", str(self.port), "--no-access-log", "--lifespan", "off", "--timeout-graceful-shutdown", "3"]
+        command = [sys.executable, "-W", "ignore", "-m", self._program, "--port", str(self.port)]
         with self._log.open("ab") as log:
             self.process = subprocess.Popen(
-                [*command, *options, *self._more], env=self._environment, stdout=log, stderr=log, cwd=settings.BASE_DIR
+                [*command, *self._more], env=self._environment, stdout=log, stderr=log, cwd=settings.BASE_DIR
             )
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline and self.process.poll() is None:

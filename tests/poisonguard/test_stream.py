@@ -12,18 +12,22 @@ import psutil
 import pytest
 from django.db import connection
 
-from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.core.domain.access import SYSTEM, Permission, Role
 from poisonadmin.core.domain.errors import NotFound
-from poisonadmin.poison_list.api.events import MAX_STREAMS
+from poisonadmin.poison_list.api.events import MAX_STREAMS, MAX_STREAMS_EACH
 from poisonadmin.poison_list.commands.reports import NotListed, Report, release, report
 from poisonadmin.store.models.poison import PoisonEntry
+from poisonadmin.system.commands.tokens import create
+from tests.fixtures.api import make_user
 from tests.poisonguard.conftest import MakeGuard, Service, Web, until
 
 SOURCE = "orders.eu"
 MIB = 2**20
 
 
-def open_stream(service: Service, port: int | None = None, receive_bytes: int | None = None) -> socket.socket:
+def open_stream(
+    service: Service, port: int | None = None, receive_bytes: int | None = None, token: str | None = None
+) -> socket.socket:
     """Ask for the stream and return the connection, of which nothing has been read."""
     near = socket.socket()
     if receive_bytes is not None:
@@ -32,7 +36,7 @@ def open_stream(service: Service, port: int | None = None, receive_bytes: int | 
     near.connect(("127.0.0.1", port or service.web.port))
     near.sendall(
         f"GET /api/v1/poison-list/events/?source={SOURCE} HTTP/1.1\r\nHost: localhost\r\n"
-        f"Authorization: Bearer {service.token}\r\nConnection: close\r\n\r\n".encode()
+        f"Authorization: Bearer {token or service.token}\r\nConnection: close\r\n\r\n".encode()
     )
     return near
 
@@ -65,10 +69,27 @@ def impatient(test_database_url: str, tmp_path: Path) -> Iterator[Web]:
     running.stop()
 
 
-def test_there_are_so_many_streams_and_no_more_and_a_place_comes_back(service: Service) -> None:
+def another_token(name: str) -> str:
+    """Return a token of another user."""
+    return create(make_user(name, Role.OPERATOR, []), "guard", scopes=list(Permission), by="test").text
+
+
+def test_one_token_takes_a_share_of_the_streams_and_leaves_the_rest_to_others(service: Service) -> None:
     with ExitStack() as all_of_them:
-        for _ in range(MAX_STREAMS):
+        for _ in range(MAX_STREAMS_EACH):
             read_until(all_of_them.enter_context(closing(open_stream(service))), b"event: loaded")
+        with closing(open_stream(service)) as one_more:
+            assert read_until(one_more, b"too_many_streams").startswith(b"HTTP/1.1 503 ")
+        with closing(open_stream(service, token=another_token("kim"))) as others:
+            read_until(others, b"event: loaded")
+
+
+def test_there_are_so_many_streams_and_no_more_and_a_place_comes_back(service: Service) -> None:
+    tokens = [another_token(f"user-{number}") for number in range(MAX_STREAMS // MAX_STREAMS_EACH)]
+    with ExitStack() as all_of_them:
+        for number in range(MAX_STREAMS):
+            stream = open_stream(service, token=tokens[number % len(tokens)])
+            read_until(all_of_them.enter_context(closing(stream)), b"event: loaded")
         with closing(open_stream(service)) as one_more:
             refused = read_until(one_more, b"too_many_streams")
         assert refused.startswith(b"HTTP/1.1 503 ")

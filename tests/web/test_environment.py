@@ -27,6 +27,9 @@ WRONG = [
     ("POISONADMIN_ALLOWED_HOSTS", "https://poison.example.org"),
     ("POISONADMIN_TRUSTED_ORIGINS", "poison.example.org"),
     ("POISONADMIN_BEHIND_TLS", "please"),
+    ("POISONADMIN_TRUSTED_PROXIES", "127.0.0.1, proxy.example.org"),
+    ("POISONADMIN_TRUSTED_PROXIES", "*"),
+    ("POISONADMIN_SESSION_HOURS", "0"),
     ("POISONADMIN_DEBUG", "2"),
     ("POISONADMIN_DB_POOL", "many"),
     ("POISONADMIN_ENVIRONMENT", "x" * 100),
@@ -55,7 +58,7 @@ def test_a_wrong_variable_stops_the_start_with_one_line_that_names_it(name: str,
 @pytest.mark.parametrize(
     "program",
     [
-        ["-m", "uvicorn", "poisonadmin.asgi:application", "--port", "1"],
+        ["-m", "poisonadmin.serve", "--port", "1"],
         ["-m", "celery", "-A", "workers.celery_app", "worker", "-Q", "nobody"],
     ],
     ids=["web", "worker"],

@@ -10,8 +10,7 @@ import psutil
 import pytest
 
 from poisonadmin.store.models.message import Message
-from poisonadmin.web.api import upload_limit
-from poisonadmin.web.api.upload_limit import limit_of, with_upload_limit
+from poisonadmin.web.api.upload_limit import STRANGER_BYTES, limit_of, with_upload_limit
 from tests.fixtures.api import caller_of
 from tests.fixtures.live_web import Peak, exchange
 
@@ -22,7 +21,7 @@ BATCH = "/api/v1/messages/batch/"
 
 def scope(path: str, *headers: tuple[bytes, bytes]) -> dict[str, Any]:
     """Return an ASGI scope."""
-    return {"type": "http", "path": path, "headers": list(headers)}
+    return {"type": "http", "method": "POST", "path": path, "query_string": b"", "headers": list(headers)}
 
 
 def send_to(path: str, chunks: list[bytes], *headers: tuple[bytes, bytes]) -> tuple[list[dict[str, Any]], int]:
@@ -56,9 +55,9 @@ def send_to(path: str, chunks: list[bytes], *headers: tuple[bytes, bytes]) -> tu
     [
         ("/api/v1/messages/batch/", [TOKEN], 1024 * MIB),
         ("/api/v1/messages/", [TOKEN], 128 * MIB),
-        ("/api/v1/messages/batch/", [], MIB),
+        ("/api/v1/messages/batch/", [], STRANGER_BYTES),
         ("/messages/", [(b"cookie", b"sessionid=x")], 4 * MIB),
-        ("/accounts/login/", [], MIB),
+        ("/accounts/login/", [], STRANGER_BYTES),
     ],
 )
 def test_every_path_has_its_limit(path: str, headers: list[tuple[bytes, bytes]], limit: int) -> None:
@@ -72,13 +71,13 @@ def test_a_body_that_announces_too_much_is_not_read_at_all() -> None:
 
 
 def test_a_body_that_lies_about_its_length_is_cut_off() -> None:
-    answers, given = send_to("/x/", [b"x" * MIB, b"x", b"x"], (b"content-length", b"1"))
-    assert (answers[0]["status"], given) == (413, MIB)
+    answers, given = send_to("/x/", [b"x" * STRANGER_BYTES, b"x", b"x"], (b"content-length", b"1"))
+    assert (answers[0]["status"], given) == (413, STRANGER_BYTES)
 
 
 def test_a_body_within_the_limit_passes() -> None:
-    answers, given = send_to("/x/", [b"x" * MIB])
-    assert (answers[0]["status"], given) == (200, MIB)
+    answers, given = send_to("/x/", [b"x" * STRANGER_BYTES])
+    assert (answers[0]["status"], given) == (200, STRANGER_BYTES)
 
 
 def test_a_long_batch_grows_no_process_and_strangers_send_none(web: tuple[str, psutil.Process], tmp_path: Path) -> None:
@@ -98,5 +97,5 @@ def test_a_long_batch_grows_no_process_and_strangers_send_none(web: tuple[str, p
     assert (status, json.loads(answer)["accepted"]) == (202, lines)
     assert Message.objects.count() == lines + 1
     assert peak.bytes - before < 64 * MIB
-    status, kind, _ = exchange(address, "POST", BATCH, Content_Length=str(upload_limit.STRANGER_BYTES + 1))
+    status, kind, _ = exchange(address, "POST", BATCH, Content_Length=str(STRANGER_BYTES + 1))
     assert (status, kind) == (413, "application/problem+json"), "a stranger uploads nothing"

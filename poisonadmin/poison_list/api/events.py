@@ -6,10 +6,11 @@ import signal
 import threading
 import time
 import weakref
+from collections import Counter
 from collections.abc import AsyncGenerator, Iterable, Iterator
 from dataclasses import asdict
 from types import FrameType
-from typing import Any
+from typing import Any, ClassVar
 
 import psycopg
 from asgiref.sync import sync_to_async
@@ -33,6 +34,8 @@ from poisonadmin.web.api.shape import JsonSchema
 from poisonadmin.web.api.view import ApiView
 
 MAX_STREAMS = 200
+# Of one token or user, so that nobody takes the others' places.
+MAX_STREAMS_EACH = MAX_STREAMS // 4
 EVENT_STREAM = "text/event-stream"
 _HEADERS = {"X-Accel-Buffering": "no", "Cache-Control": "no-store"}
 RECHECK_SECONDS = 10.0
@@ -55,30 +58,40 @@ _Asker = str | tuple[str, str | None]
 
 
 class TooManyStreams(PoisonAdminError):
-    """Raised when this process has no room for another stream."""
+    """Raised when this process has no room for another stream, or for another one of this token or user."""
 
     code = "too_many_streams"
     status = 503
 
 
 class _Seat:
-    """One of the streams that may be open; given back once, whoever comes first. `loop`: where it is being served."""
+    """One of the streams that may be open, all in all and of `holder`; given back once, whoever comes first.
+
+    `loop`: where it is being served.
+    """
 
     _lock = threading.Lock()
-    _taken = 0
+    _taken: ClassVar[Counter[str]] = Counter()
 
-    def __init__(self) -> None:
+    def __init__(self, holder: str) -> None:
         self.loop: asyncio.AbstractEventLoop | None = None
+        self._holder = holder
         with self._lock:
-            if _Seat._taken >= MAX_STREAMS:
+            if self._taken.total() >= MAX_STREAMS:
                 raise TooManyStreams(f"{MAX_STREAMS} streams are open already; try again in a moment.")
-            _Seat._taken += 1
+            if self._taken[holder] >= MAX_STREAMS_EACH:
+                raise TooManyStreams(
+                    f"You have {MAX_STREAMS_EACH} streams open already, the most of one token or user."
+                )
+            self._taken[holder] += 1
             self._is_taken = True
 
     def give_back(self) -> None:
         with self._lock:
-            _Seat._taken -= self._is_taken
+            self._taken.subtract({self._holder: self._is_taken})
             self._is_taken = False
+            if not self._taken[self._holder]:
+                del self._taken[self._holder]
 
 
 class EventStream(StreamingHttpResponse):
@@ -88,8 +101,8 @@ class EventStream(StreamingHttpResponse):
     goes away or is cut off in the middle of a write.
     """
 
-    def __init__(self, events: AsyncGenerator[bytes, None]) -> None:
-        self._seat = _Seat()
+    def __init__(self, events: AsyncGenerator[bytes, None], holder: str) -> None:
+        self._seat = _Seat(holder)
         self._served = _served(events, self._seat)
         # For the one that never comes to be served.
         weakref.finalize(self, self._seat.give_back)
@@ -137,7 +150,8 @@ class PoisonEvents(ApiView):
         if not isinstance(self.request._request, ASGIRequest):  # noqa: SLF001
             # Elsewhere a stream would hold a thread: the list as it is, and the end.
             return _finite_event_stream(_snapshot(listed_now(source)))
-        answer = EventStream(_events(_asker(self.request), source))
+        asker = _asker(self.request)
+        answer = EventStream(_events(asker, source), asker if isinstance(asker, str) else asker[0])
         # The stream may last for days, and the pool's connection is others' meanwhile.
         connection.close()
         return answer

@@ -2,6 +2,10 @@
 
 from typing import Any
 
+from django.conf import settings
+from django.contrib.auth import get_user
+from django.contrib.sessions.backends.db import SessionStore
+from django.http import HttpRequest
 from rest_framework import authentication
 from rest_framework.exceptions import AuthenticationFailed, NotAuthenticated, PermissionDenied
 from rest_framework.permissions import BasePermission
@@ -40,6 +44,20 @@ class SessionAuthentication(authentication.SessionAuthentication):
         """Return the logged-in user and their principal (None: a user without a role)."""
         found = super().authenticate(request)
         return None if found is None else (found[0], principal_of_user(found[0]))
+
+
+def sender_of(request: HttpRequest) -> str | None:
+    """Return who sends a request, as a key of theirs, from its headers alone; None for a stranger.
+
+    The token is in force, or the session is that of an active user with a role.
+    """
+    scheme, _, text = request.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() == SCHEME:
+        token = text.strip()
+        return tokens.digest_of(token) if tokens.authenticate(token) else None
+    request.session = SessionStore(request.COOKIES.get(settings.SESSION_COOKIE_NAME))
+    user = get_user(request)
+    return f"user {user.pk}" if principal_of_user(user) else None
 
 
 class MayDo(BasePermission):

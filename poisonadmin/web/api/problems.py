@@ -70,6 +70,12 @@ _KNOWN: tuple[tuple[type[Exception], int, str], ...] = (
     (OperationalError, 503, "unavailable"),
     (InterfaceError, 503, "unavailable"),
 )
+# What a refusal tells a client besides.
+_HEADERS: dict[int, dict[str, str]] = {
+    401: {"WWW-Authenticate": 'Bearer realm="poisonadmin"'},
+    429: {"Retry-After": "2"},
+    503: {"Retry-After": "2"},
+}
 _DETAILS = {
     "not_found": "There is nothing here.",
     "not_acceptable": "Only application/json is offered.",
@@ -85,14 +91,16 @@ def problem_response(error: Exception, context: Mapping[str, Any]) -> Response:
     status, code, detail, more = _described(error)
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         logger.error("%s %s failed", request.method, request.path, exc_info=error)
-    response = Response(
-        problem(request, status=status, code=code, detail=detail, **more), status=status, content_type=MEDIA_TYPE
-    )
-    if status == HTTPStatus.UNAUTHORIZED:
-        response["WWW-Authenticate"] = 'Bearer realm="poisonadmin"'
-    if status == HTTPStatus.SERVICE_UNAVAILABLE:
-        response["Retry-After"] = "2"
-    return response
+    content = problem(request, status=status, code=code, detail=detail, **more)
+    return Response(content, status=status, content_type=MEDIA_TYPE, headers=_HEADERS.get(status))
+
+
+def problem_of(request: HttpRequest, error: Exception) -> HttpResponse:
+    """Return the problem for what was raised before Django was asked; raise what nobody foresaw."""
+    status, code, detail, _ = _described(error)
+    if status == HTTPStatus.INTERNAL_SERVER_ERROR:
+        raise error
+    return plain_problem(request, status=status, code=code, detail=detail)
 
 
 def problem(request: HttpRequest, *, status: int, code: str, detail: str, **more: Any) -> dict[str, Any]:
@@ -112,7 +120,7 @@ def problem(request: HttpRequest, *, status: int, code: str, detail: str, **more
 def plain_problem(request: HttpRequest, *, status: int, code: str, detail: str) -> HttpResponse:
     """Return a problem outside of any API view."""
     content = to_json(problem(request, status=status, code=code, detail=detail))
-    return HttpResponse(content, status=status, content_type=MEDIA_TYPE)
+    return HttpResponse(content, status=status, content_type=MEDIA_TYPE, headers=_HEADERS.get(status))
 
 
 def _described(error: Exception) -> tuple[int, str, str, dict[str, Any]]:

@@ -51,6 +51,10 @@ The OpenAPI document is at `/api/v1/schema/`, and a page to try it out is at `/a
   `errors` names single wrong fields.
 - **Streams**: `/poison-list/events/` is `text/event-stream`; see [the poison list](poison-list.md).
 - **Uploads**: a payload has at most 64 MiB, `POST /messages/` at most 96 MiB of JSON, a batch at most 1 GiB.
+  A long body is read after its sender was checked.
+  A sender uploads at most 4 bodies of more than 2.5 MB at once;
+  a fifth gets 429 with `Retry-After`.
+  A body may pause for 15 s.
   A batch is read as a stream: valid lines are kept, invalid ones are set aside with their number and reason.
   Compressed bodies are refused.
   A payload longer than its address allows (`max_payload_bytes`) is accepted nevertheless: 201, NDLV, `oversized`.

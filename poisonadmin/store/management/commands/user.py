@@ -1,4 +1,4 @@
-"""`manage.py user create`."""
+"""`manage.py user create | deactivate | activate`."""
 
 import sys
 from getpass import getpass
@@ -15,27 +15,35 @@ from poisonadmin.core.domain.access import Role
 from poisonadmin.core.domain.addresses import validate_pattern
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.store.models.access import Access
+from poisonadmin.system.commands.users import activate, deactivate
 
 
 class Command(BaseCommand):
     """A user with a role; the password is asked for at a terminal, else the first line of standard input."""
 
-    help = (
+    help = "Create a user with a role, give an existing one another role, or switch one off and on."
+    create_help = (
         "Create a user with a role, or give an existing one another role. The password of a new user is asked for at a"
         " terminal; otherwise it is the first line of standard input. An existing user keeps theirs."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Add the one action."""
+        """Add the actions."""
         actions = parser.add_subparsers(dest="action", required=True)
-        create = actions.add_parser("create", help=self.help, description=self.help)
+        create = actions.add_parser("create", help=self.create_help, description=self.create_help)
         create.add_argument("username")
         create.add_argument("--role", choices=list(Role), required=True)
         create.add_argument("--pattern", action="append", default=[], help="address pattern, repeatable; absent: all")
+        for action, about in (("deactivate", "end login, sessions and tokens at once"), ("activate", "undo it")):
+            actions.add_parser(action, help=about).add_argument("username")
 
     def handle(self, *_: Any, **options: Any) -> None:
-        """Create the user, or change the role."""
+        """Create the user, change the role, or switch the user off or on."""
         try:
+            if options["action"] != "create":
+                switch = deactivate if options["action"] == "deactivate" else activate
+                switch(options["username"], by="command line")
+                return
             patterns = [validate_pattern(pattern) for pattern in options["pattern"]]
         except PoisonAdminError as error:
             raise CommandError(error.detail) from error

@@ -1,0 +1,154 @@
+"""Logins: throttled by account and network with growing waits, written to the audit log, ended when idle.
+
+django-axes counts failures and refuses. It has one fixed time for "counts" and "is refused", and one name for "where":
+waits that grow, and browsers that are told apart from strangers in their network, are added here, as its handler.
+"""
+
+import ipaddress
+import secrets
+import time
+from collections.abc import Callable
+from typing import Any
+
+from axes.handlers.database import AxesDatabaseHandler
+from axes.handlers.proxy import AxesProxyHandler
+from django.conf import settings
+from django.contrib.auth import SESSION_KEY
+from django.contrib.auth.models import User
+from django.core import signing
+from django.db.models import Max, Sum
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+
+from poisonadmin.core.commands import audit
+
+FREE_FAILURES = 5
+FIRST_WAIT_SECONDS = 15
+MAX_WAIT_SECONDS = 900
+IPV4_PREFIX, IPV6_PREFIX = 24, 64
+KNOWN_BROWSER = "known_browser"
+KNOWN_BROWSER_SECONDS = 180 * 24 * 3600
+ACTIVE_AT = "active_at"
+# A session is written at most this often; it may end so much earlier.
+ACTIVE_EVERY_SECONDS = 300
+
+
+def wait_after(failures: int) -> int:
+    """Return for how many seconds after its last failure an account is refused.
+
+    >>> [wait_after(failures) for failures in (0, 4, 5, 6, 7, 10, 11, 10_000)]
+    [0, 0, 15, 30, 60, 480, 900, 900]
+    """
+    if failures < FREE_FAILURES:
+        return 0
+    return int(min(FIRST_WAIT_SECONDS << min(failures - FREE_FAILURES, 16), MAX_WAIT_SECONDS))
+
+
+def network_of(request: HttpRequest) -> str | None:
+    """Return the first address of the client's network (/24 or /64); None where it has no address."""
+    try:
+        address = ipaddress.ip_address(request.META.get("REMOTE_ADDR", ""))
+    except ValueError:
+        return None
+    address = getattr(address, "ipv4_mapped", None) or address
+    prefix = IPV4_PREFIX if address.version == 4 else IPV6_PREFIX
+    return str(ipaddress.ip_network((int(address), prefix), strict=False).network_address)
+
+
+def account_of(request: HttpRequest, credentials: dict[str, Any] | None) -> str:
+    """Return the name that was given, as accounts are told apart: in small letters."""
+    given = (credentials or {}).get("username") or request.POST.get("login", "")
+    return str(given).strip().lower()[:150]
+
+
+class LoginThrottle(AxesDatabaseHandler):  # type: ignore[misc]
+    """Counts failures by (account, network, known browser), and keeps the audit log."""
+
+    def is_locked(self, request: Any, credentials: dict[str, Any] | None = None) -> bool:
+        """Return whether the account has to wait there."""
+        return self.wait_seconds(request, credentials) > 0
+
+    def wait_seconds(self, request: Any, credentials: dict[str, Any] | None = None) -> int:
+        """Return how many seconds the account has still to wait there."""
+        _tell_apart(request, credentials)
+        [attempts] = self.get_user_attempts(request, credentials)
+        found = attempts.aggregate(failures=Sum("failures_since_start"), last=Max("attempt_time"))
+        if found["last"] is None:
+            return 0
+        passed = (request.axes_attempt_time - found["last"]).total_seconds()
+        return max(0, wait_after(found["failures"]) - int(passed))
+
+    def user_login_failed(self, sender: Any, credentials: Any, request: Any = None, **more: Any) -> None:
+        """Count a failure; write down those of existing accounts only, or strangers could fill the audit log."""
+        _tell_apart(request, credentials)
+        was_refused = request.axes_locked_out
+        super().user_login_failed(sender, credentials, request, **more)
+        user = None if was_refused else User.objects.filter(username__iexact=account_of(request, credentials)).first()
+        if user is not None:
+            _record("user.login_failed", user, request)
+
+    def user_logged_in(self, sender: Any, request: Any, user: Any, **more: Any) -> None:
+        """Forget the failures there, and know the browser again."""
+        credentials = {"username": user.get_username()}
+        _tell_apart(request, credentials)
+        super().user_logged_in(sender, request, user, **more)
+        request.known_browser = [account_of(request, credentials), request.axes_user_agent or secrets.token_hex(8)]
+        _record("user.logged_in", user, request)
+
+    def user_logged_out(self, sender: Any, request: Any, user: Any, **more: Any) -> None:
+        """Write it down."""
+        super().user_logged_out(sender, request, user, **more)
+        if user is not None:
+            _record("user.logged_out", user, request)
+
+
+def _record(action: str, user: User, request: HttpRequest) -> None:
+    name = user.get_username()
+    audit.record(name, action, "user", name, details={"network": network_of(request)})
+
+
+def _tell_apart(request: Any, credentials: dict[str, Any] | None) -> None:
+    """Set what axes calls the user agent: the browser in which this account logged in before, "" for any other."""
+    try:
+        account, browser = signing.loads(
+            request.COOKIES.get(KNOWN_BROWSER, ""), salt=KNOWN_BROWSER, max_age=KNOWN_BROWSER_SECONDS
+        )
+    except (signing.BadSignature, ValueError, TypeError):
+        account, browser = None, ""
+    request.axes_user_agent = browser if account == account_of(request, credentials) else ""
+
+
+def refused(request: HttpRequest, _: HttpResponse | None = None, credentials: Any = None) -> HttpResponse:
+    """Return the page that says how long to wait."""
+    seconds = max(1, AxesProxyHandler.get_implementation().wait_seconds(request, credentials))
+    answer = render(request, "account/locked.html", {"seconds": seconds}, status=429)
+    answer["Retry-After"] = str(seconds)
+    return answer
+
+
+def sessions(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
+    """Middleware: let what a person does keep their session alive, and give the browser of a login its cookie."""
+
+    def handled(request: HttpRequest) -> HttpResponse:
+        if _is_by_hand(request) and SESSION_KEY in request.session:
+            now = int(time.time())
+            if now - request.session.get(ACTIVE_AT, 0) >= ACTIVE_EVERY_SECONDS:
+                request.session[ACTIVE_AT] = now
+        response = get_response(request)
+        if browser := getattr(request, "known_browser", None):
+            response.set_cookie(
+                KNOWN_BROWSER,
+                signing.dumps(browser, salt=KNOWN_BROWSER),
+                max_age=KNOWN_BROWSER_SECONDS,
+                httponly=True,
+                secure=settings.SESSION_COOKIE_SECURE,
+                samesite="Strict",
+            )
+        return response
+
+    return handled
+
+
+def _is_by_hand(request: HttpRequest) -> bool:
+    """Return False for what a page does by itself, such as its refreshing every few seconds."""
+    return request.method != "GET" or request.headers.get("Sec-Fetch-Mode", "navigate") == "navigate"
