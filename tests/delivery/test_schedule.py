@@ -85,6 +85,17 @@ def test_the_jitter_is_that_of_the_failed_attempt() -> None:
     assert found.sentence.endswith(found.past[-1].formula)
 
 
+def test_the_last_failure_has_no_wait_and_a_moved_message_is_explained_where_it_was_tried() -> None:
+    make_destination(**SAMPLE | {"max_delivery_attempts": 2, "dead_letter_address": "orders.dead"})
+    [message] = enqueue()
+    fail(message, 2)
+    found = of(message)
+    assert (found.address, found.sentence) == ("orders.eu", None)
+    assert [step.formula is None for step in found.past] == [False, True]
+    assert found.past[0].formula is not None
+    assert found.past[0].formula.startswith("5000 ms x 1.5^0")
+
+
 @pytest.mark.parametrize(
     ("asked_ms", "said"),
     [(60_000, "; the destination asked for 60000 ms, so 60000 ms"), (10, "5000 ms x 1.5^0 = 5000, cap 50000")],

@@ -166,10 +166,11 @@ class Schedule:
     """`next` follows the policy in force now; it is empty for a message that waits for a decision or is final.
 
     `sentence` says what is due, when and why; `of` is the failure after which it is tried no more, None: never.
-    `notes`: what else has a say. `policy_changed_at`: when a policy of its address last changed; earlier waits are
-    explained by today's.
+    `address`: whose policy explains the past. `notes`: what else has a say. `policy_changed_at`: when a policy of that
+    address last changed; earlier waits are explained by today's.
     """
 
+    address: str
     sentence: str | None
     due_at: datetime | None
     failure_count: int
@@ -188,11 +189,15 @@ def schedule(message_id: int, *, principal: Principal) -> Schedule:
     message = get_message(message_id, principal=principal)
     made = attempts(message_id, principal=principal, limit=SHOWN_STEPS).results
     changes = history(message_id, principal=principal, limit=MAX_LIMIT)
-    policy = policy_index().resolve(message.address).policy
-    place = _place_of(message)
-    changed_at = _changed_at(message.address)
-    failures = failures_counted(changes.results, policy, is_whole=changes.next is None)
     is_alive = message.state in (State.TBDL, State.DLNG)
+    policies = policy_index()
+    policy = policies.resolve(message.address).policy
+    place = _place_of(message)
+    # What was moved when it was exhausted has been tried where it was before.
+    tried_on = message.address if is_alive else message.original_address or message.address
+    tried_by = policies.resolve(tried_on).policy
+    changed_at = _changed_at(tried_on)
+    failures = failures_counted(changes.results, tried_by, is_whole=changes.next is None)
     in_conversation = None
     if message.conversation_id is not None and policy.conversation_failure_limit:
         in_conversation = place.conversation_failures or 0
@@ -216,11 +221,12 @@ def schedule(message_id: int, *, principal: Principal) -> Schedule:
         conversation_failures=in_conversation,
     )
     return Schedule(
+        address=tried_on,
         sentence=_sentence(message, of, how) if is_alive else None,
         due_at=message.due_at,
         failure_count=message.failure_count,
         of=of,
-        past=past_steps(policy, message.id, message.address, made, failures, changed_at),
+        past=past_steps(tried_by, message.id, tried_on, made, failures, changed_at),
         next=next_steps(policy, start) if is_alive else [],
         held=held(message, place),
         conversation=None

@@ -132,6 +132,8 @@ def past_steps(
                     policy, address=address, message_id=message_id, attempt_number=number, failure_count=counts_as - 1
                 )
             )
+        if after is not None and after.decision.delay_ms is None:
+            after = None  # the last one has no wait
         steps.append(
             PastStep(
                 attempt_number=number,
