@@ -8,8 +8,10 @@ from typing import Any
 
 import psutil
 import pytest
+from django.db import OperationalError
 
 from poisonadmin.store.models.message import Message
+from poisonadmin.web.api import upload_limit
 from poisonadmin.web.api.upload_limit import STRANGER_BYTES, limit_of, with_upload_limit
 from tests.fixtures.api import caller_of
 from tests.fixtures.live_web import Peak, exchange
@@ -78,6 +80,51 @@ def test_a_body_that_lies_about_its_length_is_cut_off() -> None:
 def test_a_body_within_the_limit_passes() -> None:
     answers, given = send_to("/x/", [b"x" * STRANGER_BYTES])
     assert (answers[0]["status"], given) == (200, STRANGER_BYTES)
+
+
+def answer_of(receive: Any, *headers: tuple[bytes, bytes]) -> tuple[int, dict[str, Any]]:
+    """Send a body through the limit to an application that reads it; return the status and the problem."""
+    answers: list[dict[str, Any]] = []
+
+    async def application(_: Any, receive: Any, send: Any) -> None:
+        while (await receive()).get("more_body"):
+            pass
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+    async def send(message: Any) -> None:
+        answers.append(message)
+
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(asyncio.run, with_upload_limit(application)(scope("/x/", *headers), receive, send)).result()
+    return answers[0]["status"], json.loads(answers[1]["body"]) if len(answers) > 1 else {}
+
+
+@pytest.mark.parametrize("pieces", [3, 10_000], ids=["a pause", "a drip"])
+def test_a_body_that_does_not_arrive_is_given_up(monkeypatch: pytest.MonkeyPatch, pieces: int) -> None:
+    monkeypatch.setattr(upload_limit, "LINGER_SECONDS", 0.1)
+    monkeypatch.setattr(upload_limit, "PAUSE_SECONDS" if pieces == 3 else "BODY_SECONDS", 0.2)
+    left = pieces
+
+    async def receive() -> dict[str, Any]:
+        nonlocal left
+        left -= 1
+        await asyncio.sleep(0.01 if left >= 0 else 60)
+        return {"type": "http.request", "body": b"x", "more_body": True}
+
+    status, problem = answer_of(receive)
+    assert (status, problem["code"]) == (408, "body_too_slow")
+
+
+def test_a_sender_who_cannot_be_checked_for_want_of_a_database_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_database(_: Any) -> str:
+        raise OperationalError
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    monkeypatch.setattr(upload_limit, "sender_of", no_database)
+    status, problem = answer_of(receive, TOKEN, (b"content-length", b"100000"))
+    assert (status, problem["code"]) == (503, "unavailable")
 
 
 def test_a_long_batch_grows_no_process_and_strangers_send_none(web: tuple[str, psutil.Process], tmp_path: Path) -> None:
