@@ -24,7 +24,7 @@ Expectation = tuple[Mapping[str, str], Any, int, int, int, int]
 EXPECTED: dict[tuple[str, str], Expectation] = {
     ("api-messages", "get"): ({}, None, 200, 200, 200, 200),
     ("api-messages", "post"): ({}, {"address": "orders.eu", "payload": "x"}, 403, 201, 201, 404),
-    ("api-message-batch", "post"): ({}, b'{"address": "orders.eu", "payload": "x"}\n', 403, 202, 202, 202),
+    ("api-message-batch", "post"): ({}, b'{"address": "orders.eu", "payload": "x"}\n', 403, 202, 202, 422),
     ("api-message", "get"): ({"message_id": "waiting"}, None, 200, 200, 200, 404),
     ("api-message-attempts", "get"): ({"message_id": "undecided"}, None, 200, 200, 200, 404),
     ("api-message-history", "get"): ({"message_id": "waiting"}, None, 200, 200, 200, 404),

@@ -268,13 +268,21 @@ def test_a_limited_administrator_gets_no_form_that_cannot_be_sent(
     assert _answer(client, name, objects) == 403
 
 
-@pytest.mark.parametrize("name", ["destinations", "policies", "addresses", "rules", "audit", "overview", "messages"])
+@pytest.mark.parametrize("name", ["destinations", "policies", "addresses", "rules", "overview", "messages"])
 def test_a_list_that_hides_something_does_not_say_that_there_is_nothing(
     name: str, objects: dict[str, int], browser_of: Callable[[str], Client]
 ) -> None:
     text = browser_of("outsider").get(reverse(name)).content.decode()
     assert "Nothing in your scope" in text
     assert " yet</h2>" not in text
+
+
+def test_the_audit_log_shows_a_limited_account_its_own_acts(
+    objects: dict[str, int], browser_of: Callable[[str], Client]
+) -> None:
+    browser_of("admin")
+    page = browser_of("outsider").get(reverse("audit"))
+    assert {(row.actor, row.action) for row in page.context["rows"]} == {("outsider", "user.logged_in")}
 
 
 def test_a_refusal_names_the_permission_in_words(browser_of: Callable[[str], Client]) -> None:

@@ -37,7 +37,7 @@ The OpenAPI document is at `/api/v1/schema/`, and a page to try it out is at `/a
   A free word is the beginning of a message id, a conversation id or a business key, or a part of an address or an
   error.
   `received:24h` and `failed:24h` are spans back from now; `since:24h` is the same as `received:24h`.
-  `error` looks at class, title and cause of the failure groups, and at the message of the first failure of each.
+  `error` searches class, title and cause of the failure groups, and the message of the first failure of each.
   `original_address` is where a message failed that was moved since.
   `address` also takes a dead-letter queue, by its name or as `DLA::DLQ.orders`.
   A search that reads for more than ten seconds is stopped (`query_too_expensive`).
