@@ -6,8 +6,9 @@ import pytest
 from django.db import connection
 
 from poisonadmin.delivery.commands.settle import settle
+from poisonadmin.delivery.domain.answer_decision import on_rolled_back
 from poisonadmin.delivery.domain.hot_loops import NOTE, is_endless, paced
-from poisonadmin.delivery.domain.retry_decision import on_crash, on_failure, on_rolled_back
+from poisonadmin.delivery.domain.retry_decision import on_crash, on_failure
 from poisonadmin.delivery.domain.retry_series import series
 from poisonadmin.messages.domain.states import Event
 from poisonadmin.policies.domain.policy import ExceptionDestination, OnExhausted, Policy, preset

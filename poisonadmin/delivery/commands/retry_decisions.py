@@ -7,7 +7,7 @@ from typing import NamedTuple
 from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.delivery.commands.in_flight import TAKEN
-from poisonadmin.delivery.domain import retry_decision
+from poisonadmin.delivery.domain import answer_decision
 from poisonadmin.delivery.domain.hot_loops import IMMEDIATE_REDELIVERIES, WAIT_MS, WITHIN_SECONDS, paced
 from poisonadmin.delivery.domain.outcome import Outcome
 from poisonadmin.delivery.domain.retry_decision import ConversationEnd, RetryDecision, on_crash, on_failure
@@ -137,11 +137,11 @@ def decide_retry(one: Answered, policy: Policy, *, conversation_failures: int | 
 def _decide(one: Answered, policy: Policy, conversation_failures: int | None) -> RetryDecision:
     match Outcome(one.outcome):
         case Outcome.DISCARDED:
-            return retry_decision.on_discarded(one.failure_count)
+            return answer_decision.on_discarded(one.failure_count)
         case Outcome.MOVED:
-            return retry_decision.on_moved(one.move_to or one.address, hops=one.hops)
+            return answer_decision.on_moved(one.move_to or one.address, hops=one.hops)
         case Outcome.ROLLED_BACK:
-            return retry_decision.on_rolled_back(
+            return answer_decision.on_rolled_back(
                 policy,
                 message_id=one.id,
                 attempt_number=one.attempt_number,
@@ -149,10 +149,10 @@ def _decide(one: Answered, policy: Policy, conversation_failures: int | None) ->
                 address=one.address,
             )
         case Outcome.CONVERSATION_ENDED:
-            return retry_decision.on_conversation_ended(one.failure_count, one.conversation_error)
+            return answer_decision.on_conversation_ended(one.failure_count, one.conversation_error)
         case Outcome.RULED:
             do = Before(one.ruling or Before.REJECT)
-            return retry_decision.on_ruled(
+            return answer_decision.on_ruled(
                 do, one.move_to, failure_count=one.failure_count, hops=one.hops, why=one.error_message or ""
             )
         case Outcome.CRASHED | Outcome.SUSPECTED:

@@ -17,7 +17,7 @@ from poisonadmin.delivery.commands.failure_rules import FailureRuleDecisions
 from poisonadmin.delivery.commands.retry_decisions import Answered, decide_retry, read_answered
 from poisonadmin.delivery.domain.retry_decision import RetryDecision
 from poisonadmin.messages.commands import failure_groups, schedule
-from poisonadmin.messages.commands.admission import refuse_excluded
+from poisonadmin.messages.commands.admission import refuse_excluded, waiting_beside
 from poisonadmin.messages.commands.oversize import reject_oversized
 from poisonadmin.messages.commands.transitions import move
 from poisonadmin.messages.domain.states import Event, Reason, State, check
@@ -104,10 +104,11 @@ def settle_failures(claim_id: int | None, *, before_counting: Callable[[], objec
         breakers.save(cursor, counts)
         stopped = _stop(cursor, [(a, v) for a, v in pairs if v.stop_address])
         _list(cursor, [(a, v) for a, v in pairs if v.reason is Reason.LISTED])
-        _park_conversations(cursor, [a.id for a, v in pairs if _ends_conversation(v)])
         waiting += enqueue_errors(cursor, _errors(pairs, in_force))
         reject_oversized(cursor, [a.id for a, v in pairs if v.move_to and v.state is State.TBDL])
-        refuse_excluded(cursor, [a.id for a, v in pairs if v.state is State.TBDL])
+        excluding = [a.id for a, v in pairs if v.reason is Reason.LISTED or _ends_conversation(v)]
+        again = [a.id for a, v in pairs if v.state is State.TBDL]
+        refuse_excluded(cursor, again + waiting_beside(cursor, excluding))
         # Lanes come last, and all at once: the order of locks is messages, groups, addresses, lanes.
         schedule.schedule(cursor, waiting)
         schedule.reopen(cursor, stopped)
@@ -222,30 +223,3 @@ def _stop(cursor: CursorWrapper, stopping: Sequence[tuple[Answered, RetryDecisio
         cursor.execute(_STOP, {"message": message.id, "address": message.address_id, "note": note})
         stopped += [row[0] for row in cursor.fetchall()]
     return stopped
-
-
-_PARK = move(
-    State.TBDL,
-    Event.CONVERSATION_ENDED,
-    State.NDLV,
-    reason=Reason.CONVERSATION_ENDED,
-    before="""ended AS (
-    SELECT DISTINCT envelope.conversation_id, message.address_id, message.id
-    FROM message JOIN envelope ON envelope.id = message.id
-    WHERE message.id = ANY(%(ids)s) AND envelope.conversation_id IS NOT NULL
-)""",
-    chosen="""
-    SELECT message.id, message.address_id, message.state, message.reason, message.group_id
-    FROM ended JOIN envelope ON envelope.conversation_id = ended.conversation_id
-         JOIN message ON message.id = envelope.id AND message.address_id = ended.address_id AND message.state = 'TBDL'
-    ORDER BY message.id FOR UPDATE OF message SKIP LOCKED
-""",
-)
-
-
-def _park_conversations(cursor: CursorWrapper, message_ids: Sequence[int]) -> int:
-    """Move what waits (TBDL) of these messages' conversations, on the same address, to NDLV; return how many."""
-    if not message_ids:
-        return 0
-    cursor.execute(_PARK, {"ids": list(message_ids), "actor": "system", "note": "its conversation was ended"})
-    return int(cursor.fetchone()[0])

@@ -67,6 +67,18 @@ SELECT message.id FROM staged_message AS staged JOIN message USING (id) JOIN env
 WHERE staged.batch = %(batch)s
 """  # noqa: S608  (fragments are constants)
 
+_BESIDE = """
+SELECT other.id
+FROM message JOIN envelope USING (id) JOIN envelope AS its ON its.conversation_id = envelope.conversation_id
+     JOIN message AS other ON other.id = its.id AND other.address_id = message.address_id AND other.state = 'TBDL'
+WHERE message.id = ANY(%(ids)s)
+UNION
+SELECT other.id
+FROM message JOIN envelope USING (id) JOIN envelope AS its ON its.bookmark = envelope.bookmark
+     JOIN message AS other ON other.id = its.id AND other.address_id = message.address_id AND other.state = 'TBDL'
+WHERE message.id = ANY(%(ids)s)
+"""
+
 _REOPEN = """
 DELETE FROM conversation USING (
     SELECT conversation.address_id, conversation.conversation_id
@@ -101,6 +113,14 @@ def refuse_excluded(cursor: CursorWrapper, message_ids: Sequence[int], *, actor:
             cursor.execute(statement, values)
             refused += int(cursor.fetchone()[0])
     return refused
+
+
+def waiting_beside(cursor: CursorWrapper, message_ids: Sequence[int]) -> list[int]:
+    """Return what waits on the same address in the conversation, or with the bookmark, of one of the messages."""
+    if not message_ids:
+        return []
+    cursor.execute(_BESIDE, {"ids": list(message_ids)})
+    return [row[0] for row in cursor.fetchall()]
 
 
 def refuse_of_batch(cursor: CursorWrapper, batch: str, *, actor: str) -> int:

@@ -5,7 +5,6 @@ A report counts; at its limit it lists, and the message goes along. A release, o
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
 from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
@@ -51,17 +50,6 @@ class Report:
 _OF_MESSAGES = """
 SELECT message.id, address.name, coalesce(envelope.bookmark, envelope.message_id)
 FROM message JOIN envelope USING (id) JOIN address ON address.id = message.address_id WHERE message.id = ANY(%s)
-"""
-
-
-_OF_BOOKMARKS = """
-SELECT other.id, entry.why
-FROM message AS listed JOIN envelope AS mine ON mine.id = listed.id AND mine.bookmark IS NOT NULL
-     JOIN address ON address.id = listed.address_id
-     JOIN poison_entry AS entry ON entry.source = address.name AND entry.bookmark = mine.bookmark
-     JOIN envelope AS its ON its.bookmark = mine.bookmark JOIN message AS other ON other.id = its.id
-WHERE listed.id = ANY(%(ids)s) AND other.address_id = listed.address_id AND other.state = 'TBDL'
-ORDER BY entry.why, other.id FOR UPDATE OF other SKIP LOCKED
 """
 
 
@@ -128,11 +116,6 @@ def list_messages(
     counted = [CountedReport(source, bookmark, why[number], number) for number, source, bookmark in cursor.fetchall()]
     limits = ListingLimits(DEFAULT_FAILURE_LIMIT, DEFAULT_CRASH_LIMIT)
     entries.count(cursor, counted, fatal=fatal, limits=limits, by=actor, is_listed=True)
-    # Others may carry the same bookmark on the same address.
-    cursor.execute(_OF_BOOKMARKS, {"ids": list(message_ids)})
-    found = cursor.fetchall()
-    for note, ids in groupby(found, key=lambda row: row[1]):
-        list_waiting(cursor, [row[0] for row in ids], actor=actor, note=note)
 
 
 def release(entry_id: int, *, principal: Principal, reason: str) -> None:
