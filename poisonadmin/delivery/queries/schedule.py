@@ -244,9 +244,8 @@ def _notes(message: MessageDetail) -> list[str]:
     warning = approval_warning_of(message)
     if warning is not None and message.candidate:
         alone = "delivered alone, in a process of its own" if warning.is_alone else "delivered among others"
-        stops = "puts it on the poison list" if warning.is_listed else "blacklists it"
-        crashes = {None: "no crash stops it", 1: f"one more crash {stops}"}.get(
-            warning.crashes, f"crash {warning.crashes} from now {stops}"
+        crashes = {None: "no crash stops it", 1: f"one more crash {warning.stops()}"}.get(
+            warning.crashes, f"crash {warning.crashes} from now {warning.stops()}"
         )
         found.append(f"a candidate: {alone}; {crashes}")
     rules = Rule.objects.filter(stage=RuleStage.AFTER, is_enabled=True).count()

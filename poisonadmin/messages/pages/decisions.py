@@ -47,18 +47,15 @@ def _sentence(warning: ApprovalWarning, n: int, *, total: int) -> str:
     >>> _sentence(ApprovalWarning(2, is_cleared=True), 3, total=5)
     '3 of them crashed their consumer before. Approval resets the count: 2 crashes blacklist them again.'
     """
-    they, them, their = ("It is", "it", "its") if n == 1 else ("They are", "them", "their")
+    they, their = ("It is", "its") if n == 1 else ("They are", "their")
     who = "It" if total == 1 else f"All {n:,}" if n == total else f"{n:,} of them"
     start = f"{who} crashed {their} consumer before."
     if warning.crashes is None:
         return f"{start} The policy switches blacklisting off: every crash is followed by another delivery."
     several = warning.crashes > 1
-    again = "" if several and not warning.is_cleared else " again"
-    stops = (
-        f"put{'' if several else 's'} {them} on the poison list"
-        if warning.is_listed
-        else f"blacklist{'' if several else 's'} {them}{again}"
-    )
+    stops = warning.stops(is_plural=n > 1, is_several=several)
+    if (warning.is_cleared or not several) and not (warning.is_listed or warning.is_exhausted):
+        stops += " again"
     if warning.is_cleared:
         crashes = f"{warning.crashes} crashes" if several else "one crash"
         return f"{start} Approval resets the count: {crashes} {stops}."

@@ -17,14 +17,28 @@ MOST_CRASHES = 100
 class ApprovalWarning:
     """What awaits an approved message. `crashes`: so many counted crashes stop it again; None: none ever does.
 
-    `is_cleared`: the policy forgets its crashes at an approval. `is_listed`: it is stopped by the poison list.
+    `is_cleared`: the policy forgets its crashes at an approval. `is_listed`: the last of them puts it on the poison
+    list; `is_exhausted`: it uses up its attempts, since crashes count as failures; neither: it is blacklisted.
     `is_alone`: it is delivered by itself while it is a candidate; not under the plain rule, `all_in_flight`.
     """
 
     crashes: int | None
     is_cleared: bool = False
     is_listed: bool = False
+    is_exhausted: bool = False
     is_alone: bool = True
+
+    def stops(self, *, is_plural: bool = False, is_several: bool = False) -> str:
+        """Return what the crash (`is_several`: the crashes) does to the message (`is_plural`: the messages).
+
+        >>> ApprovalWarning(1).stops(), ApprovalWarning(2, is_listed=True).stops(is_plural=True, is_several=True)
+        ('blacklists it', 'put them on the poison list')
+        """
+        s = "" if is_several else "s"
+        if self.is_exhausted:
+            return f"use{s} up {'their' if is_plural else 'its'} attempts"
+        them = "them" if is_plural else "it"
+        return f"put{s} {them} on the poison list" if self.is_listed else f"blacklist{s} {them}"
 
 
 def approval_warnings(rows: Iterable[MessageRow]) -> list[tuple[ApprovalWarning, int]]:
@@ -50,25 +64,28 @@ def approval_warning_of(message: MessageRow) -> ApprovalWarning | None:
             policies.resolve(message.original_address or message.address).policy, message.crash_count
         )
     policy = replace(policies.resolve(message.address).policy, approve_clears_candidate=False)
-    return approval_warning(policy, message.crash_count)
+    return approval_warning(policy, message.crash_count, message.failure_count)
 
 
-def approval_warning(policy: Policy, crash_count: int) -> ApprovalWarning:
+def approval_warning(policy: Policy, crash_count: int, failure_count: int = 0) -> ApprovalWarning:
     """Return what awaits a message that has crashed `crash_count` times and is approved (ruling R3).
 
+    `failure_count`: that of a message that waits; an approval resets it.
+
     >>> approval_warning(Policy(blacklisting_enabled=True), 2)
-    ApprovalWarning(crashes=1, is_cleared=False, is_listed=False, is_alone=True)
+    ApprovalWarning(crashes=1, is_cleared=False, is_listed=False, is_exhausted=False, is_alone=True)
     >>> approval_warning(Policy(blacklisting_enabled=True, approve_clears_candidate=True), 2)
-    ApprovalWarning(crashes=2, is_cleared=True, is_listed=False, is_alone=True)
+    ApprovalWarning(crashes=2, is_cleared=True, is_listed=False, is_exhausted=False, is_alone=True)
     >>> approval_warning(Policy(blacklisting_enabled=False), 2)
-    ApprovalWarning(crashes=None, is_cleared=False, is_listed=False, is_alone=True)
+    ApprovalWarning(crashes=None, is_cleared=False, is_listed=False, is_exhausted=False, is_alone=True)
     """
     is_cleared = policy.approve_clears_candidate
     is_alone = policy.blame is Blame.EXACT
     count = 0 if is_cleared else crash_count
     for crashes in range(1, MOST_CRASHES + 1):
-        decision = on_crash(policy, count, not is_cleared, failure_count=0)
-        if decision.state is State.NDLV:
-            return ApprovalWarning(crashes, is_cleared, decision.reason is Reason.LISTED, is_alone)
-        count = decision.crash_count or 0
+        decision = on_crash(policy, count, not is_cleared, failure_count=failure_count)
+        if decision.state is not State.TBDL or decision.move_to is not None:
+            is_listed, is_blacklisted = (decision.reason is reason for reason in (Reason.LISTED, Reason.BLACKLISTED))
+            return ApprovalWarning(crashes, is_cleared, is_listed, not (is_listed or is_blacklisted), is_alone)
+        count, failure_count = decision.crash_count or 0, decision.failure_count
     return ApprovalWarning(None, is_cleared, is_alone=is_alone)
