@@ -21,6 +21,7 @@ import django
 from tests.faults import (
     f05_processes,
     f07_ingest,
+    f07_lost_nodes,
     f07_spark,
     f09_database,
     f14_locks,
@@ -38,6 +39,7 @@ from tests.whole_system.installation import Installation
 FAULTS: tuple[Fault, ...] = (
     *f05_processes.FAULTS,
     *f07_ingest.FAULTS,
+    *f07_lost_nodes.FAULTS,
     *f07_spark.FAULTS,
     *f09_database.FAULTS,
     *f14_locks.FAULTS,
