@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import uuid
 from pathlib import Path
+from typing import Self
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
@@ -17,12 +18,14 @@ from tests.brokers.server import Server
 USER = "drain"
 PASSWORD = "secret"
 _CONFIGURATION = """\
-process.roles=broker,controller
-node.id=1
+process.roles={roles}
+node.id={node}
 listeners=PLAINTEXT://127.0.0.1:{port},LOGIN://127.0.0.1:{login},PROXIED://127.0.0.1:{behind_proxy},\
-CONTROLLER://127.0.0.1:{controller}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port},LOGIN://127.0.0.1:{login},PROXIED://127.0.0.1:{proxy}
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,LOGIN:SASL_PLAINTEXT,PROXIED:PLAINTEXT,CONTROLLER:PLAINTEXT
+ELSEWHERE://127.0.0.1:{elsewhere}{control}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port},LOGIN://127.0.0.1:{login},PROXIED://127.0.0.1:{proxy},\
+ELSEWHERE://{other_host}:{other_port}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,LOGIN:SASL_PLAINTEXT,PROXIED:PLAINTEXT,ELSEWHERE:PLAINTEXT,\
+CONTROLLER:PLAINTEXT
 sasl.enabled.mechanisms=PLAIN
 listener.name.login.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required \
 user_{user}="{password}";
@@ -59,18 +62,23 @@ Configuration:
 
 
 class Kafka(Server):
-    """A broker in a process group of its own. It makes no topic by itself.
+    """A broker in a process group of its own. It makes no topic by itself. `first`: the broker whose cluster it joins.
 
     `url` asks for a login, `bootstrap` does not. Clients go where a broker says that it is: to those that come by
-    `behind_proxy` it says that it is at `proxy_port`.
+    `behind_proxy` it says that it is at `proxy_port`, to those that come by `elsewhere` that it is at `other_host`.
     """
 
-    def __init__(self, home: Path) -> None:
+    other_host = "127.0.0.2"
+
+    def __init__(self, home: Path, first: Self | None = None) -> None:
+        self.cluster = first.cluster if first else base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        self.controller = first.controller if first else free_port()
         self.port = free_port()
         self.bootstrap = f"127.0.0.1:{self.port}"
         login_port = free_port()
         self.url = f"kafka://127.0.0.1:{login_port}"
         self.behind_proxy, self.proxy_port = free_port(), free_port()
+        self.elsewhere, self.other_port = free_port(), free_port()
         configuration = home / "server.properties"
         configuration.write_text(
             _CONFIGURATION.format(
@@ -78,9 +86,15 @@ class Kafka(Server):
                 login=login_port,
                 user=USER,
                 password=PASSWORD,
-                controller=free_port(),
+                roles="broker" if first else "broker,controller",
+                node=2 if first else 1,
+                controller=self.controller,
+                control="" if first else f",CONTROLLER://127.0.0.1:{self.controller}",
                 behind_proxy=self.behind_proxy,
                 proxy=self.proxy_port,
+                elsewhere=self.elsewhere,
+                other_host=self.other_host,
+                other_port=self.other_port,
                 logs=home / "data",
             )
         )
@@ -90,9 +104,8 @@ class Kafka(Server):
             *(_java(), "-Xms64m", "-Xmx384m", "-XX:+UseSerialGC", f"-Dlog4j2.configurationFile={logging}"),
             *("-classpath", f"{ensure_kafka()}/*"),
         ]
-        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         subprocess.run(
-            [*java, "kafka.tools.StorageTool", "format", "--cluster-id", cluster, "--config", configuration],
+            [*java, "kafka.tools.StorageTool", "format", "--cluster-id", self.cluster, "--config", configuration],
             check=True,
             capture_output=True,
         )

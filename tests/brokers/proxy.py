@@ -1,4 +1,4 @@
-"""A TCP proxy between clients and a broker that keeps back what one of them says, or cuts all connections."""
+"""A TCP proxy between clients and a broker that keeps back or changes what they say, or cuts all connections."""
 
 import contextlib
 import re
@@ -23,6 +23,8 @@ class Proxy:
         self._held_back: re.Pattern[bytes] | None = None
         self._is_broker_held = False
         self._last_answered: re.Pattern[bytes] | None = None
+        self._changed: tuple[re.Pattern[bytes], bytes, bytes] | None = None
+        self._is_changing = False
         self.is_holding = threading.Event()
         self._sent = 0
         self._cut_after: int | None = None
@@ -39,6 +41,11 @@ class Proxy:
         self.is_holding.clear()
         self._last_answered = said
 
+    def change_answers_from(self, said: re.Pattern[bytes], before: bytes, after: bytes) -> None:
+        """Have the broker say `after`, of one length, for `before` from the first time on that clients say this."""
+        assert len(before) == len(after)
+        self._changed = (said, before, after)
+
     def cut_after(self, byte_count: int) -> None:
         """Cut all connections when clients have sent so many more bytes."""
         self._cut_after = self._sent + byte_count
@@ -48,6 +55,14 @@ class Proxy:
         self._cut_after = self._held_back = self._last_answered = None
         self.is_holding.clear()
         self._answers_pass.set()
+
+    def _as_changed(self, chunk: bytes, is_client: bool) -> bytes:
+        if self._changed is None:
+            return chunk
+        said, before, after = self._changed
+        if is_client:
+            self._is_changing = self._is_changing or said.search(chunk) is not None
+        return chunk.replace(before, after) if self._is_changing and not is_client else chunk
 
     def _is_held(self, chunk: bytes, is_client: bool) -> bool:
         held = self._held_back
@@ -95,7 +110,7 @@ class Proxy:
                 if is_client and self._last_answered is not None and self._last_answered.search(chunk):
                     self._answers_pass.clear()
                     self.is_holding.set()
-                target.sendall(chunk)
+                target.sendall(self._as_changed(chunk, is_client))
                 if is_client:
                     self._sent += len(chunk)
                     if self._cut_after is not None and self._sent >= self._cut_after:

@@ -4,7 +4,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from poisonadmin.sources.domain.broker_checks import FoundQueue
 from workers.brokers.contract import BrokerError, Incoming, Login, Shard, is_named_for_dead_letters
-from workers.brokers.kafka.connection import ANSWER_SECONDS, admin, consumer_settings, metadata, partitions, reason
+from workers.brokers.kafka.connection import ANSWER_SECONDS, admin, consumer, metadata, partitions, reason
 from workers.brokers.kafka.publisher import KafkaPublisher
 from workers.brokers.kafka.reader import KafkaReader
 
@@ -27,16 +27,16 @@ class KafkaAdapter:
 
     def depth(self, login: Login) -> int:
         """Return how many records are behind the group's offsets."""
-        consumer = _consumer(login)
+        asking = consumer(login, {})
         try:
-            topics = metadata(consumer)
+            topics = metadata(asking)
             places = [one for topic in login.options["topics"] for one in partitions(topics, topic)]
-            committed = consumer.committed(places, timeout=ANSWER_SECONDS)
-            return sum(_behind(consumer, one) for one in committed)
+            committed = asking.committed(places, timeout=ANSWER_SECONDS)
+            return sum(_behind(asking, one) for one in committed)
         except KafkaException as error:
-            raise BrokerError(f"no answer from Kafka: {reason(error)}") from None
+            raise BrokerError(f"no answer from Kafka: {reason(error, asking)}") from None
         finally:
-            consumer.close()
+            asking.close()
 
     def open_reader(self, login: Login, shard: Shard) -> KafkaReader:
         """Read the shard's partition from the group's offset on."""
@@ -62,35 +62,31 @@ class KafkaAdapter:
 
     def queues(self, login: Login) -> list[FoundQueue]:
         """Return the topics, but for Kafka's own; those that are named like dead letters' first, with their depths."""
-        consumer = _consumer(login)
+        asking = consumer(login, {})
         try:
-            topics = metadata(consumer)
+            topics = metadata(asking)
             found, asked = [], 0
             for name in sorted(topics, key=lambda one: (not _why(one), one)):
                 if name.startswith("__"):
                     continue
                 asked += topics[name]
                 places = partitions(topics, name) if asked <= _MOST_PARTITIONS else None
-                depth = None if places is None else sum(_depth(consumer, one) for one in places)
+                depth = None if places is None else sum(_depth(asking, one) for one in places)
                 found.append(FoundQueue(name, depth, _why(name)))
             return found
         except KafkaException as error:
-            raise BrokerError(f"no answer from Kafka: {reason(error)}") from None
+            raise BrokerError(f"no answer from Kafka: {reason(error, asking)}") from None
         finally:
-            consumer.close()
+            asking.close()
 
 
-def _consumer(login: Login) -> Consumer:
-    return Consumer(consumer_settings(login))
-
-
-def _behind(consumer: Consumer, committed: TopicPartition) -> int:
-    low, high = consumer.get_watermark_offsets(committed, timeout=ANSWER_SECONDS)
+def _behind(asking: Consumer, committed: TopicPartition) -> int:
+    low, high = asking.get_watermark_offsets(committed, timeout=ANSWER_SECONDS)
     return int(high - max(low, committed.offset))
 
 
-def _depth(consumer: Consumer, place: TopicPartition) -> int:
-    low, high = consumer.get_watermark_offsets(place, timeout=ANSWER_SECONDS)
+def _depth(asking: Consumer, place: TopicPartition) -> int:
+    low, high = asking.get_watermark_offsets(place, timeout=ANSWER_SECONDS)
     return int(high - low)
 
 

@@ -8,8 +8,9 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from poisonadmin.messages.domain.failures import Failure
 from workers.brokers.contract import BrokerError, Login, Outgoing, Results
-from workers.brokers.kafka.connection import metadata, settings
+from workers.brokers.kafka.connection import client, metadata
 from workers.brokers.kafka.messages import partition_of, record_of
+from workers.brokers.kafka.resolver import refusal
 from workers.brokers.publishing import confirm_lost, not_sent, refused, unroutable
 
 # Topics are asked for anew after this time, and when one is not known.
@@ -81,7 +82,7 @@ class KafkaPublisher:
                 "message.max.bytes": 128 * 1024 * 1024,
                 "error_cb": self._on_error,
             }
-            self._producer, self._asked_at = Producer(settings(self._login) | own), 0.0
+            self._producer, self._asked_at = client(Producer, self._login, own), 0.0
         return self._producer
 
     def _know(self, wanted: set[str], producer: Producer, deadline: float) -> None:
@@ -128,4 +129,4 @@ class KafkaPublisher:
         return confirm_lost(text) if code in _NO_ANSWER else refused(text)
 
     def _on_error(self, error: KafkaError) -> None:
-        self._connection_error = error.str()
+        self._connection_error = (self._producer is not None and refusal(self._producer)) or error.str()

@@ -6,11 +6,12 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from workers.brokers.contract import READ_BYTES, BrokerError, Incoming, Login
-from workers.brokers.kafka.connection import ANSWER_SECONDS, consumer_settings, metadata, partitions, reason
+from workers.brokers.kafka.connection import ANSWER_SECONDS, consumer, metadata, partitions, reason
 from workers.brokers.kafka.messages import incoming_of
+from workers.brokers.kafka.resolver import refusal
 
 _CHUNK = 500
 # A partition that is not at its end must give something in this time.
@@ -39,7 +40,7 @@ class KafkaReader:
             "on_commit": self._on_commit,
             "error_cb": self._on_error,
         }
-        self._consumer = Consumer(consumer_settings(login) | own)
+        self._consumer = consumer(login, own)
         try:
             known = partitions(metadata(self._consumer), topic)
             if partition >= len(known):
@@ -52,7 +53,7 @@ class KafkaReader:
             self._consumer.assign([TopicPartition(topic, partition, found.offset)])
         except KafkaException as error:
             self.close()
-            raise BrokerError(f"{topic}: {reason(error)}") from None
+            raise BrokerError(f"{topic}: {reason(error, self._consumer)}") from None
         except BrokerError:
             self.close()
             raise
@@ -112,7 +113,7 @@ class KafkaReader:
         try:
             records = self._consumer.consume(count, _POLL_SECONDS)
         except KafkaException as error:
-            raise BrokerError(f"{self._place.topic}: {reason(error)}") from None
+            raise BrokerError(f"{self._place.topic}: {reason(error, self._consumer)}") from None
         for record in records:
             event = record.error()
             if event is None:
@@ -122,8 +123,8 @@ class KafkaReader:
                 self._is_at_end = True
             elif not event.retriable():
                 raise BrokerError(f"{self._place.topic}: {event.str()}")
-        if self._failure is not None and not records:
-            raise BrokerError(f"{self._place.topic}: {self._failure}")
+        if not records and (failure := refusal(self._consumer) or self._failure) is not None:
+            raise BrokerError(f"{self._place.topic}: {failure}")
 
     def _may_be_empty(self, waited: float) -> bool:
         """Return whether nothing more is there; raise `BrokerError` when the broker does not say.
@@ -139,7 +140,7 @@ class KafkaReader:
         try:
             self._consumer.get_watermark_offsets(self._place, timeout=ANSWER_SECONDS, cached=False)
         except KafkaException as error:
-            raise BrokerError(f"{self._place.topic}: {reason(error)}") from None
+            raise BrokerError(f"{self._place.topic}: {reason(error, self._consumer)}") from None
         return True
 
     def _commit(self, offset: int) -> None:
@@ -148,7 +149,7 @@ class KafkaReader:
         try:
             self._consumer.commit(offsets=[place], asynchronous=True)
         except KafkaException as error:
-            raise BrokerError(f"{self._place.topic}: {reason(error)}") from None
+            raise BrokerError(f"{self._place.topic}: {reason(error, self._consumer)}") from None
         deadline = time.monotonic() + ANSWER_SECONDS
         while (answer := self._committed) is None:
             if time.monotonic() > deadline:
