@@ -12,6 +12,7 @@ import environ
 from django.core.exceptions import ImproperlyConfigured
 
 from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.domain.secret_settings import UnusableSecret, secret_setting
 from poisonadmin.core.domain.ssrf import guard_from, parse_networks
 from poisonadmin.destinations.domain.handler_config import UnusableHandlerPath, handler_directories
 from poisonadmin.sources.domain.roots import UnusableSourceRoots, source_roots
@@ -30,6 +31,16 @@ class Environment:
     def text(self, name: str, default: str = "") -> str:
         """Return a text of one line."""
         value = self._variables.get(name, default)
+        if not value.isprintable():
+            raise _wrong(name, "must be printable and of one line")
+        return value
+
+    def secret(self, name: str, default: str = "") -> str:
+        """Return a text of one line, from the file that `name`_FILE names or from the variable."""
+        try:
+            value = secret_setting(self._variables, name) or default
+        except UnusableSecret as error:
+            raise ImproperlyConfigured(str(error)) from None
         if not value.isprintable():
             raise _wrong(name, "must be printable and of one line")
         return value
@@ -74,7 +85,7 @@ class Environment:
 
     def database(self, name: str) -> dict[str, Any]:
         """Return Django's settings of the PostgreSQL database that a URL names."""
-        if not (url := self._variables.get(name, "")):
+        if not (url := self.secret(name)):
             raise _wrong(name, "is not set")
         try:
             found: dict[str, Any] = environ.Env.db_url_config(url)
@@ -87,7 +98,7 @@ class Environment:
 
     def redis(self, name: str, default: str) -> str:
         """Return the URL of a Redis or Valkey server."""
-        url = self._variables.get(name, default)
+        url = self.secret(name, default)
         try:
             parts = urlsplit(url)
             is_right = parts.scheme in ("redis", "rediss") and parts.hostname and parts.port != 0

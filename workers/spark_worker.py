@@ -8,6 +8,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from poisonadmin.core.domain.secret_settings import database_url
 from workers.dispatcher import Dispatcher
 from workers.heartbeat import WorkerHeartbeat
 from workers.spark.session import LOCAL_BATCH_MASTER, LOCAL_MASTER, start_session
@@ -32,7 +33,7 @@ class SparkWorker:
         self.spark.range(0, 1, 1, 1).mapInArrow(
             lambda batches: batches, "id long"
         ).collect()  # the first Python task starts much; one a task slot would hold 50 MB each
-        self.keeper = WorkerHeartbeat(os.environ["DATABASE_URL"], name)
+        self.keeper = WorkerHeartbeat(database_url(os.environ), name)
         self.pump = Dispatcher(self.spark, self.keeper, name)
         self._is_stopping = False
         self._is_remote = bool(os.environ.get("SPARK_REMOTE"))

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 import psutil
 import psycopg
 
+from poisonadmin.core.domain.secret_settings import DATABASE_URL, secret_setting, without_secrets
 from poisonadmin.embedded.placement import data_parent
 from poisonadmin.embedded.ports import free_port
 from poisonadmin.embedded.postgres import processes_in
@@ -88,7 +89,7 @@ class Installation(PoisonAdmin):
         self.process = self._started()
 
     def _started(self) -> "subprocess.Popen[bytes]":
-        kept = {name: value for name, value in os.environ.items() if name not in _NOT_HANDED_ON}
+        kept = {name: value for name, value in without_secrets(os.environ).items() if name not in _NOT_HANDED_ON}
         own = {"POISONADMIN_HOME": str(self.home), "POISONADMIN_PORT": str(self.port)}
         with self.log.open("ab") as output:
             return subprocess.Popen(
@@ -151,7 +152,7 @@ class Installation(PoisonAdmin):
     @property
     def database_url(self) -> str:
         """The application's address of its database."""
-        return self.environment["DATABASE_URL"]
+        return secret_setting(self.environment, DATABASE_URL)
 
     @property
     def superuser_url(self) -> str:
@@ -250,7 +251,5 @@ def until(
         time.sleep(0.05)
 
 
-_NOT_HANDED_ON = frozenset(
-    {"DATABASE_URL", "REDIS_URL", "POISONADMIN_HOME", "POISONADMIN_SOURCE_ROOTS", "DJANGO_SETTINGS_MODULE", "MAKEFLAGS"}
-)
+_NOT_HANDED_ON = frozenset({"POISONADMIN_HOME", "POISONADMIN_SOURCE_ROOTS", "DJANGO_SETTINGS_MODULE", "MAKEFLAGS"})
 _ALIVE = "SELECT name FROM worker WHERE heartbeat_at > now() - interval '3 s'"
