@@ -14,7 +14,12 @@ from django.core.exceptions import ImproperlyConfigured
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.domain.secret_settings import UnusableSecret, secret_setting
 from poisonadmin.core.domain.ssrf import guard_from, parse_networks
-from poisonadmin.destinations.domain.handler_config import UnusableHandlerPath, handler_directories
+from poisonadmin.destinations.domain.handler_config import (
+    UnknownSandboxUser,
+    UnusableHandlerPath,
+    handler_directories,
+    sandbox_user,
+)
 from poisonadmin.sources.domain.roots import UnusableSourceRoots, source_roots
 
 TRUE, FALSE = frozenset({"1", "true", "yes", "on"}), frozenset({"0", "false", "no", "off", ""})
@@ -110,7 +115,8 @@ class Environment:
         return url
 
     def check_reach(self) -> None:
-        """Check what destinations may reach, and where handlers are; both are read again where they are used."""
+        """Check what destinations may reach, where handlers are and whom they run as; all is read again where it is
+        used."""
         self.flag("POISONADMIN_ALLOW_LOOPBACK")
         try:
             guard_from(self._variables)
@@ -118,7 +124,8 @@ class Environment:
             raise _wrong("POISONADMIN_ALLOWED_NETWORKS", f"{error}") from None
         try:
             handler_directories(self._variables)
-        except UnusableHandlerPath as error:
+            sandbox_user(self._variables)
+        except (UnusableHandlerPath, UnknownSandboxUser) as error:
             raise ImproperlyConfigured(str(error).rstrip(".")) from None
 
     def source_roots(self, home: Path) -> tuple[Path, ...]:

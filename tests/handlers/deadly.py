@@ -158,6 +158,31 @@ def wreck(how: str, then: str = "ok", *words: str) -> None:
     DEEDS[then](*words)
 
 
+def spy(*files: str) -> None:
+    """Say who this is, and which of the files it can read."""
+    print(os.getuid(), os.getgid(), os.getgroups())
+    for file in (f"/proc/{os.getppid()}/environ", *files):
+        try:
+            with open(file, "rb") as opened:
+                opened.read()
+            print("read", file)
+        except PermissionError:
+            print("refused", file)
+
+
+def fork_on() -> None:
+    """Start processes until there may be no more; they end with the sandbox."""
+    count = 0
+    try:
+        while True:
+            if os.fork() == 0:
+                time.sleep(60)
+                os._exit(0)
+            count += 1
+    except BlockingIOError:
+        print(count)
+
+
 def reject() -> None:
     """Raise from a cause."""
     try:
@@ -218,6 +243,8 @@ DEEDS = {
     "grandchild": grandchild,
     "escape": escape,
     "wreck": wreck,
+    "spy": spy,
+    "fork_on": fork_on,
     "late": late,
     "doomed": doomed,
     "reject": reject,

@@ -37,6 +37,7 @@ WRONG = [
     ("POISONADMIN_PORT", "http"),
     ("POISONADMIN_PORT", "0"),
     ("POISONADMIN_HANDLER_PATH", "relative/path"),
+    ("POISONADMIN_SANDBOX_USER", "somebody-who-is-not-there"),
     ("POISONADMIN_SOURCE_ROOTS", "relative/path"),
     ("POISONADMIN_SOURCE_ROOTS", "/srv:/etc/poison"),
     ("POISONADMIN_SECRET_KEY", f"{CANARY}\nof two lines"),

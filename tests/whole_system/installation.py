@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import pwd
 import re
 import shutil
 import signal
@@ -90,7 +91,9 @@ class Installation(PoisonAdmin):
 
     def _started(self) -> "subprocess.Popen[bytes]":
         kept = {name: value for name, value in without_secrets(os.environ).items() if name not in _NOT_HANDED_ON}
-        own = {"POISONADMIN_HOME": str(self.home), "POISONADMIN_PORT": str(self.port)}
+        # Handlers note what they see in the home.
+        user = pwd.getpwuid(os.geteuid()).pw_name
+        own = {"POISONADMIN_HOME": str(self.home), "POISONADMIN_PORT": str(self.port), "POISONADMIN_SANDBOX_USER": user}
         with self.log.open("ab") as output:
             return subprocess.Popen(
                 [sys.executable, "-m", "poisonadmin.embedded", "up"],

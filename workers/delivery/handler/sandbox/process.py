@@ -32,13 +32,12 @@ from poisonadmin.delivery.domain.journal import (
 )
 from workers.delivery.deliveries import Delivery
 from workers.delivery.handler.destination import HandlerDestination
+from workers.delivery.handler.sandbox.account import CHILD, ENVIRONMENT
 from workers.delivery.handler.sandbox.descendants import end_sandbox, mark_of
 from workers.delivery.handler.sandbox.end import CPU_LIMIT, JOURNAL_DAMAGED, TIME_LIMIT, SandboxEnd
 from workers.delivery.handler.sandbox.journal_file import JournalDamaged, JournalFile
 
-ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "TZ": "UTC"}
 HEAD = struct.Struct("=IqI")  # bytes of the rest, message, attempt; the child reads the same
-_CHILD = str(Path(__file__).parent / "inside" / "child.py")
 # How often a sandbox is looked at that says nothing: the limits of a message are kept to within this.
 LOOK_SECONDS = 0.02
 # How long a handler's module may take to import.
@@ -64,17 +63,19 @@ def _start_child(
     destination: HandlerDestination, given: Mapping[str, int], output: int, mark: int
 ) -> "subprocess.Popen[bytes]":
     """Start a child. `given`: the descriptors of its page, its messages and the counter of those begun."""
+    account = destination.account
     plan = {
         "callable": destination.callable,
         "memory_mb": destination.memory_mb,
         "mark": mark,
         "roots": list(destination.roots),
+        "is_other_user": account is not None,
         "page_module": journal.__file__,
         "parent": os.getpid(),
         **given,
     }
     return subprocess.Popen(
-        [sys.executable, "-I", "-S", "-B", _CHILD, json.dumps(plan)],
+        [sys.executable, "-I", "-S", "-B", CHILD, json.dumps(plan)],
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=output,
@@ -82,6 +83,9 @@ def _start_child(
         cwd="/",
         pass_fds=tuple(given.values()),
         start_new_session=True,
+        user=account.user_id if account else None,
+        group=account.group_id if account else None,
+        extra_groups=[] if account else None,
     )
 
 

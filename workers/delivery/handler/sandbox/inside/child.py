@@ -37,8 +37,9 @@ RING_FULL_SECONDS = 0.001
 ADDRESS_SPACE_MB = 2048
 MAX_FILES = 256
 MAX_FILE_MB = 1024
+MAX_PROCESSES = 1024  # and threads, of all sandboxes of a user who is not the worker's
 RLIMIT_LOCKS = 10  # see descendants.py
-PR_SET_PDEATHSIG = 1
+PR_SET_PDEATHSIG, PR_SET_NO_NEW_PRIVS = 1, 38
 HEAD = struct.Struct("=IqI")  # bytes of the rest, message, attempt; the parent writes the same
 
 
@@ -337,6 +338,17 @@ def limit(memory_mb: int, mark: int) -> None:
     resource.setrlimit(RLIMIT_LOCKS, (mark, mark))
 
 
+def limit_user() -> None:
+    """Limit how many processes the sandboxes' own user may have, and let no program make it another user again.
+
+    The kernel counts by user: for a user who has other processes too the number would mean nothing.
+    """
+    hard = resource.getrlimit(resource.RLIMIT_NPROC)[1]
+    most = MAX_PROCESSES if hard == resource.RLIM_INFINITY else min(MAX_PROCESSES, hard)
+    resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
+    ctypes.CDLL(None).prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+
+
 def _end_with(parent: int) -> None:
     """Have the kernel end this process when the thread that started it ends; at once if that has happened already."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -349,6 +361,8 @@ def main() -> NoReturn:
     plan = json.loads(sys.argv[1])
     _end_with(plan["parent"])
     limit(plan["memory_mb"], plan["mark"])
+    if plan["is_other_user"]:
+        limit_user()
     faulthandler.enable(file=2)
     here = __file__.rpartition("/")[0]
     sys.argv[:] = [plan["callable"]]
