@@ -100,7 +100,7 @@ def _answers(port: int) -> bool:
 def _workers_beat(home: Path) -> bool:
     """Return whether both Spark workers have a session: they beat only then."""
     try:
-        with psycopg.connect(_setting(home, "DATABASE_URL"), connect_timeout=2) as connection:
+        with psycopg.connect(Path(_setting(home, "DATABASE_URL_FILE")).read_text(), connect_timeout=2) as connection:
             row = connection.execute(
                 "SELECT count(*) FROM worker WHERE name LIKE 'spark-%' AND heartbeat_at > now() - interval '3 s'"
             ).fetchone()

@@ -12,8 +12,14 @@ import environ
 from django.core.exceptions import ImproperlyConfigured
 
 from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.domain.secret_settings import UnusableSecret, secret_setting
 from poisonadmin.core.domain.ssrf import guard_from, parse_networks
-from poisonadmin.destinations.domain.handler_config import UnusableHandlerPath, handler_directories
+from poisonadmin.destinations.domain.handler_config import (
+    UnknownSandboxUser,
+    UnusableHandlerPath,
+    handler_directories,
+    sandbox_user,
+)
 from poisonadmin.sources.domain.roots import UnusableSourceRoots, source_roots
 
 TRUE, FALSE = frozenset({"1", "true", "yes", "on"}), frozenset({"0", "false", "no", "off", ""})
@@ -30,6 +36,16 @@ class Environment:
     def text(self, name: str, default: str = "") -> str:
         """Return a text of one line."""
         value = self._variables.get(name, default)
+        if not value.isprintable():
+            raise _wrong(name, "must be printable and of one line")
+        return value
+
+    def secret(self, name: str, default: str = "") -> str:
+        """Return a text of one line, from the file that `name`_FILE names or from the variable."""
+        try:
+            value = secret_setting(self._variables, name) or default
+        except UnusableSecret as error:
+            raise ImproperlyConfigured(str(error)) from None
         if not value.isprintable():
             raise _wrong(name, "must be printable and of one line")
         return value
@@ -74,7 +90,7 @@ class Environment:
 
     def database(self, name: str) -> dict[str, Any]:
         """Return Django's settings of the PostgreSQL database that a URL names."""
-        if not (url := self._variables.get(name, "")):
+        if not (url := self.secret(name)):
             raise _wrong(name, "is not set")
         try:
             found: dict[str, Any] = environ.Env.db_url_config(url)
@@ -87,7 +103,7 @@ class Environment:
 
     def redis(self, name: str, default: str) -> str:
         """Return the URL of a Redis or Valkey server."""
-        url = self._variables.get(name, default)
+        url = self.secret(name, default)
         try:
             parts = urlsplit(url)
             is_right = parts.scheme in ("redis", "rediss") and parts.hostname and parts.port != 0
@@ -99,7 +115,8 @@ class Environment:
         return url
 
     def check_reach(self) -> None:
-        """Check what destinations may reach, and where handlers are; both are read again where they are used."""
+        """Check what destinations may reach, where handlers are and whom they run as; all is read again where it is
+        used."""
         self.flag("POISONADMIN_ALLOW_LOOPBACK")
         try:
             guard_from(self._variables)
@@ -107,7 +124,8 @@ class Environment:
             raise _wrong("POISONADMIN_ALLOWED_NETWORKS", f"{error}") from None
         try:
             handler_directories(self._variables)
-        except UnusableHandlerPath as error:
+            sandbox_user(self._variables)
+        except (UnusableHandlerPath, UnknownSandboxUser) as error:
             raise ImproperlyConfigured(str(error).rstrip(".")) from None
 
     def source_roots(self, home: Path) -> tuple[Path, ...]:

@@ -19,7 +19,7 @@ HOME = Path(env.text("POISONADMIN_HOME", str(BASE_DIR / ".poisonadmin"))).resolv
 
 def _secret_key() -> str:
     """Return the signing key: POISONADMIN_SECRET_KEY, else one made once and kept in POISONADMIN_HOME (mode 600)."""
-    if key := env.text("POISONADMIN_SECRET_KEY"):
+    if key := env.secret("POISONADMIN_SECRET_KEY"):
         return key
     path = HOME / "secret-key"
     HOME.mkdir(parents=True, exist_ok=True)

@@ -8,6 +8,7 @@ none.
 import atexit
 import itertools
 import os
+import pwd
 import sys
 import tempfile
 from pathlib import Path
@@ -33,6 +34,8 @@ def _start() -> Services | None:
     (home / "staticfiles").mkdir()  # WhiteNoise warns of its absence, and warnings are errors
     os.environ["POISONADMIN_ALLOW_LOOPBACK"] = "1"
     os.environ["POISONADMIN_SOURCE_ROOTS"] = "/srv"
+    # The handlers of the tests write notes into the directories of the tests.
+    os.environ["POISONADMIN_SANDBOX_USER"] = pwd.getpwuid(os.geteuid()).pw_name
     os.environ["PYSPARK_PYTHON"] = sys.executable
     # A JVM that ends with the tests has no use for code that took seconds of both cores to optimise.
     os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")

@@ -8,6 +8,9 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from poisonadmin.core.domain.secret_settings import database_url
+from poisonadmin.destinations.domain.handler_config import handler_directories
+from workers.delivery.handler.sandbox.account import UnusableSandboxUser, choose_account
 from workers.dispatcher import Dispatcher
 from workers.heartbeat import WorkerHeartbeat
 from workers.spark.session import LOCAL_BATCH_MASTER, LOCAL_MASTER, start_session
@@ -32,13 +35,22 @@ class SparkWorker:
         self.spark.range(0, 1, 1, 1).mapInArrow(
             lambda batches: batches, "id long"
         ).collect()  # the first Python task starts much; one a task slot would hold 50 MB each
-        self.keeper = WorkerHeartbeat(os.environ["DATABASE_URL"], name)
+        self._say_who_runs_handlers()
+        self.keeper = WorkerHeartbeat(database_url(os.environ), name)
         self.pump = Dispatcher(self.spark, self.keeper, name)
         self._is_stopping = False
         self._is_remote = bool(os.environ.get("SPARK_REMOTE"))
         watch = self._end_with_the_server if self._is_remote else self._end_with_the_jvm
         threading.Thread(target=watch, name="spark-watch", daemon=True).start()
         log.info("Spark %s is ready after %.1f s", self.spark.version, time.monotonic() - started)
+
+    def _say_who_runs_handlers(self) -> None:
+        roots = [] if self.name == BATCH else [str(root) for root in handler_directories(os.environ)]
+        try:
+            if roots and (why := choose_account(os.environ, roots).why_root):
+                log.warning("handlers run as root, who can read every secret: %s", why)
+        except UnusableSandboxUser as error:
+            log.warning("handlers are not run: %s", error)
 
     @property
     def is_stopping(self) -> bool:

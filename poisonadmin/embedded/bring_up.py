@@ -15,6 +15,7 @@ from typing import TextIO
 import psycopg
 import redis
 
+from poisonadmin.core.domain.secret_settings import FILE_OF, without_secrets
 from poisonadmin.embedded import postgres, valkey
 from poisonadmin.embedded.environment import Wishes, exported
 from poisonadmin.embedded.java import java_home
@@ -35,7 +36,8 @@ _STOP_GROUPS: Sequence[Callable[[ChildSpec], bool]] = (
     lambda spec: spec.name in SERVICES,
 )
 _FOR_COMMANDS = (
-    *("DATABASE_URL", "REDIS_URL", "POISONADMIN_HOME", "POISONADMIN_PORT", "JAVA_HOME", "PYSPARK_PYTHON"),
+    *FILE_OF.values(),
+    *("POISONADMIN_HOME", "POISONADMIN_PORT", "JAVA_HOME", "PYSPARK_PYTHON"),
     *("POISONADMIN_HANDLER_PATH", "POISONADMIN_SOURCE_ROOTS"),
     *("POISONADMIN_ALLOW_LOOPBACK", "POISONADMIN_ALLOWED_NETWORKS"),
 )
@@ -198,7 +200,7 @@ def _start_watcher(home: Path) -> subprocess.Popen[bytes]:
         stdin=subprocess.PIPE,
         start_new_session=True,
         cwd=PROJECT,
-        env={name: value for name, value in os.environ.items() if name != MARK},
+        env={name: value for name, value in without_secrets(os.environ).items() if name != MARK},
     )
 
 

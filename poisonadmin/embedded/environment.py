@@ -6,8 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from poisonadmin.core.domain.secret_settings import (
+    DATABASE_URL,
+    FILE_OF,
+    REDIS_URL,
+    SECRET_KEY,
+    UnusableSecret,
+    secret_setting,
+    without_secrets,
+)
 from poisonadmin.embedded.plan import PROJECT
 from poisonadmin.embedded.processes import MARK, EmbeddedError
+from poisonadmin.embedded.secrets import write_private
 
 DEFAULT_PORT = 8000
 
@@ -20,6 +30,7 @@ class Wishes:
     port: int
     database_url: str | None
     redis_url: str | None
+    secret_key: str | None = None
 
 
 def read_wishes(environment: Mapping[str, str], home: Path | None = None) -> Wishes:
@@ -28,19 +39,21 @@ def read_wishes(environment: Mapping[str, str], home: Path | None = None) -> Wis
     return Wishes(
         home=chosen.expanduser().resolve(),
         port=_port(environment.get("POISONADMIN_PORT") or str(DEFAULT_PORT)),
-        database_url=environment.get("DATABASE_URL") or None,
-        redis_url=environment.get("REDIS_URL") or None,
+        database_url=_secret(environment, DATABASE_URL),
+        redis_url=_secret(environment, REDIS_URL),
+        secret_key=_secret(environment, SECRET_KEY),
     )
 
 
 def exported(
     environment: Mapping[str, str], wishes: Wishes, *, database_url: str, redis_url: str, java_home: Path
 ) -> dict[str, str]:
-    """Return the environment of every process of PoisonAdmin."""
+    """Return the environment of every process of PoisonAdmin. The secrets are in files of the home, which it names:
+    an environment is for everybody to read who runs as the same user, and children inherit it."""
+    secrets = {DATABASE_URL: database_url, REDIS_URL: redis_url, SECRET_KEY: wishes.secret_key}
     path = [str(PROJECT), *filter(None, [environment.get("PYTHONPATH")])]
-    return dict(environment) | {
-        "DATABASE_URL": database_url,
-        "REDIS_URL": redis_url,
+    return without_secrets(environment) | {
+        **{FILE_OF[name]: str(_kept(wishes.home, name, value)) for name, value in secrets.items() if value},
         "POISONADMIN_HOME": str(wishes.home),
         "POISONADMIN_PORT": str(wishes.port),
         "JAVA_HOME": str(java_home),
@@ -57,6 +70,22 @@ def exported(
         "PYTHONWARNINGS": environment.get("PYTHONWARNINGS", "ignore:You're running the worker with superuser"),
         MARK: str(wishes.home),
     }
+
+
+def _secret(environment: Mapping[str, str], name: str) -> str | None:
+    try:
+        return secret_setting(environment, name) or None
+    except UnusableSecret as error:
+        raise EmbeddedError(f"{error}.") from None
+
+
+def _kept(home: Path, name: str, value: str) -> Path:
+    """Write a secret where only we can read it, and return the file."""
+    directory = home / "secrets"
+    directory.mkdir(mode=0o700, exist_ok=True)
+    path = directory / name.lower().replace("_", "-")
+    write_private(path, value)
+    return path
 
 
 def _port(text: str) -> int:

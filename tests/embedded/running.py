@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 
+from poisonadmin.core.domain.secret_settings import DATABASE_URL, REDIS_URL, secret_setting, without_secrets
 from poisonadmin.embedded.placement import data_parent
 from poisonadmin.embedded.postgres import processes_in
 from poisonadmin.embedded.processes import database_account, marked
@@ -28,7 +29,7 @@ class Running:
         self.port = port
         self.output_path = home.with_name(f"{home.name}-{port}-{time.monotonic_ns()}.log")
         names = {"POISONADMIN_HOME": str(home), "POISONADMIN_PORT": str(port)}
-        kept = {name: value for name, value in os.environ.items() if name not in {"DATABASE_URL", "REDIS_URL"}}
+        kept = without_secrets(os.environ)
         with self.output_path.open("wb") as output:
             self.process = subprocess.Popen(
                 [*under, sys.executable, "-m", "tests.embedded.small_plan"],
@@ -50,7 +51,8 @@ class Running:
     def urls(self) -> dict[str, str]:
         """The addresses of the services, as commands run by hand find them."""
         lines = (self.home / "environment").read_text().splitlines()
-        return {name: value.strip("'") for name, _, value in (line.partition("=") for line in lines)}
+        said = {name: value.strip("'") for name, _, value in (line.partition("=") for line in lines)}
+        return {name: secret_setting(said, name) for name in (DATABASE_URL, REDIS_URL)}
 
     def until(self, what: str | Callable[[], bool]) -> None:
         """Return when the pattern `what` has been printed, or `what()` is true; fail, with the output, if never."""

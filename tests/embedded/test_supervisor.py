@@ -3,6 +3,7 @@
 import contextlib
 import signal
 import socket
+import stat
 from pathlib import Path
 
 import psutil
@@ -11,6 +12,7 @@ import pytest
 import redis
 
 from poisonadmin.embedded.ports import free_port
+from poisonadmin.embedded.processes import marked
 from tests.embedded.conftest import Start
 from tests.embedded.running import Running
 from tests.patience import on_this_machine
@@ -140,6 +142,18 @@ def test_services_of_ones_own_replace_the_embedded_ones(start_small: Start, serv
     assert "started postgres" not in running.output
     assert "started valkey" not in running.output
     assert {name: running.urls[name] for name in urls} == urls
+
+
+def test_no_process_has_a_secret_in_its_environment(start_small: Start, services: Services) -> None:
+    running = start_small(POISONADMIN_SECRET_KEY="canary-of-the-key", POISONADMIN_BROKER_PASSWORD="canary-of-a-broker")
+    running.until("last is up")
+    secrets = [running.urls["DATABASE_URL"], running.urls["REDIS_URL"], "canary-"]
+    for process in marked(running.home):
+        environment = Path(f"/proc/{process.pid}/environ").read_text()
+        assert [secret for secret in secrets if secret in environment] == []
+    for file in (running.home / "secrets").iterdir():
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert (running.home / "secrets" / "poisonadmin-secret-key").read_text() == "canary-of-the-key"
 
 
 def test_the_services_ask_for_their_passwords(running: Running) -> None:

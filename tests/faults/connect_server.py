@@ -54,7 +54,7 @@ class ConnectServer:
     def _can_start(self) -> bool:
         """Return whether there is a process of the installation whose environment can be had."""
         try:
-            return "DATABASE_URL" in self._installation.process_of("web").environ()
+            return "DATABASE_URL_FILE" in self._installation.process_of("web").environ()
         except Exception:  # it has not been started, or was killed just now
             return False
 

@@ -132,6 +132,57 @@ def doomed() -> None:
     time.sleep(1)
 
 
+def wreck(how: str, then: str = "ok", *words: str) -> None:
+    """Write into the journal of this sandbox, or cut it off; then go on."""
+    with open("/proc/self/maps") as maps:
+        line = next(line.split() for line in maps if line.rstrip().endswith(".page"))
+    start, end = (int(number, 16) for number in line[0].split("-"))
+    if how == "cut":
+        os.truncate(line[-1], 0)
+    elif how == "shorten":
+        os.truncate(line[-1], 4096)
+    elif how == "memory":
+        ctypes.memset(start, 0, end - start)
+    else:
+        places = {"all": (0, b"\xff" * (end - start)), "magic": (0, b"x"), "turn": (80, bytes(8))}
+        places |= {
+            "next": (80, b"\x09"),
+            "message": (88, b"\x77"),
+            "written": (120, b"\xff" * 7),
+            "ring": (12288, b"\xff" * 4096),
+        }
+        place, data = places[how]
+        with open(line[-1], "r+b") as file:
+            file.seek(place)
+            file.write(data)
+    DEEDS[then](*words)
+
+
+def spy(*files: str) -> None:
+    """Say who this is, and which of the files it can read."""
+    print(os.getuid(), os.getgid(), os.getgroups())
+    for file in (f"/proc/{os.getppid()}/environ", *files):
+        try:
+            with open(file, "rb") as opened:
+                opened.read()
+            print("read", file)
+        except PermissionError:
+            print("refused", file)
+
+
+def fork_on() -> None:
+    """Start processes until there may be no more; they end with the sandbox."""
+    count = 0
+    try:
+        while True:
+            if os.fork() == 0:
+                time.sleep(60)
+                os._exit(0)
+            count += 1
+    except BlockingIOError:
+        print(count)
+
+
 def reject() -> None:
     """Raise from a cause."""
     try:
@@ -191,6 +242,9 @@ DEEDS = {
     "fork_and_exit": fork_and_exit,
     "grandchild": grandchild,
     "escape": escape,
+    "wreck": wreck,
+    "spy": spy,
+    "fork_on": fork_on,
     "late": late,
     "doomed": doomed,
     "reject": reject,

@@ -1,15 +1,15 @@
 """Tasks that deliver, without Spark: they take a claim, write outcomes, leave pages behind, and are lost."""
 
+import mmap
 import platform
 from dataclasses import dataclass, field
 
 from django.db import connection
 
 from poisonadmin.delivery.commands.claim import ClaimRef
-from poisonadmin.delivery.domain import journal
-from poisonadmin.delivery.domain.journal import HeaderField, Journal, Kind
+from poisonadmin.delivery.domain.journal import PAGE_BYTES, Journal, Kind
+from workers.delivery.handler.sandbox.journal_file import JournalFile
 from workers.delivery.handler.sandbox.journals import journal_directory
-from workers.delivery.handler.sandbox.process import new_journal
 
 HERE = platform.node()
 IN_PAGES = {"delivered": Kind.DELIVERED, "failed": Kind.FAILED, "discarded": Kind.DISCARDED}
@@ -63,9 +63,10 @@ class Task:
 
     def leave_pages(self, turns: list[tuple[int, int]], result: str) -> None:
         """Leave behind what a sandbox wrote: all of `turns` (message, attempt) but the last one ended in `result`."""
-        with new_journal(journal_directory() / f"{self.node}-1.page") as buffer:
+        file = JournalFile(journal_directory() / f"{self.node}-1.page", {})
+        with mmap.mmap(file.fileno(), PAGE_BYTES) as buffer:
+            file.release()
             page = Journal(buffer)
-            page.set(HeaderField.MAGIC, journal.MAGIC)
             for message, attempt in turns:
                 page.begin(message, attempt, now=1.0, cpu=0.0)
                 self.in_pages[message] = "node_lost"

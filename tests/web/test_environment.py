@@ -37,9 +37,16 @@ WRONG = [
     ("POISONADMIN_PORT", "http"),
     ("POISONADMIN_PORT", "0"),
     ("POISONADMIN_HANDLER_PATH", "relative/path"),
+    ("POISONADMIN_SANDBOX_USER", "somebody-who-is-not-there"),
     ("POISONADMIN_SOURCE_ROOTS", "relative/path"),
     ("POISONADMIN_SOURCE_ROOTS", "/srv:/etc/poison"),
     ("POISONADMIN_SECRET_KEY", f"{CANARY}\nof two lines"),
+    ("REDIS_URL_FILE", f"redis://:{CANARY}@127.0.0.1/0"),
+    ("POISONADMIN_SECRET_KEY_FILE", "/dev/null"),
+    ("POISONADMIN_SECRET_KEY_FILE", "/"),
+    ("POISONADMIN_SECRET_KEY_FILE", "/dev/zero"),
+    ("POISONADMIN_SECRET_KEY_FILE", "~nobody-of-this-name/key"),
+    ("DATABASE_URL_FILE", "/etc/hostname"),  # beside DATABASE_URL
     ("SPARK_MASTER", "somewhere"),
     ("SPARK_REMOTE", "https://127.0.0.1"),
     ("JAVA_HOME", "/nowhere/at/all"),
@@ -71,6 +78,32 @@ def test_every_process_says_it_in_one_line(program: list[str], tmp_path: Path) -
     assert CANARY not in ended.stderr + ended.stdout
 
 
+@pytest.mark.parametrize("wrong", [f"mysql://u:{CANARY}@127.0.0.1/n", f"postgresql://u:{CANARY}\n@127.0.0.1/n"])
+def test_a_wrong_secret_in_a_file_is_named_in_one_line_too(wrong: str, tmp_path: Path) -> None:
+    file = tmp_path / "url"
+    file.write_text(wrong)
+    ended = _start(["manage.py", "check"], {"DATABASE_URL": "", "DATABASE_URL_FILE": str(file)}, tmp_path)
+    assert ended.returncode != 0
+    [line] = ended.stderr.strip().splitlines()
+    assert "DATABASE_URL" in line
+    assert CANARY not in ended.stderr + ended.stdout
+
+
+def test_the_secrets_are_read_from_files(tmp_path: Path) -> None:
+    secrets = {
+        "DATABASE_URL": "postgresql://u:p@127.0.0.1:5432/n",
+        "REDIS_URL": f"redis://:{CANARY}@127.0.0.1/0",
+        "POISONADMIN_SECRET_KEY": CANARY,
+    }
+    files = {f"{name}_FILE": str(tmp_path / name) for name in secrets}
+    for name, secret in secrets.items():
+        (tmp_path / name).write_text(f"{secret}\n")
+    program = "from django.conf import settings; print(settings.SECRET_KEY, settings.REDIS_URL, settings.DATABASES)"
+    ended = _start(["-c", program], dict.fromkeys(secrets, "") | files, tmp_path)
+    assert ended.stdout.startswith(f"{CANARY} redis://:{CANARY}@127.0.0.1/0 ")
+    assert "'USER': 'u', 'PASSWORD': 'p'" in ended.stdout
+
+
 def _start(program: list[str], changed: dict[str, str], home: Path) -> "subprocess.CompletedProcess[str]":
     known = {name: value for name, value in os.environ.items() if not name.startswith(("POISONADMIN_", "SPARK_"))}
     settings = {"DJANGO_SETTINGS_MODULE": "poisonadmin.settings", "POISONADMIN_HOME": str(home)}
@@ -98,6 +131,6 @@ def test_good_values_are_read() -> None:
     assert env.origins("ORIGINS") == ["https://a.example.org:8443"]
     assert (env.flag("ON"), env.flag("OFF"), env.flag("MISSING", default=True)) == (True, False, True)
     assert env.level("LEVEL", "INFO") == "DEBUG"
-    assert env.redis("MISSING", "redis://127.0.0.1/0") == "redis://127.0.0.1/0"
+    assert env.redis("REDIS_URL", "redis://127.0.0.1/0") == "redis://127.0.0.1/0"
     with pytest.raises(ImproperlyConfigured, match="POISONADMIN_ALLOW_LOOPBACK must be"):
         Environment({"POISONADMIN_ALLOW_LOOPBACK": "x"}).check_reach()

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import pwd
 import re
 import shutil
 import signal
@@ -19,6 +20,7 @@ from typing import Any, Protocol
 import psutil
 import psycopg
 
+from poisonadmin.core.domain.secret_settings import DATABASE_URL, secret_setting, without_secrets
 from poisonadmin.embedded.placement import data_parent
 from poisonadmin.embedded.ports import free_port
 from poisonadmin.embedded.postgres import processes_in
@@ -88,8 +90,10 @@ class Installation(PoisonAdmin):
         self.process = self._started()
 
     def _started(self) -> "subprocess.Popen[bytes]":
-        kept = {name: value for name, value in os.environ.items() if name not in _NOT_HANDED_ON}
-        own = {"POISONADMIN_HOME": str(self.home), "POISONADMIN_PORT": str(self.port)}
+        kept = {name: value for name, value in without_secrets(os.environ).items() if name not in _NOT_HANDED_ON}
+        # Handlers note what they see in the home.
+        user = pwd.getpwuid(os.geteuid()).pw_name
+        own = {"POISONADMIN_HOME": str(self.home), "POISONADMIN_PORT": str(self.port), "POISONADMIN_SANDBOX_USER": user}
         with self.log.open("ab") as output:
             return subprocess.Popen(
                 [sys.executable, "-m", "poisonadmin.embedded", "up"],
@@ -151,7 +155,7 @@ class Installation(PoisonAdmin):
     @property
     def database_url(self) -> str:
         """The application's address of its database."""
-        return self.environment["DATABASE_URL"]
+        return secret_setting(self.environment, DATABASE_URL)
 
     @property
     def superuser_url(self) -> str:
@@ -250,7 +254,5 @@ def until(
         time.sleep(0.05)
 
 
-_NOT_HANDED_ON = frozenset(
-    {"DATABASE_URL", "REDIS_URL", "POISONADMIN_HOME", "POISONADMIN_SOURCE_ROOTS", "DJANGO_SETTINGS_MODULE", "MAKEFLAGS"}
-)
+_NOT_HANDED_ON = frozenset({"POISONADMIN_HOME", "POISONADMIN_SOURCE_ROOTS", "DJANGO_SETTINGS_MODULE", "MAKEFLAGS"})
 _ALIVE = "SELECT name FROM worker WHERE heartbeat_at > now() - interval '3 s'"

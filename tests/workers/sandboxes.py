@@ -52,7 +52,7 @@ def handle(
     **limits: Any,
 ) -> Handled:
     """Have the handler do each deed, as message 1, 2, 3 …, and return what it came to."""
-    destination = HandlerDestination(1, "h", callable_name, roots=(str(HANDLERS),), **LIMITS | limits)
+    destination = HandlerDestination(1, "h", callable_name, **{"roots": (str(HANDLERS),)} | LIMITS | limits)
     handled = Handled()
 
     async def mark(delivery: Delivery) -> None:

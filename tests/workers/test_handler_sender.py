@@ -131,6 +131,13 @@ def test_the_pages_of_a_node_tell_what_it_had_done_and_begun(tmp_path: Path) -> 
     assert attempts_left_behind(tmp_path / "gone", node_id=7, name="n", claim_id=1, shard=0, destinations={}) is None
 
 
+@pytest.mark.parametrize("how", ["cut", "all"])
+def test_a_damaged_journal_of_a_lost_node_does_not_say_that_nothing_had_begun(how: str, tmp_path: Path) -> None:
+    handle(["ok", f"wreck {how}"], tmp_path, concurrency=1)
+    held = dict.fromkeys((1, 2), HeldFor(1, "#"))
+    assert attempts_left_behind(tmp_path, node_id=7, name="n", claim_id=1, shard=0, destinations=held) is None
+
+
 def test_a_handler_moves_messages_within_its_destination_s_owner_pattern_only(tmp_path: Path) -> None:
     deeds = ["move orders.late", "move orders", "move billing.late"]
     handled = handle(deeds, tmp_path, owner="orders.#", callable_name="deadly:handle")

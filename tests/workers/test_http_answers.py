@@ -9,7 +9,7 @@ from aiohttp import web
 
 from tests.workers.sinks import deliver, delivery, destination, http_sink, outcome_of_connection, read_request, saying
 from workers.delivery.deliveries import OutcomeRow
-from workers.delivery.http.exchange import KEPT_BYTES
+from workers.delivery.http.exchange import KEPT_BYTES, parse_http_config
 
 
 def outcome_of_answer(response: web.Response) -> OutcomeRow:
@@ -150,3 +150,38 @@ def test_texts_that_the_database_cannot_keep_are_made_storable():
     assert "\0" not in row.error_message
     row.error_message.encode()
     row.title.encode()
+
+
+@pytest.mark.parametrize("before", [0, KEPT_BYTES - 10])
+def test_a_consumer_that_sends_back_what_it_was_sent_shows_no_secret(before: int) -> None:
+    secrets = {"Authorization": "Basic dXNlcjpwYXNzd29yZA==", "X-Signature": "s3cr3t-signature"}
+
+    async def echo(request: web.Request) -> web.StreamResponse:
+        said = " ".join([*(request.headers[name] for name in secrets), "for user:password"])
+        return web.Response(status=500, reason=f"No {said}", text="x" * before + said + "the rest")
+
+    async def run() -> OutcomeRow:
+        async with http_sink(echo) as url:
+            return (await deliver([delivery()], parse_http_config({"url": url}, secrets, id=1))).row
+
+    row = asyncio.run(run())
+    assert row.status_code == 500
+    kept = f"{row.response} {row.error_message} {row.title}"
+    for secret in ("dXNlcjpwYXNz", "password", "s3cr3t"):
+        assert secret not in kept
+    assert "[secret]" in kept
+    assert len(row.response or b"") <= KEPT_BYTES
+
+
+def test_a_consumer_s_wish_shows_no_secret() -> None:
+    async def discard(request: web.Request) -> web.StreamResponse:
+        wanted = f'discard; why="no {request.headers["X-Signature"]}"'
+        return web.Response(headers={"PoisonAdmin-Outcome": wanted})
+
+    async def run() -> OutcomeRow:
+        async with http_sink(discard) as url:
+            to = parse_http_config({"url": url}, {"X-Signature": "s3cr3t-signature"}, id=1)
+            return (await deliver([delivery()], to)).row
+
+    row = asyncio.run(run())
+    assert (row.outcome, row.error_message) == ("discarded", "no [secret]")

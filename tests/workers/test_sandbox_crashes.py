@@ -41,6 +41,27 @@ def test_a_death_is_a_crash_of_the_message_in_turn(deed: str, tmp_path: Path) ->
     assert crash.started_at <= crash.finished_at
 
 
+WRECKS = ("cut", "shorten", "memory", "all", "magic", "turn", "next", "written")
+# Another message's number in its place is seen when the handler is done.
+DAMAGES = [(how, then) for how in WRECKS for then in ("ok", "reject", "sleep 60", "_exit 3")]
+DAMAGES += [("message", then) for then in ("ok", "reject", "_exit 3")]
+
+
+@pytest.mark.parametrize(("how", "then"), DAMAGES)
+def test_a_handler_that_changes_its_own_journal_has_crashed(how: str, then: str, tmp_path: Path) -> None:
+    # Its own limit of time must not be what ends it.
+    handled = handle(["ok", "ok", f"wreck {how} {then}", "ok", "ok"], tmp_path, concurrency=1, timeout_ms=30_000)
+    assert handled.outcomes() == {1: "delivered", 2: "delivered", 3: "crashed", 4: "delivered", 5: "delivered"}
+    crash = next(row for row in handled.rows if row.message_id == 3)
+    assert crash.error_class == "HandlerJournalDamaged"
+
+
+def test_lost_results_are_no_crash_of_their_messages(tmp_path: Path) -> None:
+    many = ["ok"] * 300
+    handled = handle([*many, "wreck all", *many], tmp_path, concurrency=1)
+    assert [number for number, outcome in handled.outcomes().items() if outcome != "delivered"] == [301]
+
+
 @pytest.mark.parametrize("deed", SURVIVALS)
 def test_what_only_looks_like_dying_is_a_delivery(deed: str, tmp_path: Path) -> None:
     handled = handle(["ok", deed, "ok"], tmp_path, concurrency=1)

@@ -67,6 +67,7 @@ class Why(IntEnum):
     SYSTEM_EXIT = 5
     OUT_OF_MEMORY = 6
     INTERRUPTED = 7
+    JOURNAL_DAMAGED = 8
 
 
 class Kind(IntEnum):
@@ -165,16 +166,18 @@ class Journal:
 
         Ends early where the bytes are no record: whatever the child wrote there, nobody else is to suffer.
         """
-        written = self.get(HeaderField.WRITTEN)
-        position = since
-        while position + _RECORD.size <= written:
-            size, turn, message, attempt, kind, started, finished = _RECORD.unpack(self._read(position, _RECORD.size))
-            after = position + _RECORD.size + size
-            if after > written or size > MAX_RECORD_BYTES or kind > max(Kind):
+        count = self.get(HeaderField.WRITTEN) - since
+        if not 0 < count <= RING_BYTES:
+            return
+        records = self._read(since, count)
+        position = 0
+        while position + _RECORD.size <= count:
+            size, turn, message, attempt, kind, started, finished = _RECORD.unpack_from(records, position)
+            start, position = position + _RECORD.size, position + _RECORD.size + size
+            if position > count or size > MAX_RECORD_BYTES or kind > max(Kind):
                 return
-            text = self._read(position + _RECORD.size, size)
-            position = after
-            yield after, Result(turn, message, attempt, Kind(kind), started, finished, _details(text))
+            told = _details(records[start:position])
+            yield since + position, Result(turn, message, attempt, Kind(kind), started, finished, told)
 
     def turn(self, answered: int) -> Turn | None:
         """Return the message in turn, None when its number is `answered`, that of the last result."""
@@ -189,6 +192,11 @@ class Journal:
             self.get_float(HeaderField.CPU),
         )
 
+    def fixed(self) -> bytes:
+        """Return the words that nobody may change while a message is handled."""
+        ours, theirs = HeaderField.DEADLINE * 8, HeaderField.PID * 8
+        return bytes(self._bytes[:ours]) + bytes(self._bytes[theirs : HeaderField.OUTPUT * 8])
+
     def note_output(self, text: bytes) -> None:
         """Keep the last 8 kB of what the message in turn prints."""
         total = self.get(HeaderField.OUTPUT)
@@ -202,10 +210,11 @@ class Journal:
     def output(self) -> bytes:
         """Return the last 8 kB of what the message in turn has printed."""
         total = self.get(HeaderField.OUTPUT)
+        printed = self._printed()
         if total <= OUTPUT_BYTES:
-            return bytes(self._output[: max(total, 0)])
+            return printed[: max(total, 0)]
         cut = total % OUTPUT_BYTES
-        return bytes(self._output[cut:]) + bytes(self._output[:cut])
+        return printed[cut:] + printed[:cut]
 
     def release(self) -> None:
         """Let go of the buffer, so that a map can be closed."""
@@ -221,7 +230,13 @@ class Journal:
     def _read(self, position: int, size: int) -> bytes:
         start = position % RING_BYTES
         first = min(size, RING_BYTES - start)
-        return bytes(self._ring[start : start + first]) + bytes(self._ring[: size - first])
+        return self._in_ring(start, first) + self._in_ring(0, size - first)
+
+    def _printed(self) -> bytes:
+        return bytes(self._output)
+
+    def _in_ring(self, start: int, size: int) -> bytes:
+        return bytes(self._ring[start : start + size])
 
 
 def _details(text: bytes) -> dict[str, Any]:

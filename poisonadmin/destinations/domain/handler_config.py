@@ -1,6 +1,7 @@
 """What the configuration of a handler destination may say."""
 
 import os
+import pwd
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -12,6 +13,7 @@ from poisonadmin.core.domain.errors import all_checked
 from poisonadmin.destinations.domain.http_config import InvalidDestination
 
 HANDLER_PATH = "POISONADMIN_HANDLER_PATH"
+SANDBOX_USER = "POISONADMIN_SANDBOX_USER"
 # What a sandbox has imported before it looks for a handler: a module of such a name would never be found.
 _TAKEN = frozenset({"poisonadmin", "poisonadmin_handler", "workers"})
 DEFAULTS: dict[str, Any] = {"memory_mb": 512, "cpu_seconds": 30.0, "timeout_ms": 30_000, "concurrency": 2}
@@ -25,6 +27,20 @@ _CALLABLE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 class UnusableHandlerPath(ValueError):
     """Raised when POISONADMIN_HANDLER_PATH names something that is not an existing directory."""
+
+
+class UnknownSandboxUser(ValueError):
+    """Raised when POISONADMIN_SANDBOX_USER names nobody on this machine."""
+
+
+def sandbox_user(environment: Mapping[str, str]) -> pwd.struct_passwd | None:
+    """Return the user that POISONADMIN_SANDBOX_USER names, None where it is not set. Errors: `UnknownSandboxUser`."""
+    if not (name := environment.get(SANDBOX_USER, "").strip()):
+        return None
+    try:
+        return pwd.getpwnam(name)
+    except KeyError:
+        raise UnknownSandboxUser(f"{SANDBOX_USER} must name a user of this machine.") from None
 
 
 def handler_directories(environment: Mapping[str, str]) -> tuple[Path, ...]:

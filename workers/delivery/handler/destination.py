@@ -9,10 +9,12 @@ from poisonadmin.core.domain.addresses import ANY_WORDS
 from poisonadmin.destinations.domain.handler_config import (
     DEFAULTS,
     HANDLER_PATH,
+    UnknownSandboxUser,
     UnusableHandlerPath,
     handler_directories,
     validate_handler_config,
 )
+from workers.delivery.handler.sandbox.account import SandboxAccount, UnusableSandboxUser, choose_account
 
 
 @dataclass(frozen=True)
@@ -20,7 +22,8 @@ class HandlerDestination:
     """What to call and how much it may take. The limits hold for one message; `concurrency`: sandboxes in this task.
 
     `owner`: the pattern of the addresses that it may move messages to. `roots`: the directories that it may import
-    from. `broken`: why it cannot be used; each delivery then fails with that.
+    from. `account`: whom its sandboxes run as, None for the worker's own user. `broken`: why it cannot be used; each
+    delivery then fails with that.
     """
 
     id: int
@@ -32,6 +35,7 @@ class HandlerDestination:
     timeout_ms: int = DEFAULTS["timeout_ms"]
     concurrency: int = DEFAULTS["concurrency"]
     roots: tuple[str, ...] = ()
+    account: SandboxAccount | None = None
     broken: str | None = None
 
 
@@ -48,10 +52,13 @@ def parse_handler_config(
     `concurrency`: this task's share of the configured one.
     """
     wanted = DEFAULTS | validate_handler_config(config)
+    roots: tuple[str, ...] = ()
+    account, broken = None, None
     try:
-        roots, broken = _handler_roots(), None
-    except UnusableHandlerPath as error:
-        roots, broken = (), str(error)
+        roots = _handler_roots()
+        account = choose_account(os.environ, roots).account
+    except (UnusableHandlerPath, UnknownSandboxUser, UnusableSandboxUser) as error:
+        broken = str(error)
     return HandlerDestination(
         id=id,
         name=name,
@@ -62,6 +69,7 @@ def parse_handler_config(
         timeout_ms=wanted["timeout_ms"],
         concurrency=wanted["concurrency"] if concurrency is None else concurrency,
         roots=roots,
+        account=account,
         broken=broken if roots or broken else f"{HANDLER_PATH} is not set where this is delivered",
     )
 

@@ -10,7 +10,14 @@ from poisonadmin.messages.domain.failures import Failure
 from workers.delivery.deliveries import Delivery
 from workers.delivery.handler.destination import HandlerDestination
 from workers.delivery.handler.outcomes import crash_row, failed_unbegun, failure_of, result_row, suspected_row
-from workers.delivery.handler.sandbox.end import CPU_LIMIT, NOT_LOADED, OUT_OF_MEMORY, TIME_LIMIT, crash_of
+from workers.delivery.handler.sandbox.end import (
+    CPU_LIMIT,
+    JOURNAL_DAMAGED,
+    NOT_LOADED,
+    OUT_OF_MEMORY,
+    TIME_LIMIT,
+    crash_of,
+)
 from workers.delivery.handler.sandbox.process import JournalPlace, Sandbox
 from workers.delivery.run import Run
 from workers.delivery.scheduler import Buffer
@@ -49,6 +56,7 @@ class HandlerSender(Sender):
         self._limits = {
             TIME_LIMIT: f"it took longer than {destination.timeout_ms} ms",
             CPU_LIMIT: f"it used more than {destination.cpu_seconds:g} s of processor time",
+            JOURNAL_DAMAGED: "it changed its own journal",
             OUT_OF_MEMORY: f"it may have {destination.memory_mb} MB",
         }
 
@@ -159,8 +167,9 @@ class HandlerSender(Sender):
         failure = crash_of(
             death, callable_name=self._destination.callable, roots=self._destination.roots, limits=self._limits
         )
-        if turn is not None and fed and fed[0].message_id == turn.message_id:
-            blamed = fed.popleft()
+        blamed = next((delivery for delivery in fed if turn and delivery.message_id == turn.message_id), None)
+        if turn is not None and blamed is not None:
+            fed.remove(blamed)  # those before it are there only when a damaged journal has lost their results
             self._run.begin(blamed, self._tally)
             self._finish(blamed, crash_row(self._run, blamed, failure, death=death, began=turn.began))
             self._again.extendleft(reversed(fed))

@@ -7,7 +7,7 @@ import io
 import ssl
 import traceback
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import aiohttp
@@ -36,6 +36,7 @@ from poisonadmin.messages.domain.failures import (
 )
 from workers.delivery.deliveries import Delivery
 from workers.delivery.http.answers import HEADER, ConsumerOutcome, InvalidOutcome, parse_outcome
+from workers.delivery.http.hiding import Hiding
 from workers.delivery.http.resolver import AddressRefused, GuardedResolver, Lookup, guarded_socket, system_lookup
 
 INVALID_ANSWER = "InvalidAnswer"
@@ -58,7 +59,8 @@ _FALLBACK_TYPE = "application/octet-stream"
 
 @dataclass(frozen=True)
 class HttpDestination:
-    """Where to send and how. `concurrency`: requests at once in this task. `headers` include the secret ones.
+    """Where to send and how. `concurrency`: requests at once in this task. `headers` include the secret ones, whose
+    values are the `secret_values`.
 
     `owner`: the pattern of the addresses that its consumer may move messages to. `broken`: why the configuration cannot
     be used; each delivery then fails with that.
@@ -69,6 +71,7 @@ class HttpDestination:
     url: str
     method: str = "POST"
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    secret_values: tuple[str, ...] = field(default=(), repr=False)
     timeout_ms: int = 30_000
     concurrency: int = 64
     verify_tls: bool = True
@@ -102,6 +105,7 @@ def parse_http_config(
         url=wanted["url"],
         method=wanted["method"],
         headers=shown | hidden,
+        secret_values=tuple(hidden.values()),
         timeout_ms=wanted["timeout_ms"],
         concurrency=wanted["concurrency"] if concurrency is None else concurrency,
         verify_tls=wanted["verify_tls"],
@@ -181,6 +185,7 @@ class Exchange:
 
     def __init__(self, destination: HttpDestination, guard: NetworkGuard, lookup: Lookup = system_lookup) -> None:
         self._owner = destination.owner
+        self._hiding = Hiding(destination.secret_values)
         self._timeout_ms = destination.timeout_ms
         self._method = destination.method
         self._url = URL(destination.url)
@@ -242,43 +247,49 @@ class Exchange:
                 allow_redirects=False,
             )
         except Exception as error:  # whatever it is, it is this attempt's outcome
-            return HttpAnswer(failure=_transport_failure(error, place=self._place, timeout_ms=self._timeout_ms))
+            failure = _transport_failure(error, place=self._place, timeout_ms=self._timeout_ms)
+            message, stack = self._hiding.in_text(failure.message), self._hiding.in_text(failure.stack)
+            return HttpAnswer(failure=replace(failure, message=message, stack=stack))
         status = response.status
         if (wanted := response.headers.get(HEADER)) is not None:
-            return await _answered(response, wanted, delivery, self._owner)
+            return await self._answered(response, wanted, delivery)
         if 200 <= status < 300:
-            await _read(response)
+            await self._read(response)
             return HttpAnswer(status=status)
-        answer = await _read(response)
+        answer = await self._read(response)
+        reason, excerpt = (self._hiding.in_text(text) for text in (response.reason or "", _excerpt(response, answer)))
         return HttpAnswer(
             status=status,
-            failure=http_status_failure(status, response.reason or "", _excerpt(response, answer)),
+            failure=http_status_failure(status, reason, excerpt),
             retry_after=response.headers.get("Retry-After"),
             body=answer,
         )
 
+    async def _answered(self, response: aiohttp.ClientResponse, wanted: str, delivery: Delivery) -> HttpAnswer:
+        body = await self._read(response)
+        try:
+            outcome = parse_outcome(self._hiding.in_text(wanted), address=delivery.address, owner=self._owner)
+        except InvalidOutcome as error:
+            return HttpAnswer(status=response.status, failure=Failure(INVALID_ANSWER, error.detail), body=body)
+        return HttpAnswer(status=response.status, body=body, outcome=outcome)
 
-async def _answered(response: aiohttp.ClientResponse, wanted: str, delivery: Delivery, owner: str) -> HttpAnswer:
-    body = await _read(response)
-    try:
-        outcome = parse_outcome(wanted, address=delivery.address, owner=owner)
-    except InvalidOutcome as error:
-        return HttpAnswer(status=response.status, failure=Failure(INVALID_ANSWER, error.detail), body=body)
-    return HttpAnswer(status=response.status, body=body, outcome=outcome)
+    async def _read(self, response: aiohttp.ClientResponse) -> bytes:
+        """Return the first 4 kB of the body, the secrets hidden."""
+        return self._hiding.in_bytes(await _start_of(response, KEPT_BYTES + self._hiding.margin), KEPT_BYTES)
 
 
-async def _read(response: aiohttp.ClientResponse) -> bytes:
-    """Return the first 4 kB of the body; afterwards the connection is free again, or closed if there was too much."""
+async def _start_of(response: aiohttp.ClientResponse, most: int) -> bytes:
+    """Return the first bytes of the body; afterwards the connection is free again, or closed if there was too much."""
     content = response.content
     kept = b""
     seen = 0
     with contextlib.suppress(aiohttp.ClientError, asyncio.TimeoutError, OSError):
         if content.is_eof():
-            kept = content.read_nowait()[:KEPT_BYTES]
+            kept = content.read_nowait()[:most]
         else:
             async with asyncio.timeout(BODY_SECONDS):
                 while seen < READ_BYTES and (piece := await content.readany()):
-                    kept += piece[: KEPT_BYTES - len(kept)]
+                    kept += piece[: most - len(kept)]
                     seen += len(piece)
     if content.is_eof():
         response.release()

@@ -13,6 +13,7 @@ import psycopg
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from poisonadmin.core.domain.secret_settings import database_url
 from poisonadmin.intake.domain.staged_rows import IntakeRow
 from poisonadmin.sources.domain.draining import Drained
 from workers.brokers.contract import BrokerError, Shard
@@ -26,7 +27,7 @@ _LOOK_SECONDS = 0.2
 
 def count_waiting(source_id: int) -> int | None:
     """Return how many messages wait in the source's queues, None where nobody can say. Errors: `BrokerError`."""
-    return depth_of(os.environ["DATABASE_URL"], source_id)
+    return depth_of(database_url(os.environ), source_id)
 
 
 def drain(
@@ -38,7 +39,7 @@ def drain(
     out again.
     """
     try:
-        shards = shards_of(os.environ["DATABASE_URL"], source_id)
+        shards = shards_of(database_url(os.environ), source_id)
     except BrokerError as error:
         return Drained(is_empty=False, error=str(error))
     tag = f"drain-{source_id}"
@@ -68,7 +69,7 @@ def _drain_shards(
     for batch in batches:
         for index in batch.column(0).to_pylist():
             drained = drain_shard(
-                os.environ["DATABASE_URL"], source_id, shards[index], write_keys=_write_keys, seconds=seconds
+                database_url(os.environ), source_id, shards[index], write_keys=_write_keys, seconds=seconds
             )
             yield pa.RecordBatch.from_pylist([asdict(drained)], schema=DRAINED_SHARD.arrow)
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 from psycopg.rows import class_row
 from pyspark.sql import SparkSession
 
+from poisonadmin.core.domain.secret_settings import database_url
 from poisonadmin.rules.domain.content_rules import (
     MAX_JSON_BYTES,
     ContentRule,
@@ -151,7 +152,7 @@ def _try_ranges(
 ) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for part in batch.column(0).to_pylist():
-            with psycopg.connect(os.environ["DATABASE_URL"], connect_timeout=5) as connection:
+            with psycopg.connect(database_url(os.environ), connect_timeout=5) as connection:
                 found = _STAGES[trial.stage](connection, trial, ranges[part], now)
             rows = [
                 {"part": part, "address": address, "group_id": group_id, "messages": count, "samples": samples}

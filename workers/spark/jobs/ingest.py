@@ -14,6 +14,7 @@ import orjson
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from poisonadmin.core.domain.secret_settings import database_url
 from poisonadmin.intake.domain.envelope import parse_line
 from poisonadmin.intake.domain.envelope_fields import InvalidEnvelope
 from poisonadmin.intake.domain.quick_lines import quick_reader
@@ -49,7 +50,7 @@ def stage_files(spark: SparkSession, files: Sequence[FileToTake], *, part_bytes:
     surveyed = _by_file(parts, _run(spark, parts, _survey, SURVEYED_PART))
     sound = [one for rows in surveyed.values() for one in rows if _outcome(rows) is FileStaging.STAGED]
     newlines = [row["newlines"] for _, row in sound]
-    ranges = sinks.reserve_ids([row["messages"] for _, row in sound], os.environ["DATABASE_URL"])
+    ranges = sinks.reserve_ids([row["messages"] for _, row in sound], database_url(os.environ))
     wanted = numbered([part for part, _ in sound], newlines, ranges)
     staged = _by_file(wanted, _run(spark, wanted, _stage, STAGED_PART))
     return [_staged_file(file.id, staged.get(file.id) or surveyed[file.id]) for file in files]
@@ -87,7 +88,7 @@ def _counted(part: FilePart, handle: BinaryIO) -> Row:
 
 
 def _stage(part: FilePart) -> Row:
-    return _answer(part, lambda handle: asdict(sinks.stage(part, _checked(part, handle), os.environ["DATABASE_URL"])))
+    return _answer(part, lambda handle: asdict(sinks.stage(part, _checked(part, handle), database_url(os.environ))))
 
 
 def _answer(part: FilePart, work: Callable[[BinaryIO], Row]) -> Row:

@@ -11,6 +11,7 @@ from dataclasses import astuple
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from poisonadmin.core.domain.secret_settings import database_url
 from workers.delivery.shard import DestinationTally, deliver_shard
 
 TALLY = (
@@ -36,7 +37,7 @@ def _deliver(claim_id: int, shards: tuple[int, ...]) -> Callable[[Iterable[pa.Re
         for batch in batches:
             for index in batch.column("id").to_pylist():
                 shard = shards[index]
-                tallies = deliver_shard(os.environ["DATABASE_URL"], claim_id=claim_id, shard=shard)
+                tallies = deliver_shard(database_url(os.environ), claim_id=claim_id, shard=shard)
                 rows = [dict(zip(_SCHEMA.names, (shard, *astuple(tally)), strict=True)) for tally in tallies]
                 yield pa.RecordBatch.from_pylist(rows, schema=_SCHEMA)
 

@@ -13,6 +13,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.domain.secret_settings import BROKER_PASSWORD
 from poisonadmin.sources.commands.broker_checks import request_broker_check, request_source_check
 from poisonadmin.sources.commands.setup import add_source
 from poisonadmin.sources.domain.broker_kinds import BROKERS, kind_of_url, note_of, source_settings
@@ -22,7 +23,6 @@ from poisonadmin.sources.queries.sources import list_sources
 from poisonadmin.store.models.intake import LookPurpose, Source
 
 BY = replace(SYSTEM, name="command line")
-PASSWORD = "POISONADMIN_BROKER_PASSWORD"  # noqa: S105  (the name of a variable)
 POLL_SECONDS = 0.2
 _SETTINGS = [found for found in source_settings() if found[0].input != InputKind.SWITCH]
 
@@ -113,7 +113,7 @@ def _broker_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("url", help=", ".join(kind.url_form for kind in BROKERS.values()))
     parser.add_argument("--queue", action="append", default=[], help="a queue or topic, repeatable")
     parser.add_argument("--username")
-    parser.add_argument("--password-stdin", action="store_true", help=f"read it there; else it is in {PASSWORD}")
+    parser.add_argument("--password-stdin", action="store_true", help=f"read it there; else it is in {BROKER_PASSWORD}")
     parser.add_argument("--no-verify-tls", action="store_true")
     for setting, kinds in _SETTINGS:
         parser.add_argument(
@@ -139,6 +139,6 @@ def _config(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _secrets(options: Mapping[str, Any]) -> dict[str, str]:
     """Return the login. Its password is never an argument: other users of a machine see those."""
-    password = sys.stdin.readline().rstrip("\n") if options["password_stdin"] else os.environ.get(PASSWORD, "")
+    password = sys.stdin.readline().rstrip("\n") if options["password_stdin"] else os.environ.get(BROKER_PASSWORD, "")
     named = {"username": options["username"], "password": password}
     return {name: text for name, text in named.items() if text}

@@ -14,6 +14,7 @@ EXITED = "HandlerExited"
 OUT_OF_MEMORY = "HandlerOutOfMemory"
 CPU_LIMIT = "HandlerCpuLimit"
 TIME_LIMIT = "HandlerTimeLimit"
+JOURNAL_DAMAGED = "HandlerJournalDamaged"
 NOT_LOADED = "HandlerNotLoaded"
 _FAULTS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE}
 # A line of faulthandler's: File "/handlers/orders.py", line 7 in handle
@@ -35,7 +36,7 @@ class SandboxEnd:
         """What the process ended with, as the handler chose it; None where the sandbox ended itself."""
         if self.why is Why.SYSTEM_EXIT:
             return self.exit_code
-        return None if self.why in {Why.OUT_OF_MEMORY, Why.INTERRUPTED} else self.status
+        return None if self.why in {Why.OUT_OF_MEMORY, Why.INTERRUPTED, Why.JOURNAL_DAMAGED} else self.status
 
 
 def crash_of(death: SandboxEnd, *, callable_name: str, roots: tuple[str, ...], limits: dict[str, str]) -> Failure:
@@ -50,6 +51,8 @@ def _said(death: SandboxEnd, limits: dict[str, str]) -> tuple[str, str]:
         return death.limit, f"was ended: {limits[death.limit]}"
     if death.why is Why.OUT_OF_MEMORY:
         return OUT_OF_MEMORY, f"ran out of memory: {limits[OUT_OF_MEMORY]}"
+    if death.why is Why.JOURNAL_DAMAGED:
+        return JOURNAL_DAMAGED, "changed its own journal"
     if death.why is Why.SYSTEM_EXIT:
         return EXITED, f"called sys.exit({death.exit_code})"
     if death.why is Why.INTERRUPTED:

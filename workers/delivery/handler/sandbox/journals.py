@@ -13,6 +13,7 @@ from poisonadmin.delivery.domain.outcome import Outcome
 from poisonadmin.messages.domain.failures import Failure
 from workers.delivery.deliveries import Delivery, OutcomeRow
 from workers.delivery.handler.outcomes import result_row
+from workers.delivery.handler.sandbox.journal_file import JournalDamaged
 from workers.delivery.outcomes import failed_row
 from workers.delivery.run import instant
 
@@ -44,7 +45,7 @@ def journal_directory() -> Path:
 
 def remove_journals(node_id: int, directory: Path | None = None) -> None:
     """Remove the pages of a node that has ended and written everything."""
-    for path in (directory or journal_directory()).glob(f"{node_id}-*.page"):
+    for path in (directory or journal_directory()).glob(f"{node_id}-*"):
         path.unlink(missing_ok=True)
 
 
@@ -56,7 +57,7 @@ def node_ids(directory: Path) -> set[int]:
 def attempts_left_behind(
     directory: Path, *, node_id: int, name: str, claim_id: int, shard: int, destinations: Mapping[int, HeldFor]
 ) -> list[OutcomeRow] | None:
-    """Return the attempts that a lost node made and may not have written; None when its pages are lost too.
+    """Return the attempts that a lost node made and may not have written; None when its pages are lost or damaged too.
 
     A result is what the handler answered; the message in turn had begun when the node was lost. `destinations`:
     message id -> where it was delivered. Ends a sandbox that outlived its node.
@@ -64,7 +65,11 @@ def attempts_left_behind(
     if not directory.is_dir():
         return None
     rows = []
-    for left in _read_all(directory, node_id):
+    try:
+        found = list(_read_all(directory, node_id))
+    except JournalDamaged:
+        return None
+    for left in found:
         origin = _Origin(claim_id, shard, left.offset)
         rows += [
             result_row(
@@ -85,11 +90,8 @@ def _read_all(directory: Path, node_id: int) -> Iterator[LeftBehind]:
     for path in sorted(directory.glob(f"{node_id}-*.page")):
         _end_its_sandbox(path)
         data = path.read_bytes()
-        if len(data) != PAGE_BYTES:
-            continue  # the node was lost before it had made the page: nothing had begun
-        page = Journal(data)
-        if page.get(HeaderField.MAGIC) != MAGIC:
-            continue
+        if len(data) != PAGE_BYTES or (page := Journal(data)).get(HeaderField.MAGIC) != MAGIC:
+            raise JournalDamaged
         results = tuple(result for _, result in page.results(page.get(HeaderField.READ)))
         answered = max([page.get(HeaderField.ANSWERED), *(result.turn for result in results)])
         yield LeftBehind(page.get_float(HeaderField.CLOCK_OFFSET), results, page.turn(answered), page.output())

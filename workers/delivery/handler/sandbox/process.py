@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import json
 import marshal
-import mmap
 import os
 import signal
 import socket
@@ -17,16 +16,14 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from poisonadmin.delivery.domain import journal
 from poisonadmin.delivery.domain.journal import (
     OUTPUT_BYTES,
-    PAGE_BYTES,
     HeaderField,
-    Journal,
     Kind,
     Phase,
     Result,
@@ -35,12 +32,12 @@ from poisonadmin.delivery.domain.journal import (
 )
 from workers.delivery.deliveries import Delivery
 from workers.delivery.handler.destination import HandlerDestination
+from workers.delivery.handler.sandbox.account import CHILD, ENVIRONMENT
 from workers.delivery.handler.sandbox.descendants import end_sandbox, mark_of
-from workers.delivery.handler.sandbox.end import CPU_LIMIT, TIME_LIMIT, SandboxEnd
+from workers.delivery.handler.sandbox.end import CPU_LIMIT, JOURNAL_DAMAGED, TIME_LIMIT, SandboxEnd
+from workers.delivery.handler.sandbox.journal_file import JournalDamaged, JournalFile
 
-ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "TZ": "UTC"}
 HEAD = struct.Struct("=IqI")  # bytes of the rest, message, attempt; the child reads the same
-_CHILD = str(Path(__file__).parent / "inside" / "child.py")
 # How often a sandbox is looked at that says nothing: the limits of a message are kept to within this.
 LOOK_SECONDS = 0.02
 # How long a handler's module may take to import.
@@ -62,40 +59,33 @@ class JournalPlace:
     offset: float
 
 
-def new_journal(path: Path) -> mmap.mmap:
-    """Make the file of a page and map it. Errors: `FileExistsError`."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        os.ftruncate(descriptor, PAGE_BYTES)
-        return mmap.mmap(descriptor, PAGE_BYTES)
-    finally:
-        os.close(descriptor)
-
-
 def _start_child(
-    destination: HandlerDestination, page: int, messages: int, output: int, mark: int
+    destination: HandlerDestination, given: Mapping[str, int], output: int, mark: int
 ) -> "subprocess.Popen[bytes]":
-    """Start a child with the descriptors of its page, of the socket with its messages, and of what it prints."""
+    """Start a child. `given`: the descriptors of its page, its messages and the counter of those begun."""
+    account = destination.account
     plan = {
         "callable": destination.callable,
         "memory_mb": destination.memory_mb,
         "mark": mark,
         "roots": list(destination.roots),
+        "is_other_user": account is not None,
         "page_module": journal.__file__,
-        "page": page,
-        "input": messages,
         "parent": os.getpid(),
+        **given,
     }
     return subprocess.Popen(
-        [sys.executable, "-I", "-S", "-B", _CHILD, json.dumps(plan)],
+        [sys.executable, "-I", "-S", "-B", CHILD, json.dumps(plan)],
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=output,
         env=ENVIRONMENT,
         cwd="/",
-        pass_fds=(page, messages),
+        pass_fds=tuple(given.values()),
         start_new_session=True,
+        user=account.user_id if account else None,
+        group=account.group_id if account else None,
+        extra_groups=[] if account else None,
     )
 
 
@@ -126,7 +116,8 @@ class Sandbox:
         self._destination = destination
         self._number = number
         self._answered = 0  # the turn of the last result
-        self._taken = 0  # bytes of the ring
+        self._begun = 0  # messages
+        self._taken = self._given_back = 0  # bytes of the ring
         self._unwritten: deque[tuple[int, int, int]] = deque()  # outcomes recorded by then, bytes of the ring, turn
         self._limit: str | None = None
         self._tail = b""  # the last that was written past Python: of the message in turn, or of those shortly before
@@ -135,23 +126,19 @@ class Sandbox:
         self._stirred = asyncio.Event()
         self._is_dead = False
         self.path = place.directory / f"{place.node_id}-{number}.page"
-        self._map = new_journal(self.path)
-        self.page = Journal(self._map)
-        for word, value in ((HeaderField.MAGIC, journal.MAGIC), (HeaderField.NODE, place.node_id)):
-            self.page.set(word, value)
-        self.page.set(HeaderField.CLAIM, place.claim_id)
-        self.page.set(HeaderField.SHARD, place.shard)
+        words = {HeaderField.NODE: place.node_id, HeaderField.CLAIM: place.claim_id, HeaderField.SHARD: place.shard}
+        self.page = JournalFile(self.path, words)
         self.page.set_float(HeaderField.CLOCK_OFFSET, place.offset)
+        self._counter = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._socket, theirs = socket.socketpair()
         self._said, their_output = os.pipe()
         self._mark = mark_of(place.directory, place.node_id, number)
-        page_file = os.open(self.path, os.O_RDWR)
+        given = {"page": self.page.fileno(), "input": theirs.fileno(), "begun": self._counter}
         try:
-            self._child = _start_child(destination, page_file, theirs.fileno(), their_output, self._mark)
+            self._child = _start_child(destination, given, their_output, self._mark)
         finally:
             theirs.close()
             os.close(their_output)
-            os.close(page_file)
         self._socket.setblocking(False)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _PIPE_BYTES)
         os.set_blocking(self._said, False)
@@ -171,12 +158,28 @@ class Sandbox:
     @property
     def is_loading(self) -> bool:
         """Return whether the handler's module is not imported yet."""
-        return self.page.get(HeaderField.PHASE) != Phase.READY
+        return self._word(HeaderField.PHASE) != Phase.READY
 
     @property
     def turn(self) -> Turn | None:
-        """The message that it has begun and not answered."""
-        return self.page.turn(self._answered)
+        """The message that it has begun and not answered, as its journal says; as the kernel says of a damaged one."""
+        with contextlib.suppress(JournalDamaged):
+            turn = self.page.turn(self._answered)
+            if turn is None and self._is_dead:
+                return self._counted_turn()
+            is_ours = turn is None or not self.fed or turn.message_id == self.fed[0].message_id
+            if self._limit != JOURNAL_DAMAGED and (is_ours or not self._is_dead):
+                return turn
+        self._condemn()
+        return self._counted_turn()
+
+    def _counted_turn(self) -> Turn | None:
+        """Return the message that was begun last: they are begun in the order in which they were fed."""
+        place = self._count_begun() - self._answered - 1
+        if not 0 <= place < len(self.fed):
+            return None
+        delivery = self.fed[place]
+        return Turn(self._begun, delivery.message_id, delivery.attempt_number, time.monotonic(), 0.0)
 
     def feed(self, deliveries: Iterable[Delivery]) -> None:
         """Send more messages; never blocks."""
@@ -197,17 +200,29 @@ class Sandbox:
 
     def results(self) -> Iterator[tuple[Delivery | None, Result]]:
         """Yield what has been answered, each with its delivery; None for a handler that was not loaded."""
-        for position, result in self.page.results(self._taken):
-            self._taken = position
-            if result.kind is Kind.NOT_LOADED:
-                yield None, result
-            elif self.fed and self.fed[0].message_id == result.message_id:
-                self._answered = result.turn
-                yield self.fed.popleft(), result
+        if not self._is_sound():
+            self._condemn()
+            return
+        until = self._word(HeaderField.WRITTEN)
+        with contextlib.suppress(JournalDamaged):
+            for position, result in self.page.results(self._taken):
+                if result.kind is Kind.NOT_LOADED:
+                    self._taken = position
+                    yield None, result
+                elif self.fed:
+                    expected = (self._answered + 1, self.fed[0].message_id, self.fed[0].attempt_number)
+                    if (result.turn, result.message_id, result.attempt_number) != expected:
+                        break
+                    self._taken, self._answered = position, result.turn
+                    yield self.fed.popleft(), result
+                else:  # its messages were taken from it
+                    self._taken = position
+        if self._taken < until:
+            self._condemn()
 
     def keep_until(self, recorded: int) -> None:
         """Note that what was taken so far is in the database once `recorded` outcomes are."""
-        last = self._unwritten[-1][1] if self._unwritten else self.page.get(HeaderField.READ)
+        last = self._unwritten[-1][1] if self._unwritten else self._given_back
         if last != self._taken:
             self._unwritten.append((recorded, self._taken, self._answered))
 
@@ -217,6 +232,7 @@ class Sandbox:
             _, taken, answered = self._unwritten.popleft()
             self.page.set(HeaderField.ANSWERED, answered)
             self.page.set(HeaderField.READ, taken)
+            self._given_back = taken
 
     def keep_limits(self) -> None:
         """End the child when the message in turn has taken too long, or loading has."""
@@ -235,13 +251,16 @@ class Sandbox:
         """Return how it ended; only when it is dead."""
         self._on_output()
         status = self._child.wait()
-        why = self.page.get(HeaderField.WHY)
+        why = self._word(HeaderField.WHY)
+        printed = b""
+        with contextlib.suppress(JournalDamaged):
+            printed = self.page.output()
         return SandboxEnd(
             status=status,
             why=Why(why) if why in set(Why) else Why.NONE,
-            exit_code=self.page.get(HeaderField.EXIT_CODE),
+            exit_code=self._word(HeaderField.EXIT_CODE),
             limit=self._limit,
-            output=(self.page.output() + self._tail)[-OUTPUT_BYTES:],
+            output=(printed + self._tail)[-OUTPUT_BYTES:],
         )
 
     def end(self) -> None:
@@ -261,13 +280,32 @@ class Sandbox:
         self._socket.close()
         os.close(self._pidfd)
         os.close(self._said)
+        os.close(self._counter)
         self.page.release()
-        self._map.close()
 
     def _end_for(self, limit: str) -> None:
         if self._limit is None and not self._is_dead:
             self._limit = limit
             self.end()
+
+    def _condemn(self) -> None:
+        """End the child for what its journal has become."""
+        self._limit = JOURNAL_DAMAGED
+        self.end()
+
+    def _is_sound(self) -> bool:
+        return self._limit != JOURNAL_DAMAGED and self.page.is_sound(taken=self._taken, begun=self._count_begun)
+
+    def _count_begun(self) -> int:
+        with contextlib.suppress(BlockingIOError):
+            self._begun += os.eventfd_read(self._counter)
+        return self._begun
+
+    def _word(self, word: HeaderField) -> int:
+        try:
+            return self.page.get(word)
+        except JournalDamaged:
+            return 0
 
     def _kill_group(self) -> None:
         """Kill the child and all that it has started. It is not reaped yet, so the number is still its own."""

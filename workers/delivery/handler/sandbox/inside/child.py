@@ -37,8 +37,9 @@ RING_FULL_SECONDS = 0.001
 ADDRESS_SPACE_MB = 2048
 MAX_FILES = 256
 MAX_FILE_MB = 1024
+MAX_PROCESSES = 1024  # and threads, of all sandboxes of a user who is not the worker's
 RLIMIT_LOCKS = 10  # see descendants.py
-PR_SET_PDEATHSIG = 1
+PR_SET_PDEATHSIG, PR_SET_NO_NEW_PRIVS = 1, 38
 HEAD = struct.Struct("=IqI")  # bytes of the rest, message, attempt; the parent writes the same
 
 
@@ -51,7 +52,7 @@ class Input:
 
     def __init__(self, descriptor: int) -> None:
         self._socket = socket.socket(fileno=descriptor)
-        self._identity = self._who()
+        self._identity = _who(descriptor)
         self._buffer = b""
         self._position = 0
 
@@ -69,7 +70,7 @@ class Input:
 
     def _read(self, size: int) -> bytes:
         try:
-            if self._who() != self._identity:
+            if _who(self._socket.fileno()) != self._identity:
                 raise InputLost
             self._ring()
             return self._socket.recv(size)
@@ -81,9 +82,27 @@ class Input:
         with contextlib.suppress(BlockingIOError):  # it has not heard the last one yet
             self._socket.send(b"\0", socket.MSG_DONTWAIT)
 
-    def _who(self) -> tuple[int, int]:
-        status = os.fstat(self._socket.fileno())
-        return status.st_dev, status.st_ino
+
+class Begun:
+    """Counts the messages begun where the parent reads it, and where no handler takes it back: in the kernel."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._identity = _who(descriptor)
+
+    def count(self) -> None:
+        """Count one more. A handler may have closed the descriptor too."""
+        try:
+            if _who(self._descriptor) != self._identity:
+                raise InputLost
+            os.eventfd_write(self._descriptor, 1)
+        except OSError as error:
+            raise InputLost from error
+
+
+def _who(descriptor: int) -> tuple[int, int]:
+    status = os.fstat(descriptor)
+    return status.st_dev, status.st_ino
 
 
 class Printed(io.TextIOBase):
@@ -180,6 +199,7 @@ class Child:
         self._max_record = modules.MAX_RECORD_BYTES
         self._answers = _load_file("poisonadmin_handler", f"{here}/answers.py")
         self._input = Input(plan["input"])
+        self._begun = Begun(plan["begun"])
         self._page = modules.Journal(mmap.mmap(plan["page"], modules.PAGE_BYTES))
         self._roots = plan["roots"]
         self._pid = os.getpid()
@@ -195,13 +215,13 @@ class Child:
         while True:
             try:
                 message = self._next()
+                if message is None:
+                    self._exit(self._Why.NOTHING_MORE)
+                if time.monotonic() >= self._page.get_float(self._Field.DEADLINE):
+                    self._exit(self._Why.DEADLINE)
+                self._one(handle, *message)
             except InputLost:
                 self._exit(self._Why.INPUT_LOST)
-            if message is None:
-                self._exit(self._Why.NOTHING_MORE)
-            if time.monotonic() >= self._page.get_float(self._Field.DEADLINE):
-                self._exit(self._Why.DEADLINE)
-            self._one(handle, *message)
 
     def _next(self) -> tuple[tuple[Any, ...], bytes] | None:
         head = self._input.take(HEAD.size)
@@ -213,8 +233,12 @@ class Child:
             return None if frame is None else marshal.loads(frame)  # noqa: S302  (our own parent wrote it)
         except MemoryError:
             # It is this message that is too large for the sandbox, and no other is to suffer for it.
-            self._page.begin(message_id, attempt_number, now=time.monotonic(), cpu=time.process_time())
+            self._begin(message_id, attempt_number)
             self._die(self._Why.OUT_OF_MEMORY)
+
+    def _begin(self, message_id: int, attempt_number: int) -> None:
+        self._begun.count()
+        self._page.begin(message_id, attempt_number, now=time.monotonic(), cpu=time.process_time())
 
     def _handler(self, name: str) -> Callable[[Any], Any]:
         self._page.set(self._Field.PHASE, self._Phase.LOADING)
@@ -234,7 +258,8 @@ class Child:
 
     def _one(self, handle: Callable[[Any], Any], message: tuple[Any, ...], headers: bytes) -> None:
         told = self._answers.HandlerMessage(message[0], json.loads(headers), *message[1:])
-        self._page.begin(told.id, told.attempt, now=time.monotonic(), cpu=time.process_time())
+        self._begin(told.id, told.attempt)
+        fixed = self._page.fixed()
         try:
             answer = handle(told)
         except MemoryError:
@@ -246,12 +271,15 @@ class Child:
             self._die(self._Why.SYSTEM_EXIT)
         except Exception as error:
             self._leave_if_forked()
-            self._put(self._Kind.FAILED, _failure_of(error, self._roots))
-            return
+            result: tuple[Any, dict[str, Any] | None] = self._Kind.FAILED, _failure_of(error, self._roots)
         except BaseException:
             self._die(self._Why.INTERRUPTED)
-        self._leave_if_forked()
-        self._put(*self._told(answer))
+        else:
+            self._leave_if_forked()
+            result = self._told(answer)
+        if self._page.fixed() != fixed:
+            self._die(self._Why.JOURNAL_DAMAGED)
+        self._put(*result)
 
     def _told(self, answer: Any) -> tuple[Any, dict[str, Any] | None]:
         answers, kinds = self._answers, self._Kind
@@ -310,6 +338,17 @@ def limit(memory_mb: int, mark: int) -> None:
     resource.setrlimit(RLIMIT_LOCKS, (mark, mark))
 
 
+def limit_user() -> None:
+    """Limit how many processes the sandboxes' own user may have, and let no program make it another user again.
+
+    The kernel counts by user: for a user who has other processes too the number would mean nothing.
+    """
+    hard = resource.getrlimit(resource.RLIMIT_NPROC)[1]
+    most = MAX_PROCESSES if hard == resource.RLIM_INFINITY else min(MAX_PROCESSES, hard)
+    resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
+    ctypes.CDLL(None).prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+
+
 def _end_with(parent: int) -> None:
     """Have the kernel end this process when the thread that started it ends; at once if that has happened already."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -322,6 +361,8 @@ def main() -> NoReturn:
     plan = json.loads(sys.argv[1])
     _end_with(plan["parent"])
     limit(plan["memory_mb"], plan["mark"])
+    if plan["is_other_user"]:
+        limit_user()
     faulthandler.enable(file=2)
     here = __file__.rpartition("/")[0]
     sys.argv[:] = [plan["callable"]]

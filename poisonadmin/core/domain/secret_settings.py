@@ -1,0 +1,54 @@
+"""Settings that are secrets. Each stands in a file that `NAME_FILE` names, or in the variable `NAME` itself, which
+everybody can read who may read the process's environment.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+DATABASE_URL, REDIS_URL, SECRET_KEY = "DATABASE_URL", "REDIS_URL", "POISONADMIN_SECRET_KEY"
+BROKER_PASSWORD = "POISONADMIN_BROKER_PASSWORD"  # noqa: S105  (the name of a variable)
+FILE_OF = {
+    DATABASE_URL: "DATABASE_URL_FILE",
+    REDIS_URL: "REDIS_URL_FILE",
+    SECRET_KEY: "POISONADMIN_SECRET_KEY_FILE",
+}
+MAX_CHARS = 65_536
+
+
+class UnusableSecret(ValueError):
+    """Raised when a secret cannot be read; the text names the variable and never a value."""
+
+
+def secret_setting(environment: Mapping[str, str], name: str) -> str:
+    """Return the secret, without the white space around it; empty where there is none. Errors: `UnusableSecret`.
+
+    >>> secret_setting({"REDIS_URL": "redis://127.0.0.1/0"}, REDIS_URL)
+    'redis://127.0.0.1/0'
+    """
+    variable = FILE_OF[name]
+    if not (path := environment.get(variable, "")):
+        return environment.get(name, "")
+    if environment.get(name):
+        raise UnusableSecret(f"{variable} and {name} are both set: keep one")
+    try:
+        with Path(path).expanduser().open(encoding="utf-8") as file:
+            text = file.read(MAX_CHARS + 1).strip()
+    except (OSError, ValueError, RuntimeError):
+        raise UnusableSecret(f"{variable} must name a text file that this process can read") from None
+    if not 0 < len(text) <= MAX_CHARS:
+        raise UnusableSecret(f"{variable} names a file that is empty or too long")
+    return text
+
+
+def database_url(environment: Mapping[str, str]) -> str:
+    """Return the URL of the database for a task, which runs without settings. Errors: `UnusableSecret`."""
+    if not (url := secret_setting(environment, DATABASE_URL)):
+        raise UnusableSecret(f"{DATABASE_URL} is not set")
+    return url
+
+
+def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables but for those that hold a secret, or say where one is."""
+    return {
+        name: value for name, value in environment.items() if name not in {*FILE_OF, *FILE_OF.values(), BROKER_PASSWORD}
+    }

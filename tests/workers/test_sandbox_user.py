@@ -1,0 +1,95 @@
+"""The sandboxes of a worker that is root run as another user, who can read no secret and start few processes."""
+
+import os
+import pwd
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.whole_system.installation import until
+from tests.workers.sandboxes import HANDLERS, handle
+from workers.delivery.handler.destination import parse_handler_config
+from workers.delivery.handler.sandbox.account import SandboxAccount, UnusableSandboxUser, choose_account
+from workers.delivery.handler.sandbox.inside.child import MAX_PROCESSES
+
+NOBODY = pwd.getpwnam("nobody")
+IS_ROOT = os.geteuid() == 0
+
+
+@pytest.fixture
+def roots() -> Iterator[list[str]]:
+    """Handlers where every user can read them."""
+    with tempfile.TemporaryDirectory() as directory:
+        Path(directory).chmod(0o755)
+        shutil.copytree(HANDLERS, f"{directory}/handlers")
+        yield [f"{directory}/handlers"]
+
+
+@pytest.fixture
+def account(roots: list[str], monkeypatch: pytest.MonkeyPatch) -> SandboxAccount | None:
+    """Whom sandboxes run as here; an interpreter in root's home is no use to anybody else, but there is another."""
+    if IS_ROOT and choose_account({}, roots).account is None:
+        version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+        monkeypatch.setattr(sys, "executable", shutil.which(version, path="/usr/local/bin:/usr/bin:/bin"))
+    found = choose_account({}, roots).account
+    assert (found is not None) == IS_ROOT, "sandboxes run as another user where, and only where, this is root"
+    return found
+
+
+def test_a_sandbox_of_root_can_read_no_secret(roots: list[str], account: SandboxAccount | None, tmp_path: Path) -> None:
+    secret = tmp_path / "database-url"
+    secret.write_text("canary")
+    secret.chmod(0o600)
+    row = handle([f"spy {secret}"], tmp_path, roots=tuple(roots), account=account).only
+    said = (row.output or b"").decode()
+    if IS_ROOT:
+        assert said.startswith(f"{NOBODY.pw_uid} {NOBODY.pw_gid} []\n")
+        assert (said.count("refused"), said.count("read ")) == (2, 0)
+    else:  # what remains where nobody else can be had (docs/handlers.md)
+        assert (said.count("refused"), said.count("read ")) == (0, 2)
+
+
+def test_its_journal_is_out_of_its_reach_but_for_the_map(
+    roots: list[str], account: SandboxAccount | None, tmp_path: Path
+) -> None:
+    deeds = ["ok", "wreck cut", "wreck memory", "ok"]
+    handled = handle(deeds, tmp_path / "journals", roots=tuple(roots), account=account, concurrency=1)
+    expected = "failed" if IS_ROOT else "crashed"
+    assert handled.outcomes() == {1: "delivered", 2: expected, 3: "crashed", 4: "delivered"}
+
+
+def test_it_starts_no_more_processes_than_it_may(
+    roots: list[str], account: SandboxAccount | None, tmp_path: Path
+) -> None:
+    if account is None:  # the kernel counts by user: the limit would be that of everything the worker's user runs
+        return
+    before = _number_of_processes(account)
+    limits = {"timeout_ms": 60_000, "cpu_seconds": 60.0}
+    row = handle(["fork_on"], tmp_path, roots=tuple(roots), account=account, **limits).only
+    assert row.outcome == "delivered"
+    assert 0 < int(row.output or b"") < MAX_PROCESSES
+    until(lambda: _number_of_processes(account) <= before)
+
+
+def _number_of_processes(account: SandboxAccount) -> int:
+    return sum(process.info["uids"].real == account.user_id for process in psutil.process_iter(["uids"]))
+
+
+def test_a_user_that_is_named_must_do(roots: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    named = {"POISONADMIN_SANDBOX_USER": "nobody"}
+    hidden = tmp_path / "handlers"
+    shutil.copytree(HANDLERS, hidden)
+    (tmp_path / "handlers").chmod(0o700)
+    with pytest.raises(UnusableSandboxUser, match="cannot run as nobody"):
+        choose_account(named, [str(hidden)])
+    assert choose_account({}, [str(hidden)]).account is None
+    monkeypatch.setenv("POISONADMIN_HANDLER_PATH", str(hidden))
+    monkeypatch.setenv("POISONADMIN_SANDBOX_USER", "nobody")
+    assert "cannot run as nobody" in str(parse_handler_config({"callable": "deadly:handle"}).broken)
+    own = {"POISONADMIN_SANDBOX_USER": pwd.getpwuid(os.geteuid()).pw_name}
+    assert choose_account(own, roots).account is None
