@@ -61,7 +61,7 @@ def start_services(home: Path, *, durable: bool = True) -> Services:
 
 
 def _stop_postgres(process: subprocess.Popen[bytes]) -> None:
-    stop(process, [(signal.SIGINT, 5), (signal.SIGQUIT, 3)])
+    stop(process, [(signal.SIGINT, embedded_postgres.STOP_SECONDS), (signal.SIGQUIT, 3)])
 
 
 def _start(home: Path, prepare: Callable[[], Server]) -> tuple[Server, subprocess.Popen[bytes]]:

@@ -28,11 +28,11 @@ from poisonadmin.embedded.supervisor import NAME, StopRequested, Supervisor
 _PR_SET_PDEATHSIG = 1
 _SERVICE_SECONDS = 60.0
 _WEB_SECONDS = 60.0
-# Counted from the wish to stop: PoisonAdmin's processes, then Valkey and the database. Ten seconds are promised.
-_STOP_BY_SECONDS = (7.5, 9.3)
-_STOP_GROUPS: Sequence[Callable[[ChildSpec], bool]] = (
-    lambda spec: spec.name not in SERVICES,
-    lambda spec: spec.name in SERVICES,
+# Counted from the wish to stop. Ten seconds are promised, but for a database that has a long checkpoint to write.
+_STOP_GROUPS: Sequence[tuple[Callable[[ChildSpec], bool], float]] = (
+    (lambda spec: spec.name not in SERVICES, 7.5),
+    (lambda spec: spec.name != "postgres", 9.3),
+    (lambda spec: spec.name == "postgres", postgres.STOP_SECONDS),
 )
 _FOR_COMMANDS = (
     *("DATABASE_URL", "REDIS_URL", "POISONADMIN_HOME", "POISONADMIN_PORT", "JAVA_HOME", "PYSPARK_PYTHON"),
@@ -122,7 +122,7 @@ def run(wishes: Wishes, plan: Plan) -> None:
                 supervisor.supervise([watch] if watch else [])
         finally:
             log.say(NAME, "stopping")
-            supervisor.stop_all(list(zip(_STOP_GROUPS, _STOP_BY_SECONDS, strict=True)))
+            supervisor.stop_all(_STOP_GROUPS)
             watcher.kill()
             watcher.wait()
             log.say(NAME, "stopped")

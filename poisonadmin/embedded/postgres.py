@@ -20,6 +20,8 @@ from poisonadmin.embedded.secrets import kept_secret
 
 DATABASE = ROLE = "poisonadmin"
 SUPERUSER = "postgres"
+# The last checkpoint writes at most `shared_buffers`, and waits until the disk has all that was written before.
+STOP_SECONDS = 60.0
 _SETTINGS = {
     "max_connections": "200",
     "shared_buffers": "256MB",
