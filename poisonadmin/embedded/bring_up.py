@@ -16,7 +16,7 @@ import psycopg
 import redis
 
 from poisonadmin.embedded import postgres, valkey
-from poisonadmin.embedded.environment import Wishes, exported
+from poisonadmin.embedded.environment import MIGRATION, Wishes, exported
 from poisonadmin.embedded.java import java_home
 from poisonadmin.embedded.logs import Log, wants_colour
 from poisonadmin.embedded.plan import PROJECT, SERVICES, Plan
@@ -130,15 +130,16 @@ def run(wishes: Wishes, plan: Plan) -> None:
 
 
 def _start_everything(supervisor: Supervisor, wishes: Wishes, plan: Plan) -> None:
+    database_url, owner_url = _database(supervisor, wishes)
     environment = exported(
         plan.prepared(os.environ),
         wishes,
-        database_url=_database(supervisor, wishes),
+        database_url=database_url,
         redis_url=_queue(supervisor, wishes),
         java_home=java_home(wishes.home, os.environ),
     )
     _write_environment(wishes.home, environment)
-    supervisor.run(*plan.before(environment))
+    supervisor.run(*plan.before(environment | {MIGRATION: owner_url}))
     first_start = supervisor.run_for_output(plan.bootstrap(environment))
     supervisor.start(plan.web(environment, wishes.port))
     address = f"http://127.0.0.1:{wishes.port}"
@@ -148,17 +149,19 @@ def _start_everything(supervisor: Supervisor, wishes: Wishes, plan: Plan) -> Non
     supervisor.log.say_plainly(_welcome(address, wishes.home, first_start))
 
 
-def _database(supervisor: Supervisor, wishes: Wishes) -> str:
+def _database(supervisor: Supervisor, wishes: Wishes) -> tuple[str, str]:
+    """Return the addresses of the database for what runs, and for the owner of its tables."""
     if wishes.database_url:
         url = wishes.database_url
         supervisor.wait_until_ready(
             "the database of DATABASE_URL", lambda: _takes_sessions(url), seconds=_SERVICE_SECONDS
         )
-        return url
+        return url, wishes.migration_database_url or url
     server = postgres.prepare(wishes.home)
     supervisor.start(server.spec)
     supervisor.wait_until_ready("postgres", server.is_ready, seconds=_SERVICE_SECONDS)
-    return server.url
+    server.separate_roles()
+    return server.url, server.owner_url
 
 
 def _queue(supervisor: Supervisor, wishes: Wishes) -> str:

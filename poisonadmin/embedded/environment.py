@@ -10,6 +10,8 @@ from poisonadmin.embedded.plan import PROJECT
 from poisonadmin.embedded.processes import MARK, EmbeddedError
 
 DEFAULT_PORT = 8000
+# The owner's address of the database, which no process keeps that goes on running.
+MIGRATION = "MIGRATION_DATABASE_URL"
 
 
 @dataclass(frozen=True)
@@ -19,6 +21,7 @@ class Wishes:
     home: Path
     port: int
     database_url: str | None
+    migration_database_url: str | None
     redis_url: str | None
 
 
@@ -29,6 +32,7 @@ def read_wishes(environment: Mapping[str, str], home: Path | None = None) -> Wis
         home=chosen.expanduser().resolve(),
         port=_port(environment.get("POISONADMIN_PORT") or str(DEFAULT_PORT)),
         database_url=environment.get("DATABASE_URL") or None,
+        migration_database_url=environment.get(MIGRATION) or None,
         redis_url=environment.get("REDIS_URL") or None,
     )
 
@@ -36,9 +40,9 @@ def read_wishes(environment: Mapping[str, str], home: Path | None = None) -> Wis
 def exported(
     environment: Mapping[str, str], wishes: Wishes, *, database_url: str, redis_url: str, java_home: Path
 ) -> dict[str, str]:
-    """Return the environment of every process of PoisonAdmin."""
+    """Return the environment of every process of PoisonAdmin; the one that migrates has MIGRATION besides."""
     path = [str(PROJECT), *filter(None, [environment.get("PYTHONPATH")])]
-    return dict(environment) | {
+    return {name: value for name, value in environment.items() if name != MIGRATION} | {
         "DATABASE_URL": database_url,
         "REDIS_URL": redis_url,
         "POISONADMIN_HOME": str(wishes.home),

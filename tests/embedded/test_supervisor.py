@@ -109,7 +109,7 @@ def test_a_killed_child_is_started_again_and_said_to_be(running: Running, name: 
 def test_a_killed_database_comes_back_with_what_was_committed_despite_a_busy_session(running: Running) -> None:
     url = running.urls["DATABASE_URL"]
     running.until(lambda: _takes_sessions(url))
-    session = psycopg.connect(url)
+    session = psycopg.connect(running.superuser_url)
     session.execute("CREATE TABLE kept (what text)")
     session.execute("INSERT INTO kept VALUES ('committed')")
     session.commit()
@@ -117,21 +117,21 @@ def test_a_killed_database_comes_back_with_what_was_committed_despite_a_busy_ses
     psutil.Process(running.pid_of("postgres")).kill()
     session.close()
     running.until(lambda: _takes_sessions(url))
-    with psycopg.connect(url) as session:
+    with psycopg.connect(running.superuser_url) as session:
         assert session.execute("SELECT what FROM kept").fetchall() == [("committed",)]
 
 
 def test_the_next_start_finds_the_data_of_the_one_before(start_all: Start) -> None:
     first = start_all()
     first.until("last is up")
-    with psycopg.connect(first.urls["DATABASE_URL"]) as session:
+    with psycopg.connect(first.superuser_url) as session:
         session.execute("CREATE TABLE kept ()")
     first.signal(signal.SIGTERM)
     assert first.process.wait(on_this_machine(PROMISED_STOP_SECONDS)) == 0
     assert first.left() == []
     second = start_all(home=first.home)
     second.until("last is up")
-    with psycopg.connect(second.urls["DATABASE_URL"]) as session:
+    with psycopg.connect(second.superuser_url) as session:
         assert session.execute("SELECT to_regclass('kept') IS NOT NULL").fetchone() == (True,)
 
 
@@ -178,7 +178,13 @@ def test_the_services_ask_for_their_passwords(running: Running) -> None:
     port = urls["REDIS_URL"].rsplit(":", 1)[1]
     with redis.Redis.from_url(f"redis://127.0.0.1:{port}") as client, pytest.raises(redis.AuthenticationError):
         client.ping()
-    for name in ("postgres-password", "postgres-superuser-password", "valkey-password", "environment"):
+    for name in (
+        "postgres-password",
+        "postgres-owner-password",
+        "postgres-superuser-password",
+        "valkey-password",
+        "environment",
+    ):
         assert (running.home / name).stat().st_mode & 0o077 == 0
     for process in running.left():
         assert secret not in " ".join(process.cmdline())

@@ -6,7 +6,7 @@ from django.db import models
 from django.db.models.functions import Now
 
 from poisonadmin.core.domain.access import Role
-from poisonadmin.store.models.append_only import append_only
+from poisonadmin.store.models.append_only import APPEND_ONLY
 from poisonadmin.store.models.choices import only_values_of
 
 
@@ -78,4 +78,4 @@ class Audit(models.Model):
     class Meta:
         db_table = "audit"
         indexes = [models.Index("object_type", "object_id", name="audit_by_object")]
-        triggers = append_only()
+        triggers = APPEND_ONLY

@@ -2,16 +2,14 @@
 
 import pgtrigger
 
-
-def append_only() -> list[pgtrigger.Trigger]:
-    """Return the triggers that refuse UPDATE, DELETE and TRUNCATE to everybody, the owner of the table too."""
-    return [
-        pgtrigger.Protect(name="append_only", operation=pgtrigger.Update | pgtrigger.Delete),
-        pgtrigger.Trigger(
-            name="never_emptied",
-            level=pgtrigger.Statement,
-            when=pgtrigger.Before,
-            operation=pgtrigger.Truncate,
-            func="RAISE EXCEPTION 'Cannot truncate rows from % table', TG_TABLE_NAME;",
-        ),
-    ]
+# They refuse UPDATE, DELETE and TRUNCATE to everybody, the owner of the table too.
+APPEND_ONLY = (
+    pgtrigger.Protect(name="append_only", operation=pgtrigger.Update | pgtrigger.Delete),
+    pgtrigger.Trigger(
+        name="never_emptied",
+        level=pgtrigger.Statement,
+        when=pgtrigger.Before,
+        operation=pgtrigger.Truncate,
+        func="RAISE EXCEPTION 'Cannot truncate rows from % table', TG_TABLE_NAME;",
+    ),
+)
