@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TextIO
 
@@ -19,7 +19,7 @@ from poisonadmin.embedded import postgres, valkey
 from poisonadmin.embedded.environment import MIGRATION, Wishes, exported
 from poisonadmin.embedded.java import java_home
 from poisonadmin.embedded.logs import Log, wants_colour
-from poisonadmin.embedded.plan import PROJECT, SERVICES, Plan
+from poisonadmin.embedded.plan import PROJECT, SERVICES, Plan, bring_back_spec
 from poisonadmin.embedded.ports import require_free
 from poisonadmin.embedded.processes import MARK, ChildSpec, EmbeddedError, kill, marked
 from poisonadmin.embedded.secrets import write_private
@@ -108,18 +108,38 @@ def run(wishes: Wishes, plan: Plan) -> None:
 
     Raises `EmbeddedError` when something cannot be started; no process is left then either.
     """
+    with _supervising(wishes) as supervisor:
+        require_free(wishes.port, "POISONADMIN_PORT")
+        watch = _watch_make(supervisor.request_stop)
+        _start_everything(supervisor, wishes, plan)
+        supervisor.supervise([watch] if watch else [])
+
+
+def bring_back(wishes: Wishes, file: Path) -> None:
+    """Bring a backup into the database of a new home, and end; raise `EmbeddedError` when nothing was restored."""
+    is_done = False
+    with _supervising(wishes) as supervisor:
+        database_url, owner_url = _database(supervisor, wishes)
+        urls = {"DATABASE_URL": database_url, MIGRATION: owner_url}
+        own = {"POISONADMIN_HOME": str(wishes.home), MARK: str(wishes.home)}
+        supervisor.run(bring_back_spec(dict(os.environ) | urls | own, file.absolute()))
+        is_done = True
+    if not is_done:
+        raise EmbeddedError("The restore was interrupted; nothing was restored.")
+
+
+@contextlib.contextmanager
+def _supervising(wishes: Wishes) -> Iterator[Supervisor]:
+    """Yield a supervisor of the home; it ends everything when the context is left, and with it when a signal came."""
     with _claim_home(wishes.home):
         kill(marked(wishes.home))
-        require_free(wishes.port, "POISONADMIN_PORT")
         log = Log(sys.stdout.fileno(), colour=wants_colour(sys.stdout.fileno(), os.environ))
         supervisor = Supervisor(log)
-        watch = _watch_make(supervisor.request_stop)
         watcher = _start_watcher(wishes.home)
         supervisor.keep_away_from(watcher)
         try:
             with contextlib.suppress(StopRequested):
-                _start_everything(supervisor, wishes, plan)
-                supervisor.supervise([watch] if watch else [])
+                yield supervisor
         finally:
             log.say(NAME, "stopping")
             supervisor.stop_all(_STOP_GROUPS)
