@@ -1,10 +1,10 @@
-# The image of every PoisonAdmin process in docker-compose.yml.
-FROM node:22-slim AS assets
+# The image of every PoisonAdmin process in docker-compose.yml. Node is the one of the lock file.
+FROM node:24.19.0-slim AS assets
 WORKDIR /app
 COPY package.json package-lock.json ./
 RUN npm ci --ignore-scripts --no-audit --no-fund
 
-FROM python:3.11-slim
+FROM python:3.11.14-slim
 # Spark starts Java, and its scripts use ps.
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends default-jre-headless procps \

@@ -26,6 +26,14 @@ demo: install assets ## Start everything with the sample: real payloads and cons
 up: install assets ## Start everything, empty
 	@exec $(BIN)/python -m poisonadmin.embedded up
 
+.PHONY: backup
+backup: install ## Write all that the running installation holds to FILE=…, which must not exist
+	@set -a && . "$${POISONADMIN_HOME:-.poisonadmin}/environment" && exec $(BIN)/python manage.py backup "$(FILE)"
+
+.PHONY: restore
+restore: install ## Bring the backup FILE=… into a new POISONADMIN_HOME
+	@exec $(BIN)/python -m poisonadmin.embedded restore "$(FILE)"
+
 .PHONY: install
 install: $(INSTALLED) ## Make the virtual environment and install the locked dependencies
 

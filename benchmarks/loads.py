@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+import pgtrigger
 from django.apps import apps
 from django.db import connection, transaction
 
@@ -51,7 +52,8 @@ def empty() -> None:
     tables = {model._meta.db_table for model in apps.get_app_config("store").get_models()} - _KEPT  # noqa: SLF001
     with connection.cursor() as cursor:
         # A running PoisonAdmin locks the tables in another order; the loser of a deadlock tries again.
-        retried(lambda: cursor.execute(f"TRUNCATE {', '.join(sorted(tables))}"))
+        with pgtrigger.ignore("store.History:never_emptied"):
+            retried(lambda: cursor.execute(f"TRUNCATE {', '.join(sorted(tables))}"))
         cursor.execute("UPDATE lane SET next_due = NULL")
         cursor.execute("CHECKPOINT")
 

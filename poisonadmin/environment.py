@@ -88,9 +88,11 @@ class Environment:
                 raise _wrong(name, "must be origins such as https://poison.example.org, separated by commas")
         return found
 
-    def database(self, name: str) -> dict[str, Any]:
-        """Return Django's settings of the PostgreSQL database that a URL names."""
+    def database(self, name: str, *, is_required: bool = True) -> dict[str, Any]:
+        """Return Django's settings of the PostgreSQL database that a URL names; none where none has to be named."""
         if not (url := self.secret(name)):
+            if not is_required:
+                return {}
             raise _wrong(name, "is not set")
         try:
             found: dict[str, Any] = environ.Env.db_url_config(url)

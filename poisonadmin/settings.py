@@ -101,6 +101,8 @@ MESSAGE_TAGS = {ERROR: "danger"}  # as the style sheet calls it
 
 # --- database -------------------------------------------------------------------------------------------------------
 DATABASES = {"default": env.database("DATABASE_URL")}
+# The same database as the owner of its tables, where that is another role; for `manage.py migrate` and `restore` alone.
+MIGRATION_DATABASE = env.database("MIGRATION_DATABASE_URL", is_required=False)
 _options = DATABASES["default"].setdefault("OPTIONS", {})
 if env.flag("POISONADMIN_DB_POOL"):
     # The web process only: a pool does not survive a prefork. A dead connection is checked before it is handed out.

@@ -26,7 +26,7 @@ _START_SECONDS = 60.0
 class Services:
     """A running PostgreSQL and a running Valkey."""
 
-    database_url: str
+    database_url: str  # as the owner of the tables, who may make databases
     superuser_url: str
     redis_url: str
     postgres: subprocess.Popen[bytes]
@@ -57,11 +57,12 @@ def start_services(home: Path, *, durable: bool = True) -> Services:
     if not durable:
         (postgres.data.parent / "throwaway").write_text(str(os.getpid()))
         _remove_abandoned(postgres.data.parent.parent)
-    return Services(postgres.url, postgres.superuser_url, valkey.url, postgres_process, valkey_process, stop_both)
+    postgres.separate_roles()
+    return Services(postgres.owner_url, postgres.superuser_url, valkey.url, postgres_process, valkey_process, stop_both)
 
 
 def _stop_postgres(process: subprocess.Popen[bytes]) -> None:
-    stop(process, [(signal.SIGINT, 5), (signal.SIGQUIT, 3)])
+    stop(process, [(signal.SIGINT, embedded_postgres.STOP_SECONDS), (signal.SIGQUIT, 3)])
 
 
 def _start(home: Path, prepare: Callable[[], Server]) -> tuple[Server, subprocess.Popen[bytes]]:

@@ -8,19 +8,25 @@ import signal
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TextIO
 
 import psycopg
 import redis
 
-from poisonadmin.core.domain.secret_settings import FILE_OF, without_secrets
+from poisonadmin.core.domain.secret_settings import (
+    DATABASE_URL,
+    FILE_OF,
+    MIGRATION_DATABASE_URL,
+    SECRET_KEY,
+    without_secrets,
+)
 from poisonadmin.embedded import postgres, valkey
-from poisonadmin.embedded.environment import Wishes, exported
+from poisonadmin.embedded.environment import Wishes, exported, in_files
 from poisonadmin.embedded.java import java_home
 from poisonadmin.embedded.logs import Log, wants_colour
-from poisonadmin.embedded.plan import PROJECT, SERVICES, Plan
+from poisonadmin.embedded.plan import PROJECT, SERVICES, Plan, bring_back_spec
 from poisonadmin.embedded.ports import require_free
 from poisonadmin.embedded.processes import MARK, ChildSpec, EmbeddedError, kill, marked
 from poisonadmin.embedded.secrets import write_private
@@ -29,11 +35,11 @@ from poisonadmin.embedded.supervisor import NAME, StopRequested, Supervisor
 _PR_SET_PDEATHSIG = 1
 _SERVICE_SECONDS = 60.0
 _WEB_SECONDS = 60.0
-# Counted from the wish to stop: PoisonAdmin's processes, then Valkey and the database. Ten seconds are promised.
-_STOP_BY_SECONDS = (7.5, 9.3)
-_STOP_GROUPS: Sequence[Callable[[ChildSpec], bool]] = (
-    lambda spec: spec.name not in SERVICES,
-    lambda spec: spec.name in SERVICES,
+# Counted from the wish to stop. Ten seconds are promised, but for a database that has a long checkpoint to write.
+_STOP_GROUPS: Sequence[tuple[Callable[[ChildSpec], bool], float]] = (
+    (lambda spec: spec.name not in SERVICES, 7.5),
+    (lambda spec: spec.name != "postgres", 9.3),
+    (lambda spec: spec.name == "postgres", postgres.STOP_SECONDS),
 )
 _FOR_COMMANDS = (
     *FILE_OF.values(),
@@ -110,21 +116,42 @@ def run(wishes: Wishes, plan: Plan) -> None:
 
     Raises `EmbeddedError` when something cannot be started; no process is left then either.
     """
+    with _supervising(wishes) as supervisor:
+        require_free(wishes.port, "POISONADMIN_PORT")
+        watch = _watch_make(supervisor.request_stop)
+        _start_everything(supervisor, wishes, plan)
+        supervisor.supervise([watch] if watch else [])
+
+
+def bring_back(wishes: Wishes, file: Path) -> None:
+    """Bring a backup into the database of a new home, and end; raise `EmbeddedError` when nothing was restored."""
+    is_done = False
+    with _supervising(wishes) as supervisor:
+        database_url, owner_url = _database(supervisor, wishes)
+        secrets = {DATABASE_URL: database_url, MIGRATION_DATABASE_URL: owner_url, SECRET_KEY: wishes.secret_key}
+        files = in_files(wishes.home, {name: value for name, value in secrets.items() if value})
+        own = {"POISONADMIN_HOME": str(wishes.home), MARK: str(wishes.home)}
+        supervisor.run(bring_back_spec(without_secrets(os.environ) | files | own, file.absolute()))
+        is_done = True
+    if not is_done:
+        raise EmbeddedError("The restore was interrupted; nothing was restored.")
+
+
+@contextlib.contextmanager
+def _supervising(wishes: Wishes) -> Iterator[Supervisor]:
+    """Yield a supervisor of the home; it ends everything when the context is left, and with it when a signal came."""
     with _claim_home(wishes.home):
         kill(marked(wishes.home))
-        require_free(wishes.port, "POISONADMIN_PORT")
         log = Log(sys.stdout.fileno(), colour=wants_colour(sys.stdout.fileno(), os.environ))
         supervisor = Supervisor(log)
-        watch = _watch_make(supervisor.request_stop)
         watcher = _start_watcher(wishes.home)
         supervisor.keep_away_from(watcher)
         try:
             with contextlib.suppress(StopRequested):
-                _start_everything(supervisor, wishes, plan)
-                supervisor.supervise([watch] if watch else [])
+                yield supervisor
         finally:
             log.say(NAME, "stopping")
-            supervisor.stop_all(list(zip(_STOP_GROUPS, _STOP_BY_SECONDS, strict=True)))
+            supervisor.stop_all(_STOP_GROUPS)
             watcher.kill()
             watcher.wait()
             log.say(NAME, "stopped")
@@ -132,15 +159,16 @@ def run(wishes: Wishes, plan: Plan) -> None:
 
 
 def _start_everything(supervisor: Supervisor, wishes: Wishes, plan: Plan) -> None:
+    database_url, owner_url = _database(supervisor, wishes)
     environment = exported(
         plan.prepared(os.environ),
         wishes,
-        database_url=_database(supervisor, wishes),
+        database_url=database_url,
         redis_url=_queue(supervisor, wishes),
         java_home=java_home(wishes.home, os.environ),
     )
     _write_environment(wishes.home, environment)
-    supervisor.run(*plan.before(environment))
+    supervisor.run(*plan.before(environment | in_files(wishes.home, {MIGRATION_DATABASE_URL: owner_url})))
     first_start = supervisor.run_for_output(plan.bootstrap(environment))
     supervisor.start(plan.web(environment, wishes.port))
     address = f"http://127.0.0.1:{wishes.port}"
@@ -150,17 +178,19 @@ def _start_everything(supervisor: Supervisor, wishes: Wishes, plan: Plan) -> Non
     supervisor.log.say_plainly(_welcome(address, wishes.home, first_start))
 
 
-def _database(supervisor: Supervisor, wishes: Wishes) -> str:
+def _database(supervisor: Supervisor, wishes: Wishes) -> tuple[str, str]:
+    """Return the addresses of the database for what runs, and for the owner of its tables."""
     if wishes.database_url:
         url = wishes.database_url
         supervisor.wait_until_ready(
             "the database of DATABASE_URL", lambda: _takes_sessions(url), seconds=_SERVICE_SECONDS
         )
-        return url
+        return url, wishes.migration_database_url or url
     server = postgres.prepare(wishes.home)
     supervisor.start(server.spec)
     supervisor.wait_until_ready("postgres", server.is_ready, seconds=_SERVICE_SECONDS)
-    return server.url
+    server.separate_roles()
+    return server.url, server.owner_url
 
 
 def _queue(supervisor: Supervisor, wishes: Wishes) -> str:

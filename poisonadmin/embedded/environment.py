@@ -9,6 +9,7 @@ from pathlib import Path
 from poisonadmin.core.domain.secret_settings import (
     DATABASE_URL,
     FILE_OF,
+    MIGRATION_DATABASE_URL,
     REDIS_URL,
     SECRET_KEY,
     UnusableSecret,
@@ -29,6 +30,7 @@ class Wishes:
     home: Path
     port: int
     database_url: str | None
+    migration_database_url: str | None
     redis_url: str | None
     secret_key: str | None = None
 
@@ -40,6 +42,7 @@ def read_wishes(environment: Mapping[str, str], home: Path | None = None) -> Wis
         home=chosen.expanduser().resolve(),
         port=_port(environment.get("POISONADMIN_PORT") or str(DEFAULT_PORT)),
         database_url=_secret(environment, DATABASE_URL),
+        migration_database_url=_secret(environment, MIGRATION_DATABASE_URL),
         redis_url=_secret(environment, REDIS_URL),
         secret_key=_secret(environment, SECRET_KEY),
     )
@@ -53,7 +56,7 @@ def exported(
     secrets = {DATABASE_URL: database_url, REDIS_URL: redis_url, SECRET_KEY: wishes.secret_key}
     path = [str(PROJECT), *filter(None, [environment.get("PYTHONPATH")])]
     return without_secrets(environment) | {
-        **{FILE_OF[name]: str(_kept(wishes.home, name, value)) for name, value in secrets.items() if value},
+        **in_files(wishes.home, {name: value for name, value in secrets.items() if value}),
         "POISONADMIN_HOME": str(wishes.home),
         "POISONADMIN_PORT": str(wishes.port),
         "JAVA_HOME": str(java_home),
@@ -79,13 +82,14 @@ def _secret(environment: Mapping[str, str], name: str) -> str | None:
         raise EmbeddedError(f"{error}.") from None
 
 
-def _kept(home: Path, name: str, value: str) -> Path:
-    """Write a secret where only we can read it, and return the file."""
+def in_files(home: Path, secrets: Mapping[str, str]) -> dict[str, str]:
+    """Write secrets, by the names of their settings, where only we can read them; return the variables that say so."""
     directory = home / "secrets"
     directory.mkdir(mode=0o700, exist_ok=True)
-    path = directory / name.lower().replace("_", "-")
-    write_private(path, value)
-    return path
+    paths = {name: directory / name.lower().replace("_", "-") for name in secrets}
+    for name, path in paths.items():
+        write_private(path, secrets[name])
+    return {FILE_OF[name]: str(path) for name, path in paths.items()}
 
 
 def _port(text: str) -> int:

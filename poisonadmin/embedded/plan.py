@@ -44,6 +44,11 @@ def bootstrap(environment: Mapping[str, str]) -> ChildSpec:
     return _manage("bootstrap", environment, "bootstrap")
 
 
+def bring_back_spec(environment: Mapping[str, str], file: Path) -> ChildSpec:
+    """Bring a backup into the empty database."""
+    return _manage("restore", environment, "restore", str(file))
+
+
 def web(environment: Mapping[str, str], port: int) -> ChildSpec:
     """The dashboard and the API, on the loopback interface."""
     return _python(

@@ -13,13 +13,16 @@ from pathlib import Path
 import psutil
 import psycopg
 
+from poisonadmin.embedded.database_roles import OWNER, RUNNING, separate
 from poisonadmin.embedded.placement import data_parent, postgres_programs, socket_directory
 from poisonadmin.embedded.ports import free_port
 from poisonadmin.embedded.processes import Account, ChildSpec, EmbeddedError, database_account
 from poisonadmin.embedded.secrets import kept_secret
 
-DATABASE = ROLE = "poisonadmin"
+DATABASE = "poisonadmin"
 SUPERUSER = "postgres"
+# The last checkpoint writes at most `shared_buffers`, and waits until the disk has all that was written before.
+STOP_SECONDS = 60.0
 _SETTINGS = {
     "max_connections": "200",
     "shared_buffers": "256MB",
@@ -80,13 +83,19 @@ class Postgres:
     data: Path
     port: int
     password: str
+    owner_password: str
     superuser_password: str
     account: Account | None
 
     @property
     def url(self) -> str:
-        """The application's address of its database; the role owns the database and may create others."""
-        return f"postgresql://{ROLE}:{self.password}@127.0.0.1:{self.port}/{DATABASE}"
+        """The application's address of its database; the role owns nothing."""
+        return f"postgresql://{RUNNING}:{self.password}@127.0.0.1:{self.port}/{DATABASE}"
+
+    @property
+    def owner_url(self) -> str:
+        """The address for migrations; the role owns the database and may create others."""
+        return f"postgresql://{OWNER}:{self.owner_password}@127.0.0.1:{self.port}/{DATABASE}"
 
     @property
     def superuser_url(self) -> str:
@@ -116,6 +125,10 @@ class Postgres:
             return True
         return False
 
+    def separate_roles(self) -> None:
+        """Make the owner's role, and give it what there is; call it when the server is ready, before `owner_url`."""
+        separate(self.superuser_url, database=DATABASE, password=self.owner_password)
+
     def clear_the_way(self) -> None:
         """End what is left of an earlier server on these files, so that the next one finds its memory and port free."""
         _end_postmaster_of(self.data)
@@ -135,6 +148,7 @@ def prepare(home: Path, *, durable: bool = True) -> Postgres:
         data=parent / "data",
         port=free_port(),
         password=kept_secret(home / "postgres-password"),
+        owner_password=kept_secret(home / "postgres-owner-password"),
         superuser_password=kept_secret(home / "postgres-superuser-password"),
         account=account,
     )
@@ -169,9 +183,8 @@ def _initialise(postgres: Postgres, *, durable: bool) -> None:
         password_file.unlink()
     # Single-user mode takes one statement a line; no server has to run, so no half-made database is ever reachable.
     statements = [
-        f"CREATE ROLE {ROLE} LOGIN CREATEDB PASSWORD '{postgres.password}'",
-        f"GRANT pg_monitor, pg_checkpoint TO {ROLE}",
-        f"CREATE DATABASE {DATABASE} OWNER {ROLE}",
+        f"CREATE ROLE {RUNNING} LOGIN PASSWORD '{postgres.password}'",
+        f"CREATE DATABASE {DATABASE}",
     ]
     _run(postgres, ["postgres", "--single", "-j", "-D", draft, "postgres"], ";\n\n".join([*statements, ""]))
     draft.rename(postgres.data)

@@ -17,6 +17,7 @@ from poisonadmin.embedded.processes import (
     RestartRule,
     adopt_orphans,
     descendants,
+    ending,
     in_session,
     kill,
     reap_adopted,
@@ -29,6 +30,8 @@ LONGEST_DELAY_SECONDS = 15.0
 WELL_AFTER_SECONDS = 30.0
 _TICK_SECONDS = 0.25
 _PROBE_SECONDS = 0.1
+# A stop that takes longer says for what it waits.
+_QUIET_STOP_SECONDS = 10.0
 NAME = "supervisor"
 
 
@@ -134,7 +137,7 @@ class Supervisor:
         for spec, process in running:
             if process.returncode:
                 self.log.pump(0.1)
-                raise EmbeddedError(f"{spec.name} failed with {_ending(process.returncode)}; its lines above say why.")
+                raise EmbeddedError(f"{spec.name} failed with {ending(process.returncode)}; its lines above say why.")
 
     def keep_away_from(self, process: subprocess.Popen[bytes]) -> None:
         """Leave `process`, a child of ours that is none of the services, out of everything but the reaping."""
@@ -158,7 +161,7 @@ class Supervisor:
         """
         began = self.stop_requested_at = self.stop_requested_at or time.monotonic()
         for chosen, seconds in groups:
-            self._stop([child for child in reversed(self._children) if chosen(child.spec)], began + seconds)
+            self._stop([child for child in reversed(self._children) if chosen(child.spec)], began, seconds)
         for _ in range(20):
             left = descendants(except_for=self._kept_away)
             kill(left)
@@ -167,16 +170,20 @@ class Supervisor:
             if not left:
                 return
 
-    def _stop(self, children: Sequence[_Child], deadline: float) -> None:
+    def _stop(self, children: Sequence[_Child], began: float, seconds: float) -> None:
+        is_quiet = True
         for child in children:
             child.start_at = None
             if child.process and child.process.poll() is None:
                 child.process.send_signal(child.spec.stop_signal)
         while left := [child for child in children if child.process and child.process.poll() is None]:
-            if time.monotonic() > deadline:
-                names = ", ".join(child.spec.name for child in left)
+            names, waited = ", ".join(child.spec.name for child in left), time.monotonic() - began
+            if waited > seconds:
                 self.log.say(NAME, f"{names}: did not end in time, killed")
                 break
+            if is_quiet and waited > _QUIET_STOP_SECONDS:
+                is_quiet = False
+                self.log.say(NAME, f"{names}: has not ended yet, killed after {seconds:.0f} s")
             self.log.pump(0.05)
         for child in children:
             if child.process:
@@ -212,7 +219,7 @@ class Supervisor:
         child.start_at = time.monotonic() + delay
         self.log.say(
             NAME,
-            f"{child.spec.name} (process {process.pid}) ended with {_ending(process.returncode)}; "
+            f"{child.spec.name} (process {process.pid}) ended with {ending(process.returncode)}; "
             f"starting it again in {delay:.1f} s",
         )
 
@@ -233,16 +240,6 @@ class Supervisor:
     def _own_pids(self) -> set[int]:
         """Return the children whose exit status somebody here waits for."""
         return self._kept_away | self._running_to_end | {child.process.pid for child in self._children if child.process}
-
-
-def _ending(status: int) -> str:
-    """Return what a return code of `subprocess` says, in words."""
-    if status >= 0:
-        return f"status {status}"
-    try:
-        return f"signal {signal.Signals(-status).name}"
-    except ValueError:
-        return f"signal {-status}"
 
 
 def _whole_text(file: IO[bytes]) -> str:

@@ -1,6 +1,7 @@
 """What users can set, and what the documents say, must agree; and the documents are written for diffs and newcomers."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from tests.core.vocabulary import documents
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = documents(ROOT)
 READ_FROM_OUTSIDE = re.compile(
-    r"\"((?:POISONADMIN_[A-Z_]+|(?:DATABASE|REDIS)_URL(?:_FILE)?|SPARK_MASTER|SPARK_REMOTE|JAVA_HOME|PYSPARK_PYTHON))\""
+    r"\"((?:POISONADMIN_[A-Z_]+|(?:(?:MIGRATION_)?DATABASE|REDIS)_URL(?:_FILE)?|SPARK_MASTER|SPARK_REMOTE|JAVA_HOME|PYSPARK_PYTHON))\""
 )
 MAX_CHARS = 120
 # The mark of a heading or an item, and the bold or italic words that head a paragraph.
@@ -73,6 +74,13 @@ def test_every_decision_says_context_choice_and_cost_on_less_than_a_page() -> No
         parts = re.findall(r"^\*\*(Context|Choice|Cost)s?\.\*\*", text, re.MULTILINE)
         assert parts == ["Context", "Choice", "Cost"], path.name
         assert len(text.splitlines()) <= 70, path.name
+
+
+def test_the_licence_is_the_one_that_the_package_names() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["license"] == "Apache-2.0"
+    [file] = project["license-files"]
+    assert "Apache License\n                           Version 2.0" in (ROOT / file).read_text()
 
 
 def test_the_readme_is_shorter_than_a_page_and_a_half_of_screen() -> None:

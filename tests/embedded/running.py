@@ -54,6 +54,12 @@ class Running:
         said = {name: value.strip("'") for name, _, value in (line.partition("=") for line in lines)}
         return {name: secret_setting(said, name) for name in (DATABASE_URL, REDIS_URL)}
 
+    @property
+    def superuser_url(self) -> str:
+        """The address for what only a superuser may do."""
+        secret = (self.home / "postgres-superuser-password").read_text().strip()
+        return f"postgresql://postgres:{secret}@{self.urls['DATABASE_URL'].partition('@')[2]}"
+
     def until(self, what: str | Callable[[], bool]) -> None:
         """Return when the pattern `what` has been printed, or `what()` is true; fail, with the output, if never."""
         deadline = time.monotonic() + PATIENCE_SECONDS

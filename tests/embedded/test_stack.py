@@ -40,6 +40,31 @@ def test_the_services_answer_and_are_gone_after_stop(home: Path) -> None:
     assert services.valkey.poll() is not None
 
 
+def test_a_database_that_belongs_to_the_role_that_runs_gets_an_owner_of_its_own(home: Path) -> None:
+    first = start_services(home)
+    with psycopg.connect(first.superuser_url) as session:
+        # As they were before there were two roles.
+        session.execute("ALTER ROLE poisonadmin CREATEDB")
+        session.execute("ALTER DATABASE poisonadmin OWNER TO poisonadmin")
+        session.execute("SET LOCAL ROLE poisonadmin")
+        session.execute("CREATE TABLE kept AS SELECT 1 AS one")
+    first.stop()
+    second = start_services(home)
+    with psycopg.connect(second.database_url) as session:
+        assert session.execute("SELECT tableowner FROM pg_tables WHERE tablename = 'kept'").fetchone() == (
+            "poisonadmin_owner",
+        )
+        assert session.execute("SELECT one FROM kept").fetchone() == (1,)
+    secret = (home / "postgres-password").read_text()
+    at = second.database_url.partition("@")[2]
+    with psycopg.connect(f"postgresql://poisonadmin:{secret}@{at}") as session:
+        session.autocommit = True
+        for statement in ("SELECT FROM kept", "CREATE TABLE more ()", "CREATE DATABASE more"):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                session.execute(statement)
+    second.stop()
+
+
 def test_a_durable_database_keeps_its_data_and_its_promises(home: Path) -> None:
     first = start_services(home)
     with psycopg.connect(first.database_url) as session:

@@ -1,9 +1,11 @@
 """`make up`, with real PostgreSQL and Valkey and small programs of our own."""
 
 import contextlib
+import re
 import signal
 import socket
 import stat
+import subprocess
 from pathlib import Path
 
 import psutil
@@ -11,8 +13,10 @@ import psycopg
 import pytest
 import redis
 
+from poisonadmin.embedded.placement import data_parent, postgres_programs
 from poisonadmin.embedded.ports import free_port
-from poisonadmin.embedded.processes import marked
+from poisonadmin.embedded.postgres import STOP_SECONDS
+from poisonadmin.embedded.processes import database_account, marked
 from tests.embedded.conftest import Start
 from tests.embedded.running import Running
 from tests.patience import on_this_machine
@@ -38,6 +42,27 @@ def test_a_signal_ends_every_process_even_one_that_does_not_listen(start_small: 
     running.signal(wish)
     assert running.process.wait(on_this_machine(PROMISED_STOP_SECONDS)) == 0
     assert running.left() == []
+
+
+def test_the_database_is_left_time_for_the_checkpoint_after_a_bulk_load(start_all: Start) -> None:
+    running = start_all()
+    running.until("last is up")
+    with psycopg.connect(running.superuser_url) as session:
+        session.execute("CREATE TABLE loaded AS SELECT n, repeat(md5(n::text), 30) FROM generate_series(1, 50000) n")
+    back_ends = psutil.process_iter(["ppid", "cmdline"])
+    mine = (one for one in back_ends if one.info["ppid"] == running.pid_of("postgres"))
+    [checkpointer] = [one for one in mine if "checkpointer" in " ".join(one.info["cmdline"])]
+    # A disk that takes nothing for as long as everything else is given to end.
+    checkpointer.suspend()
+    running.signal(signal.SIGTERM)
+    with pytest.raises(subprocess.TimeoutExpired):
+        running.process.wait(PROMISED_STOP_SECONDS + 1)
+    checkpointer.resume()
+    assert running.process.wait(on_this_machine(PROMISED_STOP_SECONDS)) == 0
+    assert running.left() == []
+    assert f"postgres: has not ended yet, killed after {STOP_SECONDS:.0f} s" in running.output
+    assert "in time, killed" not in running.output
+    assert _state_of_files(running) == "shut down"
 
 
 def test_a_signal_during_the_start_ends_it(start_all: Start) -> None:
@@ -85,7 +110,7 @@ def test_a_killed_child_is_started_again_and_said_to_be(running: Running, name: 
 def test_a_killed_database_comes_back_with_what_was_committed_despite_a_busy_session(running: Running) -> None:
     url = running.urls["DATABASE_URL"]
     running.until(lambda: _takes_sessions(url))
-    session = psycopg.connect(url)
+    session = psycopg.connect(running.superuser_url)
     session.execute("CREATE TABLE kept (what text)")
     session.execute("INSERT INTO kept VALUES ('committed')")
     session.commit()
@@ -93,21 +118,21 @@ def test_a_killed_database_comes_back_with_what_was_committed_despite_a_busy_ses
     psutil.Process(running.pid_of("postgres")).kill()
     session.close()
     running.until(lambda: _takes_sessions(url))
-    with psycopg.connect(url) as session:
+    with psycopg.connect(running.superuser_url) as session:
         assert session.execute("SELECT what FROM kept").fetchall() == [("committed",)]
 
 
 def test_the_next_start_finds_the_data_of_the_one_before(start_all: Start) -> None:
     first = start_all()
     first.until("last is up")
-    with psycopg.connect(first.urls["DATABASE_URL"]) as session:
+    with psycopg.connect(first.superuser_url) as session:
         session.execute("CREATE TABLE kept ()")
     first.signal(signal.SIGTERM)
     assert first.process.wait(on_this_machine(PROMISED_STOP_SECONDS)) == 0
     assert first.left() == []
     second = start_all(home=first.home)
     second.until("last is up")
-    with psycopg.connect(second.urls["DATABASE_URL"]) as session:
+    with psycopg.connect(second.superuser_url) as session:
         assert session.execute("SELECT to_regclass('kept') IS NOT NULL").fetchone() == (True,)
 
 
@@ -166,10 +191,25 @@ def test_the_services_ask_for_their_passwords(running: Running) -> None:
     port = urls["REDIS_URL"].rsplit(":", 1)[1]
     with redis.Redis.from_url(f"redis://127.0.0.1:{port}") as client, pytest.raises(redis.AuthenticationError):
         client.ping()
-    for name in ("postgres-password", "postgres-superuser-password", "valkey-password", "environment"):
+    for name in (
+        "postgres-password",
+        "postgres-owner-password",
+        "postgres-superuser-password",
+        "valkey-password",
+        "environment",
+    ):
         assert (running.home / name).stat().st_mode & 0o077 == 0
     for process in running.left():
-        assert secret not in " ".join(process.cmdline())
+        with contextlib.suppress(psutil.NoSuchProcess):  # some are only there to ask whether a service is ready
+            assert secret not in " ".join(process.cmdline())
+
+
+def _state_of_files(running: Running) -> str:
+    """Return what PostgreSQL's own files say of its end: "shut down" after a checkpoint."""
+    program = postgres_programs(database_account()) / "pg_controldata"
+    data = data_parent(running.home, database_account()) / "data"
+    said = subprocess.run([program, data], capture_output=True, text=True, check=True, env={"LC_ALL": "C"}).stdout
+    return re.findall(r"cluster state: +(.+)", said)[0]
 
 
 def _takes_sessions(url: str) -> bool:

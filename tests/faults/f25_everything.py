@@ -61,7 +61,7 @@ def newer_tables(scene: Scene) -> str:
     """Bring the tables to a later version under the running code, and start processes of the old code on them."""
     said = len(scene.installation.output)
     names = ("web", "io", "spark-redelivery", "beat")
-    with psycopg.connect(scene.installation.database_url, autocommit=True) as session:
+    with psycopg.connect(scene.installation.superuser_url, autocommit=True) as session:
         session.execute("ALTER TABLE message ADD COLUMN newer text DEFAULT 'x'")
         session.execute("CREATE TABLE newer (id bigint)")
         session.execute("INSERT INTO django_migrations (app, name, applied) VALUES ('store', '9999_newer', now())")
@@ -73,7 +73,7 @@ def newer_tables(scene: Scene) -> str:
             lambda: scene.installation.output[said:].count(REFUSAL) >= 3, 60, lambda: scene.installation.output[-900:]
         )
     finally:
-        with psycopg.connect(scene.installation.database_url, autocommit=True) as session:
+        with psycopg.connect(scene.installation.superuser_url, autocommit=True) as session:
             session.execute("ALTER TABLE message DROP COLUMN newer")
             session.execute("DROP TABLE newer")
             session.execute("DELETE FROM django_migrations WHERE name = '9999_newer'")

@@ -10,12 +10,12 @@ import psycopg
 from poisonadmin.embedded.processes import MARK
 from tests.faults.run import Scene
 from tests.whole_system.installation import Installation, until
-from workers.delivery.handler.sandbox import process as sandbox
+from workers.delivery.handler.sandbox.account import CHILD
 from workers.spark import session as spark
 
 RESTART_SECONDS = 180
 # What stands in the command lines of the processes that Spark and deliveries start.
-SANDBOX = sandbox._CHILD
+SANDBOX = CHILD
 DAEMON = spark._SETTINGS["spark.python.daemon.module"]
 
 

@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
+import pgtrigger
 import pytest
 from django.db import connection
 from hypothesis import HealthCheck, given, settings
@@ -39,7 +40,7 @@ STEPS = ("enqueue", "import", "late", "claim", "deliver", "fail", "lose", "decid
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_after_any_mix_of_events_counters_histories_and_lanes_are_right(db: None, data: st.DataObject) -> None:
-    with connection.cursor() as cursor:
+    with pgtrigger.ignore("store.History:never_emptied"), connection.cursor() as cursor:
         cursor.execute(f"TRUNCATE {', '.join(TABLES)}")
     make_destination(
         max_delivery_attempts=2, dead_letter_address=data.draw(st.sampled_from(["dead", "orders.dead", None]))

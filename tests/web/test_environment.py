@@ -20,6 +20,7 @@ WRONG = [
     ("DATABASE_URL", f"mysql://u:{CANARY}@127.0.0.1/n"),
     ("DATABASE_URL", f"postgresql://u:{CANARY}@127.0.0.1"),
     ("DATABASE_URL", f"postgresql://u:{CANARY}@[::1/n"),
+    ("MIGRATION_DATABASE_URL", f"mysql://u:{CANARY}@127.0.0.1/n"),
     ("REDIS_URL", f"http://:{CANARY}@127.0.0.1"),
     ("REDIS_URL", f"redis://:{CANARY}@127.0.0.1:x/0"),
     ("POISONADMIN_ALLOWED_NETWORKS", "10.0.0.0/8, everywhere"),

@@ -6,9 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 DATABASE_URL, REDIS_URL, SECRET_KEY = "DATABASE_URL", "REDIS_URL", "POISONADMIN_SECRET_KEY"
+# The owner's address of the database, which no process knows that goes on running.
+MIGRATION_DATABASE_URL = "MIGRATION_DATABASE_URL"
 BROKER_PASSWORD = "POISONADMIN_BROKER_PASSWORD"  # noqa: S105  (the name of a variable)
 FILE_OF = {
     DATABASE_URL: "DATABASE_URL_FILE",
+    MIGRATION_DATABASE_URL: "MIGRATION_DATABASE_URL_FILE",
     REDIS_URL: "REDIS_URL_FILE",
     SECRET_KEY: "POISONADMIN_SECRET_KEY_FILE",
 }

@@ -1,12 +1,12 @@
 """Who may do what, and with which token; and the audit log of what was done."""
 
-import pgtrigger
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models.functions import Now
 
 from poisonadmin.core.domain.access import Role
+from poisonadmin.store.models.append_only import APPEND_ONLY
 from poisonadmin.store.models.choices import only_values_of
 
 
@@ -78,4 +78,4 @@ class Audit(models.Model):
     class Meta:
         db_table = "audit"
         indexes = [models.Index("object_type", "object_id", name="audit_by_object")]
-        triggers = [pgtrigger.Protect(name="append_only", operation=pgtrigger.Update | pgtrigger.Delete)]
+        triggers = APPEND_ONLY

@@ -1,12 +1,12 @@
 """The append-only state history, and the exact counters that are written with it."""
 
-import pgtrigger
 from django.contrib.postgres.indexes import BrinIndex
 from django.db import models
 from django.db.models import Func, Q, Value
 from django.db.models.functions import Now
 
 from poisonadmin.messages.domain.states import DECISIONS, Event, State
+from poisonadmin.store.models.append_only import APPEND_ONLY
 from poisonadmin.store.models.choices import only_values_of
 
 
@@ -38,7 +38,7 @@ class History(models.Model):
             # Decisions are rare beside what happens without a person, so an index of their own stays small.
             models.Index("at", name="history_decisions", condition=Q(event__in=DECISIONS)),
         ]
-        triggers = [pgtrigger.Protect(name="append_only", operation=pgtrigger.Update | pgtrigger.Delete)]
+        triggers = APPEND_ONLY
 
 
 class CounterDelta(models.Model):

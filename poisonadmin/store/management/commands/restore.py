@@ -1,0 +1,27 @@
+"""`manage.py restore FILE`: what `manage.py backup` wrote, into an empty database."""
+
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from poisonadmin.store.backup import BackupFailed, bring_back
+
+
+class Command(BaseCommand):
+    """See docs/production.md, "Backup and restore". Nothing of PoisonAdmin may run on the database yet."""
+
+    help = "Restore a backup into an empty database, as the role of MIGRATION_DATABASE_URL, and migrate it."
+    requires_system_checks: list[str] = []  # noqa: RUF012  (as Django has it)
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Add the file."""
+        parser.add_argument("file", type=Path)
+
+    def handle(self, *_: Any, **options: Any) -> None:
+        """Say that it is done."""
+        try:
+            bring_back(options["file"])
+        except BackupFailed as error:
+            raise CommandError(str(error)) from error
+        self.stdout.write(f"{options['file']} is restored")

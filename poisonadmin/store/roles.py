@@ -1,0 +1,48 @@
+"""The role that owns the tables, and what the other one may do that PoisonAdmin runs as."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from django.apps import apps
+from django.conf import settings
+from django.db import connection, transaction
+from psycopg import sql
+
+from poisonadmin.store.models.append_only import APPEND_ONLY
+
+# It adds to what has happened, and changes none of it; what only migrations write it reads.
+_GRANTS = """
+GRANT USAGE ON SCHEMA public TO {role};
+GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {role};
+GRANT SELECT, USAGE ON ALL SEQUENCES IN SCHEMA public TO {role};
+REVOKE UPDATE, DELETE ON {append_only} FROM {role};
+REVOKE INSERT, UPDATE, DELETE ON django_migrations FROM {role};
+"""
+
+
+@contextmanager
+def as_owner() -> Iterator[str | None]:
+    """Use the default connection as the role of MIGRATION_DATABASE_URL.
+
+    Yields the name of the role of DATABASE_URL; None where the two are one, and nothing changes.
+    """
+    running, owner = dict(connection.settings_dict), settings.MIGRATION_DATABASE
+    if not owner or owner["USER"] == running["USER"]:
+        yield None
+        return
+    connection.close()
+    connection.settings_dict.update(owner)
+    try:
+        yield running["USER"]
+    finally:
+        connection.close()
+        connection.settings_dict.update(running)
+
+
+def grant_to(role: str) -> None:
+    """Give the role that PoisonAdmin runs as what it needs; call it as the owner."""
+    models = apps.get_app_config("store").get_models()
+    tables = [one._meta.db_table for one in models if getattr(one._meta, "triggers", None) == APPEND_ONLY]  # noqa: SLF001
+    names = {"role": sql.Identifier(role), "append_only": sql.SQL(", ").join(map(sql.Identifier, tables))}
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(sql.SQL(_GRANTS).format(**names))
