@@ -1,5 +1,7 @@
 """Counts that are not a message's own: of conversations, and of roll-backs in a row (SEMANTICS SSB-1 to SSB-11)."""
 
+from typing import Any
+
 import pytest
 
 from poisonadmin.addresses.commands import NotOnAddress, resume
@@ -91,11 +93,13 @@ def test_a_delivery_that_is_written_while_deliveries_are_settled_still_clears_th
     [first] = enqueue(conversation_id="c-1")
     refuse([first], 3)
     [second] = enqueue(conversation_id="c-1")
+    beside = enqueue()
     claim()
+    answer(beside)
     settle_delivered = settle_module._settle_delivered
 
-    def settle_then_both_answers_arrive(claim_id: int | None) -> int:
-        count = settle_delivered(claim_id)
+    def settle_then_both_answers_arrive(*of: Any) -> int:
+        count = settle_delivered(*of)
         monkeypatch.setattr(settle_module, "_settle_delivered", settle_delivered)
         answer([first])
         answer([second], "failed")

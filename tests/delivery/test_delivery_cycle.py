@@ -6,7 +6,7 @@ import pytest
 from django.db import connection
 
 from poisonadmin.core.domain.access import SYSTEM
-from poisonadmin.delivery.commands.claim import claim_due, is_due
+from poisonadmin.delivery.commands.claim import ClaimRef, claim_due, is_due
 from poisonadmin.delivery.commands.recovery import recover
 from poisonadmin.delivery.commands.settle import Settled, settle
 from poisonadmin.messages.commands.counts import fold
@@ -24,9 +24,10 @@ pytestmark = pytest.mark.django_db
 
 def test_a_delivered_message_goes_from_tbdl_over_dlng_to_dlvd(destination: str) -> None:
     (message_id,) = enqueue()
-    claim()
+    taken = claim()
     assert states([message_id]) == ["DLNG"]
     answer([message_id])
+    end_nodes(taken)
     assert settle() == Settled(delivered=1)
     assert states([message_id]) == ["DLVD"]
     events = list(History.objects.filter(message_id=message_id).order_by("seq").values_list("event", flat=True))
@@ -167,12 +168,27 @@ def test_messages_past_their_expiry_are_given_up_and_never_claimed(destination: 
 def test_a_destination_gets_no_more_at_once_than_its_concurrency(destination: str) -> None:
     Destination.objects.update(config={"url": "http://127.0.0.1:9/", "concurrency": 2})
     ids = enqueue(5)
-    first = claim(limit=2)
-    assert first.size == 2
+    assert claim().size == 5
+    enqueue()
     assert claim_due(tasks=1) is None
-    answer(ids)
-    settle()
-    assert claim().size == 3
+    answer(ids[:3])
+    assert claim_due(tasks=1) is None
+    answer(ids[3:4])
+    assert claim().size == 1
+
+
+def test_two_claims_share_a_destinations_concurrency_while_more_waits_than_one_takes(destination: str) -> None:
+    Destination.objects.update(config={"url": "http://127.0.0.1:9/", "concurrency": 5})
+    enqueue(10)
+    first, second = claim(limit=4), claim(limit=4)
+    assert claim_due(tasks=1, limit=4) is None
+    assert [slots_of(one) for one in (first, second)] == [2, 3]
+
+
+def slots_of(taken: ClaimRef) -> int:
+    """Return how many deliveries at once a claim for one destination may have."""
+    (plan,) = Claim.objects.get(id=taken.id).plan.values()
+    return int(plan["slots"]) * len(taken.shards)
 
 
 def test_a_rate_reserves_slots_and_takes_no_more_than_start_within_a_second(destination: str) -> None:

@@ -5,6 +5,7 @@ import pytest
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.delivery.commands.claim import claim_due
 from poisonadmin.delivery.commands.ordered_conversations import RUN, clear_lanes
+from poisonadmin.delivery.commands.recovery import recover
 from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.messages.commands.decisions import approve, mark_fail, quarantine
 from poisonadmin.store.models.claim import ClaimShard
@@ -146,7 +147,7 @@ def test_the_lanes_of_conversations_that_are_over_are_removed_and_no_others(orde
     answer([failed, undecided], "failed")
     settle()
     mark_fail([failed], **WHY)
-    settle()
+    recover()
     assert clear_lanes() == 2
     assert conversations_with_lanes() == {"undecided", "under way"}
 

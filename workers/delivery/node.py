@@ -6,12 +6,13 @@ be written while the database is away is kept and written when it is back.
 
 import collections
 import contextlib
+import json
 import logging
 import os
 import platform
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 
 import psycopg
@@ -34,6 +35,7 @@ WHERE id = %s AND ended_at IS NULL RETURNING (SELECT is_stopping FROM claim WHER
 _END = """
 UPDATE node SET ended_at = now(), "end" = 'clean', begun = %s, unanswered = %s WHERE id = %s AND ended_at IS NULL
 """
+_UNDER_WAY = "UPDATE node SET under_way = %s WHERE id = %s"
 _INSERT = f"""
 INSERT INTO attempt ({", ".join(_COLUMNS)}) VALUES ({", ".join(["%s"] * len(_COLUMNS))}) ON CONFLICT DO NOTHING
 """  # noqa: S608  (our own column names)
@@ -52,6 +54,8 @@ class DeliveryNode:
         self._id = node_id
         self._outcomes: collections.deque[OutcomeRow] = collections.deque()
         self._written = 0
+        self._under_way: Callable[[], Mapping[int, int] | None] = lambda: None
+        self._said_under_way: Mapping[int, int] | None = None
         self._stop_thread = threading.Event()
         self._budget_until = time.monotonic() + budget
         self._lease_until = time.monotonic() + LEASE_SECONDS - LEASE_MARGIN_SECONDS
@@ -76,11 +80,15 @@ class DeliveryNode:
         """Return the `time.monotonic()` after which no delivery may begin; in the past once the node must stop."""
         return 0.0 if self.stopping.is_set() else min(self._budget_until, self._lease_until)
 
+    def tell(self, under_way: Callable[[], Mapping[int, int]]) -> None:
+        """Have it known from now on what is under way, messages by destination."""
+        self._under_way = under_way
+
     def record(self, outcome: OutcomeRow) -> None:
         """Have the outcome written soon; never blocks."""
         self._outcomes.append(outcome)
 
-    def end(self, *, begun: int, unanswered: Iterable[int]) -> None:
+    def end(self, *, begun: int, unanswered: list[int]) -> None:
         """Write what is left and, in the same transaction, that this node has ended.
 
         Does nothing if it was fenced off.
@@ -90,9 +98,7 @@ class DeliveryNode:
         until = time.monotonic() + LEASE_SECONDS
         while True:
             try:
-                with self._connected().transaction():
-                    self._flush()
-                    self._connection.execute(_END, [begun, list(unanswered), self._id])
+                self._flush(end=[begun, unanswered])
                 break
             except psycopg.Error:
                 if time.monotonic() > until:
@@ -120,16 +126,25 @@ class DeliveryNode:
         if row is not None:
             self._lease_until = sent + LEASE_SECONDS - LEASE_MARGIN_SECONDS
 
-    def _flush(self) -> None:
+    def _flush(self, end: Sequence[object] = ()) -> None:
         rows = [self._outcomes.popleft() for _ in range(len(self._outcomes))]
-        if not rows:
+        under_way = self._under_way()
+        is_news = under_way is not None and under_way != self._said_under_way
+        if not (rows or is_news or end):
             return
         try:
-            self._write(rows)
+            with self._connected().transaction():
+                if rows:
+                    self._write(rows)
+                if is_news:
+                    self._connection.execute(_UNDER_WAY, [json.dumps(under_way), self._id])
+                if end:
+                    self._connection.execute(_END, [*end, self._id])
         except BaseException:
             self._outcomes.extendleft(reversed(rows))
             raise
         self._written += len(rows)
+        self._said_under_way = under_way
 
     def _write(self, rows: list[OutcomeRow]) -> None:
         values = [tuple(getattr(row, column) for column in _COLUMNS) for row in rows]

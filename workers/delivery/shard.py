@@ -8,7 +8,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import psycopg
 
@@ -46,6 +46,22 @@ class DestinationTally:
     cause: str | None
 
 
+@dataclass
+class UnderWay:
+    """What a shard has under way, by destination: what has no outcome, and was begun or may still be."""
+
+    start_deadline: Callable[[], float]
+    claimed: "Counter[int | None]" = field(default_factory=Counter)
+    begun: "Counter[int | None]" = field(default_factory=Counter)
+    recorded: "Counter[int | None]" = field(default_factory=Counter)
+
+    def count(self) -> dict[int, int]:
+        """Return it as it is now, without what is 0."""
+        known = self.claimed if time.monotonic() < self.start_deadline() else self.begun
+        left = {to: known[to] - self.recorded[to] for to in list(known) if to is not None}
+        return {to: n for to, n in left.items() if n > 0}
+
+
 def deliver_shard(dsn: str, *, claim_id: int, shard: int) -> list[DestinationTally]:
     """Deliver the shard unless another task did or does; return its counts, one row a destination.
 
@@ -56,6 +72,7 @@ def deliver_shard(dsn: str, *, claim_id: int, shard: int) -> list[DestinationTal
     if node is None:
         return []
     recorded: set[int] = set()
+    under_way = UnderWay(node.start_deadline)
     causes: dict[int, Counter[str]] = {}
 
     def record(outcome: OutcomeRow) -> None:
@@ -63,7 +80,12 @@ def deliver_shard(dsn: str, *, claim_id: int, shard: int) -> list[DestinationTal
         if outcome.error_class in TRANSPORT_CAUSES and outcome.destination_id is not None:
             cause = TRANSPORT_CAUSES[outcome.error_class]
             causes.setdefault(outcome.destination_id, Counter())[cause] += 1
+        under_way.recorded[outcome.destination_id] += 1
         node.record(outcome)
+
+    def began(delivery: Delivery) -> None:
+        begun.add(delivery.message_id)
+        under_way.begun[delivery.destination_id] += 1
 
     begun: set[int] = set()
     summary: Summary | None = None
@@ -71,7 +93,9 @@ def deliver_shard(dsn: str, *, claim_id: int, shard: int) -> list[DestinationTal
     try:
         with psycopg.connect(dsn, autocommit=True, connect_timeout=5, application_name="poisonadmin reader") as reader:
             claimed = read_claimed(reader, claim_id, shard)
-            summary = asyncio.run(_deliver(reader, node, claimed, (claim_id, shard), record, begun))
+            under_way.claimed.update(one.destination_id for one in claimed)
+            node.tell(under_way.count)
+            summary = asyncio.run(_deliver(reader, node, claimed, (claim_id, shard), record, began))
     finally:
         node.end(begun=len(begun), unanswered=sorted(begun - recorded))
         remove_journals(node.id)
@@ -84,7 +108,7 @@ async def _deliver(
     claimed: list[Claimed],
     key: tuple[int, int],
     record: Callable[[OutcomeRow], None],
-    begun: set[int],
+    began: Callable[[Delivery], None],
 ) -> Summary | None:
     """Run the delivery to its end; None when it had to be broken off."""
     destinations = read_destinations(reader, key[0], {one.destination_id for one in claimed})
@@ -107,7 +131,7 @@ async def _deliver(
             shard=key[1],
             guard=guard_from(os.environ),
             now=database_now,
-            began=lambda delivery: begun.add(delivery.message_id),
+            began=began,
             node=NodeSide(
                 node.id, journal_directory(), is_isolation, node.lease_deadline, _marker(reader, node.id), node.written
             ),

@@ -20,6 +20,7 @@ class Lock(IntEnum):
     POISON_LIST = 28
     READER = 29
     CONFIGURATION = 30
+    SETTLE = 31
 
 
 def lock_key(row_id: int) -> int:

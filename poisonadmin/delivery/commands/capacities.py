@@ -1,10 +1,12 @@
-"""What each destination can take now, read for a claim."""
+"""What each destination can take now, read for a claim.
+
+What it has under way is what the nodes say, a few rows: a message counts until its outcome is written, settled or not.
+"""
 
 import json
 
 from django.db.backends.utils import CursorWrapper
 
-from poisonadmin.delivery.commands.in_flight import IN_FLIGHT
 from poisonadmin.delivery.domain.claim_plan import Capacity
 from poisonadmin.destinations.domain import handler_config, http_config
 from poisonadmin.sources.domain import broker_kinds
@@ -16,28 +18,45 @@ _DEFAULTS = json.dumps(
     {"http": http_config.DEFAULTS, "handler": handler_config.DEFAULTS, **broker_kinds.DESTINATION_DEFAULTS}
 )
 
-_CAPACITIES = f"""
-WITH under_way AS (
-    SELECT address.destination_id, count(*) FILTER (WHERE NOT is_isolation) AS n,
-           count(*) FILTER (WHERE is_isolation) AS isolated
-    FROM {IN_FLIGHT} JOIN address ON address.id = message.address_id GROUP BY 1
+_CAPACITIES = """
+WITH shards AS (
+    SELECT claim.id, claim.is_isolation, held.destination_id::bigint, held.messages::int AS messages,
+           (claim.plan->held.destination_id->>'slots')::int AS slots
+    FROM claim JOIN claim_shard ON claim_shard.claim_id = claim.id LEFT JOIN node USING (claim_id, shard)
+         CROSS JOIN LATERAL jsonb_each_text(coalesce(node.under_way, claim_shard.sizes))
+             AS held (destination_id, messages)
+    WHERE claim.is_open AND node.ended_at IS NULL
+), under_way AS (
+    SELECT destination_id, coalesce(sum(least(messages, slots)) FILTER (WHERE NOT is_isolation), 0) AS n,
+           coalesce(sum(messages) FILTER (WHERE is_isolation), 0) AS isolated,
+           count(DISTINCT id) FILTER (WHERE NOT is_isolation AND messages > slots) AS beginning
+    FROM shards GROUP BY 1
 )
 SELECT max_rate_per_second, EXTRACT(epoch FROM GREATEST(next_slot, now()) - now())::float, destination.id,
        coalesce((config->>'concurrency')::int, (%(defaults)s::jsonb->kind->>'concurrency')::int)
            * coalesce((config->>'batch')::int, (%(defaults)s::jsonb->kind->>'batch')::int, 1), "window",
-       coalesce(under_way.n, 0), coalesce(under_way.isolated, 0), kind = 'handler',
+       coalesce(under_way.n, 0)::int, coalesce(under_way.isolated, 0)::int, coalesce(beginning, 0), kind = 'handler',
        EXISTS (SELECT FROM lane JOIN address ON address.id = lane.address_id
                WHERE lane.is_open AND lane.is_isolation AND lane.next_due <= now()
                  AND address.destination_id = destination.id)
 FROM destination LEFT JOIN under_way ON under_way.destination_id = destination.id WHERE is_enabled ORDER BY id
 FOR NO KEY UPDATE OF destination SKIP LOCKED
-"""  # noqa: S608  (fragments are constants)
+"""
 
 
 def capacities(cursor: CursorWrapper) -> list[Capacity]:
     """Lock the enabled destinations and return what each can take; one that another transaction holds is left out."""
     cursor.execute(_CAPACITIES, {"defaults": _DEFAULTS})
-    fields = ("destination_id", "concurrency", "window", "in_flight", "isolated", "isolates_itself", "has_candidates")
+    fields = (
+        "destination_id",
+        "concurrency",
+        "window",
+        "in_use",
+        "isolated",
+        "beginning",
+        "isolates_itself",
+        "has_candidates",
+    )
     return [
         Capacity(
             **dict(zip(fields, values, strict=True)),

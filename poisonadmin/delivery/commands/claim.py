@@ -6,9 +6,11 @@ statement a message committed in between would be missed *and* its lane's floor 
 """
 
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
@@ -47,6 +49,15 @@ class ClaimRef:
 
 
 @dataclass(frozen=True)
+class _Taken:
+    """How many messages of a destination a shard holds."""
+
+    shard: int
+    destination_id: int
+    messages: int
+
+
+@dataclass(frozen=True)
 class _Runs:
     """What may be taken of ordered lanes, lane id -> message ids in their order; `dues`: of a conversation's head."""
 
@@ -66,14 +77,16 @@ ORDER BY lane.next_due LIMIT %(limit)s
 FOR NO KEY UPDATE OF lane SKIP LOCKED
 """
 
+_OPEN = """
+INSERT INTO claim (lease_until, shards, size, job_id, is_isolation, plan)
+VALUES (now() + %(lease)s * interval '1 s', %(shards)s, 0, %(job)s, %(isolation)s, '{}') RETURNING id
+"""
+
 _TAKE = move(
     State.TBDL,
     Event.CLAIMED,
     State.DLNG,
-    before="""claim AS (
-    INSERT INTO claim (lease_until, shards, size, plan, job_id, is_isolation)
-    VALUES (now() + %(lease)s * interval '1 s', %(shards)s, 0, %(plan)s, %(job)s, %(isolation)s) RETURNING id
-), caps AS (
+    before="""caps AS (
     SELECT * FROM unnest(%(lanes)s::bigint[], %(lane_destinations)s::bigint[], %(caps)s::int[], %(ordered)s::bool[],
                          %(run_dues)s::timestamptz[])
         AS c (lane_id, destination_id, cap, is_ordered, run_due)
@@ -103,21 +116,26 @@ _TAKE = move(
     is_materialized=True,
     sets={
         "attempt_number": "attempt_number + 1",
-        "claim_id": "(SELECT id FROM claim)",
+        "claim_id": "%(claim)s",
         "shard": "(chosen.first_shard + coalesce(chosen.run, chosen.place) %% chosen.shards) %% %(shards)s",
         "start_at": """CASE WHEN rate IS NOT NULL
                         THEN GREATEST(chosen.next_slot, now()) + chosen.place / chosen.rate * interval '1 s' END""",
     },
     shows=("chosen.destination_id", "message.shard", "chosen.place"),
-    beside="""shards AS (
-    INSERT INTO claim_shard (claim_id, shard, message_ids)
-    SELECT (SELECT id FROM claim), shard, array_agg(id ORDER BY place) FROM changed GROUP BY shard RETURNING shard
+    beside="""used AS (
+    SELECT shard, destination_id, count(*) AS n FROM changed GROUP BY 1, 2
+), shards AS (
+    INSERT INTO claim_shard (claim_id, shard, message_ids, sizes)
+    SELECT %(claim)s, shard, taken.ids, used_there.sizes
+    FROM (SELECT shard, array_agg(id ORDER BY place) AS ids FROM changed GROUP BY 1) AS taken
+         JOIN (SELECT shard, jsonb_object_agg(destination_id, n) AS sizes FROM used GROUP BY 1) AS used_there
+         USING (shard)
 ), slots AS (
     UPDATE destination SET next_slot = GREATEST(next_slot, now()) + used.n / max_rate_per_second * interval '1 s'
-    FROM (SELECT destination_id, count(*) AS n FROM changed GROUP BY 1) AS used
+    FROM (SELECT destination_id, sum(n) AS n FROM used GROUP BY 1) AS used
     WHERE destination.id = used.destination_id AND max_rate_per_second IS NOT NULL
 )""",
-    then="SELECT (SELECT id FROM claim), count(*), coalesce((SELECT array_agg(shard) FROM shards), '{}') FROM changed",
+    then="SELECT shard, destination_id, n FROM used",
 )
 
 # The floor rises to the first message that still waits. The old floor bounds the search, so that the index entries of
@@ -181,36 +199,48 @@ def _claim(
         if not caps:
             return None
         ordered = _Runs(runs, {lane[0]: lane[3] for lane in lanes})
-        claim_id, size, shards = _take(
-            cursor, given, caps, tasks=tasks, job_id=job_id, isolation=isolation, runs=ordered
-        )
+        cursor.execute(_OPEN, {"lease": LEASE_SECONDS, "shards": tasks, "job": job_id, "isolation": isolation})
+        (claim_id,) = cursor.fetchone()
+        used = _take(cursor, claim_id, given, caps, tasks=tasks, runs=ordered)
         cursor.execute(_RAISE_FLOORS, {"lanes": [cap.lane_id for cap in caps]})
         ordered_conversations.refresh_heads(cursor, {lane[0] for lane in lanes if lane[3] is not None})
-        if size == 0:
+        if not used:
             cursor.execute("DELETE FROM claim WHERE id = %s", [claim_id])
             return None
-        cursor.execute("UPDATE claim SET size = %s WHERE id = %s", [size, claim_id])
-    return ClaimRef(claim_id, tuple(sorted(shards)), size, isolation)
+        size = sum(one.messages for one in used)
+        plan = _plan(given, used)
+        cursor.execute("UPDATE claim SET size = %s, plan = %s WHERE id = %s", [size, json.dumps(plan), claim_id])
+    return ClaimRef(claim_id, tuple(sorted({one.shard for one in used})), size, isolation)
+
+
+def _plan(given: Sequence[Allowance], used: Sequence[_Taken]) -> dict[str, dict[str, Any]]:
+    """Return the claim's plan; a destination that has given all it may share leaves slots to the next claim."""
+    taken = Counter[int]()
+    for one in used:
+        taken[one.destination_id] += one.messages
+    return {
+        str(one.destination_id): {
+            "shards": one.shards,
+            "slots": one.slots if taken[one.destination_id] < one.take else one.overlapped,
+        }
+        for one in given
+    }
 
 
 def _take(
     cursor: CursorWrapper,
+    claim_id: int,
     given: tuple[Allowance, ...],
     caps: tuple[LaneCap, ...],
     *,
     tasks: int,
-    job_id: int | None,
-    isolation: bool,
     runs: _Runs,
-) -> tuple[int, int, list[int]]:
+) -> list[_Taken]:
     cursor.execute(
         _TAKE,
         {
-            "lease": LEASE_SECONDS,
+            "claim": claim_id,
             "shards": tasks,
-            "job": job_id,
-            "isolation": isolation,
-            "plan": json.dumps({str(one.destination_id): {"shards": one.shards, "slots": one.slots} for one in given}),
             "allowances": json.dumps(
                 [
                     {
@@ -233,5 +263,4 @@ def _take(
             "note": None,
         },
     )
-    row: tuple[int, int, list[int]] = cursor.fetchone()
-    return row
+    return [_Taken(*row) for row in cursor.fetchall()]

@@ -7,6 +7,7 @@ heartbeat is old, or when its lease has run out (DESIGN section 4).
 from django.db import connection, transaction
 
 from poisonadmin.core.domain.locks import Lock, lock_key
+from poisonadmin.delivery.commands import ordered_conversations
 from poisonadmin.delivery.commands.crash_recovery import suspect_held
 from poisonadmin.delivery.commands.settle import Settled, settle
 from poisonadmin.delivery.domain.lease import SILENT_SECONDS, SILENT_SECONDS_AFTER_RESTART
@@ -49,7 +50,10 @@ UPDATE job SET state = CASE WHEN kind = 'redeliver' OR runs >= max_runs THEN 'fa
 
 
 def recover() -> Settled:
-    """Settle what is answered, declare dead what is dead, and give back what it held; return what was settled."""
+    """Settle what is answered, declare dead what is dead, and give back what it held; return what was settled.
+
+    Also looks at the heads of conversations: an administrator's decision on one lets its successors go.
+    """
     settled = settle()
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(_LOSE_NODES)
@@ -61,4 +65,6 @@ def recover() -> Settled:
         cursor.execute(_FENCE_SHARDS)
         dead += cursor.rowcount
         cursor.execute(_LOSE_JOBS)
+        if settled == Settled():  # else they were looked at
+            ordered_conversations.refresh_head(cursor)
     return settled + settle() if dead else settled

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from django.db.backends.utils import CursorWrapper
 
-from poisonadmin.delivery.commands.in_flight import TAKEN
+from poisonadmin.delivery.commands.outcome_batches import ANSWERED
 from poisonadmin.delivery.domain import answer_decision
 from poisonadmin.delivery.domain.hot_loops import IMMEDIATE_REDELIVERIES, WAIT_MS, WITHIN_SECONDS, paced
 from poisonadmin.delivery.domain.outcome import Outcome
@@ -86,11 +86,12 @@ _HOT = f"""
 """  # noqa: S608  (numbers of ours)
 
 _ANSWERED = f"""
-SELECT answered.* FROM {TAKEN} CROSS JOIN LATERAL (
+SELECT decided.* FROM {ANSWERED} CROSS JOIN LATERAL (
     SELECT message.id, message.attempt_number, failure_count, crash_count, candidate, address.name, address.id,
            lane.id AS plain_lane_id, envelope.conversation_id, outcome, fingerprint, title, error_class, error_message,
            finished_at, retry_after_ms, move_to,
-           taken.is_isolation, message.attempt_number > {IMMEDIATE_REDELIVERIES} AND ({_HOT}) AS is_hot,
+           (SELECT is_isolation FROM claim WHERE id = %(claim)s) AS is_alone,
+           message.attempt_number > {IMMEDIATE_REDELIVERIES} AND ({_HOT}) AS is_hot,
            CASE WHEN %(rules)s OR outcome IN ('moved', 'ruled')
                 THEN (SELECT count(*) FROM hop WHERE hop.message_id = message.id AND times IS NULL) ELSE 0 END AS hops,
            cause_class, status_code, rule_id, ruling, error_code,
@@ -101,22 +102,21 @@ SELECT answered.* FROM {TAKEN} CROSS JOIN LATERAL (
          JOIN attempt ON attempt.message_id = message.id AND attempt.attempt_number = message.attempt_number
          JOIN address ON address.id = message.address_id JOIN envelope ON envelope.id = message.id
          JOIN lane ON lane.address_id = address.id AND lane.conversation_id IS NULL AND NOT lane.is_isolation
-    WHERE message.id = taken.message_id AND message.claim_id = taken.claim_id AND state = 'DLNG'
+    WHERE message.id = answered.message_id AND message.claim_id = %(claim)s AND state = 'DLNG'
       AND outcome <> 'delivered'
-    FOR UPDATE OF message SKIP LOCKED
-) AS answered
-WHERE %(claim)s::bigint IS NULL OR taken.claim_id = %(claim)s LIMIT %(limit)s
+    FOR UPDATE OF message
+) AS decided
 """  # noqa: S608  (fragments are constants)
 
 
 def read_answered(
-    cursor: CursorWrapper, claim_id: int | None, limit: int, *, for_rules: bool = False
+    cursor: CursorWrapper, claim_id: int, batches: list[int], *, for_rules: bool = False
 ) -> list[Answered]:
-    """Lock and return what is answered and not delivered, in the order of the attempts' ends.
+    """Lock and return what of a claim's batches was answered and not delivered, in the order of the attempts' ends.
 
-    What another settle holds is left to it. `for_rules`: also what only rules ask for.
+    `for_rules`: also what only rules ask for.
     """
-    cursor.execute(_ANSWERED, {"claim": claim_id, "limit": limit, "rules": for_rules})
+    cursor.execute(_ANSWERED, {"claim": claim_id, "batches": batches, "rules": for_rules})
     return sorted((Answered(*row) for row in cursor.fetchall()), key=lambda one: (one.finished_at, one.id))
 
 

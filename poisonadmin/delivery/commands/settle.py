@@ -1,25 +1,27 @@
 """Settle: what became of the messages in DLNG, from the attempts that their nodes wrote.
 
-A message in DLNG with attempt number N is answered when the row (message, N) is in `attempt`. Settling again finds
-nothing to do.
+A message in DLNG with attempt number N is answered when the row (message, N) is in `attempt`. Whatever writes such rows
+leaves an outcome batch, which names their messages: only these are looked at, once, and only one session settles a
+claim at a time. What a node that has ended left unanswered goes back, once. Settling again finds nothing to do.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from django.db import connection, transaction
+from django.db.backends.utils import CursorWrapper
 
+from poisonadmin.core.commands.locks import hold, try_lock
+from poisonadmin.core.domain.locks import Lock, lock_key
+from poisonadmin.core.queries.rows import fetch_values
 from poisonadmin.delivery.commands import breakers, ordered_conversations
-from poisonadmin.delivery.commands.in_flight import IN_FLIGHT, TAKEN
-from poisonadmin.delivery.commands.settle_failures import ANSWERS_A_TRANSACTION, settle_failures
+from poisonadmin.delivery.commands.outcome_batches import ANSWERED, delete_batches, take_batches
+from poisonadmin.delivery.commands.settle_failures import settle_failures
 from poisonadmin.messages.commands.admission import refuse_inadmissible
 from poisonadmin.messages.commands.confirmations import AWAITED
 from poisonadmin.messages.commands.schedule import schedule
 from poisonadmin.messages.commands.transitions import move
 from poisonadmin.messages.domain.states import Event, State
-
-DELIVERIES_A_TRANSACTION = 10_000
 
 
 @dataclass(frozen=True)
@@ -34,20 +36,28 @@ class Settled:
         return Settled(self.delivered + other.delivered, self.failed + other.failed, self.returned + other.returned)
 
 
+# A node that is lost waits until its pages are read: what a handler had begun was found there (ruling R2).
+_HAS_ENDED = """
+node.ended_at IS NOT NULL AND node.settled_at IS NULL AND (node."end" <> 'lost' OR node.pages IS NULL)
+"""
+
+_UNSETTLED = f"""
+SELECT claim_id FROM outcome_batch UNION SELECT claim_id FROM node WHERE {_HAS_ENDED} ORDER BY 1
+"""  # noqa: S608  (fragments are constants)
+
 _DELIVERED = move(
     State.DLNG,
     Event.DELIVERED,
     State.DLVD,
     chosen=f"""
-    SELECT message.* FROM {TAKEN} CROSS JOIN LATERAL (
+    SELECT message.* FROM {ANSWERED} CROSS JOIN LATERAL (
         SELECT message.id, address_id, state, reason, group_id, destination_id, finished_at
         FROM message
              JOIN attempt ON attempt.message_id = message.id AND attempt.attempt_number = message.attempt_number
-        WHERE message.id = taken.message_id AND message.claim_id = taken.claim_id AND state = 'DLNG'
+        WHERE message.id = answered.message_id AND message.claim_id = %(claim)s AND state = 'DLNG'
           AND outcome = 'delivered'
-        FOR UPDATE OF message SKIP LOCKED
+        FOR UPDATE OF message
     ) AS message
-    WHERE %(claim)s::bigint IS NULL OR taken.claim_id = %(claim)s LIMIT %(limit)s
 """,  # noqa: S608  (fragments are constants)
     sets={"failure_count": "0", "crash_count": "0", "candidate": "FALSE", "expires_at": "NULL"},
     shows=("chosen.destination_id", "chosen.finished_at"),
@@ -56,87 +66,100 @@ _DELIVERED = move(
 )
 
 # A node that ended has written all it ever will: what it leaves without an answer goes back. Nobody is accused: HTTP
-# deliveries run no payload code here, and what a handler had begun was found in the node's pages before (ruling R2),
-# which is why a lost node waits here until they are read. What it had not begun was never an attempt.
+# deliveries run no payload code here. What it had not begun was never an attempt.
 _RETURNED = move(
     State.DLNG,
     "chosen.event",
     State.TBDL,
+    before="""ended AS (
+    SELECT node.*, claim_shard.message_ids FROM node JOIN claim_shard USING (claim_id, shard)
+    WHERE node.id = ANY(%(nodes)s)
+)""",
     chosen=f"""
-    SELECT message.* FROM {TAKEN} JOIN node ON node.claim_id = taken.claim_id AND node.shard = taken.shard
+    SELECT message.* FROM ended CROSS JOIN LATERAL unnest(ended.message_ids) AS taken (message_id)
          CROSS JOIN LATERAL (
         SELECT id, address_id, lane_id, state, reason, group_id,
-               CASE WHEN id = ANY(node.unanswered) OR node."end" = 'lost' AND NOT EXISTS (
+               CASE WHEN id = ANY(ended.unanswered) OR ended."end" = 'lost' AND NOT EXISTS (
                         SELECT FROM address JOIN destination ON destination.id = destination_id AND kind = 'handler'
                         WHERE address.id = message.address_id)
                     THEN '{Event.OUTCOME_LOST}' ELSE '{Event.RELEASED}' END AS event
         FROM message
-        WHERE id = taken.message_id AND claim_id = taken.claim_id AND state = 'DLNG'
+        WHERE id = taken.message_id AND claim_id = ended.claim_id AND state = 'DLNG'
           AND NOT EXISTS (SELECT FROM attempt WHERE attempt.message_id = message.id
                                                 AND attempt.attempt_number = message.attempt_number)
-        FOR UPDATE SKIP LOCKED
+        FOR UPDATE
     ) AS message
-    WHERE node.ended_at IS NOT NULL AND (node."end" <> 'lost' OR node.pages IS NULL)
-      AND (%(claim)s::bigint IS NULL OR taken.claim_id = %(claim)s) LIMIT %(limit)s
 """,  # noqa: S608  (fragments are constants)
     sets={"due_at": "now()"},
     shows=("message.lane_id", "message.due_at"),
     then="SELECT lane_id, min(due_at), array_agg(id) FROM changed GROUP BY lane_id",
 )
 
-_CLOSE = f"""
+_ENDED = f"SELECT node.id FROM node WHERE node.claim_id = %(claim)s AND {_HAS_ENDED}"  # noqa: S608
+_NODES_SETTLED = "UPDATE node SET settled_at = now() WHERE id = ANY(%(nodes)s)"
+_CLOSE = """
 UPDATE claim SET is_open = FALSE
-WHERE is_open AND (%(claim)s::bigint IS NULL OR id = %(claim)s) AND id NOT IN (SELECT taken.claim_id FROM {IN_FLIGHT})
-"""  # noqa: S608  (fragments are constants)
+WHERE id = %(claim)s AND is_open AND NOT EXISTS (SELECT FROM outcome_batch WHERE claim_id = %(claim)s)
+  AND NOT EXISTS (
+      SELECT FROM claim_shard LEFT JOIN node USING (claim_id, shard)
+      WHERE claim_id = %(claim)s AND node.settled_at IS NULL)
+"""
 
 
 def settle(claim_id: int | None = None) -> Settled:
-    """Move every answered message, and every one that an ended node left unanswered, out of DLNG; all claims or one.
+    """Move what was answered, and what ended nodes left unanswered, out of DLNG; of all claims, or of one.
 
-    A row that another settle holds is left to it.
+    A claim that another session is settling is left to it, the one that is asked for is waited for.
     """
-    settled = Settled(
-        delivered=_repeat(_settle_delivered, claim_id, DELIVERIES_A_TRANSACTION),
-        failed=_repeat(_settle_failures, claim_id, ANSWERS_A_TRANSACTION),
-        returned=_repeat(_return_unanswered, claim_id, DELIVERIES_A_TRANSACTION),
-    )
-    with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute(_CLOSE, {"claim": claim_id})
-        ordered_conversations.refresh_head(cursor)
+    settled = Settled()
+    for claim in fetch_values(_UNSETTLED) if claim_id is None else [claim_id]:
+        is_more = True
+        while is_more:
+            some, is_more = _settle_some(claim, waits=claim_id is not None)
+            settled += some
+    if settled != Settled():
+        with transaction.atomic(), connection.cursor() as cursor:
+            ordered_conversations.refresh_head(cursor)
     return settled
 
 
-def _repeat(step: Callable[[int | None], int], claim_id: int | None, full: int) -> int:
-    """Take steps until one is not full; return the sum."""
-    total = 0
-    while (count := step(claim_id)) == full:
-        total += count
-    return total + count
-
-
-def _settle_delivered(claim_id: int | None) -> int:
+def _settle_some(claim_id: int, *, waits: bool) -> tuple[Settled, bool]:
+    """Settle some batches of the claim, or its end after the last; return whether there may be more."""
     with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute(_DELIVERED, _values(claim_id) | {"watched": breakers.watched(cursor)})
-        count, watched = cursor.fetchone()
-        breakers.end_with_delivery(cursor, watched or ())
+        if waits:
+            hold(cursor, Lock.SETTLE, lock_key(claim_id))
+        elif not try_lock(cursor, Lock.SETTLE, lock_key(claim_id)):
+            return Settled(), False
+        batches = take_batches(cursor, claim_id)
+        if batches:
+            settled = Settled(_settle_delivered(cursor, claim_id, batches), settle_failures(cursor, claim_id, batches))
+            delete_batches(cursor, batches)
+            return settled, True
+        returned = _return_unanswered(cursor, claim_id)
+        cursor.execute(_CLOSE, {"claim": claim_id})
+    return Settled(returned=returned), False
+
+
+def _settle_delivered(cursor: CursorWrapper, claim_id: int, batches: list[int]) -> int:
+    cursor.execute(_DELIVERED, _values(claim_id) | {"batches": batches, "watched": breakers.watched(cursor)})
+    count, watched = cursor.fetchone()
+    breakers.end_with_delivery(cursor, watched or ())
     return int(count)
 
 
-def _settle_failures(claim_id: int | None) -> int:
-    # What was delivered is settled again before failures are counted: a message of a conversation may have been
-    # delivered, and its successor have failed, since the deliveries were looked at.
-    return settle_failures(claim_id, before_counting=lambda: _settle_delivered(claim_id))
-
-
-def _return_unanswered(claim_id: int | None) -> int:
-    with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute(_RETURNED, _values(claim_id))
-        rows = cursor.fetchall()
-        returned = [message_id for _, _, ids in rows for message_id in ids]
-        refuse_inadmissible(cursor, returned)
-        schedule(cursor, [(lane_id, due_at) for lane_id, due_at, _ in rows])
+def _return_unanswered(cursor: CursorWrapper, claim_id: int) -> int:
+    cursor.execute(_ENDED, {"claim": claim_id})
+    nodes = [row[0] for row in cursor.fetchall()]
+    if not nodes:
+        return 0
+    cursor.execute(_RETURNED, _values(claim_id) | {"nodes": nodes})
+    rows = cursor.fetchall()
+    returned = [message_id for _, _, ids in rows for message_id in ids]
+    refuse_inadmissible(cursor, returned)
+    schedule(cursor, [(lane_id, due_at) for lane_id, due_at, _ in rows])
+    cursor.execute(_NODES_SETTLED, {"nodes": nodes})
     return len(returned)
 
 
-def _values(claim_id: int | None) -> dict[str, Any]:
-    return {"claim": claim_id, "limit": DELIVERIES_A_TRANSACTION, "actor": "system", "note": None}
+def _values(claim_id: int) -> dict[str, Any]:
+    return {"claim": claim_id, "actor": "system", "note": None}

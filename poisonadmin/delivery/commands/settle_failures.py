@@ -1,11 +1,10 @@
 """Settle whatever was not simply delivered: the decision on each, applied to all of a batch in one statement."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.addresses.commands import AddressRef, ensure_addresses
@@ -25,8 +24,6 @@ from poisonadmin.poison_list.commands import reports
 from poisonadmin.policies.domain.policy import Blame, Policy
 from poisonadmin.policies.queries.index import policy_index
 from poisonadmin.rules.queries.rules import failure_rules
-
-ANSWERS_A_TRANSACTION = 2_000
 
 
 @dataclass(frozen=True)
@@ -78,41 +75,38 @@ WHERE id = %(address)s AND status = 'ON' RETURNING id
 """
 
 
-def settle_failures(claim_id: int | None, *, before_counting: Callable[[], object]) -> int:
-    """Apply the decision to what failed, crashed or was answered otherwise, of one claim or of all; return how many.
+def settle_failures(cursor: CursorWrapper, claim_id: int, batches: list[int]) -> int:
+    """Apply the decision to what failed, crashed or was answered otherwise in these batches; return how many.
 
-    One transaction. `before_counting` is called when the failures are known and something is counted beyond single
-    messages; deliveries that end such a count are to be settled by it.
+    Call inside a transaction that has settled what was delivered in them: a delivery ends counts that go over several
+    messages.
     """
-    with transaction.atomic(), connection.cursor() as cursor:
-        rules = failure_rules()
-        answered = read_answered(cursor, claim_id, ANSWERS_A_TRANSACTION, for_rules=bool(rules.rules))
-        if not answered:
-            return 0
-        policies = policy_index()
-        in_force = {one.address: policies.resolve(one.address).policy for one in answered}
-        if any(policy.counts_beyond_the_message for policy in in_force.values()):
-            before_counting()
-        counts = breakers.load(cursor, answered, in_force)
-        ruled = FailureRuleDecisions(rules)
-        pairs = [(one, _decide(one, in_force[one.address], counts, ruled)) for one in answered]
-        targets = ensure_addresses(decision.move_to for _, decision in pairs if decision.move_to)
-        group_ids = failure_groups.ensure(cursor, [_seen(one) for one, v in pairs if _is_failure(one, v)])
-        places = _places(cursor, pairs, targets, in_force)
-        waiting = _apply(cursor, pairs, places, group_ids)
-        waiting += record_moves(cursor, [(a.id, a.address, v) for a, v in pairs if v.move_to])
-        breakers.save(cursor, counts)
-        stopped = _stop(cursor, [(a, v) for a, v in pairs if v.stop_address])
-        _list(cursor, [(a, v) for a, v in pairs if v.reason is Reason.LISTED])
-        waiting += enqueue_errors(cursor, _errors(pairs, in_force))
-        reject_oversized(cursor, [a.id for a, v in pairs if v.move_to and v.state is State.TBDL])
-        excluding = [a.id for a, v in pairs if v.reason is Reason.LISTED or _ends_conversation(v)]
-        again = [a.id for a, v in pairs if v.state is State.TBDL]
-        refuse_excluded(cursor, again + waiting_beside(cursor, excluding))
-        # Lanes come last, and all at once: the order of locks is messages, groups, addresses, lanes.
-        schedule.schedule(cursor, waiting)
-        schedule.reopen(cursor, stopped)
-        ruled.count(cursor)
+    rules = failure_rules()
+    answered = read_answered(cursor, claim_id, batches, for_rules=bool(rules.rules))
+    if not answered:
+        return 0
+    policies = policy_index()
+    in_force = {one.address: policies.resolve(one.address).policy for one in answered}
+    counts = breakers.load(cursor, answered, in_force)
+    ruled = FailureRuleDecisions(rules)
+    pairs = [(one, _decide(one, in_force[one.address], counts, ruled)) for one in answered]
+    targets = ensure_addresses(decision.move_to for _, decision in pairs if decision.move_to)
+    group_ids = failure_groups.ensure(cursor, [_seen(one) for one, v in pairs if _is_failure(one, v)])
+    places = _places(cursor, pairs, targets, in_force)
+    waiting = _apply(cursor, pairs, places, group_ids)
+    waiting += record_moves(cursor, [(a.id, a.address, v) for a, v in pairs if v.move_to])
+    breakers.save(cursor, counts)
+    stopped = _stop(cursor, [(a, v) for a, v in pairs if v.stop_address])
+    _list(cursor, [(a, v) for a, v in pairs if v.reason is Reason.LISTED])
+    waiting += enqueue_errors(cursor, _errors(pairs, in_force))
+    reject_oversized(cursor, [a.id for a, v in pairs if v.move_to and v.state is State.TBDL])
+    excluding = [a.id for a, v in pairs if v.reason is Reason.LISTED or _ends_conversation(v)]
+    again = [a.id for a, v in pairs if v.state is State.TBDL]
+    refuse_excluded(cursor, again + waiting_beside(cursor, excluding))
+    # Lanes come last, and all at once: the order of locks is messages, groups, addresses, lanes.
+    schedule.schedule(cursor, waiting)
+    schedule.reopen(cursor, stopped)
+    ruled.count(cursor)
     return len(answered)
 
 

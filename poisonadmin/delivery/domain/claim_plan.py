@@ -8,32 +8,41 @@ from dataclasses import dataclass
 
 # Below this many messages a second task costs more than it gains.
 MESSAGES_WORTH_A_TASK = 400
+CLAIMS_AT_ONCE = 2
 # The busiest lane of a destination may have this share of its allowance while other lanes wait too.
 _FAIR_LANES = 4
 
 
 @dataclass(frozen=True)
 class Capacity:
-    """A destination before a claim. `window`: messages a claim may take; `slots_ahead` None: no rate limit."""
+    """A destination before a claim. `window`: messages a claim may take; `slots_ahead` None: no rate limit.
+
+    `in_use`: how many of its `concurrency` claims hold; `beginning`: how many claims have more to begin than that.
+    """
 
     destination_id: int
     concurrency: int
     window: int
-    in_flight: int
+    in_use: int
     slots_ahead: int | None = None  # messages that the rate lets start within the claim's horizon
-    isolated: int = 0  # candidates under way, not in `in_flight`
+    isolated: int = 0  # candidates under way, not in `in_use`
+    beginning: int = 0
     has_candidates: bool = False  # some are due
     isolates_itself: bool = False  # a handler: each sandbox is alone anyway, whatever runs beside it
 
 
 @dataclass(frozen=True)
 class Allowance:
-    """What a claim may take for one destination. `slots`: deliveries at once in each of its shards."""
+    """What a claim may take for one destination. `slots`: deliveries at once in each of its shards.
+
+    `overlapped`: the slots where more is left behind than the claim takes, and the next claim is to begin beside it.
+    """
 
     destination_id: int
     take: int
     slots: int
     shards: tuple[int, ...]
+    overlapped: int
 
 
 @dataclass(frozen=True)
@@ -48,21 +57,27 @@ class LaneCap:
 def allowances(capacities: Iterable[Capacity], *, tasks: int, limit: int) -> tuple[Allowance, ...]:
     """Return what each destination with room may take; one without room is left out.
 
-    A destination that has `concurrency` messages under way gets nothing more, so its limit is kept across claims. All
-    messages of a rate-limited destination go to one shard, which spaces them. A consumer beyond a connection gets
+    Claims share a destination's concurrency. Two of them may have something to begin at a time, so that one delivers
+    while the other is being claimed; of a destination with a rate limit one, whose messages all go to one shard, which
+    spaces them. A consumer beyond a connection gets
     nothing else while its candidates are tried: nobody could tell which message it died of.
     """
     given = []
     for index, capacity in enumerate(capacities):
-        free = capacity.concurrency - capacity.in_flight
+        free = capacity.concurrency - capacity.in_use
         take = min(capacity.window, limit)
         if capacity.slots_ahead is not None:
             take = min(take, capacity.slots_ahead)
-        if free < 1 or take < 1 or (not capacity.isolates_itself and (capacity.isolated or capacity.has_candidates)):
+        if free < 1 or take < 1 or capacity.beginning >= CLAIMS_AT_ONCE:
+            continue
+        if not capacity.isolates_itself and (capacity.isolated or capacity.has_candidates):
             continue
         wanted = 1 if capacity.slots_ahead is not None else min(tasks, free, -(-take // MESSAGES_WORTH_A_TASK))
         shards = tuple((index + offset) % tasks for offset in range(wanted))
-        given.append(Allowance(capacity.destination_id, take, free // wanted, shards))
+        slots = free // wanted
+        is_first = capacity.slots_ahead is None and not capacity.beginning
+        overlapped = max(free // CLAIMS_AT_ONCE // wanted, 1) if is_first else slots
+        given.append(Allowance(capacity.destination_id, take, slots, shards, overlapped))
     return tuple(given)
 
 
@@ -73,12 +88,12 @@ def isolated_allowances(capacities: Iterable[Capacity], *, limit: int) -> tuple[
     everything else that it was sent is answered.
     """
     return tuple(
-        Allowance(capacity.destination_id, min(limit, capacity.slots_ahead or limit), 1, (0,))
+        Allowance(capacity.destination_id, min(limit, capacity.slots_ahead or limit), 1, (0,), 1)
         for capacity in capacities
         if capacity.has_candidates
         and not capacity.isolated
         and capacity.slots_ahead != 0
-        and (capacity.isolates_itself or not capacity.in_flight)
+        and (capacity.isolates_itself or not capacity.in_use)
     )
 
 

@@ -48,16 +48,32 @@ class Claim(models.Model):
 class ClaimShard(models.Model):
     """Which messages a claim took into a shard, in the order in which they are to begin.
 
-    Those still DLNG under this claim are under way.
+    Those still DLNG under this claim are under way. `sizes`: {destination id: messages}.
     """
 
     pk = models.CompositePrimaryKey("claim_id", "shard")
     claim_id = models.BigIntegerField()
     shard = models.SmallIntegerField()
     message_ids = ArrayField(models.BigIntegerField())
+    sizes = models.JSONField(default=dict, db_default=models.Value({}, models.JSONField()))
 
     class Meta:
         db_table = "claim_shard"
+
+
+class OutcomeBatch(models.Model):
+    """Messages of a claim whose attempts were written by one statement, and that nobody has settled yet.
+
+    A trigger of `attempt` writes it, so that nothing is written and then forgotten.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    claim_id = models.BigIntegerField()
+    message_ids = ArrayField(models.BigIntegerField())
+
+    class Meta:
+        db_table = "outcome_batch"
+        indexes = [models.Index("claim_id", "id", name="outcome_batch_of_claim")]
 
 
 class Node(models.Model):
@@ -68,6 +84,8 @@ class Node(models.Model):
     `pages`: the directory with the pages of its sandboxes, on its host; None when it has run no handler.
     `start_mark`: the candidate that it has begun, written before the candidate's sandbox sees it.
     `unanswered`: messages that it had begun when it was stopped, and whose outcome nobody knows.
+    `under_way`: {destination id: messages that it may still begin, or that are not answered}; None: it has not said so
+    yet. `settled_at`: when what it left was given back.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -85,6 +103,8 @@ class Node(models.Model):
     start_mark = models.BigIntegerField(null=True)
     begun = models.IntegerField(db_default=0)
     unanswered = ArrayField(models.BigIntegerField(), default=list, db_default=models.Value("{}"))
+    under_way = models.JSONField(null=True)
+    settled_at = models.DateTimeField(null=True)
 
     class Meta:
         db_table = "node"
@@ -95,4 +115,7 @@ class Node(models.Model):
         indexes = [
             models.Index("id", name="node_alive", condition=Q(ended_at__isnull=True)),
             models.Index("id", name="node_lost", condition=Q(end=NodeEnd.LOST)),
+            models.Index(
+                "claim_id", name="node_unsettled", condition=Q(ended_at__isnull=False, settled_at__isnull=True)
+            ),
         ]
