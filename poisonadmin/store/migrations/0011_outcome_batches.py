@@ -29,7 +29,7 @@ WHERE ended_at IS NOT NULL AND claim_id NOT IN (SELECT id FROM claim WHERE is_op
 
 
 class Migration(migrations.Migration):
-    dependencies = [("store", "0009_lists")]
+    dependencies = [("store", "0010_append_only")]
 
     operations = [
         migrations.CreateModel(
