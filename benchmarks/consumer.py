@@ -25,6 +25,7 @@ class Sink:
     """A running sink."""
 
     port: int
+    pid: int
 
     def url(self, path: str) -> str:
         """Return the address of a path, which says how it is answered: `/ok…`, `/fail…`, `/hang…`."""
@@ -49,7 +50,7 @@ def running_sink() -> Iterator[Sink]:
     assert process.stdin is not None
     assert process.stdout is not None
     try:
-        yield Sink(int(process.stdout.readline()))
+        yield Sink(int(process.stdout.readline()), process.pid)
     finally:
         process.stdin.close()
         process.wait(timeout=10)

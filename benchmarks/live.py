@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -59,8 +59,15 @@ class Delivered(NamedTuple):
     due: dict[int, float]
 
 
-def deliver(address: str, count: int, *, over_seconds: float = 0.0, seconds: float = 600) -> Delivered:
-    """Have `count` messages fall due in a moment and wait until all are delivered."""
+def deliver(
+    address: str,
+    count: int,
+    *,
+    over_seconds: float = 0.0,
+    seconds: float = 600,
+    meanwhile: AbstractContextManager[object] | None = None,
+) -> Delivered:
+    """Have `count` messages fall due in a moment and wait until all are delivered; `meanwhile` is entered for that."""
     loads.empty()
     begin = loads.database_now() + lead_seconds(count)
     loads.fill(address, count, begin=begin, over_seconds=over_seconds)
@@ -70,7 +77,7 @@ def deliver(address: str, count: int, *, over_seconds: float = 0.0, seconds: flo
     assert lead > 0, "the messages fell due before all of them were there"
     time.sleep(max(0.0, lead - 0.2))
     watch = Stopwatch()
-    with watch:
+    with watch, meanwhile or nullcontext():
         wait_until(
             lambda: loads.database_now() > begin + over_seconds and loads.count_not("DLVD") == 0,
             seconds=over_seconds + seconds,

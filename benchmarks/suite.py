@@ -32,6 +32,7 @@ BENCHMARKS = (
     Benchmark("B3", "dead letters drained from RabbitMQ", "b03_drain"),
     Benchmark("BATCH", "the batch API's intake", "batch_intake", on_live_system=True),
     Benchmark("B5H", "redelivery over HTTP", "b05h_http", on_live_system=True),
+    Benchmark("PROFILE", "what a delivery over HTTP costs", "profile", on_live_system=True),
     Benchmark("B5", "redelivery to RabbitMQ", "b05_rabbitmq", on_live_system=True),
     Benchmark("B5A", "redelivery to Artemis", "b05_artemis", on_live_system=True),
     Benchmark("B12", "an endpoint that hangs beside one that does not", "b12_hanging_endpoint", on_live_system=True),
