@@ -11,8 +11,9 @@ import pytest
 
 from tests.workers.sinks import Connection, deliver, delivery, destination, raw_sink, read_request
 from workers.delivery.deliveries import OutcomeRow
+from workers.delivery.http.exchange import KEPT_BYTES
 from workers.delivery.http.head import MAX_FIELDS, MAX_HEAD_BYTES
-from workers.delivery.http.reader import KEPT_BYTES, MAX_INTERIM_ANSWERS
+from workers.delivery.http.reader import MAX_INTERIM_ANSWERS
 
 TIMEOUT_MS = 600
 OK = b"HTTP/1.1 200 OK\r\n"
