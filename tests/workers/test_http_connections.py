@@ -265,3 +265,25 @@ def test_an_ipv6_address_and_its_port_are_named_as_urls_write_them() -> None:
     done, hosts = asyncio.run(run())
     assert done.row.outcome == "delivered"
     assert hosts == ["Host: [::1]:PORT"]
+
+
+def test_a_connection_is_not_used_again_while_its_last_request_is_not_written() -> None:
+    connections = 0
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        await reader.readuntil(b"\r\n\r\n")
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        writer.write(b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n")
+        await writer.drain()
+        await asyncio.sleep(0.5)
+
+    async def run() -> Delivered:
+        async with raw_sink(refuse) as url:
+            large = [delivery(n, payload=b"x" * size) for n, size in enumerate((16_000_000, 16_000_000, 10))]
+            return await deliver(large, destination(url, concurrency=1))
+
+    done = asyncio.run(run())
+    assert [row.status_code for row in done.rows] == [413] * 3
+    assert connections == 3

@@ -23,7 +23,7 @@ class Connection(asyncio.Protocol):
         self._answer: Answer | None = None
         self._error: Exception | None = None
         self._is_paused = False
-        self._is_spent = False
+        self._is_sent = False
         self._changed: asyncio.Future[None] | None = None
         self.closed = self._loop.create_future()
         self.idle_since = 0.0
@@ -43,17 +43,17 @@ class Connection(asyncio.Protocol):
         Errors: `NotHttp`, `ConnectionClosed`, OSError (`ssl.SSLError` among them).
         """
         self._answer = answer
+        self._is_sent = False
         if len(payload) < _LARGE_BYTES:
             self._transport.write(head + payload)
-            is_sent = True
+            self._is_sent = True
         else:
-            is_sent = await self._write_pieces(head, payload)
+            await self._write_pieces(head, payload)
         while answer.head is None and self._error is None:
             await self._change()
         if answer.head is None:
             assert self._error is not None
             raise self._error
-        self._is_spent = not is_sent
 
     async def read(self) -> None:
         """Wait for the rest of the answer, or for as much of it as is wanted, or for its breaking off."""
@@ -63,22 +63,23 @@ class Connection(asyncio.Protocol):
     def finish(self) -> bool:
         """Take leave of the answer; return whether the connection may be used again. Otherwise it is closed."""
         answer, self._answer = self._answer, None
-        if answer is not None and answer.is_clean and self.is_open and not self._is_spent:
+        is_sent = self._is_sent and not self._transport.get_write_buffer_size()
+        if answer is not None and answer.is_clean and is_sent and self.is_open:
             return True
         self.close()
         return False
 
-    async def _write_pieces(self, head: bytes, payload: bytes) -> bool:
-        """Return whether all was written; the server may answer, or go, before that."""
+    async def _write_pieces(self, head: bytes, payload: bytes) -> None:
+        """Write as fast as the server reads, until it answers or goes."""
         self._transport.write(head)
         for at in range(0, len(payload), PIECE_BYTES):
             while self._is_paused and self._awaits_answer():
                 await self._change()
             if not self._awaits_answer():
-                return False
+                return
             self._transport.write(payload[at : at + PIECE_BYTES])
             await asyncio.sleep(0)
-        return True
+        self._is_sent = True
 
     def _awaits_answer(self) -> bool:
         return self._error is None and self._answer is not None and self._answer.head is None

@@ -33,7 +33,7 @@ def transport_failure(error: BaseException, *, place: str, timeout_ms: int) -> F
     """
     if isinstance(error, AddressRefused):
         return Failure(DESTINATION_REFUSED, str(error))
-    if isinstance(error, TimeoutError):
+    if isinstance(error, TimeoutError) and error.errno is None:  # the kernel's own has a number
         return Failure(HTTP_TIMEOUT, f"{place} gave no answer within {timeout_ms} ms")
     if isinstance(error, NameNotResolved):
         return Failure(HTTP_DNS_ERROR, f"{place} cannot be resolved: {_detail(error)}")
