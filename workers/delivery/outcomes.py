@@ -11,7 +11,8 @@ from poisonadmin.destinations.domain.http_config import CONNECTION_LOST
 from poisonadmin.messages.domain.failures import Failure, fingerprint, title
 from workers.delivery.deliveries import Delivery, OutcomeRow
 from workers.delivery.http.answers import ConsumerOutcome
-from workers.delivery.http.exchange import HTTP_CONNECTION_RESET, HttpAnswer
+from workers.delivery.http.exchange import HttpAnswer
+from workers.delivery.http.failures import HTTP_CONNECTION_RESET
 
 CONSUMER_CONNECTION_LOST = "ConsumerConnectionLost"
 ROLLED_BACK = "RolledBack"
