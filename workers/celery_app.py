@@ -2,11 +2,13 @@
 
 import os
 import sys
+from typing import Any
 
 import django
 from celery import Celery
-from celery.signals import beat_init, celeryd_init
+from celery.signals import beat_init, celeryd_init, task_prerun
 from django.core.exceptions import ImproperlyConfigured
+from django.db import close_old_connections
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "poisonadmin.settings")
 try:
@@ -43,20 +45,30 @@ app.conf.update(
         name: {"task": f"workers.tasks.{name}", "schedule": seconds, "options": {"expires": max(seconds * 2, 30.0)}}
         for name, seconds in {
             "redeliver_tick": 1.0,
-            # It adds to the silence after which a dead node is noticed: 2 s in all (PERFORMANCE B11).
-            "recover_tick": 0.25,
+            # While something is delivered, the worker that delivers looks too, and more often.
+            "recover_tick": 1.0,
             "expire_tick": 1.0,
             "fold_tick": 2.0,
             "ingest_tick": 2.0,
             "drain_tick": 2.0,
             "dry_run_tick": 2.0,
             "restart_tick": 5.0,
-            "look_tick": 0.5,
+            "look_tick": 1.0,
             "lane_tick": 30.0,
             "housekeeping_tick": 600.0,
         }.items()
     },
 )
+
+
+# Celery closes the database session of a worker before and after each task, unless it is told after how many. Ours go
+# on as CONN_MAX_AGE says; what broke is closed before the next task.
+app.conf["CELERY_DB_REUSE_MAX"] = sys.maxsize
+
+
+@task_prerun.connect  # type: ignore[untyped-decorator]
+def _close_old_sessions(**_: Any) -> None:
+    close_old_connections()
 
 
 @celeryd_init.connect  # type: ignore[untyped-decorator]

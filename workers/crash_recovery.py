@@ -1,13 +1,23 @@
-"""The pages of this machine's sandboxes, as `operations.remains` asks for them."""
+"""Recovery on one machine, which reads the journals that its sandboxes have left behind."""
 
+import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from poisonadmin.delivery.commands.crash_recovery import LostNode
+from poisonadmin.delivery.commands.crash_recovery import LostNode, search_lost_nodes
+from poisonadmin.delivery.commands.recovery import recover
+from poisonadmin.delivery.commands.settle import settle
 from workers.delivery.handler.sandbox.descendants import end_sandboxes_of
 from workers.delivery.handler.sandbox.journals import attempts_left_behind, journal_directory, node_ids, remove_journals
+
+
+def recover_here() -> None:
+    """Settle what is answered, and give back what dead nodes held, of this machine's also what they had begun."""
+    recover()
+    if search_lost_nodes(platform.node(), LocalJournals()):
+        settle()
 
 
 class LocalJournals:

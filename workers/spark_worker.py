@@ -13,7 +13,7 @@ from poisonadmin.destinations.domain.handler_config import handler_directories
 from workers.delivery.handler.sandbox.account import UnusableSandboxUser, choose_account
 from workers.dispatcher import Dispatcher
 from workers.heartbeat import WorkerHeartbeat
-from workers.spark.session import LOCAL_BATCH_MASTER, LOCAL_MASTER, start_session
+from workers.spark.session import LOCAL_BATCH_MASTER, LOCAL_MASTER, SHORT_JOBS, start_session
 
 STOP_SECONDS = 6.0
 BATCH = "spark-batch"  # the worker's name
@@ -30,8 +30,12 @@ class SparkWorker:
     def __init__(self, name: str) -> None:
         started = time.monotonic()
         self.name = name
-        local = LOCAL_BATCH_MASTER if name == BATCH else LOCAL_MASTER
-        self.spark: SparkSession = start_session(name, local=local)
+        is_batch = name == BATCH
+        self.spark: SparkSession = start_session(
+            name,
+            local=LOCAL_BATCH_MASTER if is_batch else LOCAL_MASTER,
+            java_options="" if is_batch else SHORT_JOBS,
+        )
         self.spark.range(0, 1, 1, 1).mapInArrow(
             lambda batches: batches, "id long"
         ).collect()  # the first Python task starts much; one a task slot would hold 50 MB each

@@ -1,6 +1,5 @@
 """The Celery tasks: load, one call inward. Ticks are acknowledged early, expire, and run one at a time."""
 
-import platform
 import threading
 from functools import partial
 from typing import Any
@@ -8,10 +7,8 @@ from typing import Any
 from celery.signals import celeryd_init, worker_process_init, worker_shutting_down
 
 from poisonadmin.core.commands.locks import Tick, single_flight
-from poisonadmin.delivery.commands.crash_recovery import search_lost_nodes, sweep_journals
+from poisonadmin.delivery.commands.crash_recovery import sweep_journals
 from poisonadmin.delivery.commands.ordered_conversations import clear_lanes
-from poisonadmin.delivery.commands.recovery import recover
-from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.messages.commands.counts import fold
 from poisonadmin.messages.commands.expiry import expire_due
 from poisonadmin.restart_jobs.commands import restart_due
@@ -23,7 +20,7 @@ from poisonadmin.system.commands.housekeeping import clean_up
 from workers import spark_worker
 from workers.brokers.checking import check_broker
 from workers.celery_app import IO, SPARK_BATCH, SPARK_REDELIVERY, app
-from workers.crash_recovery import LocalJournals
+from workers.crash_recovery import LocalJournals, recover_here
 from workers.spark.jobs.drain import count_waiting as waiting_in
 from workers.spark.jobs.drain import drain
 from workers.spark.jobs.dry_run import try_rule
@@ -64,9 +61,7 @@ def recover_tick(**_: Any) -> None:
     """Settle what is answered, and give back what dead nodes held."""
     with single_flight(Tick.RECOVER) as alone:
         if alone:
-            recover()
-            if search_lost_nodes(platform.node(), LocalJournals()):
-                settle()
+            recover_here()
 
 
 @app.task(queue=IO)  # type: ignore[untyped-decorator]

@@ -31,14 +31,20 @@ _SETTINGS = {
 }
 
 
+# Java that only starts short jobs, whose work is done in Python: little is compiled well enough to be worth it.
+SHORT_JOBS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
 class UnsafeSparkSettings(RuntimeError):
     """Raised at start when Spark would run a task twice at once, or not again after its executor died."""
 
 
-def start_session(app_name: str, *, master: str | None = None, local: str = LOCAL_MASTER) -> SparkSession:
+def start_session(
+    app_name: str, *, master: str | None = None, local: str = LOCAL_MASTER, java_options: str = ""
+) -> SparkSession:
     """Start Spark and return its session: on `master`, else where the environment says, else locally as `local` says.
 
-    Errors: `UnsafeSparkSettings`.
+    `java_options`: of the driver's JVM, where it is ours. Errors: `UnsafeSparkSettings`.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     project = str(Path(__file__).resolve().parent.parent.parent)
@@ -50,7 +56,7 @@ def start_session(app_name: str, *, master: str | None = None, local: str = LOCA
         builder = builder.remote(remote)
     else:
         builder = builder.master(master or os.environ.get("SPARK_MASTER") or local)
-        for name, value in _SETTINGS.items():
+        for name, value in (_SETTINGS | {"spark.driver.extraJavaOptions": java_options}).items():
             builder = builder.config(name, value)
     session: SparkSession = builder.getOrCreate()
     _check(session)
