@@ -8,6 +8,7 @@ import collections
 import contextlib
 import json
 import logging
+import operator
 import os
 import platform
 import threading
@@ -24,6 +25,14 @@ from workers.delivery.deliveries import OutcomeRow
 FLUSH_SECONDS = 0.1
 
 _COLUMNS = tuple(field.name for field in fields(OutcomeRow))
+_values = operator.attrgetter(*_COLUMNS)
+_COPY = f"COPY attempt ({', '.join(_COLUMNS)}) FROM STDIN WITH (FORMAT binary)"
+# Of the columns, in their order (poisonadmin/store/models/attempt.py).
+_TYPES = (
+    *("int8", "int4", "int8", "int2", "int8", "timestamptz", "timestamptz"),
+    *["text"] * 7,
+    *("int2", "int8", "bytea", "int2", "bytea", "text", "int8", "text", "int4"),
+)
 _ENTER = """
 INSERT INTO node (name, host, pid, claim_id, shard, lease_until)
 VALUES (%s, %s, %s, %s, %s, now() + %s * interval '1 s') ON CONFLICT (claim_id, shard) DO NOTHING RETURNING id
@@ -147,13 +156,14 @@ class DeliveryNode:
         self._said_under_way = under_way
 
     def _write(self, rows: list[OutcomeRow]) -> None:
-        values = [tuple(getattr(row, column) for column in _COLUMNS) for row in rows]
+        values = [_values(row) for row in rows]
         try:
             with (
                 self._connection.transaction(),
                 self._connection.cursor() as cursor,
-                cursor.copy(f"COPY attempt ({', '.join(_COLUMNS)}) FROM STDIN") as copy,
+                cursor.copy(_COPY) as copy,
             ):
+                copy.set_types(_TYPES)
                 for value in values:
                     copy.write_row(value)
         except psycopg.errors.UniqueViolation:
