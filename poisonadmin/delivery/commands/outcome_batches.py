@@ -6,10 +6,10 @@ MESSAGES_A_TRANSACTION = 5_000
 
 # Taken oldest first, so that counts which go over several messages are counted in the order of their attempts.
 _TAKE = """
-SELECT id FROM (
-    SELECT id, sum(cardinality(message_ids)) OVER (ORDER BY id) - cardinality(message_ids) AS before
+SELECT coalesce(array_agg(id), '{}'), coalesce(sum(size), 0)::int FROM (
+    SELECT id, cardinality(message_ids) AS size, sum(cardinality(message_ids)) OVER (ORDER BY id) AS total
     FROM outcome_batch WHERE claim_id = %(claim)s
-) AS batch WHERE before < %(messages)s ORDER BY id
+) AS batch WHERE total - size < %(messages)s
 """
 _DELETE = "DELETE FROM outcome_batch WHERE id = ANY(%(batches)s)"
 
@@ -20,13 +20,14 @@ ANSWERED = """
 """
 
 
-def take_batches(cursor: CursorWrapper, claim_id: int, messages: int = MESSAGES_A_TRANSACTION) -> list[int]:
-    """Return the ids of the claim's oldest batches, at least one if there is any, and about so many messages.
+def take_batches(cursor: CursorWrapper, claim_id: int, messages: int = MESSAGES_A_TRANSACTION) -> tuple[list[int], int]:
+    """Return the ids of the claim's oldest batches, of about so many `messages`, and how many messages they name.
 
     Call with the claim's SETTLE lock held.
     """
     cursor.execute(_TAKE, {"claim": claim_id, "messages": messages})
-    return [row[0] for row in cursor.fetchall()]
+    batches, size = cursor.fetchone()
+    return batches, size
 
 
 def delete_batches(cursor: CursorWrapper, batches: list[int]) -> None:

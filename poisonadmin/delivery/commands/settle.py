@@ -130,11 +130,12 @@ def _settle_some(claim_id: int, *, waits: bool) -> tuple[Settled, bool]:
             hold(cursor, Lock.SETTLE, lock_key(claim_id))
         elif not try_lock(cursor, Lock.SETTLE, lock_key(claim_id)):
             return Settled(), False
-        batches = take_batches(cursor, claim_id)
+        batches, size = take_batches(cursor, claim_id)
         if batches:
-            settled = Settled(_settle_delivered(cursor, claim_id, batches), settle_failures(cursor, claim_id, batches))
+            delivered = _settle_delivered(cursor, claim_id, batches)
+            failed = settle_failures(cursor, claim_id, batches) if delivered < size else 0
             delete_batches(cursor, batches)
-            return settled, True
+            return Settled(delivered, failed), True
         returned = _return_unanswered(cursor, claim_id)
         cursor.execute(_CLOSE, {"claim": claim_id})
     return Settled(returned=returned), False

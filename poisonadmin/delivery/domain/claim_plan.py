@@ -72,10 +72,12 @@ def allowances(capacities: Iterable[Capacity], *, tasks: int, limit: int) -> tup
             continue
         if not capacity.isolates_itself and (capacity.isolated or capacity.has_candidates):
             continue
+        is_first = capacity.slots_ahead is None and not capacity.beginning
+        if is_first:  # smaller than the second, so that they do not end together
+            take = max(take // CLAIMS_AT_ONCE, min(take, MESSAGES_WORTH_A_TASK))
         wanted = 1 if capacity.slots_ahead is not None else min(tasks, free, -(-take // MESSAGES_WORTH_A_TASK))
         shards = tuple((index + offset) % tasks for offset in range(wanted))
         slots = free // wanted
-        is_first = capacity.slots_ahead is None and not capacity.beginning
         overlapped = max(free // CLAIMS_AT_ONCE // wanted, 1) if is_first else slots
         given.append(Allowance(capacity.destination_id, take, slots, shards, overlapped))
     return tuple(given)
