@@ -7,6 +7,8 @@ from celery.beat import Scheduler
 
 # More than any drift between two looks, less than a tick.
 _STEP_SECONDS = 0.5
+# Celery wakes up 10 ms before a tick is due, and says by a negative time that it would look again and again until then.
+_PAUSE_SECONDS = 0.01
 
 
 def offset() -> float:
@@ -36,4 +38,4 @@ class SteadyScheduler(Scheduler):  # type: ignore[misc]
                 entry.last_run_at = entry.default_now()
             self.populate_heap()
         seconds: float = super().tick(*args, **options)
-        return min(seconds, self.max_interval)
+        return _PAUSE_SECONDS if seconds < 0 else min(seconds, self.max_interval)

@@ -61,3 +61,11 @@ def test_the_beat_looks_at_the_clock_at_least_once_a_second() -> None:
 def test_the_application_uses_it_and_lets_no_tick_expire_before_a_worker_is_back() -> None:
     assert app.conf.beat_scheduler == "workers.beat:SteadyScheduler"
     assert all(entry["options"]["expires"] >= 30 for entry in app.conf.beat_schedule.values())
+
+
+def test_the_beat_sleeps_until_a_tick_is_due() -> None:
+    with time_machine.travel(NOON, tick=False) as clock:
+        ticking = scheduler()
+        ticking.due()
+        clock.shift(0.995)  # within the 10 ms by which Celery wakes up too early
+        assert ticking.tick() > 0
