@@ -1,6 +1,7 @@
 """Saving and removing policies, and applying them to the addresses that are there."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,8 +16,9 @@ from poisonadmin.core.domain.errors import NotFound, all_checked, require_versio
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.messages.commands import schedule
 from poisonadmin.messages.commands.oversize import reject_waiting
+from poisonadmin.policies.domain.policy import Policy
 from poisonadmin.policies.domain.policy import preset as preset_named
-from poisonadmin.policies.domain.settings import named_addresses, validate_settings
+from poisonadmin.policies.domain.settings import implied_addresses, named_addresses, validate_settings
 from poisonadmin.policies.queries.index import policy_index
 from poisonadmin.store.models.destination import Destination
 from poisonadmin.store.models.policy import PolicyRow
@@ -111,7 +113,7 @@ def save_policy(
         before = PolicyRow.objects.filter(match=match).first()
         require_version(f"policy {match}", before, expected_version)
         stored = {name: _plain(value) for name, value in checked.items()}
-        _require_seen(principal, stored, before)
+        _require_seen(principal, preset, checked, before)
         row, _ = PolicyRow.objects.update_or_create(
             match=match,
             defaults={
@@ -144,11 +146,19 @@ def delete_policy(policy_id: int, *, principal: Principal) -> None:
         audit.record(principal.name, "policy.deleted", "policy", row.match, details={"settings": row.settings})
 
 
-def _require_seen(principal: Principal, settings: Mapping[str, Any], before: PolicyRow | None) -> None:
-    known = set() if before is None else set(named_addresses(before.settings))
-    for name, address in named_addresses(settings):
+def _require_seen(
+    principal: Principal, preset: str | None, settings: Mapping[str, Any], before: PolicyRow | None
+) -> None:
+    known = set() if before is None else set(_addresses_of(before.preset, validate_settings(before.settings)))
+    for name, address in _addresses_of(preset, settings):
         if (name, address) not in known:
             principal.require_seen(address, field=name)
+
+
+def _addresses_of(preset: str | None, settings: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return what a policy names, and what it moves messages to by its preset without naming it."""
+    policy = replace(Policy() if preset is None else preset_named(preset), **settings)
+    return [*named_addresses(settings), *implied_addresses(policy)]
 
 
 def _delivers_to(name: str | None, before: PolicyRow | None, *, principal: Principal) -> Destination | None:

@@ -9,6 +9,7 @@ from poisonadmin.core.domain.access import SYSTEM, Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.filter_values import InvalidFilter
 from poisonadmin.core.queries.rows import Versioned, bounded, fetch, fetch_by_id, fetch_values
+from poisonadmin.delivery.domain.outcome import Outcome
 from poisonadmin.messages.domain.states import Reason, State
 from poisonadmin.messages.queries.filter_sql import compile_filter
 from poisonadmin.messages.queries.filters import MessageFilter, parse_filter
@@ -99,9 +100,11 @@ def count_restartable(job: RestartJobRow) -> Count:
         return capped_count(sql, parameters, COUNTED)
 
 
-# A message may have crashed what processed it whatever it is NDLV for, and a consumer elsewhere may have (SAP-p).
+# A message may have crashed what processed it whatever it is NDLV for, also where its policy counts no crashes but as
+# failures, and a consumer elsewhere may have (SAP-p).
 _CRASHED_NOTHING = f"""m.reason IS DISTINCT FROM '{Reason.BLACKLISTED}' AND m.crash_count = 0
- AND NOT EXISTS (SELECT FROM poison_entry WHERE poison_entry.message_id = m.id AND crashes > 0)"""
+ AND NOT EXISTS (SELECT FROM attempt WHERE attempt.message_id = m.id AND outcome = '{Outcome.CRASHED}')
+ AND NOT EXISTS (SELECT FROM poison_entry WHERE poison_entry.message_id = m.id AND crashes > 0)"""  # noqa: S608  (fragments are constants)
 
 
 def _restartable(

@@ -121,6 +121,35 @@ def test_a_dead_letter_address_with_a_destination_gets_a_child(db: None) -> None
     assert states([child.id]) == ["DLNG"]
 
 
+def test_a_message_that_is_moved_beside_a_dead_letter_gets_no_child(db: None) -> None:
+    make_destination(max_delivery_attempts=1, dead_letter_address="orders.dead")
+    dead, moved = enqueue(2, address="orders.eu")
+    claim()
+    answer([dead], "failed")
+    answer([moved], "moved", move_to="orders.late")
+    settle()
+    assert Message.objects.exclude(id__in=[dead, moved]).count() == 1
+
+
+def test_the_moves_of_a_child_go_on_from_its_parents(db: None) -> None:
+    """A consumer that moves every message to an address whose dead letters come back to it ends with a person."""
+    make_destination(max_delivery_attempts=1, dead_letter_address="orders.dead")
+    enqueue(address="orders.eu")
+    for _ in range(40):
+        if not is_due():
+            break
+        taken = claim()
+        [waiting] = Message.objects.filter(claim_id=taken.id, state="DLNG").values_list("id", "address__name")
+        if waiting[1] == "orders.late":
+            answer([waiting[0]], "failed")
+        else:
+            answer([waiting[0]], "moved", move_to="orders.late")
+        end_nodes(taken)
+        settle()
+    assert not is_due()
+    assert Message.objects.filter(state="NDLV", reason="rule").count() == 1
+
+
 def test_a_stale_outcome_changes_nothing(destination: str) -> None:
     (message_id,) = enqueue()
     taken = claim()

@@ -3,6 +3,7 @@
 import io
 import json
 
+import psycopg
 import pytest
 from django.db import connection
 
@@ -77,12 +78,14 @@ def test_a_batch_is_stopped_line_by_line(shop: None, what: dict[str, str], reaso
 @pytest.mark.conformance("AMPS-h", "SSB-k")
 @pytest.mark.parametrize(("what", "reason"), REASONS)
 def test_what_slipped_through_is_not_read_by_its_task_and_is_stopped_when_it_comes_back(
-    shop: None, what: dict[str, str], reason: str
+    shop: None, what: dict[str, str], reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stopped, other = enqueue(**what) + enqueue()
     exclude(what)
     taken = claim()
-    assert [one.id for one in read_claimed(connection.connection, taken.id, taken.shards[0])] == [other]
+    session = connection.connection
+    monkeypatch.setattr(session, "cursor_factory", psycopg.Cursor)  # a task has a session of its own, not Django's
+    assert [one.id for one in read_claimed(session, taken.id, taken.shards[0])] == [other]
     answer([other])
     end_nodes(taken)
     settle()

@@ -197,10 +197,32 @@ def test_what_is_not_listed_cannot_be_released_again(operator: Caller) -> None:
     assert (answer.status_code, answer.json()["code"]) == (409, "not_listed")
 
 
-def test_a_release_leaves_the_stored_message_to_its_own_decision(operator: Caller) -> None:
+@pytest.mark.conformance("AMPS-h", "R7")
+def test_a_release_approves_the_messages_that_the_bookmark_stopped(operator: Caller) -> None:
+    make_orders_destination()
+    entry = report(operator, payload="x")
+    later = take("orders.eu", bookmark="13")
+    other = take("orders.eu", bookmark="14")
+    assert [message(one).state for one in (entry["message_id"], later)] == ["NDLV", "NDLV"]
+    operator.post(f"poison-list/{entry['id']}/release/", WHY)
+    assert [message(one).state for one in (entry["message_id"], later, other)] == ["TBDL", "TBDL", "TBDL"]
+    released = Audit.objects.filter(action="poison_entry.released")
+    assert [one.note for one in released] == ["repaired"]
+
+
+@pytest.mark.conformance("R7")
+def test_a_release_hands_back_what_a_consumer_sent_in(operator: Caller) -> None:
     entry = report(operator, payload="x")
     operator.post(f"poison-list/{entry['id']}/release/", WHY)
-    assert message(entry["message_id"]).state == "NDLV"
+    assert (message(entry["message_id"]).state, message(entry["message_id"]).reason) == ("DLVD", "handed_back")
+    assert not PoisonEntry.objects.get().is_listed
+
+
+def test_a_release_leaves_what_has_been_given_up(operator: Caller) -> None:
+    entry = report(operator, payload="x")
+    operator.post(f"messages/{entry['message_id']}/fail/", WHY)
+    assert operator.post(f"poison-list/{entry['id']}/release/", WHY).status_code == 200
+    assert message(entry["message_id"]).state == "FAIL"
 
 
 def test_approving_the_message_releases_its_bookmark(operator: Caller) -> None:

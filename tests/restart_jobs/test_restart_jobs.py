@@ -11,6 +11,7 @@ from django.db import connection
 from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Role, principal
 from poisonadmin.core.domain.errors import NotFound, PreconditionFailed
 from poisonadmin.core.queries.filter_values import InvalidFilter
+from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.messages.commands.decisions import quarantine
 from poisonadmin.restart_jobs import commands
 from poisonadmin.restart_jobs.commands import (
@@ -28,7 +29,7 @@ from poisonadmin.store.models.job import Job
 from poisonadmin.store.models.message import Message
 from poisonadmin.store.models.poison import PoisonEntry
 from poisonadmin.store.models.rule import Restart, RestartJob
-from tests.fixtures.delivery import counted, counters, enqueue, states
+from tests.fixtures.delivery import answer, claim, counted, counters, enqueue, make_destination, states
 
 pytestmark = pytest.mark.django_db
 
@@ -124,6 +125,19 @@ def test_blacklisted_messages_are_approved_only_where_the_job_includes_them(dest
     save(include_blacklisted=True)
     assert run() == (1, 0)
     assert states([suspect]) == ["TBDL"]
+
+
+@pytest.mark.conformance("SAP-p")
+def test_what_crashed_under_a_policy_that_counts_crashes_as_failures_is_not_restarted(db: None) -> None:
+    settings = {"crashes_count_as_failures": True, "blacklisting_enabled": False, "max_delivery_attempts": 1}
+    make_destination(**settings, on_exhausted="park")
+    [crashed] = enqueue()
+    claim()
+    answer([crashed], "crashed", error_class="HandlerKilled", fingerprint="c" * 16, title="killed")
+    settle()
+    assert states([crashed]) == ["NDLV"]
+    row = save()
+    assert (count_restartable(get_restart_job(row.id, principal=SYSTEM)).n, run()) == (0, (0, 0))
 
 
 @pytest.mark.conformance("SAP-p")

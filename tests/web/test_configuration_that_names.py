@@ -121,6 +121,33 @@ def test_every_setting_that_takes_an_address_is_among_those_that_name_one() -> N
     assert set(ADDRESS_SETTINGS) == like_addresses - parts_of_names
 
 
+@pytest.mark.parametrize(
+    ("body", "own", "field"),
+    [
+        (
+            {"preset": "websphere"},
+            {"exception_destination": "specify", "exception_destination_address": "elsewhere.dead"},
+            "exception_destination",
+        ),
+        (
+            {"preset": "websphere_mq", "settings": {"backout_threshold": 1}},
+            {"backout_threshold": 1, "backout_requeue_queue": "elsewhere.dead"},
+            "backout_requeue_queue",
+        ),
+        ({"settings": {"backout_threshold": 1}}, {"backout_requeue_queue": "elsewhere.dead"}, "backout_requeue_queue"),
+    ],
+)
+def test_a_preset_moves_nothing_to_an_address_that_its_author_does_not_see(
+    body: dict[str, Any], own: dict[str, Any], field: str, outsider: Caller, admin: Caller
+) -> None:
+    policy = {"match": "elsewhere.a"} | body
+    refused = outsider.post("policies/", policy)
+    assert (refused.status_code, refused.json()["errors"][0]["field"]) == (404, field)
+    settings = body.get("settings", {}) | own
+    assert outsider.post("policies/", policy | {"settings": settings}).status_code == 201
+    assert admin.post("policies/", policy | {"match": "elsewhere.b"}).status_code == 201
+
+
 def test_a_setting_is_refused_at_its_name(outsider: Caller) -> None:
     answer = outsider.post("policies/", {"match": "elsewhere.a", "settings": {"dead_letter_address": "orders.dead"}})
     assert answer.json()["errors"][0]["field"] == "dead_letter_address"

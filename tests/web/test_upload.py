@@ -1,6 +1,7 @@
 """Uploads: bounded before they reach the disk, and never held in memory."""
 
 import asyncio
+import http.client
 import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -125,6 +126,19 @@ def test_a_sender_who_cannot_be_checked_for_want_of_a_database_is_told_so(monkey
     monkeypatch.setattr(upload_limit, "sender_of", no_database)
     status, problem = answer_of(receive, TOKEN, (b"content-length", b"100000"))
     assert (status, problem["code"]) == (503, "unavailable")
+
+
+def test_a_batch_of_one_who_may_not_send_any_is_refused_before_it_is_read(web: tuple[str, psutil.Process]) -> None:
+    address, _ = web
+    connection = http.client.HTTPConnection(address, timeout=30)
+    connection.putrequest("POST", BATCH)
+    connection.putheader("Authorization", f"Bearer {caller_of('viewer').token}")
+    connection.putheader("Content-Type", "application/x-ndjson")
+    connection.putheader("Content-Length", str(200 * MIB))
+    connection.endheaders()
+    answer = connection.getresponse()
+    assert (answer.status, json.loads(answer.read())["code"]) == (403, "not_allowed")
+    connection.close()
 
 
 def test_a_long_batch_grows_no_process_and_strangers_send_none(web: tuple[str, psutil.Process], tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """What handlers leave behind ends with their sandbox, whatever it does to get away (RELIABILITY S8)."""
 
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -47,6 +48,19 @@ def test_what_a_lost_node_left_behind_is_ended_and_nobody_elses(tmp_path: Path) 
     finally:
         for pid in (other_node, other_home):
             os.kill(pid, 9)
+
+
+def test_processes_of_another_user_are_found_by_a_root_that_may_only_read_their_limits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = _leave_behind(mark_of(tmp_path, 7, 1))
+
+    def refuse(*_: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(resource, "prlimit", refuse)
+    end_sandboxes_of(tmp_path, 7)
+    assert _has_ended(left)
 
 
 def _leave_behind(mark: int) -> int:

@@ -31,6 +31,10 @@ _SETTINGS = {
 }
 
 
+# Whoever is on this machine, a handler of another user among them, reaches the ports of the driver. Spark makes the
+# secret itself, where it runs in one process; a cluster is given one of its own.
+_AUTHENTICATED = {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
+
 # Java that only starts short jobs, whose work is done in Python: little is compiled well enough to be worth it.
 SHORT_JOBS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
@@ -55,8 +59,12 @@ def start_session(
     if remote := os.environ.get("SPARK_REMOTE"):
         builder = builder.remote(remote)
     else:
-        builder = builder.master(master or os.environ.get("SPARK_MASTER") or local)
-        for name, value in (_SETTINGS | {"spark.driver.extraJavaOptions": java_options}).items():
+        where = master or os.environ.get("SPARK_MASTER") or local
+        builder = builder.master(where)
+        settings = _SETTINGS | {"spark.driver.extraJavaOptions": java_options}
+        if where.startswith("local") and not where.startswith("local-cluster"):
+            settings |= _AUTHENTICATED
+        for name, value in settings.items():
             builder = builder.config(name, value)
     session: SparkSession = builder.getOrCreate()
     _check(session)

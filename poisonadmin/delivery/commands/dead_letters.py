@@ -18,7 +18,8 @@ SELECT * FROM unnest(%(ids)s::bigint[], %(froms)s::text[], %(tos)s::text[], %(qu
 
 # The child carries where it comes from, as Artemis stamps it (SEMANTICS ART-11): the queue is the one that it was in,
 # an address without queues being one itself. Its id at the producer is the parent's with ours behind it, since the
-# dead-letter address may get the same message again.
+# dead-letter address may get the same message again. Its moves go on from the parent's, so that none goes round for
+# ever.
 _CHILDREN = enter(
     Event.ENQUEUED,
     State.TBDL,
@@ -50,6 +51,10 @@ _CHILDREN = enter(
     INSERT INTO business_key (message_id, name, value)
     SELECT child_id, business_key.name, business_key.value
     FROM parent JOIN business_key ON business_key.message_id = parent.id
+), moves AS (
+    INSERT INTO hop (message_id, from_address, to_address, reason, by)
+    SELECT child_id, hop.from_address, hop.to_address, hop.reason, hop.by
+    FROM parent JOIN hop ON hop.message_id = parent.id AND hop.times IS NULL ORDER BY hop.id
 )""",
     then="SELECT lane_id, min(due_at) FROM changed GROUP BY lane_id",
 )
@@ -62,7 +67,16 @@ def record_moves(cursor: CursorWrapper, moves: Sequence[tuple[int, str, RetryDec
     """
     if not moves:
         return []
-    values: dict[str, Any] = {
+    cursor.execute(_HOPS, _values(moves))
+    parents = [move for move in moves if move[2].create_child]
+    if not parents:
+        return []
+    cursor.execute(_CHILDREN, _values(parents))
+    return list(cursor.fetchall())
+
+
+def _values(moves: Sequence[tuple[int, str, RetryDecision]]) -> dict[str, Any]:
+    return {
         "ids": [message_id for message_id, _, _ in moves],
         "froms": [from_address for _, from_address, _ in moves],
         "tos": [decision.move_to for _, _, decision in moves],
@@ -73,8 +87,3 @@ def record_moves(cursor: CursorWrapper, moves: Sequence[tuple[int, str, RetryDec
         "actor": "system",
         "note": None,
     }
-    cursor.execute(_HOPS, values)
-    if any(decision.create_child for _, _, decision in moves):
-        cursor.execute(_CHILDREN, values)
-        return list(cursor.fetchall())
-    return []

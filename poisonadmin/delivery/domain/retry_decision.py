@@ -9,9 +9,14 @@ from dataclasses import dataclass, replace
 
 from poisonadmin.delivery.domain.retry_schedule import MAX_RETRY_AFTER_MS, delay_ms, jitter
 from poisonadmin.messages.domain.states import Event, Reason, State
-from poisonadmin.policies.domain.policy import ExceptionDestination, OnExhausted, Policy, system_exception_destination
+from poisonadmin.policies.domain.policy import (
+    SYSTEM_DEAD_LETTER_QUEUE,
+    ExceptionDestination,
+    OnExhausted,
+    Policy,
+    system_exception_destination,
+)
 
-SYSTEM_DEAD_LETTER_QUEUE = "SYSTEM.DEAD.LETTER.QUEUE"
 BACKOUT_THRESHOLD_REACHED = "MQRC_BACKOUT_THRESHOLD_REACHED (2362)"
 
 

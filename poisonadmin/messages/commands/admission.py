@@ -67,6 +67,14 @@ SELECT message.id FROM staged_message AS staged JOIN message USING (id) JOIN env
 WHERE staged.batch = %(batch)s
 """  # noqa: S608  (fragments are constants)
 
+# An entry shows one of the messages that it has stopped.
+_LINK = """
+UPDATE poison_entry AS entry SET message_id = message.id
+FROM message JOIN envelope USING (id) JOIN address ON address.id = message.address_id
+WHERE message.id = ANY(%(ids)s) AND state = 'NDLV' AND reason = 'listed' AND entry.message_id IS NULL
+  AND entry.source = address.name AND entry.bookmark = coalesce(envelope.bookmark, envelope.message_id)
+"""
+
 _BESIDE = """
 SELECT other.id
 FROM message JOIN envelope USING (id) JOIN envelope AS its ON its.conversation_id = envelope.conversation_id
@@ -111,7 +119,9 @@ def refuse_excluded(cursor: CursorWrapper, message_ids: Sequence[int], *, actor:
         if is_used:
             values: dict[str, Any] = {"ids": list(message_ids), "actor": actor}
             cursor.execute(statement, values)
-            refused += int(cursor.fetchone()[0])
+            refused += (count := int(cursor.fetchone()[0]))
+            if count and statement is _LIST:
+                cursor.execute(_LINK, values)
     return refused
 
 

@@ -1,6 +1,7 @@
 """The poison list: bookmarks that consumers report, and that every consumer of the source then skips.
 
-A report counts; at its limit it lists, and the message goes along. A release, or approving the message, undoes it.
+A report counts; at its limit it lists, and the message goes along. A release, or approving the message, undoes it; each
+does the other as well.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,11 +13,14 @@ from django.db.backends.utils import CursorWrapper
 from poisonadmin.core.commands.transaction_retry import retried
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
+from poisonadmin.core.queries.rows import fetch_values
 from poisonadmin.intake.domain.envelope import MessageEnvelope
+from poisonadmin.messages.commands.decisions import approve
 from poisonadmin.poison_list.commands import entries
 from poisonadmin.poison_list.commands.entries import CountedReport, ListingLimits
-from poisonadmin.poison_list.commands.stored_messages import list_waiting, messages_of, store_listed
+from poisonadmin.poison_list.commands.stored_messages import MAX_MESSAGES, list_waiting, messages_of, store_listed
 from poisonadmin.policies.queries.index import policy_index
+from poisonadmin.store.models.poison import PoisonEntry
 
 FATAL = "Fatal error."
 DEFAULT_CRASH_LIMIT = 2
@@ -47,6 +51,18 @@ class Report:
     consumer: str | None = None
 
 
+_STOPPED = f"""
+SELECT message.id FROM poison_entry AS entry JOIN address ON address.name = entry.source
+     JOIN envelope ON envelope.bookmark = entry.bookmark JOIN message ON message.id = envelope.id
+WHERE entry.id = %(entry)s AND message.address_id = address.id AND state = 'NDLV' AND reason = 'listed'
+UNION
+SELECT message.id FROM poison_entry AS entry JOIN address ON address.name = entry.source
+     JOIN envelope ON envelope.message_id = entry.bookmark AND envelope.bookmark IS NULL
+     JOIN message ON message.id = envelope.id
+WHERE entry.id = %(entry)s AND message.address_id = address.id AND state = 'NDLV' AND reason = 'listed'
+ORDER BY 1 LIMIT {MAX_MESSAGES}
+"""  # noqa: S608  (a number of ours)
+
 _OF_MESSAGES = """
 SELECT message.id, address.name, coalesce(envelope.bookmark, envelope.message_id)
 FROM message JOIN envelope USING (id) JOIN address ON address.id = message.address_id WHERE message.id = ANY(%s)
@@ -69,7 +85,7 @@ def report(told: Report, *, principal: Principal) -> int:
 
 
 def _report(told: Report, by: str) -> int:
-    limits = _limits_of(told)
+    limits = _limits_at(told.source, told.crash_limit)
     with transaction.atomic(), connection.cursor() as cursor:
         messages = messages_of(cursor, told.source, told.bookmark)
         expected = entries.would_list(cursor, told.source, told.bookmark, fatal=told.fatal, limits=limits)
@@ -95,11 +111,11 @@ def _take_along(cursor: CursorWrapper, told: Report, messages: Sequence[int], by
     return [stored] if stored is not None else messages_of(cursor, told.source, told.bookmark)
 
 
-def _limits_of(told: Report) -> ListingLimits:
-    policy = policy_index().resolve(told.source).policy
+def _limits_at(source: str, crash_limit: int | None = None) -> ListingLimits:
+    policy = policy_index().resolve(source).policy
     return ListingLimits(
         failures=policy.failures_to_list if policy.failures_to_list > 0 else DEFAULT_FAILURE_LIMIT,
-        crashes=told.crash_limit or (policy.crashes_to_list if policy.crashes_to_list > 0 else DEFAULT_CRASH_LIMIT),
+        crashes=crash_limit or (policy.crashes_to_list if policy.crashes_to_list > 0 else DEFAULT_CRASH_LIMIT),
     )
 
 
@@ -113,25 +129,31 @@ def list_messages(
     if not message_ids:
         return
     cursor.execute(_OF_MESSAGES, [list(message_ids)])
-    counted = [CountedReport(source, bookmark, why[number], number) for number, source, bookmark in cursor.fetchall()]
-    limits = ListingLimits(DEFAULT_FAILURE_LIMIT, DEFAULT_CRASH_LIMIT)
-    entries.count(cursor, counted, fatal=fatal, limits=limits, by=actor, is_listed=True)
+    counted: dict[ListingLimits, list[CountedReport]] = {}
+    for number, source, bookmark in cursor.fetchall():
+        counted.setdefault(_limits_at(source), []).append(CountedReport(source, bookmark, why[number], number))
+    for limits in sorted(counted):
+        entries.count(cursor, counted[limits], fatal=fatal, limits=limits, by=actor, is_listed=True)
 
 
 def release(entry_id: int, *, principal: Principal, reason: str) -> None:
-    """Take a bookmark off the list, for every consumer; its counts start again at 0. A stored message stays as it is.
+    """Take a bookmark off the list, for every consumer; its counts start again at 0.
 
-    Errors: `NotAllowed`, `NotFound`, `NotListed`. Source: SEMANTICS AMPS-f, ruling R7.
+    The messages that it stopped are approved along with it; one that cannot go anywhere stays as it is.
+    Errors: `NotAllowed`, `NotFound`, `NotListed`. Source: SEMANTICS AMPS-f, AMPS-h, ruling R7.
     """
     principal.require(Permission.DECIDE)
+    row = PoisonEntry.objects.filter(id=entry_id).values_list("source", flat=True).first()
+    if row is None or not principal.sees(row):
+        raise NotFound(f"There is no entry {entry_id} on the poison list.")
+    stopped = fetch_values(_STOPPED, {"entry": entry_id})
+    # An approval releases the bookmark in its own transaction; what is left to do is where nothing could be approved.
+    approved = approve(stopped, principal=principal, reason=reason).changed if stopped else ()
 
     def release_once() -> None:
         with transaction.atomic(), connection.cursor() as cursor:
-            cursor.execute("SELECT source FROM poison_entry WHERE id = %s", [entry_id])
-            row = cursor.fetchone()
-            if row is None or not principal.sees(row[0]):
-                raise NotFound(f"There is no entry {entry_id} on the poison list.")
-            if not entries.release(cursor, [entry_id], actor=principal.name, note=reason):
+            released = entries.release(cursor, [entry_id], actor=principal.name, note=reason)
+            if not (released or approved):
                 raise NotListed("This bookmark is not listed, and nothing is counted against it.")
 
     retried(release_once)

@@ -31,6 +31,10 @@ class ExceptionDestination(StrEnum):
     SPECIFY = "specify"
 
 
+# Where MQ sends what was backed out too often, where no queue is named for that (SEMANTICS WAS-13).
+SYSTEM_DEAD_LETTER_QUEUE = "SYSTEM.DEAD.LETTER.QUEUE"
+
+
 def system_exception_destination(messaging_engine: str) -> str:
     """Return the address of the exception destination that WebSphere gives a messaging engine (SEMANTICS WAS-6)."""
     return f"_SYSTEM.Exception.Destination.{messaging_engine}"

@@ -10,10 +10,12 @@ from poisonadmin.core.domain.addresses import InvalidAddress, validate_address
 from poisonadmin.core.domain.errors import InvalidField, PoisonAdminError, all_checked
 from poisonadmin.messages.domain.business_keys import InvalidBusinessKey, parsed_keys
 from poisonadmin.policies.domain.policy import (
+    SYSTEM_DEAD_LETTER_QUEUE,
     UNLIMITED,
     Blame,
     ExceptionDestination,
     OnExhausted,
+    Policy,
     system_exception_destination,
 )
 
@@ -220,6 +222,22 @@ SECTIONS: dict[str, dict[str, Check]] = {
     },
 }
 CHECKS: dict[str, Check] = {name: check for checks in SECTIONS.values() for name, check in checks.items()}
+
+
+def implied_addresses(policy: Policy) -> list[tuple[str, str]]:
+    """Return the addresses to which a policy moves messages without naming them, each behind what would name another.
+
+    >>> implied_addresses(Policy(backout_threshold=3))
+    [('backout_requeue_queue', 'SYSTEM.DEAD.LETTER.QUEUE')]
+    """
+    found = []
+    if policy.backout_threshold > 0 and policy.backout_requeue_queue is None:
+        found.append(("backout_requeue_queue", SYSTEM_DEAD_LETTER_QUEUE))
+    goes = policy.exception_destination
+    is_named = goes is ExceptionDestination.SPECIFY and policy.exception_destination_address is not None
+    if policy.max_failed_deliveries > 0 and goes is not ExceptionDestination.NONE and not is_named:
+        found.append(("exception_destination", system_exception_destination(policy.messaging_engine)))
+    return found
 
 
 def named_addresses(settings: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -46,18 +46,20 @@ class SessionAuthentication(authentication.SessionAuthentication):
         return None if found is None else (found[0], principal_of_user(found[0]))
 
 
-def sender_of(request: HttpRequest) -> str | None:
-    """Return who sends a request, as a key of theirs, from its headers alone; None for a stranger.
+def sender_of(request: HttpRequest) -> tuple[str, Principal] | None:
+    """Return who sends a request, a key of theirs and what they may, from its headers alone; None for a stranger.
 
     The token is in force, or the session is that of an active user with a role.
     """
     scheme, _, text = request.headers.get("Authorization", "").partition(" ")
     if scheme.lower() == SCHEME:
         token = text.strip()
-        return tokens.digest_of(token) if tokens.authenticate(token) else None
+        found = tokens.authenticate(token)
+        return None if found is None else (tokens.digest_of(token), found[1])
     request.session = SessionStore(request.COOKIES.get(settings.SESSION_COOKIE_NAME))
     user = get_user(request)
-    return f"user {user.pk}" if principal_of_user(user) else None
+    principal = principal_of_user(user)
+    return None if principal is None else (f"user {user.pk}", principal)
 
 
 class MayDo(BasePermission):

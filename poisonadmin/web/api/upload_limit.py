@@ -16,6 +16,7 @@ from django.core.handlers.asgi import ASGIRequest
 from django.db import connection
 from rest_framework.exceptions import AuthenticationFailed
 
+from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.web.api.authentication import sender_of
 from poisonadmin.web.api.connections import IS_KNOWN
@@ -177,14 +178,17 @@ def _announced_bytes(scope: Scope) -> int:
 
 
 async def _sender(scope: Scope) -> str:
-    """Return who sends; raise AuthenticationFailed, and what a database that does not answer raises."""
+    """Return who sends; raise AuthenticationFailed, NotAllowed, and what a database that does not answer raises."""
     found = await asyncio.get_running_loop().run_in_executor(_lookups, _looked_up, scope)
     if found is None:
         raise AuthenticationFailed("This token or session is unknown, expired or revoked; nothing was taken.")
-    return found
+    sender, principal = found
+    if scope["path"] == BATCH_PATH:
+        principal.require(Permission.INGEST)
+    return sender
 
 
-def _looked_up(scope: Scope) -> str | None:
+def _looked_up(scope: Scope) -> tuple[str, Principal] | None:
     try:
         return sender_of(ASGIRequest(scope, BytesIO()))
     finally:

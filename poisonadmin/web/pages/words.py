@@ -35,7 +35,7 @@ REASONS: dict[str, str] = {
 EVENTS: dict[str, str] = {str(event): event.replace("_", " ").capitalize() for event in Event} | {
     Event.ENQUEUED: "Taken in",
     Event.IMPORTED: "Handed in as a dead letter",
-    Event.CLAIMED: "Delivery begun",
+    Event.CLAIMED: "Taken for delivery",
     Event.FAILED: "Delivery failed",
     Event.DISCARDED: "Discarded by its handler",
     Event.ROLLED_BACK: "Rolled back by its handler",

@@ -58,6 +58,17 @@ def _end(is_meant: Callable[[int], bool], but: int) -> None:
 def _marked() -> Iterator[tuple[int, int]]:
     for pid in (int(process.name) for process in Path("/proc").iterdir() if process.name.isdecimal()):
         with contextlib.suppress(OSError):
-            mark = resource.prlimit(pid, RLIMIT_LOCKS)[1]
+            mark = _mark_on(pid)
             if mark > 0 and mark & _MARK:
                 yield pid, mark
+
+
+def _mark_on(pid: int) -> int:
+    """Return the limit of file locks of a process, 0 where it has none; raise OSError where it cannot be read."""
+    try:
+        return resource.prlimit(pid, RLIMIT_LOCKS)[1]
+    except PermissionError:
+        # The process of another user: root without CAP_SYS_RESOURCE, as in most containers, may only read it.
+        limits = Path(f"/proc/{pid}/limits").read_text()
+        hard = next(line for line in limits.splitlines() if line.startswith("Max file locks")).split()[4]
+        return int(hard) if hard.isdecimal() else 0
