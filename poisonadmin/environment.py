@@ -122,8 +122,8 @@ class Environment:
         self.flag("POISONADMIN_ALLOW_LOOPBACK")
         try:
             guard_from(self._variables)
-        except PoisonAdminError as error:
-            raise _wrong("POISONADMIN_ALLOWED_NETWORKS", f"{error}") from None
+        except PoisonAdminError:
+            raise _wrong("POISONADMIN_ALLOWED_NETWORKS", _NETWORKS) from None
         try:
             handler_directories(self._variables)
             sandbox_user(self._variables)
@@ -140,7 +140,7 @@ class Environment:
     def check_spark(self) -> None:
         """Check where Spark's jobs are to run."""
         master, remote = self._variables.get("SPARK_MASTER", ""), self._variables.get("SPARK_REMOTE", "")
-        if master and re.match(r"local(\[|$)|spark://.|k8s://.|yarn$", master) is None:
+        if master and re.match(r"local(-cluster)?(\[|$)|spark://.|k8s://.|yarn$", master) is None:
             raise _wrong("SPARK_MASTER", "must be local[N,4], spark://host:port, k8s://… or yarn")
         if remote and not remote.startswith("sc://"):
             raise _wrong("SPARK_REMOTE", "must be sc://host:15002")
@@ -164,7 +164,7 @@ class Environment:
         try:
             return [str(network) for network in parse_networks(self._variables.get(name, ""))]
         except PoisonAdminError:
-            raise _wrong(name, "must be networks such as 10.1.0.0/16, separated by commas") from None
+            raise _wrong(name, _NETWORKS) from None
 
     def _words(self, name: str, default: Collection[str]) -> list[str]:
         if name not in self._variables:
@@ -172,6 +172,7 @@ class Environment:
         return [word for part in self._variables[name].split(",") if (word := part.strip())]
 
 
+_NETWORKS = "must be networks such as 10.1.0.0/16, separated by commas"
 _DATABASE = "must be postgresql://user:password@host:port/name"
 
 

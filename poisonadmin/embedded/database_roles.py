@@ -9,11 +9,13 @@ OWNER, RUNNING = "poisonadmin_owner", "poisonadmin"
 _SEPARATE = """
 DO $$ BEGIN
     IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = {owner_name}) THEN CREATE ROLE {owner}; END IF;
+    IF pg_has_role({running_name}, 'pg_monitor', 'MEMBER') THEN
+        REVOKE pg_monitor, pg_checkpoint FROM {running};
+    END IF;
 END $$;
 ALTER ROLE {owner} LOGIN CREATEDB PASSWORD {password};
 ALTER ROLE {running} NOCREATEDB;
 GRANT pg_monitor, pg_checkpoint TO {owner};
-REVOKE pg_monitor, pg_checkpoint FROM {running};
 REASSIGN OWNED BY {running} TO {owner};
 ALTER DATABASE {database} OWNER TO {owner};
 """
@@ -24,6 +26,7 @@ def separate(superuser_url: str, *, database: str, password: str) -> None:
     names = {"owner": OWNER, "running": RUNNING, "database": database}
     statements = sql.SQL(_SEPARATE).format(
         owner_name=sql.Literal(OWNER),
+        running_name=sql.Literal(RUNNING),
         password=sql.Literal(password),
         **{key: sql.Identifier(name) for key, name in names.items()},
     )

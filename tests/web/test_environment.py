@@ -48,6 +48,7 @@ WRONG = [
     ("POISONADMIN_SECRET_KEY_FILE", "/dev/zero"),
     ("POISONADMIN_SECRET_KEY_FILE", "~nobody-of-this-name/key"),
     ("DATABASE_URL_FILE", "/etc/hostname"),  # beside DATABASE_URL
+    ("POISONADMIN_ALLOWED_NETWORKS", f"10.0.0.0/8,{CANARY}"),
     ("SPARK_MASTER", "somewhere"),
     ("SPARK_REMOTE", "https://127.0.0.1"),
     ("JAVA_HOME", "/nowhere/at/all"),
@@ -61,6 +62,12 @@ def test_a_wrong_variable_stops_the_start_with_one_line_that_names_it(name: str,
     [line] = ended.stderr.strip().splitlines()
     assert name in line
     assert CANARY not in ended.stderr + ended.stdout
+
+
+@pytest.mark.parametrize("master", ["local", "local[12,4]", "local-cluster[2,2,1024]", "spark://h:7077", "yarn"])
+def test_every_place_where_spark_runs_is_accepted(master: str, tmp_path: Path) -> None:
+    ended = _start(["-c", "from django.conf import settings; settings.DEBUG"], {"SPARK_MASTER": master}, tmp_path)
+    assert (ended.returncode, ended.stderr) == (0, "")
 
 
 @pytest.mark.parametrize(
