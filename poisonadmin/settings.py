@@ -248,5 +248,9 @@ LOGGING = {
     "formatters": {"plain": {"format": "%(levelname)s %(name)s %(message)s"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "plain"}},
     "root": {"handlers": ["stderr"], "level": env.level("POISONADMIN_LOG_LEVEL", "INFO")},
-    "loggers": {name: {"level": "WARNING"} for name in ("django_structlog", "axes", "py4j")},
+    "loggers": {
+        **{name: {"level": "WARNING"} for name in ("django_structlog", "axes", "py4j")},
+        # Anybody can send a host name that is not ours; each would write a stack trace.
+        "django.security.DisallowedHost": {"level": "CRITICAL"},
+    },
 }

@@ -195,3 +195,9 @@ def test_beyond_the_limit_it_is_the_silent_ones_that_go(web: Web) -> None:
         assert answers(address)
         assert time.monotonic() - began < 1
         assert established(web) <= MAX_CONNECTIONS
+
+
+def test_a_host_name_that_is_not_ours_writes_no_stack_trace(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    answer = client.get("/healthz", headers={"host": "elsewhere.example.org"})
+    assert answer.status_code == 400
+    assert not [record for record in caplog.records if record.exc_info]
