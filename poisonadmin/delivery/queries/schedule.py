@@ -212,7 +212,7 @@ def schedule(message_id: int, *, principal: Principal) -> Schedule:
         at=message.due_at,
         how=how,
         of=of,
-        is_hot=bool(changes.results) and changes.results[0].note == hot_loops.NOTE,
+        is_hot=bool(changes.results) and hot_loops.is_paced(changes.results[0].note),
     )
     in_force = breakers(
         policy,
@@ -286,8 +286,8 @@ def _why_other(waits_ms: int, policy: Policy, last: HistoryRow, made: list[Attem
     attempt = next((one for one in made if one.attempt_number == last.attempt_number), None)
     if attempt is not None and attempt.retry_after_ms is not None and waits_ms <= attempt.retry_after_ms:
         return f"the destination asked for {attempt.retry_after_ms} ms, so {waits_ms} ms"
-    if last.note == hot_loops.NOTE:
-        return last.note
+    if hot_loops.is_paced(last.note):
+        return hot_loops.NOTE
     if waits_ms == policy.blocked_retry_timeout:
         return f"blocked_retry_timeout {policy.blocked_retry_timeout}, so {waits_ms} ms"
     return f"by what was in force then, {waits_ms} ms"
