@@ -14,6 +14,7 @@ NOTE = (
     f"delivered again {IMMEDIATE_REDELIVERIES} times without a wait within {WITHIN_SECONDS} s, "
     f"and nothing ends this: the next delivery waits {WAIT_MS} ms"
 )
+AT_LEAST = f"at least {WAIT_MS} since nothing ends the redeliveries"  # how a formula says it
 
 
 def is_endless(policy: Policy, event: Event, address: str, *, is_in_conversation: bool) -> bool:
