@@ -1,6 +1,7 @@
 """Ruling R11: what nothing ends is not delivered again and again without a pause."""
 
 from itertools import islice
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -14,8 +15,25 @@ from poisonadmin.messages.domain.states import Event
 from poisonadmin.policies.domain.policy import ExceptionDestination, OnExhausted, Policy, preset
 from poisonadmin.store.models.history import History
 from tests.fixtures.delivery import answer, claim, enqueue, make_destination
+from tests.rules.ruled import rule
 
 STAYS = Policy(max_failed_deliveries=1, exception_destination=ExceptionDestination.NONE, blocked_retry_timeout=0)
+
+
+def waits_in_s(message: int, times: int) -> list[float]:
+    """Let a message fail so often, at once each time; return the waits that the settles decided on."""
+    waits = []
+    for _ in range(times):
+        with connection.cursor() as cursor:  # the test does not wait; what paces it is what the settle decided
+            cursor.execute("UPDATE message SET due_at = now() WHERE due_at > now()")
+            cursor.execute("UPDATE lane SET next_due = now() WHERE next_due > now()")
+        claim()
+        answer([message], "failed")
+        settle()
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT extract(epoch FROM due_at - state_at)::float8 FROM message")
+            waits.append(cursor.fetchone()[0])
+    return waits
 
 
 @pytest.mark.conformance("R11")
@@ -55,22 +73,29 @@ def test_a_message_that_moves_on_is_not_held_back() -> None:
     assert paced(moved, policy, "orders", is_hot=True, is_in_conversation=False) is moved
 
 
+@pytest.mark.conformance("R11")
+@pytest.mark.parametrize("action", [{"delay_ms": 0}, {"factor": 0}])
+def test_a_rule_that_retries_without_a_wait_is_paced_whatever_the_policy_ends(db: None, action: dict[str, Any]) -> None:
+    make_destination(redelivery_delay=5000, max_delivery_attempts=10)
+    rule("at once", {}, {"do": "retry", **action}, stage="after")
+    [message] = enqueue()
+    assert waits_in_s(message, 14) == [0] * 10 + [1] * 4
+    assert History.objects.filter(message_id=message, note=f"rule at once: retry; {NOTE}").count() == 4
+
+
+@pytest.mark.conformance("R11")
+def test_a_rule_decides_on_the_policy_s_wait_and_not_on_the_second(db: None) -> None:
+    make_destination(redelivery_delay=0, max_delivery_attempts=-1)
+    rule("longer", {}, {"do": "retry", "factor": 5}, stage="after")
+    [message] = enqueue()
+    assert waits_in_s(message, 12) == [0] * 10 + [1] * 2
+
+
 @pytest.mark.conformance("R11", "SSB-f")
 def test_a_settle_paces_what_was_delivered_eleven_times_within_ten_seconds(db: None) -> None:
     make_destination(
         redelivery_delay=0, max_delivery_attempts=-1, conversation_failure_limit=4, blacklisting_enabled=False
     )
     [message] = enqueue()
-    waits = []
-    for _ in range(14):
-        with connection.cursor() as cursor:  # the test does not wait; what paces it is what the settle decided
-            cursor.execute("UPDATE message SET due_at = now() WHERE due_at > now()")
-            cursor.execute("UPDATE lane SET next_due = now() WHERE next_due > now()")
-        claim()
-        answer([message], "failed")
-        settle()
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT extract(epoch FROM due_at - state_at)::float8 FROM message")
-            waits.append(cursor.fetchone()[0])
-    assert waits == [0] * 10 + [1] * 4
+    assert waits_in_s(message, 14) == [0] * 10 + [1] * 4
     assert History.objects.filter(message_id=message, note=NOTE).count() == 4

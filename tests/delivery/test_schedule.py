@@ -9,11 +9,13 @@ from django.db import connection
 from poisonadmin.addresses.commands import pause
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.delivery.commands.settle import settle
+from poisonadmin.delivery.domain.hot_loops import NOTE
 from poisonadmin.delivery.domain.retry_schedule import jitter
 from poisonadmin.delivery.queries.schedule import Schedule, schedule
 from poisonadmin.messages.commands.decisions import approve, postpone, quarantine
 from poisonadmin.messages.queries.detail import get_message
 from tests.fixtures.delivery import answer, claim, end_nodes, enqueue, make_destination
+from tests.rules.ruled import rule
 
 pytestmark = pytest.mark.django_db
 
@@ -197,3 +199,128 @@ def test_a_message_on_an_address_that_does_not_deliver_says_why() -> None:
     assert of(message).held.reasons == ["orders.eu is PAUSED, by system"]
     [parked] = enqueue(address="parked")
     assert of(parked).held.reasons == ["parked delivers nowhere"]
+
+
+SECOND = "at least 1000 since nothing ends the redeliveries"
+
+
+@pytest.mark.conformance("R11")
+@pytest.mark.parametrize("outcome", ["failed", "rolled_back"])
+def test_a_second_that_was_waited_is_said_of_the_past(outcome: str) -> None:
+    make_destination(redelivery_delay=0, max_redelivery_delay=0, max_delivery_attempts=-1)
+    [message] = enqueue()
+    fail(message, 12, outcome)
+    found = of(message)
+    assert [(step.formula or "").endswith(SECOND) for step in found.past] == [False] * 10 + [True] * 2
+    assert (found.past[-1].formula or "").startswith("0 ms x ")
+
+
+@pytest.mark.conformance("R11")
+def test_crashes_that_nothing_ends_say_their_second_and_that_they_have_no_limit() -> None:
+    make_destination(**SAMPLE, blacklisting_enabled=False)
+    [message] = enqueue()
+    fail(message, 3, "crashed", error_class="HandlerKilled", fingerprint="c" * 16, title="x")
+    first = of(message).sentence or ""
+    assert first.startswith("attempt 1, without a limit on crashes (failure_count 0) due at ")
+    assert first.endswith(": due at once after a crash, which leaves failure_count alone")
+    fail(message, 9, "crashed", error_class="HandlerKilled", fingerprint="c" * 16, title="x")
+    found = of(message)
+    assert f": due 1000 ms after a crash, which leaves failure_count alone: {NOTE}" in (found.sentence or "")
+    assert [step.formula for step in found.past] == [None] * 10 + [SECOND] * 2
+    assert [step.of for step in found.next][:1] == [10]
+
+
+@pytest.mark.conformance("R11")
+def test_a_rule_that_decided_is_credited_with_the_wait_past_and_to_come() -> None:
+    make_destination(**SAMPLE | {"max_delivery_attempts": 3})
+    rule("at once", {"exception_class": "Busy"}, {"do": "retry", "delay_ms": 0}, stage="after")
+    [message] = enqueue()
+    fail(message, 2, error_class="Busy")
+    found = of(message)
+    assert (found.sentence or "").startswith("attempt 3 of 3 (failure_count 2) due at ")
+    assert (found.sentence or "").endswith(": rule at once: retry, so 0 ms")
+    assert [step.formula for step in found.past] == ["rule at once: retry"] * 2
+    fail(message, 9, error_class="Busy")
+    found = of(message)
+    assert (found.sentence or "").startswith("attempt 12, past the limit of 3 (failure_count 11) due at ")
+    assert (found.sentence or "").endswith(f": rule at once: retry; {NOTE}, so 1000 ms")
+    assert [step.formula for step in found.past] == ["rule at once: retry"] * 10 + [f"rule at once: retry, {SECOND}"]
+    assert {(step.then, step.delay_ms, step.formula) for step in found.next} == {
+        ("TBDL", 1000, f"rule at once: retry, {SECOND}")
+    }
+    make_due(message)
+    claim()
+    assert of(message).sentence == "attempt 12, past the limit of 3 (failure_count 11) is under way"
+    assert of(message).next[0].how == f"rule at once: retry; {NOTE}"
+    answer([message], "failed", error_class="Other")
+    settle()
+    assert of(message).sentence is None
+
+
+def test_a_rule_is_asked_of_each_failure_to_come_as_of_the_last() -> None:
+    make_destination(**SAMPLE)
+    rule("twice", {"failures": {"max": 3}}, {"do": "retry", "factor": 2}, stage="after")
+    rule("then away", {"failures": {"min": 6}}, {"do": "redirect", "address": "orders.slow"}, stage="after")
+    [message] = enqueue()
+    fail(message, 1)
+    steps = of(message).next
+    assert [(step.failure, step.delay_ms, step.move_to) for step in steps] == [
+        (2, 15_000, None),
+        (3, 22_500, None),
+        (4, 16_875, None),
+        (5, 25_312, None),
+        (6, 0, "orders.slow"),
+    ]
+    assert steps[0].formula == "rule twice: retry"
+    assert steps[2].formula == "5000 ms x 1.5^3 = 16875, cap 50000"
+
+
+def test_a_long_past_keeps_its_failure_numbers_and_says_that_it_is_cut_off() -> None:
+    make_destination(**SAMPLE | {"max_delivery_attempts": -1})
+    [message] = enqueue()
+    fail(message, 2)
+    assert not of(message).is_past_cut_off
+    add_failures(message, 600)
+    found = of(message)
+    assert [step.failure for step in found.past] == list(range(583, 603))
+    assert found.past[-1].formula == "5000 ms x 1.5^601 = 9223372036854775807, capped at 50000"
+    assert found.is_past_cut_off
+
+
+def add_failures(message: int, times: int) -> None:
+    """Write the history and the attempts of so many more failures."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """INSERT INTO history (message_id, at, from_state, to_state, event, attempt_number, actor)
+            SELECT id, now(), CASE e WHEN 'failed' THEN 'DLNG' ELSE 'TBDL' END,
+                   CASE e WHEN 'failed' THEN 'TBDL' ELSE 'DLNG' END, e, attempt_number + n, 'system'
+            FROM message, generate_series(1, %(times)s) n, unnest(ARRAY['claimed', 'failed']) WITH ORDINALITY x (e, o)
+            WHERE id = %(id)s ORDER BY n, o""",
+            {"id": message, "times": times},
+        )
+        cursor.execute(
+            """INSERT INTO attempt (message_id, attempt_number, outcome, finished_at)
+            SELECT id, attempt_number + n, 'failed', now() FROM message, generate_series(1, %(times)s) n
+            WHERE id = %(id)s""",
+            {"id": message, "times": times},
+        )
+        cursor.execute(
+            """UPDATE message SET attempt_number = attempt_number + %(times)s, failure_count = failure_count + %(times)s
+            WHERE id = %(id)s""",
+            {"id": message, "times": times},
+        )
+
+
+def test_only_rules_that_cover_the_address_are_counted() -> None:
+    make_destination(**SAMPLE)
+    [message] = enqueue()
+    rule("elsewhere", {"address": "returns.#"}, "park", stage="after")
+    assert of(message).notes == []
+    rule("here", {"address": "orders.#"}, "park", stage="after")
+    assert of(message).notes == [
+        "1 rule on failures covers orders.eu; where it matches, it decides instead of the policy"
+    ]
+    rule("anywhere", {}, "park", stage="after")
+    assert of(message).notes == [
+        "2 rules on failures cover orders.eu; the first that matches decides instead of the policy"
+    ]

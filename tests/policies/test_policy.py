@@ -221,6 +221,27 @@ def test_an_endless_series_without_a_wait_is_warned_of(policy: Policy, is_warned
     assert any("ends the redeliveries" in one for one in warnings(policy)) is is_warned
 
 
+@pytest.mark.conformance("R11")
+@pytest.mark.parametrize(
+    ("policy", "what"),
+    [
+        (replace(BUILT_IN, blacklisting_enabled=False), "crashes its process"),
+        (replace(preset("sap"), blacklisting_enabled=False), "crashes its process"),
+        (Policy(max_delivery_attempts=5), "crashes its process or is rolled back"),
+        (preset("amps"), "is rolled back"),
+        (replace(BUILT_IN, blacklisting_enabled=False, crashes_to_list=3), None),
+        (replace(BUILT_IN, blacklisting_enabled=False, crashes_count_as_failures=True), None),
+        (replace(BUILT_IN, blacklisting_enabled=False, queue_off_after_rollbacks=5), None),
+        (BUILT_IN, None),
+        *((preset(name), None) for name in PRESETS if name != "amps"),
+    ],
+)
+def test_endless_crashes_and_roll_backs_are_warned_of(policy: Policy, what: str | None) -> None:
+    found = [one for one in warnings(policy) if one.startswith("No limit")]
+    expected = f"No limit counts how often a message {what}, and it is redelivered without a wait: after 10 of them "
+    assert found == ([] if what is None else [f"{expected}within 10 s each waits 1000 ms."])
+
+
 @pytest.mark.conformance("R9")
 def test_a_preset_switches_the_other_systems_limits_off() -> None:
     """R9."""
@@ -248,11 +269,12 @@ def test_the_longest_wait_is_ten_delays_unless_it_is_set() -> None:
 def test_a_listener_that_stops_before_it_moves_is_warned_of() -> None:
     """R5."""
     assert "listener_max_retries (2) should exceed" in warnings(Policy(listener_max_retries=2, backout_threshold=2))[0]
-    assert warnings(Policy(listener_max_retries=3, backout_threshold=2)) == ()
-    assert warnings(Policy(listener_max_retries=0, backout_threshold=0)) == ()
+    counting = preset("websphere_mq")
+    assert warnings(replace(counting, listener_max_retries=3, backout_threshold=2)) == ()
+    assert warnings(counting) == ()
 
 
 def test_an_exception_destination_without_its_address_is_warned_of() -> None:
-    specify = Policy(redelivery_delay=1, exception_destination=ExceptionDestination.SPECIFY)
+    specify = replace(BUILT_IN, exception_destination=ExceptionDestination.SPECIFY)
     assert len(warnings(specify)) == 1
     assert warnings(replace(specify, exception_destination_address="park.here")) == ()

@@ -8,7 +8,7 @@ from poisonadmin.core.commands import audit
 from poisonadmin.delivery.commands.retry_decisions import Answered
 from poisonadmin.delivery.domain.outcome import Outcome
 from poisonadmin.delivery.domain.retry_decision import RetryDecision
-from poisonadmin.delivery.domain.retry_schedule import delay_ms, jitter
+from poisonadmin.delivery.domain.retry_limits import policy_wait
 from poisonadmin.policies.domain.policy import Policy
 from poisonadmin.rules.domain.failure_rules import first_match, overridden
 from poisonadmin.rules.domain.rules import RuleFailed
@@ -41,7 +41,8 @@ class FailureRuleDecisions:
         if one.outcome != Outcome.FAILED or (found := first_match(self._table.rules, one)) is None:
             return decision
         self._hits[found.rule.id] += 1
-        return overridden(decision, found, delay_ms=_wait(one, policy, decision), hops=one.hops)
+        wait = policy_wait(policy, decision, message_id=one.id, attempt_number=one.attempt_number)
+        return overridden(decision, found, delay_ms=wait, hops=one.hops)
 
     def count(self, cursor: CursorWrapper) -> None:
         """Add the hits to the rules', and switch off what cannot be asked: a decision does not wait for a broken rule.
@@ -61,10 +62,3 @@ def _switch_off(failed: RuleFailed) -> None:
     if mine.update(is_enabled=False, fault=failed.why):
         details = {"version": rule.version}
         audit.record("system", "rule.switched_off", "rule", rule.name, note=failed.why, details=details)
-
-
-def _wait(one: Answered, policy: Policy, decision: RetryDecision) -> int:
-    if decision.delay_ms is not None:
-        return decision.delay_ms
-    sign, fraction = jitter(one.id, one.attempt_number)
-    return delay_ms(policy, one.failures, sign=sign, fraction=fraction)

@@ -8,7 +8,7 @@ from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.delivery.commands.outcome_batches import ANSWERED
 from poisonadmin.delivery.domain import answer_decision
-from poisonadmin.delivery.domain.hot_loops import IMMEDIATE_REDELIVERIES, WAIT_MS, WITHIN_SECONDS, paced
+from poisonadmin.delivery.domain.hot_loops import IMMEDIATE_REDELIVERIES, WAIT_MS, WITHIN_SECONDS
 from poisonadmin.delivery.domain.outcome import Outcome
 from poisonadmin.delivery.domain.retry_decision import ConversationEnd, RetryDecision, on_crash, on_failure
 from poisonadmin.messages.domain.states import Event
@@ -120,21 +120,11 @@ def read_answered(
     return sorted((Answered(*row) for row in cursor.fetchall()), key=lambda one: (one.finished_at, one.id))
 
 
-def decide_retry(one: Answered, policy: Policy, *, conversation_failures: int | None = None) -> RetryDecision:
-    """Return the decision on one attempt under the policy of its address.
+def decide_retry(one: Answered, policy: Policy, *, conversation_failures: int | None) -> RetryDecision:
+    """Return the decision on one attempt under the policy of its address, before rules and `paced`.
 
     `conversation_failures`: its conversation's count with it, None where that is not counted.
     """
-    return paced(
-        _decide(one, policy, conversation_failures),
-        policy,
-        one.address,
-        is_hot=one.is_hot,
-        is_in_conversation=conversation_failures is not None,
-    )
-
-
-def _decide(one: Answered, policy: Policy, conversation_failures: int | None) -> RetryDecision:
     match Outcome(one.outcome):
         case Outcome.DISCARDED:
             return answer_decision.on_discarded(one.failure_count)

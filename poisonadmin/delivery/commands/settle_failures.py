@@ -14,6 +14,7 @@ from poisonadmin.delivery.commands.conversation_errors import ConversationError,
 from poisonadmin.delivery.commands.dead_letters import record_moves
 from poisonadmin.delivery.commands.failure_rules import FailureRuleDecisions
 from poisonadmin.delivery.commands.retry_decisions import Answered, decide_retry, read_answered
+from poisonadmin.delivery.domain.hot_loops import paced
 from poisonadmin.delivery.domain.retry_decision import RetryDecision
 from poisonadmin.messages.commands import failure_groups, schedule
 from poisonadmin.messages.commands.admission import refuse_excluded, waiting_beside
@@ -131,8 +132,17 @@ def _errors(pairs: Sequence[tuple[Answered, RetryDecision]], in_force: dict[str,
 
 
 def _decide(one: Answered, policy: Policy, counts: BreakerCounts, ruled: FailureRuleDecisions) -> RetryDecision:
-    decision = ruled.apply(
-        one, policy, decide_retry(one, policy, conversation_failures=counts.of_conversation(one, policy))
+    conversation_failures = counts.of_conversation(one, policy)
+    by_policy = decide_retry(one, policy, conversation_failures=conversation_failures)
+    decision = ruled.apply(one, policy, by_policy)
+    # A rule may take away both the end and the wait that the policy gives, so the pace is looked at after it.
+    decision = paced(
+        decision,
+        policy,
+        one.address,
+        is_hot=one.is_hot,
+        is_in_conversation=conversation_failures is not None,
+        is_by_rule=decision is not by_policy,
     )
     if _ends_conversation(decision):
         counts.ended(one, decision.conversation_error)

@@ -14,6 +14,7 @@ NOTE = (
     f"delivered again {IMMEDIATE_REDELIVERIES} times without a wait within {WITHIN_SECONDS} s, "
     f"and nothing ends this: the next delivery waits {WAIT_MS} ms"
 )
+AT_LEAST = f"at least {WAIT_MS} since nothing ends the redeliveries"  # how a formula says it
 
 
 def is_endless(policy: Policy, event: Event, address: str, *, is_in_conversation: bool) -> bool:
@@ -35,15 +36,27 @@ def is_endless(policy: Policy, event: Event, address: str, *, is_in_conversation
 
 
 def paced(
-    decision: RetryDecision, policy: Policy, address: str, *, is_hot: bool, is_in_conversation: bool
+    decision: RetryDecision,
+    policy: Policy,
+    address: str,
+    *,
+    is_hot: bool,
+    is_in_conversation: bool,
+    is_by_rule: bool = False,
 ) -> RetryDecision:
     """Return the decision; with a wait of one second where it would go on an endless series without any.
 
     `is_hot`: ten immediate redeliveries lie within the last ten seconds, or the delivery before waited that second.
+    `is_by_rule`: a rule has decided in place of the policy, none of whose limits then ends the series.
     """
     is_immediate = decision.state is State.TBDL and decision.delay_ms == 0
     if not is_hot or not is_immediate or decision.stop_address or decision.move_to is not None:
         return decision
-    if not is_endless(policy, decision.event, address, is_in_conversation=is_in_conversation):
+    if not is_by_rule and not is_endless(policy, decision.event, address, is_in_conversation=is_in_conversation):
         return decision
-    return replace(decision, delay_ms=WAIT_MS, note=NOTE)
+    return replace(decision, delay_ms=WAIT_MS, note=f"{decision.note}; {NOTE}" if decision.note else NOTE)
+
+
+def is_paced(note: str | None) -> bool:
+    """Return whether the history's note says that the second was waited."""
+    return note is not None and note.endswith(NOTE)

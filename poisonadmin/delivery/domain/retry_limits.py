@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from poisonadmin.delivery.domain.retry_decision import RetryDecision, on_failure
+from poisonadmin.delivery.domain.retry_schedule import delay_ms, jitter
 from poisonadmin.messages.domain.states import State
 from poisonadmin.policies.domain.policy import Policy
 
@@ -70,6 +71,14 @@ def attempts_in_all(policy: Policy, address: str = "") -> int | None:
 
 def _after(policy: Policy, failure: int, address: str) -> RetryDecision:
     return on_failure(policy, message_id=0, attempt_number=failure, failure_count=failure - 1, address=address)
+
+
+def policy_wait(policy: Policy, decision: RetryDecision, *, message_id: int, attempt_number: int) -> int:
+    """Return the wait of the policy's decision in milliseconds; at a limit, what it would be were there none."""
+    if decision.delay_ms is not None:
+        return decision.delay_ms
+    sign, fraction = jitter(message_id, attempt_number)
+    return delay_ms(policy, decision.failure_count, sign=sign, fraction=fraction)
 
 
 def breakers(

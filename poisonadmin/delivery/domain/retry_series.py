@@ -1,10 +1,10 @@
 """What follows if a message goes on failing: one step a failure, as the policy decides on each."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from poisonadmin.delivery.domain.hot_loops import IMMEDIATE_REDELIVERIES, WAIT_MS, paced
+from poisonadmin.delivery.domain.hot_loops import AT_LEAST, IMMEDIATE_REDELIVERIES, WAIT_MS, is_paced, paced
 from poisonadmin.delivery.domain.retry_decision import RetryDecision, on_failure
 from poisonadmin.delivery.domain.retry_schedule import Explanation, explain
 from poisonadmin.policies.domain.policy import Policy
@@ -12,12 +12,16 @@ from poisonadmin.policies.domain.policy import Policy
 
 @dataclass(frozen=True)
 class FailureStep:
-    """The decision on the `failure`-th failure, which attempt `attempt_number` was. `terms`: of the wait after it."""
+    """The decision on the `failure`-th failure, which attempt `attempt_number` was. `terms`: of the wait after it.
+
+    `rule_note`: the rule that decided in place of the policy, None for none.
+    """
 
     attempt_number: int
     failure: int
     decision: RetryDecision
     terms: Explanation
+    rule_note: str | None = None
 
     @property
     def wait_ms(self) -> int:
@@ -33,7 +37,20 @@ class FailureStep:
         >>> next(series(policy)).formula
         '0 ms x 1^0 = 0, cap 0, at least blocked_retry_timeout 5000'
         """
+        if self.rule_note is not None:
+            return paced_formula(self.rule_note, self.decision.note)
         return wait_formula(self.terms, self.decision.delay_ms)
+
+
+def paced_formula(formula: str, note: str | None) -> str:
+    """Return the formula, with the second that ruling R11 adds where the history's note says so.
+
+    >>> paced_formula("", None)
+    ''
+    """
+    if not is_paced(note):
+        return formula
+    return f"{formula}, {AT_LEAST}" if formula else AT_LEAST
 
 
 def wait_formula(terms: Explanation, delay_ms: int | None) -> str:
@@ -41,8 +58,12 @@ def wait_formula(terms: Explanation, delay_ms: int | None) -> str:
     if delay_ms is None or delay_ms <= terms.delay:
         return terms.formula()
     if terms.delay == 0 and delay_ms == WAIT_MS:
-        return f"{terms.formula()}, at least {WAIT_MS} since nothing ends the redeliveries"
+        return f"{terms.formula()}, {AT_LEAST}"
     return f"{terms.formula()}, at least blocked_retry_timeout {delay_ms}"
+
+
+# Asked with the attempt, the failure and the policy's decision; returns that one, or a rule's in its place.
+Override = Callable[[int, int, RetryDecision], RetryDecision]
 
 
 def series(
@@ -54,11 +75,12 @@ def series(
     failure_count: int = 0,
     conversation_failures: int | None = None,
     is_hot: bool = False,
+    override: Override | None = None,
 ) -> Iterator[FailureStep]:
     """Yield a step for each failure to come, without end; what follows the last one of a limit repeats it.
 
     `message_id` None: without jitter. `conversation_failures`: what is counted so far; None outside a conversation.
-    `is_hot`: as for `paced`, before the first of these failures.
+    `is_hot`: as for `paced`, before the first of these failures. `override`: the rules after failures.
     """
     if message_id is None:
         policy = replace(policy, redelivery_collision_avoidance_factor=0.0)
@@ -66,7 +88,7 @@ def series(
     for number in itertools.count(1):
         attempt, failure = attempt_number + number - 1, failure_count + number
         in_conversation = None if conversation_failures is None else conversation_failures + number
-        decision = on_failure(
+        by_policy = on_failure(
             policy,
             message_id=message_id or 0,
             attempt_number=attempt,
@@ -74,12 +96,15 @@ def series(
             address=address,
             conversation_failures=in_conversation,
         )
+        decision = override(attempt, failure, by_policy) if override else by_policy
+        rule_note = None if decision is by_policy else decision.note
         decision = paced(
             decision,
             policy,
             address,
             is_hot=immediate >= IMMEDIATE_REDELIVERIES,
             is_in_conversation=in_conversation is not None,
+            is_by_rule=decision is not by_policy,
         )
         immediate += decision.delay_ms == 0
-        yield FailureStep(attempt, failure, decision, explain(policy, failure, message_id or 0, attempt))
+        yield FailureStep(attempt, failure, decision, explain(policy, failure, message_id or 0, attempt), rule_note)

@@ -1,7 +1,7 @@
 """When a message was tried, when it will be, how each wait comes about, and what else decides."""
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.domain.addresses import matches
@@ -10,12 +10,15 @@ from poisonadmin.core.queries.rows import QueryTooExpensive, bounded, fetch, fet
 from poisonadmin.delivery.domain import hot_loops
 from poisonadmin.delivery.domain.retry_decision import counted_events
 from poisonadmin.delivery.domain.retry_limits import Breaker, attempts_in_all, breakers
-from poisonadmin.delivery.domain.retry_schedule import explain
+from poisonadmin.delivery.queries.schedule_reasons import endless, how_it_waits
+from poisonadmin.delivery.queries.schedule_rules import as_the_last, covering, rules_sentence
 from poisonadmin.delivery.queries.schedule_steps import (
+    RESETS,
     SHOWN_STEPS,
     NextStep,
     PastStep,
     Start,
+    attempt_words,
     due_sentence,
     failures_counted,
     next_steps,
@@ -23,36 +26,26 @@ from poisonadmin.delivery.queries.schedule_steps import (
 )
 from poisonadmin.messages.domain.states import Event, State
 from poisonadmin.messages.queries.approval_warnings import approval_warning_of
-from poisonadmin.messages.queries.detail import AttemptRow, HistoryRow, MessageDetail, attempts, get_message, history
+from poisonadmin.messages.queries.detail import HistoryRow, MessageDetail, attempts, get_message, history
 from poisonadmin.policies.domain.policy import Policy
 from poisonadmin.policies.queries.index import policy_index
-from poisonadmin.store.models.rule import Rule, RuleStage
+from poisonadmin.rules.domain.failure_rules import FailureRule
+from poisonadmin.rules.queries.rules import failure_rules
 
 SHOWN_PREDECESSORS = 20
 COUNTED = 1_000
 SECONDS_TO_READ = 2
 _PLACE = """SELECT a.status, a.status_by, a.status_message_id, a.is_ordered, a.rollbacks_in_row,
- d.id IS NOT NULL AS has_destination, d.is_enabled AS is_destination_enabled, c.failures AS conversation_failures
+ d.id IS NOT NULL AS has_destination, d.is_enabled AS is_destination_enabled, c.failures AS conversation_failures,
+ (SELECT count(*) FROM hop h WHERE h.message_id = m.id AND h.times IS NULL) AS hops
  FROM message m JOIN envelope e ON e.id = m.id JOIN address a ON a.id = m.address_id
  LEFT JOIN destination d ON d.id = a.destination_id
  LEFT JOIN conversation c ON c.address_id = a.id AND c.conversation_id = e.conversation_id WHERE m.id = %s"""
 _OTHERS = """FROM envelope e JOIN message o ON o.id = e.id JOIN message m ON m.id = %s
  WHERE e.conversation_id = %s AND o.address_id = m.address_id AND o.state IN ('TBDL', 'DLNG', 'NDLV')"""
-# A wait that was written down at the settle and the formula's differ by less than this when they are the same.
-_SAME = timedelta(milliseconds=2)
-_WHY = {
-    Event.ENQUEUED: "taken in, so due at once",
-    Event.CRASHED: "due at once after a crash, which leaves failure_count alone",
-    Event.NODE_LOST: "due at once after its node was lost, which leaves failure_count alone",
-    Event.RELEASED: "put back before it was begun, so due at once",
-    Event.OUTCOME_LOST: "put back because its result was lost, so due at once",
-    Event.MOVED: "moved here, so due at once",
-    Event.REDIRECTED: "redirected here, so due at once",
-    Event.APPROVED: "approved{by}, so due at once; its failures are counted from zero",
-    Event.DELIVERED_NOW: "made due{by}",
-    Event.POSTPONED: "postponed{by}",
-}
-_BY_A_PERSON = (Event.APPROVED, Event.DELIVERED_NOW, Event.POSTPONED)
+_COUNTED_BEFORE = """SELECT count(*) FROM history
+ WHERE message_id = %(id)s AND seq < %(seq)s AND event = ANY(%(counted)s) AND seq > coalesce((
+     SELECT max(seq) FROM history WHERE message_id = %(id)s AND seq < %(seq)s AND event = ANY(%(resets)s)), 0)"""
 
 
 @dataclass(frozen=True)
@@ -90,6 +83,7 @@ class _AddressState:
     has_destination: bool
     is_destination_enabled: bool | None
     conversation_failures: int | None
+    hops: int
 
 
 def _place_of(message: MessageDetail) -> _AddressState:
@@ -166,8 +160,10 @@ class Schedule:
     """`next` follows the policy in force now; it is empty for a message that waits for a decision or is final.
 
     `sentence` says what is due, when and why; `of` is the failure after which it is tried no more, None: never.
-    `address`: whose policy explains the past. `notes`: what else has a say. `policy_changed_at`: when a policy of that
-    address last changed; earlier waits are explained by today's.
+    `past` are the latest attempts; `is_past_cut_off`: there are earlier ones. `next` assumes, where rules on failures
+    cover the address, that each attempt fails as the last one did. `address`: whose policy explains the past. `notes`:
+    what else has a say. `policy_changed_at`: when a policy of that address last changed; earlier waits are explained by
+    today's.
     """
 
     address: str
@@ -176,6 +172,7 @@ class Schedule:
     failure_count: int
     of: int | None
     past: list[PastStep]
+    is_past_cut_off: bool
     next: list[NextStep]
     held: HoldReasons
     conversation: ConversationCount | None
@@ -187,8 +184,10 @@ class Schedule:
 def schedule(message_id: int, *, principal: Principal) -> Schedule:
     """Return the explained schedule; raise NotFound."""
     message = get_message(message_id, principal=principal)
-    made = attempts(message_id, principal=principal, limit=SHOWN_STEPS).results
-    changes = history(message_id, principal=principal, limit=MAX_LIMIT)
+    shown = attempts(message_id, principal=principal, limit=SHOWN_STEPS)
+    made = shown.results
+    changes = history(message_id, principal=principal, limit=MAX_LIMIT).results
+    rules = covering(failure_rules().rules, message.address)
     is_alive = message.state in (State.TBDL, State.DLNG)
     policies = policy_index()
     policy = policies.resolve(message.address).policy
@@ -197,11 +196,12 @@ def schedule(message_id: int, *, principal: Principal) -> Schedule:
     tried_on = message.address if is_alive else message.original_address or message.address
     tried_by = policies.resolve(tried_on).policy
     changed_at = _changed_at(tried_on)
-    failures = failures_counted(changes.results, tried_by, is_whole=changes.next is None)
+    failures = failures_counted(changes, tried_by, before=_counted_before(message_id, changes, tried_by))
     in_conversation = None
     if message.conversation_id is not None and policy.conversation_failure_limit:
         in_conversation = place.conversation_failures or 0
-    how = _how(message, policy, changes.results, made) if is_alive else None
+    last = next((row for row in changes if row.event != Event.CLAIMED), None)
+    how = how_it_waits(message, policy, last, made) if is_alive and last else None
     of = attempts_in_all(policy, message.address)
     start = Start(
         message_id=message.id,
@@ -212,7 +212,8 @@ def schedule(message_id: int, *, principal: Principal) -> Schedule:
         at=message.due_at,
         how=how,
         of=of,
-        is_hot=bool(changes.results) and changes.results[0].note == hot_loops.NOTE,
+        is_hot=last is not None and hot_loops.is_paced(last.note),
+        override=as_the_last(rules, policy, message, made, hops=place.hops),
     )
     in_force = breakers(
         policy,
@@ -222,23 +223,24 @@ def schedule(message_id: int, *, principal: Principal) -> Schedule:
     )
     return Schedule(
         address=tried_on,
-        sentence=_sentence(message, of, how) if is_alive else None,
+        sentence=_sentence(message, of, how, endless(policy, message, last)) if is_alive else None,
         due_at=message.due_at,
         failure_count=message.failure_count,
         of=of,
-        past=past_steps(tried_by, message.id, tried_on, made, failures, changed_at),
+        past=past_steps(tried_by, message.id, tried_on, made, failures, changes, changed_at),
+        is_past_cut_off=shown.next is not None,
         next=next_steps(policy, start) if is_alive else [],
         held=held(message, place),
         conversation=None
         if in_conversation is None or message.conversation_id is None
         else ConversationCount(message.conversation_id, in_conversation, policy.conversation_failure_limit),
         breakers=[*in_force] if is_alive else [],
-        notes=_notes(message) if is_alive else [],
+        notes=_notes(message, rules) if is_alive else [],
         policy_changed_at=changed_at,
     )
 
 
-def _notes(message: MessageDetail) -> list[str]:
+def _notes(message: MessageDetail, rules: list[FailureRule]) -> list[str]:
     """Return what else has a say: suspicion, and rules on failures."""
     found = []
     warning = approval_warning_of(message)
@@ -248,49 +250,27 @@ def _notes(message: MessageDetail) -> list[str]:
             warning.crashes, f"crash {warning.crashes} from now {warning.stops()}"
         )
         found.append(f"a candidate: {alone}; {crashes}")
-    rules = Rule.objects.filter(stage=RuleStage.AFTER, is_enabled=True).count()
-    if rules:
-        found.append(f"{rules} rules on failures are switched on; one that matches decides instead of the policy")
+    return found + rules_sentence(rules, message.address)
+
+
+def _counted_before(message_id: int, changes: list[HistoryRow], policy: Policy) -> int | None:
+    """Return the failures counted before these changes, None where they are too many to be counted."""
+    if not changes:
+        return 0
+    counted = [str(event) for event in counted_events(policy)]
+    values = {"id": message_id, "seq": changes[-1].seq, "counted": counted, "resets": [str(event) for event in RESETS]}
+    try:
+        with bounded(SECONDS_TO_READ):
+            found: int = fetch_values(_COUNTED_BEFORE, values)[0]
+    except QueryTooExpensive:
+        return None
     return found
 
 
-def _sentence(message: MessageDetail, of: int | None, how: str | None) -> str:
+def _sentence(message: MessageDetail, of: int | None, how: str | None, uncounted: str | None) -> str:
     if message.state == State.DLNG:
-        limit = f" of {of}" if of is not None else ", without a limit"
-        return f"attempt {message.failure_count + 1}{limit} (failure_count {message.failure_count}) is under way"
-    return due_sentence(message.failure_count + 1, of, message.failure_count, message.due_at, how)
-
-
-def _how(message: MessageDetail, policy: Policy, changes: list[HistoryRow], made: list[AttemptRow]) -> str | None:
-    """Return the terms of the wait that the message is in, or why there is none."""
-    last = next((row for row in changes if row.event != Event.CLAIMED), None)
-    if last is None:
-        return None
-    if last.event not in counted_events(policy) | {Event.ROLLED_BACK}:
-        by = f" by {last.actor}" if last.event in _BY_A_PERSON else ""
-        return _WHY.get(Event(last.event), last.event).format(by=by)
-    is_uncounted = last.event not in counted_events(policy)
-    terms = explain(policy, 1 if is_uncounted else message.failure_count, message.id, last.attempt_number)
-    prefix = "after a roll-back, as after the first failure: " if is_uncounted else ""
-    if message.due_at is None:
-        return f"{prefix}{terms.formula()}"
-    waits = message.due_at - message.state_at
-    if abs(waits - timedelta(milliseconds=terms.delay)) <= _SAME:
-        return f"{prefix}{terms.formula()}"
-    waits_ms = round(waits / timedelta(milliseconds=1))
-    return f"{prefix}{terms.formula()}; {_why_other(waits_ms, policy, last, made)}"
-
-
-def _why_other(waits_ms: int, policy: Policy, last: HistoryRow, made: list[AttemptRow]) -> str:
-    """Return why the wait is not the formula's."""
-    attempt = next((one for one in made if one.attempt_number == last.attempt_number), None)
-    if attempt is not None and attempt.retry_after_ms is not None and waits_ms <= attempt.retry_after_ms:
-        return f"the destination asked for {attempt.retry_after_ms} ms, so {waits_ms} ms"
-    if last.note == hot_loops.NOTE:
-        return last.note
-    if waits_ms == policy.blocked_retry_timeout:
-        return f"blocked_retry_timeout {policy.blocked_retry_timeout}, so {waits_ms} ms"
-    return f"by what was in force then, {waits_ms} ms"
+        return f"{attempt_words(message.failure_count + 1, of, message.failure_count, uncounted)} is under way"
+    return due_sentence(message.failure_count + 1, of, message.failure_count, message.due_at, how, uncounted)
 
 
 def _changed_at(address: str) -> datetime | None:

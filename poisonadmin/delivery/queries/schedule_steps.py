@@ -8,13 +8,14 @@ from datetime import datetime, timedelta
 from poisonadmin.delivery.domain.outcome import Outcome
 from poisonadmin.delivery.domain.retry_decision import counted_events
 from poisonadmin.delivery.domain.retry_schedule import Explanation
-from poisonadmin.delivery.domain.retry_series import FailureStep, series
-from poisonadmin.messages.domain.states import Event
+from poisonadmin.delivery.domain.retry_series import FailureStep, Override, paced_formula, series
+from poisonadmin.delivery.queries.schedule_rules import retry_rule
+from poisonadmin.messages.domain.states import Event, State
 from poisonadmin.messages.queries.detail import AttemptRow, HistoryRow
 from poisonadmin.policies.domain.policy import Policy
 
 SHOWN_STEPS = 20
-_RESETS = (Event.APPROVED, Event.DELIVERED, Event.MOVED, Event.REDIRECTED)
+RESETS = (Event.APPROVED, Event.DELIVERED, Event.MOVED, Event.REDIRECTED)
 
 
 @dataclass(frozen=True)
@@ -22,8 +23,8 @@ class PastStep:
     """An attempt that was made, and how long it was until the next one began, in milliseconds.
 
     `failure`: which counted failure it was, None where it was none. `explanation` is the wait after it by the policy in
-    force now, `formula` its terms in one line; `is_older`: that policy has changed since, so that it may have been
-    another one then.
+    force now, `formula` its terms in one line, or the rule that gave the wait. `is_older`: that policy has changed
+    since, so that it may have been another one then.
     """
 
     attempt_number: int
@@ -42,7 +43,8 @@ class NextStep:
     """An attempt to come, the `attempt`-th since its failures were last reset, of `of`; None: for ever.
 
     `earliest_at` is when it can begin, were each before it to fail at once, and `how` the terms of the wait before. If
-    it fails, `then` is the state that follows, `explanation` the wait in TBDL, `formula` its terms in one line.
+    it fails, `then` is the state that follows, `explanation` the policy's wait in TBDL, `formula` its terms in one line
+    or the rule that decides.
     """
 
     attempt_number: int
@@ -79,29 +81,49 @@ class Start:
     how: str | None
     of: int | None
     is_hot: bool = False
+    override: Override | None = None
 
 
-def due_sentence(attempt: int, of: int | None, failure_count: int, at: datetime | None, how: str | None) -> str:
-    """Return which attempt is due when, and why then.
+def due_sentence(
+    attempt: int, of: int | None, failure_count: int, at: datetime | None, how: str | None, endless: str | None = None
+) -> str:
+    """Return which attempt is due when, and why then. `endless`: as for `attempt_words`.
 
     >>> due_sentence(5, 10, 4, None, "5000 ms x 1.5^3 = 16875, cap 50000")
     'attempt 5 of 10 (failure_count 4): 5000 ms x 1.5^3 = 16875, cap 50000'
     """
-    limit = f" of {of}" if of is not None else ", without a limit"
     when = f" due at {at.isoformat(timespec='milliseconds').replace('+00:00', 'Z')}" if at else ""
-    return f"attempt {attempt}{limit} (failure_count {failure_count}){when}" + (f": {how}" if how else "")
+    return attempt_words(attempt, of, failure_count, endless) + when + (f": {how}" if how else "")
 
 
-def failures_counted(history: Sequence[HistoryRow], policy: Policy, *, is_whole: bool) -> dict[int, int]:
+def attempt_words(attempt: int, of: int | None, failure_count: int, endless: str | None = None) -> str:
+    """Return which attempt it is, of how many. `endless`: what it ended with that no limit counts, in the plural.
+
+    >>> attempt_words(106, 10, 105)
+    'attempt 106, past the limit of 10 (failure_count 105)'
+    >>> attempt_words(1, 10, 0, "crashes")
+    'attempt 1, without a limit on crashes (failure_count 0)'
+    """
+    if of is None:
+        limit = ", without a limit"
+    elif endless is not None:
+        limit = f", without a limit on {endless}"
+    else:
+        limit = f", past the limit of {of}" if attempt > of else f" of {of}"
+    return f"attempt {attempt}{limit} (failure_count {failure_count})"
+
+
+def failures_counted(history: Sequence[HistoryRow], policy: Policy, *, before: int | None) -> dict[int, int]:
     """Return attempt number -> which failure it was by what the policy counts, from a history, newest first.
 
-    Of a history that is not whole, attempts before its first new beginning are left out.
+    `before`: the failures counted before the history begins; None: nobody knows, so that attempts before its first new
+    beginning are left out.
     """
     found: dict[int, int] = {}
-    count = 0 if is_whole else None
+    count = before
     counted = counted_events(policy)
     for row in reversed(history):
-        if row.event in _RESETS:
+        if row.event in RESETS:
             count = 0
         elif row.event in counted and count is not None:
             count += 1
@@ -115,10 +137,12 @@ def past_steps(
     address: str,
     newest_first: Sequence[AttemptRow],
     failures: Mapping[int, int],
+    changes: Sequence[HistoryRow],
     changed_at: datetime | None,
 ) -> list[PastStep]:
-    """Return the attempts made, oldest first."""
+    """Return the attempts made, oldest first; `changes` say how each was decided."""
     steps = []
+    decided = {row.attempt_number: row for row in changes if row.from_state == State.DLNG}
     following: datetime | None = None
     for attempt in newest_first:
         waited = None if following is None else round((following - attempt.finished_at) / timedelta(milliseconds=1))
@@ -134,6 +158,9 @@ def past_steps(
             )
         if after is not None and after.decision.delay_ms is None:
             after = None  # the last one has no wait
+        row = decided.get(number)
+        rule = retry_rule(row) if row else None
+        formula = paced_formula(rule or (after.formula if after else ""), row.note if row else None)
         steps.append(
             PastStep(
                 attempt_number=number,
@@ -142,8 +169,8 @@ def past_steps(
                 started_at=attempt.started_at,
                 finished_at=attempt.finished_at,
                 waited_ms=waited,
-                explanation=after.terms if after else None,
-                formula=after.formula if after else None,
+                explanation=after.terms if after and rule is None else None,
+                formula=formula or None,
                 is_older=changed_at is not None and changed_at > attempt.finished_at,
             )
         )
@@ -163,11 +190,12 @@ def next_steps(policy: Policy, start: Start) -> list[NextStep]:
         failure_count=start.failure_count,
         conversation_failures=start.conversation_failures,
         is_hot=start.is_hot,
+        override=start.override,
     )
     for step in itertools.islice(coming, SHOWN_STEPS):
         steps.append(_step(step, of=start.of, at=at, how=how))
         wait = step.decision.delay_ms
-        if wait is None or step.decision.stop_address:
+        if wait is None or step.decision.stop_address or step.decision.move_to is not None:
             break
         how = step.formula
         at = None if at is None else at + timedelta(milliseconds=wait)
@@ -189,6 +217,6 @@ def _step(step: FailureStep, *, of: int | None, at: datetime | None, how: str | 
         stops_address=decision.stop_address,
         delay_ms=decision.delay_ms,
         how=how,
-        explanation=None if decision.delay_ms is None else step.terms,
-        formula=None if decision.delay_ms is None else step.formula,
+        explanation=None if decision.delay_ms is None or step.rule_note is not None else step.terms,
+        formula=None if decision.delay_ms is None and step.rule_note is None else step.formula,
     )

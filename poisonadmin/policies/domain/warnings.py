@@ -3,8 +3,15 @@
 from itertools import islice
 
 from poisonadmin.delivery.domain import hot_loops
+from poisonadmin.delivery.domain.answer_decision import on_rolled_back
+from poisonadmin.delivery.domain.retry_decision import counted_events, on_crash
 from poisonadmin.delivery.domain.retry_series import series
 from poisonadmin.policies.domain.policy import Blame, ExceptionDestination, Policy
+
+_PACE = (
+    f"after {hot_loops.IMMEDIATE_REDELIVERIES} of them within {hot_loops.WITHIN_SECONDS} s each waits "
+    f"{hot_loops.WAIT_MS} ms."
+)
 
 
 def warnings(policy: Policy) -> tuple[str, ...]:
@@ -27,9 +34,23 @@ def warnings(policy: Policy) -> tuple[str, ...]:
     (later,) = islice(series(policy), hot_loops.IMMEDIATE_REDELIVERIES, hot_loops.IMMEDIATE_REDELIVERIES + 1)
     if later.decision.note == hot_loops.NOTE:
         where = "Outside a conversation nothing" if policy.conversation_failure_limit else "Nothing"
-        found.append(
-            f"{where} ends the redeliveries of a message that keeps failing, and they have no wait: after "
-            f"{hot_loops.IMMEDIATE_REDELIVERIES} of them within {hot_loops.WITHIN_SECONDS} s each waits "
-            f"{hot_loops.WAIT_MS} ms."
-        )
+        found.append(f"{where} ends the redeliveries of a message that keeps failing, and they have no wait: {_PACE}")
+    uncounted = _endless_and_uncounted(policy)
+    if uncounted:
+        what = " or ".join(uncounted)
+        found.append(f"No limit counts how often a message {what}, and it is redelivered without a wait: {_PACE}")
     return tuple(found)
+
+
+def _endless_and_uncounted(policy: Policy) -> list[str]:
+    """Return what else can go on without an end and a wait, since it is no failure by this policy (ruling R3)."""
+    decisions = {
+        "crashes its process": on_crash(policy, 0, False, failure_count=0),
+        "is rolled back": on_rolled_back(policy, message_id=0, attempt_number=0, failure_count=0),
+    }
+    return [
+        what
+        for what, decision in decisions.items()
+        if decision.event not in counted_events(policy)
+        and hot_loops.is_paced(hot_loops.paced(decision, policy, "", is_hot=True, is_in_conversation=False).note)
+    ]
