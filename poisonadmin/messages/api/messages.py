@@ -108,7 +108,11 @@ FILTER = (
     boolean("candidate", "Whether it may have crashed its consumer."),
     choice("confirmation", Confirming, many=True),
     pattern("original_address", "Where it failed, of a message that was moved since; an address or a pattern."),
-    text("error", "Part of its failure group's title, class, cause, or first message.", many=True),
+    text(
+        "error",
+        "Part of its failure group's title, class or cause, or a phrase of its latest failure's message.",
+        many=True,
+    ),
     text("conversation_id", many=True),
     text("message_id", many=True),
     text(
