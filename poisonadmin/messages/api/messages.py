@@ -52,14 +52,14 @@ from poisonadmin.web.api.rendering import TakeAny
 from poisonadmin.web.api.shape import BREAKER, Shape
 from poisonadmin.web.api.view import ApiView, shown
 
-_MESSAGE = {"state": State, "reason": Reason | None}
+_MESSAGE = {"state": State, "reason": Reason | None, "address_status": AddressStatus}
 MESSAGE = Shape("Message", MessageRow, kinds=_MESSAGE)
 MESSAGE_DETAIL = Shape(
     "MessageDetail",
     MessageDetail,
     leave_out={"header_bytes"},
     also={"headers": dict[str, str]},
-    kinds={**_MESSAGE, "address_status": AddressStatus},
+    kinds=_MESSAGE,
 )
 ATTEMPT = Shape(
     "Attempt",

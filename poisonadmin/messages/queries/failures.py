@@ -10,6 +10,7 @@ from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.address_ids import addresses_in_scope, scope_condition, visible_ids
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, fetch_page, window
 from poisonadmin.core.queries.rows import MAX_ID, all_given, bounded, fetch, fetch_rows, fetch_values
+from poisonadmin.destinations.queries import destinations_seen
 from poisonadmin.messages.queries.counts import NOW, ByState, by_state_of_each, how_many
 from poisonadmin.messages.queries.error_search import attempt_condition, groups_holding
 
@@ -70,16 +71,20 @@ def list_failures(
         )
         error, texts = attempt_condition(only.errors) if only.errors else ("TRUE", [])
         messages, own = _messages(addresses)
+        seen, destinations = destinations_seen(principal, "d.id")
+        named = destinations if only.destinations else []
         # Its condition is spelt as in the partial index `attempt_failures`, which a parameter would hide from the
         # planner. What a handler discarded, moved or rolled back is there too, and is no failure: it has no class.
         sql = f"""SELECT t.message_id, t.attempt_number, t.finished_at, t.outcome, t.error_class, t.error_message,
-            t.title, t.status_code, a.name AS address, d.name AS destination, n.name AS node, g.id AS group_id
+            t.title, t.status_code, a.name AS address, CASE WHEN {seen} THEN d.name END AS destination, n.name AS node,
+            g.id AS group_id
             FROM attempt t JOIN {messages} m ON m.id = t.message_id JOIN address a ON a.id = m.address_id
             LEFT JOIN destination d ON d.id = t.destination_id
             LEFT JOIN node n ON n.claim_id = t.claim_id AND n.shard = t.shard
             LEFT JOIN failure_group g ON g.fingerprint = t.fingerprint
-            WHERE t.outcome <> 'delivered' AND t.error_class IS NOT NULL AND {where} AND ({error})"""  # noqa: S608
-        return fetch_page(FailureRow, sql, [*own, *parameters, *texts], page)
+            WHERE t.outcome <> 'delivered' AND t.error_class IS NOT NULL AND {where} AND ({error})
+            AND {seen if only.destinations else "TRUE"}"""  # noqa: S608
+        return fetch_page(FailureRow, sql, [*destinations, *own, *parameters, *texts, *named], page)
 
 
 def _messages(addresses: list[int] | None) -> tuple[str, list[Any]]:
