@@ -10,6 +10,7 @@ from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.address_ids import addresses_in_scope, scope_condition
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, fetch_page, window
 from poisonadmin.core.queries.rows import all_given, bounded, fetch
+from poisonadmin.destinations.queries import destinations_seen
 from poisonadmin.messages.queries.counts import ByState, by_state_of_each
 from poisonadmin.messages.queries.dead_letter_queues import queues_under
 from poisonadmin.policies.domain.resolution import Resolved
@@ -20,7 +21,10 @@ _KEY = Key(("a.name",), (str,), descending=False)
 
 @dataclass(frozen=True)
 class StoredAddress:
-    """`destination` None: a parking address. `status_*` say who or which message changed the status, when and why."""
+    """`destination` None: a parking address, or, where `is_destination_enabled` is not None, one out of scope.
+
+    `status_*` say who or which message changed the status, when and why.
+    """
 
     id: int
     name: str
@@ -61,7 +65,8 @@ class AddressStatusRow:
     status: str
 
 
-_SELECT = """SELECT a.id, a.name, d.name AS destination, d.is_enabled AS is_destination_enabled, a.status, a.status_by,
+_SELECT = """SELECT a.id, a.name, CASE WHEN {seen} THEN d.name END AS destination,
+ d.is_enabled AS is_destination_enabled, a.status, a.status_by,
  a.status_note, a.status_message_id, a.status_at, a.created_at FROM address a
  LEFT JOIN destination d ON d.id = a.destination_id"""
 
@@ -84,8 +89,9 @@ def list_addresses(
                 "a.status = ANY(%s)": list(statuses) or None,
             }
         )
-        sql = f"{_SELECT} WHERE {where}"
-        found = fetch_page(StoredAddress, sql, parameters, page)
+        seen, own = destinations_seen(principal, "d.id")
+        sql = f"{_SELECT.format(seen=seen)} WHERE {where}"
+        found = fetch_page(StoredAddress, sql, [*own, *parameters], page)
         return Page(_with_counts(found.results, principal), found.next, found.previous)
 
 
@@ -104,7 +110,8 @@ def get_address(name: str, *, principal: Principal) -> AddressRow:
     """Return the address; raise NotFound."""
     principal.require(Permission.READ)
     is_visible = "\x00" not in name and principal.sees(name)
-    rows = fetch(StoredAddress, f"{_SELECT} WHERE a.name = %s", [name]) if is_visible else []
+    seen, own = destinations_seen(principal, "d.id")
+    rows = fetch(StoredAddress, f"{_SELECT.format(seen=seen)} WHERE a.name = %s", [*own, name]) if is_visible else []
     if not rows:
         raise NotFound(f"There is no address {name[:255]}.")
     return replace(_with_counts(rows, principal)[0], queues=tuple(queues_under(name)))

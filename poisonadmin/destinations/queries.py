@@ -74,11 +74,16 @@ def get_destination(name: str, *, principal: Principal) -> DestinationRow:
     return found
 
 
+def destinations_seen(principal: Principal, column: str) -> tuple[str, list[Any]]:
+    """Return the condition that `column` is the id of a destination in scope, and its parameters."""
+    if principal.sees_everything:
+        return "TRUE", []
+    owners = fetch_rows("SELECT id, owner FROM destination")
+    return f"{column} = ANY(%s)", [[destination_id for destination_id, owner in owners if principal.covers(owner)]]
+
+
 def _in_scope(principal: Principal) -> tuple[str, list[Any]]:
     """Return the query of the destinations in scope, each with its addresses in scope counted."""
     scope, addresses = scope_condition(principal, "a.id")
-    if principal.sees_everything:
-        return f"{_SELECT.format(scope=scope)} WHERE TRUE", []
-    owners = fetch_rows("SELECT id, owner FROM destination")
-    visible = [destination_id for destination_id, owner in owners if principal.covers(owner)]
-    return f"{_SELECT.format(scope=scope)} WHERE d.id = ANY(%s)", [*addresses, visible]
+    seen, visible = destinations_seen(principal, "d.id")
+    return f"{_SELECT.format(scope=scope)} WHERE {seen}", [*addresses, *visible]

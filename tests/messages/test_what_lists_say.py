@@ -14,6 +14,8 @@ from poisonadmin.messages.commands import decisions
 from poisonadmin.messages.queries.filters import parse_filter
 from poisonadmin.messages.queries.lists import list_messages
 from poisonadmin.messages.queries.report import report
+from poisonadmin.store.models.attempt import Attempt
+from poisonadmin.store.models.lane import Address
 from poisonadmin.store.models.message import Message
 from poisonadmin.system.queries.metrics import system_metrics
 from poisonadmin.system.queries.overview import oldest_undecided
@@ -93,7 +95,46 @@ def test_an_approved_dead_letter_keeps_its_past_in_the_report() -> None:
     assert list(decided.changed) == [message.id]
     after = next(csv.DictReader(io.StringIO(b"".join(report(parse_filter({}), principal=SYSTEM)).decode())))
     assert after["original_address"] == "orders.placed"
-    assert int(after["failure_count"]) > 0
+    assert after["failure_count"] == "1"  # what it had failed before import is one failure on record
+
+
+def reported(message_id: int) -> str:
+    rows = csv.DictReader(io.StringIO(b"".join(report(parse_filter({}), principal=SYSTEM)).decode()))
+    return next(row["failure_count"] for row in rows if row["id"] == str(message_id))
+
+
+def fail(message_id: int, times: int, outcome: str = "failed") -> None:
+    """Let attempts end so, as settling does it."""
+    for _ in range(times):
+        message = Message.objects.get(id=message_id)
+        number = message.attempt_number + 1
+        counted = 0 if outcome == "crashed" else 1
+        Message.objects.filter(id=message_id).update(
+            state="NDLV",
+            reason="attempts_exhausted",
+            attempt_number=number,
+            failure_count=message.failure_count + counted,
+        )
+        Attempt.objects.create(
+            message_id=message_id,
+            attempt_number=number,
+            finished_at=datetime.now(UTC),
+            outcome=outcome,
+            error_class="Boom",
+        )
+
+
+def test_the_report_counts_the_failures_since_the_last_success_or_approval_before_the_latest() -> None:
+    make_orders_destination()
+    message = waiting()
+    assert reported(message.id) == "0"
+    for times in (3, 2):
+        fail(message.id, times)
+        assert reported(message.id) == str(times)
+        decisions.approve([message.id], principal=SYSTEM, reason="r")
+        assert reported(message.id) == str(times)
+    fail(message.id, 1, "crashed")
+    assert reported(message.id) == "0"
 
 
 def test_a_blacklisted_message_is_no_candidate_any_more(operator_browser: Client) -> None:
@@ -125,3 +166,13 @@ def test_tries_count_what_was_begun(operator_browser: Client) -> None:
 def test_what_is_due_is_marked_for_the_browser(operator_browser: Client) -> None:
     waiting()
     assert '<span class="sub" data-due>due <time' in html_of(operator_browser.get("/messages/"))
+
+
+@pytest.mark.parametrize("status", ["PAUSED", "STOPPED"])
+def test_nothing_is_due_on_an_address_that_delivers_nothing(status: str, operator_browser: Client) -> None:
+    waiting()
+    assert "data-due" in html_of(operator_browser.get("/messages/"))
+    Address.objects.update(status=status)
+    page = html_of(operator_browser.get("/messages/"))
+    assert "data-due" not in page
+    assert f"held: its address is {status.lower()}" in page

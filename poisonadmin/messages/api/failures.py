@@ -26,7 +26,11 @@ class FailureList(ApiView):
         query=(
             pattern("address", "Where the message is now: an address or a pattern."),
             identifier("group", many=True),
-            text("error", "Part of the failure group's title or class.", many=True),
+            text(
+                "error",
+                "Part of the failure group's title, class or cause, or a phrase of the failure's message.",
+                many=True,
+            ),
             text("destination", many=True),
             identifier("message"),
             time("failed_after"),
@@ -56,7 +60,7 @@ class GroupList(ApiView):
         Permission.READ,
         "failures",
         {200: Paged(GROUP)},
-        query=(text("error", "Part of the title or class."), *PAGE),
+        query=(text("error", "Part of the title, class or cause, or of the message of the group's sample."), *PAGE),
     )
     def get(self) -> Response:
         """List failure groups, the latest failure first."""

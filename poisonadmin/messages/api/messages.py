@@ -52,14 +52,14 @@ from poisonadmin.web.api.rendering import TakeAny
 from poisonadmin.web.api.shape import BREAKER, Shape
 from poisonadmin.web.api.view import ApiView, shown
 
-_MESSAGE = {"state": State, "reason": Reason | None}
+_MESSAGE = {"state": State, "reason": Reason | None, "address_status": AddressStatus}
 MESSAGE = Shape("Message", MessageRow, kinds=_MESSAGE)
 MESSAGE_DETAIL = Shape(
     "MessageDetail",
     MessageDetail,
     leave_out={"header_bytes"},
     also={"headers": dict[str, str]},
-    kinds={**_MESSAGE, "address_status": AddressStatus},
+    kinds=_MESSAGE,
 )
 ATTEMPT = Shape(
     "Attempt",
@@ -108,7 +108,11 @@ FILTER = (
     boolean("candidate", "Whether it may have crashed its consumer."),
     choice("confirmation", Confirming, many=True),
     pattern("original_address", "Where it failed, of a message that was moved since; an address or a pattern."),
-    text("error", "Part of its failure group's title, class, cause, or first message.", many=True),
+    text(
+        "error",
+        "Part of its failure group's title, class or cause, or a phrase of its latest failure's message.",
+        many=True,
+    ),
     text("conversation_id", many=True),
     text("message_id", many=True),
     text(

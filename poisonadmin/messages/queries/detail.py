@@ -11,6 +11,7 @@ from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, NEWEST_FIRST, Key, Page, fetch_page, window
 from poisonadmin.core.queries.rows import MAX_ID, StoredBytes, columns, fetch_one, fetch_values, stored_bytes
 from poisonadmin.delivery.queries.crashes import SandboxEndWords
+from poisonadmin.destinations.queries import destinations_seen
 from poisonadmin.messages.queries.lists import COLUMNS, JOINS, MessageRow, require_message
 from poisonadmin.sources.domain.broker_kinds import BROKERS
 
@@ -38,7 +39,8 @@ _BY_SEQ = Key(("seq",), (int,))
 
 @dataclass(frozen=True)
 class MessageDetail(MessageRow):
-    """All of a message but its payload. `destination` is where its address delivers, None for a parking address.
+    """All of a message but its payload. `destination` is where its address delivers, None for a parking address and
+    where the reader may not see it; `has_destination` tells the two apart.
 
     Of a message that was moved: `queue` is the one that was auto-created for it where it is now, `origin` the
     properties that say where it comes from. `tags` are those that content rules have put on it.
@@ -50,8 +52,8 @@ class MessageDetail(MessageRow):
     bookmark: str | None
     received_by: str
     parent_id: int | None
-    address_status: str
     destination: str | None
+    has_destination: bool
     queue: str | None
     origin: Mapping[str, str]
     header_bytes: bytes
@@ -71,14 +73,16 @@ class MessageDetail(MessageRow):
 def get_message(message_id: int, *, principal: Principal) -> MessageDetail:
     """Return the message; raise NotFound."""
     principal.require(Permission.READ)
+    seen, own = destinations_seen(principal, "d.id")
     sql = f"""SELECT {COLUMNS}, i.name AS intake_address, e.bookmark, e.received_by, e.parent_id,
-        a.status AS address_status, d.name AS destination, b.headers AS header_bytes, last.queue,
+        CASE WHEN {seen} THEN d.name END AS destination, d.id IS NOT NULL AS has_destination,
+        b.headers AS header_bytes, last.queue,
         coalesce({_ORIGIN}, '{{}}') AS origin,
         coalesce((SELECT tags FROM message_tag WHERE message_id = m.id), '{{}}') AS tags,
         {_DELIVERED_TO} AS delivered_to, c.confirm_by, c.confirmed_at, c.confirmed_by, c.note AS confirmation_note
         FROM message m {JOINS} JOIN address i ON i.id = e.intake_address_id JOIN body b ON b.id = m.id
         LEFT JOIN destination d ON d.id = a.destination_id {_LAST_MOVE} {_CONFIRMATION} WHERE m.id = %s"""  # noqa: S608
-    found = fetch_one(MessageDetail, sql, [list(BROKERS), message_id]) if 0 < message_id <= MAX_ID else None
+    found = fetch_one(MessageDetail, sql, [*own, list(BROKERS), message_id]) if 0 < message_id <= MAX_ID else None
     if found is None or not principal.sees(found.address):
         raise NotFound(f"There is no message {message_id}.")
     return found
@@ -173,14 +177,16 @@ def attempts(
 ) -> Page[AttemptRow]:
     """Return the failure log; raise NotFound, InvalidCursor."""
     require_message(message_id, principal)
-    sql = """SELECT t.attempt_number, t.outcome, n.name AS node, d.name AS destination, t.started_at, t.finished_at,
+    seen, own = destinations_seen(principal, "d.id")
+    sql = f"""SELECT t.attempt_number, t.outcome, n.name AS node, CASE WHEN {seen} THEN d.name END AS destination,
+        t.started_at, t.finished_at,
         t.error_class, t.cause_class, t.error_message, t.stack, t.title, t.fingerprint, g.id AS group_id,
         t.status_code, t.retry_after_ms, t.response, t.exit_status, t.output, t.move_to, n.id AS node_id, n.host,
         n."end" AS node_end, c.is_isolation AS is_alone FROM attempt t LEFT JOIN claim c ON c.id = t.claim_id
         LEFT JOIN node n ON n.claim_id = t.claim_id AND n.shard = t.shard
         LEFT JOIN destination d ON d.id = t.destination_id
-        LEFT JOIN failure_group g ON g.fingerprint = t.fingerprint WHERE t.message_id = %s"""
-    return fetch_page(AttemptRow, sql, [message_id], window(cursor, limit, _BY_ATTEMPT))
+        LEFT JOIN failure_group g ON g.fingerprint = t.fingerprint WHERE t.message_id = %s"""  # noqa: S608
+    return fetch_page(AttemptRow, sql, [*own, message_id], window(cursor, limit, _BY_ATTEMPT))
 
 
 def history(

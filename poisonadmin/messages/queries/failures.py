@@ -10,8 +10,9 @@ from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.address_ids import addresses_in_scope, scope_condition, visible_ids
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, fetch_page, window
 from poisonadmin.core.queries.rows import MAX_ID, all_given, bounded, fetch, fetch_rows, fetch_values
+from poisonadmin.destinations.queries import destinations_seen
 from poisonadmin.messages.queries.counts import NOW, ByState, by_state_of_each, how_many
-from poisonadmin.messages.queries.filter_sql import groups_holding
+from poisonadmin.messages.queries.error_search import attempt_condition, groups_holding
 
 FEW_MESSAGES = 20_000
 _FAILURE_KEY = Key(("t.finished_at", "t.message_id", "t.attempt_number"), (datetime, int, int))
@@ -56,37 +57,34 @@ def list_failures(
     page = window(cursor, limit, _FAILURE_KEY)
     with bounded():
         addresses = addresses_in_scope(principal, only.addresses)
-        groups = _groups(only)
-        if addresses == [] or groups == []:
+        if addresses == []:
             return Page([], None, None)
         where, parameters = all_given(
             {
                 "m.address_id = ANY(%s)": addresses,
-                "g.id = ANY(%s)": groups,
+                "g.id = ANY(%s)": list(only.groups) or None,
                 "d.name = ANY(%s)": list(only.destinations) or None,
                 "t.message_id = %s": only.message,
                 "t.finished_at >= %s": only.failed_after,
                 "t.finished_at < %s": only.failed_before,
             }
         )
+        error, texts = attempt_condition(only.errors) if only.errors else ("TRUE", [])
         messages, own = _messages(addresses)
+        seen, destinations = destinations_seen(principal, "d.id")
+        named = destinations if only.destinations else []
         # Its condition is spelt as in the partial index `attempt_failures`, which a parameter would hide from the
         # planner. What a handler discarded, moved or rolled back is there too, and is no failure: it has no class.
         sql = f"""SELECT t.message_id, t.attempt_number, t.finished_at, t.outcome, t.error_class, t.error_message,
-            t.title, t.status_code, a.name AS address, d.name AS destination, n.name AS node, g.id AS group_id
+            t.title, t.status_code, a.name AS address, CASE WHEN {seen} THEN d.name END AS destination, n.name AS node,
+            g.id AS group_id
             FROM attempt t JOIN {messages} m ON m.id = t.message_id JOIN address a ON a.id = m.address_id
             LEFT JOIN destination d ON d.id = t.destination_id
             LEFT JOIN node n ON n.claim_id = t.claim_id AND n.shard = t.shard
             LEFT JOIN failure_group g ON g.fingerprint = t.fingerprint
-            WHERE t.outcome <> 'delivered' AND t.error_class IS NOT NULL AND {where}"""  # noqa: S608
-        return fetch_page(FailureRow, sql, [*own, *parameters], page)
-
-
-def _groups(only: FailureFilter) -> list[int] | None:
-    if not only.errors:
-        return list(only.groups) or None
-    found = groups_holding(only.errors)
-    return sorted(set(found) & set(only.groups)) if only.groups else found
+            WHERE t.outcome <> 'delivered' AND t.error_class IS NOT NULL AND {where} AND ({error})
+            AND {seen if only.destinations else "TRUE"}"""  # noqa: S608
+        return fetch_page(FailureRow, sql, [*destinations, *own, *parameters, *texts, *named], page)
 
 
 def _messages(addresses: list[int] | None) -> tuple[str, list[Any]]:
@@ -138,12 +136,14 @@ _COUNTED = f"""SELECT DISTINCT group_id FROM (
 def list_groups(
     *, principal: Principal, error: str | None = None, cursor: str | None = None, limit: int = DEFAULT_LIMIT
 ) -> Page[GroupRow]:
-    """Return one page, of the groups whose title or class holds `error` where it is given."""
+    """Return one page, of the groups that hold `error` where it is given: in title, class, cause
+    or the message of their sample.
+    """
     principal.require(Permission.READ)
     page = window(cursor, limit, _GROUP_KEY)
     scope, parameters = scope_condition(principal)
     with bounded():
-        visible, named = _visible_groups(principal), groups_holding([error]) if error else None
+        visible, named = _visible_groups(principal), groups_holding([error], with_sample=True) if error else None
         wanted = [ids for ids in (visible, named) if ids is not None]
         conditions = " AND ".join(["TRUE", *["g.id = ANY(%s)"] * len(wanted)])
         sql = f"{_SELECT.format(scope=scope)} WHERE {conditions}"

@@ -16,6 +16,7 @@ from poisonadmin.core.queries.rows import fetch_values
 from poisonadmin.messages.domain.states import State
 from poisonadmin.messages.queries.counts import CONFIRMING
 from poisonadmin.messages.queries.dead_letter_queues import DeadLetterQueue, in_any_queue, queues_named
+from poisonadmin.messages.queries.error_search import Branches, Condition, messages_holding
 from poisonadmin.messages.queries.filters import MessageFilter, Term
 
 # No index names `state` (store/models/message.py). What waits lies above the floors of the lanes that have something,
@@ -52,7 +53,7 @@ class Axis:
 class Where:
     """What rows of `message m` must be: one of the values on each of `axes`, and what `sql` says with `parameters`."""
 
-    axes: tuple[Axis, ...]
+    axes: tuple[Axis | Branches, ...]
     sql: str
     parameters: list[Any]
 
@@ -67,15 +68,13 @@ class Where:
 FEW = 1000
 # Up to so many combinations of state and address or group are looked up each in its own index, and merged.
 FEW_BRANCHES = 48
-NOTHING = "FALSE"
-# Of an exception's message so much is searched; pages show less.
-MESSAGE_CHARS = 4000
 
 
 def compile_filter(message_filter: MessageFilter, principal: Principal) -> Where:
     """Return the condition for what the filter says and the principal may see."""
     addresses, groups, originals = visible_ids(principal), None, None
     states: tuple[str, ...] = ()
+    errors: list[Branches] = []
     conditions: list[str] = []
     parameters: list[Any] = []
     for term in message_filter.terms:
@@ -88,8 +87,10 @@ def compile_filter(message_filter: MessageFilter, principal: Principal) -> Where
             addresses = _both(addresses, {*found, *(queue.address_id for queue in queues)})
         elif term.field == "original_address" and not term.negated:
             originals = _both(originals, address_ids(term.values))
-        elif term.field in _NARROWING and not term.negated:
-            groups = _both(groups, _NARROWING[term.field](term.values))
+        elif term.field == "group" and not term.negated:
+            groups = _both(groups, term.values)
+        elif term.field == "error" and not term.negated:
+            errors.append(messages_holding(term.values))
         elif term.field == "state" and not term.negated and not states:
             states = tuple(dict.fromkeys(str(value) for value in term.values))
         else:
@@ -100,12 +101,24 @@ def compile_filter(message_filter: MessageFilter, principal: Principal) -> Where
     if not states and any(term.field == "reason" and not term.negated for term in message_filter.terms):
         # Only what has stopped has a reason, and each of the two has an index.
         states = (State.NDLV, State.FAIL)
-    axes = [Axis("state", states)] if states else []
-    # One of the two is enough to be few; the other is compared row by row.
+    axes: list[Axis | Branches] = [Axis("state", states)] if states else []
+    # One of these is enough to be few; the others are compared row by row.
+    states_only = len(axes)
+    for branches in errors:
+        if (
+            branches.are_few
+            and len(branches.conditions) * max(1, len(states)) <= FEW_BRANCHES
+            and len(axes) == states_only
+        ):
+            axes.append(branches)
+        else:
+            sql, values = branches.condition
+            conditions.append(f"({sql})")
+            parameters.extend(values)
     for column, ids in (("group_id", groups), ("original_address_id", originals), ("address_id", addresses)):
         if ids is None:
             continue
-        if len(ids) * max(1, len(states)) <= FEW_BRANCHES and all(axis.name == "state" for axis in axes):
+        if len(ids) * max(1, len(states)) <= FEW_BRANCHES and len(axes) == states_only:
             axes.append(Axis(column, ids))
         else:
             conditions.append(f"m.{column} = ANY(%s)")
@@ -115,9 +128,6 @@ def compile_filter(message_filter: MessageFilter, principal: Principal) -> Where
 
 def _both(ids: Collection[int] | None, others: Collection[int]) -> list[int]:
     return sorted(others if ids is None else set(ids) & set(others))
-
-
-Condition = tuple[str, Sequence[Any]]
 
 
 def _column(sql: str, read: Callable[[Sequence[Any]], list[Any]] = list) -> Callable[[Term], Condition]:
@@ -136,11 +146,6 @@ def _on(ids: Sequence[int], queues: Sequence[DeadLetterQueue]) -> Condition:
     """Return the condition to be on one of the addresses, or in one of the queues under dead-letter addresses."""
     sql, parameters = in_any_queue(queues)
     return f"m.address_id = ANY(%s) OR {sql}", [list(ids), *parameters]
-
-
-def _error(term: Term) -> Condition:
-    found = groups_holding(term.values)
-    return ("m.group_id = ANY(%s)", [found]) if found else (NOTHING, [])
 
 
 def _candidate(term: Term) -> Condition:
@@ -205,33 +210,13 @@ def _text(term: Term) -> Condition:
             " OR EXISTS (SELECT FROM business_key k WHERE k.message_id = m.id AND k.value LIKE %s)"
         )
         parameters = [start, start, start]
-    for column, found in (("m.address_id", addresses_holding(word)), ("m.group_id", groups_holding([word]))):
-        if found:
-            sql += f" OR {column} = ANY(%s)"
-            parameters.append(found)
-    return sql, parameters
+    if found := addresses_holding(word):
+        sql += " OR m.address_id = ANY(%s)"
+        parameters.append(found)
+    error, values = messages_holding([word]).condition
+    return f"{sql} OR {error}", [*parameters, *values]
 
 
-def groups_holding(texts: Sequence[str]) -> list[int]:
-    """Return the ids of the failure groups that hold one of `texts`, in any case.
-
-    Looked at are title, class and cause, and the message of the group's sample: those of the others differ from it in
-    what varies, such as numbers. So a search reads one attempt a group, by its key, and none a message.
-    """
-    return fetch_values(
-        f"""SELECT g.id FROM failure_group g LEFT JOIN attempt t
-            ON t.message_id = g.sample_message_id AND t.fingerprint = g.fingerprint
-            WHERE EXISTS (SELECT FROM unnest(%s::text[]) AS wanted (word)
-              WHERE strpos(lower(concat_ws(chr(10), g.title, g.error_class, t.cause_class,
-                left(t.error_message, {MESSAGE_CHARS}))), lower(word)) > 0) GROUP BY g.id""",  # noqa: S608
-        [list(texts)],
-    )
-
-
-_NARROWING: dict[str, Callable[[Sequence[Any]], Sequence[int]]] = {
-    "group": list,
-    "error": groups_holding,
-}
 _CONDITIONS: dict[str, Callable[[Term], Condition]] = {
     "state": _column("m.state = ANY(%s)"),
     "address": _address,
@@ -240,7 +225,7 @@ _CONDITIONS: dict[str, Callable[[Term], Condition]] = {
     "reason": _column("m.reason = ANY(%s)"),
     "candidate": _candidate,
     "confirmation": _confirmation,
-    "error": _error,
+    "error": lambda term: messages_holding(term.values).condition,
     "conversation_id": _envelope("conversation_id"),
     "message_id": _envelope("message_id"),
     "received_at": _compared("EXISTS (SELECT FROM envelope e WHERE e.id = m.id AND e.received_at {operator} %s)"),

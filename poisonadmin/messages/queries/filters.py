@@ -105,9 +105,8 @@ class Token:
 def parse_search(text: str) -> tuple[Term, ...]:
     """Return the terms of a search; words of one field are alternatives, all else must hold together.
 
-    Words without a field are looked for in message id, conversation id, business keys, error and
-    address. A word that is not
-    understood raises InvalidFilter naming the word; quotes make any text a free word.
+    Words without a field are looked for in message id, conversation id, business keys, error and address. A word that
+    is not understood raises InvalidFilter naming the word; quotes make any text a free word.
 
     >>> [(term.field, term.operator, term.values) for term in parse_search("attempts:>3 customer-77")]
     [('attempts', '>', (3,)), ('text', '=', ('customer-77',))]

@@ -22,7 +22,8 @@ COLUMNS = """m.id, e.message_id, a.name AS address, m.state, m.reason, m.candida
  e.expires_at, e.conversation_id, e.content_type, e.payload_bytes, o.name AS original_address, m.group_id,
  g.title AS group_title, coalesce((SELECT jsonb_object_agg(k.name, k.value) FROM business_key k
  WHERE k.message_id = m.id), jsonb_build_object()) AS business_keys, m.attempt_number - (SELECT count(*)::int
- FROM history h WHERE h.message_id = m.id AND h.event = 'released') AS attempts_begun"""
+ FROM history h WHERE h.message_id = m.id AND h.event = 'released') AS attempts_begun,
+ a.status AS address_status"""
 JOINS = """JOIN envelope e ON e.id = m.id JOIN address a ON a.id = m.address_id
  LEFT JOIN address o ON o.id = m.original_address_id LEFT JOIN failure_group g ON g.id = m.group_id"""
 
@@ -31,7 +32,7 @@ JOINS = """JOIN envelope e ON e.id = m.id JOIN address a ON a.id = m.address_id
 class MessageRow:
     """A message as lists show it. `group_title` is its last failure in one line, `business_keys` what the policy of its
     address had named at intake. `attempts_begun` leaves out what was claimed and put back before it was begun, which
-    `attempt_number` counts.
+    `attempt_number` counts. Nothing is delivered while `address_status` is not ON, whatever is due.
     """
 
     id: int
@@ -56,6 +57,7 @@ class MessageRow:
     group_title: str | None
     business_keys: Mapping[str, str]
     attempts_begun: int
+    address_status: str
 
     @property
     def etag(self) -> str:

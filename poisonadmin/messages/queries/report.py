@@ -100,17 +100,20 @@ def _cell(value: object) -> str:
 def _on_record(ids: list[int]) -> dict[int, dict[str, Any]]:
     """Return what the logs keep of each message: its last error, and what an approval takes off its row.
 
-    `original_address`: where its first move took it from. `failure_count`: its failed attempts, those before it was
-    handed in as one.
+    `original_address`: where its first move took it from. `failure_count`: what had failed until its latest failure,
+    since the last success or approval before that one; what was before import, or given back by a broker, as one.
     """
     rows = fetch_rows(
         """SELECT wanted.id, t.error_class, t.error_message,
              (SELECT from_address FROM hop WHERE message_id = wanted.id AND times IS NULL ORDER BY id LIMIT 1),
-             (SELECT count(*) FROM attempt WHERE message_id = wanted.id AND outcome IN ('failed', 'imported'))
+             (SELECT count(*) FROM attempt WHERE message_id = wanted.id
+              AND outcome IN ('failed', 'imported', 'returned') AND attempt_number <= t.attempt_number
+              AND attempt_number > coalesce((SELECT max(h.attempt_number) FROM history h WHERE h.message_id = wanted.id
+                AND h.event IN ('delivered', 'approved', 'handed_back') AND h.attempt_number < t.attempt_number), -1))
            FROM unnest(%s::bigint[]) wanted(id)
-           LEFT JOIN LATERAL (SELECT error_class, left(error_message, 2000) AS error_message FROM attempt
-                              WHERE message_id = wanted.id AND outcome <> 'delivered' AND error_class IS NOT NULL
-                              ORDER BY attempt_number DESC LIMIT 1) t ON true""",
+           LEFT JOIN LATERAL (SELECT attempt_number, error_class, left(error_message, 2000) AS error_message
+                              FROM attempt WHERE message_id = wanted.id AND outcome <> 'delivered'
+                              AND error_class IS NOT NULL ORDER BY attempt_number DESC LIMIT 1) t ON true""",
         [ids],
     )
     return {message_id: dict(zip(_ON_RECORD, values, strict=True)) for message_id, *values in rows}

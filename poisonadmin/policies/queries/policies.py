@@ -9,17 +9,19 @@ from typing import Any
 from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
 from poisonadmin.core.domain.addresses import validate_address, validate_pattern
 from poisonadmin.core.domain.errors import NotFound
-from poisonadmin.core.queries.rows import Versioned, fetch, fetch_by_id
+from poisonadmin.core.queries.rows import Versioned, fetch, fetch_by_id, fetch_values
 from poisonadmin.delivery.domain.retry_decision import on_failure
 from poisonadmin.delivery.domain.retry_limits import Breaker, attempts_in_all, breakers
 from poisonadmin.delivery.domain.retry_series import series
+from poisonadmin.destinations.queries import destinations_seen
 from poisonadmin.policies.domain.resolution import PolicySpec, Resolved, resolve
 from poisonadmin.policies.domain.warnings import warnings
 from poisonadmin.policies.queries.index import policy_index, policy_index_with
 
 MAX_PREVIEW = 1000
-_SELECT = """SELECT p.id, p.match, p.preset, p.settings, d.name AS destination, p.version, p.updated_by, p.updated_at
+_SELECT = """SELECT p.id, p.match, p.preset, p.settings, {name} AS destination, p.version, p.updated_by, p.updated_at
  FROM policy p LEFT JOIN destination d ON d.id = p.destination_id"""
+_NAMED = _SELECT.format(name="d.name")
 MOST_VERSIONS = 200
 
 
@@ -62,16 +64,21 @@ class Preview:
 
 
 def list_policies(*, principal: Principal) -> list[PolicyView]:
-    """Return the policies by pattern, of those whose pattern lies within the caller's scope."""
+    """Return the policies by pattern, of those whose pattern lies within the caller's scope.
+
+    A destination out of scope is left out.
+    """
     principal.require(Permission.READ)
-    found = [row for row in fetch(PolicyView, f"{_SELECT} ORDER BY p.match") if principal.covers(row.match)]
+    seen, own = destinations_seen(principal, "d.id")
+    sql = _SELECT.format(name=f"CASE WHEN {seen} THEN d.name END")
+    found = [row for row in fetch(PolicyView, f"{sql} ORDER BY p.match", own) if principal.covers(row.match)]
     return _with_warnings(found)
 
 
 def get_policy(policy_id: int, *, principal: Principal) -> PolicyView:
     """Return the policy; raise NotFound."""
     principal.require(Permission.READ)
-    found = fetch_by_id(PolicyView, f"{_SELECT} WHERE p.id = %s", policy_id)
+    found = fetch_by_id(PolicyView, f"{_NAMED} WHERE p.id = %s", policy_id)
     if found is None or not principal.covers(found.match):
         raise NotFound(f"There is no policy {policy_id}.")
     return _with_warnings([found])[0]
@@ -79,7 +86,7 @@ def get_policy(policy_id: int, *, principal: Principal) -> PolicyView:
 
 def find_policy(match: str) -> PolicyView | None:
     """Return the policy of exactly this pattern, for whoever is about to write it."""
-    return next(iter(_with_warnings(fetch(PolicyView, f"{_SELECT} WHERE p.match = %s", [match]))), None)
+    return next(iter(_with_warnings(fetch(PolicyView, f"{_NAMED} WHERE p.match = %s", [match]))), None)
 
 
 def _with_warnings(rows: list[PolicyView]) -> list[PolicyView]:
@@ -90,13 +97,16 @@ def _with_warnings(rows: list[PolicyView]) -> list[PolicyView]:
 def resolve_address(address: str, *, principal: Principal) -> Resolved:
     """Return the values in force on the address, known or not, and where each comes from.
 
-    Raise InvalidAddress; NotFound out of scope.
+    The destination is None where it is out of scope. Raise InvalidAddress; NotFound out of scope.
     """
     principal.require(Permission.READ)
     validate_address(address)
     if not principal.sees(address):
         raise NotFound(f"There is no address {address}.")
-    return policy_index().resolve(address)
+    found = policy_index().resolve(address)
+    seen, own = destinations_seen(principal, "id")
+    is_seen = fetch_values(f"SELECT id FROM destination WHERE {seen} AND name = %s", [*own, found.destination])  # noqa: S608
+    return found if is_seen else replace(found, destination=None)
 
 
 def preview(

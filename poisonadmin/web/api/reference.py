@@ -37,7 +37,9 @@ The OpenAPI document is at `/api/v1/schema/`, and a page to try it out is at `/a
   A free word is the beginning of a message id, a conversation id or a business key, or a part of an address or an
   error.
   `received:24h` and `failed:24h` are spans back from now; `since:24h` is the same as `received:24h`.
-  `error` searches class, title and cause of the failure groups, and the message of the first failure of each.
+  `error` is any part of the class, title or cause of the failure group, or a phrase of the latest failure's message.
+  A phrase is compared word by word, its last word by the beginning; case and punctuation do not count.
+  Only the first 4,000 characters of a message are searched.
   `original_address` is where a message failed that was moved since.
   `address` also takes a dead-letter queue, by its name or as `DLA::DLQ.orders`.
   A search that reads for more than ten seconds is stopped (`query_too_expensive`).

@@ -256,8 +256,18 @@ def plain_words(value: object) -> str:
 
 @register.filter
 def milliseconds(value: float | None) -> str:
-    """Return a span given in milliseconds in words."""
-    return "–" if value is None else _length(value / 1000) if value else "0 s"
+    """Return a span given in milliseconds in words: its largest unit, and the next one where something is left for it.
+
+    >>> [milliseconds(ms) for ms in (0, 250, 16_875, 125_000, 175_000, 3_600_000, 90_061_000)]
+    ['0 s', '250 ms', '16 s', '2 min 5 s', '2 min 55 s', '1 h', '1 d 1 h']
+    """
+    if not value:
+        return "–" if value is None else "0 s"
+    seconds = value / 1000
+    unit = next((size for size, _ in _STEPS if seconds >= size), 0)
+    next_unit = next((size for size, _ in _STEPS if size < unit), 1)
+    rest = seconds % unit if unit else 0
+    return f"{_length(seconds)} {_length(rest)}" if rest >= next_unit else _length(seconds)
 
 
 @register.filter
