@@ -11,6 +11,7 @@ from poisonadmin.messages.commands import decisions
 from poisonadmin.store.models.access import Audit
 from poisonadmin.store.models.history import History
 from poisonadmin.store.models.message import Message
+from tests.fixtures.api import take_dead
 from tests.fixtures.pages import dead_letter, html_of, waiting
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("orders_destination")]
@@ -38,6 +39,13 @@ def test_asking_changes_nothing_and_says_exactly_how_many(operator_browser: Clie
     assert "orders.eu" in text
     assert "orders.us" in text
     assert [state(first), state(second)] == ["NDLV", "NDLV"]
+
+
+@pytest.mark.parametrize(("action", "is_said"), [("approve", True), ("return", True), ("fail", False)])
+def test_where_a_moved_message_goes_back_to_is_said(operator_browser: Client, action: str, is_said: bool) -> None:
+    moved = take_dead("parked.orders", original_address="orders.eu")
+    text = " ".join(html_of(ask(operator_browser, action, moved)).split())
+    assert ("goes back to orders.eu" in text) is is_said
 
 
 def test_ticked_messages_are_approved_with_the_reason_and_the_others_left_alone(operator_browser: Client) -> None:

@@ -159,7 +159,7 @@ def _dialog(
         "rows": rows,
         "fitting": len(fitting),
         "single": rows[0] if len(rows) == 1 and form.page == "message" else None,
-        "split": _split(fitting),
+        "split": _split(fitting, goes_back=action.event is Event.APPROVED),
         "skipped": Counter(row.state for row in rows if not action.allows(row)).most_common(),
         "missing": len(set(form.ids)) - len(rows),
         "warnings": warnings(fitting) if action.event is Event.APPROVED else [],
@@ -168,9 +168,16 @@ def _dialog(
     return render(request, template, context, status=status)
 
 
-def _split(rows: list[MessageRow]) -> list[tuple[tuple[str, str], int]]:
-    """Return how many messages each address and failure has, most first."""
-    return Counter((row.address, row.group_title or "No failure yet") for row in rows).most_common()
+def _split(rows: list[MessageRow], *, goes_back: bool) -> list[tuple[tuple[str, str, str], int]]:
+    """Return how many messages each address, the address that they go back to, and failure have, most first.
+
+    The second is empty where they stay.
+    """
+
+    def target(row: MessageRow) -> str:
+        return row.original_address or "" if goes_back and row.original_address != row.address else ""
+
+    return Counter((row.address, target(row), row.group_title or "No failure yet") for row in rows).most_common()
 
 
 def _say(request: HttpRequest, action: Action, decided: Decided) -> None:
