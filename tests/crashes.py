@@ -93,12 +93,12 @@ def lose(delivery: Delivery, *begun: int) -> None:
         lost = Failure("NodeLost", "The node worker-1/4711 was lost while it handled this message.")
         _attempt(delivery, message_id, outcome="node_lost", **_failure(lost))
     end(delivery, NodeEnd.LOST)
-    settle(delivery.claim_id)
 
 
 def end(delivery: Delivery, how: NodeEnd = NodeEnd.CLEAN) -> None:
-    """Write that the node ended."""
+    """Write that the node ended, and settle its claim."""
     Node.objects.filter(id=delivery.node_id).update(end=how, ended_at=timezone.now())
+    settle(delivery.claim_id)
 
 
 def blacklist(message_id: int, *bystanders: int, **columns: Any) -> tuple[Delivery, Delivery]:

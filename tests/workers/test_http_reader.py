@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from workers.delivery.http.head import Head, NotHttp, parse_head
-from workers.delivery.http.reader import READ_BYTES, Answer
+from workers.delivery.http.reader import READ_BYTES, IncomingAnswer
 
 KEPT_BYTES = 100
 NAMES = st.text("abcXYZ019!#$%&'*+-.^_`|~", min_size=1, max_size=12)
@@ -19,9 +19,9 @@ VALUES = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=30
 FIELDS = st.lists(st.tuples(NAMES, VALUES), max_size=8)
 
 
-def answer_of(*pieces: bytes) -> Answer:
+def answer_of(*pieces: bytes) -> IncomingAnswer:
     """Return an answer that came in these pieces."""
-    answer = Answer(keep=KEPT_BYTES)
+    answer = IncomingAnswer(keep=KEPT_BYTES)
     for piece in pieces:
         if not answer.is_read:
             answer.feed(piece)
@@ -41,7 +41,7 @@ def test_a_head_is_read_as_it_was_written(end: str, fields: list[tuple[str, str]
 
 @given(st.binary(max_size=200), st.booleans())
 def test_whatever_comes_is_read_or_refused(data: bytes, has_beginning: bool) -> None:
-    answer = Answer(keep=KEPT_BYTES)
+    answer = IncomingAnswer(keep=KEPT_BYTES)
     try:
         answer.feed((b"HTTP/1.1 200 OK\r\n" if has_beginning else b"") + data)
     except NotHttp:

@@ -3,7 +3,7 @@
 import asyncio
 
 from workers.delivery.http.head import NotHttp
-from workers.delivery.http.reader import Answer
+from workers.delivery.http.reader import IncomingAnswer
 
 # A larger body goes piece by piece, so that other requests get their turn.
 PIECE_BYTES = 64 * 1024
@@ -14,13 +14,13 @@ class ConnectionClosed(ConnectionError):
     """Raised when the server closes the connection before it answers."""
 
 
-class Connection(asyncio.Protocol):
+class HttpConnection(asyncio.Protocol):
     """A connection, used by one task at a time. `idle_since`: when it last became free, by the loop's clock."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport
-        self._answer: Answer | None = None
+        self._answer: IncomingAnswer | None = None
         self._error: Exception | None = None
         self._is_paused = False
         self._is_sent = False
@@ -37,7 +37,7 @@ class Connection(asyncio.Protocol):
         """Close it at once, whatever is under way."""
         self._transport.abort()
 
-    async def request(self, head: bytes, payload: bytes, answer: Answer) -> None:
+    async def request(self, head: bytes, payload: bytes, answer: IncomingAnswer) -> None:
         """Send a request and wait until the head of its answer is there; raise what kept it from coming.
 
         Errors: `NotHttp`, `ConnectionClosed`, OSError (`ssl.SSLError` among them).

@@ -23,7 +23,7 @@ from workers.delivery.http.failures import transport_failure
 from workers.delivery.http.head import Head
 from workers.delivery.http.hiding import Hiding
 from workers.delivery.http.pool import Pool, tls_context
-from workers.delivery.http.reader import Answer
+from workers.delivery.http.reader import IncomingAnswer
 from workers.delivery.http.request import RequestWriter
 from workers.delivery.http.resolver import GuardedResolver, Lookup, system_lookup
 
@@ -163,10 +163,10 @@ class Exchange:
             return HttpAnswer(status=status, failure=Failure(INVALID_ANSWER, error.detail), body=body)
         return HttpAnswer(status=status, body=body, outcome=outcome)
 
-    async def _answer(self, delivery: Delivery) -> Answer:
+    async def _answer(self, delivery: Delivery) -> IncomingAnswer:
         """Return the answer with what is wanted of its body; afterwards its connection is free again, or closed."""
         head = self._writer.head(delivery)
-        answer = Answer(keep=KEPT_BYTES + self._hiding.margin)
+        answer = IncomingAnswer(keep=KEPT_BYTES + self._hiding.margin)
         deadline = self._loop.time() + self._timeout_ms / 1000
         async with asyncio.timeout_at(deadline):
             connection = await self._pool.take(deadline=deadline)

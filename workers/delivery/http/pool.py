@@ -6,7 +6,7 @@ from collections import deque
 from functools import lru_cache
 
 from poisonadmin.core.domain.ssrf import NetworkGuard
-from workers.delivery.http.connection import Connection
+from workers.delivery.http.connection import HttpConnection
 from workers.delivery.http.dialing import connected_socket
 from workers.delivery.http.resolver import GuardedResolver, guarded_socket
 
@@ -28,12 +28,12 @@ class Pool:
         self._socket_to = guarded_socket(guard)
         self._tls = tls
         self._server_name = server_name
-        self._open: set[Connection] = set()
-        self._idle: deque[Connection] = deque()
+        self._open: set[HttpConnection] = set()
+        self._idle: deque[HttpConnection] = deque()
         self._sweeping: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
 
-    async def take(self, *, deadline: float) -> Connection:
+    async def take(self, *, deadline: float) -> HttpConnection:
         """Return a connection for one request, a new one unless one is idle; the caller sets the time limit.
 
         `deadline`: when the caller gives up, by the loop's clock. Errors: `AddressRefused`, `NameNotResolved`, OSError
@@ -47,7 +47,7 @@ class Pool:
             connection.close()
         return await self._connect(deadline)
 
-    def give_back(self, connection: Connection) -> None:
+    def give_back(self, connection: HttpConnection) -> None:
         """Keep the connection for the next request, unless its answer or the server was against it."""
         if not connection.finish():
             return
@@ -67,11 +67,11 @@ class Pool:
             connection.close()
         await asyncio.gather(*(connection.closed for connection in gone))
 
-    async def _connect(self, deadline: float) -> Connection:
+    async def _connect(self, deadline: float) -> HttpConnection:
         connected = await connected_socket(await self._resolver.addresses(), self._socket_to)
         try:
             _, connection = await self._loop.create_connection(
-                Connection,
+                HttpConnection,
                 sock=connected,
                 ssl=self._tls,
                 server_hostname=None if self._tls is None else self._server_name,

@@ -9,7 +9,7 @@ MAX_INTERIM_ANSWERS = 16
 _SWITCHING_PROTOCOLS = 101
 
 
-class Answer:
+class IncomingAnswer:
     """One answer. `head`: None until it is there; `kept`: the first bytes of its body, `keep` at most."""
 
     __slots__ = ("_bytes", "_framing", "_interim", "_keep", "_searched", "_seen", "head", "kept")

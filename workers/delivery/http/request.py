@@ -11,7 +11,7 @@ _DEFAULTS = {"User-Agent": "PoisonAdmin", "Accept": "*/*", "Accept-Encoding": "i
 _FALLBACK_TYPE = "application/octet-stream"
 
 
-class BrokenHead(ValueError):
+class UnsendableField(ValueError):
     """Raised when a line break stands in a field, which `is_sendable` and `field_text` are there to prevent."""
 
 
@@ -43,7 +43,7 @@ class RequestWriter:
         lines += ("", "")
         text = "\r\n".join(lines)
         if not text.count("\n") == text.count("\r") == len(lines) - 1:
-            raise BrokenHead("A header field holds a line break.")
+            raise UnsendableField("A header field holds a line break.")
         return text.encode()
 
     def _of_message(self, delivery: Delivery) -> dict[str, str]:
