@@ -76,6 +76,17 @@ def test_it_starts_no_more_processes_than_it_may(
     until(lambda: _number_of_processes(account) <= before)
 
 
+def test_what_it_leaves_behind_ends_with_it(roots: list[str], account: SandboxAccount | None, tmp_path: Path) -> None:
+    """Root may lack CAP_SYS_RESOURCE, as in most containers: it then reads the mark of another user's process."""
+    with tempfile.TemporaryDirectory() as directory:
+        Path(directory).chmod(0o777)
+        note = Path(directory) / "note"
+        row = handle([f"escape {note} ok"], tmp_path / "journals", roots=tuple(roots), account=account).only
+        assert row.outcome == "delivered"
+        left = int(note.read_text())
+        until(lambda: not psutil.pid_exists(left) or psutil.Process(left).status() == psutil.STATUS_ZOMBIE, 5)
+
+
 def _number_of_processes(account: SandboxAccount) -> int:
     return sum(process.info["uids"].real == account.user_id for process in psutil.process_iter(["uids"]))
 
