@@ -36,6 +36,7 @@ BENCHMARKS = (
     Benchmark("B5", "redelivery to RabbitMQ", "b05_rabbitmq", on_live_system=True),
     Benchmark("B5A", "redelivery to Artemis", "b05_artemis", on_live_system=True),
     Benchmark("B12", "an endpoint that hangs beside one that does not", "b12_hanging_endpoint", on_live_system=True),
+    Benchmark("B13", "from a click to the consumer", "b13_click", on_live_system=True),
     Benchmark("B15", "messages falling due over a minute", "b15_punctuality", on_live_system=True),
     Benchmark("HANDLER", "a handler, and messages that kill it", "handler_crashes", on_live_system=True),
     Benchmark("B10", "who is blamed when a consumer dies", "b10_innocents", on_live_system=True),

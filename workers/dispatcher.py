@@ -1,73 +1,103 @@
-"""Keeps redelivery jobs going.
-
-Claims what is due, runs each claim's Spark job on a driver thread, settles as outcomes arrive.
-"""
+"""Keeps redelivery going: claims what is due, sees to it that tasks deliver it, and settles what they delivered."""
 
 import logging
 import os
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+import psycopg
 from django.db import close_old_connections, connections
-from pyspark.sql import SparkSession
 
+from poisonadmin.core.commands.jobs import error_text
 from poisonadmin.core.commands.locks import Tick, single_flight
+from poisonadmin.delivery.commands.claim import seconds_until_due
 from poisonadmin.delivery.commands.redelivery import (
     Redelivery,
     begin_redelivery,
     fail_redelivery,
     finish_redelivery,
+    shards_left,
     stop_claims,
 )
+from poisonadmin.delivery.domain.channels import DUE
 from workers.crash_recovery import recover_here
+from workers.delivery.listening import listen, wait
+from workers.delivery.sessions import Sessions
+from workers.delivery_tasks import DeliveryTasks
 from workers.heartbeat import WorkerHeartbeat
-from workers.spark.jobs.redeliver import redeliver
 
-# Jobs at once: one whose endpoint hangs must not keep the others waiting.
-MAX_JOBS = 8
+# Claims at once: one whose endpoint hangs must not keep the others waiting.
+MAX_CLAIMS = 8
+TASKS_A_CLAIM = max(1, min(os.cpu_count() or 1, 8))
+# A look without a notification: while claims are delivered their room changes, and a notification may be lost.
 LOOK_SECONDS = 0.1
+IDLE_LOOK_SECONDS = 1.0
 # It adds to the silence after which a dead node is noticed: 2 s in all (PERFORMANCE B11).
 RECOVER_SECONDS = 0.25
-TASKS_A_CLAIM = max(1, min(os.cpu_count() or 1, 8))
 
 log = logging.getLogger(__name__)
 
 
 class Dispatcher:
-    """The redelivery of one worker process."""
+    """The redelivery of one worker process. `run_task` runs one delivery task to its end (workers/delivery/task.py)."""
 
-    def __init__(self, spark: SparkSession, keeper: WorkerHeartbeat, worker: str) -> None:
-        self._spark = spark
+    def __init__(self, run_task: Callable[[], object], keeper: WorkerHeartbeat, worker: str, dsn: str) -> None:
         self._keeper = keeper
         self._worker = worker
-        self._threads = ThreadPoolExecutor(MAX_JOBS, thread_name_prefix="redeliver")
-        self._active: set[int] = set()
-        self._ended = threading.Event()
+        self._sessions = Sessions(dsn)
+        self._is_listening = False
+        self._tasks = DeliveryTasks(run_task, limit=MAX_CLAIMS * TASKS_A_CLAIM)
+        self._threads = ThreadPoolExecutor(MAX_CLAIMS, thread_name_prefix="redelivery")
+        self._active: dict[int, Redelivery] = {}
+        self._ending: set[int] = set()
+        self._one_at_a_time = threading.Lock()
         self._stopping = threading.Event()
+        self._next_recovery = 0.0
 
     def run_for(self, seconds: float) -> None:
-        """Begin a job whenever something is due and there is room, for about `seconds`; jobs may go on after that."""
+        """Claim whenever something is due and there is room, for about `seconds`; what is claimed goes on after it."""
         until = time.monotonic() + seconds
-        next_look = 0.0
-        while time.monotonic() < until and not self._stopping.is_set():
-            if len(self._active) < MAX_JOBS and self._begin():
-                continue
-            if self._active and time.monotonic() >= next_look:
+        while (left := until - time.monotonic()) > 0 and not self._stopping.is_set():
+            idle_seconds = self._look()
+            if self._active and time.monotonic() >= self._next_recovery:
                 self._recover()
-                next_look = time.monotonic() + RECOVER_SECONDS
-            self._ended.wait(LOOK_SECONDS)
-            self._ended.clear()
+                self._next_recovery = time.monotonic() + RECOVER_SECONDS
+            self._wait(min(left, idle_seconds))
 
     def stop(self, seconds: float) -> None:
-        """Begin nothing more, give what was begun `seconds` to end, then break off what is left."""
+        """Claim nothing more, give what was claimed `seconds` to end, then leave it to `recover`."""
         self._stopping.set()
-        self._ended.set()
         stop_claims(self._worker)
         until = time.monotonic() + seconds
         while self._active and time.monotonic() < until:
+            self._end_what_is_delivered()
             time.sleep(0.05)
+        self._tasks.stop()
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _look(self) -> float:
+        """Begin what can be begun, end what is delivered; return the seconds until the next look."""
+        due_in = seconds_until_due()
+        while due_in is not None and due_in <= 0 and len(self._active) < MAX_CLAIMS and self._begin():
+            due_in = seconds_until_due()
+        self._end_what_is_delivered()
+        if self._active or (due_in is not None and due_in <= 0):
+            return LOOK_SECONDS
+        return IDLE_LOOK_SECONDS if due_in is None else min(due_in, IDLE_LOOK_SECONDS)
+
+    def _wait(self, seconds: float) -> None:
+        try:
+            session = self._sessions.reader()
+            if not self._is_listening:
+                listen(session, DUE)
+                self._is_listening = True
+            wait(session, seconds, is_over=self._stopping.is_set)
+        except psycopg.Error:  # the next look says what is wrong with the database
+            self._sessions.close()
+            self._is_listening = False
+            self._stopping.wait(LOOK_SECONDS)
 
     def _recover(self) -> None:
         with single_flight(Tick.RECOVER) as alone:
@@ -79,30 +109,45 @@ class Dispatcher:
         if redelivery is None:
             return False
         self._keeper.hold(redelivery.job_id)
-        self._active.add(redelivery.job_id)
-        self._threads.submit(self._deliver, redelivery)
+        self._active[redelivery.job_id] = redelivery
         return True
 
-    def _deliver(self, redelivery: Redelivery) -> None:
+    def _end_what_is_delivered(self) -> None:
+        """End the redeliveries whose nodes have ended, and have tasks for the shards of the others."""
+        with self._one_at_a_time:
+            left = shards_left([one for job_id, one in self._active.items() if job_id not in self._ending])
+            untaken = sum(shards.untaken for _, shards in left)
+            taken = sum(shards.unended for _, shards in left) - untaken
+            error = None if self._stopping.is_set() else self._tasks.supply(untaken=untaken, taken=taken)
+            for redelivery, shards in left:
+                if shards.unended == 0:
+                    self._end(redelivery, None)
+                elif shards.untaken and error is not None:
+                    self._end(redelivery, error)
+
+    def _end(self, redelivery: Redelivery, error: str | None) -> None:
+        self._ending.add(redelivery.job_id)
+        self._threads.submit(self._finish, redelivery, error)
+
+    def _finish(self, redelivery: Redelivery, error: str | None) -> None:
         try:
             close_old_connections()
-            tallies = redeliver(self._spark, claim_id=redelivery.claim.id, shards=redelivery.claim.shards)
-            finish_redelivery(redelivery, tallies)
-        except Exception as error:
-            if self._stopping.is_set():
-                log.info("redelivery job %s was broken off", redelivery.job_id)
+            if error is None:
+                finish_redelivery(redelivery)
             else:
-                log.exception("redelivery job %s failed", redelivery.job_id)
-            self._fail(redelivery, error)
+                fail_redelivery(redelivery, error)
+        except Exception as unfinished:
+            log.exception("the end of job %s could not be written", redelivery.job_id)
+            self._fail(redelivery, unfinished)
         finally:
-            self._active.discard(redelivery.job_id)
+            self._active.pop(redelivery.job_id, None)
+            self._ending.discard(redelivery.job_id)
             self._keeper.release(redelivery.job_id)
-            self._ended.set()
             close_old_connections()
 
     def _fail(self, redelivery: Redelivery, error: Exception) -> None:
         try:
             connections.close_all()
-            fail_redelivery(redelivery, f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
+            fail_redelivery(redelivery, error_text(error))
         except Exception:
             log.exception("the end of job %s could not be written; recover will", redelivery.job_id)

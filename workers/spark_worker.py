@@ -4,6 +4,7 @@ import logging
 import os
 import threading
 import time
+from functools import partial
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -13,6 +14,7 @@ from poisonadmin.destinations.domain.handler_config import handler_directories
 from workers.delivery.handler.sandbox.account import UnusableSandboxUser, choose_account
 from workers.dispatcher import Dispatcher
 from workers.heartbeat import WorkerHeartbeat
+from workers.spark.jobs.redeliver import run_delivery_task
 from workers.spark.session import LOCAL_BATCH_MASTER, LOCAL_MASTER, SHORT_JOBS, start_session
 
 STOP_SECONDS = 6.0
@@ -40,8 +42,9 @@ class SparkWorker:
             lambda batches: batches, "id long"
         ).collect()  # the first Python task starts much; one a task slot would hold 50 MB each
         self._say_who_runs_handlers()
-        self.keeper = WorkerHeartbeat(database_url(os.environ), name)
-        self.pump = Dispatcher(self.spark, self.keeper, name)
+        url = database_url(os.environ)
+        self.keeper = WorkerHeartbeat(url, name)
+        self.pump = Dispatcher(partial(run_delivery_task, self.spark), self.keeper, name, url)
         self._is_stopping = False
         self._is_remote = bool(os.environ.get("SPARK_REMOTE"))
         watch = self._end_with_the_server if self._is_remote else self._end_with_the_jvm

@@ -1,6 +1,6 @@
 """API, redelivery and recovery in the tests' process: all that `make up` runs for a delivery but Celery and Spark.
 
-What Spark does is little: it runs `deliver_shard` in Python processes of its own, and so does `ShardProcess`.
+What Spark does is little: it runs delivery tasks in Python processes of its own, and so does `run_task`.
 """
 
 import json
@@ -8,6 +8,7 @@ import platform
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,12 @@ from poisonadmin.delivery.commands.crash_recovery import search_lost_nodes
 from poisonadmin.delivery.commands.recovery import recover
 from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.restart_jobs.commands import restart_due
-from tests.conformance.shard_process import ShardProcess
+from tests.conformance.task_process import run_task
 from tests.fixtures.api import API
 from tests.whole_system.installation import PoisonAdmin, Reply
-from workers import dispatcher, spark_worker
+from workers import spark_worker
 from workers.crash_recovery import LocalJournals
-from workers.delivery.shard import DestinationTally
+from workers.dispatcher import Dispatcher
 from workers.heartbeat import WorkerHeartbeat
 
 WORKER = "local-redelivery"
@@ -64,7 +65,8 @@ class LocalRedelivery(PoisonAdmin):
     def start(self) -> None:
         """Deliver from now on."""
         self._keeper = WorkerHeartbeat(self._database_url, WORKER)
-        self._dispatcher = dispatcher.Dispatcher(None, self._keeper, WORKER)  # type: ignore[arg-type]
+        url = self._database_url
+        self._dispatcher = Dispatcher(partial(run_task, url), self._keeper, WORKER, url)
         self._is_stopping = threading.Event()
         self._running: Future[None] = self._thread.submit(self._run)
 
@@ -75,6 +77,7 @@ class LocalRedelivery(PoisonAdmin):
             self._is_stopping.set()
             self._running.result()
             self._dispatcher._threads.shutdown()
+            self._dispatcher._sessions.close()
         finally:
             self._keeper.stop()
 
@@ -87,6 +90,7 @@ class LocalRedelivery(PoisonAdmin):
         """End everything."""
         try:
             self.stop()
+            self._dispatcher._tasks._threads.shutdown()
         finally:
             self._thread.shutdown()
             self._session.close()
@@ -95,7 +99,6 @@ class LocalRedelivery(PoisonAdmin):
         """Do what Celery's beat has workers do for a delivery."""
         try:
             with pytest.MonkeyPatch.context() as patched:
-                patched.setattr(dispatcher, "redeliver", self._redeliver)
                 # The dispatcher's threads keep no session of a database that is to be dropped.
                 patched.setitem(connections["default"].settings_dict, "CONN_MAX_AGE", 0)
                 while not self._is_stopping.is_set():
@@ -106,8 +109,3 @@ class LocalRedelivery(PoisonAdmin):
                     restart_due(worker=WORKER)
         finally:
             connections.close_all()
-
-    def _redeliver(self, _spark: None, *, claim_id: int, shards: Sequence[int]) -> list[DestinationTally]:
-        """Deliver the shards of a claim side by side."""
-        started = [ShardProcess(self._database_url, claim_id, shard) for shard in shards]
-        return [tally for process in started for tally in process.tallies()]

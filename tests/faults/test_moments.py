@@ -22,11 +22,10 @@ from tests.faults.f07_spark import DELIVERING
 from tests.faults.f25_everything import REFUSAL
 from tests.faults.kills import SANDBOX, running
 from tests.faults.moments import STATEMENTS, NoSuchStatement, caught, statement_of
-from tests.fixtures.delivery import answer, claim, enqueue, make_destination, make_handler, states
+from tests.fixtures.delivery import answer, claim, enqueue, make_destination, make_handler, run_shards, states
 from tests.messages.overlap import Aside, rows
 from tests.messages.simulated_tasks import execute
 from tests.whole_system.installation import until
-from workers.delivery.shard import deliver_shard
 
 CATCH_SECONDS = 20
 LINE = b'{"address": "orders.eu", "payload": "in a batch"}'
@@ -104,7 +103,7 @@ def test_a_process_that_delivers_and_its_sandbox_are_found(
         until(lambda: running(SANDBOX, psutil.Process().children()), CATCH_SECONDS)
 
     looking = Aside(found)
-    deliver_shard(test_database_url, claim_id=taken.id, shard=taken.shards[0])
+    run_shards(test_database_url, taken)
     looking.join()
     settle()
     assert states([message]) == ["DLVD"]

@@ -20,8 +20,17 @@ from poisonadmin.store.models.history import History
 from poisonadmin.store.models.lane import Address
 from poisonadmin.store.models.message import Body, Message
 from poisonadmin.store.models.policy import PolicyRow
-from tests.fixtures.delivery import answer, claim, counted, counters, end_nodes, enqueue, make_destination, states
-from workers.delivery.shard import deliver_shard
+from tests.fixtures.delivery import (
+    answer,
+    claim,
+    counted,
+    counters,
+    end_nodes,
+    enqueue,
+    make_destination,
+    run_shards,
+    states,
+)
 
 LIMIT = 100
 LARGE = "x" * (LIMIT + 1)
@@ -201,8 +210,7 @@ def test_a_task_never_reads_what_has_become_too_large(transactional_db: None, te
     taken = claim()
     limit(LIMIT)
     assert states([large, fits]) == ["DLNG", "DLNG"]
-    for shard in taken.shards:
-        deliver_shard(test_database_url, claim_id=taken.id, shard=shard)
+    run_shards(test_database_url, taken)
     assert list(Attempt.objects.values_list("message_id", flat=True)) == [fits]
     settle()
     assert states([large, fits]) == ["NDLV", "TBDL"]

@@ -16,10 +16,9 @@ from poisonadmin.store.models.access import Audit
 from poisonadmin.store.models.attempt import Attempt
 from poisonadmin.store.models.message import Hop, Message
 from poisonadmin.store.models.rule import MessageTag, Rule
-from tests.fixtures.delivery import claim, counted, counters, enqueue, make_destination, states
+from tests.fixtures.delivery import claim, counted, counters, enqueue, make_destination, run_shards, states
 from tests.messages.test_oversize import last
 from tests.rules.ruled import NEGATIVE, WHY, rule
-from workers.delivery.shard import deliver_shard
 
 
 def order(amount: float, **fields: Any) -> int:
@@ -31,8 +30,7 @@ def order(amount: float, **fields: Any) -> int:
 def deliver(url: str) -> None:
     """Claim what is due, run its tasks, settle."""
     taken = claim()
-    for shard in taken.shards:
-        deliver_shard(url, claim_id=taken.id, shard=shard)
+    run_shards(url, taken)
     settle()
 
 

@@ -11,8 +11,8 @@ from sample.configuration import HANDLERS, INDEXED, configure_sample
 from sample.load import LOADER, hand_in
 from sample.messages import webhooks
 from sample.ports import urls
+from tests.fixtures.delivery import run_shards
 from tests.sample.test_load import NOW
-from workers.delivery.shard import deliver_shard
 
 DEADLY = {"commit_comment", "deploy_key", "meta", "repository_import", "public", "status"}
 
@@ -25,8 +25,7 @@ def work_off(database_url: str) -> None:
             return
         decisions.deliver_now(waiting, principal=LOADER, reason="now")
         while (claim := claim_isolated() or claim_due(tasks=2)) is not None:
-            for shard in claim.shards:
-                deliver_shard(database_url, claim_id=claim.id, shard=shard)
+            run_shards(database_url, claim)
             settle(claim.id)
     raise AssertionError(f"still waiting: {list(Message.objects.filter(state='TBDL').values())}")
 

@@ -3,12 +3,17 @@
 The workers' own sessions have no pages; these are those of the same session with them.
 """
 
+import os
 import sys
 import urllib.error
 import urllib.request
+from collections.abc import Iterable, Iterator
 
+import pyarrow as pa
+
+from poisonadmin.core.domain.secret_settings import database_url
+from workers.delivery.task import serve
 from workers.spark import session
-from workers.spark.jobs.redeliver import redeliver
 
 PAGES = (
     "jobs/",
@@ -22,12 +27,17 @@ PAGES = (
 DATA = ("environment", "jobs", "stages?details=true", "executors")
 
 
+def _deliver(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    serve(database_url(os.environ), idle_seconds=0.1)
+    yield from batches
+
+
 def main() -> None:
     """Run a task that fails for want of a database, then print the pages."""
     session._SETTINGS["spark.ui.enabled"] = "true"
     spark = session.start_session("pages")
     try:
-        redeliver(spark, claim_id=1, shards=[0])
+        spark.range(0, 1, 1, 1).mapInArrow(_deliver, "id long").collect()
     except Exception as error:
         print("failed as it should:", error)
     base, application = spark.sparkContext.uiWebUrl, spark.sparkContext.applicationId

@@ -21,6 +21,7 @@ import psycopg
 from poisonadmin.core.domain.locks import Lock, lock_key
 from poisonadmin.delivery.domain.lease import HEARTBEAT_SECONDS, LEASE_MARGIN_SECONDS, LEASE_SECONDS
 from workers.delivery.deliveries import OutcomeRow
+from workers.delivery.sessions import Session, Sessions
 
 FLUSH_SECONDS = 0.1
 
@@ -42,8 +43,10 @@ UPDATE node SET heartbeat_at = now(), lease_until = now() + %s * interval '1 s'
 WHERE id = %s AND ended_at IS NULL RETURNING (SELECT is_stopping FROM claim WHERE claim.id = node.claim_id)
 """
 _END = """
-UPDATE node SET ended_at = now(), "end" = 'clean', begun = %s, unanswered = %s WHERE id = %s AND ended_at IS NULL
+UPDATE node SET ended_at = now(), "end" = 'clean', begun = %s, unanswered = %s, tallies = %s
+WHERE id = %s AND ended_at IS NULL
 """
+_UNLOCK = "SELECT pg_advisory_unlock(%s, %s)"
 _UNDER_WAY = "UPDATE node SET under_way = %s WHERE id = %s"
 _INSERT = f"""
 INSERT INTO attempt ({", ".join(_COLUMNS)}) VALUES ({", ".join(["%s"] * len(_COLUMNS))}) ON CONFLICT DO NOTHING
@@ -55,11 +58,9 @@ log = logging.getLogger(__name__)
 class DeliveryNode:
     """The right to deliver one shard of a claim, from `enter` to `end`."""
 
-    def __init__(
-        self, dsn: str, connection: "psycopg.Connection[tuple[object, ...]]", node_id: int, budget: float
-    ) -> None:
-        self._dsn = dsn
-        self._connection = connection
+    def __init__(self, sessions: Sessions, node_id: int, budget: float) -> None:
+        self._sessions = sessions
+        self._connection = sessions.node()
         self._id = node_id
         self._outcomes: collections.deque[OutcomeRow] = collections.deque()
         self._written = 0
@@ -97,23 +98,23 @@ class DeliveryNode:
         """Have the outcome written soon; never blocks."""
         self._outcomes.append(outcome)
 
-    def end(self, *, begun: int, unanswered: list[int]) -> None:
-        """Write what is left and, in the same transaction, that this node has ended.
+    def end(self, *, begun: int, unanswered: list[int], tallies: Sequence[Mapping[str, object]] = ()) -> None:
+        """Write what is left and, in the same transaction, that this node has ended, and what its shard came to.
 
-        Does nothing if it was fenced off.
+        Does nothing if it was fenced off. The session stays open.
         """
         self._stop_thread.set()
         self._thread.join()
         until = time.monotonic() + LEASE_SECONDS
         while True:
             try:
-                self._flush(end=[begun, unanswered])
+                self._flush(end=[begun, unanswered, json.dumps(list(tallies))])
+                self._connection.execute(_UNLOCK, [Lock.NODE, lock_key(self._id)])
                 break
             except psycopg.Error:
                 if time.monotonic() > until:
                     raise
                 time.sleep(FLUSH_SECONDS)
-        self._connection.close()
 
     def _run(self) -> None:
         next_beat = 0.0
@@ -171,30 +172,25 @@ class DeliveryNode:
             with self._connection.transaction(), self._connection.cursor() as cursor:
                 cursor.executemany(_INSERT, values)
 
-    def _connected(self) -> "psycopg.Connection[tuple[object, ...]]":
+    def _connected(self) -> Session:
         if self._connection.closed or self._connection.broken:
-            self._connection = _connect(self._dsn)
+            self._connection = self._sessions.node()
             _lock(self._connection, self._id)
         return self._connection
 
 
-def enter(dsn: str, *, claim_id: int, shard: int, budget_seconds: float) -> DeliveryNode | None:
+def enter(sessions: Sessions, *, claim_id: int, shard: int, budget_seconds: float) -> DeliveryNode | None:
     """Become the node of this shard and start its heartbeat; None when another task took it or `recover` fenced it."""
-    connection = _connect(dsn)
     name = f"{platform.node()}/{os.getpid()}"
-    row = connection.execute(_ENTER, [name, platform.node(), os.getpid(), claim_id, shard, LEASE_SECONDS]).fetchone()
+    values = [name, platform.node(), os.getpid(), claim_id, shard, LEASE_SECONDS]
+    row = sessions.node().execute(_ENTER, values).fetchone()
     if row is None:
-        connection.close()
         return None
     node_id = int(str(row[0]))
-    _lock(connection, node_id)
-    return DeliveryNode(dsn, connection, node_id, budget_seconds)
+    _lock(sessions.node(), node_id)
+    return DeliveryNode(sessions, node_id, budget_seconds)
 
 
-def _connect(dsn: str) -> "psycopg.Connection[tuple[object, ...]]":
-    return psycopg.connect(dsn, autocommit=True, connect_timeout=5, application_name="poisonadmin node")
-
-
-def _lock(connection: "psycopg.Connection[tuple[object, ...]]", node_id: int) -> None:
+def _lock(connection: Session, node_id: int) -> None:
     with contextlib.suppress(psycopg.errors.LockNotAvailable):
         connection.execute("SELECT pg_try_advisory_lock(%s, %s)", [Lock.NODE, lock_key(node_id)])

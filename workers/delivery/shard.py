@@ -8,9 +8,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
-
-import psycopg
+from dataclasses import asdict, dataclass, field
 
 from poisonadmin.core.domain.ssrf import guard_from
 from poisonadmin.delivery.domain.window import TRANSPORT_CAUSES
@@ -23,6 +21,7 @@ from workers.delivery.handler.destination import HandlerDestination
 from workers.delivery.handler.sandbox.journals import journal_directory, remove_journals
 from workers.delivery.node import DeliveryNode, enter
 from workers.delivery.run import NodeSide
+from workers.delivery.sessions import Session, Sessions
 
 # How long a task may begin deliveries. What is not begun by then goes back and is claimed again, by a smaller window.
 START_BUDGET_SECONDS = 2.0
@@ -62,15 +61,15 @@ class UnderWay:
         return {to: n for to, n in left.items() if n > 0}
 
 
-def deliver_shard(dsn: str, *, claim_id: int, shard: int) -> list[DestinationTally]:
-    """Deliver the shard unless another task did or does; return its counts, one row a destination.
+def deliver_shard(sessions: Sessions, *, claim_id: int, shard: int) -> bool:
+    """Deliver the shard unless another task did or does; return whether it was this one.
 
-    Every delivery that began has its outcome written when this returns. Errors: `psycopg.OperationalError` when the
-    database stays away.
+    Every delivery that began has its outcome written when this returns, and the node's row says what the shard came to.
+    Errors: `psycopg.OperationalError` when the database stays away.
     """
-    node = enter(dsn, claim_id=claim_id, shard=shard, budget_seconds=START_BUDGET_SECONDS)
+    node = enter(sessions, claim_id=claim_id, shard=shard, budget_seconds=START_BUDGET_SECONDS)
     if node is None:
-        return []
+        return False
     recorded: set[int] = set()
     under_way = UnderWay(node.start_deadline)
     causes: dict[int, Counter[str]] = {}
@@ -91,19 +90,20 @@ def deliver_shard(dsn: str, *, claim_id: int, shard: int) -> list[DestinationTal
     summary: Summary | None = None
     claimed: list[Claimed] = []
     try:
-        with psycopg.connect(dsn, autocommit=True, connect_timeout=5, application_name="poisonadmin reader") as reader:
-            claimed = read_claimed(reader, claim_id, shard)
-            under_way.claimed.update(one.destination_id for one in claimed)
-            node.tell(under_way.count)
-            summary = asyncio.run(_deliver(reader, node, claimed, (claim_id, shard), record, began))
+        reader = sessions.reader()
+        claimed = read_claimed(reader, claim_id, shard)
+        under_way.claimed.update(one.destination_id for one in claimed)
+        node.tell(under_way.count)
+        summary = asyncio.run(_deliver(reader, node, claimed, (claim_id, shard), record, began))
     finally:
-        node.end(begun=len(begun), unanswered=sorted(begun - recorded))
+        tallies = [asdict(tally) for tally in _tallies(claimed, summary, causes)]
+        node.end(begun=len(begun), unanswered=sorted(begun - recorded), tallies=tallies)
         remove_journals(node.id)
-    return _tallies(claimed, summary, causes)
+    return True
 
 
 async def _deliver(
-    reader: "psycopg.Connection[tuple[object, ...]]",
+    reader: Session,
     node: DeliveryNode,
     claimed: list[Claimed],
     key: tuple[int, int],
@@ -149,7 +149,7 @@ async def _deliver(
     return delivering.result()
 
 
-def _marker(reader: "psycopg.Connection[tuple[object, ...]]", node_id: int) -> Callable[[Delivery], Awaitable[None]]:
+def _marker(reader: Session, node_id: int) -> Callable[[Delivery], Awaitable[None]]:
     """Return what writes down, before a candidate is begun, that it is."""
 
     async def mark(delivery: Delivery) -> None:
@@ -160,7 +160,7 @@ def _marker(reader: "psycopg.Connection[tuple[object, ...]]", node_id: int) -> C
     return mark
 
 
-def _database_clock(reader: "psycopg.Connection[tuple[object, ...]]") -> Callable[[], float]:
+def _database_clock(reader: Session) -> Callable[[], float]:
     row = reader.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()
     assert row is not None
     offset = float(str(row[0])) - time.monotonic()

@@ -63,12 +63,12 @@ def cancel(job_id: int, *, counts: Mapping[str, int] | None = None) -> None:
     _end(job_id, "cancelled", counts or {}, None, None)
 
 
-def error_text(error: Exception) -> str:
+def error_text(error: BaseException) -> str:
     """Return an error's class and the first line of its text, as a job says them."""
     return f"{type(error).__name__}: {first_line(error)}"
 
 
-def first_line(error: Exception) -> str:
+def first_line(error: BaseException) -> str:
     """Return the first line of an error's text; empty where it has none."""
     return (str(error).strip().splitlines() or [""])[0]
 

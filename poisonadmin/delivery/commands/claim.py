@@ -65,7 +65,7 @@ class _Runs:
     dues: Mapping[int, datetime | None]
 
 
-_IS_DUE = "SELECT EXISTS (SELECT FROM lane WHERE is_open AND next_due <= now())"
+_NEXT_DUE = "SELECT extract(epoch FROM min(next_due) - now())::float8 FROM lane WHERE is_open"
 
 _LANES = """
 SELECT lane.id, address.destination_id, address.is_ordered AND NOT lane.is_isolation,
@@ -150,9 +150,10 @@ WHERE id = ANY(%(lanes)s) AND conversation_id IS NULL
 """
 
 
-def is_due() -> bool:
-    """Return whether any open lane has something due; cheap enough to ask ten times a second."""
-    return bool(fetch_values(_IS_DUE)[0])
+def seconds_until_due() -> float | None:
+    """Return in how many seconds something is due in an open lane, negative when it is; None when nothing waits."""
+    seconds: float | None = fetch_values(_NEXT_DUE)[0]
+    return seconds
 
 
 def claim_due(*, tasks: int, job_id: int | None = None, limit: int = MESSAGES_A_CLAIM) -> ClaimRef | None:

@@ -1,13 +1,13 @@
-"""A redelivery from claim to settled: what the Spark worker asks for before and after its job."""
+"""A redelivery from claim to settled: what the Spark worker asks for before and after its tasks deliver."""
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Protocol
 
 from django.db import connection, transaction
 
 from poisonadmin.core.commands import jobs
-from poisonadmin.delivery.commands.claim import ClaimRef, claim_due, claim_isolated, is_due
+from poisonadmin.core.queries.rows import fetch_rows
+from poisonadmin.delivery.commands.claim import ClaimRef, claim_due, claim_isolated
 from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.delivery.domain.window import next_window
 from poisonadmin.store.models.claim import Claim
@@ -15,23 +15,25 @@ from poisonadmin.store.models.destination import Destination
 from poisonadmin.store.models.job import JobKind
 
 
-class ShardTally(Protocol):
-    """What one shard came to for one destination (workers/delivery/shard.py)."""
+@dataclass(frozen=True)
+class _Tally:
+    """What all shards of a claim came to for one destination. `cause`: the most frequent transport failure."""
 
-    @property
-    def destination_id(self) -> int: ...
-    @property
-    def claimed(self) -> int: ...
-    @property
-    def begun(self) -> int: ...
-    @property
-    def delivered(self) -> int: ...
-    @property
-    def failed(self) -> int: ...
-    @property
-    def transport_failures(self) -> int: ...
-    @property
-    def cause(self) -> str | None: ...
+    destination_id: int
+    claimed: int
+    begun: int
+    delivered: int
+    failed: int
+    transport_failures: int
+    cause: str | None
+
+
+@dataclass(frozen=True)
+class ShardsLeft:
+    """How many shards of a claim have no node that has ended, and how many of them no node at all."""
+
+    unended: int
+    untaken: int
 
 
 @dataclass(frozen=True)
@@ -42,10 +44,21 @@ class Redelivery:
     claim: ClaimRef
 
 
+_SHARDS_LEFT = """
+SELECT claim_id, count(*) FILTER (WHERE node.ended_at IS NULL), count(*) FILTER (WHERE node.id IS NULL)
+FROM claim_shard LEFT JOIN node USING (claim_id, shard) WHERE claim_id = ANY(%(claims)s) GROUP BY claim_id
+"""
+_TALLIES = """
+SELECT destination_id, sum(tally.claimed), sum(tally.begun), sum(delivered), sum(failed), sum(transport_failures),
+       mode() WITHIN GROUP (ORDER BY cause)
+FROM node CROSS JOIN LATERAL jsonb_to_recordset(tallies) AS tally(
+    destination_id bigint, claimed int, begun int, delivered int, failed int, transport_failures int, cause text)
+WHERE claim_id = %(claim)s GROUP BY destination_id ORDER BY destination_id
+"""
+
+
 def begin_redelivery(*, worker: str, tasks: int) -> Redelivery | None:
     """Claim what is due and create the job that delivers it; None when nothing can be taken now."""
-    if not is_due():
-        return None
     with transaction.atomic():
         claim = claim_isolated() or claim_due(tasks=tasks)
         if claim is None:
@@ -56,18 +69,25 @@ def begin_redelivery(*, worker: str, tasks: int) -> Redelivery | None:
     return Redelivery(job_id, claim)
 
 
-def finish_redelivery(redelivery: Redelivery, tallies: Iterable[ShardTally]) -> None:
-    """Settle the claim, follow what each destination could do, and end the job."""
-    each = list(tallies)
+def shards_left(redeliveries: Collection[Redelivery]) -> list[tuple[Redelivery, ShardsLeft]]:
+    """Return what is left of each of the redeliveries."""
+    rows = fetch_rows(_SHARDS_LEFT, {"claims": [one.claim.id for one in redeliveries]})
+    left = {claim_id: ShardsLeft(*counts) for claim_id, *counts in rows}
+    return [(one, left.get(one.claim.id, ShardsLeft(0, 0))) for one in redeliveries]
+
+
+def finish_redelivery(redelivery: Redelivery) -> None:
+    """Settle a claim whose nodes have ended, follow what each destination could do, and end the job."""
     settle(redelivery.claim.id)
+    tallies = [_Tally(*row) for row in fetch_rows(_TALLIES, {"claim": redelivery.claim.id})]
     # What candidates do, one by one, says nothing of how much the destination can take.
-    for destination_id in sorted({tally.destination_id for tally in each if not redelivery.claim.is_isolation}):
-        _follow(destination_id, [tally for tally in each if tally.destination_id == destination_id])
+    for tally in tallies if not redelivery.claim.is_isolation else ():
+        _follow(tally)
     counts = {
         "claimed": redelivery.claim.size,
-        "delivered": sum(tally.delivered for tally in each),
-        "failed": sum(tally.failed for tally in each),
-        "not_begun": sum(tally.claimed - tally.begun for tally in each),
+        "delivered": sum(tally.delivered for tally in tallies),
+        "failed": sum(tally.failed for tally in tallies),
+        "not_begun": sum(tally.claimed - tally.begun for tally in tallies),
     }
     jobs.succeed(redelivery.job_id, counts=counts, done=counts["delivered"] + counts["failed"])
 
@@ -87,20 +107,21 @@ def stop_claims(worker: str) -> None:
         )
 
 
-def _follow(destination_id: int, tallies: list[ShardTally]) -> None:
+def _follow(tally: _Tally) -> None:
     """Set the destination's window.
 
     A change made meanwhile by another claim's end is overwritten, and made again soon.
     """
-    destination = Destination.objects.only("window", "slowed_by").get(id=destination_id)
-    causes = [tally.cause for tally in tallies if tally.cause]
+    destination = Destination.objects.only("window", "slowed_by").get(id=tally.destination_id)
     window, why = next_window(
         destination.window,
-        claimed=sum(tally.claimed for tally in tallies),
-        begun=sum(tally.begun for tally in tallies),
-        transport_failures=sum(tally.transport_failures for tally in tallies),
-        delivered=sum(tally.delivered for tally in tallies),
-        **({"cause": causes[0]} if causes else {}),
+        claimed=tally.claimed,
+        begun=tally.begun,
+        transport_failures=tally.transport_failures,
+        delivered=tally.delivered,
+        **({"cause": tally.cause} if tally.cause else {}),
     )
     if (window, why) != (destination.window, destination.slowed_by):
-        Destination.objects.filter(id=destination_id, window=destination.window).update(window=window, slowed_by=why)
+        Destination.objects.filter(id=tally.destination_id, window=destination.window).update(
+            window=window, slowed_by=why
+        )

@@ -85,7 +85,8 @@ class Node(models.Model):
     `start_mark`: the candidate that it has begun, written before the candidate's sandbox sees it.
     `unanswered`: messages that it had begun when it was stopped, and whose outcome nobody knows.
     `under_way`: {destination id: messages that it may still begin, or that are not answered}; None: it has not said so
-    yet. `settled_at`: when what it left was given back.
+    yet. `settled_at`: when what it left was given back. `tallies`: what its shard came to, written with its end, one
+    object a destination (workers/delivery/shard.py, `DestinationTally`).
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -105,6 +106,7 @@ class Node(models.Model):
     unanswered = ArrayField(models.BigIntegerField(), default=list, db_default=models.Value("{}"))
     under_way = models.JSONField(null=True)
     settled_at = models.DateTimeField(null=True)
+    tallies = models.JSONField(null=True)
 
     class Meta:
         db_table = "node"

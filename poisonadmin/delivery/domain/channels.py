@@ -1,0 +1,9 @@
+"""The channels on which the database tells sleepers that there is work (triggers of migration 0013).
+
+A notification says only that it is worth looking. Whoever waits looks from time to time all the same.
+"""
+
+# A message is due sooner than before, a node has ended, or a claim has: there may be something to claim or to settle.
+DUE = "poisonadmin_due"
+# A claim has shards that no node has taken.
+SHARD = "poisonadmin_shard"

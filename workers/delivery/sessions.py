@@ -1,0 +1,42 @@
+"""The database sessions of a delivering task, kept from shard to shard: to open one costs more than a small shard."""
+
+from typing import Self
+
+import psycopg
+
+Session = psycopg.Connection[tuple[object, ...]]
+
+
+class Sessions:
+    """A session that reads and one that a node writes with; each is opened when it is asked for. Closed on exit."""
+
+    def __init__(self, dsn: str) -> None:
+        self._dsn = dsn
+        self._open: dict[str, Session] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def reader(self) -> Session:
+        """Return the session to read with. Errors: `psycopg.OperationalError`."""
+        return self._session("poisonadmin reader")
+
+    def node(self) -> Session:
+        """Return the session of the node. Errors: `psycopg.OperationalError`."""
+        return self._session("poisonadmin node")
+
+    def close(self) -> None:
+        """Close what is open; what is asked for next is a new one."""
+        for session in self._open.values():
+            session.close()
+        self._open.clear()
+
+    def _session(self, name: str) -> Session:
+        session = self._open.get(name)
+        if session is None or session.closed or session.broken:
+            session = psycopg.connect(self._dsn, autocommit=True, connect_timeout=5, application_name=name)
+            self._open[name] = session
+        return session
