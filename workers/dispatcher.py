@@ -115,7 +115,8 @@ class Dispatcher:
     def _end_what_is_delivered(self) -> None:
         """End the redeliveries whose nodes have ended, and have tasks for the shards of the others."""
         with self._one_at_a_time:
-            left = shards_left([one for job_id, one in self._active.items() if job_id not in self._ending])
+            going = [one for job_id, one in list(self._active.items()) if job_id not in self._ending]
+            left = shards_left(going) if going else []
             untaken = sum(shards.untaken for _, shards in left)
             taken = sum(shards.unended for _, shards in left) - untaken
             error = None if self._stopping.is_set() else self._tasks.supply(untaken=untaken, taken=taken)
