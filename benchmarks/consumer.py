@@ -25,11 +25,12 @@ class Sink:
     """A running sink."""
 
     port: int
+    tls_port: int
     pid: int
 
-    def url(self, path: str) -> str:
+    def url(self, path: str, *, tls: bool = False) -> str:
         """Return the address of a path, which says how it is answered: `/ok…`, `/fail…`, `/hang…`."""
-        return f"http://127.0.0.1:{self.port}{path}"
+        return f"https://127.0.0.1:{self.tls_port}{path}" if tls else f"http://127.0.0.1:{self.port}{path}"
 
     def take_arrivals(self, path: str) -> list[Arrival]:
         """Return what arrived at the path since the last time."""
@@ -50,7 +51,8 @@ def running_sink() -> Iterator[Sink]:
     assert process.stdin is not None
     assert process.stdout is not None
     try:
-        yield Sink(int(process.stdout.readline()), process.pid)
+        plain, tls = map(int, process.stdout.readline().split())
+        yield Sink(plain, tls, process.pid)
     finally:
         process.stdin.close()
         process.wait(timeout=10)

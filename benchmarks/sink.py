@@ -1,14 +1,17 @@
 """An HTTP consumer that costs little and remembers when what arrived: `python -m benchmarks.sink`.
 
 Paths: `/ok…` answers 200, `/fail…` 503, `/hang…` never. `GET /__arrivals/<path>` returns and forgets what came there:
-`[[message id, attempt, unix seconds], …]`. It prints its port and ends when its standard input does.
+`[[message id, attempt, unix seconds], …]`. It prints its ports, plain and TLS, and ends when its standard input does.
 """
 
 import asyncio
 import json
 import re
+import ssl
 import sys
 import time
+
+import trustme
 
 _LENGTH = re.compile(rb"(?i)\r\ncontent-length: *(\d+)")
 _MESSAGE = re.compile(rb"(?i)\r\npoisonadmin-message-id: *(\d+)")
@@ -58,8 +61,10 @@ class Consumer(asyncio.Protocol):
 
 async def _main() -> None:
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(Consumer, "127.0.0.1", 0, backlog=1024)
-    print(server.sockets[0].getsockname()[1], flush=True)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    trustme.CA().issue_cert("127.0.0.1").configure_cert(tls)
+    servers = [await loop.create_server(Consumer, "127.0.0.1", 0, ssl=each, backlog=1024) for each in (None, tls)]
+    print(*(server.sockets[0].getsockname()[1] for server in servers), flush=True)
     await loop.run_in_executor(None, sys.stdin.read)
 
 

@@ -44,7 +44,7 @@ app.conf.update(
     beat_schedule={
         name: {"task": f"workers.tasks.{name}", "schedule": seconds, "options": {"expires": max(seconds * 2, 30.0)}}
         for name, seconds in {
-            "redeliver_tick": 1.0,
+            "redeliver_tick": 3.0,
             # While something is delivered, the worker that delivers looks too, and more often.
             "recover_tick": 1.0,
             "expire_tick": 1.0,

@@ -26,8 +26,8 @@ from workers.spark.jobs.drain import drain
 from workers.spark.jobs.dry_run import try_rule
 from workers.spark.jobs.ingest import stage_files
 
-# A little less than the tick's period, so that the next tick finds the worker free.
-PUMP_SECONDS = 0.95
+# A little less than the tick's period, so that the next tick finds the worker free. In between nothing is claimed.
+PUMP_SECONDS = 2.98
 
 _name = "worker"
 
