@@ -98,13 +98,13 @@ _TAKE = move(
     JOIN destination ON destination.id = allowance.destination_id
 )""",
     chosen="""
-    SELECT takes.*, due.*,
+    SELECT due.id, due.run, takes.destination_id, first_shard, shards, next_slot, rate,
            row_number() OVER (PARTITION BY takes.destination_id
                               ORDER BY coalesce(due.run_due, due.due_at), due.run, due.id) - 1 AS place
     FROM takes CROSS JOIN LATERAL (
         SELECT one.*, caps.run_due, CASE WHEN caps.run_due IS NOT NULL THEN caps.lane_id END AS run
         FROM caps CROSS JOIN LATERAL (
-            SELECT id, due_at, address_id, state, reason, group_id FROM message
+            SELECT id, due_at FROM message
             WHERE lane_id = caps.lane_id AND state = 'TBDL' AND due_at <= now()
               AND due_at >= (SELECT next_due FROM lane WHERE lane.id = caps.lane_id)
               AND (expires_at IS NULL OR expires_at > now())

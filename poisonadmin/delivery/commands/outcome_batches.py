@@ -11,12 +11,21 @@ SELECT coalesce(array_agg(id), '{}'), coalesce(sum(size), 0)::int FROM (
     FROM outcome_batch WHERE claim_id = %(claim)s
 ) AS batch WHERE total - size < %(messages)s
 """
+_HAS = "SELECT EXISTS (SELECT FROM outcome_batch WHERE claim_id = %(claim)s)"
 _DELETE = "DELETE FROM outcome_batch WHERE id = ANY(%(batches)s)"
 
-# An element of FROM: each message of the batches once. A message may be in two: written by a node that was taken for
-# dead, and by whoever took it for dead.
-ANSWERED = """
-(SELECT DISTINCT unnest(message_ids) AS message_id FROM outcome_batch WHERE id = ANY(%(batches)s)) AS answered
+# Messages of the batches that were delivered, and by which attempt.
+DELIVERED = """
+SELECT * FROM (SELECT unnest(message_ids) AS id, unnest(delivered) AS attempt_number
+               FROM outcome_batch WHERE id = ANY(%(batches)s)) AS answered WHERE attempt_number IS NOT NULL
+"""
+
+# An element of FROM: each of their other messages once. A message may be in two batches: written by a node that was
+# taken for dead, and by whoever took it for dead.
+NOT_DELIVERED = """
+(SELECT DISTINCT message_id
+ FROM (SELECT unnest(message_ids) AS message_id, unnest(delivered) AS attempt_number
+       FROM outcome_batch WHERE id = ANY(%(batches)s)) AS written WHERE attempt_number IS NULL) AS answered
 """
 
 
@@ -28,6 +37,12 @@ def take_batches(cursor: CursorWrapper, claim_id: int, messages: int = MESSAGES_
     cursor.execute(_TAKE, {"claim": claim_id, "messages": messages})
     batches, size = cursor.fetchone()
     return batches, size
+
+
+def has_batches(cursor: CursorWrapper, claim_id: int) -> bool:
+    """Return whether the claim has batches: more than were taken, or some that were written meanwhile."""
+    cursor.execute(_HAS, {"claim": claim_id})
+    return bool(cursor.fetchone()[0])
 
 
 def delete_batches(cursor: CursorWrapper, batches: list[int]) -> None:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from django.db.backends.utils import CursorWrapper
 
-from poisonadmin.delivery.commands.outcome_batches import ANSWERED
+from poisonadmin.delivery.commands.outcome_batches import NOT_DELIVERED
 from poisonadmin.delivery.domain import answer_decision
 from poisonadmin.delivery.domain.hot_loops import IMMEDIATE_REDELIVERIES, WAIT_MS, WITHIN_SECONDS
 from poisonadmin.delivery.domain.outcome import Outcome
@@ -86,7 +86,7 @@ _HOT = f"""
 """  # noqa: S608  (numbers of ours)
 
 _ANSWERED = f"""
-SELECT decided.* FROM {ANSWERED} CROSS JOIN LATERAL (
+SELECT decided.* FROM {NOT_DELIVERED} CROSS JOIN LATERAL (
     SELECT message.id, message.attempt_number, failure_count, crash_count, candidate, address.name, address.id,
            lane.id AS plain_lane_id, envelope.conversation_id, outcome, fingerprint, title, error_class, error_message,
            finished_at, retry_after_ms, move_to,

@@ -15,7 +15,7 @@ from poisonadmin.core.commands.locks import hold, try_lock
 from poisonadmin.core.domain.locks import Lock, lock_key
 from poisonadmin.core.queries.rows import fetch_values
 from poisonadmin.delivery.commands import breakers, ordered_conversations
-from poisonadmin.delivery.commands.outcome_batches import ANSWERED, delete_batches, take_batches
+from poisonadmin.delivery.commands.outcome_batches import DELIVERED, delete_batches, has_batches, take_batches
 from poisonadmin.delivery.commands.settle_failures import settle_failures
 from poisonadmin.messages.commands.admission import refuse_inadmissible
 from poisonadmin.messages.commands.confirmations import AWAITED
@@ -49,18 +49,10 @@ _DELIVERED = move(
     State.DLNG,
     Event.DELIVERED,
     State.DLVD,
-    chosen=f"""
-    SELECT message.* FROM {ANSWERED} CROSS JOIN LATERAL (
-        SELECT message.id, address_id, state, reason, group_id, destination_id, finished_at
-        FROM message
-             JOIN attempt ON attempt.message_id = message.id AND attempt.attempt_number = message.attempt_number
-        WHERE message.id = answered.message_id AND message.claim_id = %(claim)s AND state = 'DLNG'
-          AND outcome = 'delivered'
-        FOR UPDATE OF message
-    ) AS message
-""",  # noqa: S608  (fragments are constants)
+    chosen=DELIVERED,
+    asks="""message.claim_id = %(claim)s
+            AND (message.id, message.attempt_number) IN (SELECT id, attempt_number FROM chosen)""",
     sets={"failure_count": "0", "crash_count": "0", "candidate": "FALSE", "expires_at": "NULL"},
-    shows=("chosen.destination_id", "chosen.finished_at"),
     beside=AWAITED,
     then="SELECT count(*), array_agg(id) FILTER (WHERE address_id = ANY(%(watched)s::bigint[])) FROM changed",
 )
@@ -96,7 +88,9 @@ _RETURNED = move(
 )
 
 _ENDED = f"SELECT node.id FROM node WHERE node.claim_id = %(claim)s AND {_HAS_ENDED}"  # noqa: S608
+_IS_ANSWERED = "SELECT settled >= size FROM claim WHERE id = %(claim)s"
 _NODES_SETTLED = "UPDATE node SET settled_at = now() WHERE id = ANY(%(nodes)s)"
+_COUNT = "UPDATE claim SET settled = settled + %(settled)s WHERE id = %(claim)s"
 _CLOSE = """
 UPDATE claim SET is_open = FALSE
 WHERE id = %(claim)s AND is_open AND NOT EXISTS (SELECT FROM outcome_batch WHERE claim_id = %(claim)s)
@@ -124,21 +118,27 @@ def settle(claim_id: int | None = None) -> Settled:
 
 
 def _settle_some(claim_id: int, *, waits: bool) -> tuple[Settled, bool]:
-    """Settle some batches of the claim, or its end after the last; return whether there may be more."""
+    """Settle the claim's oldest batches, and with the last of them its end; return whether there may be more."""
     with transaction.atomic(), connection.cursor() as cursor:
         if waits:
             hold(cursor, Lock.SETTLE, lock_key(claim_id))
         elif not try_lock(cursor, Lock.SETTLE, lock_key(claim_id)):
             return Settled(), False
         batches, size = take_batches(cursor, claim_id)
-        if batches:
-            delivered = _settle_delivered(cursor, claim_id, batches)
-            failed = settle_failures(cursor, claim_id, batches) if delivered < size else 0
-            delete_batches(cursor, batches)
-            return Settled(delivered, failed), True
-        returned = _return_unanswered(cursor, claim_id)
+        settled = _settle_batches(cursor, claim_id, batches, size) if batches else Settled()
+        if batches and has_batches(cursor, claim_id):
+            return settled, True
+        settled += Settled(returned=_return_unanswered(cursor, claim_id))
         cursor.execute(_CLOSE, {"claim": claim_id})
-    return Settled(returned=returned), False
+    return settled, False
+
+
+def _settle_batches(cursor: CursorWrapper, claim_id: int, batches: list[int], size: int) -> Settled:
+    delivered = _settle_delivered(cursor, claim_id, batches)
+    failed = settle_failures(cursor, claim_id, batches) if delivered < size else 0
+    delete_batches(cursor, batches)
+    cursor.execute(_COUNT, {"claim": claim_id, "settled": delivered + failed})
+    return Settled(delivered, failed)
 
 
 def _settle_delivered(cursor: CursorWrapper, claim_id: int, batches: list[int]) -> int:
@@ -153,12 +153,19 @@ def _return_unanswered(cursor: CursorWrapper, claim_id: int) -> int:
     nodes = [row[0] for row in cursor.fetchall()]
     if not nodes:
         return 0
+    cursor.execute(_IS_ANSWERED, {"claim": claim_id})
+    (is_answered,) = cursor.fetchone()
+    returned = 0 if is_answered else _return(cursor, claim_id, nodes)
+    cursor.execute(_NODES_SETTLED, {"nodes": nodes})
+    return returned
+
+
+def _return(cursor: CursorWrapper, claim_id: int, nodes: list[int]) -> int:
     cursor.execute(_RETURNED, _values(claim_id) | {"nodes": nodes})
     rows = cursor.fetchall()
     returned = [message_id for _, _, ids in rows for message_id in ids]
     refuse_inadmissible(cursor, returned)
     schedule(cursor, [(lane_id, due_at) for lane_id, due_at, _ in rows])
-    cursor.execute(_NODES_SETTLED, {"nodes": nodes})
     return len(returned)
 
 

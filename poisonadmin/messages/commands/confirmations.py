@@ -10,14 +10,17 @@ from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
 from poisonadmin.intake.domain.envelope_fields import storable
 from poisonadmin.messages.domain.states import State, TransitionNotAllowed
 
-# Needs `changed` with id, attempt_number, destination_id and finished_at. The consumer may have been faster than us.
+# Needs `changed`. Attempts are read only where some destination has its deliveries confirmed. The consumer may have been
+# faster than us.
 AWAITED = """
     awaited AS (
         INSERT INTO confirmation (message_id, attempt_number, destination_id, delivered_at, confirm_by)
         SELECT changed.id, changed.attempt_number, destination.id, finished_at,
                finished_at + (destination.config ->> 'confirm_within_ms')::bigint * interval '1 ms'
-        FROM changed JOIN destination ON destination.id = changed.destination_id
+        FROM changed JOIN attempt ON attempt.message_id = changed.id AND attempt.attempt_number = changed.attempt_number
+             JOIN destination ON destination.id = attempt.destination_id
              AND destination.config ->> 'confirm_within_ms' IS NOT NULL
+        WHERE (SELECT EXISTS (SELECT FROM destination WHERE config ->> 'confirm_within_ms' IS NOT NULL))
         ON CONFLICT (message_id) DO UPDATE SET
             attempt_number = excluded.attempt_number, destination_id = excluded.destination_id,
             delivered_at = excluded.delivered_at, confirm_by = excluded.confirm_by,

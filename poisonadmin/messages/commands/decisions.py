@@ -112,7 +112,7 @@ _CHOSEN = """
 """
 _HOPS = """hops AS (
     INSERT INTO hop (message_id, from_address, to_address, reason, by)
-    SELECT id, from_name, return_name, event, %(actor)s FROM changed WHERE address_id <> was_address_id
+    SELECT id, from_name, return_name, '{event}', %(actor)s FROM changed WHERE address_id <> from_id
 )"""
 
 
@@ -141,8 +141,8 @@ def _decision(
         is_locked=True,
         reason=reason,
         sets=sets,
-        shows=("message.lane_id", "message.due_at", "from_name", "return_name"),
-        beside=_HOPS,
+        shows=("message.lane_id", "message.due_at", "chosen.address_id AS from_id", "from_name", "return_name"),
+        beside=_HOPS.format(event=event),
         then="SELECT lane_id, min(due_at) FROM changed WHERE state = 'TBDL' GROUP BY lane_id",
     )
     return _Decision(start, event, statement)

@@ -5,8 +5,10 @@ made once when its module is imported: an event, a state or a reason that the ta
 fails then. What only the parameters of a call say is checked by `check` before the call.
 
 Every statement takes the parameter `actor`, and `note` where no other note is asked for. What it changed is in the
-common table expression `changed`: id, address_id, state, reason, group_id, attempt_number, event, and was_address_id,
-was_state, was_reason, was_group_id, which say what each was before (NULL: it was not here), and what `shows` adds.
+common table expression `changed`: id, address_id, state, reason, group_id, attempt_number, and what `shows` adds. What
+a statement sets anew of address_id, reason and group_id, and `event` where messages differ, is there as was_address_id,
+was_reason, was_group_id and event. What is the same for all is written as a constant: a column of text costs as much
+to carry along as a counter delta.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +16,8 @@ from collections.abc import Mapping, Sequence
 from poisonadmin.messages.domain.states import Event, Reason, State, check
 
 _AFTER = ("id", "address_id", "state", "reason", "group_id", "attempt_number")
-_BEFORE = {"address_id": "bigint", "state": "text", "reason": "text", "group_id": "bigint"}
+# What counters tell apart, beside the state.
+_COUNTED = ("address_id", "reason", "group_id")
 # What is not to be delivered has neither a due time nor an expiry.
 _PARKED = {"due_at": "NULL", "expires_at": "NULL"}
 
@@ -27,6 +30,7 @@ def move(
     to: State | None,
     *,
     chosen: str,
+    asks: str | None = None,
     is_locked: bool = False,
     is_materialized: bool = False,
     reason: Reason | None = None,
@@ -39,14 +43,16 @@ def move(
 ) -> str:
     """Return the statement by which `event` moves messages from the state `start` to the state `to`.
 
-    `chosen`: a query for id, address_id, state, reason and group_id of messages in `start`, and whatever the rest names
-    as `chosen`; it asks for the state, unless `is_locked` says that the caller has read it under the messages' locks.
+    `chosen`: a query for the ids of messages in `start`, for what of address_id, reason and group_id is set anew, and
+    for whatever the rest names as `chosen`. It asks for the state, unless `is_locked` says that the caller has read it
+    under the messages' locks, or unless `asks`, a condition on `message`, is given: then the update itself asks for the
+    state and for that, of messages that nobody has locked before, and sets nothing from `chosen`.
     `event`: an expression over `chosen` where messages differ. `to` None: `sets` says it. `reason` None: `sets` says
     it, or it stays. `before`, `beside`: common table expressions that `chosen` needs, or that need `changed`. `note`:
     an expression over `changed`. `then`: the query at the end.
     Errors: `ValueError`, `TransitionNotAllowed`, when the statement is made.
     """
-    if not is_locked and f"state = '{start}'" not in chosen:
+    if asks is None and not is_locked and f"state = '{start}'" not in chosen:
         raise ValueError(f"nothing in {chosen!r} asks for messages in {start}")
     values = {"state_at": "now()"}
     if to is not None:
@@ -57,13 +63,22 @@ def move(
         values["reason"] = f"'{reason}'"
     values |= sets or {}
     written = ", ".join(f"{column} = {value}" for column, value in values.items())
-    was = [f"chosen.{column} AS was_{column}" for column in _BEFORE]
-    after = [f"message.{column}" for column in _AFTER]
+    before_it = [column for column in _COUNTED if column in values]
+    returned = [f"message.{column}" for column in _AFTER]
+    returned += [f"chosen.{column} AS was_{column}" for column in before_it]
+    returned += [] if isinstance(event, Event) else [f"{event} AS event"]
+    if asks is None:
+        found = "FROM chosen WHERE message.id = chosen.id"
+    else:
+        # One walk along the index instead of a search a message. The CASE keeps the planner, whose statistics are older
+        # than any claim, from beginning with the state, and from making a join of a condition that it can hash.
+        asked = f"CASE WHEN message.state = '{start}' AND {asks} THEN TRUE END"
+        found = f"WHERE message.id = ANY(ARRAY(SELECT id FROM chosen)) AND {asked}"  # noqa: S608
     return f"""
 WITH {_parts(before)}chosen AS {"MATERIALIZED " if is_materialized else ""}({chosen}), changed AS (
-    UPDATE message SET {written} FROM chosen WHERE message.id = chosen.id
-    RETURNING {", ".join([*after, *was, f"{_text(event)} AS event", *shows])}
-), {_parts(beside)}{_recorded(note)}
+    UPDATE message SET {written} {found}
+    RETURNING {", ".join([*returned, *shows])}
+), {_parts(beside)}{_history(_text(event), f"'{start}'", _constant(to), note)}, {_counts(start, to, before_it)}
 {then}
 """  # noqa: S608  (fragments are constants)
 
@@ -95,38 +110,53 @@ def enter(
         check(None, event, to, reason)
     if reason is not None:
         values["reason"] = f"'{reason}'"
-    was = [f"NULL::{kind} AS was_{column}" for column, kind in _BEFORE.items()]
-    history = None
+    returned = [*_AFTER, *([] if isinstance(event, Event) else [f"{event} AS event"])]
+    history = _history(_text(event), "NULL", _constant(to), note)
     if noted is not None:
-        history = f"SELECT id, NULL, '{to}', {_text(event)}, '{reason}', 0, %(actor)s, note FROM {noted}"  # noqa: S608
+        changes = f"SELECT id, NULL, '{to}', {_text(event)}, '{reason}', 0, %(actor)s, note FROM {noted}"  # noqa: S608
+        history = _history_of(changes)
     return f"""
 WITH {_parts(before)}changed AS (
     INSERT INTO message ({", ".join(values)}) SELECT {", ".join(values.values())} FROM {chosen}
-    RETURNING {", ".join([*_AFTER, *was, f"{_text(event)} AS event", *shows])}
-), {_parts(beside)}{_recorded(note, history)}
+    RETURNING {", ".join([*returned, *shows])}
+), {_parts(beside)}{history}, {_counts(None, to, ())}
 {then}
 """  # noqa: S608  (fragments are constants)
 
 
-def _recorded(note: str, history: str | None = None) -> str:
-    changes = f"SELECT id, was_state, state, event, reason, attempt_number, %(actor)s, {note} FROM changed"  # noqa: S608
+def _history(event: str, start: str, to: str, note: str) -> str:
+    return _history_of(f"SELECT id, {start}, {to}, {event}, reason, attempt_number, %(actor)s, {note} FROM changed")  # noqa: S608
+
+
+def _history_of(changes: str) -> str:
     return f"""recorded_history AS (
     INSERT INTO history (message_id, from_state, to_state, event, reason, attempt_number, actor, note)
-    {history or changes}
-), recorded_counts AS (
+    {changes}
+)"""  # noqa: S608  (fragments are constants)
+
+
+def _counts(start: State | None, to: State | None, before_it: Sequence[str]) -> str:
+    """Return the deltas. `changed` is read once: what it was before is the same but for the state and `before_it`."""
+    columns = ["address_id", "reason", "group_id", *([] if to else ["state"]), *(f"was_{one}" for one in before_it)]
+    after = f"(address_id, {_constant(to)}, reason, group_id, n)"
+    was = ", ".join(f"was_{one}" if one in before_it else one for one in _COUNTED)
+    was_address, *was_rest = was.split(", ")
+    sides = [after] if start is None else [after, f"({was_address}, '{start}', {', '.join(was_rest)}, -n)"]
+    return f"""recorded_counts AS (
     INSERT INTO counter_delta (address_id, state, reason, group_id, delta)
-    SELECT address_id, state, reason, group_id, sum(delta) FROM (
-        SELECT address_id, state, reason, group_id, count(*) AS delta FROM changed GROUP BY 1, 2, 3, 4
-        UNION ALL
-        SELECT was_address_id, was_state, was_reason, was_group_id, -count(*) FROM changed
-        WHERE was_state IS NOT NULL GROUP BY 1, 2, 3, 4
-    ) AS both_sides
+    SELECT side.address_id, side.state, side.reason, side.group_id, sum(delta)
+    FROM (SELECT {", ".join(columns)}, count(*) AS n FROM changed GROUP BY {", ".join(columns)}) AS alike
+         CROSS JOIN LATERAL (VALUES {", ".join(sides)}) AS side (address_id, state, reason, group_id, delta)
     GROUP BY 1, 2, 3, 4 HAVING sum(delta) <> 0
 )"""  # noqa: S608  (fragments are constants)
 
 
+def _constant(to: State | None) -> str:
+    return "state" if to is None else f"'{to}'"
+
+
 def _text(event: Event | str) -> str:
-    return f"'{event}'" if isinstance(event, Event) else event
+    return f"'{event}'" if isinstance(event, Event) else "event"
 
 
 def _parts(expressions: str) -> str:

@@ -24,6 +24,7 @@ class NodeEnd(StrEnum):
 class Claim(models.Model):
     """A set of messages taken for delivery together. `lease_until` holds for the shards that no node has taken yet.
 
+    `settled`: how many of its `size` messages have left DLNG by their outcomes.
     `plan`: {destination id: {"shards": [shard, …], "slots": deliveries at once in each of them}}.
     `is_isolation`: it holds candidates, delivered one after the other, each in a sandbox of its own.
     `is_stopping`: its nodes begin nothing more; what they have begun gets a few seconds to end.
@@ -35,6 +36,7 @@ class Claim(models.Model):
     lease_until = models.DateTimeField()
     shards = models.SmallIntegerField()
     size = models.IntegerField()
+    settled = models.IntegerField(db_default=0)
     plan = models.JSONField(default=dict)
     is_open = models.BooleanField(db_default=True)
     is_stopping = models.BooleanField(db_default=False)
@@ -64,12 +66,14 @@ class ClaimShard(models.Model):
 class OutcomeBatch(models.Model):
     """Messages of a claim whose attempts were written by one statement, and that nobody has settled yet.
 
-    A trigger of `attempt` writes it, so that nothing is written and then forgotten.
+    A trigger of `attempt` writes it, so that nothing is written and then forgotten. `delivered`: beside each message
+    the number of the attempt that delivered it, None where its outcome is another.
     """
 
     id = models.BigAutoField(primary_key=True)
     claim_id = models.BigIntegerField()
     message_ids = ArrayField(models.BigIntegerField())
+    delivered = ArrayField(models.IntegerField(null=True))
 
     class Meta:
         db_table = "outcome_batch"
