@@ -26,7 +26,7 @@ FROM message WHERE id IN (SELECT unnest(message_ids) FROM claim_shard WHERE clai
 
 _ENDED = """
 INSERT INTO node (name, host, pid, claim_id, shard, lease_until, ended_at, "end")
-SELECT 'b6', 'b6', 1, claim_id, shard, now(), now(), 'clean' FROM claim_shard WHERE claim_id = %(claim)s
+SELECT 'bench', 'bench', 1, claim_id, shard, now(), now(), 'clean' FROM claim_shard WHERE claim_id = %(claim)s
 """
 
 _BARE_CLAIM = """
@@ -83,7 +83,7 @@ def claim_and_settle(count: int, *, with_outcomes: bool = False) -> Rate:
         if claim is None:
             break
         with watch if with_outcomes else unwatched:
-            _write_outcomes(claim)
+            write_outcomes(claim, NAME.lower())
         with watch:
             settle(claim.id)
     assert loads.count_not("DLVD") == 0, "not every message was claimed and settled"
@@ -123,8 +123,9 @@ def _fill(count: int) -> None:
     loads.settle_down()
 
 
-def _write_outcomes(claim: ClaimRef) -> None:
-    destination = Destination.objects.get(name="b6").id
+def write_outcomes(claim: ClaimRef, destination_name: str) -> None:
+    """Write that each message of the claim was delivered, and that its nodes have ended."""
+    destination = Destination.objects.get(name=destination_name).id
     with connection.cursor() as cursor:
         cursor.execute(_OUTCOMES, {"claim": claim.id, "destination": destination})
         cursor.execute(_ENDED, {"claim": claim.id})

@@ -82,6 +82,8 @@ INSERT INTO claim (lease_until, shards, size, job_id, is_isolation, plan)
 VALUES (now() + %(lease)s * interval '1 s', %(shards)s, 0, %(job)s, %(isolation)s, '{}') RETURNING id
 """
 
+# A message's place among the ids says its shard and its slot: so the update needs no join, and walks the index once.
+_PLACE = "width_bucket(message.id, (SELECT ids FROM dealt))"
 _TAKE = move(
     State.TBDL,
     Event.CLAIMED,
@@ -96,9 +98,8 @@ _TAKE = move(
     SELECT allowance.*, destination.next_slot, destination.max_rate_per_second AS rate
     FROM jsonb_to_recordset(%(allowances)s) AS allowance(destination_id bigint, take int, first_shard int, shards int)
     JOIN destination ON destination.id = allowance.destination_id
-)""",
-    chosen="""
-    SELECT due.id, due.run, takes.destination_id, first_shard, shards, next_slot, rate,
+), picked AS (
+    SELECT due.id, due.run, takes.*,
            row_number() OVER (PARTITION BY takes.destination_id
                               ORDER BY coalesce(due.run_due, due.due_at), due.run, due.id) - 1 AS place
     FROM takes CROSS JOIN LATERAL (
@@ -112,22 +113,29 @@ _TAKE = move(
             ORDER BY due_at LIMIT caps.cap FOR UPDATE SKIP LOCKED
         ) AS one WHERE caps.destination_id = takes.destination_id LIMIT takes.take
     ) AS due
-""",
-    is_materialized=True,
+), placed AS MATERIALIZED (
+    SELECT id, destination_id, place, (first_shard + coalesce(run, place) %% shards) %% %(shards)s AS shard,
+           CASE WHEN rate IS NOT NULL THEN GREATEST(next_slot, now()) + place / rate * interval '1 s' END AS start_at
+    FROM picked
+), dealt AS (
+    SELECT array_agg(id ORDER BY id) AS ids, array_agg(shard ORDER BY id) AS shards,
+           array_agg(coalesce(start_at, 'infinity') ORDER BY id) AS starts
+    FROM placed
+)""",
+    chosen="SELECT unnest(ids) AS id FROM dealt",
+    asks="TRUE",
     sets={
         "attempt_number": "attempt_number + 1",
         "claim_id": "%(claim)s",
-        "shard": "(chosen.first_shard + coalesce(chosen.run, chosen.place) %% chosen.shards) %% %(shards)s",
-        "start_at": """CASE WHEN rate IS NOT NULL
-                        THEN GREATEST(chosen.next_slot, now()) + chosen.place / chosen.rate * interval '1 s' END""",
+        "shard": f"(SELECT shards FROM dealt)[{_PLACE}]",  # noqa: S608  (no input)
+        "start_at": f"NULLIF((SELECT starts FROM dealt)[{_PLACE}], 'infinity')",  # noqa: S608  (no input)
     },
-    shows=("chosen.destination_id", "message.shard", "chosen.place"),
     beside="""used AS (
-    SELECT shard, destination_id, count(*) AS n FROM changed GROUP BY 1, 2
+    SELECT shard, destination_id, count(*) AS n FROM placed GROUP BY 1, 2
 ), shards AS (
     INSERT INTO claim_shard (claim_id, shard, message_ids, sizes)
     SELECT %(claim)s, shard, taken.ids, used_there.sizes
-    FROM (SELECT shard, array_agg(id ORDER BY place) AS ids FROM changed GROUP BY 1) AS taken
+    FROM (SELECT shard, array_agg(id ORDER BY place) AS ids FROM placed GROUP BY 1) AS taken
          JOIN (SELECT shard, jsonb_object_agg(destination_id, n) AS sizes FROM used GROUP BY 1) AS used_there
          USING (shard)
 ), slots AS (

@@ -10,8 +10,8 @@ from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
 from poisonadmin.intake.domain.envelope_fields import storable
 from poisonadmin.messages.domain.states import State, TransitionNotAllowed
 
-# Needs `changed`. Attempts are read only where some destination has its deliveries confirmed. The consumer may have been
-# faster than us.
+# Needs `changed`. Attempts are read only where some destination has its deliveries confirmed.
+# The consumer may have been faster than us.
 AWAITED = """
     awaited AS (
         INSERT INTO confirmation (message_id, attempt_number, destination_id, delivered_at, confirm_by)

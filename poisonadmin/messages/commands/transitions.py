@@ -32,7 +32,6 @@ def move(
     chosen: str,
     asks: str | None = None,
     is_locked: bool = False,
-    is_materialized: bool = False,
     reason: Reason | None = None,
     sets: Mapping[str, str] | None = None,
     shows: Sequence[str] = (),
@@ -75,7 +74,7 @@ def move(
         asked = f"CASE WHEN message.state = '{start}' AND {asks} THEN TRUE END"
         found = f"WHERE message.id = ANY(ARRAY(SELECT id FROM chosen)) AND {asked}"  # noqa: S608
     return f"""
-WITH {_parts(before)}chosen AS {"MATERIALIZED " if is_materialized else ""}({chosen}), changed AS (
+WITH {_parts(before)}chosen AS ({chosen}), changed AS (
     UPDATE message SET {written} {found}
     RETURNING {", ".join([*returned, *shows])}
 ), {_parts(beside)}{_history(_text(event), f"'{start}'", _constant(to), note)}, {_counts(start, to, before_it)}
@@ -132,7 +131,7 @@ def _history_of(changes: str) -> str:
     return f"""recorded_history AS (
     INSERT INTO history (message_id, from_state, to_state, event, reason, attempt_number, actor, note)
     {changes}
-)"""  # noqa: S608  (fragments are constants)
+)"""
 
 
 def _counts(start: State | None, to: State | None, before_it: Sequence[str]) -> str:
