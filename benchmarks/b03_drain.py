@@ -2,12 +2,13 @@
 
 import os
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
 from django.db import connections
 from pyspark.sql import SparkSession
 
-from benchmarks import bare_copy, loads
+from benchmarks import bare_copy, loads, memory, profile
 from benchmarks.rabbit_queues import QUEUE_TYPES, Queues, running_queues
 from benchmarks.results import Line, alternate, compared, pairs_of, say
 from benchmarks.stopwatch import Rate, Stopwatch
@@ -53,11 +54,11 @@ def _of_queues(world: World, queues: Queues, kind: str, count: int, spark: Spark
     )
     workshop = Workshop(count_waiting, partial(drain, spark, seconds=300.0), worker="benchmark")
 
-    def ours() -> Rate:
+    def ours(meanwhile: AbstractContextManager[None] | None = None) -> Rate:
         loads.empty()
         queues.fill_with_dead_letters(DEAD, kind, count, body)
         watch = Stopwatch()
-        with watch:
+        with watch, meanwhile or nullcontext():
             done = drain_source(source.id, workshop)
         assert done is not None
         assert done[0].error is None, done[0].error
@@ -83,9 +84,11 @@ def _of_queues(world: World, queues: Queues, kind: str, count: int, spark: Spark
         (COPY, copy),
     ]
     rates = alternate([(OURS, ours), *peers], rounds=world.rounds, unit="messages")
+    spent = profile.lines_of(NAME, world, lambda: memory.labelled(os.getpid(), own="driver"), count, ours)
     to_consumer, to_floor, to_copy = (pairs_of(rates, OURS, name) for name, _ in peers)
     return [
         compared(NAME, f"{kind} queue {OURS} / {CONSUMER}", to_consumer, unit="messages", aim=0.8, limit=LIMIT),
         compared(NAME, f"{kind} queue {OURS} / {FLOOR}", to_floor, unit="messages", limit=LIMIT),
         compared(NAME, f"{kind} queue {OURS} / {COPY}", to_copy, unit="messages", aim=0.33, limit=LIMIT),
+        *spent,
     ]

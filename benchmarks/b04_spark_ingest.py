@@ -1,9 +1,10 @@
 """B4: Spark takes in files, deduplicated and restartable, against a binary COPY of the finished rows and JDBC."""
 
 import os
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
-from benchmarks import bare_copy, files, jdbc_peer, loads, memory
+from benchmarks import bare_copy, files, jdbc_peer, loads, memory, profile
 from benchmarks.results import Line, alternate, compared, pairs_of, say
 from benchmarks.stopwatch import Rate, Stopwatch
 from benchmarks.world import World
@@ -36,10 +37,10 @@ def run(world: World) -> list[Line]:
     spark = start_session("benchmark", local=LOCAL_BATCH_MASTER)
     source, _ = Source.objects.get_or_create(name="b4", kind="directory", defaults={"config": {"path": str(dropped)}})
 
-    def ingest() -> Rate:
+    def ingest(meanwhile: AbstractContextManager[None] | None = None) -> Rate:
         loads.empty()
         watch = Stopwatch()
-        with watch:
+        with watch, meanwhile or nullcontext():
             ingested = ingest_source(source.id, stage=partial(stage_files, spark), worker="benchmark")
         assert ingested is not None
         assert ingested.accepted == count, f"{ingested} instead of {count} messages"
@@ -54,11 +55,13 @@ def run(world: World) -> list[Line]:
         if driver:
             measures.append((JDBC, lambda: jdbc_peer.load(spark, paths, url, count)))
         rates = alternate(measures, rounds=world.rounds, unit="messages")
+        spent = profile.lines_of(NAME, world, lambda: memory.labelled(os.getpid(), own="driver"), count, ingest)
     finally:
         spark.stop()
         loads.empty()
     lines = [
         compared(NAME, f"{OURS} / {COPY}", pairs_of(rates, OURS, COPY), unit="messages", aim=0.6, limit=LIMIT),
+        *spent,
         *memory.lines(NAME, "peak while Spark ingests", peaks),
     ]
     if driver:

@@ -1,10 +1,13 @@
 """PROFILE: what a delivery over HTTP costs, by process and by statement, in microseconds a message.
 
 The processor time of processes is measured in one run, the time of statements in another, as PostgreSQL logs it.
+B3 and B4 print the same of theirs.
 """
 
 import re
 from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import LiteralString
 
 import psutil
@@ -29,23 +32,44 @@ def run(world: World) -> list[Line]:
     count = world.count(MESSAGES, least=1_000)
     loads.deliver_to("profile", world.live.sink.url(PATH), concurrency=CONCURRENCY)
     live.deliver("profile.x", min(count, 10_000))  # so that claims have grown, and compilers have done their work
-    spent = Spent(world)
-    live.deliver("profile.x", count, meanwhile=spent)
-    us_a_message = 1e6 / count
-    said = [Line(NAME, f"processor time: {kind}", f"{cost * us_a_message:.0f} us") for kind, cost in spent.ranked()]
-    log = Durations(world)
-    live.deliver("profile.x", count, meanwhile=log)
-    for text, times, ms in log.statements()[:SHOWN]:
-        say(f"  {ms / 1e3 * us_a_message:7.1f} us  {times:>6} times  {text}")
+
+    def processes() -> dict[str, list[int]]:
+        return world.live.system.processes() | {
+            "PostgreSQL": tree(world.services.postgres.pid),
+            "sink": [world.live.sink.pid],
+        }
+
+    said = lines_of(NAME, world, processes, count, lambda meanwhile: live.deliver("profile.x", count, meanwhile=meanwhile))
     world.live.sink.take_arrivals(PATH)
     return said
 
 
-class Spent:
+Processes = Callable[[], Mapping[str, Sequence[int]]]
+"""Returns process ids by what the processes are."""
+
+
+def lines_of(
+    name: str, world: World, processes: Processes, count: int, work: Callable[[AbstractContextManager[None]], object]
+) -> list[Line]:
+    """Return what `count` messages of `work` cost by process; print what they cost by statement.
+
+    `work` is done twice, each time within the context that it is given.
+    """
+    us_a_message = 1e6 / count
+    spent = Spent(processes)
+    work(spent)
+    log = Durations(world)
+    work(log)
+    for text, times, ms in log.statements()[:SHOWN]:
+        say(f"  {ms / 1e3 * us_a_message:7.1f} us  {times:>6} times  {text}")
+    return [Line(name, f"processor time: {kind}", f"{cost * us_a_message:.1f} us") for kind, cost in spent.ranked()]
+
+
+class Spent(AbstractContextManager[None]):
     """The processor time that each kind of process spends while this is entered, in seconds."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, processes: Processes) -> None:
+        self._processes = processes
         self._spent: dict[str, float] = {}
 
     def __enter__(self) -> None:
@@ -60,12 +84,12 @@ class Spent:
         return [*by_cost, ("all of them", sum(self._spent.values()))]
 
     def _now(self) -> dict[str, float]:
-        postgres = psutil.Process(self._world.services.postgres.pid)
-        kinds = self._world.live.system.processes() | {
-            "PostgreSQL": [postgres.pid, *(one.pid for one in postgres.children(recursive=True))],
-            "sink": [self._world.live.sink.pid],
-        }
-        return {kind: sum(map(cpu_seconds, pids)) for kind, pids in kinds.items()}
+        return {kind: sum(map(cpu_seconds, pids)) for kind, pids in self._processes().items()}
+
+
+def tree(pid: int) -> list[int]:
+    """Return the process and all below it."""
+    return [pid, *(one.pid for one in psutil.Process(pid).children(recursive=True))]
 
 
 def cpu_seconds(pid: int) -> float:
@@ -77,7 +101,7 @@ def cpu_seconds(pid: int) -> float:
     return float(times.user + times.system + times.children_user + times.children_system)
 
 
-class Durations:
+class Durations(AbstractContextManager[None]):
     """What PostgreSQL logs of statements that it runs while this is entered."""
 
     def __init__(self, world: World) -> None:
