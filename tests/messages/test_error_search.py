@@ -10,7 +10,7 @@ from poisonadmin.messages.queries import error_search
 from poisonadmin.messages.queries.failures import FailureFilter, list_failures, list_groups
 from poisonadmin.messages.queries.filters import parse_filter
 from poisonadmin.messages.queries.lists import count_messages, list_messages
-from poisonadmin.store.models.attempt import Attempt
+from poisonadmin.store.models.attempt import Attempt, FailureWords
 from poisonadmin.store.models.message import Message
 from tests.fixtures.pages import dead_letter, waiting
 
@@ -154,3 +154,32 @@ def test_every_phrase_of_a_message_is_in_the_index(message: str, start: int, len
             [message, wanted.query, message, wanted.words],
         )
         assert cursor.fetchone() == (True, True)
+
+
+def test_equal_texts_of_one_statement_are_one_text_in_the_index() -> None:
+    first = dead_letter(message_id="m1")
+    FailureWords.objects.all().delete()
+    Attempt.objects.bulk_create(
+        Attempt(
+            message_id=first.id, attempt_number=number, finished_at=first.failed_at, outcome=outcome,
+            error_class="Late", error_message=text,
+        )  # fmt: skip
+        for number, outcome, text in [
+            (1, "failed", "Order 7 is late."),
+            (2, "failed", "Order 7 is late."),
+            (3, "failed", "Order 8 is late."),
+            (4, "failed", None),
+            (5, "delivered", "Order 9 is late."),
+        ]
+    )
+    assert list(FailureWords.objects.order_by("words").values_list("words", "message_ids", "attempt_numbers")) == [
+        (" order 7 is late ", [first.id, first.id], [1, 2]),
+        (" order 8 is late ", [first.id], [3]),
+    ]
+
+
+def test_what_is_written_over_a_failure_is_found_and_the_former_text_is_not(orders: None) -> None:
+    Attempt.objects.filter(error_message__startswith="order 4722").update(error_message="order 4729 came back")
+    assert found("order 4722") == []
+    assert found("order 4729") == ["m4722"]
+    assert list_failures(FailureFilter(errors=("order 4722",)), principal=SYSTEM).results == []

@@ -35,7 +35,7 @@ Parsed = tuple[int, IntakeRow | InvalidEnvelope, bytes]
 # Nobody else's `nextval` can be kept from coming in between: ids are islands of consecutive numbers, mostly one a part.
 _RESERVE = """
 WITH ids AS MATERIALIZED (
-    SELECT part.place, nextval(pg_get_serial_sequence('message', 'id')) AS id
+    SELECT part.place, nextval((SELECT pg_get_serial_sequence('message', 'id')::regclass)) AS id
     FROM unnest(%(counts)s::bigint[]) WITH ORDINALITY AS part(size, place)
          CROSS JOIN LATERAL generate_series(1, part.size)
 ), islands AS (

@@ -6,24 +6,27 @@ from poisonadmin.messages.commands import failure_groups
 from poisonadmin.messages.commands.transitions import enter
 from poisonadmin.messages.domain.states import Event, Reason, State
 
-# Parsed once a row; `told` is what was handed in, the rest is attempt 0 (domain/staged_rows.py).
-_TOLD = """
-told AS MATERIALIZED (
-    SELECT staged.id, staged.address, one.*, one.told ->> 'reason' AS note,
+# A report a row, parsed once: of the messages in `ids`, which died of the same at the same time. `told` is what was
+# handed in, the rest is attempt 0 (domain/staged_rows.py).
+_REPORTS = """
+report AS MATERIALIZED (
+    SELECT same.ids, same.address, one.*, one.told ->> 'reason' AS note,
            (one.told ->> 'delivery_count')::int AS delivery_count,
            one.told ->> 'original_address' AS original_address,
            LEAST((one.told ->> 'failed_at')::timestamptz, now()) AS failed_at
-    FROM staged_message AS staged CROSS JOIN LATERAL jsonb_to_record(convert_from(staged.dead_letter, 'UTF8')::jsonb)
+    FROM (
+        SELECT address, dead_letter, array_agg(id ORDER BY id) AS ids
+        FROM staged_message WHERE batch = %(batch)s AND dead_letter IS NOT NULL GROUP BY address, dead_letter
+    ) AS same CROSS JOIN LATERAL jsonb_to_record(convert_from(same.dead_letter, 'UTF8')::jsonb)
          AS one(told jsonb, error_class text, cause_class text, error_message text, stack text, fingerprint text,
                 title text, moves jsonb)
-    WHERE staged.batch = %(batch)s AND staged.dead_letter IS NOT NULL
 )"""
 
 # A group a row: thousands of dead letters died of a handful of failures.
 _SEEN = f"""
-WITH {_TOLD}
-SELECT fingerprint, min(title), min(error_class), min(id), min(failed_at), max(failed_at), count(*)
-FROM told GROUP BY fingerprint
+WITH {_REPORTS}
+SELECT fingerprint, min(title), min(error_class), min(ids[1]), min(failed_at), max(failed_at), sum(cardinality(ids))
+FROM report GROUP BY fingerprint
 """  # noqa: S608
 
 # Each history row has a note of its own. Joining it to what was inserted, which the planner takes for a row or two,
@@ -32,37 +35,44 @@ _IMPORT = enter(
     Event.IMPORTED,
     State.NDLV,
     reason=Reason.IMPORTED,
-    before=_TOLD,
+    before=f"""{_REPORTS}, told AS MATERIALIZED (
+    SELECT id, note FROM report CROSS JOIN LATERAL unnest(ids) AS id ORDER BY id
+)""",
     columns={
-        "id": "told.id",
+        "id": "died.id",
         "address_id": "here.id",
         "lane_id": "lane.id",
-        "failure_count": "coalesce(told.delivery_count, 0)",
-        "failed_at": "told.failed_at",
+        "failure_count": "coalesce(report.delivery_count, 0)",
+        "failed_at": "report.failed_at",
         "group_id": "failure_group.id",
         "original_address_id": "original.id",
     },
-    chosen="""told JOIN address AS here ON here.name = told.address
+    chosen="""report JOIN address AS here ON here.name = report.address
          JOIN lane ON lane.address_id = here.id AND lane.conversation_id IS NULL AND NOT lane.is_isolation
-         LEFT JOIN address AS original ON original.name = told.original_address
-         LEFT JOIN failure_group ON failure_group.fingerprint = told.fingerprint""",
+         LEFT JOIN address AS original ON original.name = report.original_address
+         LEFT JOIN failure_group ON failure_group.fingerprint = report.fingerprint
+         CROSS JOIN LATERAL unnest(report.ids) AS died (id)""",
     beside="""first_attempt AS (
     INSERT INTO attempt (message_id, attempt_number, finished_at, outcome, error_class, cause_class, error_message,
                          stack, fingerprint, title)
-    SELECT id, 0, failed_at, 'imported', error_class, cause_class, error_message, stack, fingerprint, title FROM told
+    SELECT id, 0, failed_at, 'imported', error_class, cause_class, error_message, stack, fingerprint, title
+    FROM report CROSS JOIN LATERAL unnest(ids) AS id
 ), first_hop AS (
     INSERT INTO hop (message_id, from_address, to_address, reason, by, at)
     SELECT id, original_address, address, coalesce(note, 'imported'), %(actor)s, failed_at
-    FROM told WHERE original_address <> address
+    FROM report CROSS JOIN LATERAL unnest(ids) AS id WHERE original_address <> address
 ), hops_before AS (
     INSERT INTO hop (message_id, from_address, to_address, reason, by, times, at)
-    SELECT told.id, move.queue, coalesce(move."to", lead(move.queue) OVER one_message, told.address), move.reason,
-           coalesce((SELECT kind FROM source WHERE source.id = %(source)s), 'broker'), move.count,
-           coalesce(move.at, now())
-    FROM told CROSS JOIN LATERAL ROWS FROM (
-             jsonb_to_recordset(told.moves) AS (queue text, reason text, at timestamptz, count int, "to" text)
-         ) WITH ORDINALITY AS move (queue, reason, at, count, "to", place)
-    WHERE told.moves IS NOT NULL WINDOW one_message AS (PARTITION BY told.id ORDER BY place) ORDER BY told.id, place
+    SELECT id, move.queue, move."to", move.reason, (SELECT coalesce(
+               (SELECT kind FROM source WHERE source.id = %(source)s), 'broker')), move.count, move.at
+    FROM report CROSS JOIN LATERAL (
+        SELECT move.queue, coalesce(move."to", lead(move.queue) OVER (ORDER BY place), report.address) AS "to",
+               move.reason, move.count, coalesce(move.at, now()) AS at, place
+        FROM ROWS FROM (
+             jsonb_to_recordset(report.moves) AS (queue text, reason text, at timestamptz, count int, "to" text)
+        ) WITH ORDINALITY AS move (queue, reason, at, count, "to", place)
+    ) AS move CROSS JOIN LATERAL unnest(ids) AS id
+    WHERE report.moves IS NOT NULL ORDER BY id, place
 )""",
     noted="told",
 )

@@ -39,7 +39,7 @@ REJECTED_COPY = (
 )
 REJECTED_TYPES = ("int8", "int8", "varchar", "int8", "varchar", "text", "bytea")
 # Ids come from the message's own sequence, so that a staged row already has its final one.
-TAKE_IDS = "SELECT nextval(pg_get_serial_sequence('message', 'id')) FROM generate_series(1, %s)"
+TAKE_IDS = "SELECT nextval((SELECT pg_get_serial_sequence('message', 'id')::regclass)) FROM generate_series(1, %s)"
 # message id, name, value
 KeyRow = tuple[int, str, str]
 KEY_COPY = "COPY business_key (message_id, name, value) FROM STDIN (FORMAT binary)"

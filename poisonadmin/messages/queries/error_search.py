@@ -1,8 +1,8 @@
 """Failures by a text of theirs: what a failure group says of all its failures, and each failure's own message.
 
 Groups are few, so title, class and cause are searched for the text as it is, in any case. Messages are searched by
-words: an index names the failures that hold all words, the last one by its beginning, and the message itself says
-whether they stand there as a phrase (migration 0012).
+words: an index names the texts that hold all words, the last one by its beginning; each text says whether they stand
+there as a phrase, and names the failures that said so (migrations 0012 and 0014).
 """
 
 from collections.abc import Sequence
@@ -15,11 +15,9 @@ Condition = tuple[str, Sequence[Any]]
 
 # Up to so many failures are named by their ids; where more hold the words, messages are compared as they are read.
 FEW = 10_000
-# So many that hold all words, in whatever order, are compared with the phrase before other filters narrow the search.
+# So many texts that hold all words, in whatever order, are compared with the phrase before other filters narrow the
+# search.
 MOST_COMPARED = 50_000
-# Spelt as in the partial index `attempt_error_words`, which a parameter would hide from the planner.
-_INDEXED = """t.outcome <> 'delivered' AND t.error_message IS NOT NULL
- AND to_tsvector('simple', searchable_words(t.error_message)) @@ %s::tsquery"""
 _HOLDS = "searchable_words({}.error_message) LIKE ANY (%s)"
 # Whatever has no class is no failure: a handler discarded it, moved it or rolled it back.
 _LATER = """SELECT FROM attempt later WHERE later.message_id = t.message_id AND later.attempt_number > t.attempt_number
@@ -125,14 +123,25 @@ def _few(wanted: Sequence[Phrase], condition: str) -> list[tuple[Any, ...]] | No
     """Return message id and number of each `attempt t` that holds a phrase; None where that takes reading many."""
     if not wanted:
         return []
+    # Attempt by attempt: the planner would read all of them, for it knows of no list how long it is.
     found = fetch_rows(
-        f"""WITH named AS MATERIALIZED (SELECT t.* FROM attempt t WHERE {_INDEXED} LIMIT %s)
-            (SELECT NULL, NULL FROM named OFFSET %s)
-            UNION ALL (SELECT t.message_id, t.attempt_number FROM named t WHERE (SELECT count(*) FROM named) <= %s
-              AND {_HOLDS.format("t")} AND {condition} LIMIT %s)""",  # noqa: S608
-        [_any(wanted), MOST_COMPARED + 1, MOST_COMPARED, MOST_COMPARED, _patterns(wanted), FEW + 1],
+        f"""WITH compared AS MATERIALIZED (
+              SELECT CASE WHEN holds THEN message_ids END AS message_ids, attempt_numbers
+              FROM failure_words w CROSS JOIN LATERAL (SELECT w.words LIKE ANY (%s) AS holds) AS each
+              WHERE to_tsvector('simple', w.words) @@ %s::tsquery LIMIT %s
+            ), said AS MATERIALIZED (
+              SELECT each.* FROM compared CROSS JOIN LATERAL
+                unnest(message_ids, attempt_numbers) AS each (message_id, attempt_number)
+              WHERE message_ids IS NOT NULL LIMIT %s
+            )
+            SELECT NULL, NULL
+            WHERE (SELECT count(*) FROM compared) > %s OR (SELECT count(*) FROM said) > %s
+            UNION ALL SELECT t.message_id, t.attempt_number FROM said CROSS JOIN LATERAL (
+              SELECT * FROM attempt WHERE message_id = said.message_id AND attempt_number = said.attempt_number OFFSET 0
+            ) AS t WHERE {_HOLDS.format("t")} AND {condition}""",  # noqa: S608
+        [_patterns(wanted), _any(wanted), MOST_COMPARED + 1, FEW + 1, MOST_COMPARED, FEW, _patterns(wanted)],
     )
-    return None if len(found) > FEW or (None, None) in found else found
+    return None if (None, None) in found else found
 
 
 def _any(wanted: Sequence[Phrase]) -> str:

@@ -1,5 +1,6 @@
 """The failure log: how each delivery try ended."""
 
+from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import BrinIndex
 from django.db import models
 from django.db.models import Q
@@ -61,6 +62,22 @@ class Attempt(models.Model):
             models.Index("claim_id", "shard", "message_id", name="attempt_crashes", condition=Q(outcome__in=CRASHES)),
             BrinIndex(fields=["finished_at"], name="attempt_by_time", pages_per_range=32),
         ]
+
+
+class FailureWords(models.Model):
+    """The words of failures' messages, for `error:`; one row a text in a statement that writes attempts, by a trigger.
+
+    `words`: `searchable_words` of the text, which has an index. `message_ids`, `attempt_numbers`: the attempts that
+    said so, place by place. Whoever finds one asks the attempt again, since `returned` is written over attempts.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    words = models.TextField()
+    message_ids = ArrayField(models.BigIntegerField())
+    attempt_numbers = ArrayField(models.IntegerField())
+
+    class Meta:
+        db_table = "failure_words"
 
 
 class FailureGroup(models.Model):
