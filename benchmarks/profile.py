@@ -39,7 +39,9 @@ def run(world: World) -> list[Line]:
             "sink": [world.live.sink.pid],
         }
 
-    said = lines_of(NAME, world, processes, count, lambda meanwhile: live.deliver("profile.x", count, meanwhile=meanwhile))
+    said = lines_of(
+        NAME, world, processes, count, lambda meanwhile: live.deliver("profile.x", count, meanwhile=meanwhile)
+    )
     world.live.sink.take_arrivals(PATH)
     return said
 

@@ -159,18 +159,18 @@ def test_every_phrase_of_a_message_is_in_the_index(message: str, start: int, len
 def test_equal_texts_of_one_statement_are_one_text_in_the_index() -> None:
     first = dead_letter(message_id="m1")
     FailureWords.objects.all().delete()
+    said = [
+        ("failed", "Order 7 is late."),
+        ("failed", "Order 7 is late."),
+        ("failed", "Order 8 is late."),
+        ("failed", None),
+        ("delivered", "Order 9 is late."),
+    ]
     Attempt.objects.bulk_create(
         Attempt(
-            message_id=first.id, attempt_number=number, finished_at=first.failed_at, outcome=outcome,
-            error_class="Late", error_message=text,
-        )  # fmt: skip
-        for number, outcome, text in [
-            (1, "failed", "Order 7 is late."),
-            (2, "failed", "Order 7 is late."),
-            (3, "failed", "Order 8 is late."),
-            (4, "failed", None),
-            (5, "delivered", "Order 9 is late."),
-        ]
+            message_id=first.id, attempt_number=number, finished_at=first.failed_at, outcome=outcome, error_message=text
+        )
+        for number, (outcome, text) in enumerate(said, start=1)
     )
     assert list(FailureWords.objects.order_by("words").values_list("words", "message_ids", "attempt_numbers")) == [
         (" order 7 is late ", [first.id, first.id], [1, 2]),

@@ -66,12 +66,14 @@ def _address(queue: str, original: str | None, template: str) -> str:
 
 def _are_small(headers: Mapping[str, str]) -> bool:
     """Return whether the headers can be stored as they are."""
-    if len(headers) > LIMITS.headers_count:
+    if len(headers) > LIMITS.headers_count or "" in headers:
         return False
-    for name, value in headers.items():
-        if len(value) > _VALUE_CHARS or not value.isprintable() or not name.isprintable() or not name:
-            return False
-    return sum(map(len, headers.values())) + sum(map(len, headers)) <= LIMITS.headers_bytes // 4
+    texts = "".join([*headers, *headers.values()])
+    return (
+        len(texts) <= LIMITS.headers_bytes // 4
+        and texts.isprintable()
+        and (len(texts) <= _VALUE_CHARS or max(map(len, headers.values())) <= _VALUE_CHARS)
+    )
 
 
 def _cut(headers: Mapping[str, str]) -> dict[str, str]:

@@ -24,4 +24,6 @@ if __name__ == "__main__":
     # The collector writes into every object that it looks at, and so would copy for each fork what all could share.
     gc.collect()
     gc.freeze()
+    # Rows have no cycles: to look for some among each 700 new objects takes a tenth of a task's time.
+    gc.set_threshold(50_000)
     pyspark.daemon.manager()

@@ -22,6 +22,8 @@ report AS MATERIALIZED (
                 title text, moves jsonb)
 )"""
 
+_TOLD = "told AS MATERIALIZED (SELECT id, note FROM report CROSS JOIN LATERAL unnest(ids) AS id ORDER BY id)"
+
 # A group a row: thousands of dead letters died of a handful of failures.
 _SEEN = f"""
 WITH {_REPORTS}
@@ -35,9 +37,7 @@ _IMPORT = enter(
     Event.IMPORTED,
     State.NDLV,
     reason=Reason.IMPORTED,
-    before=f"""{_REPORTS}, told AS MATERIALIZED (
-    SELECT id, note FROM report CROSS JOIN LATERAL unnest(ids) AS id ORDER BY id
-)""",
+    before=f"{_REPORTS}, {_TOLD}",
     columns={
         "id": "died.id",
         "address_id": "here.id",
