@@ -1,8 +1,9 @@
 """B5: redelivery to RabbitMQ by the whole system, against the broker's own shovel, each message confirmed."""
 
 import os
+from contextlib import AbstractContextManager
 
-from benchmarks import live, loads
+from benchmarks import live, loads, memory, profile
 from benchmarks.rabbit_queues import QUEUE_TYPES, Queues, running_queues
 from benchmarks.results import Line, alternate, compared, pairs_of, say
 from benchmarks.stopwatch import Rate, Stopwatch
@@ -26,11 +27,11 @@ def run(world: World) -> list[Line]:
     with running_queues(world.directory / "b05") as queues:
         for kind in QUEUE_TYPES:
             say(f"  {count:,} messages to a {kind} queue; {os.cpu_count()} cores")
-            lines.append(_to_queue(world, queues, kind, count))
+            lines += _to_queue(world, queues, kind, count)
     return lines
 
 
-def _to_queue(world: World, queues: Queues, kind: str, count: int) -> Line:
+def _to_queue(world: World, queues: Queues, kind: str, count: int) -> list[Line]:
     target, name = f"returned-{kind}", f"b5{kind}"
     body = b"x" * loads.BODY_BYTES
     save_destination(
@@ -43,9 +44,9 @@ def _to_queue(world: World, queues: Queues, kind: str, count: int) -> Line:
     )
     save_policy(f"{name}.#", preset=None, settings={}, destination=name, principal=SYSTEM)
 
-    def ours() -> Rate:
+    def ours(meanwhile: AbstractContextManager[None] | None = None) -> Rate:
         queues.declare(target, kind)
-        delivered = live.deliver(f"{name}.x", count)
+        delivered = live.deliver(f"{name}.x", count, meanwhile=meanwhile)
         assert queues.depth(target) == count, "not all are there"
         return delivered.watch.rate(count, seconds=delivered.seconds)
 
@@ -62,4 +63,11 @@ def _to_queue(world: World, queues: Queues, kind: str, count: int) -> Line:
     live.deliver(f"{name}.x", min(count, 20_000))  # so that the claims have grown to what the broker can take
     rates = alternate([(OURS, ours), (SHOVEL, shovel)], rounds=world.rounds, unit="messages")
     pairs = pairs_of(rates, OURS, SHOVEL)
-    return compared(NAME, f"{kind} queue: {OURS} / {SHOVEL}", pairs, unit="messages", aim=AIMS[kind], limit=LIMIT)
+    line = compared(NAME, f"{kind} queue: {OURS} / {SHOVEL}", pairs, unit="messages", aim=AIMS[kind], limit=LIMIT)
+
+    def processes() -> dict[str, list[int]]:
+        services = memory.labelled(os.getpid(), own="benchmark").items()
+        # The system's own are below a Python of this process.
+        return {kind: pids for kind, pids in services if "python" not in kind} | world.live.system.processes()
+
+    return [line, *profile.lines_of(NAME, world, processes, count, ours)]

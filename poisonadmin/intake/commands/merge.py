@@ -148,9 +148,11 @@ def _merge_rows(
         raise TransactionRetry("A message went away between losing an id to it and looking at it.")
     if dead:
         import_dead_letters(cursor, values["batch"], values["actor"], origin.source_id)
-    cursor.execute(_ENQUEUE, values)
-    woken = dict(cursor.fetchall())
-    refuse_of_batch(cursor, values["batch"], actor=values["actor"])
+    woken: dict[int, datetime] = {}
+    if staged > dead:
+        cursor.execute(_ENQUEUE, values)
+        woken = dict(cursor.fetchall())
+        refuse_of_batch(cursor, values["batch"], actor=values["actor"])
     cursor.execute("DELETE FROM staged_message WHERE batch = %(batch)s", values)
     accepted = staged - lost - back.opened - back.known
     return Merged(accepted, duplicates + back.known, lost - duplicates, conflicts, back.opened), woken

@@ -17,8 +17,8 @@ Condition = tuple[str, Sequence[Any]]
 FEW = 10_000
 # So many texts that hold all words, in whatever order, are compared with the phrase before other filters narrow the
 # search.
-MOST_COMPARED = 50_000
-_HOLDS = "searchable_words({}.error_message) LIKE ANY (%s)"
+MOST_COMPARED = 1_000_000
+_HOLDS = "searchable_words({}.error_message) LIKE ANY ({})"
 # Whatever has no class is no failure: a handler discarded it, moved it or rolled it back.
 _LATER = """SELECT FROM attempt later WHERE later.message_id = t.message_id AND later.attempt_number > t.attempt_number
  AND later.outcome <> 'delivered' AND later.error_class IS NOT NULL"""
@@ -97,7 +97,7 @@ def messages_holding(texts: Sequence[str]) -> Branches:
     """Return what finds each `message m` whose group, or whose latest failure's message, holds one of `texts`."""
     wanted = phrases(texts)
     found = _few(wanted, f"t.error_class IS NOT NULL AND NOT EXISTS ({_LATER})")
-    each = f"EXISTS (SELECT FROM ({_LATEST}) AS latest WHERE {_HOLDS.format('latest')})"
+    each = f"EXISTS (SELECT FROM ({_LATEST}) AS latest WHERE {_HOLDS.format('latest', '%s')})"
     return Branches(
         groups_holding(texts),
         None if found is None else [message_id for message_id, _ in found],
@@ -112,7 +112,7 @@ def attempt_condition(texts: Sequence[str]) -> Condition:
     # An OR with what is empty would keep the planner from going to the few.
     either: dict[str, Sequence[Any]] = {"g.id = ANY(%s)": [groups]} if groups else {}
     if found is None:
-        either[_HOLDS.format("t")] = [_patterns(wanted)]
+        either[_HOLDS.format("t", "%s")] = [_patterns(wanted)]
     elif found:
         few = "(t.message_id, t.attempt_number) IN (SELECT * FROM unnest(%s::bigint[], %s::int[]))"
         either[few] = [[message_id for message_id, _ in found], [number for _, number in found]]
@@ -123,23 +123,21 @@ def _few(wanted: Sequence[Phrase], condition: str) -> list[tuple[Any, ...]] | No
     """Return message id and number of each `attempt t` that holds a phrase; None where that takes reading many."""
     if not wanted:
         return []
-    # Attempt by attempt: the planner would read all of them, for it knows of no list how long it is.
+    # Texts are read until too many hold the phrase. Attempts are asked one by one: the planner, which does not know how
+    # few are named, would read all of them.
     found = fetch_rows(
-        f"""WITH compared AS MATERIALIZED (
-              SELECT CASE WHEN holds THEN message_ids END AS message_ids, attempt_numbers
-              FROM failure_words w CROSS JOIN LATERAL (SELECT w.words LIKE ANY (%s) AS holds) AS each
-              WHERE to_tsvector('simple', w.words) @@ %s::tsquery LIMIT %s
-            ), said AS MATERIALIZED (
-              SELECT each.* FROM compared CROSS JOIN LATERAL
-                unnest(message_ids, attempt_numbers) AS each (message_id, attempt_number)
-              WHERE message_ids IS NOT NULL LIMIT %s
+        f"""WITH said AS MATERIALIZED (
+              SELECT each.*, place > %(most)s AS is_beyond
+              FROM (SELECT words, message_ids, attempt_numbers, row_number() OVER () AS place FROM failure_words
+                    WHERE to_tsvector('simple', words) @@ %(query)s::tsquery LIMIT %(most)s + 1) AS w
+                CROSS JOIN LATERAL unnest(message_ids, attempt_numbers) AS each (message_id, attempt_number)
+              WHERE words LIKE ANY (%(patterns)s) OR place > %(most)s LIMIT %(few)s + 1
             )
-            SELECT NULL, NULL
-            WHERE (SELECT count(*) FROM compared) > %s OR (SELECT count(*) FROM said) > %s
+            SELECT NULL, NULL WHERE (SELECT count(*) > %(few)s OR bool_or(is_beyond) FROM said)
             UNION ALL SELECT t.message_id, t.attempt_number FROM said CROSS JOIN LATERAL (
               SELECT * FROM attempt WHERE message_id = said.message_id AND attempt_number = said.attempt_number OFFSET 0
-            ) AS t WHERE {_HOLDS.format("t")} AND {condition}""",  # noqa: S608
-        [_patterns(wanted), _any(wanted), MOST_COMPARED + 1, FEW + 1, MOST_COMPARED, FEW, _patterns(wanted)],
+            ) AS t WHERE {_HOLDS.format("t", "%(patterns)s")} AND {condition}""",  # noqa: S608
+        {"query": _any(wanted), "patterns": _patterns(wanted), "few": FEW, "most": MOST_COMPARED},
     )
     return None if (None, None) in found else found
 
