@@ -98,7 +98,7 @@ def _of_queues(world: World, queues: Queues, kind: str, count: int, spark: Spark
     spent = profile.lines_of(NAME, world, lambda: memory.labelled(os.getpid(), own="driver"), count, ours)
     to_consumer, to_floor, to_copy = (pairs_of(rates, OURS, name) for name, _ in peers)
     return [
-        compared(NAME, f"{kind} queue {OURS} / {CONSUMER}", to_consumer, unit="messages", aim=0.8, limit=LIMIT),
+        compared(NAME, f"{kind} queue {OURS} / {CONSUMER}", to_consumer, unit="messages", aim=0.55, limit=LIMIT),
         compared(NAME, f"{kind} queue {OURS} / {FLOOR}", to_floor, unit="messages", limit=LIMIT),
         compared(NAME, f"{kind} queue {OURS} / {COPY}", to_copy, unit="messages", aim=0.33, limit=LIMIT),
         *spent,

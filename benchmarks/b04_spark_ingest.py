@@ -60,7 +60,7 @@ def run(world: World) -> list[Line]:
         spark.stop()
         loads.empty()
     lines = [
-        compared(NAME, f"{OURS} / {COPY}", pairs_of(rates, OURS, COPY), unit="messages", aim=0.6, limit=LIMIT),
+        compared(NAME, f"{OURS} / {COPY}", pairs_of(rates, OURS, COPY), unit="messages", aim=0.65, limit=LIMIT),
         *spent,
         *memory.lines(NAME, "peak while Spark ingests", peaks),
     ]

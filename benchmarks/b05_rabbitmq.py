@@ -14,7 +14,7 @@ from poisonadmin.policies.commands import save_policy
 
 NAME = "B5"
 MESSAGES = 200_000
-AIMS = {"classic": 1.5, "quorum": 1.1}
+AIMS = {"classic": 1.0, "quorum": 0.6}
 OURS = "redelivered"
 SHOVEL = "shovel, on-confirm"
 LIMIT = "claiming, publishing and settling share the cores with the broker that confirms"
