@@ -43,7 +43,7 @@ WHERE outcome <> 'delivered' AND error_message IS NOT NULL;
 
 
 class Migration(migrations.Migration):
-    dependencies = [("store", "0012_error_words")]
+    dependencies = [("store", "0013_notifications")]
 
     operations = [
         migrations.CreateModel(
