@@ -16,10 +16,11 @@ from benchmarks.rabbit_queues import QUEUE_TYPES, Queues, running_queues
 from benchmarks.results import Line, alternate, compared, pairs_of, say
 from benchmarks.stopwatch import Rate, Stopwatch
 from benchmarks.world import World
+from poisonadmin.core.domain.spark_settings import LOCAL_BATCH_MASTER
 from poisonadmin.sources.commands.draining import Workshop, drain_source
 from poisonadmin.store.models.intake import Source
 from workers.spark.jobs.drain import count_waiting, drain
-from workers.spark.session import LOCAL_BATCH_MASTER, start_session
+from workers.spark.session import start_session
 
 NAME = "B3"
 MESSAGES = 200_000

@@ -8,10 +8,11 @@ from benchmarks import bare_copy, files, jdbc_peer, loads, memory, profile
 from benchmarks.results import Line, alternate, compared, pairs_of, say
 from benchmarks.stopwatch import Rate, Stopwatch
 from benchmarks.world import World
+from poisonadmin.core.domain.spark_settings import LOCAL_BATCH_MASTER
 from poisonadmin.sources.commands.directories import ingest_source
 from poisonadmin.store.models.intake import Source
 from workers.spark.jobs.ingest import stage_files
-from workers.spark.session import LOCAL_BATCH_MASTER, start_session
+from workers.spark.session import start_session
 
 NAME = "B4"
 MESSAGES = 1_000_000

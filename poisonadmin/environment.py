@@ -12,7 +12,7 @@ import environ
 from django.core.exceptions import ImproperlyConfigured
 
 from poisonadmin.core.domain.errors import PoisonAdminError
-from poisonadmin.core.domain.secret_settings import UnusableSecret, secret_setting
+from poisonadmin.core.domain.secret_settings import SPARK_REMOTE, UnusableSecret, secret_setting
 from poisonadmin.core.domain.ssrf import guard_from, parse_networks
 from poisonadmin.destinations.domain.handler_config import (
     UnknownSandboxUser,
@@ -139,7 +139,7 @@ class Environment:
 
     def check_spark(self) -> None:
         """Check where Spark's jobs are to run."""
-        master, remote = self._variables.get("SPARK_MASTER", ""), self._variables.get("SPARK_REMOTE", "")
+        master, remote = self._variables.get("SPARK_MASTER", ""), self.secret(SPARK_REMOTE)
         if master and re.match(r"local(-cluster)?(\[|$)|spark://.|k8s://.|yarn$", master) is None:
             raise _wrong("SPARK_MASTER", "must be local[N,4], spark://host:port, k8s://… or yarn")
         if remote and not remote.startswith("sc://"):

@@ -10,16 +10,18 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from poisonadmin.core.domain.secret_settings import database_url
+from poisonadmin.core.domain.spark_settings import LOCAL_BATCH_MASTER, LOCAL_MASTER, SHORT_JOBS
 from poisonadmin.destinations.domain.handler_config import handler_directories
 from workers.delivery.handler.sandbox.account import UnusableSandboxUser, choose_account
 from workers.dispatcher import Dispatcher
 from workers.heartbeat import WorkerHeartbeat
 from workers.spark.jobs.redeliver import run_delivery_task
-from workers.spark.session import LOCAL_BATCH_MASTER, LOCAL_MASTER, SHORT_JOBS, start_session
+from workers.spark.session import remote_url, start_session
 
 STOP_SECONDS = 6.0
 BATCH = "spark-batch"  # the worker's name
 SERVER_LOOK_SECONDS = 2.0
+ADDRESS_LOOK_SECONDS = 0.25
 EXIT_JVM_DIED = 70
 EXIT_NO_SPARK = 71
 
@@ -32,11 +34,12 @@ class SparkWorker:
     def __init__(self, name: str) -> None:
         started = time.monotonic()
         self.name = name
+        self._remote = remote_url()
         is_batch = name == BATCH
         self.spark: SparkSession = start_session(
             name,
             local=LOCAL_BATCH_MASTER if is_batch else LOCAL_MASTER,
-            java_options="" if is_batch else SHORT_JOBS,
+            java_options=() if is_batch else SHORT_JOBS,
         )
         self.spark.range(0, 1, 1, 1).mapInArrow(
             lambda batches: batches, "id long"
@@ -46,9 +49,9 @@ class SparkWorker:
         self.keeper = WorkerHeartbeat(url, name)
         self.pump = Dispatcher(partial(run_delivery_task, self.spark), self.keeper, name, url)
         self._is_stopping = False
-        self._is_remote = bool(os.environ.get("SPARK_REMOTE"))
-        watch = self._end_with_the_server if self._is_remote else self._end_with_the_jvm
-        threading.Thread(target=watch, name="spark-watch", daemon=True).start()
+        watches = [self._end_with_the_session, self._end_with_the_address] if self._remote else [self._end_with_the_jvm]
+        for watch in watches:
+            threading.Thread(target=watch, name="spark-watch", daemon=True).start()
         log.info("Spark %s is ready after %.1f s", self.spark.version, time.monotonic() - started)
 
     def _say_who_runs_handlers(self) -> None:
@@ -73,7 +76,7 @@ class SparkWorker:
             return
         self._is_stopping = True
         self.pump.stop(STOP_SECONDS)
-        if self._is_remote:
+        if self._remote:
             self.spark.interruptAll()
         else:
             self.spark.sparkContext.cancelAllJobs()
@@ -87,7 +90,7 @@ class SparkWorker:
             log.critical("the JVM has died (exit code %s); this worker ends and is started again", jvm.returncode)
             os._exit(EXIT_JVM_DIED)
 
-    def _end_with_the_server(self) -> None:
+    def _end_with_the_session(self) -> None:
         """Leave when the Connect server no longer knows our session: a server that was started again has another one.
 
         While the server is away the client tries again by itself, and so does this.
@@ -97,9 +100,18 @@ class SparkWorker:
             try:
                 self.spark.conf.get("spark.speculation", "false")
             except Exception as error:
-                if not self._is_stopping:
-                    log.critical("Spark Connect has lost our session: %s; this worker ends", str(error).splitlines()[0])
-                    os._exit(EXIT_JVM_DIED)
+                self._end_without_server(str(error).splitlines()[0])
+
+    def _end_with_the_address(self) -> None:
+        """Leave when the address of the Connect server has changed: an embedded one that was started again says so."""
+        while remote_url() == self._remote:
+            time.sleep(ADDRESS_LOOK_SECONDS)
+        self._end_without_server("it was started again")
+
+    def _end_without_server(self, why: str) -> None:
+        if not self._is_stopping:
+            log.critical("Spark Connect has lost our session: %s; this worker ends and is started again", why)
+            os._exit(EXIT_JVM_DIED)
 
 
 _worker: SparkWorker | None = None

@@ -12,9 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TextIO
 
-import psycopg
-import redis
-
 from poisonadmin.core.domain.secret_settings import (
     DATABASE_URL,
     FILE_OF,
@@ -22,22 +19,21 @@ from poisonadmin.core.domain.secret_settings import (
     SECRET_KEY,
     without_secrets,
 )
-from poisonadmin.embedded import postgres, valkey
-from poisonadmin.embedded.environment import Wishes, exported, in_files
-from poisonadmin.embedded.java import java_home
+from poisonadmin.embedded import postgres, spark
+from poisonadmin.embedded.environment import Wishes, in_files
 from poisonadmin.embedded.logs import Log, wants_colour
 from poisonadmin.embedded.plan import PROJECT, SERVICES, Plan, bring_back_spec
 from poisonadmin.embedded.ports import require_free
 from poisonadmin.embedded.processes import MARK, ChildSpec, EmbeddedError, kill, marked
 from poisonadmin.embedded.secrets import write_private
+from poisonadmin.embedded.services import database, start_services
 from poisonadmin.embedded.supervisor import NAME, StopRequested, Supervisor
 
 _PR_SET_PDEATHSIG = 1
-_SERVICE_SECONDS = 60.0
 _WEB_SECONDS = 60.0
 # Counted from the wish to stop. Ten seconds are promised, but for a database that has a long checkpoint to write.
 _STOP_GROUPS: Sequence[tuple[Callable[[ChildSpec], bool], float]] = (
-    (lambda spec: spec.name not in SERVICES, 7.5),
+    (lambda spec: spec.name not in {*SERVICES, spark.NAME}, 7.5),
     (lambda spec: spec.name != "postgres", 9.3),
     (lambda spec: spec.name == "postgres", postgres.STOP_SECONDS),
 )
@@ -127,7 +123,7 @@ def bring_back(wishes: Wishes, file: Path) -> None:
     """Bring a backup into the database of a new home, and end; raise `EmbeddedError` when nothing was restored."""
     is_done = False
     with _supervising(wishes) as supervisor:
-        database_url, owner_url = _database(supervisor, wishes)
+        database_url, owner_url = database(supervisor, wishes)
         secrets = {DATABASE_URL: database_url, MIGRATION_DATABASE_URL: owner_url, SECRET_KEY: wishes.secret_key}
         files = in_files(wishes.home, {name: value for name, value in secrets.items() if value})
         own = {"POISONADMIN_HOME": str(wishes.home), MARK: str(wishes.home)}
@@ -159,14 +155,7 @@ def _supervising(wishes: Wishes) -> Iterator[Supervisor]:
 
 
 def _start_everything(supervisor: Supervisor, wishes: Wishes, plan: Plan) -> None:
-    database_url, owner_url = _database(supervisor, wishes)
-    environment = exported(
-        plan.prepared(os.environ),
-        wishes,
-        database_url=database_url,
-        redis_url=_queue(supervisor, wishes),
-        java_home=java_home(wishes.home, os.environ),
-    )
+    environment, owner_url = start_services(supervisor, wishes, plan)
     _write_environment(wishes.home, environment)
     supervisor.run(*plan.before(environment | in_files(wishes.home, {MIGRATION_DATABASE_URL: owner_url})))
     first_start = supervisor.run_for_output(plan.bootstrap(environment))
@@ -176,44 +165,6 @@ def _start_everything(supervisor: Supervisor, wishes: Wishes, plan: Plan) -> Non
     for spec in plan.after(environment, wishes.home):
         supervisor.start(spec)
     supervisor.log.say_plainly(_welcome(address, wishes.home, first_start))
-
-
-def _database(supervisor: Supervisor, wishes: Wishes) -> tuple[str, str]:
-    """Return the addresses of the database for what runs, and for the owner of its tables."""
-    if wishes.database_url:
-        url = wishes.database_url
-        supervisor.wait_until_ready(
-            "the database of DATABASE_URL", lambda: _takes_sessions(url), seconds=_SERVICE_SECONDS
-        )
-        return url, wishes.migration_database_url or url
-    server = postgres.prepare(wishes.home)
-    supervisor.start(server.spec)
-    supervisor.wait_until_ready("postgres", server.is_ready, seconds=_SERVICE_SECONDS)
-    server.separate_roles()
-    return server.url, server.owner_url
-
-
-def _queue(supervisor: Supervisor, wishes: Wishes) -> str:
-    if wishes.redis_url:
-        url = wishes.redis_url
-        supervisor.wait_until_ready("the server of REDIS_URL", lambda: _answers_ping(url), seconds=_SERVICE_SECONDS)
-        return url
-    server = valkey.prepare(wishes.home)
-    supervisor.start(server.spec)
-    supervisor.wait_until_ready("valkey", server.is_ready, seconds=_SERVICE_SECONDS)
-    return server.url
-
-
-def _takes_sessions(url: str) -> bool:
-    with contextlib.suppress(psycopg.OperationalError), psycopg.connect(url, connect_timeout=2):
-        return True
-    return False
-
-
-def _answers_ping(url: str) -> bool:
-    with contextlib.suppress(redis.RedisError, OSError), redis.Redis.from_url(url, socket_timeout=2) as client:
-        return bool(client.ping())
-    return False
 
 
 def _answers(address: str) -> bool:

@@ -12,6 +12,7 @@ from poisonadmin.core.domain.secret_settings import (
     MIGRATION_DATABASE_URL,
     REDIS_URL,
     SECRET_KEY,
+    SPARK_REMOTE,
     UnusableSecret,
     secret_setting,
     without_secrets,
@@ -33,6 +34,13 @@ class Wishes:
     migration_database_url: str | None
     redis_url: str | None
     secret_key: str | None = None
+    spark_remote: str | None = None
+    spark_master: str | None = None
+
+    @property
+    def embeds_spark(self) -> bool:
+        """Whether Spark is ours to run."""
+        return not (self.spark_remote or self.spark_master)
 
 
 def read_wishes(environment: Mapping[str, str], home: Path | None = None) -> Wishes:
@@ -45,6 +53,8 @@ def read_wishes(environment: Mapping[str, str], home: Path | None = None) -> Wis
         migration_database_url=_secret(environment, MIGRATION_DATABASE_URL),
         redis_url=_secret(environment, REDIS_URL),
         secret_key=_secret(environment, SECRET_KEY),
+        spark_remote=_secret(environment, SPARK_REMOTE),
+        spark_master=environment.get("SPARK_MASTER") or None,
     )
 
 
@@ -53,7 +63,12 @@ def exported(
 ) -> dict[str, str]:
     """Return the environment of every process of PoisonAdmin. The secrets are in files of the home, which it names:
     an environment is for everybody to read who runs as the same user, and children inherit it."""
-    secrets = {DATABASE_URL: database_url, REDIS_URL: redis_url, SECRET_KEY: wishes.secret_key}
+    secrets = {
+        DATABASE_URL: database_url,
+        REDIS_URL: redis_url,
+        SECRET_KEY: wishes.secret_key,
+        SPARK_REMOTE: wishes.spark_remote,
+    }
     path = [str(PROJECT), *filter(None, [environment.get("PYTHONPATH")])]
     return without_secrets(environment) | {
         **in_files(wishes.home, {name: value for name, value in secrets.items() if value}),

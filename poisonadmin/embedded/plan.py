@@ -9,7 +9,8 @@ from pathlib import Path
 from poisonadmin.embedded.processes import ChildSpec, RestartRule
 
 PROJECT = Path(__file__).resolve().parents[2]
-SECOND_SPARK_SECONDS = 20.0
+# Not at once: what starts side by side on two cores keeps the first redelivery waiting.
+BATCH_SECONDS = 5.0
 SERVICES = frozenset({"postgres", "valkey"})
 
 
@@ -27,6 +28,8 @@ class Plan:
     after: Callable[[Mapping[str, str], Path], Sequence[ChildSpec]]
     # What all of it finds in its environment, made from the supervisor's own.
     prepared: Callable[[Mapping[str, str]], Mapping[str, str]] = dict
+    # Whether some of it needs Spark.
+    needs_spark: bool = False
 
 
 def migrate(environment: Mapping[str, str]) -> ChildSpec:
@@ -64,8 +67,7 @@ def _background(environment: Mapping[str, str], home: Path) -> list[ChildSpec]:
         _celery("beat", environment, "beat", "-s", str(home / "beat-schedule")),
         _worker("io", environment, "--concurrency", "2"),
         _worker("spark-redelivery", environment, "--pool=solo"),
-        # Not at once: two Java machines starting side by side on two cores keep the first redelivery waiting.
-        replace(_worker("spark-batch", environment, "--pool=solo"), start_after_seconds=SECOND_SPARK_SECONDS),
+        replace(_worker("spark-batch", environment, "--pool=solo"), start_after_seconds=BATCH_SECONDS),
     ]
 
 
@@ -88,6 +90,7 @@ UP = Plan(
     bootstrap=bootstrap,
     web=web,
     after=_background,
+    needs_spark=True,
 )
 DEMO = replace(
     UP,

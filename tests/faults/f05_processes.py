@@ -6,7 +6,7 @@ import time
 
 import psutil
 
-from tests.faults.kills import descendants, jvm_of, kill, kill_named, python_workers_of
+from tests.faults.kills import descendants, jvm_of, kill, kill_named, python_workers_of, spark_of
 from tests.faults.run import Fault, Scene
 from tests.whole_system.installation import PROJECT, until
 
@@ -54,9 +54,9 @@ def two_beats(scene: Scene) -> str:
 
 
 def jvm(scene: Scene) -> str:
-    """Kill the Java process of the redelivery worker."""
+    """Kill the Java process in which redelivery runs."""
     kill(scene.installation, jvm_of(scene.installation, "spark-redelivery"))
-    return "kill -9 of the JVM of spark-redelivery"
+    return "kill -9 of the JVM of redelivery"
 
 
 def python_worker(scene: Scene) -> str:
@@ -69,10 +69,10 @@ def python_worker(scene: Scene) -> str:
 
 def task_daemon(scene: Scene) -> str:
     """Kill the process that forks the Python workers, and all of them with it."""
-    victims = [one for one in descendants(scene.installation, "spark-redelivery") if one.name() != "java"]
+    victims = [one for one in spark_of(scene.installation, "spark-redelivery") if one.name() != "java"]
     for victim in victims:
         kill(scene.installation, victim)
-    return f"kill -9 of all {len(victims)} Python processes of spark-redelivery"
+    return f"kill -9 of all {len(victims)} Python processes of Spark"
 
 
 def stopped_for_a_while(scene: Scene) -> str:

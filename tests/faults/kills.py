@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterable
 import psutil
 import psycopg
 
+from poisonadmin.core.domain.spark_settings import SETTINGS
 from poisonadmin.embedded.processes import MARK
 from tests.faults.run import Scene
 from tests.whole_system.installation import Installation, until
 from workers.delivery.handler.sandbox.account import CHILD
-from workers.spark import session as spark
 
 RESTART_SECONDS = 180
 # What stands in the command lines of the processes that Spark and deliveries start.
 SANDBOX = CHILD
-DAEMON = spark._SETTINGS["spark.python.daemon.module"]
+DAEMON = SETTINGS["spark.python.daemon.module"]
 
 
 def kill(installation: Installation, process: psutil.Process, how: signal.Signals = signal.SIGKILL) -> None:
@@ -61,15 +61,22 @@ def until_database_answers(installation: Installation) -> None:
 
 
 def jvm_of(installation: Installation, worker: str) -> psutil.Process:
-    """Return the Java process of a Spark worker."""
-    return next(one for one in descendants(installation, worker) if one.name() == "java")
+    """Return the Java process in which a Spark worker's jobs run."""
+    return next(one for one in spark_of(installation, worker) if one.name() == "java")
 
 
 def python_workers_of(installation: Installation, worker: str) -> list[psutil.Process]:
     """Return the Python processes in which Spark's tasks of a worker run, but for the daemon that forks them."""
-    pythons = running(DAEMON, descendants(installation, worker))
+    pythons = running(DAEMON, spark_of(installation, worker))
     daemons = {one.pid for one in pythons if parent_is_java(one)}
     return [one for one in pythons if one.pid not in daemons] or pythons
+
+
+def spark_of(installation: Installation, worker: str) -> list[psutil.Process]:
+    """Return the processes in which a Spark worker's jobs run: the embedded server's, else those that it started."""
+    if "started spark (" not in installation.output:
+        return descendants(installation, worker)
+    return [installation.process_of("spark"), *descendants(installation, "spark")]
 
 
 def running(program: str, processes: Iterable[psutil.Process]) -> list[psutil.Process]:

@@ -34,7 +34,7 @@ def _deliver(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def main() -> None:
     """Run a task that fails for want of a database, then print the pages."""
-    session._SETTINGS["spark.ui.enabled"] = "true"
+    session.SETTINGS["spark.ui.enabled"] = "true"
     spark = session.start_session("pages")
     try:
         spark.range(0, 1, 1, 1).mapInArrow(_deliver, "id long").collect()

@@ -212,7 +212,7 @@ def test_no_page_of_spark_and_no_traceback_of_a_task_shows_a_secret(planted: Pla
     ended = subprocess.run(
         [sys.executable, "-W", "ignore", "-m", "tests.whole_system.spark_pages"],
         cwd=PROJECT,
-        env=running.process_of("spark-redelivery").environ() | {"DATABASE_URL_FILE": str(tmp_path / "url"), MARK: ""},
+        env=running.process_of("spark").environ() | {"DATABASE_URL_FILE": str(tmp_path / "url"), MARK: ""},
         capture_output=True,
         timeout=300,
     )

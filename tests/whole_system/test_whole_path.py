@@ -7,13 +7,14 @@ import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.faults.invariants import all_broken
 from tests.patience import on_this_machine
 from tests.whole_system.consumer import Answer, Request, failing, refuses, takes
 from tests.whole_system.http_destination import CreateHttpDestination
-from tests.whole_system.installation import Installation, until
+from tests.whole_system.installation import SPARK_WORKERS, Installation, until
 
 # From the issue: never early, and at most this late, on a machine that does nothing else.
 LATENESS_SECONDS = 1.5
@@ -35,6 +36,21 @@ def test_a_message_is_delivered_by_a_spark_job_whose_row_says_so(
     assert (job["kind"], job["worker"], job["error"]) == ("redeliver", "spark-redelivery", None)
     assert job["counts"]["delivered"] >= 1
     assert job["done"] == job["total"]
+
+
+def test_when_spark_dies_both_workers_come_back_and_what_was_under_way_is_delivered(
+    installation: Installation, create_http_destination: CreateHttpDestination
+) -> None:
+    installation.until_ready()
+    destination = create_http_destination("outlives", lambda request: Answer(seconds=5 if request.attempt == 1 else 0))
+    under_way = destination.send()
+    until(lambda: destination.arrivals(under_way), 60, lambda: destination.events(under_way))
+    former = {name: installation.pid_of(name) for name in ("spark", *SPARK_WORKERS)}
+    psutil.Process(former["spark"]).kill()
+    destination.until(under_way, "DLVD", 90)
+    destination.until(destination.send(), "DLVD", 60)
+    until(lambda: all(installation.pid_of(name) != pid for name, pid in former.items()), 60)
+    installation.until_ready()
 
 
 def _job_of(installation: Installation, claim_id: int) -> dict[str, object]:

@@ -4,71 +4,98 @@
 """
 
 import os
+import socket
 import sys
+import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import cast
+from urllib.parse import urlsplit
 
 from pyspark.sql import SparkSession
 
-# More task slots than cores: a task that waits for a slow endpoint uses no core. Four tries: delivery is fenced, so a
-# try may be repeated.
-LOCAL_MASTER = "local[12,4]"
-# Taking files in keeps a core busy: two tasks a core cover the waits for the database, and each holds some 70 MB.
-LOCAL_BATCH_MASTER = f"local[{2 * (os.cpu_count() or 1)},4]"
+from poisonadmin.core.domain.secret_settings import SPARK_REMOTE, secret_setting
+from poisonadmin.core.domain.spark_settings import AUTHENTICATED, LOCAL_MASTER, SETTINGS
 
-_SETTINGS = {
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.sql.shuffle.partitions": "2",
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.execution.arrow.pyspark.enabled": "true",
-    "spark.speculation": "false",
-    "spark.python.worker.reuse": "true",
-    "spark.python.daemon.module": "workers.spark.daemon",
-    "spark.driver.memory": "1g",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.log.level": "ERROR",
-}
-
-
-# Whoever is on this machine, a handler of another user among them, reaches the ports of the driver. Spark makes the
-# secret itself, where it runs in one process; a cluster is given one of its own.
-_AUTHENTICATED = {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
-
-# Java that only starts short jobs, whose work is done in Python: little is compiled well enough to be worth it.
-SHORT_JOBS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# An embedded server starts beside its workers.
+_SERVER_SECONDS = 60.0
+_PROBE_SECONDS = 0.05
 
 
 class UnsafeSparkSettings(RuntimeError):
     """Raised at start when Spark would run a task twice at once, or not again after its executor died."""
 
 
+class NoServer(RuntimeError):
+    """Raised when no Connect server listens where there should be one on this machine."""
+
+
+def remote_url() -> str:
+    """Return where the Connect server is now; empty where there is none. Errors: `UnusableSecret`."""
+    return secret_setting(os.environ, SPARK_REMOTE)
+
+
 def start_session(
-    app_name: str, *, master: str | None = None, local: str = LOCAL_MASTER, java_options: str = ""
+    app_name: str, *, master: str | None = None, local: str = LOCAL_MASTER, java_options: Sequence[str] = ()
 ) -> SparkSession:
     """Start Spark and return its session: on `master`, else where the environment says, else locally as `local` says.
 
-    `java_options`: of the driver's JVM, where it is ours. Errors: `UnsafeSparkSettings`.
+    `java_options`: of the driver's JVM, where it is ours. Errors: `UnsafeSparkSettings`, `NoServer`.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     project = str(Path(__file__).resolve().parent.parent.parent)
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     if project not in paths:  # the Python workers import this package
         os.environ["PYTHONPATH"] = os.pathsep.join([project, *filter(None, paths)])
-    builder = SparkSession.builder.appName(f"poisonadmin {app_name}")
-    if remote := os.environ.get("SPARK_REMOTE"):
-        builder = builder.remote(remote)
+    if remote_url():
+        session = _connected(app_name)
     else:
         where = master or os.environ.get("SPARK_MASTER") or local
-        builder = builder.master(where)
-        settings = _SETTINGS | {"spark.driver.extraJavaOptions": java_options}
+        builder = SparkSession.builder.appName(f"poisonadmin {app_name}").master(where)
+        settings = SETTINGS | {"spark.driver.extraJavaOptions": " ".join(java_options)}
         if where.startswith("local") and not where.startswith("local-cluster"):
-            settings |= _AUTHENTICATED
+            settings |= AUTHENTICATED
         for name, value in settings.items():
             builder = builder.config(name, value)
-    session: SparkSession = builder.getOrCreate()
+        session = builder.getOrCreate()
     _check(session)
     return session
+
+
+def _connected(app_name: str) -> SparkSession:
+    from pyspark.sql.connect.client import DefaultChannelBuilder
+    from pyspark.sql.connect.session import SparkSession as Connected
+
+    class Channel(DefaultChannelBuilder):
+        """`localhost` is 127.0.0.1, where the embedded server is: anybody may listen on the same port of ::1."""
+
+        @property
+        def endpoint(self) -> str:
+            return super().endpoint.replace("localhost:", "127.0.0.1:")
+
+    url = _awaited_url()
+    direct = [("grpc.enable_http_proxy", 0)] if _is_here(url) else None
+    os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
+    builder = Connected.builder.appName(f"poisonadmin {app_name}").channelBuilder(Channel(url, direct))
+    return cast("SparkSession", builder.getOrCreate())
+
+
+def _is_here(url: str) -> bool:
+    return urlsplit(url).hostname == "localhost"
+
+
+def _awaited_url() -> str:
+    """Return the server's URL as soon as one listens there; the client itself would ask again ever more seldom."""
+    until = time.monotonic() + _SERVER_SECONDS
+    while _is_here(url := remote_url()):
+        try:
+            socket.create_connection(("127.0.0.1", urlsplit(url).port or 15002), timeout=1).close()
+            break
+        except OSError as error:
+            if time.monotonic() > until:
+                raise NoServer(f"Spark Connect does not listen: {error}") from None
+            time.sleep(_PROBE_SECONDS)
+    return url
 
 
 def _check(session: SparkSession) -> None:

@@ -1,16 +1,16 @@
-"""The `drain` job: each task drains one shard of a broker source. `operations.draining` calls it and merges.
+"""The `drain` job: its tasks drain the shards of a broker source. `operations.draining` calls it and merges.
 
 The tasks read the source, its login too, and `DATABASE_URL` from their environment.
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import asdict
 from functools import partial
+from typing import Any
 
 import psycopg
-import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from poisonadmin.core.domain.secret_settings import database_url
@@ -19,6 +19,7 @@ from poisonadmin.sources.domain.draining import Drained
 from workers.brokers.contract import BrokerError, Shard
 from workers.brokers.drain import DRAIN_SECONDS, drain_shard
 from workers.brokers.sources import depth_of, shards_of
+from workers.spark.pieces import do_pieces
 from workers.spark.schemas import DRAINED_SHARD
 from workers.spark.sinks import copy_keys, policies_with_keys
 
@@ -33,7 +34,7 @@ def count_waiting(source_id: int) -> int | None:
 def drain(
     spark: SparkSession, source_id: int, is_stopping: Callable[[], bool], *, seconds: float = DRAIN_SECONDS
 ) -> Drained:
-    """Stage what waits in all the source's queues, a task a shard; return what it came to.
+    """Stage what waits in all the source's queues, shard by shard; return what it came to.
 
     When it is to stop, the tasks are broken off: what they have stored stays, what they have not acknowledged is given
     out again.
@@ -55,23 +56,15 @@ def drain(
 
 def _run(spark: SparkSession, tag: str, source_id: int, shards: Sequence[Shard], seconds: float) -> Drained:
     spark.addTag(tag)  # this thread's
-    tasks = spark.range(0, len(shards), 1, len(shards))
-    work = partial(_drain_shards, source_id, tuple(shards), seconds)
     drained = Drained()
-    for row in tasks.mapInArrow(work, DRAINED_SHARD.spark).collect():
-        drained += Drained(**row.asDict())
+    for row in do_pieces(spark, len(shards), partial(_drain_shard, source_id, tuple(shards), seconds), DRAINED_SHARD):
+        drained += Drained(**row)
     return drained
 
 
-def _drain_shards(
-    source_id: int, shards: Sequence[Shard], seconds: float, batches: Iterable[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        for index in batch.column(0).to_pylist():
-            drained = drain_shard(
-                database_url(os.environ), source_id, shards[index], write_keys=_write_keys, seconds=seconds
-            )
-            yield pa.RecordBatch.from_pylist([asdict(drained)], schema=DRAINED_SHARD.arrow)
+def _drain_shard(source_id: int, shards: Sequence[Shard], seconds: float, index: int) -> list[dict[str, Any]]:
+    drained = drain_shard(database_url(os.environ), source_id, shards[index], write_keys=_write_keys, seconds=seconds)
+    return [asdict(drained)]
 
 
 def _write_keys(cursor: psycopg.Cursor, rows: Sequence[tuple[int, IntakeRow]]) -> None:

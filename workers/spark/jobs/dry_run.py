@@ -1,15 +1,14 @@
-"""The `dry_run` job: a rule is asked about stored messages, a range of ids a task. Nothing is changed."""
+"""The `dry_run` job: a rule is asked about stored messages, in ranges of ids. Nothing is changed."""
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 import psycopg
-import pyarrow as pa
 from psycopg.rows import class_row
 from pyspark.sql import SparkSession
 
@@ -25,6 +24,7 @@ from poisonadmin.rules.domain.dry_run import Found, IdRange, Trial
 from poisonadmin.rules.domain.failure_rules import compile_failure_rule
 from poisonadmin.rules.domain.json_schema import compile_schema
 from poisonadmin.rules.domain.rules import RuleFailed, Stage
+from workers.spark.pieces import do_pieces
 from workers.spark.schemas import TRIED_PART
 
 _ROWS = 2000
@@ -132,34 +132,27 @@ def try_rule(spark: SparkSession, trial: Trial, ranges: Sequence[IdRange]) -> li
     """Return what the rule comes to in each range, in their order. The tasks read `DATABASE_URL` from their
     environment.
     """
-    tasks = spark.range(0, len(ranges), 1, len(ranges))
-    now = datetime.now(UTC)
-    rows = tasks.mapInArrow(partial(_try_ranges, trial, tuple(ranges), now), TRIED_PART.spark).collect()
+    rows = do_pieces(spark, len(ranges), partial(_try_range, trial, tuple(ranges), datetime.now(UTC)), TRIED_PART)
     found = [Found() for _ in ranges]
-    for row in sorted(rows, key=lambda row: row.part):
-        one = found[row.part]
-        one.error = one.error or row.error
-        if row.address is None:
-            one.read = row.messages
+    for row in sorted(rows, key=lambda row: row["part"]):
+        one = found[row["part"]]
+        one.error = one.error or row["error"]
+        if row["address"] is None:
+            one.read = row["messages"]
         else:
-            one.matched += row.messages
-            one.places[row.address, row.group_id] = (row.messages, list(row.samples))
+            one.matched += row["messages"]
+            one.places[row["address"], row["group_id"]] = (row["messages"], list(row["samples"]))
     return found
 
 
-def _try_ranges(
-    trial: Trial, ranges: Sequence[IdRange], now: datetime, batches: Iterable[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        for part in batch.column(0).to_pylist():
-            with psycopg.connect(database_url(os.environ), connect_timeout=5) as connection:
-                found = _STAGES[trial.stage](connection, trial, ranges[part], now)
-            rows = [
-                {"part": part, "address": address, "group_id": group_id, "messages": count, "samples": samples}
-                for (address, group_id), (count, samples) in found.places.items()
-            ]
-            rows.append({"part": part, "messages": found.read, "error": found.error})
-            yield pa.RecordBatch.from_pylist(rows, schema=TRIED_PART.arrow)
+def _try_range(trial: Trial, ranges: Sequence[IdRange], now: datetime, part: int) -> list[dict[str, Any]]:
+    with psycopg.connect(database_url(os.environ), connect_timeout=5) as connection:
+        found = _STAGES[trial.stage](connection, trial, ranges[part], now)
+    places = [
+        {"part": part, "address": address, "group_id": group_id, "messages": count, "samples": samples}
+        for (address, group_id), (count, samples) in found.places.items()
+    ]
+    return [*places, {"part": part, "messages": found.read, "error": found.error}]
 
 
 def _before(connection: "psycopg.Connection[tuple[object, ...]]", trial: Trial, ids: IdRange, now: datetime) -> Found:

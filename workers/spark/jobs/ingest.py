@@ -1,7 +1,6 @@
 """The `ingest` job: files become staged rows. `operations.sources` calls it, merges what it staged, and nobody else.
 
-Parts of files are the rows of a DataFrame, one a task; the task reads, parses and stages its part and answers with a
-row.
+A task reads, parses and stages parts of files, and answers with a row for each.
 """
 
 import os
@@ -11,7 +10,6 @@ from functools import partial
 from typing import Any, BinaryIO
 
 import orjson
-import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from poisonadmin.core.domain.secret_settings import database_url
@@ -22,6 +20,7 @@ from poisonadmin.intake.domain.staged_rows import intake_row
 from poisonadmin.sources.domain.files import FileKind, FileStaging, FileToTake, StagedFile
 from workers.spark import sinks
 from workers.spark.parquet import envelope_of, raw_of, row_count_of, rows_of
+from workers.spark.pieces import do_pieces
 from workers.spark.schemas import STAGED_PART, SURVEYED_PART, RowSchema
 from workers.spark.sources import (
     PART_BYTES,
@@ -59,20 +58,12 @@ def stage_files(spark: SparkSession, files: Sequence[FileToTake], *, part_bytes:
 def _run(
     spark: SparkSession, parts: Sequence[FilePart], work: Callable[[FilePart], Row], shape: RowSchema
 ) -> list[Row]:
-    """Do `work` for each part, a task each; return the rows, in any order."""
-    if not parts:
-        return []
-    tasks = spark.range(0, len(parts), 1, len(parts))
-    return [row.asDict() for row in tasks.mapInArrow(partial(_work_on, parts, work, shape), shape.spark).collect()]
+    """Do `work` for each part; return the rows, in any order."""
+    return do_pieces(spark, len(parts), partial(_work_on, parts, work), shape)
 
 
-def _work_on(
-    parts: Sequence[FilePart], work: Callable[[FilePart], Row], shape: RowSchema, batches: Iterable[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        rows = [{"part": index, **work(parts[index])} for index in batch.column(0).to_pylist()]
-        if rows:
-            yield pa.RecordBatch.from_pylist(rows, schema=shape.arrow)
+def _work_on(parts: Sequence[FilePart], work: Callable[[FilePart], Row], index: int) -> list[Row]:
+    return [{"part": index, **work(parts[index])}]
 
 
 def _survey(part: FilePart) -> Row:

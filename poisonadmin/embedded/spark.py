@@ -1,0 +1,125 @@
+"""The embedded Spark: one Connect server in which the jobs of both Spark workers run, for this user alone."""
+
+import importlib.util
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from poisonadmin.core.domain.secret_settings import SPARK_REMOTE
+from poisonadmin.core.domain.spark_settings import AUTHENTICATED, SETTINGS, SHARED_MASTER, SHORT_JOBS
+from poisonadmin.embedded.environment import in_files
+from poisonadmin.embedded.ports import free_port
+from poisonadmin.embedded.processes import ChildSpec, EmbeddedError
+from poisonadmin.embedded.secrets import write_private
+
+NAME = "spark"
+_SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
+# What Spark's own launcher, a Java program of its own, would add.
+_OPENED = (
+    *("java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.net", "java.nio", "java.util"),
+    *("java.util.concurrent", "java.util.concurrent.atomic", "jdk.internal.ref", "sun.nio.ch", "sun.nio.cs"),
+    *("sun.security.action", "sun.util.calendar"),
+)
+_JAVA_OPTIONS = (
+    *SHORT_JOBS,
+    *("-Xms32m", f"-Xmx{SETTINGS['spark.driver.memory']}"),
+    # What a long job took is given back.
+    *("-XX:MinHeapFreeRatio=10", "-XX:MaxHeapFreeRatio=30"),
+    *("-Djdk.reflect.useDirectMethodHandle=false", "-Dio.netty.tryReflectionSetAccessible=true"),
+)
+_CONNECT = {
+    "spark.app.name": "poisonadmin",
+    "spark.master": SHARED_MASTER,
+    "spark.connect.grpc.binding.address": "127.0.0.1",
+    # Encrypted, the answer that a class is not there can be lost, and a task then waits for two minutes (Spark 4.3).
+    # It would not leave this machine; who may ask is still checked.
+    "spark.network.crypto.enabled": "false",
+    # All work is done in Python: compiled Java would take longer to make than it saves.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    # What a worker that was killed has left running ends so soon.
+    "spark.connect.execute.manager.detachedTimeout": "30s",
+    "spark.connect.execute.manager.maintenanceInterval": "10s",
+    # Else each session, and so each start of a worker, would keep a Python process of its own that forks its tasks.
+    "spark.sql.artifact.isolation.enabled": "false",
+}
+_LOGGING = """
+rootLogger.level = error
+rootLogger.appenderRef.console.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
+"""
+
+
+@dataclass(frozen=True)
+class ConnectServer:
+    """The server of a data directory; each start has a port and a token of its own, in the file for `SPARK_REMOTE`."""
+
+    home: Path
+    java_home: Path
+
+    def spec(self, environment: Mapping[str, str]) -> ChildSpec:
+        """How to run the server; its tasks find `environment`, and the command line shows no token."""
+        return ChildSpec(
+            name=NAME,
+            command=[self.java_home / "bin" / "java", f"@{self._arguments}", _SERVER],
+            environment=environment,
+            working_directory=self._directory,
+            unsaid=["Using incubator modules"],
+            clear_the_way=self.choose_address,
+        )
+
+    @property
+    def address_file(self) -> Path:
+        """Where the address of the server stands, with its token."""
+        return self.home / "secrets" / "spark-remote"
+
+    @property
+    def _directory(self) -> Path:
+        return self.home / "connect"
+
+    @property
+    def _arguments(self) -> Path:
+        return self._directory / "arguments"
+
+    def choose_address(self) -> None:
+        """Write down another port and token for the next start, where only this user can read them.
+
+        While no server runs, anybody may listen on the port of the last one, and a worker would tell him the token.
+        """
+        self._directory.mkdir(mode=0o700, exist_ok=True)
+        port, token = free_port(), secrets.token_urlsafe(32)
+        logging = self._arguments.with_name("log4j2.properties")
+        write_private(logging, _LOGGING)
+        settings = SETTINGS | AUTHENTICATED | _CONNECT
+        settings |= {"spark.connect.grpc.binding.port": str(port), "spark.connect.authenticate.token": token}
+        arguments = [
+            *_JAVA_OPTIONS,
+            *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED),
+            f"-Dlog4j2.configurationFile={logging}",
+            *(f"-D{name}={value}" for name, value in settings.items()),
+            *("-cp", f"{_jars()}/*"),
+        ]
+        write_private(self._arguments, "".join(f"{_quoted(argument)}\n" for argument in arguments))
+        in_files(self.home, {SPARK_REMOTE: f"sc://localhost:{port}/;token={token}"})
+
+
+def _quoted(argument: str) -> str:
+    r"""Return the argument as Java reads it in a file of arguments.
+
+    >>> print(_quoted('-Da=b "c" \\'))
+    "-Da=b \"c\" \\"
+    """
+    escaped = argument.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _jars() -> Path:
+    found = importlib.util.find_spec("pyspark")
+    if found is None or found.origin is None:
+        raise EmbeddedError("pyspark is not installed: run `make install`.")
+    return Path(found.origin).parent / "jars"

@@ -1,0 +1,63 @@
+"""Batch work that is cut into pieces.
+
+On a cluster each piece is a task. In one process, deliveries need slots for tasks too: there batch work has at most
+`BATCH_TASKS` tasks at a time, and each of them does several pieces.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from poisonadmin.core.domain.spark_settings import BATCH_TASKS
+from workers.spark.schemas import RowSchema
+
+# Returns the rows of one piece; it runs in a task.
+Work = Callable[[int], list[dict[str, Any]]]
+
+_free = BATCH_TASKS
+_change = threading.Condition()
+
+
+def do_pieces(spark: SparkSession, count: int, work: Work, shape: RowSchema) -> list[dict[str, Any]]:
+    """Do the work for each piece from 0 to `count`; return the rows of all, in any order."""
+    if not count:
+        return []
+    if not (spark.conf.get("spark.master") or "").startswith("local["):
+        return _run(spark, count, count, work, shape)
+    tasks = min(count, BATCH_TASKS)
+    with _slots(tasks):
+        return _run(spark, tasks, count, work, shape)
+
+
+def _run(spark: SparkSession, tasks: int, count: int, work: Work, shape: RowSchema) -> list[dict[str, Any]]:
+    rows = spark.range(0, tasks, 1, tasks).mapInArrow(partial(_do_some, tasks, count, work, shape.arrow), shape.spark)
+    return [row.asDict() for row in rows.collect()]
+
+
+def _do_some(
+    tasks: int, count: int, work: Work, shape: pa.Schema, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for task in batch.column(0).to_pylist():
+            for piece in range(task, count, tasks):
+                yield pa.RecordBatch.from_pylist(work(piece), schema=shape)
+
+
+@contextmanager
+def _slots(count: int) -> Iterator[None]:
+    """Hold so many of this process's slots for batch tasks; wait until they are free."""
+    global _free
+    with _change:
+        _change.wait_for(lambda: _free >= count)
+        _free -= count
+    try:
+        yield
+    finally:
+        with _change:
+            _free += count
+            _change.notify_all()
