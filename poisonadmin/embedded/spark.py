@@ -89,7 +89,7 @@ class ConnectServer:
     def choose_address(self) -> None:
         """Write down another port and token for the next start, where only this user can read them.
 
-        While no server runs, anybody may listen on the port of the last one, and a worker would tell him the token.
+        While no server runs, anybody may listen on the port of the last one, and a worker would send him the token.
         """
         self._directory.mkdir(mode=0o700, exist_ok=True)
         port, token = free_port(), secrets.token_urlsafe(32)

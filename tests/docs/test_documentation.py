@@ -11,7 +11,7 @@ from tests.core.vocabulary import documents
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = documents(ROOT)
 READ_FROM_OUTSIDE = re.compile(
-    r"\"((?:POISONADMIN_[A-Z_]+|(?:(?:MIGRATION_)?DATABASE|REDIS)_URL(?:_FILE)?|SPARK_MASTER|SPARK_REMOTE|JAVA_HOME|PYSPARK_PYTHON))\""
+    r"\"((?:POISONADMIN_[A-Z_]+|(?:(?:MIGRATION_)?DATABASE|REDIS)_URL(?:_FILE)?|SPARK_MASTER|SPARK_REMOTE(?:_FILE)?|JAVA_HOME|PYSPARK_PYTHON))\""
 )
 MAX_CHARS = 120
 # The mark of a heading or an item, and the bold or italic words that head a paragraph.

@@ -1,4 +1,4 @@
-"""What Spark is told where it is ours: for the embedded Connect server, and for a worker that starts Spark itself."""
+"""Spark's settings where it is ours: for the embedded Connect server, and for a worker that starts Spark itself."""
 
 import os
 
