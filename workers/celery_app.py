@@ -2,6 +2,7 @@
 
 import os
 import sys
+from importlib import import_module
 from typing import Any
 
 import django
@@ -23,8 +24,10 @@ from poisonadmin.store.schema import SchemaMismatch, check_schema
 IO = "io"
 SPARK_REDELIVERY = "spark-redelivery"
 SPARK_BATCH = "spark-batch"
+# The tasks of each queue's worker. Nobody imports those of another: Spark's client takes 60 MB and a second.
+MODULES = {IO: "workers.tasks", SPARK_REDELIVERY: "workers.spark_tasks", SPARK_BATCH: "workers.spark_tasks"}
 
-app = Celery("poisonadmin", broker=settings.REDIS_URL, include=["workers.tasks"])
+app = Celery("poisonadmin", broker=settings.REDIS_URL)
 app.conf.update(
     task_serializer="json",
     accept_content=["json"],
@@ -42,23 +45,42 @@ app.conf.update(
     # A tick that nobody took in time is dropped: the next one does the same work. Two beats at once do no harm.
     # The expiry is a time by the beat's clock, so it leaves room for a worker's that is ahead.
     beat_schedule={
-        name: {"task": f"workers.tasks.{name}", "schedule": seconds, "options": {"expires": max(seconds * 2, 30.0)}}
-        for name, seconds in {
-            "redeliver_tick": 3.0,
-            # While something is delivered, the worker that delivers looks too, and more often.
-            "recover_tick": 1.0,
-            "expire_tick": 1.0,
-            "fold_tick": 2.0,
-            "ingest_tick": 2.0,
-            "drain_tick": 2.0,
-            "dry_run_tick": 2.0,
-            "restart_tick": 5.0,
-            "look_tick": 1.0,
-            "lane_tick": 30.0,
-            "housekeeping_tick": 600.0,
+        f"{queue} {name}": {
+            "task": f"{MODULES[queue]}.{name}",
+            "schedule": seconds,
+            "options": {"queue": queue, "expires": max(seconds * 2, 30.0)},
+        }
+        for queue, ticks in {
+            SPARK_REDELIVERY: {"redeliver_tick": 3.0},
+            SPARK_BATCH: {"ingest_tick": 2.0, "drain_tick": 2.0, "dry_run_tick": 2.0},
+            IO: {
+                # While something is delivered, the worker that delivers looks too, and more often.
+                "recover_tick": 1.0,
+                "expire_tick": 1.0,
+                "fold_tick": 2.0,
+                "restart_tick": 5.0,
+                "look_tick": 1.0,
+                "lane_tick": 30.0,
+                "housekeeping_tick": 600.0,
+            },
         }.items()
+        for name, seconds in ticks.items()
     },
 )
+
+_name = "worker"
+
+
+def worker_name() -> str:
+    """Return the name of this process's worker, without its host."""
+    return _name
+
+
+@celeryd_init.connect  # type: ignore[untyped-decorator]
+def _load_tasks(sender: str, **_: Any) -> None:
+    global _name
+    _name = sender.split("@", maxsplit=1)[0]
+    import_module(MODULES.get(_name, MODULES[IO]))
 
 
 # Celery closes the database session of a worker before and after each task, unless it is told after how many. Ours go

@@ -158,6 +158,8 @@ def _start_everything(supervisor: Supervisor, wishes: Wishes, plan: Plan) -> Non
     environment, owner_url = start_services(supervisor, wishes, plan)
     _write_environment(wishes.home, environment)
     supervisor.run(*plan.before(environment | in_files(wishes.home, {MIGRATION_DATABASE_URL: owner_url})))
+    for spec in plan.workers(environment, wishes.home):
+        supervisor.start(spec)
     first_start = supervisor.run_for_output(plan.bootstrap(environment))
     supervisor.start(plan.web(environment, wishes.port))
     address = f"http://127.0.0.1:{wishes.port}"

@@ -9,8 +9,7 @@ from pathlib import Path
 from poisonadmin.embedded.processes import ChildSpec, RestartRule
 
 PROJECT = Path(__file__).resolve().parents[2]
-# Not at once: what starts side by side on two cores keeps the first redelivery waiting.
-BATCH_SECONDS = 5.0
+IO_SECONDS, BATCH_SECONDS = 5.0, 8.0
 SERVICES = frozenset({"postgres", "valkey"})
 
 
@@ -25,7 +24,9 @@ class Plan:
     # Started, and waited for until /healthz answers on the given port.
     web: Callable[[Mapping[str, str], int], ChildSpec]
     # Started last, in this order; the path is the data directory.
-    after: Callable[[Mapping[str, str], Path], Sequence[ChildSpec]]
+    after: Callable[[Mapping[str, str], Path], Sequence[ChildSpec]] = lambda *_: []
+    # Started as soon as the first ones have ended, so that they start beside the web process.
+    workers: Callable[[Mapping[str, str], Path], Sequence[ChildSpec]] = lambda *_: []
     # What all of it finds in its environment, made from the supervisor's own.
     prepared: Callable[[Mapping[str, str]], Mapping[str, str]] = dict
     # Whether some of it needs Spark.
@@ -62,11 +63,14 @@ def web(environment: Mapping[str, str], port: int) -> ChildSpec:
 
 
 def _background(environment: Mapping[str, str], home: Path) -> list[ChildSpec]:
-    """The beat and the workers, in the order of their start."""
+    """The workers and the beat, in the order of their start.
+
+    What starts side by side on two cores keeps the first redelivery waiting.
+    """
     return [
-        _celery("beat", environment, "beat", "-s", str(home / "beat-schedule")),
-        _worker("io", environment, "--concurrency", "2"),
         _worker("spark-redelivery", environment, "--pool=solo"),
+        _celery("beat", environment, "beat", "-s", str(home / "beat-schedule")),
+        replace(_worker("io", environment, "--pool=threads", "--concurrency", "2"), start_after_seconds=IO_SECONDS),
         replace(_worker("spark-batch", environment, "--pool=solo"), start_after_seconds=BATCH_SECONDS),
     ]
 
@@ -89,12 +93,12 @@ UP = Plan(
     before=lambda environment: [migrate(environment), _collect_static(environment)],
     bootstrap=bootstrap,
     web=web,
-    after=_background,
+    workers=_background,
     needs_spark=True,
 )
 DEMO = replace(
     UP,
-    after=lambda environment, home: [*_background(environment, home), *sample(environment)],
+    after=lambda environment, _: sample(environment),
     prepared=_with_sample_handlers,
 )
 

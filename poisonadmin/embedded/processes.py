@@ -81,6 +81,7 @@ class RestartRule(enum.Enum):
 
     ALWAYS = "always"
     ON_FAILURE = "on failure"
+    NEVER = "never"
 
 
 @dataclass(frozen=True)

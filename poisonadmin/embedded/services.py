@@ -34,6 +34,8 @@ def start_services(supervisor: Supervisor, wishes: Wishes, plan: Plan) -> tuple[
     if plan.needs_spark and wishes.embeds_spark:
         server = ConnectServer(wishes.home, java)
         supervisor.start(server.spec(environment))
+        if not server.has_archive:
+            supervisor.start(server.training(environment))
         environment |= {FILE_OF[SPARK_REMOTE]: str(server.address_file)}
     return environment, owner_url
 

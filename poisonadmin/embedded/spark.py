@@ -2,18 +2,22 @@
 
 import importlib.util
 import secrets
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from poisonadmin.core.domain.secret_settings import SPARK_REMOTE
 from poisonadmin.core.domain.spark_settings import AUTHENTICATED, SETTINGS, SHARED_MASTER, SHORT_JOBS
+from poisonadmin.embedded import class_archive
 from poisonadmin.embedded.environment import in_files
+from poisonadmin.embedded.plan import PROJECT
 from poisonadmin.embedded.ports import free_port
-from poisonadmin.embedded.processes import ChildSpec, EmbeddedError
+from poisonadmin.embedded.processes import ChildSpec, EmbeddedError, RestartRule
 from poisonadmin.embedded.secrets import write_private
 
 NAME = "spark"
+_TRAINING_SECONDS = 60.0
 _SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 # What Spark's own launcher, a Java program of its own, would add.
 _OPENED = (
@@ -61,6 +65,7 @@ class ConnectServer:
 
     home: Path
     java_home: Path
+    more_options: Sequence[str] = ()
 
     def spec(self, environment: Mapping[str, str]) -> ChildSpec:
         """How to run the server; its tasks find `environment`, and the command line shows no token."""
@@ -68,7 +73,7 @@ class ConnectServer:
             name=NAME,
             command=[self.java_home / "bin" / "java", f"@{self._arguments}", _SERVER],
             environment=environment,
-            working_directory=self._directory,
+            working_directory=self.directory,
             unsaid=["Using incubator modules"],
             clear_the_way=self.choose_address,
         )
@@ -79,26 +84,52 @@ class ConnectServer:
         return self.home / "secrets" / "spark-remote"
 
     @property
-    def _directory(self) -> Path:
+    def directory(self) -> Path:
+        """What only the server has: its arguments, its archive of classes."""
         return self.home / "connect"
 
     @property
+    def archive_kind(self) -> str:
+        """The kind of class archive that this server can use."""
+        return class_archive.kind_of(self.java_home, _jars(), _JAVA_OPTIONS)
+
+    @property
+    def has_archive(self) -> bool:
+        """Whether the last start found a class archive."""
+        return "-XX:SharedArchiveFile=" in self._arguments.read_text()
+
+    def training(self, environment: Mapping[str, str]) -> ChildSpec:
+        """How to make the class archive, once everything has been started."""
+        return ChildSpec(
+            name="spark-classes",
+            command=[sys.executable, "-m", "poisonadmin.embedded.class_training", self.home, self.java_home],
+            environment=environment,
+            working_directory=PROJECT,
+            restart=RestartRule.NEVER,
+            start_after_seconds=_TRAINING_SECONDS,
+        )
+
+    @property
     def _arguments(self) -> Path:
-        return self._directory / "arguments"
+        return self.directory / "arguments"
 
     def choose_address(self) -> None:
         """Write down another port and token for the next start, where only this user can read them.
 
         While no server runs, anybody may listen on the port of the last one, and a worker would send him the token.
         """
-        self._directory.mkdir(mode=0o700, exist_ok=True)
+        self.directory.mkdir(mode=0o700, exist_ok=True)
         port, token = free_port(), secrets.token_urlsafe(32)
         logging = self._arguments.with_name("log4j2.properties")
         write_private(logging, _LOGGING)
         settings = SETTINGS | AUTHENTICATED | _CONNECT
         settings |= {"spark.connect.grpc.binding.port": str(port), "spark.connect.authenticate.token": token}
+        archive = class_archive.find(self.directory, self.archive_kind)
         arguments = [
             *_JAVA_OPTIONS,
+            *self.more_options,
+            # Where Java cannot use it after all, it goes on without, and need not say so.
+            *([f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"] if archive else []),
             *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED),
             f"-Dlog4j2.configurationFile={logging}",
             *(f"-D{name}={value}" for name, value in settings.items()),

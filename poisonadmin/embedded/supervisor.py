@@ -212,7 +212,8 @@ class Supervisor:
         process, child.process = child.process, None
         # What the dead one had started would go on working for nobody, and hold its ports and locks.
         kill(in_session(process.pid))
-        if process.returncode == 0 and child.spec.restart is RestartRule.ON_FAILURE:
+        is_over = child.spec.restart is RestartRule.NEVER
+        if is_over or (process.returncode == 0 and child.spec.restart is RestartRule.ON_FAILURE):
             return
         child.failures = _failures_in_a_row(child.failures, ran_seconds=time.monotonic() - child.started_at)
         delay = _delay_before_restart(child.failures)

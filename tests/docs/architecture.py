@@ -71,7 +71,7 @@ class Hop:
 HOPS = (
     Hop("poisonadmin/messages/api/messages.py", "MessageList.post", "reads `POST /api/v1/messages/`"),
     Hop("poisonadmin/intake/commands/accept.py", "accept", "stores the message as TBDL, due now"),
-    Hop("workers/tasks.py", "redeliver_tick", "runs in the worker `spark-redelivery`, one after the other"),
+    Hop("workers/spark_tasks.py", "redeliver_tick", "runs in the worker `spark-redelivery`, one after the other"),
     Hop("workers/dispatcher.py", "Dispatcher.run_for", "is woken, claims, and has a Spark task for each shard"),
     Hop("poisonadmin/delivery/commands/claim.py", "claim_due", "moves what is due to DLNG, in shards"),
     Hop("workers/delivery/task.py", "serve", "takes shards as they come, in a Spark task that stays"),

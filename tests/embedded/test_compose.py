@@ -60,12 +60,12 @@ def test_every_name_that_is_used_is_declared(compose: dict[str, Any]) -> None:
 
 
 def test_the_services_are_those_of_make_up(compose: dict[str, Any]) -> None:
-    started = {spec.name for spec in plan.UP.after({}, HOME)} | {"web"}
+    started = {spec.name for spec in plan.UP.workers({}, HOME)} | {"web"}
     assert set(compose["services"]) == started | plan.SERVICES | {"prepare"} == OWN | plan.SERVICES
 
 
 def test_each_process_has_the_command_of_make_up(compose: dict[str, Any]) -> None:
-    for spec in [plan.web({}, 8000), *plan.UP.after({}, HOME)]:
+    for spec in [plan.web({}, 8000), *plan.UP.workers({}, HOME)]:
         command = ["python" if part == sys.executable else str(part) for part in spec.command]
         described = compose["services"][spec.name]["command"]
         described = shlex.split(described) if isinstance(described, str) else described

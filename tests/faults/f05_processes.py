@@ -6,20 +6,13 @@ import time
 
 import psutil
 
-from tests.faults.kills import descendants, jvm_of, kill, kill_named, python_workers_of, spark_of
+from tests.faults.kills import jvm_of, kill, kill_named, python_workers_of, spark_of
 from tests.faults.run import Fault, Scene
 from tests.whole_system.installation import PROJECT, until
 
 # A worker that is started again has Spark to start, and the tick after that to wait for.
 SPARK_SECONDS = 60
 PROMPT_SECONDS = 10
-
-
-def child_of_io(scene: Scene) -> str:
-    """Kill one of the pool's processes."""
-    chosen = scene.dice.choice(descendants(scene.installation, "io"))
-    kill(scene.installation, chosen)
-    return "kill -9 of a pool process of io"
 
 
 def all_workers(scene: Scene) -> str:
@@ -90,7 +83,6 @@ def stopped_for_a_while(scene: Scene) -> str:
 
 
 FAULTS = (
-    Fault("F5", "io pool child", child_of_io, PROMPT_SECONDS),
     Fault("F5", "io", kill_named("io"), PROMPT_SECONDS),
     Fault("F5", "spark-redelivery", kill_named("spark-redelivery"), SPARK_SECONDS),
     Fault("F5", "spark-batch", kill_named("spark-batch"), PROMPT_SECONDS),

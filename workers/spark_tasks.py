@@ -1,0 +1,81 @@
+"""The Celery tasks of the two Spark workers, and their start and end."""
+
+import threading
+from functools import partial
+from typing import Any
+
+from celery.signals import worker_process_init, worker_shutting_down
+
+from poisonadmin.core.commands.locks import Tick, single_flight
+from poisonadmin.rules.commands.dry_runs import dry_run_due
+from poisonadmin.sources.commands.directories import ingest_due
+from poisonadmin.sources.commands.draining import Workshop, drain_due
+from workers import spark_worker
+from workers.celery_app import SPARK_BATCH, SPARK_REDELIVERY, app, worker_name
+from workers.spark.jobs.drain import count_waiting as waiting_in
+from workers.spark.jobs.drain import drain
+from workers.spark.jobs.dry_run import try_rule
+from workers.spark.jobs.ingest import stage_files
+
+# A little less than the tick's period, so that the next tick finds the worker free. In between nothing is claimed.
+PUMP_SECONDS = 2.98
+
+
+@worker_process_init.connect  # type: ignore[untyped-decorator]
+def _start_spark(**_: Any) -> None:
+    spark_worker.start(worker_name())
+
+
+@worker_shutting_down.connect  # type: ignore[untyped-decorator]
+def _stop_spark(**_: Any) -> None:
+    # In a thread: this is a signal handler, and what it interrupts may hold the connection.
+    threading.Thread(target=spark_worker.stop, name="stop").start()
+
+
+@app.task(queue=SPARK_REDELIVERY)  # type: ignore[untyped-decorator]
+def redeliver_tick(**_: Any) -> None:
+    """Deliver what is due until the next tick comes."""
+    spark_worker.current().pump.run_for(PUMP_SECONDS)
+
+
+@app.task(queue=SPARK_BATCH)  # type: ignore[untyped-decorator]
+def ingest_tick(**_: Any) -> None:
+    """Take in the files that have arrived in directory sources."""
+    worker = spark_worker.current()
+    ingest_due(
+        partial(stage_files, worker.spark),
+        worker=worker.name,
+        keeper=worker.keeper,
+        is_stopping=lambda: worker.is_stopping,
+    )
+
+
+@app.task(queue=SPARK_BATCH)  # type: ignore[untyped-decorator]
+def drain_tick(**_: Any) -> None:
+    """Take in the dead letters that wait in the queues of broker sources."""
+    worker = spark_worker.current()
+    with single_flight(Tick.DRAIN) as alone:
+        if alone:
+            drain_due(
+                Workshop(
+                    waiting_in,
+                    partial(drain, worker.spark),
+                    worker=worker.name,
+                    keeper=worker.keeper,
+                    is_stopping=lambda: worker.is_stopping,
+                )
+            )
+
+
+@app.task(queue=SPARK_BATCH)  # type: ignore[untyped-decorator]
+def dry_run_tick(**_: Any) -> None:
+    """Go on with the dry runs that are asked for."""
+    worker = spark_worker.current()
+    with single_flight(Tick.DRY_RUN) as alone:
+        if alone:
+            dry_run_due(
+                partial(try_rule, worker.spark),
+                worker=worker.name,
+                keeper=worker.keeper,
+                is_stopping=lambda: worker.is_stopping,
+            )
