@@ -78,12 +78,13 @@ def name_of(command: Iterable[str]) -> str:
         "poisonadmin.serve": "web",
         "beat": "beat",
         "poisonadmin.embedded.watcher": "supervisor",
+        "poisonadmin.embedded.class_training": "class archive",
         "sample.consumers": "consumers",
     }.items():
         if word in words:
             return name
     program = Path(words[0]).name if words else "?"
-    return "valkey" if program.startswith("valkey") else program
+    return "valkey" if program.startswith("valkey") else "spark" if program == "java" else program
 
 
 def footprint(processes: Mapping[str, Iterable[int]]) -> dict[str, int]:

@@ -1,6 +1,7 @@
 """The whole of PoisonAdmin under its own supervisor, as `make up` runs it."""
 
 import http.client
+import math
 import os
 import signal
 import subprocess
@@ -8,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import psycopg
@@ -24,13 +25,17 @@ SPARK_WORKERS = 2
 
 @dataclass(frozen=True)
 class System:
-    """A running system. `web_seconds`, `ready_seconds`: from the command to the first page, and to all workers."""
+    """A running system, started at `began_at` (Unix seconds).
+
+    `web_seconds`, `ready_seconds`: from the command to the first page, and to all workers.
+    """
 
     home: Path
     port: int
     supervisor: int
     web_seconds: float
     ready_seconds: float
+    began_at: float
 
     def processes(self) -> dict[str, list[int]]:
         """Return its processes by what they are."""
@@ -47,7 +52,11 @@ class SystemFailed(Exception):
 
 
 @contextmanager
-def running_system(home: Path, environment: Mapping[str, str] | None = None) -> Iterator[System]:
+def running_system(
+    home: Path,
+    environment: Mapping[str, str] | None = None,
+    at_first_page: Callable[[System], None] = lambda _: None,
+) -> Iterator[System]:
     """Start the system on a data directory and a free port; yield it when all workers are ready, stop it afterwards.
 
     `environment` replaces variables of ours; a variable that is empty is left out. Output goes to `home/output.log`.
@@ -56,7 +65,7 @@ def running_system(home: Path, environment: Mapping[str, str] | None = None) -> 
     port = free_port()
     wanted = dict(os.environ) | dict(environment or {})
     wanted |= {"POISONADMIN_HOME": str(home), "POISONADMIN_PORT": str(port)}
-    began = time.monotonic()
+    began, began_at = time.monotonic(), time.time()
     with (home / "output.log").open("ab") as output:
         process = subprocess.Popen(
             [sys.executable, "-m", "poisonadmin.embedded", "up"],
@@ -69,9 +78,10 @@ def running_system(home: Path, environment: Mapping[str, str] | None = None) -> 
         )
     try:
         _wait(process, home, lambda: _answers(port))
-        web_seconds = time.monotonic() - began
+        system = System(home, port, process.pid, time.monotonic() - began, math.nan, began_at)
+        at_first_page(system)
         _wait(process, home, lambda: _workers_beat(home))
-        yield System(home, port, process.pid, web_seconds, time.monotonic() - began)
+        yield replace(system, ready_seconds=time.monotonic() - began)
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(STOP_SECONDS)

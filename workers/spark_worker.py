@@ -16,11 +16,12 @@ from workers.delivery.handler.sandbox.account import UnusableSandboxUser, choose
 from workers.dispatcher import Dispatcher
 from workers.heartbeat import WorkerHeartbeat
 from workers.spark.jobs.redeliver import run_delivery_task
-from workers.spark.session import remote_url, start_session
+from workers.spark.session import is_here, remote_url, start_session
 
 STOP_SECONDS = 6.0
 BATCH = "spark-batch"  # the worker's name
-SERVER_LOOK_SECONDS = 2.0
+# A server that says where it is after each start need not be asked often.
+SERVER_LOOK_SECONDS, EMBEDDED_LOOK_SECONDS = 2.0, 30.0
 ADDRESS_LOOK_SECONDS = 0.25
 EXIT_JVM_DIED = 70
 EXIT_NO_SPARK = 71
@@ -95,8 +96,9 @@ class SparkWorker:
 
         While the server is away the client tries again by itself, and so does this.
         """
+        seconds = EMBEDDED_LOOK_SECONDS if is_here(self._remote) else SERVER_LOOK_SECONDS
         while not self._is_stopping:
-            time.sleep(SERVER_LOOK_SECONDS)
+            time.sleep(seconds)
             try:
                 self.spark.conf.get("spark.speculation", "false")
             except Exception as error:

@@ -104,7 +104,10 @@ DEMO = replace(
 
 
 def _worker(queue: str, environment: Mapping[str, str], *options: str) -> ChildSpec:
-    return _celery(queue, environment, "worker", "-Q", queue, "-n", f"{queue}@%h", "--loglevel=WARNING", *options)
+    # Workers need not know of each other; to ask for others takes a second of each start.
+    alone = ("--without-gossip", "--without-mingle", "--without-heartbeat")
+    named = ("-Q", queue, "-n", f"{queue}@%h", "--loglevel=WARNING")
+    return _celery(queue, environment, "worker", *named, *alone, *options)
 
 
 def _celery(name: str, environment: Mapping[str, str], *arguments: str) -> ChildSpec:

@@ -74,20 +74,21 @@ def _connected(app_name: str) -> SparkSession:
             return super().endpoint.replace("localhost:", "127.0.0.1:")
 
     url = _awaited_url()
-    direct = [("grpc.enable_http_proxy", 0)] if _is_here(url) else None
+    direct = [("grpc.enable_http_proxy", 0)] if is_here(url) else None
     os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
     builder = Connected.builder.appName(f"poisonadmin {app_name}").channelBuilder(Channel(url, direct))
     return cast("SparkSession", builder.getOrCreate())
 
 
-def _is_here(url: str) -> bool:
+def is_here(url: str) -> bool:
+    """Return whether the URL is that of an embedded server."""
     return urlsplit(url).hostname == "localhost"
 
 
 def _awaited_url() -> str:
     """Return the server's URL as soon as one listens there; the client itself would ask again ever more seldom."""
     until = time.monotonic() + _SERVER_SECONDS
-    while _is_here(url := remote_url()):
+    while is_here(url := remote_url()):
         try:
             socket.create_connection(("127.0.0.1", urlsplit(url).port or 15002), timeout=1).close()
             break
