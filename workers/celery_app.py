@@ -52,7 +52,7 @@ app.conf.update(
         }
         for queue, ticks in {
             SPARK_REDELIVERY: {"redeliver_tick": 3.0},
-            SPARK_BATCH: {"ingest_tick": 2.0, "drain_tick": 2.0, "dry_run_tick": 2.0},
+            SPARK_BATCH: {"batch_tick": 2.0},
             IO: {
                 # While something is delivered, the worker that delivers looks too, and more often.
                 "recover_tick": 1.0,

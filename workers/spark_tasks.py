@@ -1,6 +1,8 @@
 """The Celery tasks of the two Spark workers, and their start and end."""
 
 import threading
+from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -16,6 +18,7 @@ from workers.spark.jobs.drain import count_waiting as waiting_in
 from workers.spark.jobs.drain import drain
 from workers.spark.jobs.dry_run import try_rule
 from workers.spark.jobs.ingest import stage_files
+from workers.spark_worker import SparkWorker
 
 # A little less than the tick's period, so that the next tick finds the worker free. In between nothing is claimed.
 PUMP_SECONDS = 2.98
@@ -39,9 +42,19 @@ def redeliver_tick(**_: Any) -> None:
 
 
 @app.task(queue=SPARK_BATCH)  # type: ignore[untyped-decorator]
-def ingest_tick(**_: Any) -> None:
-    """Take in the files that have arrived in directory sources."""
-    worker = spark_worker.current()
+def batch_tick(**_: Any) -> None:
+    """Take in files, then dead letters, then go on with dry runs; each also when another one fails."""
+    with ExitStack() as last_first:
+        for work in (_dry_run, _drain, _ingest):
+            last_first.callback(_unless_it_stops, work, spark_worker.current())
+
+
+def _unless_it_stops(work: Callable[[SparkWorker], None], worker: SparkWorker) -> None:
+    if not worker.is_stopping:
+        work(worker)
+
+
+def _ingest(worker: SparkWorker) -> None:
     ingest_due(
         partial(stage_files, worker.spark),
         worker=worker.name,
@@ -50,10 +63,7 @@ def ingest_tick(**_: Any) -> None:
     )
 
 
-@app.task(queue=SPARK_BATCH)  # type: ignore[untyped-decorator]
-def drain_tick(**_: Any) -> None:
-    """Take in the dead letters that wait in the queues of broker sources."""
-    worker = spark_worker.current()
+def _drain(worker: SparkWorker) -> None:
     with single_flight(Tick.DRAIN) as alone:
         if alone:
             drain_due(
@@ -67,10 +77,7 @@ def drain_tick(**_: Any) -> None:
             )
 
 
-@app.task(queue=SPARK_BATCH)  # type: ignore[untyped-decorator]
-def dry_run_tick(**_: Any) -> None:
-    """Go on with the dry runs that are asked for."""
-    worker = spark_worker.current()
+def _dry_run(worker: SparkWorker) -> None:
     with single_flight(Tick.DRY_RUN) as alone:
         if alone:
             dry_run_due(
