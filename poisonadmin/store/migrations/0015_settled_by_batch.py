@@ -46,7 +46,7 @@ ALTER TABLE outcome_batch ALTER message_ids SET STORAGE EXTENDED;
 
 
 class Migration(migrations.Migration):
-    dependencies = [("store", "0013_notifications")]
+    dependencies = [("store", "0014_failure_words")]
 
     operations = [
         migrations.AddField("claim", "settled", models.IntegerField(db_default=0)),
