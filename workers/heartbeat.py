@@ -3,6 +3,7 @@
 import logging
 import os
 import platform
+import secrets
 import threading
 
 import psycopg
@@ -20,11 +21,15 @@ log = logging.getLogger(__name__)
 
 
 class WorkerHeartbeat:
-    """Holds the advisory lock of each job given to `hold` and moves its heartbeat until `release`."""
+    """Holds the advisory lock of each job given to `hold` and moves its heartbeat until `release`.
+
+    `instance`: the number of this start of the worker, whose advisory lock is held as long as it lives.
+    """
 
     def __init__(self, dsn: str, worker: str) -> None:
         self._dsn = dsn
         self._worker = worker
+        self.instance = secrets.randbits(31)
         self._jobs: set[int] = set()
         self._locked: set[int] = set()
         self._change = threading.Event()
@@ -51,18 +56,19 @@ class WorkerHeartbeat:
     def _run(self) -> None:
         connection: psycopg.Connection[tuple[object, ...]] | None = None
         while not self._is_over:
-            self._change.wait(HEARTBEAT_SECONDS)
-            self._change.clear()
             try:
                 if connection is None or connection.closed or connection.broken:
                     connection = psycopg.connect(
                         self._dsn, autocommit=True, connect_timeout=5, application_name=f"poisonadmin {self._worker}"
                     )
                     self._locked.clear()
+                    connection.execute("SELECT pg_try_advisory_lock(%s, %s)", [Lock.WORKER, self.instance])
                 self._beat(connection)
             except psycopg.Error as error:  # of any kind: a thread that ends here would let every job be taken for dead
                 log.warning("the database does not answer as it should: %s", str(error).splitlines()[0])
                 connection = None
+            self._change.wait(HEARTBEAT_SECONDS)
+            self._change.clear()
         if connection is not None:
             connection.close()
 

@@ -48,7 +48,7 @@ class SparkWorker:
         self._say_who_runs_handlers()
         url = database_url(os.environ)
         self.keeper = WorkerHeartbeat(url, name)
-        self.pump = Dispatcher(partial(run_delivery_task, self.spark), self.keeper, name, url)
+        self.pump = Dispatcher(partial(run_delivery_task, self.spark, self.keeper.instance), self.keeper, name, url)
         self._is_stopping = False
         watches = [self._end_with_the_session, self._end_with_the_address] if self._remote else [self._end_with_the_jvm]
         for watch in watches:

@@ -66,7 +66,7 @@ class LocalRedelivery(PoisonAdmin):
         """Deliver from now on."""
         self._keeper = WorkerHeartbeat(self._database_url, WORKER)
         url = self._database_url
-        self._dispatcher = Dispatcher(partial(run_task, url), self._keeper, WORKER, url)
+        self._dispatcher = Dispatcher(partial(run_task, url, self._keeper.instance), self._keeper, WORKER, url)
         self._is_stopping = threading.Event()
         self._running: Future[None] = self._thread.submit(self._run)
 

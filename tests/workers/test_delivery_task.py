@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from poisonadmin.core.domain.locks import Lock
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
 from poisonadmin.delivery.commands.settle import settle
 from tests.fixtures.delivery import claim, enqueue, make_destination, states
@@ -18,15 +19,19 @@ from workers.delivery_tasks import DeliveryTasks
 
 SHARDS = "SELECT claim_id, shard FROM claim_shard ORDER BY 1, 2"
 DELIVERED = "SELECT claim_id, shard FROM node WHERE \"end\" = 'clean' ORDER BY 1, 2"
-IDLE = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'poisonadmin reader' AND query = %s"
+IDLE = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'poisonadmin reader' AND query LIKE %s"
+
+WORKER = 4711
 
 
 @contextmanager
-def tasks(url: str, count: int = 1, *, idle_seconds: float = 1.0) -> Iterator[list[Future[int]]]:
+def tasks(
+    url: str, count: int = 1, *, idle_seconds: float = 1.0, instance: int = WORKER
+) -> Iterator[list[Future[int]]]:
     """Run so many tasks; on exit wait until all have ended, and raise what they raised."""
     with ThreadPoolExecutor(count) as threads:
-        running = [threads.submit(task.serve, url, idle_seconds=idle_seconds) for _ in range(count)]
-        until(lambda: fetch_values(IDLE, [task._WAITING]) == [count])
+        running = [threads.submit(task.serve, url, instance=instance, idle_seconds=idle_seconds) for _ in range(count)]
+        until(lambda: fetch_values(IDLE, ["%AS waiting ON TRUE%"]) == [count])
         yield running
     for one in running:
         one.result()
@@ -36,6 +41,22 @@ def tasks(url: str, count: int = 1, *, idle_seconds: float = 1.0) -> Iterator[li
 def shop(transactional_db: None) -> None:
     """Make the shop, at which nobody answers; each message is delivered once."""
     make_destination(max_delivery_attempts=1)
+    execute("SELECT pg_advisory_unlock_all()")
+    execute("SELECT pg_advisory_lock(%s, %s)", Lock.WORKER, WORKER)
+
+
+def test_a_task_whose_worker_is_gone_takes_nothing(test_database_url: str) -> None:
+    [message] = enqueue()
+    claim()
+    assert task.serve(test_database_url, instance=WORKER + 1, idle_seconds=30) == 0
+    assert states([message]) == ["DLNG"]
+
+
+def test_a_task_that_waits_ends_when_its_worker_does(test_database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(task, "LOOK_SECONDS", 0.2)
+    with tasks(test_database_url, idle_seconds=30) as [running]:
+        execute("SELECT pg_advisory_unlock(%s, %s)", Lock.WORKER, WORKER)
+        assert running.result(10) == 0
 
 
 def test_it_takes_shards_as_they_are_claimed_and_ends_when_none_comes(test_database_url: str) -> None:

@@ -6,33 +6,45 @@ database, and the row of a node is the fence as ever, so that it does not matter
 
 import logging
 import time
+from typing import Any
 
 import psycopg
 
+from poisonadmin.core.domain.locks import Lock
 from poisonadmin.delivery.domain.channels import SHARD
 from workers.delivery.listening import listen, wait
 from workers.delivery.sessions import Session, Sessions
 from workers.delivery.shard import deliver_shard
 
-# How long a task that nothing is left for stays, so that nobody has to end one whose worker is gone.
+# How long a task that nothing is left for stays.
 IDLE_SECONDS = 60.0
 # A notification may be lost with its session.
 LOOK_SECONDS = 5.0
 RETRY_SECONDS = 0.5
 
-_WAITING = """
-SELECT claim_id, shard FROM claim_shard JOIN claim ON claim.id = claim_id
-WHERE claim.is_open AND NOT EXISTS (
-    SELECT FROM node WHERE node.claim_id = claim_shard.claim_id AND node.shard = claim_shard.shard)
-ORDER BY claim_id, shard LIMIT 1
+# Whether the worker lives, and the shard that has waited longest for a node.
+_NEXT = """
+SELECT EXISTS (
+    SELECT FROM pg_locks
+    WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+      AND classid = %s AND objid = %s AND granted
+), waiting.*
+FROM (SELECT) AS always LEFT JOIN (
+    SELECT claim_id, shard FROM claim_shard JOIN claim ON claim.id = claim_id
+    WHERE claim.is_open AND NOT EXISTS (
+        SELECT FROM node WHERE node.claim_id = claim_shard.claim_id AND node.shard = claim_shard.shard)
+    ORDER BY claim_id, shard LIMIT 1
+) AS waiting ON TRUE
 """
 
 log = logging.getLogger(__name__)
 
 
-def serve(dsn: str, *, idle_seconds: float = IDLE_SECONDS) -> int:
+def serve(dsn: str, *, instance: int, idle_seconds: float = IDLE_SECONDS) -> int:
     """Deliver what is claimed until nothing was for `idle_seconds`; return how many shards it took.
 
+    `instance`: of the worker that started it (workers/heartbeat.py). When that is gone the task takes nothing more:
+    Spark may end it at any moment.
     Errors: `psycopg.OperationalError` when the database was away all that time.
     """
     taken = 0
@@ -46,8 +58,11 @@ def serve(dsn: str, *, idle_seconds: float = IDLE_SECONDS) -> int:
                 if listening is not reader:
                     listen(reader, SHARD)
                     listening = reader
-                if (shard := _waiting(reader)) is not None:
-                    taken += deliver_shard(sessions, claim_id=shard[0], shard=shard[1])
+                lives, claim_id, shard = _next(reader, instance)
+                if not lives:
+                    return taken
+                if claim_id is not None:
+                    taken += deliver_shard(sessions, claim_id=claim_id, shard=shard)
                     until = time.monotonic() + idle_seconds
                 else:
                     wait(reader, min(LOOK_SECONDS, until - time.monotonic()))
@@ -62,7 +77,6 @@ def serve(dsn: str, *, idle_seconds: float = IDLE_SECONDS) -> int:
     return taken
 
 
-def _waiting(reader: Session) -> tuple[int, int] | None:
-    """Return the claim and number of the shard that has waited longest for a node."""
-    row = reader.execute(_WAITING).fetchone()
-    return (int(str(row[0])), int(str(row[1]))) if row else None
+def _next(reader: Session, instance: int) -> tuple[bool, int | None, int]:
+    row: Any = reader.execute(_NEXT, [Lock.WORKER, instance]).fetchone()
+    return row[0], row[1], row[2]

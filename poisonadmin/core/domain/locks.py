@@ -4,9 +4,10 @@ from enum import IntEnum
 
 
 class Lock(IntEnum):
-    """The first half of each two-part lock key; the second is the id of what is locked, or 0.
+    """The first half of each two-part lock key; the second is the id of what is locked, of a worker the number
+    that it drew at its start, or 0.
 
-    NODE, JOB, SOURCE, IDEMPOTENCY_KEY and READER are held by sessions, the others by transactions.
+    NODE, JOB, SOURCE, IDEMPOTENCY_KEY, READER and WORKER are held by sessions, the others by transactions.
     """
 
     NODE = 20
@@ -21,6 +22,7 @@ class Lock(IntEnum):
     READER = 29
     CONFIGURATION = 30
     SETTLE = 31
+    WORKER = 32
 
 
 def lock_key(row_id: int) -> int:

@@ -6,6 +6,7 @@ that Spark runs again.
 
 import os
 from collections.abc import Iterable, Iterator
+from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -16,14 +17,15 @@ from workers.delivery.task import serve
 _SCHEMA = pa.schema([("shards", pa.int64())])
 
 
-def run_delivery_task(spark: SparkSession) -> None:
-    """Run a delivery task until nothing was left for it for a minute.
+def run_delivery_task(spark: SparkSession, instance: int) -> None:
+    """Run a delivery task of the worker's `instance` until nothing was left for it for a minute.
 
     The task reads `DATABASE_URL` from its environment. Errors: as Spark reports those of the task.
     """
-    spark.range(0, 1, 1, 1).mapInArrow(_serve, "shards long").collect()
+    spark.range(0, 1, 1, 1).mapInArrow(partial(_serve, instance), "shards long").collect()
 
 
-def _serve(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _serve(instance: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for _ in batches:
-        yield pa.RecordBatch.from_pylist([{"shards": serve(database_url(os.environ))}], schema=_SCHEMA)
+        shards = serve(database_url(os.environ), instance=instance)
+        yield pa.RecordBatch.from_pylist([{"shards": shards}], schema=_SCHEMA)
