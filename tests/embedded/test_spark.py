@@ -87,7 +87,7 @@ def test_only_this_user_can_read_the_token(server: tuple[ConnectServer, psutil.P
 
 
 def test_each_start_has_another_port_and_token(tmp_path: Path) -> None:
-    connect = ConnectServer(tmp_path, tmp_path)
+    connect = ConnectServer(tmp_path, java_home(tmp_path, os.environ))
     spec = connect.spec({})
     assert spec.clear_the_way is not None
     seen = set()
