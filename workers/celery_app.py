@@ -2,6 +2,8 @@
 
 import os
 import sys
+from collections.abc import Callable
+from contextlib import ExitStack
 from importlib import import_module
 from typing import Any
 
@@ -54,10 +56,8 @@ app.conf.update(
             SPARK_REDELIVERY: {"redeliver_tick": 3.0},
             SPARK_BATCH: {"batch_tick": 2.0},
             IO: {
-                # While something is delivered, the worker that delivers looks too, and more often.
-                "recover_tick": 1.0,
-                "expire_tick": 1.0,
-                "fold_tick": 2.0,
+                # While something is delivered, the worker that delivers recovers too, and more often.
+                "message_tick": 1.0,
                 "restart_tick": 5.0,
                 "look_tick": 1.0,
                 "lane_tick": 30.0,
@@ -69,6 +69,13 @@ app.conf.update(
 )
 
 _name = "worker"
+
+
+def do_each(*works: Callable[[], object]) -> None:
+    """Do what a tick is for, one work after the other, each also when another one fails; raise the last error."""
+    with ExitStack() as last_first:
+        for work in reversed(works):
+            last_first.callback(work)
 
 
 def worker_name() -> str:

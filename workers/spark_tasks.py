@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Callable
-from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -13,7 +12,7 @@ from poisonadmin.rules.commands.dry_runs import dry_run_due
 from poisonadmin.sources.commands.directories import ingest_due
 from poisonadmin.sources.commands.draining import Workshop, drain_due
 from workers import spark_worker
-from workers.celery_app import SPARK_BATCH, SPARK_REDELIVERY, app, worker_name
+from workers.celery_app import app, do_each, worker_name
 from workers.spark.jobs.drain import count_waiting as waiting_in
 from workers.spark.jobs.drain import drain
 from workers.spark.jobs.dry_run import try_rule
@@ -35,18 +34,16 @@ def _stop_spark(**_: Any) -> None:
     threading.Thread(target=spark_worker.stop, name="stop").start()
 
 
-@app.task(queue=SPARK_REDELIVERY)  # type: ignore[untyped-decorator]
+@app.task  # type: ignore[untyped-decorator]
 def redeliver_tick(**_: Any) -> None:
     """Deliver what is due until the next tick comes."""
     spark_worker.current().pump.run_for(PUMP_SECONDS)
 
 
-@app.task(queue=SPARK_BATCH)  # type: ignore[untyped-decorator]
+@app.task  # type: ignore[untyped-decorator]
 def batch_tick(**_: Any) -> None:
     """Take in files, then dead letters, then go on with dry runs; each also when another one fails."""
-    with ExitStack() as last_first:
-        for work in (_dry_run, _drain, _ingest):
-            last_first.callback(_unless_it_stops, work, spark_worker.current())
+    do_each(*(partial(_unless_it_stops, work, spark_worker.current()) for work in (_ingest, _drain, _dry_run)))
 
 
 def _unless_it_stops(work: Callable[[SparkWorker], None], worker: SparkWorker) -> None:

@@ -11,33 +11,29 @@ from poisonadmin.restart_jobs.commands import restart_due
 from poisonadmin.sources.commands.broker_checks import answer_due
 from poisonadmin.system.commands.housekeeping import clean_up
 from workers.brokers.checking import check_broker
-from workers.celery_app import IO, app, worker_name
+from workers.celery_app import app, do_each, worker_name
 from workers.crash_recovery import LocalJournals, recover_here
 
 
-@app.task(queue=IO)  # type: ignore[untyped-decorator]
-def recover_tick(**_: Any) -> None:
-    """Settle what is answered, and give back what dead nodes held."""
+@app.task  # type: ignore[untyped-decorator]
+def message_tick(**_: Any) -> None:
+    """Settle what is answered, give back what dead nodes held, give up what has expired, fold the counters."""
+    do_each(_recover, _expire, fold)
+
+
+def _recover() -> None:
     with single_flight(Tick.RECOVER) as alone:
         if alone:
             recover_here()
 
 
-@app.task(queue=IO)  # type: ignore[untyped-decorator]
-def expire_tick(**_: Any) -> None:
-    """Give up what waits past its expiry."""
+def _expire() -> None:
     with single_flight(Tick.EXPIRE) as alone:
         if alone:
             expire_due()
 
 
-@app.task(queue=IO)  # type: ignore[untyped-decorator]
-def fold_tick(**_: Any) -> None:
-    """Fold the counters."""
-    fold()
-
-
-@app.task(queue=IO)  # type: ignore[untyped-decorator]
+@app.task  # type: ignore[untyped-decorator]
 def lane_tick(**_: Any) -> None:
     """Remove the lanes of conversations that are over."""
     with single_flight(Tick.LANES) as alone:
@@ -45,7 +41,7 @@ def lane_tick(**_: Any) -> None:
             clear_lanes()
 
 
-@app.task(queue=IO)  # type: ignore[untyped-decorator]
+@app.task  # type: ignore[untyped-decorator]
 def housekeeping_tick(**_: Any) -> None:
     """Remove what is only kept for a while."""
     with single_flight(Tick.HOUSEKEEPING) as alone:
@@ -54,7 +50,7 @@ def housekeeping_tick(**_: Any) -> None:
             sweep_journals(LocalJournals())
 
 
-@app.task(queue=IO)  # type: ignore[untyped-decorator]
+@app.task  # type: ignore[untyped-decorator]
 def restart_tick(**_: Any) -> None:
     """Run the restart jobs that are due."""
     with single_flight(Tick.RESTART) as alone:
@@ -62,7 +58,7 @@ def restart_tick(**_: Any) -> None:
             restart_due(worker=worker_name())
 
 
-@app.task(queue=IO)  # type: ignore[untyped-decorator]
+@app.task  # type: ignore[untyped-decorator]
 def look_tick(**_: Any) -> None:
     """Look at the brokers that somebody asks about."""
     with single_flight(Tick.LOOK) as alone:

@@ -1,0 +1,25 @@
+"""A tick that does several things does each of them, whatever becomes of the others."""
+
+import pytest
+
+from workers.celery_app import MODULES, app, do_each
+
+
+def test_each_work_of_a_tick_is_done_in_turn_although_another_one_fails() -> None:
+    done: list[str] = []
+
+    def fail() -> None:
+        done.append("fail")
+        raise ValueError("the second work")
+
+    with pytest.raises(ValueError, match="the second work"):
+        do_each(lambda: done.append("first"), fail, lambda: done.append("third"))
+    assert done == ["first", "fail", "third"]
+
+
+def test_every_tick_names_a_task_of_the_worker_that_it_goes_to() -> None:
+    from workers import spark_tasks, tasks  # noqa: F401  (they register their tasks)
+
+    for tick in app.conf.beat_schedule.values():
+        assert tick["task"] in app.tasks
+        assert tick["task"].startswith(MODULES[tick["options"]["queue"]] + ".")
