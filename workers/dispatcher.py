@@ -128,7 +128,10 @@ class Dispatcher:
 
     def _end(self, redelivery: Redelivery, error: str | None) -> None:
         self._ending.add(redelivery.job_id)
-        self._threads.submit(self._finish, redelivery, error)
+        if self._stopping.is_set():  # the process may be over so soon that its threads take nothing more
+            self._finish(redelivery, error)
+        else:
+            self._threads.submit(self._finish, redelivery, error)
 
     def _finish(self, redelivery: Redelivery, error: str | None) -> None:
         try:

@@ -95,8 +95,11 @@ class Supervisor:
         self._children.append(child)
         if spec.start_after_seconds:
             child.start_at = time.monotonic() + spec.start_after_seconds
-        else:
+            return
+        try:
             self._start(child)
+        except OSError as error:
+            raise EmbeddedError(f"{spec.name} cannot be started: {error}") from None
 
     def wait_until_ready(self, name: str, is_ready: Callable[[], bool], *, seconds: float) -> None:
         """Return when `is_ready()`. A child that ends meanwhile is started again, up to three times.
@@ -198,7 +201,7 @@ class Supervisor:
             if child.process and child.process.poll() is not None:
                 self._take_note_of_end(child)
             if child.start_at is not None and time.monotonic() >= child.start_at:
-                self._start(child)
+                self._try_to_start(child)
         reap_adopted(self._own_pids())
 
     def _tick_for(self, seconds: float) -> None:
@@ -223,6 +226,15 @@ class Supervisor:
             f"{child.spec.name} (process {process.pid}) ended with {ending(process.returncode)}; "
             f"starting it again in {delay:.1f} s",
         )
+
+    def _try_to_start(self, child: _Child) -> None:
+        try:
+            self._start(child)
+        except OSError as error:  # a full or read-only disk: everything else goes on
+            child.failures += 1
+            delay = _delay_before_restart(child.failures)
+            child.start_at = time.monotonic() + delay
+            self.log.say(NAME, f"{child.spec.name} cannot be started: {error}; trying again in {delay:.1f} s")
 
     def _start(self, child: _Child) -> None:
         child.start_at = None

@@ -4,9 +4,12 @@
 BROKEN_MIGRATION makes `migrate` fail, STUBBORN the last child hard to end.
 """
 
+import errno
 import os
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from poisonadmin.embedded.bring_up import run
@@ -45,13 +48,23 @@ def _python(name: str, environment: Mapping[str, str], program: str, *arguments:
     return ChildSpec(name, command, environment, Path("/"), restart=RestartRule.ON_FAILURE)
 
 
+def _unless_blocked(home: Path) -> None:
+    if (home / "blocked").exists():
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), "a file of it")
+
+
+def _last(environment: Mapping[str, str], home: Path) -> ChildSpec:
+    program = STUBBORN if "STUBBORN" in environment else POLITE
+    return replace(_python("last", environment, program), clear_the_way=partial(_unless_blocked, home))
+
+
 PLAN = Plan(
     before=lambda environment: [
         _python("migrate", environment, "import os, sys; sys.exit(3 if 'BROKEN_MIGRATION' in os.environ else 0)"),
     ],
     bootstrap=lambda environment: _python("bootstrap", environment, "print('password: as printed once')"),
     web=lambda environment, port: _python("web", environment, WEB, str(port)),
-    after=lambda environment, _: [_python("last", environment, STUBBORN if "STUBBORN" in environment else POLITE)],
+    after=lambda environment, home: [_last(environment, home)],
 )
 
 

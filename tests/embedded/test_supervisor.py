@@ -107,6 +107,17 @@ def test_a_killed_child_is_started_again_and_said_to_be(running: Running, name: 
     running.until(lambda: running.pid_of(name) != first)
 
 
+def test_a_child_that_cannot_be_started_is_tried_again_and_the_others_go_on(running: Running) -> None:
+    first = running.pid_of("last")
+    (running.home / "blocked").touch()
+    psutil.Process(first).kill()
+    running.until(r"last cannot be started: .*Read-only file system.*; trying again in \d")
+    assert running.process.poll() is None
+    assert psutil.pid_exists(running.pid_of("web"))
+    (running.home / "blocked").unlink()
+    running.until(lambda: running.pid_of("last") != first)
+
+
 def test_a_killed_database_comes_back_with_what_was_committed_despite_a_busy_session(running: Running) -> None:
     url = running.urls["DATABASE_URL"]
     running.until(lambda: _takes_sessions(url))

@@ -1,5 +1,6 @@
 """What a handler gets, what it may answer, and how its messages are handed to it."""
 
+import asyncio
 import threading
 from itertools import pairwise
 from pathlib import Path
@@ -8,9 +9,12 @@ import pytest
 
 from poisonadmin.delivery.domain.journal import HeaderField, Journal
 from poisonadmin.delivery.domain.lost_node import HeldFor
-from tests.workers.sandboxes import handle
-from workers.delivery.deliveries import OutcomeRow
+from tests.workers.sandboxes import HANDLERS, handle
+from workers.delivery.deliver import deliver_all
+from workers.delivery.deliveries import Delivery, OutcomeRow
+from workers.delivery.handler.destination import HandlerDestination
 from workers.delivery.handler.sandbox.journals import attempts_left_behind, node_ids, remove_journals
+from workers.delivery.run import NodeSide
 
 
 def the_row(deed: str, pages: Path) -> OutcomeRow:
@@ -154,3 +158,26 @@ def test_a_handler_moves_messages_within_its_destination_s_owner_pattern_only(tm
     held = {1: HeldFor(1, "orders.#"), 3: HeldFor(1, "orders.#")}
     rows = attempts_left_behind(tmp_path, node_id=7, name="n", claim_id=1, shard=0, destinations=held)
     assert {row.message_id: row.outcome for row in rows or ()} == {1: "moved", 2: "failed", 3: "failed"}
+
+
+def test_two_handlers_in_one_run_have_sandboxes_of_their_own(tmp_path: Path) -> None:
+    handlers = {
+        number: HandlerDestination(number, f"h{number}", "deadly:handle", roots=(str(HANDLERS),)) for number in (1, 2)
+    }
+    deliveries = [
+        Delivery(n, 1, 1 + n % 2, "orders", f"m{n}", "text/plain", {"n": str(n)}, b"ok") for n in range(1, 41)
+    ]
+    rows: list[OutcomeRow] = []
+    asyncio.run(
+        deliver_all(
+            deliveries,
+            handlers,
+            start_deadline=lambda: float("inf"),
+            stop=threading.Event(),
+            record=rows.append,
+            claim_id=1,
+            shard=0,
+            node=NodeSide(7, tmp_path, written=lambda: len(rows)),
+        )
+    )
+    assert sorted((row.message_id, row.outcome) for row in rows) == [(n, "delivered") for n in range(1, 41)]

@@ -1,8 +1,9 @@
 """What all destinations of one run share: its clock, its end, its counts, and where outcomes go."""
 
 import asyncio
+import itertools
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -58,6 +59,8 @@ class Run:
     node: NodeSide = NodeSide()
     recorded: int = 0
     tallies: dict[int, Tally] = field(default_factory=dict)
+    # Of all destinations: the files of sandboxes are named by their node and this.
+    sandbox_numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     is_over: bool = False
     error: BaseException | None = None
     quiet: asyncio.Event = field(default_factory=asyncio.Event)

@@ -69,8 +69,17 @@ def error_text(error: BaseException) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error's text; empty where it has none."""
-    return (str(error).strip().splitlines() or [""])[0]
+    r"""Return the first line of an error's text, or what a traceback in it ends with; empty where it has none.
+
+    >>> trace = "Traceback (most recent call last):\n  File …\nOSError: [Errno 28]\n\nat x"
+    >>> first_line(ValueError(f"A task failed:\n{trace}"))
+    'OSError: [Errno 28]'
+    """
+    text = str(error).strip()
+    _, has_traceback, trace = text.rpartition("Traceback (most recent call last):\n")
+    if has_traceback:
+        text = next((line for line in trace.splitlines() if line[:1].strip()), text)
+    return (text.splitlines() or [""])[0]
 
 
 def _end(job_id: int, state: str, counts: Mapping[str, int], error: str | None, done: int | None) -> None:

@@ -1,7 +1,6 @@
 """The way out to one handler destination: its queue, its sandboxes, and who is blamed when one dies."""
 
 import asyncio
-import itertools
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -47,7 +46,6 @@ class HandlerSender(Sender):
         self._again: deque[Delivery] = deque()
         self._idle: list[Sandbox] = []
         self._busy: set[Sandbox] = set()
-        self._numbers = itertools.count(1)
         self._ready_at: float | None = None
         self._idle_deaths = 0
         self._seconds_each = AHEAD_SECONDS
@@ -99,7 +97,7 @@ class HandlerSender(Sender):
     def _open(self) -> Sandbox:
         if self._idle and not self._run.node.is_isolation:
             return self._idle.pop()
-        return Sandbox(self._destination, self._place, next(self._numbers))
+        return Sandbox(self._destination, self._place, next(self._run.sandbox_numbers))
 
     async def _use(self, sandbox: Sandbox, first: Delivery) -> None:
         """Feed a sandbox until there is nothing more or it has died."""
