@@ -1,5 +1,6 @@
 """The Celery application: what runs when. Celery only wakes up and looks; the timetable is in PostgreSQL."""
 
+import logging
 import os
 import sys
 from collections.abc import Callable
@@ -11,7 +12,7 @@ import django
 from celery import Celery
 from celery.signals import beat_init, celeryd_init, task_prerun
 from django.core.exceptions import ImproperlyConfigured
-from django.db import close_old_connections
+from django.db import InterfaceError, OperationalError, close_old_connections
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "poisonadmin.settings")
 try:
@@ -21,6 +22,7 @@ except ImproperlyConfigured as error:
 
 from django.conf import settings
 
+from poisonadmin.core.commands.jobs import first_line
 from poisonadmin.store.schema import SchemaMismatch, check_schema
 
 IO = "io"
@@ -81,6 +83,21 @@ def do_each(*works: Callable[[], object]) -> None:
 def worker_name() -> str:
     """Return the name of this process's worker, without its host."""
     return _name
+
+
+class WithoutTraceback(logging.Filter):
+    """Has a tick that finds the database away say so in one line."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        if isinstance(error, (OperationalError, InterfaceError)):
+            record.exc_info, record.args = None, None
+            record.msg = f"the database does not answer: {first_line(error)}"
+        return True
+
+
+# The logger of what tasks raise.
+logging.getLogger("celery.app.trace").addFilter(WithoutTraceback())
 
 
 @celeryd_init.connect  # type: ignore[untyped-decorator]

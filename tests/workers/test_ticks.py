@@ -1,6 +1,9 @@
 """A tick that does several things does each of them, whatever becomes of the others."""
 
+import logging
+
 import pytest
+from django.db import OperationalError
 
 from workers.celery_app import MODULES, app, do_each
 
@@ -23,3 +26,15 @@ def test_every_tick_names_a_task_of_the_worker_that_it_goes_to() -> None:
     for tick in app.conf.beat_schedule.values():
         assert tick["task"] in app.tasks
         assert tick["task"].startswith(MODULES[tick["options"]["queue"]] + ".")
+
+
+def test_a_tick_that_finds_the_database_away_says_so_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    trace = logging.getLogger("celery.app.trace")
+    for error in (OperationalError("connection refused\n\tIs it there?"), ValueError("a mistake of ours")):
+        try:
+            raise error
+        except Exception:
+            trace.exception("Task %s raised unexpected", "workers.tasks.message_tick")
+    away, mistake = caplog.records
+    assert (away.getMessage(), away.exc_info) == ("the database does not answer: connection refused", None)
+    assert mistake.exc_info is not None
