@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import psycopg
 from django.db import close_old_connections, connections
 
-from poisonadmin.core.commands.jobs import error_text
+from poisonadmin.core.commands.jobs import JobHeartbeat, error_text
 from poisonadmin.core.commands.locks import Tick, single_flight
 from poisonadmin.delivery.commands.claim import seconds_until_due
 from poisonadmin.delivery.commands.redelivery import (
@@ -26,7 +26,6 @@ from workers.crash_recovery import recover_here
 from workers.delivery.listening import listen, wait
 from workers.delivery.sessions import Sessions
 from workers.delivery_tasks import DeliveryTasks
-from workers.heartbeat import WorkerHeartbeat
 
 # Claims at once: one whose endpoint hangs must not keep the others waiting.
 MAX_CLAIMS = 8
@@ -43,7 +42,7 @@ log = logging.getLogger(__name__)
 class Dispatcher:
     """The redelivery of one worker process. `run_task` runs one delivery task to its end (workers/delivery/task.py)."""
 
-    def __init__(self, run_task: Callable[[], object], keeper: WorkerHeartbeat, worker: str, dsn: str) -> None:
+    def __init__(self, run_task: Callable[[], object], keeper: JobHeartbeat, worker: str, dsn: str) -> None:
         self._keeper = keeper
         self._worker = worker
         self._sessions = Sessions(dsn)
