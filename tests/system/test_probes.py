@@ -42,6 +42,16 @@ def test_metrics_count_what_there_is(one_of_each: dict[str, Any]) -> None:
     assert 'poisonadmin_jobs{kind="ingest",state="queued"} 1.0' in text
 
 
+def test_metrics_say_how_long_each_worker_has_been_silent(db: None) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO worker (name, host, pid, heartbeat_at)"
+            " VALUES ('spark-batch', 'here', 1, now() - interval '40 s')"
+        )
+    text = Client().get("/metrics").content.decode()
+    assert 'poisonadmin_worker_silence_seconds{worker="spark-batch"} 40.0' in text
+
+
 def test_metrics_are_for_this_machine_or_for_who_may_read(
     viewer: Caller, outsider: Caller, django_user_model: Any
 ) -> None:

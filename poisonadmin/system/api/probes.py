@@ -25,7 +25,7 @@ from rest_framework.request import Request
 from poisonadmin.core.commands.authentication import principal_of_user
 from poisonadmin.core.domain.access import SYSTEM, Permission, Principal
 from poisonadmin.messages.queries.counts import counts
-from poisonadmin.system.queries.metrics import recent_jobs, system_metrics
+from poisonadmin.system.queries.metrics import recent_jobs, system_metrics, worker_silences
 from poisonadmin.web.api.authentication import TokenAuthentication
 from poisonadmin.web.api.problems import plain_problem
 
@@ -67,6 +67,12 @@ class _Messages(Collector):
         for kind, state, n in recent_jobs():
             jobs.add_metric([kind, state], n)
         yield jobs
+        silence = GaugeMetricFamily(
+            "poisonadmin_worker_silence_seconds", "Time since a Spark worker's last heartbeat.", labels=["worker"]
+        )
+        for worker, seconds in worker_silences():
+            silence.add_metric([worker], seconds)
+        yield silence
         values = system_metrics()
         for name, about in _PLAIN.items():
             yield GaugeMetricFamily(f"poisonadmin_{name}", about, value=getattr(values, name))

@@ -55,6 +55,12 @@ def system_metrics() -> SystemMetrics:
         return fetch(SystemMetrics, _METRICS)[0]
 
 
+def worker_silences() -> list[tuple[str, float]]:
+    """Return the name of each Spark worker of the last day, and how many seconds ago its heartbeat was."""
+    rows = fetch_rows("SELECT name, extract(epoch FROM now() - heartbeat_at)::float8 FROM worker ORDER BY 1")
+    return [(str(name), float(seconds)) for name, seconds in rows]
+
+
 def recent_jobs() -> list[tuple[Any, ...]]:
     """Return (kind, state, count) of the jobs that were created within the last hour or have not ended."""
     return fetch_rows(
