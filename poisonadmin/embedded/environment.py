@@ -80,7 +80,7 @@ def exported(
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": environment.get("SPARK_LOCAL_IP", "127.0.0.1"),
-        "SPARK_LOCAL_DIRS": environment.get("SPARK_LOCAL_DIRS", str(wishes.home / "spark")),
+        "SPARK_LOCAL_DIRS": environment.get("SPARK_LOCAL_DIRS") or str(_spark_directory(wishes.home)),
         # Everything here runs on the loopback interface, so destinations may stand there too.
         "POISONADMIN_ALLOW_LOOPBACK": environment.get("POISONADMIN_ALLOW_LOOPBACK", "1"),
         "PYTHONUNBUFFERED": "1",
@@ -88,6 +88,13 @@ def exported(
         "PYTHONWARNINGS": environment.get("PYTHONWARNINGS", "ignore:You're running the worker with superuser"),
         MARK: str(wishes.home),
     }
+
+
+def _spark_directory(home: Path) -> Path:
+    directory = home / "spark"
+    directory.mkdir(mode=0o700, exist_ok=True)
+    directory.chmod(0o700)
+    return directory
 
 
 def _secret(environment: Mapping[str, str], name: str) -> str | None:

@@ -1,14 +1,19 @@
 """The embedded Spark: one Connect server in which the jobs of both Spark workers run, for this user alone."""
 
+import contextlib
 import importlib.util
 import secrets
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 from poisonadmin.core.domain.secret_settings import SPARK_REMOTE
-from poisonadmin.core.domain.spark_settings import AUTHENTICATED, SETTINGS, SHARED_MASTER, SHORT_JOBS
+from poisonadmin.core.domain.socket_directory import fresh_directory
+from poisonadmin.core.domain.spark_settings import AUTHENTICATED, SETTINGS, SHARED_MASTER, SHORT_JOBS, sockets_in
 from poisonadmin.embedded import class_archive
 from poisonadmin.embedded.environment import in_files
 from poisonadmin.embedded.plan import PROJECT
@@ -45,8 +50,6 @@ _CONNECT = {
     # What a worker that was killed has left running ends so soon.
     "spark.connect.execute.manager.detachedTimeout": "30s",
     "spark.connect.execute.manager.maintenanceInterval": "10s",
-    # Else each session, and so each start of a worker, would keep a Python process of its own that forks its tasks.
-    "spark.sql.artifact.isolation.enabled": "false",
 }
 _LOGGING = """
 rootLogger.level = error
@@ -119,10 +122,11 @@ class ConnectServer:
         While no server runs, anybody may listen on the port of the last one, and a worker would send him the token.
         """
         self.directory.mkdir(mode=0o700, exist_ok=True)
+        remove_leftovers(self.home / "spark")
         port, token = free_port(), secrets.token_urlsafe(32)
         logging = self._arguments.with_name("log4j2.properties")
         write_private(logging, _LOGGING)
-        settings = SETTINGS | AUTHENTICATED | _CONNECT
+        settings = SETTINGS | AUTHENTICATED | _CONNECT | sockets_in(fresh_directory(self.directory / "sockets"))
         settings |= {"spark.connect.grpc.binding.port": str(port), "spark.connect.authenticate.token": token}
         archive = class_archive.find(self.directory, self.archive_kind)
         arguments = [
@@ -137,6 +141,20 @@ class ConnectServer:
         ]
         write_private(self._arguments, "".join(f"{_quoted(argument)}\n" for argument in arguments))
         in_files(self.home, {SPARK_REMOTE: f"sc://localhost:{port}/;token={token}"})
+
+
+def remove_leftovers(directory: Path) -> None:
+    """Remove what Spark's killed drivers left in `directory`, unless another one uses it: the names do not say whose.
+
+    One of another user could not: the directory is ours alone.
+    """
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.name() == "java" and str(directory) in process.environ().get("SPARK_LOCAL_DIRS", "").split(","):
+                return
+    for pattern in ("blockmgr-*", "spark-*"):
+        for left in directory.glob(pattern):
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def _quoted(argument: str) -> str:

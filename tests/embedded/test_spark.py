@@ -5,6 +5,7 @@ import os
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,18 +14,45 @@ import psutil
 import pytest
 
 from poisonadmin.core.domain.secret_settings import FILE_OF, SPARK_REMOTE, without_secrets
+from poisonadmin.core.domain.socket_directory import fresh_directory
 from poisonadmin.embedded.environment import read_wishes
 from poisonadmin.embedded.java import java_home
 from poisonadmin.embedded.plan import PROJECT
 from poisonadmin.embedded.processes import spawn
-from poisonadmin.embedded.spark import ConnectServer
+from poisonadmin.embedded.spark import ConnectServer, remove_leftovers
 
 PATIENCE_SECONDS = 120
-# Prints what a task returns, then the setting that protects deliveries.
+LOOK_SECONDS = 0.25  # of Spark's Python processes, for their children
+# Prints what a task returns; a line of its input has it run another one.
 CLIENT = """
+import sys
 from workers.spark.session import start_session
 spark = start_session("test")
-print("task:", spark.range(0, 1, 1, 1).mapInArrow(lambda batches: batches, "id long").collect())
+def task():
+    print("task:", spark.range(0, 1, 1, 1).mapInArrow(lambda batches: batches, "id long").collect(), flush=True)
+task()
+for line in sys.stdin:
+    task()
+"""
+FORKING = f"""{CLIENT}
+import os
+if os.fork() == 0:
+    os._exit(0)
+os.wait()
+task()
+"""
+# How a task sees its own Python processes.
+LOOKING = """
+import os, psutil
+from workers.spark.session import start_session
+def look(batches):
+    import pyarrow
+    daemon = psutil.Process().parent()
+    ports = [one.laddr.port for one in daemon.net_connections("tcp")]
+    sockets = [one.laddr for one in daemon.net_connections("unix") if one.laddr]
+    modes = [oct(os.stat(os.path.dirname(path)).st_mode & 0o777) for path in sockets]
+    yield pyarrow.RecordBatch.from_pydict({"seen": [f"{ports} {modes}"]})
+print("seen:", start_session("test").range(0, 1, 1, 1).mapInArrow(look, "seen string").collect()[0].seen)
 """
 
 
@@ -33,7 +61,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ConnectSe
     """A server that runs, with its process."""
     home = tmp_path_factory.mktemp("home")
     connect = ConnectServer(home, java_home(home, os.environ))
-    spec = connect.spec(without_secrets(os.environ) | {"PYTHONPATH": str(PROJECT), "PYSPARK_PYTHON": sys.executable})
+    own = {"PYTHONPATH": str(PROJECT), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_DIRS": str(home / "spark")}
+    spec = connect.spec(without_secrets(os.environ) | own | {"POISONADMIN_SPARK_LOOK_SECONDS": str(LOOK_SECONDS)})
     connect.choose_address()
     process = spawn(spec)
     yield connect, psutil.Process(process.pid)
@@ -41,11 +70,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ConnectSe
     process.wait()
 
 
-def _ask(url_file: Path) -> "subprocess.CompletedProcess[str]":
+def _ask(url_file: Path | None, client: str = CLIENT) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        [sys.executable, "-c", CLIENT],
+        [sys.executable, "-c", client],
         cwd=PROJECT,
-        env=without_secrets(os.environ) | {FILE_OF[SPARK_REMOTE]: str(url_file)},
+        env=without_secrets(os.environ) | ({FILE_OF[SPARK_REMOTE]: str(url_file)} if url_file else {}),
+        stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         timeout=PATIENCE_SECONDS,
@@ -55,6 +85,47 @@ def _ask(url_file: Path) -> "subprocess.CompletedProcess[str]":
 def test_a_worker_of_this_user_runs_a_task(server: tuple[ConnectServer, psutil.Process]) -> None:
     ended = _ask(server[0].address_file)
     assert "task: [Row(id=0)]" in ended.stdout, ended.stderr
+
+
+def test_a_python_process_without_tasks_ends_and_comes_again(server: tuple[ConnectServer, psutil.Process]) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", CLIENT],
+        cwd=PROJECT,
+        env=without_secrets(os.environ) | {FILE_OF[SPARK_REMOTE]: str(server[0].address_file)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as client:
+        assert client.stdin
+        assert client.stdout
+        assert "task: [Row(id=0)]" in client.stdout.readline()
+        assert server[1].children()
+        until = time.monotonic() + PATIENCE_SECONDS  # Spark lets the child go after a minute
+        while server[1].children() and time.monotonic() < until:
+            time.sleep(LOOK_SECONDS)
+        assert server[1].children() == []
+        assert list((server[0].directory / "sockets").iterdir()) == []
+        client.stdin.write("again\n")
+        client.stdin.close()
+        assert "task: [Row(id=0)]" in client.stdout.readline()
+
+
+@pytest.mark.parametrize("is_embedded", [True, False])
+def test_python_processes_have_no_port(server: tuple[ConnectServer, psutil.Process], is_embedded: bool) -> None:
+    ended = _ask(server[0].address_file if is_embedded else None, LOOKING)
+    assert "seen: [] ['0o700']" in ended.stdout, ended.stderr
+
+
+def test_sockets_of_a_long_home_have_a_short_directory(tmp_path: Path) -> None:
+    wished = tmp_path / ("long" * 20) / "sockets"
+    wished.parent.mkdir()
+    first = fresh_directory(wished)
+    assert len(str(first)) < 65
+    assert stat.S_IMODE(first.stat().st_mode) == 0o700
+    second = fresh_directory(wished)
+    assert second != first
+    assert not first.exists()
+    second.rmdir()
 
 
 @pytest.mark.parametrize("token", ["", ";token=guessed"])
@@ -84,6 +155,27 @@ def test_only_this_user_can_read_the_token(server: tuple[ConnectServer, psutil.P
     for one in [process, *process.children(recursive=True)]:
         with contextlib.suppress(psutil.NoSuchProcess):
             assert token not in " ".join([*one.cmdline(), *one.environ().values()])
+
+
+def test_what_killed_servers_left_is_removed_unless_another_runs(
+    server: tuple[ConnectServer, psutil.Process], tmp_path: Path
+) -> None:
+    _ask(server[0].address_file)
+    used = server[0].home / "spark"
+    before = set(used.rglob("*"))
+    assert before
+    remove_leftovers(used)
+    assert set(used.rglob("*")) == before
+    (tmp_path / "spark" / "blockmgr-1" / "00").mkdir(parents=True)
+    (tmp_path / "spark" / "spark-1").mkdir()
+    ConnectServer(tmp_path, server[0].java_home).choose_address()
+    assert list((tmp_path / "spark").iterdir()) == []
+
+
+def test_a_client_that_forks_says_nothing(server: tuple[ConnectServer, psutil.Process]) -> None:
+    ended = _ask(server[0].address_file, FORKING)
+    assert "task: [Row(id=0)]" in ended.stdout
+    assert ended.stderr == ""
 
 
 def test_each_start_has_another_port_and_token(tmp_path: Path) -> None:

@@ -2,11 +2,16 @@
 
 Spark lets idle Python workers go after a minute; importing again would cost the next delivery more than a second of
 processor time.
+
+Spark Connect keeps such a process for each session, whatever `spark.sql.artifact.isolation.enabled` says (Spark 4.3),
+and so for each start of a worker. It cannot know that the session is gone, so it ends when nothing has run for a while;
+Spark starts another one when the session has a task after all.
 """
 # ruff: noqa: E402  (what is shut out must be so before the first import)
 
 import gc
 import os
+import signal
 import sys
 from importlib.abc import MetaPathFinder
 
@@ -33,7 +38,34 @@ import workers.spark.jobs.drain
 import workers.spark.jobs.ingest
 import workers.spark.jobs.redeliver  # noqa: F401
 
+LOOK_SECONDS = float(os.environ.get("POISONADMIN_SPARK_LOOK_SECONDS", "20"))
+_MOST_EMPTY_LOOKS = 6
+_empty_looks = 0
+
+
+def _end_when_unused(*_: object) -> None:
+    """End this process when it has had no child for some looks; a child that has ended is gone, as SIGCHLD is ignored.
+
+    A task that asks at this very moment is tried again.
+    """
+    global _empty_looks
+    try:
+        os.waitpid(-1, os.WNOHANG)
+        _empty_looks = 0
+    except ChildProcessError:
+        _empty_looks += 1
+    if _empty_looks >= _MOST_EMPTY_LOOKS:
+        os.kill(os.getpid(), signal.SIGTERM)  # it removes its socket
+
+
+def _look_for_children() -> None:
+    signal.signal(signal.SIGALRM, _end_when_unused)
+    signal.setitimer(signal.ITIMER_REAL, LOOK_SECONDS, LOOK_SECONDS)  # a fork does not inherit it
+
+
 if __name__ == "__main__":
+    if os.environ.get("SPARK_JOB_ARTIFACT_UUID", "default") != "default":  # it belongs to one session
+        _look_for_children()
     # The collector writes into every object that it looks at, and so would copy for each fork what all could share.
     gc.collect()
     gc.freeze()

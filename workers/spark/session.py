@@ -3,7 +3,9 @@
 `SPARK_REMOTE` (Spark Connect) or `SPARK_MASTER` say where it runs; local by default.
 """
 
+import atexit
 import os
+import shutil
 import socket
 import sys
 import time
@@ -15,7 +17,8 @@ from urllib.parse import urlsplit
 from pyspark.sql import SparkSession
 
 from poisonadmin.core.domain.secret_settings import SPARK_REMOTE, secret_setting
-from poisonadmin.core.domain.spark_settings import AUTHENTICATED, LOCAL_MASTER, SETTINGS
+from poisonadmin.core.domain.socket_directory import temporary_directory
+from poisonadmin.core.domain.spark_settings import AUTHENTICATED, LOCAL_MASTER, SETTINGS, sockets_in
 
 # An embedded server starts beside its workers.
 _SERVER_SECONDS = 60.0
@@ -54,7 +57,9 @@ def start_session(
         builder = SparkSession.builder.appName(f"poisonadmin {app_name}").master(where)
         settings = SETTINGS | {"spark.driver.extraJavaOptions": " ".join(java_options)}
         if where.startswith("local") and not where.startswith("local-cluster"):
-            settings |= AUTHENTICATED
+            directory = temporary_directory()
+            atexit.register(shutil.rmtree, directory, ignore_errors=True)
+            settings |= AUTHENTICATED | sockets_in(directory)
         for name, value in settings.items():
             builder = builder.config(name, value)
         session = builder.getOrCreate()
@@ -63,6 +68,8 @@ def start_session(
 
 
 def _connected(app_name: str) -> SparkSession:
+    # gRPC would take care of forks, and say at each that it cannot; no process that is forked here uses it.
+    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     from pyspark.sql.connect.client import DefaultChannelBuilder
     from pyspark.sql.connect.session import SparkSession as Connected
 

@@ -1,6 +1,7 @@
 """Spark's settings where it is ours: for the embedded Connect server, and for a worker that starts Spark itself."""
 
 import os
+from pathlib import Path
 
 # Taking files in keeps a core busy: two tasks a core cover the waits for the database, and each holds some 70 MB.
 BATCH_TASKS = 2 * (os.cpu_count() or 1)
@@ -32,6 +33,18 @@ SETTINGS = {
 # Whoever is on this machine, a handler of another user among them, reaches the ports of the driver. Spark makes the
 # secret itself, where it runs in one process; a cluster is given one of its own.
 AUTHENTICATED = {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
+
+
+def sockets_in(directory: Path) -> dict[str, str]:
+    """Let the Python processes listen on sockets in `directory`, which is for this user alone.
+
+    To a TCP port anybody on this machine may connect, and Spark's Python forks before it asks for the secret.
+    """
+    return {
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.python.unix.domain.socket.dir": str(directory),
+    }
+
 
 # Java that only starts short jobs, whose work is done in Python: little is compiled well enough to be worth it.
 SHORT_JOBS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
