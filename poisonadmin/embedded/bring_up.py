@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TextIO
 
+import psutil
+
 from poisonadmin.core.domain.secret_settings import (
     DATABASE_URL,
     FILE_OF,
@@ -53,7 +55,8 @@ def _claim_home(home: Path) -> TextIO:
     """Make `home` where it is missing, and return its lock, held until the file is closed or this process ends."""
     try:
         home.mkdir(parents=True, exist_ok=True)
-        file = (home / "supervisor.lock").open("a+")
+        file = os.fdopen(os.open(home / "supervisor.lock", os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600), "a+")
+        os.fchmod(file.fileno(), 0o600)  # whoever can open it can lock it
     except OSError as error:
         raise EmbeddedError(
             f"The data directory {home} cannot be used: {error.strerror}. Set POISONADMIN_HOME."
@@ -62,10 +65,12 @@ def _claim_home(home: Path) -> TextIO:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         file.seek(0)
-        holder = file.read().strip() or "unknown"
+        written = file.read().strip()
         file.close()
+        is_there = written.isdecimal() and psutil.pid_exists(int(written))
+        holder = f"process {written}" if is_there else "its lock is held by a process that is not named"
         raise HomeInUse(
-            f"PoisonAdmin already runs on {home} (process {holder}). Stop it first, or start this one elsewhere: "
+            f"PoisonAdmin already runs on {home} ({holder}). Stop it first, or start this one elsewhere: "
             "POISONADMIN_HOME=another/directory POISONADMIN_PORT=8001 make up"
         ) from None
     file.truncate(0)

@@ -1,6 +1,7 @@
 """`make up`, with real PostgreSQL and Valkey and small programs of our own."""
 
 import contextlib
+import fcntl
 import re
 import signal
 import socket
@@ -152,6 +153,23 @@ def test_two_supervisors_on_one_home_refuse_clearly(running: Running) -> None:
     assert second.process.wait(on_this_machine(PROMISED_STOP_SECONDS)) == 1
     assert f"already runs on {running.home} (process {running.process.pid})" in second.output
     assert psutil.pid_exists(running.pid_of("postgres"))
+
+
+def test_the_lock_is_for_this_user_alone_and_names_no_process_that_is_gone(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    lock = home / "supervisor.lock"
+    with subprocess.Popen(["true"]) as gone:
+        pass
+    lock.write_text(f"{gone.pid}\n")
+    lock.chmod(0o644)
+    with lock.open() as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        refused = Running(home, free_port())
+        assert refused.process.wait(on_this_machine(PROMISED_STOP_SECONDS)) == 1
+    assert f"already runs on {home}" in refused.output
+    assert str(gone.pid) not in refused.output.partition(str(home))[2]
+    assert stat.S_IMODE(lock.stat().st_mode) == 0o600
 
 
 def test_a_taken_port_is_named_with_the_way_to_choose_another(start_all: Start) -> None:
