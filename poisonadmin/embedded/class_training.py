@@ -55,6 +55,7 @@ def _use(server: ConnectServer) -> None:
         for process in running:
             process.kill()
             process.wait()
+        shutil.rmtree(server.sockets.resolve(), ignore_errors=True)  # it may stand elsewhere
 
 
 if __name__ == "__main__":

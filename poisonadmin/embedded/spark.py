@@ -92,6 +92,11 @@ class ConnectServer:
         return self.home / "connect"
 
     @property
+    def sockets(self) -> Path:
+        """Where its Python processes listen, or a link to that place."""
+        return self.directory / "sockets"
+
+    @property
     def archive_kind(self) -> str:
         """The kind of class archive that this server can use."""
         return class_archive.kind_of(self.java_home, _jars(), _JAVA_OPTIONS)
@@ -126,7 +131,7 @@ class ConnectServer:
         port, token = free_port(), secrets.token_urlsafe(32)
         logging = self._arguments.with_name("log4j2.properties")
         write_private(logging, _LOGGING)
-        settings = SETTINGS | AUTHENTICATED | _CONNECT | sockets_in(fresh_directory(self.directory / "sockets"))
+        settings = SETTINGS | AUTHENTICATED | _CONNECT | sockets_in(fresh_directory(self.sockets))
         settings |= {"spark.connect.grpc.binding.port": str(port), "spark.connect.authenticate.token": token}
         archive = class_archive.find(self.directory, self.archive_kind)
         arguments = [

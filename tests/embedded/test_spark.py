@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import signal
 import stat
 import subprocess
 import sys
@@ -22,7 +23,6 @@ from poisonadmin.embedded.processes import spawn
 from poisonadmin.embedded.spark import ConnectServer, remove_leftovers
 
 PATIENCE_SECONDS = 120
-LOOK_SECONDS = 0.25  # of Spark's Python processes, for their children
 # Prints what a task returns; a line of its input has it run another one.
 CLIENT = """
 import sys
@@ -62,7 +62,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ConnectSe
     home = tmp_path_factory.mktemp("home")
     connect = ConnectServer(home, java_home(home, os.environ))
     own = {"PYTHONPATH": str(PROJECT), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_DIRS": str(home / "spark")}
-    spec = connect.spec(without_secrets(os.environ) | own | {"POISONADMIN_SPARK_LOOK_SECONDS": str(LOOK_SECONDS)})
+    spec = connect.spec(without_secrets(os.environ) | own)
     connect.choose_address()
     process = spawn(spec)
     yield connect, psutil.Process(process.pid)
@@ -102,9 +102,12 @@ def test_a_python_process_without_tasks_ends_and_comes_again(server: tuple[Conne
         assert server[1].children()
         until = time.monotonic() + PATIENCE_SECONDS  # Spark lets the child go after a minute
         while server[1].children() and time.monotonic() < until:
-            time.sleep(LOOK_SECONDS)
+            for one in server[1].children():
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    one.send_signal(signal.SIGALRM)  # look for children now, not every 20 s
+            time.sleep(0.25)
         assert server[1].children() == []
-        assert list((server[0].directory / "sockets").iterdir()) == []
+        assert list(server[0].sockets.iterdir()) == []
         client.stdin.write("again\n")
         client.stdin.close()
         assert "task: [Row(id=0)]" in client.stdout.readline()
@@ -158,7 +161,7 @@ def test_only_this_user_can_read_the_token(server: tuple[ConnectServer, psutil.P
 
 
 def test_what_killed_servers_left_is_removed_unless_another_runs(
-    server: tuple[ConnectServer, psutil.Process], tmp_path: Path
+    server: tuple[ConnectServer, psutil.Process], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     _ask(server[0].address_file)
     used = server[0].home / "spark"
@@ -166,10 +169,11 @@ def test_what_killed_servers_left_is_removed_unless_another_runs(
     assert before
     remove_leftovers(used)
     assert set(used.rglob("*")) == before
-    (tmp_path / "spark" / "blockmgr-1" / "00").mkdir(parents=True)
-    (tmp_path / "spark" / "spark-1").mkdir()
-    ConnectServer(tmp_path, server[0].java_home).choose_address()
-    assert list((tmp_path / "spark").iterdir()) == []
+    home = tmp_path_factory.mktemp("home")
+    (home / "spark" / "blockmgr-1" / "00").mkdir(parents=True)
+    (home / "spark" / "spark-1").mkdir()
+    ConnectServer(home, server[0].java_home).choose_address()
+    assert list((home / "spark").iterdir()) == []
 
 
 def test_a_client_that_forks_says_nothing(server: tuple[ConnectServer, psutil.Process]) -> None:
@@ -178,8 +182,9 @@ def test_a_client_that_forks_says_nothing(server: tuple[ConnectServer, psutil.Pr
     assert ended.stderr == ""
 
 
-def test_each_start_has_another_port_and_token(tmp_path: Path) -> None:
-    connect = ConnectServer(tmp_path, java_home(tmp_path, os.environ))
+def test_each_start_has_another_port_and_token(tmp_path_factory: pytest.TempPathFactory) -> None:
+    home = tmp_path_factory.mktemp("home")
+    connect = ConnectServer(home, java_home(home, os.environ))
     spec = connect.spec({})
     assert spec.clear_the_way is not None
     seen = set()

@@ -38,7 +38,7 @@ import workers.spark.jobs.drain
 import workers.spark.jobs.ingest
 import workers.spark.jobs.redeliver  # noqa: F401
 
-LOOK_SECONDS = float(os.environ.get("POISONADMIN_SPARK_LOOK_SECONDS", "20"))
+_LOOK_SECONDS = 20.0
 _MOST_EMPTY_LOOKS = 6
 _empty_looks = 0
 
@@ -60,7 +60,7 @@ def _end_when_unused(*_: object) -> None:
 
 def _look_for_children() -> None:
     signal.signal(signal.SIGALRM, _end_when_unused)
-    signal.setitimer(signal.ITIMER_REAL, LOOK_SECONDS, LOOK_SECONDS)  # a fork does not inherit it
+    signal.setitimer(signal.ITIMER_REAL, _LOOK_SECONDS, _LOOK_SECONDS)  # a fork does not inherit it
 
 
 if __name__ == "__main__":
