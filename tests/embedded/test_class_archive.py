@@ -35,7 +35,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]
 
 
 def _archive(server: ConnectServer) -> Path:
-    (path,) = [path for path in server.directory.iterdir() if path.suffix == ".jsa" or path.is_dir()]
+    others = set(server.directory.iterdir()) - {server.sockets}
+    (path,) = [path for path in others if path.suffix == ".jsa" or path.is_dir()]
     return path
 
 
