@@ -6,6 +6,7 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -117,6 +118,17 @@ def test_a_python_process_without_tasks_ends_and_comes_again(server: tuple[Conne
 def test_python_processes_have_no_port(server: tuple[ConnectServer, psutil.Process], is_embedded: bool) -> None:
     ended = _ask(server[0].address_file if is_embedded else None, LOOKING)
     assert "seen: [] ['0o700']" in ended.stdout, ended.stderr
+
+
+def test_a_directory_that_spark_finds_too_long_is_a_link() -> None:
+    with tempfile.TemporaryDirectory() as parent:
+        longest = Path(parent) / ("s" * (60 - len(parent) - 1))
+        assert fresh_directory(longest) == longest
+        too_long = longest.with_name(f"{longest.name}s")
+        elsewhere = fresh_directory(too_long)
+        assert too_long.readlink() == elsewhere
+        assert len(bytes(elsewhere)) <= 60
+        elsewhere.rmdir()
 
 
 def test_sockets_of_a_long_home_have_a_short_directory(tmp_path: Path) -> None:

@@ -5,8 +5,8 @@ import shutil
 import tempfile
 from pathlib import Path
 
-# A socket's path has at most 107 bytes, and Spark adds `/.` and a UUID with `.sock`.
-_MOST_BYTES = 107 - 43
+# Spark refuses longer directories, since a socket's path has at most 107 bytes and its own names are long.
+_MOST_BYTES = 60
 
 
 def fresh_directory(wished: Path) -> Path:
