@@ -92,7 +92,7 @@ class Dispatcher:
             if not self._is_listening:
                 listen(session, DUE)
                 self._is_listening = True
-            wait(session, seconds, is_over=self._stopping.is_set)
+            wait(session, seconds)
         except psycopg.Error:  # the next look says what is wrong with the database
             self._sessions.close()
             self._is_listening = False

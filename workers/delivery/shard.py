@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass, field
 
 from poisonadmin.core.domain.ssrf import guard_from
+from poisonadmin.delivery.domain.destination_tally import DestinationTally
 from poisonadmin.delivery.domain.window import TRANSPORT_CAUSES
 from workers.delivery.broker.sender import BrokerDestination
 from workers.delivery.claimed import Claimed, read_claimed, read_destinations, read_is_isolation, with_bodies
@@ -27,22 +28,6 @@ from workers.delivery.sessions import Session, Sessions
 START_BUDGET_SECONDS = 2.0
 # What was begun when the node is told to stop has this long to end; its outcome is unknown after that.
 STOP_GRACE_SECONDS = 4.0
-
-
-@dataclass(frozen=True)
-class DestinationTally:
-    """The counts of one shard for one destination. `claimed` leaves out what content rules kept from it.
-
-    `cause`: the most frequent transport failure, as a person would say it.
-    """
-
-    destination_id: int
-    claimed: int
-    begun: int
-    delivered: int
-    failed: int
-    transport_failures: int
-    cause: str | None
 
 
 @dataclass

@@ -9,23 +9,11 @@ from poisonadmin.core.commands import jobs
 from poisonadmin.core.queries.rows import fetch_rows
 from poisonadmin.delivery.commands.claim import ClaimRef, claim_due, claim_isolated
 from poisonadmin.delivery.commands.settle import settle
+from poisonadmin.delivery.domain.destination_tally import DestinationTally
 from poisonadmin.delivery.domain.window import next_window
 from poisonadmin.store.models.claim import Claim
 from poisonadmin.store.models.destination import Destination
 from poisonadmin.store.models.job import JobKind
-
-
-@dataclass(frozen=True)
-class _Tally:
-    """What all shards of a claim came to for one destination. `cause`: the most frequent transport failure."""
-
-    destination_id: int
-    claimed: int
-    begun: int
-    delivered: int
-    failed: int
-    transport_failures: int
-    cause: str | None
 
 
 @dataclass(frozen=True)
@@ -79,7 +67,7 @@ def shards_left(redeliveries: Collection[Redelivery]) -> list[tuple[Redelivery, 
 def finish_redelivery(redelivery: Redelivery) -> None:
     """Settle a claim whose nodes have ended, follow what each destination could do, and end the job."""
     settle(redelivery.claim.id)
-    tallies = [_Tally(*row) for row in fetch_rows(_TALLIES, {"claim": redelivery.claim.id})]
+    tallies = [DestinationTally(*row) for row in fetch_rows(_TALLIES, {"claim": redelivery.claim.id})]
     # What candidates do, one by one, says nothing of how much the destination can take.
     for tally in tallies if not redelivery.claim.is_isolation else ():
         _follow(tally)
@@ -107,7 +95,7 @@ def stop_claims(worker: str) -> None:
         )
 
 
-def _follow(tally: _Tally) -> None:
+def _follow(tally: DestinationTally) -> None:
     """Set the destination's window.
 
     A change made meanwhile by another claim's end is overwritten, and made again soon.

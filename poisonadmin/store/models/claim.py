@@ -90,7 +90,7 @@ class Node(models.Model):
     `unanswered`: messages that it had begun when it was stopped, and whose outcome nobody knows.
     `under_way`: {destination id: messages that it may still begin, or that are not answered}; None: it has not said so
     yet. `settled_at`: when what it left was given back. `tallies`: what its shard came to, written with its end, one
-    object a destination (workers/delivery/shard.py, `DestinationTally`).
+    object a destination (poisonadmin/delivery/domain/destination_tally.py).
     """
 
     id = models.BigAutoField(primary_key=True)

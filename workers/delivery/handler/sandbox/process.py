@@ -6,21 +6,15 @@ main thread: the kernel ends it with the thread that started it.
 
 import asyncio
 import contextlib
-import json
-import marshal
 import os
 import signal
 import socket
-import struct
-import subprocess
-import sys
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from poisonadmin.delivery.domain import journal
 from poisonadmin.delivery.domain.journal import (
     OUTPUT_BYTES,
     HeaderField,
@@ -32,12 +26,12 @@ from poisonadmin.delivery.domain.journal import (
 )
 from workers.delivery.deliveries import Delivery
 from workers.delivery.handler.destination import HandlerDestination
-from workers.delivery.handler.sandbox.account import CHILD, ENVIRONMENT
 from workers.delivery.handler.sandbox.descendants import end_sandbox, mark_of
 from workers.delivery.handler.sandbox.end import CPU_LIMIT, JOURNAL_DAMAGED, TIME_LIMIT, SandboxEnd
+from workers.delivery.handler.sandbox.frame import frame_of
 from workers.delivery.handler.sandbox.journal_file import JournalDamaged, JournalFile
+from workers.delivery.handler.sandbox.start import start_child
 
-HEAD = struct.Struct("=IqI")  # bytes of the rest, message, attempt; the child reads the same
 # How often a sandbox is looked at that says nothing: the limits of a message are kept to within this.
 LOOK_SECONDS = 0.02
 # How long a handler's module may take to import.
@@ -57,55 +51,6 @@ class JournalPlace:
     claim_id: int
     shard: int
     offset: float
-
-
-def _start_child(
-    destination: HandlerDestination, given: Mapping[str, int], output: int, mark: int
-) -> "subprocess.Popen[bytes]":
-    """Start a child. `given`: the descriptors of its page, its messages and the counter of those begun."""
-    account = destination.account
-    plan = {
-        "callable": destination.callable,
-        "memory_mb": destination.memory_mb,
-        "mark": mark,
-        "roots": list(destination.roots),
-        "is_other_user": account is not None,
-        "page_module": journal.__file__,
-        "parent": os.getpid(),
-        **given,
-    }
-    return subprocess.Popen(
-        [sys.executable, "-I", "-S", "-B", CHILD, json.dumps(plan)],
-        stdin=subprocess.DEVNULL,
-        stdout=output,
-        stderr=output,
-        env=ENVIRONMENT,
-        cwd="/",
-        pass_fds=tuple(given.values()),
-        start_new_session=True,
-        user=account.user_id if account else None,
-        group=account.group_id if account else None,
-        extra_groups=[] if account else None,
-    )
-
-
-def _frame_of(delivery: Delivery) -> bytes:
-    """Return a message as the child reads it: the head says whose it is, also where there is no room for the rest."""
-    told = (
-        delivery.payload,
-        delivery.message_id,
-        delivery.producer_message_id,
-        delivery.address,
-        delivery.attempt_number,
-        delivery.content_type,
-        delivery.conversation_id,
-        delivery.bookmark,
-        delivery.delivery_count,
-        delivery.is_redelivered,
-        delivery.original_address,
-    )
-    body = marshal.dumps((told, json.dumps(delivery.headers).encode()))
-    return HEAD.pack(len(body), delivery.message_id, delivery.attempt_number) + body
 
 
 class Sandbox:
@@ -135,7 +80,7 @@ class Sandbox:
         self._mark = mark_of(place.directory, place.node_id, number)
         given = {"page": self.page.fileno(), "input": theirs.fileno(), "begun": self._counter}
         try:
-            self._child = _start_child(destination, given, their_output, self._mark)
+            self._child = start_child(destination, given, their_output, self._mark)
         finally:
             theirs.close()
             os.close(their_output)
@@ -185,7 +130,7 @@ class Sandbox:
         """Send more messages; never blocks."""
         for delivery in deliveries:
             self.fed.append(delivery)
-            self._out += _frame_of(delivery)
+            self._out += frame_of(delivery)
         self._send()
 
     def begin_until(self, deadline: float) -> None:
