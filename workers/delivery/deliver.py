@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import itertools
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence, Set
 
 from poisonadmin.core.domain.ssrf import NetworkGuard
 from workers.delivery.broker.sender import BrokerDestination, BrokerSender
@@ -39,6 +39,7 @@ async def deliver_all(
     guard: NetworkGuard = NetworkGuard(),  # noqa: B008  frozen
     now: Callable[[], float] = time.time,
     began: Callable[[Delivery], None] | None = None,
+    over: Callable[[Set[int]], None] = lambda _: None,
     lookup: Lookup = system_lookup,
     node: NodeSide = NodeSide(),  # noqa: B008  frozen
 ) -> Summary:
@@ -49,7 +50,8 @@ async def deliver_all(
     `stop` is set, what is not begun is left alone and what is begun runs to its own timeout. `record` is called in the
     event loop, once a delivery; what it raises ends the run and is raised here, after what was begun has ended.
     `now` is the clock by which `start_at` and `expires_at` are meant (the database's); it is read once. `began` is
-    called just before a request is sent, and for a handler once it is known that it began. When this is cancelled,
+    called just before a request is sent, and for a handler once it is known that it began. `over` is called once, when
+    nothing more may be begun but by handlers, with the ids of what was begun or still may be. When this is cancelled,
     what is under way is broken off and not recorded: its outcome is unknown.
     """
     run = Run(start_deadline, stop, record, began, claim_id, shard, offset=now() - time.monotonic(), node=node)
@@ -75,6 +77,9 @@ async def deliver_all(
         raise
     finally:
         run.is_over = True
+        for sender in senders.values():
+            sender.leave_alone()
+        over(run.taken)
         await asyncio.gather(*(sender.close() for sender in senders.values()))
     if run.error is not None:
         raise run.error

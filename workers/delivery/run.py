@@ -59,6 +59,8 @@ class Run:
     node: NodeSide = NodeSide()
     recorded: int = 0
     tallies: dict[int, Tally] = field(default_factory=dict)
+    # Messages that were taken from a queue, to be begun.
+    taken: set[int] = field(default_factory=set)
     # Of all destinations: the files of sandboxes are named by their node and this.
     sandbox_numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     is_over: bool = False

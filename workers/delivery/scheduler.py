@@ -213,6 +213,8 @@ class Scheduler:
             self.finished(delivery, None)
         if self._timer is None:
             self.wait_for_slot()
+        if delivery is not None:
+            self._run.taken.add(delivery.message_id)
         return delivery
 
     def wait_for_slot(self) -> None:

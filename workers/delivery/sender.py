@@ -44,9 +44,13 @@ class Sender(ABC):
         for worker in self._workers:
             worker.cancel()
 
+    def leave_alone(self) -> None:
+        """Leave alone what waits: nothing more of it may be begun."""
+        self._scheduler.clear()
+
     @abstractmethod
     async def close(self) -> None:
-        """Wait for what was begun, leave alone what waits, let go of everything."""
+        """Wait for what was begun, let go of everything."""
 
     @abstractmethod
     async def _work(self) -> None:

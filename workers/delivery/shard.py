@@ -7,7 +7,7 @@ import asyncio
 import os
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Set
 from dataclasses import asdict, dataclass, field
 
 from poisonadmin.core.domain.ssrf import guard_from
@@ -24,7 +24,8 @@ from workers.delivery.node import DeliveryNode, enter
 from workers.delivery.run import NodeSide
 from workers.delivery.sessions import Session, Sessions
 
-# How long a task may begin deliveries. What is not begun by then goes back and is claimed again, by a smaller window.
+# How long a task may begin deliveries. What is not begun by then goes back, while others may still be under way, and is
+# claimed again, by a smaller window.
 START_BUDGET_SECONDS = 2.0
 # What was begun when the node is told to stop has this long to end; its outcome is unknown after that.
 STOP_GRACE_SECONDS = 4.0
@@ -79,7 +80,7 @@ def deliver_shard(sessions: Sessions, *, claim_id: int, shard: int) -> bool:
         claimed = read_claimed(reader, claim_id, shard)
         under_way.claimed.update(one.destination_id for one in claimed)
         node.tell(under_way.count)
-        summary = asyncio.run(_deliver(reader, node, claimed, (claim_id, shard), record, began))
+        summary = asyncio.run(_deliver(reader, node, claimed, (claim_id, shard), record, began, recorded))
     finally:
         tallies = [asdict(tally) for tally in _tallies(claimed, summary, causes)]
         node.end(begun=len(begun), unanswered=sorted(begun - recorded), tallies=tallies)
@@ -94,6 +95,7 @@ async def _deliver(
     key: tuple[int, int],
     record: Callable[[OutcomeRow], None],
     began: Callable[[Delivery], None],
+    recorded: Set[int],
 ) -> Summary | None:
     """Run the delivery to its end; None when it had to be broken off."""
     destinations = read_destinations(reader, key[0], {one.destination_id for one in claimed})
@@ -101,7 +103,13 @@ async def _deliver(
     is_isolation = read_is_isolation(reader, key[0])
     rules = read_rules(reader, {one.address for one in claimed})
     brokers = {to.id for to in destinations.values() if isinstance(to, BrokerDestination)}
-    if any(isinstance(to, HandlerDestination) for to in destinations.values()):
+    handlers = {to.id for to in destinations.values() if isinstance(to, HandlerDestination)}
+
+    def over(taken: Set[int]) -> None:
+        left = [one for one in claimed if one.id not in taken and one.id not in recorded]
+        node.release([one.id for one in left if one.destination_id not in handlers])
+
+    if handlers:
         # From here on a node that is lost is looked up in its pages, before anything of it goes back.
         reader.execute("UPDATE node SET pages = %s WHERE id = %s", [str(journal_directory()), node.id])
 
@@ -117,6 +125,7 @@ async def _deliver(
             guard=guard_from(os.environ),
             now=database_now,
             began=began,
+            over=over,
             node=NodeSide(
                 node.id, journal_directory(), is_isolation, node.lease_deadline, _marker(reader, node.id), node.written
             ),

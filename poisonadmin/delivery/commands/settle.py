@@ -41,8 +41,12 @@ _HAS_ENDED = """
 node.ended_at IS NOT NULL AND node.settled_at IS NULL AND (node."end" <> 'lost' OR node.pages IS NULL)
 """
 
+# It still delivers, and will not begin these.
+_RELEASES = "node.released IS NOT NULL AND node.ended_at IS NULL"
+
 _UNSETTLED = f"""
-SELECT claim_id FROM outcome_batch UNION SELECT claim_id FROM node WHERE {_HAS_ENDED} ORDER BY 1
+SELECT claim_id FROM outcome_batch UNION SELECT claim_id FROM node WHERE {_HAS_ENDED}
+UNION SELECT claim_id FROM node WHERE {_RELEASES} ORDER BY 1
 """  # noqa: S608  (fragments are constants)
 
 _DELIVERED = move(
@@ -63,20 +67,20 @@ _RETURNED = move(
     State.DLNG,
     "chosen.event",
     State.TBDL,
-    before="""ended AS (
-    SELECT node.*, claim_shard.message_ids FROM node JOIN claim_shard USING (claim_id, shard)
-    WHERE node.id = ANY(%(nodes)s)
+    before="""leaving AS (
+    SELECT node.*, CASE WHEN node.id = ANY(%(ended)s) THEN claim_shard.message_ids ELSE node.released END AS message_ids
+    FROM node JOIN claim_shard USING (claim_id, shard) WHERE node.id = ANY(%(nodes)s)
 )""",
     chosen=f"""
-    SELECT message.* FROM ended CROSS JOIN LATERAL unnest(ended.message_ids) AS taken (message_id)
+    SELECT message.* FROM leaving CROSS JOIN LATERAL unnest(leaving.message_ids) AS taken (message_id)
          CROSS JOIN LATERAL (
         SELECT id, address_id, lane_id, state, reason, group_id,
-               CASE WHEN id = ANY(ended.unanswered) OR ended."end" = 'lost' AND NOT EXISTS (
+               CASE WHEN id = ANY(leaving.unanswered) OR leaving."end" = 'lost' AND NOT EXISTS (
                         SELECT FROM address JOIN destination ON destination.id = destination_id AND kind = 'handler'
                         WHERE address.id = message.address_id)
                     THEN '{Event.OUTCOME_LOST}' ELSE '{Event.RELEASED}' END AS event
         FROM message
-        WHERE id = taken.message_id AND claim_id = ended.claim_id AND state = 'DLNG'
+        WHERE id = taken.message_id AND claim_id = leaving.claim_id AND state = 'DLNG'
           AND NOT EXISTS (SELECT FROM attempt WHERE attempt.message_id = message.id
                                                 AND attempt.attempt_number = message.attempt_number)
         FOR UPDATE
@@ -88,6 +92,9 @@ _RETURNED = move(
 )
 
 _ENDED = f"SELECT node.id FROM node WHERE node.claim_id = %(claim)s AND {_HAS_ENDED}"  # noqa: S608
+# Locked: it must not end meanwhile and be taken for one that has given everything back.
+_RELEASING = f"SELECT node.id FROM node WHERE node.claim_id = %(claim)s AND {_RELEASES} FOR NO KEY UPDATE"  # noqa: S608
+_RELEASED = "UPDATE node SET released = NULL WHERE id = ANY(%(nodes)s)"
 _IS_ANSWERED = "SELECT settled >= size FROM claim WHERE id = %(claim)s"
 _NODES_SETTLED = "UPDATE node SET settled_at = now() WHERE id = ANY(%(nodes)s)"
 _COUNT = "UPDATE claim SET settled = settled + %(settled)s WHERE id = %(claim)s"
@@ -149,19 +156,24 @@ def _settle_delivered(cursor: CursorWrapper, claim_id: int, batches: list[int]) 
 
 
 def _return_unanswered(cursor: CursorWrapper, claim_id: int) -> int:
-    cursor.execute(_ENDED, {"claim": claim_id})
-    nodes = [row[0] for row in cursor.fetchall()]
-    if not nodes:
+    ended, releasing = (_ids(cursor, which, claim_id) for which in (_ENDED, _RELEASING))
+    if not ended and not releasing:
         return 0
     cursor.execute(_IS_ANSWERED, {"claim": claim_id})
     (is_answered,) = cursor.fetchone()
-    returned = 0 if is_answered else _return(cursor, claim_id, nodes)
-    cursor.execute(_NODES_SETTLED, {"nodes": nodes})
+    returned = 0 if is_answered else _return(cursor, claim_id, ended, releasing)
+    cursor.execute(_NODES_SETTLED, {"nodes": ended})
+    cursor.execute(_RELEASED, {"nodes": releasing})
     return returned
 
 
-def _return(cursor: CursorWrapper, claim_id: int, nodes: list[int]) -> int:
-    cursor.execute(_RETURNED, _values(claim_id) | {"nodes": nodes})
+def _ids(cursor: CursorWrapper, which: str, claim_id: int) -> list[int]:
+    cursor.execute(which, {"claim": claim_id})
+    return [row[0] for row in cursor.fetchall()]
+
+
+def _return(cursor: CursorWrapper, claim_id: int, ended: list[int], releasing: list[int]) -> int:
+    cursor.execute(_RETURNED, _values(claim_id) | {"nodes": ended + releasing, "ended": ended})
     rows = cursor.fetchall()
     returned = [message_id for _, _, ids in rows for message_id in ids]
     refuse_inadmissible(cursor, returned)

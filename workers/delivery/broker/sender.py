@@ -117,8 +117,7 @@ class BrokerSender(Sender):
         self._opened: list[_Connection] = []
 
     async def close(self) -> None:
-        """Leave alone what waits, wait for what was begun, close the connections."""
-        self._scheduler.clear()
+        """Wait for what was begun, close the connections."""
         await self._workers_gone()
         await asyncio.gather(*(connection.close() for connection in self._opened))
 

@@ -63,6 +63,9 @@ class HandlerSender(Sender):
         """Return whether nothing waits and nothing is under way."""
         return super().is_idle and not self._again
 
+    def leave_alone(self) -> None:
+        """Go on: a handler has a while from when its module is imported."""
+
     async def close(self) -> None:
         """Wait for what was begun, leave alone what waits, end the sandboxes."""
         await self._workers_gone()

@@ -24,8 +24,7 @@ class HttpSender(Sender):
         self._exchange: Exchange | None = None
 
     async def close(self) -> None:
-        """Leave alone what waits, wait for what was begun, close the connections."""
-        self._scheduler.clear()
+        """Wait for what was begun, close the connections."""
         await self._workers_gone()
         if self._exchange is not None:
             await self._exchange.close()
