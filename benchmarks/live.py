@@ -37,7 +37,7 @@ def live_system(directory: Path) -> Iterator[Live]:
     """Start the system on the benchmarks' own services, and yield it when all of its workers are ready."""
     with running_sink() as sink, running_system(directory / "system") as system:
         say(f"\nthe system is up after {system.ready_seconds:.0f} s")
-        archives = system.home / "spark"
+        archives = system.home / "connect"
         wait_until(lambda: any(archives.glob("classes-*.jsa")), seconds=ARCHIVE_SECONDS, what="the archive of classes")
         watch = Watch(system.processes)
         try:

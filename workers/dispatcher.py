@@ -1,7 +1,6 @@
 """Keeps redelivery going: claims what is due, sees to it that tasks deliver it, and settles what they delivered."""
 
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from django.db import close_old_connections, connections
 
 from poisonadmin.core.commands.jobs import JobHeartbeat, error_text
 from poisonadmin.core.commands.locks import Tick, single_flight
+from poisonadmin.core.domain.spark_settings import MOST_DELIVERY_TASKS
 from poisonadmin.delivery.commands.claim import seconds_until_due
 from poisonadmin.delivery.commands.redelivery import (
     Redelivery,
@@ -27,9 +27,9 @@ from workers.delivery.listening import listen, wait
 from workers.delivery.sessions import Sessions
 from workers.delivery_tasks import DeliveryTasks
 
-# Claims at once: one whose endpoint hangs must not keep the others waiting.
-MAX_CLAIMS = 8
-TASKS_A_CLAIM = max(1, min(os.cpu_count() or 1, 8))
+# Eight claims at once, and more of small ones: one whose endpoint hangs must not keep the others waiting.
+CLAIMS = 8
+TASKS_A_CLAIM = MOST_DELIVERY_TASKS // CLAIMS
 # A look without a notification: while claims are delivered their room changes, and a notification may be lost.
 LOOK_SECONDS = 0.1
 IDLE_LOOK_SECONDS = 1.0
@@ -47,8 +47,8 @@ class Dispatcher:
         self._worker = worker
         self._sessions = Sessions(dsn)
         self._is_listening = False
-        self._tasks = DeliveryTasks(run_task, limit=MAX_CLAIMS * TASKS_A_CLAIM)
-        self._threads = ThreadPoolExecutor(MAX_CLAIMS, thread_name_prefix="redelivery")
+        self._tasks = DeliveryTasks(run_task, limit=MOST_DELIVERY_TASKS)
+        self._threads = ThreadPoolExecutor(CLAIMS, thread_name_prefix="redelivery")
         self._active: dict[int, Redelivery] = {}
         self._ending: set[int] = set()
         self._one_at_a_time = threading.Lock()
@@ -79,7 +79,7 @@ class Dispatcher:
     def _look(self) -> float:
         """Begin what can be begun, end what is delivered; return the seconds until the next look."""
         due_in = seconds_until_due()
-        while due_in is not None and due_in <= 0 and len(self._active) < MAX_CLAIMS and self._begin():
+        while due_in is not None and due_in <= 0 and self._has_room() and self._begin():
             due_in = seconds_until_due()
         self._end_what_is_delivered()
         if self._active or (due_in is not None and due_in <= 0):
@@ -97,6 +97,11 @@ class Dispatcher:
             self._sessions.close()
             self._is_listening = False
             self._stopping.wait(LOOK_SECONDS)
+
+    def _has_room(self) -> bool:
+        """Return whether another claim would find tasks, also while all others wait for endpoints that hang."""
+        shards = sum(len(one.claim.shards) for one in list(self._active.values()))
+        return shards + TASKS_A_CLAIM <= MOST_DELIVERY_TASKS
 
     def _recover(self) -> None:
         with single_flight(Tick.RECOVER) as alone:

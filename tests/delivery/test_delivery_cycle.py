@@ -214,6 +214,17 @@ def test_two_claims_share_a_destinations_concurrency_while_more_waits_than_one_t
     assert [slots_of(one) for one in (first, second)] == [2, 3]
 
 
+def test_all_claims_together_have_no_more_under_way_than_the_window_of_a_destination(destination: str) -> None:
+    """Else an endpoint that hangs, whose window is small, would hold a task for each of many small claims."""
+    Destination.objects.update(window=4)
+    ids = enqueue(20)
+    assert claim().size == 4
+    assert claim_due(tasks=1) is None
+    answer(ids[:3])
+    assert claim().size == 3
+    assert claim_due(tasks=1) is None
+
+
 def slots_of(taken: ClaimRef) -> int:
     """Return how many deliveries at once a claim for one destination may have."""
     (plan,) = Claim.objects.get(id=taken.id).plan.values()

@@ -15,7 +15,7 @@ _FAIR_LANES = 4
 
 @dataclass(frozen=True)
 class Capacity:
-    """A destination before a claim. `window`: messages a claim may take; `slots_ahead` None: no rate limit.
+    """A destination before a claim. `window`: messages that may be on their way; `slots_ahead` None: no rate limit.
 
     `in_use`: how many of its `concurrency` claims hold; `beginning`: how many claims have more to begin than that.
     """
@@ -57,7 +57,8 @@ class LaneCap:
 def allowances(capacities: Iterable[Capacity], *, tasks: int, limit: int) -> tuple[Allowance, ...]:
     """Return what each destination with room may take; one without room is left out.
 
-    Claims share a destination's concurrency. Two of them may have something to begin at a time, so that one delivers
+    Claims share a destination's concurrency and its window: one that has stopped answering has no more under way, in
+    however many claims, than its window says. Two of them may have something to begin at a time, so that one delivers
     while the other is being claimed; of a destination with a rate limit one, whose messages all go to one shard, which
     spaces them. A consumer beyond a connection gets
     nothing else while its candidates are tried: nobody could tell which message it died of.
@@ -65,7 +66,7 @@ def allowances(capacities: Iterable[Capacity], *, tasks: int, limit: int) -> tup
     given = []
     for index, capacity in enumerate(capacities):
         free = capacity.concurrency - capacity.in_use
-        take = min(capacity.window, limit)
+        take = min(capacity.window - capacity.in_use, limit)
         if capacity.slots_ahead is not None:
             take = min(take, capacity.slots_ahead)
         if free < 1 or take < 1 or capacity.beginning >= CLAIMS_AT_ONCE:
