@@ -31,7 +31,7 @@ class DeliveryTasks:
     def supply(self, *, untaken: int, taken: int) -> str | None:
         """Start the tasks that are missing; return why one has failed since the last call, None when none has.
 
-        `untaken`: the shards that wait for a task. `taken`: those that are being delivered.
+        `untaken`: the shards that wait for a task. `taken`: those in which a task begins deliveries.
         """
         error = self._reap()
         now = time.monotonic()

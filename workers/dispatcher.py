@@ -25,9 +25,10 @@ from poisonadmin.delivery.domain.channels import DUE
 from workers.crash_recovery import recover_here
 from workers.delivery.listening import listen, wait
 from workers.delivery.sessions import Sessions
+from workers.delivery.shards import MOST_WAITING
 from workers.delivery_tasks import DeliveryTasks
 
-# Eight claims at once, and more of small ones: one whose endpoint hangs must not keep the others waiting.
+# Eight claims at once that begin deliveries, or more small ones; those that only wait for answers are not counted.
 CLAIMS = 8
 TASKS_A_CLAIM = MOST_DELIVERY_TASKS // CLAIMS
 # A look without a notification: while claims are delivered their room changes, and a notification may be lost.
@@ -51,6 +52,8 @@ class Dispatcher:
         self._threads = ThreadPoolExecutor(CLAIMS, thread_name_prefix="redelivery")
         self._active: dict[int, Redelivery] = {}
         self._ending: set[int] = set()
+        # Those that have a task to themselves, or wait for one; and all that have not ended.
+        self._shards = (0, 0)
         self._one_at_a_time = threading.Lock()
         self._stopping = threading.Event()
         self._next_recovery = 0.0
@@ -99,9 +102,9 @@ class Dispatcher:
             self._stopping.wait(LOOK_SECONDS)
 
     def _has_room(self) -> bool:
-        """Return whether another claim would find tasks, also while all others wait for endpoints that hang."""
-        shards = sum(len(one.claim.shards) for one in list(self._active.values()))
-        return shards + TASKS_A_CLAIM <= MOST_DELIVERY_TASKS
+        """Return whether another claim would find tasks."""
+        busy, unended = self._shards
+        return busy + TASKS_A_CLAIM <= MOST_DELIVERY_TASKS and unended < MOST_DELIVERY_TASKS * MOST_WAITING
 
     def _recover(self) -> None:
         with single_flight(Tick.RECOVER) as alone:
@@ -114,6 +117,8 @@ class Dispatcher:
             return False
         self._keeper.hold(redelivery.job_id)
         self._active[redelivery.job_id] = redelivery
+        count = len(redelivery.claim.shards)
+        self._shards = (self._shards[0] + count, self._shards[1] + count)
         return True
 
     def _end_what_is_delivered(self) -> None:
@@ -122,7 +127,8 @@ class Dispatcher:
             going = [one for job_id, one in list(self._active.items()) if job_id not in self._ending]
             left = shards_left(going) if going else []
             untaken = sum(shards.untaken for _, shards in left)
-            taken = sum(shards.unended for _, shards in left) - untaken
+            taken = sum(shards.beginning for _, shards in left)
+            self._shards = (untaken + taken, sum(shards.unended for _, shards in left))
             error = None if self._stopping.is_set() else self._tasks.supply(untaken=untaken, taken=taken)
             for redelivery, shards in left:
                 if shards.unended == 0:

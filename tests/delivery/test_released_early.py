@@ -1,10 +1,6 @@
 """What a node will not begin goes back while it still waits for an answer: an endpoint that hangs holds nobody else."""
 
-import socket
-import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 
 import pytest
 
@@ -18,36 +14,8 @@ from poisonadmin.store.models.claim import Claim
 from poisonadmin.store.models.history import History
 from poisonadmin.store.models.message import Message
 from tests.fixtures.delivery import claim, end_nodes, enqueue, run_shards, states
+from tests.fixtures.endpoint import endpoint
 from tests.whole_system.installation import until
-
-ANSWER = b"HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n"
-
-
-@contextmanager
-def endpoint() -> Iterator[tuple[str, threading.Event]]:
-    """Serve requests that are answered once the event is set."""
-    answers = threading.Event()
-    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor() as threads:
-
-        def serve(client: socket.socket) -> None:
-            with client:
-                while client.recv(65536):
-                    answers.wait(30)
-                    client.sendall(ANSWER)
-
-        def accept() -> None:
-            while True:
-                try:
-                    threads.submit(serve, server.accept()[0])
-                except OSError:
-                    return
-
-        threads.submit(accept)
-        try:
-            yield f"http://127.0.0.1:{server.getsockname()[1]}/", answers
-        finally:
-            answers.set()
-            server.shutdown(socket.SHUT_RDWR)
 
 
 def deliver_to(url: str, concurrency: int = 1) -> None:

@@ -8,18 +8,22 @@ from contextlib import contextmanager
 
 import pytest
 
+from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
 from poisonadmin.delivery.commands.settle import settle
+from poisonadmin.destinations.commands import save_destination
+from poisonadmin.policies.commands import save_policy
 from tests.fixtures.delivery import claim, enqueue, make_destination, states
+from tests.fixtures.endpoint import endpoint
 from tests.messages.simulated_tasks import execute
 from tests.whole_system.installation import until
-from workers.delivery import task
+from workers.delivery import shards, task
 from workers.delivery_tasks import DeliveryTasks
 
 SHARDS = "SELECT claim_id, shard FROM claim_shard ORDER BY 1, 2"
 DELIVERED = "SELECT claim_id, shard FROM node WHERE \"end\" = 'clean' ORDER BY 1, 2"
-IDLE = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'poisonadmin reader' AND query LIKE %s"
+IDLE = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'poisonadmin listener' AND query LIKE %s"
 
 WORKER = 4711
 
@@ -85,7 +89,8 @@ def test_of_two_tasks_one_delivers_a_shard(test_database_url: str) -> None:
 def test_it_goes_on_when_the_database_has_ended_its_sessions(test_database_url: str) -> None:
     with tasks(test_database_url, idle_seconds=3) as [running]:
         execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'poisonadmin reader'"
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE application_name IN ('poisonadmin reader', 'poisonadmin listener')"
             " AND datname = current_database()"
         )
         [message] = enqueue()
@@ -103,6 +108,38 @@ def test_the_lock_of_a_node_is_free_when_its_shard_is_delivered(test_database_ur
         until(lambda: len(fetch_rows(DELIVERED)) == 1)
         held = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND classid = 20"
         until(lambda: fetch_values(held) == [0])
+
+
+def test_while_a_shard_waits_for_answers_the_task_delivers_others(
+    test_database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.delivery.shard.START_BUDGET_SECONDS", 0.3)
+    with endpoint() as (url, answers), tasks(test_database_url) as [running]:
+        hanging = []
+        for number in range(shards.MOST_WAITING):
+            hanging += deliver_to(f"hangs{number}", f"{url}{number}")
+            claim()
+            until(lambda: len(fetch_rows(SHARDS)) == fetch_values("SELECT count(*) FROM node")[0])
+            until(lambda: fetch_values("SELECT count(*) FROM node WHERE NOT waits AND ended_at IS NULL") == [0])
+        [other] = enqueue()
+        claim()
+        until(lambda: fetch_values("SELECT count(*) FROM node WHERE ended_at IS NOT NULL") == [1])
+        settle()
+        assert states([other]) == ["NDLV"], "nobody answers there"
+        assert states(hanging) == ["DLNG"] * len(hanging)
+        answers.set()
+        until(lambda: fetch_values("SELECT count(*) FROM node WHERE ended_at IS NULL") == [0])
+    assert running.result() == len(hanging) + 1
+    settle()
+    assert states(hanging) == ["DLVD"] * len(hanging)
+
+
+def deliver_to(name: str, url: str) -> list[int]:
+    """Take in a message for a destination of its own."""
+    config = {"url": url, "timeout_ms": 60_000}
+    save_destination(name, kind="http", config=config, secrets=None, max_rate_per_second=None, principal=SYSTEM)
+    save_policy(f"{name}.#", preset=None, settings={}, destination=name, principal=SYSTEM)
+    return enqueue(address=f"{name}.x")
 
 
 class Runs:

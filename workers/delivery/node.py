@@ -48,7 +48,7 @@ WHERE id = %s AND ended_at IS NULL
 """
 _UNLOCK = "SELECT pg_advisory_unlock(%s, %s)"
 _UNDER_WAY = "UPDATE node SET under_way = %s WHERE id = %s"
-_RELEASE = "UPDATE node SET released = %s WHERE id = %s AND ended_at IS NULL"
+_RELEASE = "UPDATE node SET released = %s, waits = %s WHERE id = %s AND ended_at IS NULL"
 _INSERT = f"""
 INSERT INTO attempt ({", ".join(_COLUMNS)}) VALUES ({", ".join(["%s"] * len(_COLUMNS))}) ON CONFLICT DO NOTHING
 """  # noqa: S608  (our own column names)
@@ -67,7 +67,7 @@ class DeliveryNode:
         self._written = 0
         self._under_way: Callable[[], Mapping[int, int] | None] = lambda: None
         self._said_under_way: Mapping[int, int] | None = None
-        self._released: Sequence[int] = ()
+        self._released: tuple[list[int] | None, bool] | None = None
         self._stop_thread = threading.Event()
         self._budget_until = time.monotonic() + budget
         self._lease_until = time.monotonic() + LEASE_SECONDS - LEASE_MARGIN_SECONDS
@@ -96,9 +96,12 @@ class DeliveryNode:
         """Have it known from now on what is under way, messages by destination."""
         self._under_way = under_way
 
-    def release(self, message_ids: Sequence[int]) -> None:
-        """Have messages that will not be begun go back, should this node not end soon."""
-        self._released = message_ids
+    def release(self, message_ids: Sequence[int], *, waits: bool) -> None:
+        """Have messages that will not be begun go back, should this node not end soon.
+
+        `waits`: nothing more will be begun at all.
+        """
+        self._released = (list(message_ids) or None, waits)
 
     def record(self, outcome: OutcomeRow) -> None:
         """Have the outcome written soon; never blocks."""
@@ -146,7 +149,7 @@ class DeliveryNode:
         rows = [self._outcomes.popleft() for _ in range(len(self._outcomes))]
         under_way = self._under_way()
         is_news = under_way is not None and under_way != self._said_under_way
-        released = [] if end else list(self._released)
+        released = None if end else self._released
         if not (rows or is_news or released or end):
             return
         try:
@@ -156,7 +159,7 @@ class DeliveryNode:
                 if is_news:
                     self._connection.execute(_UNDER_WAY, [json.dumps(under_way), self._id])
                 if released:
-                    self._connection.execute(_RELEASE, [released, self._id])
+                    self._connection.execute(_RELEASE, [*released, self._id])
                 if end:
                     self._connection.execute(_END, [*end, self._id])
         except BaseException:
@@ -165,7 +168,7 @@ class DeliveryNode:
         self._written += len(rows)
         self._said_under_way = under_way
         if released:
-            self._released = ()
+            self._released = None
 
     def _write(self, rows: list[OutcomeRow]) -> None:
         values = [_values(row) for row in rows]

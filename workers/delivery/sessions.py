@@ -8,10 +8,14 @@ Session = psycopg.Connection[tuple[object, ...]]
 
 
 class Sessions:
-    """A session that reads and one that a node writes with; each is opened when it is asked for. Closed on exit."""
+    """A session that reads, one that a node writes with, and one that listens; each is opened when it is asked for.
 
-    def __init__(self, dsn: str) -> None:
+    Closed on exit. `reading`: whose reader is to be used, where it is shared.
+    """
+
+    def __init__(self, dsn: str, reading: "Sessions | None" = None) -> None:
         self._dsn = dsn
+        self._reading = reading
         self._open: dict[str, Session] = {}
 
     def __enter__(self) -> Self:
@@ -22,7 +26,15 @@ class Sessions:
 
     def reader(self) -> Session:
         """Return the session to read with. Errors: `psycopg.OperationalError`."""
-        return self._session("poisonadmin reader")
+        return self._session("poisonadmin reader") if self._reading is None else self._reading.reader()
+
+    def listener(self) -> Session:
+        """Return the session that waits for notifications. Errors: `psycopg.OperationalError`."""
+        return self._session("poisonadmin listener")
+
+    def beside(self) -> "Sessions":
+        """Return others that share the reader."""
+        return Sessions(self._dsn, reading=self)
 
     def node(self) -> Session:
         """Return the session of the node. Errors: `psycopg.OperationalError`."""

@@ -47,10 +47,12 @@ class UnderWay:
         return {to: n for to, n in left.items() if n > 0}
 
 
-def deliver_shard(sessions: Sessions, *, claim_id: int, shard: int) -> bool:
+def deliver_shard(sessions: Sessions, *, claim_id: int, shard: int, waits: Callable[[], None] = lambda: None) -> bool:
     """Deliver the shard unless another task did or does; return whether it was this one.
 
-    Every delivery that began has its outcome written when this returns, and the node's row says what the shard came to.
+    `waits` is called once when nothing more may begin, and the reader is not used any more; not where a handler
+    delivers, which begins for longer. Every delivery that began has its outcome written when this returns, and the
+    node's row says what the shard came to.
     Errors: `psycopg.OperationalError` when the database stays away.
     """
     node = enter(sessions, claim_id=claim_id, shard=shard, budget_seconds=START_BUDGET_SECONDS)
@@ -80,7 +82,7 @@ def deliver_shard(sessions: Sessions, *, claim_id: int, shard: int) -> bool:
         claimed = read_claimed(reader, claim_id, shard)
         under_way.claimed.update(one.destination_id for one in claimed)
         node.tell(under_way.count)
-        summary = asyncio.run(_deliver(reader, node, claimed, (claim_id, shard), record, began, recorded))
+        summary = asyncio.run(_deliver(reader, node, claimed, (claim_id, shard), record, began, recorded, waits))
     finally:
         tallies = [asdict(tally) for tally in _tallies(claimed, summary, causes)]
         node.end(begun=len(begun), unanswered=sorted(begun - recorded), tallies=tallies)
@@ -96,6 +98,7 @@ async def _deliver(
     record: Callable[[OutcomeRow], None],
     began: Callable[[Delivery], None],
     recorded: Set[int],
+    waits: Callable[[], None],
 ) -> Summary | None:
     """Run the delivery to its end; None when it had to be broken off."""
     destinations = read_destinations(reader, key[0], {one.destination_id for one in claimed})
@@ -107,7 +110,9 @@ async def _deliver(
 
     def over(taken: Set[int]) -> None:
         left = [one for one in claimed if one.id not in taken and one.id not in recorded]
-        node.release([one.id for one in left if one.destination_id not in handlers])
+        node.release([one.id for one in left if one.destination_id not in handlers], waits=not handlers)
+        if not handlers:
+            waits()
 
     if handlers:
         # From here on a node that is lost is looked up in its pages, before anything of it goes back.

@@ -1,5 +1,7 @@
 """A delivery task: takes shards as claims are made, one after the other, until none has come for a while.
 
+While a shard only waits for answers the task takes another one, so that endpoints that hang do not use up the tasks.
+
 It runs in a Spark task, whose start would cost a single message more than its delivery. Which shards wait is in the
 database, and the row of a node is the fence as ever, so that it does not matter which task takes a shard.
 """
@@ -14,13 +16,15 @@ from poisonadmin.core.domain.locks import Lock
 from poisonadmin.delivery.domain.channels import SHARD
 from workers.delivery.listening import listen, wait
 from workers.delivery.sessions import Session, Sessions
-from workers.delivery.shard import deliver_shard
+from workers.delivery.shards import Shards
 
 # How long a task that nothing is left for stays.
 IDLE_SECONDS = 60.0
 # A notification may be lost with its session.
 LOOK_SECONDS = 5.0
 RETRY_SECONDS = 0.5
+# A shard may still wait for answers when the task would end.
+REAP_SECONDS = 0.5
 
 # Whether the worker lives, and the shard that has waited longest for a node.
 _NEXT = """
@@ -47,36 +51,37 @@ def serve(dsn: str, *, instance: int, idle_seconds: float = IDLE_SECONDS) -> int
     Spark may end it at any moment.
     Errors: `psycopg.OperationalError` when the database was away all that time.
     """
-    taken = 0
     away: psycopg.OperationalError | None = None
     until = time.monotonic() + idle_seconds
-    with Sessions(dsn) as sessions:
+    with Sessions(dsn) as sessions, Shards(sessions) as shards:
         listening: Session | None = None
-        while time.monotonic() < until:
+        while shards.are_under_way or time.monotonic() < until:
             try:
-                reader = sessions.reader()
-                if listening is not reader:
-                    listen(reader, SHARD)
-                    listening = reader
-                lives, claim_id, shard = _next(reader, instance)
+                listener = sessions.listener()
+                if listening is not listener:
+                    listen(listener, SHARD)
+                    listening = listener
+                shards.reap()
+                lives, claim_id, shard = _next(listener, instance)
                 if not lives:
-                    return taken
+                    break
                 if claim_id is not None:
-                    taken += deliver_shard(sessions, claim_id=claim_id, shard=shard)
+                    shards.deliver(claim_id, shard)
                     until = time.monotonic() + idle_seconds
                 else:
-                    wait(reader, min(LOOK_SECONDS, until - time.monotonic()))
+                    wait(listener, min(LOOK_SECONDS, max(until - time.monotonic(), REAP_SECONDS)))
                 away = None
             except psycopg.OperationalError as error:
                 log.warning("the database does not answer: %s", str(error).splitlines()[0])
                 away = error
                 sessions.close()
                 time.sleep(RETRY_SECONDS)
+    shards.reap()
     if away is not None:
         raise away
-    return taken
+    return shards.taken
 
 
-def _next(reader: Session, instance: int) -> tuple[bool, int | None, int]:
-    row: Any = reader.execute(_NEXT, [Lock.WORKER, instance]).fetchone()
+def _next(listener: Session, instance: int) -> tuple[bool, int | None, int]:
+    row: Any = listener.execute(_NEXT, [Lock.WORKER, instance]).fetchone()
     return row[0], row[1], row[2]

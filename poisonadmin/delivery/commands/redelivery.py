@@ -18,10 +18,14 @@ from poisonadmin.store.models.job import JobKind
 
 @dataclass(frozen=True)
 class ShardsLeft:
-    """How many shards of a claim have no node that has ended, and how many of them no node at all."""
+    """How many shards of a claim have no node that has ended, how many of them no node at all.
+
+    `beginning`: how many have one that may still begin deliveries.
+    """
 
     unended: int
     untaken: int
+    beginning: int
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,8 @@ class Redelivery:
 
 
 _SHARDS_LEFT = """
-SELECT claim_id, count(*) FILTER (WHERE node.ended_at IS NULL), count(*) FILTER (WHERE node.id IS NULL)
+SELECT claim_id, count(*) FILTER (WHERE node.ended_at IS NULL), count(*) FILTER (WHERE node.id IS NULL),
+       count(*) FILTER (WHERE node.ended_at IS NULL AND NOT node.waits)
 FROM claim_shard LEFT JOIN node USING (claim_id, shard) WHERE claim_id = ANY(%(claims)s) GROUP BY claim_id
 """
 _TALLIES = """
@@ -61,7 +66,7 @@ def shards_left(redeliveries: Collection[Redelivery]) -> list[tuple[Redelivery, 
     """Return what is left of each of the redeliveries."""
     rows = fetch_rows(_SHARDS_LEFT, {"claims": [one.claim.id for one in redeliveries]})
     left = {claim_id: ShardsLeft(*counts) for claim_id, *counts in rows}
-    return [(one, left.get(one.claim.id, ShardsLeft(0, 0))) for one in redeliveries]
+    return [(one, left.get(one.claim.id, ShardsLeft(0, 0, 0))) for one in redeliveries]
 
 
 def finish_redelivery(redelivery: Redelivery) -> None:

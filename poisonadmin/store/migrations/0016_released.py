@@ -15,6 +15,7 @@ class Migration(migrations.Migration):
             name="released",
             field=django.contrib.postgres.fields.ArrayField(base_field=models.BigIntegerField(), null=True, size=None),
         ),
+        migrations.AddField("node", "waits", models.BooleanField(db_default=False)),
         migrations.AddIndex(
             model_name="node",
             index=models.Index(

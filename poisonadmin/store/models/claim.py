@@ -88,7 +88,8 @@ class Node(models.Model):
     `pages`: the directory with the pages of its sandboxes, on its host; None when it has run no handler.
     `start_mark`: the candidate that it has begun, written before the candidate's sandbox sees it.
     `unanswered`: messages that it had begun when it was stopped, and whose outcome nobody knows.
-    `released`: messages that it will not begin, to go back while it still delivers others.
+    `released`: messages that it will not begin, to go back while it still delivers others. `waits`: it begins nothing
+    more, and only waits for answers.
     `under_way`: {destination id: messages that it may still begin, or that are not answered}; None: it has not said so
     yet. `settled_at`: when what it left was given back. `tallies`: what its shard came to, written with its end, one
     object a destination (poisonadmin/delivery/domain/destination_tally.py).
@@ -110,6 +111,7 @@ class Node(models.Model):
     begun = models.IntegerField(db_default=0)
     unanswered = ArrayField(models.BigIntegerField(), default=list, db_default=models.Value("{}"))
     released = ArrayField(models.BigIntegerField(), null=True)
+    waits = models.BooleanField(db_default=False)
     under_way = models.JSONField(null=True)
     settled_at = models.DateTimeField(null=True)
     tallies = models.JSONField(null=True)
