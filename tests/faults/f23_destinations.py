@@ -126,8 +126,8 @@ def _window(destination: HttpDestination) -> int:
 def _has_failed(destination: HttpDestination) -> bool:
     """Return whether an attempt at it has ended; the first of one that hangs takes as long as its time-out."""
     failed = """
-        SELECT EXISTS (SELECT FROM attempt JOIN message ON message.id = message_id JOIN address ON address.id = address_id
-                       WHERE name = %s AND outcome = 'failed')
+        SELECT EXISTS (SELECT FROM attempt JOIN message ON message.id = message_id
+                       JOIN address ON address.id = address_id WHERE name = %s AND outcome = 'failed')
     """
     return destination.installation.rows(failed, [destination.address]) == [(True,)]
 
