@@ -19,7 +19,7 @@ from poisonadmin.store.models.message import Message
 
 _FIND = """
 SELECT address.name, address.id, lane.id, address.destination_id IS NOT NULL, address.max_payload_bytes
-FROM address JOIN lane ON lane.address_id = address.id AND lane.conversation_id IS NULL AND NOT lane.is_isolation
+FROM address JOIN lane ON lane.address_id = address.id AND lane.is_plain
 WHERE address.name = ANY(%s)
 """
 _MAKE = """

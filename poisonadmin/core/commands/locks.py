@@ -38,6 +38,7 @@ class Tick(IntEnum):
     LOOK = 7
     DRAIN = 8
     LANES = 9
+    OPERATIONS = 10
 
 
 @contextmanager

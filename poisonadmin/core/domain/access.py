@@ -4,7 +4,7 @@ Source: DESIGN section 9.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from poisonadmin.core.domain.addresses import ANY_WORDS, ONE_WORD, matches
@@ -80,6 +80,11 @@ class Principal:
         """Raise NotAllowed unless the permission is held."""
         if permission not in self.permissions:
             raise NotAllowed(f"This needs the permission {permission}, which {self.name} does not have.")
+
+    @property
+    def as_reader(self) -> "Principal":
+        """The same with leave to read: who may act is shown what he acts on."""
+        return replace(self, permissions=self.permissions | {Permission.READ})
 
     def sees(self, address: str) -> bool:
         """Return whether the address is in scope. Out of scope reads as absent (404), never as forbidden."""

@@ -60,13 +60,13 @@ def capacities(cursor: CursorWrapper) -> list[Capacity]:
     return [
         Capacity(
             **dict(zip(fields, values, strict=True)),
-            slots_ahead=None if rate is None else _slots_ahead(rate, reserved_seconds),
+            slots_ahead=None if rate is None else slots_ahead(rate, reserved_seconds),
         )
         for rate, reserved_seconds, *values in cursor.fetchall()
     ]
 
 
-def _slots_ahead(rate: float, reserved_seconds: float) -> int:
+def slots_ahead(rate: float, reserved_seconds: float) -> int:
     """Return how many slots start within the horizon; at least the next one, however slow the rate, once it is near."""
     free_seconds = SLOT_HORIZON_SECONDS - reserved_seconds
     return max(int(free_seconds * rate), 1) if free_seconds > 0 else 0

@@ -7,10 +7,10 @@ statement a message committed in between would be missed *and* its lane's floor 
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
@@ -19,7 +19,7 @@ from poisonadmin.core.commands.locks import try_lock
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.core.queries.rows import fetch_values
 from poisonadmin.delivery.commands import ordered_conversations
-from poisonadmin.delivery.commands.capacities import capacities
+from poisonadmin.delivery.commands.capacities import capacities, slots_ahead
 from poisonadmin.delivery.domain.claim_plan import (
     Allowance,
     Capacity,
@@ -27,6 +27,7 @@ from poisonadmin.delivery.domain.claim_plan import (
     allowances,
     isolated_allowances,
     lane_caps,
+    operation_caps,
 )
 from poisonadmin.delivery.domain.lease import LEASE_SECONDS
 from poisonadmin.messages.commands.transitions import move
@@ -65,16 +66,32 @@ class _Runs:
     dues: Mapping[int, datetime | None]
 
 
+class _DueLane(NamedTuple):
+    """A lane with something due. `run_due`: of a conversation's head."""
+
+    id: int
+    destination_id: int
+    is_ordered: bool
+    run_due: datetime | None
+    operation_id: int  # 0: of none
+
+
 _NEXT_DUE = "SELECT extract(epoch FROM min(next_due) - now())::float8 FROM lane WHERE is_open"
 
+# What nobody decided on in bulk goes first.
 _LANES = """
-SELECT lane.id, address.destination_id, address.is_ordered AND NOT lane.is_isolation,
-       CASE WHEN lane.conversation_id IS NOT NULL THEN lane.next_due END
+SELECT lane.id, address.destination_id, address.is_ordered AND NOT lane.is_isolation AND lane.operation_id IS NULL,
+       CASE WHEN lane.conversation_id IS NOT NULL THEN lane.next_due END, coalesce(lane.operation_id, 0)
 FROM lane JOIN address ON address.id = lane.address_id
 WHERE lane.is_open AND lane.next_due <= now() AND lane.is_isolation = %(isolation)s
   AND address.destination_id = ANY(%(destinations)s)
-ORDER BY lane.next_due LIMIT %(limit)s
+ORDER BY lane.operation_id IS NOT NULL, lane.next_due LIMIT %(limit)s
 FOR NO KEY UPDATE OF lane SKIP LOCKED
+"""
+
+_OPERATION_SLOTS = """
+SELECT operation_id, rate_per_second, extract(epoch FROM GREATEST(next_slot, now()) - now())::float8
+FROM operation_pace WHERE operation_id = ANY(%(operations)s)
 """
 
 _OPEN = """
@@ -90,8 +107,8 @@ _TAKE = move(
     State.DLNG,
     before="""caps AS (
     SELECT * FROM unnest(%(lanes)s::bigint[], %(lane_destinations)s::bigint[], %(caps)s::int[], %(ordered)s::bool[],
-                         %(run_dues)s::timestamptz[])
-        AS c (lane_id, destination_id, cap, is_ordered, run_due)
+                         %(run_dues)s::timestamptz[], %(paces)s::bigint[])
+        AS c (lane_id, destination_id, cap, is_ordered, run_due, pace)
 ), may_follow AS (
     SELECT * FROM unnest(%(run_lanes)s::bigint[], %(run_messages)s::bigint[]) AS m (lane_id, message_id)
 ), takes AS (
@@ -99,11 +116,11 @@ _TAKE = move(
     FROM jsonb_to_recordset(%(allowances)s) AS allowance(destination_id bigint, take int, first_shard int, shards int)
     JOIN destination ON destination.id = allowance.destination_id
 ), picked AS (
-    SELECT due.id, due.run, takes.*,
-           row_number() OVER (PARTITION BY takes.destination_id
+    SELECT due.id, due.run, due.pace, takes.*,
+           row_number() OVER (PARTITION BY takes.destination_id, due.pace
                               ORDER BY coalesce(due.run_due, due.due_at), due.run, due.id) - 1 AS place
     FROM takes CROSS JOIN LATERAL (
-        SELECT one.*, caps.run_due, CASE WHEN caps.run_due IS NOT NULL THEN caps.lane_id END AS run
+        SELECT one.*, caps.pace, caps.run_due, CASE WHEN caps.run_due IS NOT NULL THEN caps.lane_id END AS run
         FROM caps CROSS JOIN LATERAL (
             SELECT id, due_at FROM message
             WHERE lane_id = caps.lane_id AND state = 'TBDL' AND due_at <= now()
@@ -114,8 +131,13 @@ _TAKE = move(
         ) AS one WHERE caps.destination_id = takes.destination_id LIMIT takes.take
     ) AS due
 ), placed AS MATERIALIZED (
-    SELECT id, destination_id, place, (first_shard + coalesce(run, place) %% shards) %% %(shards)s AS shard,
-           CASE WHEN rate IS NOT NULL THEN GREATEST(next_slot, now()) + place / rate * interval '1 s' END AS start_at
+    SELECT id, destination_id, place, pace,
+           (first_shard + CASE WHEN pace IS NULL THEN coalesce(run, place) %% shards ELSE 0 END) %% %(shards)s AS shard,
+           CASE WHEN pace IS NOT NULL THEN (
+                    SELECT GREATEST(own.next_slot, CASE WHEN rate IS NOT NULL THEN picked.next_slot END, now())
+                           + place / LEAST(rate, own.rate_per_second) * interval '1 s'
+                    FROM operation_pace AS own WHERE own.operation_id = pace)
+                WHEN rate IS NOT NULL THEN GREATEST(next_slot, now()) + place / rate * interval '1 s' END AS start_at
     FROM picked
 ), dealt AS (
     SELECT array_agg(id ORDER BY id) AS ids, array_agg(shard ORDER BY id) AS shards,
@@ -142,6 +164,11 @@ _TAKE = move(
     UPDATE destination SET next_slot = GREATEST(next_slot, now()) + used.n / max_rate_per_second * interval '1 s'
     FROM (SELECT destination_id, sum(n) AS n FROM used GROUP BY 1) AS used
     WHERE destination.id = used.destination_id AND max_rate_per_second IS NOT NULL
+), paced AS (
+    UPDATE operation_pace AS own
+    SET next_slot = GREATEST(own.next_slot, now()) + used.n / own.rate_per_second * interval '1 s'
+    FROM (SELECT pace, count(*) AS n FROM placed WHERE pace IS NOT NULL GROUP BY pace) AS used
+    WHERE own.operation_id = used.pace
 )""",
     then="SELECT shard, destination_id, n FROM used",
 )
@@ -189,7 +216,8 @@ def _claim(
             return None
         if not isolation:
             ordered_conversations.schedule_heads(cursor)
-        given = allow(capacities(cursor))
+        all_capacities = capacities(cursor)
+        given = allow(all_capacities)
         cursor.execute(
             _LANES,
             {
@@ -198,21 +226,30 @@ def _claim(
                 "isolation": isolation,
             },
         )
-        lanes = cursor.fetchall()
+        lanes = [_DueLane(*row) for row in cursor.fetchall()]
         if isolation:  # one destination a claim: a node that dies with it has only these to suspect
-            lanes = [lane for lane in lanes if lane[1] == lanes[0][1]]
-        runs = ordered_conversations.runs(cursor, [lane_id for lane_id, _, is_ordered, _ in lanes if is_ordered])
+            lanes = [lane for lane in lanes if lane.destination_id == lanes[0].destination_id]
+        runs = ordered_conversations.runs(cursor, [lane.id for lane in lanes if lane.is_ordered])
         # A lane whose head may not be delivered yet has nothing to give.
-        lanes = [lane for lane in lanes if not lane[2] or lane[0] in runs]
-        caps = lane_caps([(lane_id, destination_id) for lane_id, destination_id, _, _ in lanes], given, runs)
+        lanes = [lane for lane in lanes if not lane.is_ordered or lane.id in runs]
+        slots = _operation_slots(cursor, {lane.operation_id for lane in lanes if lane.operation_id})
+        caps = lane_caps([(lane.id, lane.destination_id) for lane in lanes if not lane.operation_id], given, runs)
+        at_rates = {one.destination_id for one in all_capacities if one.slots_ahead is not None}
+        caps += operation_caps(
+            [lane for lane in lanes if lane.operation_id],
+            given,
+            slots,
+            spaced=at_rates & {cap.destination_id for cap in caps},
+        )
         if not caps:
             return None
-        ordered = _Runs(runs, {lane[0]: lane[3] for lane in lanes})
+        ordered = _Runs(runs, {lane.id: lane.run_due for lane in lanes})
+        paces = {lane.id: lane.operation_id for lane in lanes if lane.operation_id in slots}
         cursor.execute(_OPEN, {"lease": LEASE_SECONDS, "shards": tasks, "job": job_id, "isolation": isolation})
         (claim_id,) = cursor.fetchone()
-        used = _take(cursor, claim_id, given, caps, tasks=tasks, runs=ordered)
+        used = _take(cursor, claim_id, given, caps, tasks=tasks, runs=ordered, paces=paces)
         cursor.execute(_RAISE_FLOORS, {"lanes": [cap.lane_id for cap in caps]})
-        ordered_conversations.refresh_heads(cursor, {lane[0] for lane in lanes if lane[3] is not None})
+        ordered_conversations.refresh_heads(cursor, {lane.id for lane in lanes if lane.run_due is not None})
         if not used:
             cursor.execute("DELETE FROM claim WHERE id = %s", [claim_id])
             return None
@@ -220,6 +257,14 @@ def _claim(
         plan = _plan(given, used)
         cursor.execute("UPDATE claim SET size = %s, plan = %s WHERE id = %s", [size, json.dumps(plan), claim_id])
     return ClaimRef(claim_id, tuple(sorted({one.shard for one in used})), size, isolation)
+
+
+def _operation_slots(cursor: CursorWrapper, operation_ids: Collection[int]) -> dict[int, int]:
+    """Return how many slots of each operation that has a rate start within the horizon of a claim."""
+    if not operation_ids:
+        return {}
+    cursor.execute(_OPERATION_SLOTS, {"operations": list(operation_ids)})
+    return {operation_id: slots_ahead(rate, reserved) for operation_id, rate, reserved in cursor.fetchall()}
 
 
 def _plan(given: Sequence[Allowance], used: Sequence[_Taken]) -> dict[str, dict[str, Any]]:
@@ -244,6 +289,7 @@ def _take(
     *,
     tasks: int,
     runs: _Runs,
+    paces: Mapping[int, int],
 ) -> list[_Taken]:
     cursor.execute(
         _TAKE,
@@ -266,6 +312,7 @@ def _take(
             "caps": [cap.cap for cap in caps],
             "ordered": [cap.lane_id in runs.messages for cap in caps],
             "run_dues": [runs.dues.get(cap.lane_id) if cap.lane_id in runs.messages else None for cap in caps],
+            "paces": [paces.get(cap.lane_id) for cap in caps],
             "run_lanes": [cap.lane_id for cap in caps for _ in runs.messages.get(cap.lane_id, ())[: cap.cap]],
             "run_messages": [one for cap in caps for one in runs.messages.get(cap.lane_id, ())[: cap.cap]],
             "actor": "system",

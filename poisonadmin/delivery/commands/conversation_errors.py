@@ -37,7 +37,7 @@ _ENQUEUE = enter(
     FROM unnest(%(tos)s::text[], %(ids)s::bigint[], %(keys)s::text[], %(conversations)s::text[], %(payloads)s::bytea[])
          AS ended (to_address, cause_id, key, conversation_id, payload)
     JOIN address AS target ON target.name = ended.to_address
-    JOIN lane ON lane.address_id = target.id AND lane.conversation_id IS NULL AND NOT lane.is_isolation
+    JOIN lane ON lane.address_id = target.id AND lane.is_plain
 ), stored AS (
     INSERT INTO envelope (id, intake_address_id, message_id, conversation_id, content_type, payload_bytes, received_by,
                           parent_id)

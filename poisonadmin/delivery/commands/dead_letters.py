@@ -35,7 +35,7 @@ _CHILDREN = enter(
          AS moved (id, from_address, to_address, code)
     JOIN envelope USING (id) JOIN body USING (id)
     JOIN address AS target ON target.name = moved.to_address AND target.destination_id IS NOT NULL
-    JOIN lane ON lane.address_id = target.id AND lane.conversation_id IS NULL AND NOT lane.is_isolation
+    JOIN lane ON lane.address_id = target.id AND lane.is_plain
 ), stored AS (
     INSERT INTO envelope (id, intake_address_id, message_id, conversation_id, bookmark, content_type, payload_bytes,
                           received_by, parent_id)

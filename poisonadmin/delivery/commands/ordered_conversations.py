@@ -34,7 +34,7 @@ FROM lane JOIN address ON address.id = lane.address_id AND address.is_ordered
          ORDER BY due_at LIMIT %(limit)s OFFSET 0
      ) AS waiting
      JOIN envelope ON envelope.id = waiting.id AND envelope.conversation_id IS NOT NULL
-WHERE lane.conversation_id IS NULL AND NOT lane.is_isolation AND lane.is_open AND lane.next_due <= now()
+WHERE lane.is_plain AND lane.is_open AND lane.next_due <= now()
 """
 
 _MAKE_LANES = """
@@ -42,9 +42,8 @@ INSERT INTO lane (address_id, conversation_id, is_open)
 SELECT arrived.address_id, arrived.conversation_id, plain.is_open
 FROM (SELECT DISTINCT address_id, conversation_id
       FROM unnest(%(addresses)s::bigint[], %(conversations)s::text[]) AS a (address_id, conversation_id)) AS arrived
-     JOIN lane AS plain ON plain.address_id = arrived.address_id AND plain.conversation_id IS NULL
-                           AND NOT plain.is_isolation
-ON CONFLICT (address_id, conversation_id, is_isolation) DO NOTHING
+     JOIN lane AS plain ON plain.address_id = arrived.address_id AND plain.is_plain
+ON CONFLICT (address_id, conversation_id, is_isolation, operation_id) DO NOTHING
 """
 
 _PUT_ON_LANES = """

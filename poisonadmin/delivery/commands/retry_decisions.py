@@ -88,7 +88,8 @@ _HOT = f"""
 _ANSWERED = f"""
 SELECT decided.* FROM {NOT_DELIVERED} CROSS JOIN LATERAL (
     SELECT message.id, message.attempt_number, failure_count, crash_count, candidate, address.name, address.id,
-           lane.id AS plain_lane_id, envelope.conversation_id, outcome, fingerprint, title, error_class, error_message,
+           coalesce(own.id, lane.id) AS plain_lane_id, envelope.conversation_id, outcome,
+           fingerprint, title, error_class, error_message,
            finished_at, retry_after_ms, move_to,
            (SELECT is_isolation FROM claim WHERE id = %(claim)s) AS is_alone,
            message.attempt_number > {IMMEDIATE_REDELIVERIES} AND ({_HOT}) AS is_hot,
@@ -101,7 +102,9 @@ SELECT decided.* FROM {NOT_DELIVERED} CROSS JOIN LATERAL (
     FROM message
          JOIN attempt ON attempt.message_id = message.id AND attempt.attempt_number = message.attempt_number
          JOIN address ON address.id = message.address_id JOIN envelope ON envelope.id = message.id
-         JOIN lane ON lane.address_id = address.id AND lane.conversation_id IS NULL AND NOT lane.is_isolation
+         JOIN lane ON lane.address_id = address.id AND lane.is_plain
+         LEFT JOIN lane AS own ON own.address_id = address.id AND own.conversation_id IS NULL
+                                 AND own.operation_id = message.operation_id
     WHERE message.id = answered.message_id AND message.claim_id = %(claim)s AND state = 'DLNG'
       AND outcome <> 'delivered'
     FOR UPDATE OF message

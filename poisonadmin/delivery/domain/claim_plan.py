@@ -3,8 +3,10 @@
 Each destination has its own allowance, so that one that hangs never takes the room of another.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 # Below this many messages a second task costs more than it gains.
 MESSAGES_WORTH_A_TASK = 400
@@ -123,3 +125,49 @@ def lane_caps(
             ordered.append(LaneCap(lane_id, destination_id, cap))
     plain = [LaneCap(lane_id, to, fair[to]) for lane_id, to in known if not runs or lane_id not in runs]
     return tuple(cap for cap in (*ordered, *plain) if cap.cap)
+
+
+class OperationLane(Protocol):
+    """A lane of an operation with something due."""
+
+    @property
+    def id(self) -> int: ...
+
+    @property
+    def destination_id(self) -> int: ...
+
+    @property
+    def operation_id(self) -> int: ...
+
+
+def operation_caps(
+    lanes: Sequence[OperationLane],
+    given: Iterable[Allowance],
+    slots: Mapping[int, int],
+    *,
+    spaced: Collection[int],
+) -> tuple[LaneCap, ...]:
+    """Return how much to take from the due lanes of operations: what the other lanes of a destination leave.
+
+    `slots`: how many messages each operation with a rate may have begun within the horizon; such a one gets slots of
+    one destination at a time, and none of those in `spaced`, where others get slots of the destination's own rate.
+    """
+    takes = {allowance.destination_id: allowance.take for allowance in given}
+    first = {lane.operation_id: lane.destination_id for lane in reversed(lanes)}
+    beside = [lane for lane in lanes if lane.destination_id in takes]
+    paced = [
+        lane
+        for lane in beside
+        if lane.operation_id in slots
+        and lane.destination_id == first[lane.operation_id]
+        and lane.destination_id not in spaced
+    ]
+    counts = Counter(lane.operation_id for lane in paced)
+    caps = [
+        LaneCap(lane.id, to, min(takes[to], -(-slots[lane.operation_id] // counts[lane.operation_id])))
+        for lane in paced
+        for to in [lane.destination_id]
+    ]
+    plain = [lane for lane in beside if lane.operation_id not in slots]
+    caps += [LaneCap(lane.id, lane.destination_id, takes[lane.destination_id]) for lane in plain]
+    return tuple(cap for cap in caps if cap.cap)

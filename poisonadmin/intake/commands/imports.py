@@ -48,7 +48,7 @@ _IMPORT = enter(
         "original_address_id": "original.id",
     },
     chosen="""report JOIN address AS here ON here.name = report.address
-         JOIN lane ON lane.address_id = here.id AND lane.conversation_id IS NULL AND NOT lane.is_isolation
+         JOIN lane ON lane.address_id = here.id AND lane.is_plain
          LEFT JOIN address AS original ON original.name = report.original_address
          LEFT JOIN failure_group ON failure_group.fingerprint = report.fingerprint
          CROSS JOIN LATERAL unnest(report.ids) AS died (id)""",

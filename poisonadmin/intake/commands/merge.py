@@ -84,7 +84,7 @@ _ENQUEUE = enter(
         "expires_at": "CASE WHEN NOT is_oversized THEN staged.expires_at END",
     },
     chosen="""staged_message AS staged JOIN address ON address.name = staged.address
-         JOIN lane ON lane.address_id = address.id AND lane.conversation_id IS NULL AND NOT lane.is_isolation
+         JOIN lane ON lane.address_id = address.id AND lane.is_plain
          CROSS JOIN LATERAL (SELECT staged.payload_bytes > address.max_payload_bytes AS is_oversized) AS measured
     WHERE staged.batch = %(batch)s AND staged.dead_letter IS NULL""",
     shows=("lane_id", "due_at"),

@@ -9,6 +9,7 @@ from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
 from poisonadmin.intake.domain.envelope_fields import storable
 from poisonadmin.messages.domain.states import State, TransitionNotAllowed
+from poisonadmin.operations.domain.ledger import MemberOutcome
 
 # Needs `changed`. Attempts are read only where some destination has its deliveries confirmed.
 # The consumer may have been faster than us.
@@ -55,6 +56,13 @@ WHERE confirmation.confirmed_at IS NULL OR confirmation.attempt_number <> exclud
 """
 
 
+_IN_LEDGER = f"""
+UPDATE operation_result AS result SET outcome = '{MemberOutcome.CONFIRMED}', at = now() FROM message
+WHERE message.id = %(id)s AND result.message_id = message.id AND result.operation_id = message.operation_id
+  AND outcome = '{MemberOutcome.DELIVERED}'
+"""  # noqa: S608  (fragments are constants)
+
+
 class NotDelivered(TransitionNotAllowed):
     """Raised when a message is confirmed that is not delivered, or not by this attempt; `state` is the one it is in."""
 
@@ -84,3 +92,4 @@ def confirm(message_id: int, *, principal: Principal, note: str | None = None, a
             raise NotDelivered(State(state), f"The message is {state} by attempt {current}, not {attempt}.")
         said = None if note is None else storable(note)
         cursor.execute(_CONFIRM, {"id": message_id, "by": principal.name[:255], "note": said})
+        cursor.execute(_IN_LEDGER, {"id": message_id})

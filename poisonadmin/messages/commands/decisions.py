@@ -5,7 +5,7 @@ Each locks the messages, refuses those that are out of scope, would go out of sc
 the rest in one statement.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import NamedTuple, NotRequired, TypedDict, Unpack
@@ -17,17 +17,16 @@ from poisonadmin.core.commands import audit
 from poisonadmin.core.commands.transaction_retry import retried
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound, PoisonAdminError, PreconditionFailed
+from poisonadmin.core.queries.address_ids import visible_ids
 from poisonadmin.messages.commands import schedule
 from poisonadmin.messages.commands.admission import admit_again
 from poisonadmin.messages.commands.transitions import move
 from poisonadmin.messages.domain.states import Event, Reason, State, TransitionNotAllowed
+from poisonadmin.messages.queries import refusals
+from poisonadmin.operations.domain.actions import ACTIONS, OperationAction
 from poisonadmin.policies.domain.policy import Blame
 from poisonadmin.policies.queries.index import policy_index
 
-NOT_FOUND = "not_found"
-NO_DESTINATION = "no_destination"
-OVERSIZED = "oversized"
-NOT_MOVED = "not_moved"
 STALE = "precondition_failed"
 
 
@@ -52,53 +51,69 @@ class NotMoved(PoisonAdminError):
     status = 409
 
 
+@dataclass(frozen=True)
+class OperationRef:
+    """The operation that decides. `has_lanes`: what it puts up for delivery waits on lanes of its own.
+
+    `is_audited`: its decision is in the audit log as a whole, and not once a message.
+    """
+
+    id: int
+    has_lanes: bool = False
+    is_audited: bool = False
+
+
 class Asked(TypedDict):
     """What a decision is asked with. `expected_*`: what the caller has seen; None or left out: anything."""
 
     principal: Principal
     reason: str
+    operation: NotRequired[OperationRef | None]
     expected_state: NotRequired[str | None]
     expected_attempt: NotRequired[int | None]
 
 
 @dataclass(frozen=True)
 class Decided:
-    """`refused` maps each message that was left alone to why: a code, or the state it is in."""
+    """`refused` maps each message that was left alone to why: a code, or the state it is in.
+
+    `operations`: the latest operation of those that were refused, where they had one; `returns`: their return address.
+    `handed_back`: those of `changed` that their consumers have back.
+    """
 
     event: Event
     changed: tuple[int, ...]
     refused: dict[int, str]
+    operations: dict[int, int]
+    returns: dict[int, str]
+    handed_back: tuple[int, ...] = ()
 
 
 class _Locked(NamedTuple):
-    """A message that nobody else changes until the transaction ends; an approval puts it on its return address."""
+    """A message that nobody else changes until the transaction ends; an approval puts it on its return address.
+
+    `refusal`: why the decision leaves it alone (messages/queries/refusals.py). `operation_id`: the latest operation
+    that had it delivered.
+    """
 
     id: int
-    address: str
     state: str
     attempt_number: int
     return_address: str
-    return_delivers: bool
-    return_takes_its_size: bool
     return_id: int
     candidate: bool
-    reason: str | None
-
-    @property
-    def is_handed_back(self) -> bool:
-        """Whether an approval hands it back to the consumers that reported it, since its address delivers nowhere."""
-        return self.reason == Reason.LISTED and not self.return_delivers
+    is_handed_back: bool
+    operation_id: int | None
+    refusal: str | None
 
 
 # Two statements: what the lock waited for may have moved the message, and a join in the locking statement would then
 # lose the row.
 _LOCK = "SELECT FROM message WHERE id = ANY(%(ids)s) ORDER BY id FOR UPDATE"
 _READ = """
-SELECT message.id, address.name, state, attempt_number, back.name, back.destination_id IS NOT NULL,
-       envelope.payload_bytes <= back.max_payload_bytes, back.id, candidate, reason
-FROM message JOIN address ON address.id = message.address_id JOIN envelope ON envelope.id = message.id
-     JOIN address AS back ON back.id = coalesce(message.original_address_id, message.address_id)
-WHERE message.id = ANY(%(ids)s) ORDER BY message.id
+SELECT message.id, state, attempt_number, back.name, back.id, candidate, {is_handed_back}, message.operation_id,
+       {refusal}
+FROM message {joins} WHERE message.id = ANY(%(ids)s) ORDER BY message.id
 """
 
 _CHOSEN = """
@@ -108,6 +123,8 @@ _CHOSEN = """
          JOIN address AS back ON back.id = coalesce(message.original_address_id, message.address_id)
          JOIN lane ON lane.address_id = back.id AND lane.conversation_id IS NULL
               AND lane.is_isolation = (message.id = ANY(%(alone)s))
+              AND lane.operation_id IS NOT DISTINCT FROM
+                  CASE WHEN NOT (back.is_ordered OR message.id = ANY(%(alone)s)) THEN %(lanes)s::bigint END
     WHERE message.id = ANY(%(ids)s)
 """
 _HOPS = """hops AS (
@@ -118,49 +135,42 @@ _HOPS = """hops AS (
 
 @dataclass(frozen=True)
 class _Decision:
-    """`statement` needs ids, alone, cleared, until, actor and note."""
+    """`statement` needs ids, alone, cleared, until, operation, lanes, actor and note."""
 
-    start: State
     event: Event
     statement: str
-    check: Callable[[_Locked], str | None] = lambda _: None
+    refusal: str
 
 
 def _decision(
-    start: State,
-    event: Event,
+    key: OperationAction,
     to: State,
     reason: Reason | None = None,
     sets: Mapping[str, str] | None = None,
+    *,
+    event: Event | None = None,
 ) -> _Decision:
+    """Return the decision of an action. `event`: what history says where it is not the action's own."""
+    action = ACTIONS[key]
+    said = event or action.event
     statement = move(
-        start,
-        event,
+        action.start,
+        said,
         to,
         chosen=_CHOSEN,
         is_locked=True,
         reason=reason,
         sets=sets,
         shows=("message.lane_id", "message.due_at", "chosen.address_id AS from_id", "from_name", "return_name"),
-        beside=_HOPS.format(event=event),
+        beside=_HOPS.format(event=said),
+        is_decision=True,
         then="SELECT lane_id, min(due_at) FROM changed WHERE state = 'TBDL' GROUP BY lane_id",
     )
-    return _Decision(start, event, statement)
+    return _Decision(said, statement, refusals.REFUSALS[key])
 
 
-def _can_be_delivered(message: _Locked) -> str | None:
-    if not message.return_delivers:
-        return NO_DESTINATION
-    return None if message.return_takes_its_size else OVERSIZED
-
-
-def _was_moved(message: _Locked) -> str | None:
-    return _can_be_delivered(message) if message.return_address != message.address else NOT_MOVED
-
-
-_BACK = _decision(
-    State.NDLV,
-    Event.APPROVED,
+_APPROVE = _decision(
+    OperationAction.APPROVE,
     State.TBDL,
     sets={
         "reason": "NULL",
@@ -169,34 +179,42 @@ _BACK = _decision(
         "address_id": "return_id",
         "lane_id": "return_lane_id",
         "original_address_id": "NULL",
+        "operation_id": "%(operation)s::bigint",
         "candidate": "message.candidate AND NOT message.id = ANY(%(cleared)s)",
         "crash_count": "CASE WHEN message.id = ANY(%(cleared)s) THEN 0 ELSE message.crash_count END",
         "expires_at": """(SELECT envelope.expires_at FROM envelope
                           WHERE envelope.id = message.id AND envelope.expires_at > now())""",
     },
 )
-_APPROVE = replace(_BACK, check=lambda message: None if message.is_handed_back else _can_be_delivered(message))
-_RETURN = replace(_BACK, check=_was_moved)
+_RETURN = replace(_APPROVE, refusal=refusals.REFUSALS[OperationAction.RETURN])
 _HAND_BACK = _decision(
-    State.NDLV,
-    Event.HANDED_BACK,
+    OperationAction.APPROVE,
     State.DLVD,
     Reason.HANDED_BACK,
+    event=Event.HANDED_BACK,
     sets={"failure_count": "0", "candidate": "FALSE", "crash_count": "0"},
 )
-_MARK_FAIL = _decision(State.NDLV, Event.MARKED_FAIL, State.FAIL, Reason.FAILED_BY_ADMIN)
-_QUARANTINE = _decision(State.TBDL, Event.QUARANTINED, State.NDLV, Reason.QUARANTINED)
+_MARK_FAIL = _decision(OperationAction.FAIL, State.FAIL, Reason.FAILED_BY_ADMIN)
+_QUARANTINE = _decision(OperationAction.QUARANTINE, State.NDLV, Reason.QUARANTINED)
 _RESTORE = _decision(
-    State.FAIL,
-    Event.RESTORED,
+    OperationAction.RESTORE,
     State.NDLV,
     sets={
         "reason": """coalesce((SELECT history.reason FROM history
             WHERE history.message_id = message.id AND to_state = 'NDLV' ORDER BY seq DESC LIMIT 1), message.reason)"""
     },
 )
-_DELIVER_NOW = _decision(State.TBDL, Event.DELIVERED_NOW, State.TBDL, sets={"due_at": "now()"})
-_POSTPONE = _decision(State.TBDL, Event.POSTPONED, State.TBDL, sets={"due_at": "GREATEST(%(until)s, now())"})
+_DELIVER_NOW = _decision(OperationAction.DELIVER_NOW, State.TBDL, sets={"due_at": "now()"})
+_POSTPONE = _decision(OperationAction.POSTPONE, State.TBDL, sets={"due_at": "GREATEST(%(until)s, now())"})
+_DECISIONS: dict[OperationAction, _Decision] = {
+    OperationAction.APPROVE: _APPROVE,
+    OperationAction.RETURN: _RETURN,
+    OperationAction.FAIL: _MARK_FAIL,
+    OperationAction.RESTORE: _RESTORE,
+    OperationAction.QUARANTINE: _QUARANTINE,
+    OperationAction.DELIVER_NOW: _DELIVER_NOW,
+    OperationAction.POSTPONE: _POSTPONE,
+}
 
 
 def approve(ids: Sequence[int], **asked: Unpack[Asked]) -> Decided:
@@ -249,17 +267,24 @@ def only(decided: Decided, message_id: int) -> None:
     why = decided.refused.get(message_id)
     if why is None:
         return
-    if why == NOT_FOUND:
+    if why == refusals.NOT_FOUND:
         raise NotFound(f"There is no message {message_id}.")
-    if why == NO_DESTINATION:
+    if why == refusals.NO_DESTINATION:
         raise NoDestination("The address that this message would go to delivers nowhere; give it a destination first.")
-    if why == OVERSIZED:
+    if why == refusals.OVERSIZED:
         raise Oversized("The payload is larger than its address takes; raise max_payload_bytes in its policy first.")
-    if why == NOT_MOVED:
+    if why == refusals.NOT_MOVED:
         raise NotMoved("This message was not moved; there is no other address to return it to.")
     if why == STALE:
         raise PreconditionFailed("The message has changed since it was read; nothing was done. Read it again.")
     raise TransitionNotAllowed(State(why), decided.event)
+
+
+def decide(
+    action: OperationAction, ids: Sequence[int], *, until: datetime | None = None, **asked: Unpack[Asked]
+) -> Decided:
+    """Carry an action out. `until`: for POSTPONE. Errors and shape as `approve`."""
+    return _decide(_DECISIONS[action], ids, asked, until)
 
 
 def _decide(decision: _Decision, ids: Sequence[int], asked: Asked, until: datetime | None = None) -> Decided:
@@ -270,10 +295,10 @@ def _decide(decision: _Decision, ids: Sequence[int], asked: Asked, until: dateti
 def _decide_once(decision: _Decision, ids: Sequence[int], asked: Asked, until: datetime | None) -> Decided:
     principal, reason = asked["principal"], asked["reason"]
     with transaction.atomic(), connection.cursor() as cursor:
-        locked = _lock(cursor, ids)
-        refused = {message_id: NOT_FOUND for message_id in ids if message_id not in locked}
+        locked = _lock(cursor, decision, ids, visible_ids(principal))
+        refused = {message_id: refusals.NOT_FOUND for message_id in ids if message_id not in locked}
         for message_id, message in locked.items():
-            if why := _refusal(decision, message, asked):
+            if why := _refusal(message, asked):
                 refused[message_id] = why
         chosen = [message_id for message_id in locked if message_id not in refused]
         handed_back: list[int] = []
@@ -284,29 +309,51 @@ def _decide_once(decision: _Decision, ids: Sequence[int], asked: Asked, until: d
         for one, some in ((_HAND_BACK, handed_back), (decision, moved)):
             if some:
                 _carry_out(cursor, one, [locked[message_id] for message_id in some], until, asked)
-    return Decided(decision.event, tuple(chosen), refused)
+    left = {message_id: message for message_id, message in locked.items() if message_id in refused}
+    return Decided(
+        decision.event,
+        tuple(chosen),
+        refused,
+        {message_id: message.operation_id for message_id, message in left.items() if message.operation_id},
+        {message_id: message.return_address for message_id, message in left.items()},
+        tuple(handed_back),
+    )
 
 
 def _carry_out(
     cursor: CursorWrapper, decision: _Decision, messages: Sequence[_Locked], until: datetime | None, asked: Asked
 ) -> None:
-    principal, reason = asked["principal"], asked["reason"]
+    principal, reason, operation = asked["principal"], asked["reason"], asked.get("operation")
     alone: list[int] = []
     cleared: list[int] = []
     if decision.event is Event.APPROVED:
         alone, cleared = _suspicions(cursor, messages)
+        if operation is not None and operation.has_lanes:
+            schedule.operation_lanes(cursor, [message.return_id for message in messages], operation.id)
     ids = [message.id for message in messages]
-    values = {"ids": ids, "alone": alone, "cleared": cleared, "until": until, "actor": principal.name, "note": reason}
+    values = {
+        "ids": ids,
+        "alone": alone,
+        "cleared": cleared,
+        "until": until,
+        "operation": operation.id if operation else None,
+        "lanes": operation.id if operation and operation.has_lanes else None,
+        "actor": principal.name,
+        "note": reason,
+    }
     cursor.execute(decision.statement, values)
     schedule.schedule(cursor, cursor.fetchall())
-    for message_id in ids:
+    for message_id in ids if operation is None or not operation.is_audited else ():
         audit.record(principal.name, f"message.{decision.event}", "message", str(message_id), note=reason)
 
 
-def _lock(cursor: CursorWrapper, ids: Sequence[int]) -> dict[int, _Locked]:
+def _lock(
+    cursor: CursorWrapper, decision: _Decision, ids: Sequence[int], visible: list[int] | None
+) -> dict[int, _Locked]:
     """Lock the messages in the order of their ids and return those that exist."""
     cursor.execute(_LOCK, {"ids": list(ids)})
-    cursor.execute(_READ, {"ids": list(ids)})
+    parts = {"is_handed_back": refusals.IS_HANDED_BACK, "joins": refusals.JOINS, "refusal": decision.refusal}
+    cursor.execute(_READ.format(**parts), {"ids": list(ids), "visible": visible})
     return {row[0]: _Locked(*row) for row in cursor.fetchall()}
 
 
@@ -323,13 +370,10 @@ def _suspicions(cursor: CursorWrapper, approved: Sequence[_Locked]) -> tuple[lis
     return [one.id for one in alone], cleared
 
 
-def _refusal(decision: _Decision, message: _Locked, asked: Asked) -> str | None:
-    places = {message.address, message.return_address} if decision.event is Event.APPROVED else {message.address}
-    if not all(asked["principal"].sees(place) for place in places):
-        return NOT_FOUND
+def _refusal(message: _Locked, asked: Asked) -> str | None:
+    if message.refusal == refusals.NOT_FOUND:
+        return message.refusal
     state, attempt = asked.get("expected_state"), asked.get("expected_attempt")
     if state not in (None, message.state) or attempt not in (None, message.attempt_number):
         return STALE
-    if message.state != decision.start:
-        return message.state
-    return decision.check(message)
+    return message.refusal

@@ -6,6 +6,7 @@ by nobody who then waits for a message, so that two writers never wait for each 
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 from django.db.backends.utils import CursorWrapper
 
@@ -21,36 +22,62 @@ FROM due JOIN locked ON locked.id = due.lane_id WHERE lane.id = due.lane_id
 
 _REOPEN = """
 WITH locked AS (SELECT id FROM lane WHERE address_id = ANY(%(addresses)s) ORDER BY id FOR NO KEY UPDATE)
-UPDATE lane SET is_open = address.status = 'ON' AND destination.is_enabled IS TRUE
+UPDATE lane SET is_open = address.status = 'ON' AND destination.is_enabled IS TRUE AND NOT lane.is_held
 FROM locked, address LEFT JOIN destination ON destination.id = address.destination_id
 WHERE lane.id = locked.id AND address.id = lane.address_id
 """
 
 
-_ISOLATE = """
+_MAKE = """
 WITH wanted AS (
     SELECT address.id, status = 'ON' AND destination.is_enabled IS TRUE AS is_open
     FROM address LEFT JOIN destination ON destination.id = address.destination_id
     WHERE address.id = ANY(%(addresses)s) ORDER BY address.id FOR SHARE OF address
 )
-INSERT INTO lane (address_id, is_open, is_isolation) SELECT id, is_open, TRUE FROM wanted
-ON CONFLICT (address_id, conversation_id, is_isolation) DO NOTHING
+INSERT INTO lane (address_id, is_open, is_isolation, operation_id)
+SELECT id, is_open, %(operation)s::bigint IS NULL, %(operation)s FROM wanted
+ON CONFLICT (address_id, conversation_id, is_isolation, operation_id) DO NOTHING
 """
-_ISOLATION = "SELECT address_id, id FROM lane WHERE address_id = ANY(%(addresses)s) AND is_isolation"
+_FIND = """
+SELECT address_id, id FROM lane
+WHERE address_id = ANY(%(addresses)s) AND conversation_id IS NULL AND is_isolation = (%(operation)s::bigint IS NULL)
+  AND operation_id IS NOT DISTINCT FROM %(operation)s
+"""
+_HOLD = """
+UPDATE lane SET is_held = %(held)s, is_open = is_open AND NOT %(held)s
+WHERE operation_id = %(operation)s RETURNING address_id
+"""
 
 
 def isolation_lanes(cursor: CursorWrapper, address_ids: Iterable[int]) -> dict[int, int]:
     """Return each address's isolation lane, made where it was missing; address id -> lane id. Call in a transaction."""
-    wanted = {"addresses": sorted(set(address_ids))}
+    return _lanes(cursor, address_ids, None)
+
+
+def operation_lanes(cursor: CursorWrapper, address_ids: Iterable[int], operation_id: int) -> dict[int, int]:
+    """Return the operation's lane on each address, as `isolation_lanes`."""
+    return _lanes(cursor, address_ids, operation_id)
+
+
+def hold_lanes(cursor: CursorWrapper, operation_id: int, *, is_held: bool) -> None:
+    """Let nothing be claimed from the lanes of an operation, or let it be again. Call in a transaction."""
+    cursor.execute(_HOLD, {"operation": operation_id, "held": is_held})
+    addresses = [row[0] for row in cursor.fetchall()]
+    if not is_held:
+        reopen(cursor, addresses)
+
+
+def _lanes(cursor: CursorWrapper, address_ids: Iterable[int], operation_id: int | None) -> dict[int, int]:
+    wanted: dict[str, Any] = {"addresses": sorted(set(address_ids)), "operation": operation_id}
     if not wanted["addresses"]:
         return {}
-    cursor.execute(_ISOLATION, wanted)
+    cursor.execute(_FIND, wanted)
     found = dict(cursor.fetchall())
     if len(found) < len(wanted["addresses"]):
         # A policy saved meanwhile would not open or close a lane that is not committed.
         locks.share(cursor, Lock.POLICIES)
-        cursor.execute(_ISOLATE, wanted)
-        cursor.execute(_ISOLATION, wanted)
+        cursor.execute(_MAKE, wanted)
+        cursor.execute(_FIND, wanted)
         found = dict(cursor.fetchall())
     return found
 

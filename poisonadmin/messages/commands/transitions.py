@@ -9,11 +9,14 @@ common table expression `changed`: id, address_id, state, reason, group_id, atte
 a statement sets anew of address_id, reason and group_id, and `event` where messages differ, is there as was_address_id,
 was_reason, was_group_id and event. What is the same for all is written as a constant: a column of text costs as much
 to carry along as a counter delta.
+
+What becomes of a message that an operation has put up for delivery is written to the operation's results alike.
 """
 
 from collections.abc import Mapping, Sequence
 
 from poisonadmin.messages.domain.states import Event, Reason, State, check
+from poisonadmin.operations.domain.ledger import MemberOutcome
 
 _AFTER = ("id", "address_id", "state", "reason", "group_id", "attempt_number")
 # What counters tell apart, beside the state.
@@ -22,6 +25,9 @@ _COUNTED = ("address_id", "reason", "group_id")
 _PARKED = {"due_at": "NULL", "expires_at": "NULL"}
 
 COUNT_CHANGED = "SELECT count(*) FROM changed"
+
+# By these a message is given up on, or tried again, because of what its delivery came to.
+_FAILURES = (Event.FAILED, Event.CRASHED, Event.NODE_LOST, Event.ROLLED_BACK, Event.DISCARDED, Event.RETURNED)
 
 
 def move(
@@ -38,6 +44,7 @@ def move(
     before: str = "",
     beside: str = "",
     note: str = "%(note)s",
+    is_decision: bool = False,
     then: str = COUNT_CHANGED,
 ) -> str:
     """Return the statement by which `event` moves messages from the state `start` to the state `to`.
@@ -48,7 +55,8 @@ def move(
     state and for that, of messages that nobody has locked before, and sets nothing from `chosen`.
     `event`: an expression over `chosen` where messages differ. `to` None: `sets` says it. `reason` None: `sets` says
     it, or it stays. `before`, `beside`: common table expressions that `chosen` needs, or that need `changed`. `note`:
-    an expression over `changed`. `then`: the query at the end.
+    an expression over `changed`. `is_decision`: history names the operation, the parameter `operation`. `then`: the
+    query at the end.
     Errors: `ValueError`, `TransitionNotAllowed`, when the statement is made.
     """
     if asks is None and not is_locked and f"state = '{start}'" not in chosen:
@@ -63,7 +71,8 @@ def move(
     values |= sets or {}
     written = ", ".join(f"{column} = {value}" for column, value in values.items())
     before_it = [column for column in _COUNTED if column in values]
-    returned = [f"message.{column}" for column in _AFTER]
+    is_result = _is_result(start, to)
+    returned = [f"message.{column}" for column in (*_AFTER, *(["operation_id"] if is_result else []))]
     returned += [f"chosen.{column} AS was_{column}" for column in before_it]
     returned += [] if isinstance(event, Event) else [f"{event} AS event"]
     if asks is None:
@@ -77,7 +86,8 @@ def move(
 WITH {_parts(before)}chosen AS ({chosen}), changed AS (
     UPDATE message SET {written} {found}
     RETURNING {", ".join([*returned, *shows])}
-), {_parts(beside)}{_history(_text(event), f"'{start}'", _constant(to), note)}, {_counts(start, to, before_it)}
+), {_parts(beside)}{_history(_text(event), f"'{start}'", _constant(to), note, is_decision=is_decision)},
+{_results(_text(event), _constant(to), before_it) if is_result else ""}{_counts(start, to, before_it)}
 {then}
 """  # noqa: S608  (fragments are constants)
 
@@ -123,15 +133,55 @@ WITH {_parts(before)}changed AS (
 """  # noqa: S608  (fragments are constants)
 
 
-def _history(event: str, start: str, to: str, note: str) -> str:
-    return _history_of(f"SELECT id, {start}, {to}, {event}, reason, attempt_number, %(actor)s, {note} FROM changed")  # noqa: S608
+def _history(event: str, start: str, to: str, note: str, *, is_decision: bool = False) -> str:
+    more = ", %(operation)s::bigint" if is_decision else ""
+    changes = f"SELECT id, {start}, {to}, {event}, reason, attempt_number, %(actor)s, {note}{more} FROM changed"  # noqa: S608
+    return _history_of(changes, ", operation_id" if is_decision else "")
 
 
-def _history_of(changes: str) -> str:
+def _history_of(changes: str, more: str = "") -> str:
     return f"""recorded_history AS (
-    INSERT INTO history (message_id, from_state, to_state, event, reason, attempt_number, actor, note)
+    INSERT INTO history (message_id, from_state, to_state, event, reason, attempt_number, actor, note{more})
     {changes}
 )"""
+
+
+def _is_result(start: State, to: State | None) -> bool:
+    """Return whether the statement says what became of messages that an operation had delivered."""
+    if start is State.DLVD:
+        return True
+    return start in (State.TBDL, State.DLNG) and (to is None or to in (State.DLVD, State.NDLV, State.FAIL))
+
+
+def _results(event: str, to: str, before_it: Sequence[str]) -> str:
+    """Return the results of the operations that the messages belong to; a failure is compared with the one before."""
+    group_before = "was_group_id" if "group_id" in before_it else "group_id"
+    failed = ", ".join(f"'{one}'" for one in _FAILURES)
+    outcome = f"""CASE WHEN {to} = 'DLVD' AND EXISTS (
+                     SELECT FROM confirmation AS c
+                     WHERE c.message_id = id AND c.attempt_number = changed.attempt_number AND confirmed_at IS NOT NULL)
+                THEN '{MemberOutcome.CONFIRMED}'
+                WHEN {to} = 'DLVD' THEN '{MemberOutcome.DELIVERED}'
+                WHEN {to} = 'TBDL' THEN '{MemberOutcome.WAITING}'
+                WHEN reason = '{Reason.BLACKLISTED}' THEN '{MemberOutcome.BLACKLISTED}'
+                WHEN {event} = '{Event.OPERATION_CANCELLED}' THEN '{MemberOutcome.CANCELLED}'
+                WHEN {event} NOT IN ({failed}) THEN '{MemberOutcome.SKIPPED}'
+                WHEN {group_before} IS NOT DISTINCT FROM group_id THEN '{MemberOutcome.FAILED_SAME}'
+                ELSE '{MemberOutcome.FAILED_NEW}' END"""  # noqa: S608  (fragments are constants)
+    return f"""recorded_results AS (
+    INSERT INTO operation_result AS result (operation_id, message_id, outcome, code, group_id, failed_group_id)
+    SELECT operation_id, id, outcome, CASE WHEN outcome = '{MemberOutcome.SKIPPED}' THEN coalesce(reason, event) END,
+           group_before, group_id
+    FROM (SELECT operation_id, id, {outcome} AS outcome, reason, {event} AS event, {group_before} AS group_before,
+                 group_id
+          FROM changed WHERE operation_id IS NOT NULL) AS member
+    ON CONFLICT (operation_id, message_id) DO UPDATE SET
+        outcome = CASE WHEN excluded.outcome NOT IN ('{MemberOutcome.FAILED_SAME}', '{MemberOutcome.FAILED_NEW}')
+                       THEN excluded.outcome
+                       WHEN result.group_id IS NOT DISTINCT FROM excluded.failed_group_id
+                       THEN '{MemberOutcome.FAILED_SAME}' ELSE '{MemberOutcome.FAILED_NEW}' END,
+        code = excluded.code, failed_group_id = excluded.failed_group_id, at = now()
+), """  # noqa: S608  (fragments are constants)
 
 
 def _counts(start: State | None, to: State | None, before_it: Sequence[str]) -> str:

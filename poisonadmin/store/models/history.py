@@ -11,7 +11,10 @@ from poisonadmin.store.models.choices import only_values_of
 
 
 class History(models.Model):
-    """One row a state change, written in the transaction of the change. `seq` grows along a message's life."""
+    """One row a state change, written in the transaction of the change. `seq` grows along a message's life.
+
+    `operation_id`: the operation that made it.
+    """
 
     pk = models.CompositePrimaryKey("message_id", "seq")
     message_id = models.BigIntegerField()
@@ -23,6 +26,7 @@ class History(models.Model):
     attempt_number = models.IntegerField()
     actor = models.CharField(max_length=255)
     note = models.TextField(null=True)
+    operation_id = models.BigIntegerField(null=True)
     at = models.DateTimeField(db_default=Now())
 
     class Meta:

@@ -51,12 +51,14 @@ class Address(models.Model):
 class Lane(models.Model):
     """The claim's view of an address: is it open, and when is its first message due.
 
-    One a address (conversation_id NULL), one a conversation on ordered addresses, and the isolation lane of an address,
-    made when its first message becomes a candidate: what waits there is delivered alone.
+    One a address (`is_plain`), one a conversation on ordered addresses, the isolation lane of an address, made when its
+    first message becomes a candidate: what waits there is delivered alone; and those of operations, whose messages go
+    behind the others.
     `next_due` is a floor: no TBDL message of the lane is due earlier. NULL: none waits. For a conversation it is when
     its head is due, and NULL while the head is under way or waits for a decision.
     `head_id`: a conversation's first undelivered message, behind which the others are held.
-    `is_open`: the address is ON, has a destination, and the destination is enabled.
+    `is_open`: the address is ON, has a destination, the destination is enabled, and the lane is not `is_held`, as those
+    of a paused operation are.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -66,13 +68,23 @@ class Lane(models.Model):
     next_due = models.DateTimeField(null=True)
     head_id = models.BigIntegerField(null=True)
     is_isolation = models.BooleanField(db_default=False)
+    operation_id = models.BigIntegerField(null=True)
+    is_held = models.BooleanField(db_default=False)
+    is_plain = models.GeneratedField(
+        expression=Q(conversation_id__isnull=True, is_isolation=False, operation_id__isnull=True),  # type: ignore[arg-type]
+        output_field=models.BooleanField(),
+        db_persist=True,
+    )
 
     class Meta:
         db_table = "lane"
         constraints = [
             models.UniqueConstraint(
-                fields=["address", "conversation_id", "is_isolation"], name="lane_once", nulls_distinct=False
-            )
+                fields=["address", "conversation_id", "is_isolation", "operation_id"],
+                name="lane_once",
+                nulls_distinct=False,
+            ),
+            models.UniqueConstraint(fields=["address"], name="lane_plain_once", condition=Q(is_plain=True)),
         ]
         indexes = [models.Index("next_due", name="lane_ready", condition=Q(is_open=True))]
 

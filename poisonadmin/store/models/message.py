@@ -20,7 +20,8 @@ class Message(models.Model):
     therefore left as it was once a message is delivered, and means something in TBDL only. `expires_at` is set while
     the message may still expire; the producer's word is the envelope's. `blacklisted_at` is `state_at` while the
     message is blacklisted, and None otherwise, so that the blacklist has an index which nothing else touches.
-    `undecided_at` is the same for messages that wait for a decision.
+    `undecided_at` is the same for messages that wait for a decision. `operation_id`: the latest operation that had it
+    delivered.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -45,6 +46,7 @@ class Message(models.Model):
     original_address = models.ForeignKey(
         "store.Address", models.DO_NOTHING, null=True, db_constraint=False, db_index=False, related_name="+"
     )
+    operation_id = models.BigIntegerField(null=True)
     is_undecided = models.GeneratedField(
         expression=Q(state=State.NDLV),  # type: ignore[arg-type]
         output_field=models.BooleanField(),

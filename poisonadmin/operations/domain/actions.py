@@ -1,0 +1,130 @@
+"""The actions that people carry out on messages, on one or on a selection, each declared once with its words."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from poisonadmin.messages.domain.states import Event, State
+
+
+class OperationAction(StrEnum):
+    APPROVE = "approve"
+    FAIL = "fail"
+    RETURN = "return"
+    DELIVER_NOW = "deliver_now"
+    POSTPONE = "postpone"
+    QUARANTINE = "quarantine"
+    RESTORE = "restore"
+
+
+@dataclass(frozen=True)
+class Action:
+    """`start`: the state in which a message must be. `fits`: what else a message must be, so that it is offered.
+
+    `label` is on the button, `verb` on the dialog's, `done` in the note after; `means` says what will happen.
+    """
+
+    key: OperationAction
+    start: State
+    event: Event
+    label: str
+    verb: str
+    done: str
+    means: str
+    icon: str
+    button: str = ""
+    on_lists: bool = False
+    delays: tuple[tuple[int, str], ...] = ()
+    fits: Callable[[Any], bool] = field(default=lambda _: True)
+
+    def allows(self, message: Any) -> bool:
+        """Return whether a row of a list of messages may be so changed; the command has the last word."""
+        return message.state == self.start and self.fits(message)
+
+
+_DELAYS = ((600, "10 minutes"), (3600, "1 hour"), (4 * 3600, "4 hours"), (86_400, "1 day"), (7 * 86_400, "7 days"))
+
+ACTIONS: dict[str, Action] = {
+    action.key: action
+    for action in (
+        Action(
+            OperationAction.APPROVE,
+            State.NDLV,
+            Event.APPROVED,
+            "Approve…",
+            "Approve",
+            "approved",
+            "Will be redelivered now, with all attempts available again.",
+            "check",
+            "btn-primary",
+            on_lists=True,
+        ),
+        Action(
+            OperationAction.FAIL,
+            State.NDLV,
+            Event.MARKED_FAIL,
+            "Mark FAIL…",
+            "Mark FAIL",
+            "marked FAIL",
+            "Will not be delivered again. A message marked FAIL stays on record and can be restored.",
+            "ban",
+            "btn-danger",
+            on_lists=True,
+        ),
+        Action(
+            OperationAction.RETURN,
+            State.NDLV,
+            Event.APPROVED,
+            "Return…",
+            "Return to the original address",
+            "returned to the original address",
+            "Will be redelivered now at the address that it was moved from.",
+            "undo",
+            fits=lambda message: message.original_address not in (None, message.address),
+        ),
+        Action(
+            OperationAction.DELIVER_NOW,
+            State.TBDL,
+            Event.DELIVERED_NOW,
+            "Deliver now…",
+            "Deliver now",
+            "made due now",
+            "Will be delivered now. Its failures still count.",
+            "play",
+        ),
+        Action(
+            OperationAction.POSTPONE,
+            State.TBDL,
+            Event.POSTPONED,
+            "Postpone…",
+            "Postpone",
+            "postponed",
+            "Will be delivered at the chosen time.",
+            "clock",
+            delays=_DELAYS,
+        ),
+        Action(
+            OperationAction.QUARANTINE,
+            State.TBDL,
+            Event.QUARANTINED,
+            "Quarantine…",
+            "Quarantine",
+            "quarantined",
+            "Will not be delivered until somebody approves it.",
+            "shield",
+        ),
+        Action(
+            OperationAction.RESTORE,
+            State.FAIL,
+            Event.RESTORED,
+            "Restore…",
+            "Restore",
+            "restored",
+            "Will wait for a decision again.",
+            "refresh",
+        ),
+    )
+}
+# Their members are accounted for when they have been delivered, or not; those of the others at once.
+DELIVERING = frozenset(OperationAction(key) for key, action in ACTIONS.items() if action.event is Event.APPROVED)

@@ -1,0 +1,39 @@
+"""The states of an operation, and what may follow what."""
+
+from enum import StrEnum
+
+
+class OperationState(StrEnum):
+    """HALTED: its canary stopped it. CANCELLED: nothing more begins; what is under way ends."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    HALTED = "halted"
+    CANCELLED = "cancelled"
+    COMPLETED = "completed"
+
+
+class OperationChange(StrEnum):
+    """What a person does to an operation."""
+
+    PAUSE = "pause"
+    RESUME = "resume"
+    CANCEL = "cancel"
+
+
+RUNNING, PAUSED, HALTED, CANCELLED, COMPLETED = OperationState
+
+CHANGES: dict[OperationChange, tuple[tuple[OperationState, ...], OperationState]] = {
+    OperationChange.PAUSE: ((RUNNING,), PAUSED),
+    OperationChange.RESUME: ((PAUSED, HALTED), RUNNING),
+    OperationChange.CANCEL: ((RUNNING, PAUSED, HALTED), CANCELLED),
+}
+
+
+def changes_of(state: OperationState) -> tuple[OperationChange, ...]:
+    """Return what a person may do to an operation in this state.
+
+    >>> [str(change) for change in changes_of(OperationState.PAUSED)]
+    ['resume', 'cancel']
+    """
+    return tuple(change for change, (starts, _) in CHANGES.items() if state in starts)

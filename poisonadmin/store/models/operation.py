@@ -1,0 +1,128 @@
+"""Selections, which are frozen sets of messages, and the operations that people carry out on them."""
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from poisonadmin.operations.domain.actions import OperationAction
+from poisonadmin.operations.domain.ledger import RECORDED
+from poisonadmin.operations.domain.lifecycle import OperationState
+from poisonadmin.operations.domain.selection import SelectionOrder
+from poisonadmin.store.models.choices import only_values_of
+
+
+class Selection(models.Model):
+    """A set of messages as it was at `frozen_at`; what arrives or changes later does not join it.
+
+    `filter`: parameters of `GET /messages/`; None where the ids were given. `most`: how many it was limited to.
+    `ids_hash` as operations/domain/selection.py says. `address_ids`: where the messages were; who does not see all of
+    these does not see the selection. `used_at`: when an operation was begun on it; one without is removed after
+    `expires_at`.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    filter = models.JSONField(null=True)
+    ordering = models.CharField(max_length=16, db_default=SelectionOrder.OLDEST.value)
+    most = models.IntegerField(null=True)
+    count = models.IntegerField(db_default=0)
+    ids_hash = models.CharField(max_length=64, db_default="")
+    address_ids = ArrayField(models.BigIntegerField(), default=list)
+    created_by = models.CharField(max_length=255)
+    frozen_at = models.DateTimeField(db_default=Now())
+    expires_at = models.DateTimeField()
+    used_at = models.DateTimeField(null=True)
+
+    class Meta:
+        db_table = "selection"
+        constraints = [only_values_of("ordering", SelectionOrder)]
+        indexes = [models.Index("expires_at", name="selection_unused", condition=Q(used_at__isnull=True))]
+
+
+class SelectionPiece(models.Model):
+    """Some members of a selection, their ids rising from `first_id` to `last_id`, with no other piece's between them.
+
+    Pieces are walked in the order of `number`, which begins at 0.
+    """
+
+    pk = models.CompositePrimaryKey("selection_id", "number")
+    selection_id = models.BigIntegerField()
+    number = models.IntegerField()
+    first_id = models.BigIntegerField()
+    last_id = models.BigIntegerField()
+    message_ids = ArrayField(models.BigIntegerField())
+
+    class Meta:
+        db_table = "selection_piece"
+
+
+class Operation(models.Model):
+    """A decision on a selection, and how far it is.
+
+    `patterns`: the address patterns that who asked is limited to, as in `Principal`. `pieces`, `walked`: how many
+    pieces and members of the selection it has looked at. `changed`: members that had nothing to wait for. Any other
+    member has a row in `operation_result` once something is known of it. `has_lanes`: its messages wait on lanes of
+    their own, behind those that nobody decided on in bulk. `canary`: the members that are tried first, in their order;
+    `stage`: how many of its stages are over. While it `is_watched` what fails again halts it, as `halted_why` says.
+    `ended_at`: when every member was accounted for.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    selection = models.ForeignKey(Selection, models.PROTECT)
+    action = models.CharField(max_length=16)
+    state = models.CharField(max_length=16)
+    reason = models.TextField()
+    params = models.JSONField(default=dict)
+    rate_per_second = models.FloatField(null=True)
+    has_lanes = models.BooleanField(db_default=False)
+    count = models.IntegerField()
+    pieces = models.IntegerField(db_default=0)
+    walked = models.IntegerField(db_default=0)
+    changed = models.IntegerField(db_default=0)
+    canary = ArrayField(models.BigIntegerField(), null=True)
+    stage = models.SmallIntegerField(db_default=0)
+    is_watched = models.BooleanField(db_default=False)
+    halted_why = models.TextField(null=True)
+    requested_by = models.CharField(max_length=255)
+    patterns = models.JSONField(default=list)
+    requested_at = models.DateTimeField(db_default=Now())
+    state_at = models.DateTimeField(db_default=Now())
+    ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        db_table = "operation"
+        constraints = [only_values_of("action", OperationAction), only_values_of("state", OperationState)]
+        indexes = [models.Index("id", name="operation_open", condition=Q(ended_at__isnull=True))]
+
+
+class OperationPace(models.Model):
+    """When the next delivery of an operation with a rate may begin; apart from its row, which a walk holds."""
+
+    operation_id = models.BigIntegerField(primary_key=True)
+    rate_per_second = models.FloatField()
+    next_slot = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        db_table = "operation_pace"
+
+
+class OperationResult(models.Model):
+    """What is known of a member of an operation. `code`: why it was skipped, with what that needs to be said.
+
+    `group_id`: the member's failure group before, `failed_group_id` that of its latest failure since.
+    """
+
+    pk = models.CompositePrimaryKey("operation_id", "message_id")
+    operation_id = models.BigIntegerField()
+    message_id = models.BigIntegerField()
+    outcome = models.CharField(max_length=16)
+    code = models.CharField(max_length=32, null=True)
+    detail = models.CharField(max_length=255, null=True)
+    group_id = models.BigIntegerField(null=True)
+    failed_group_id = models.BigIntegerField(null=True)
+    at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        db_table = "operation_result"
+        constraints = [only_values_of("outcome", RECORDED)]
+        indexes = [models.Index("operation_id", "outcome", "code", "message_id", name="operation_result_by_outcome")]
