@@ -24,6 +24,7 @@ class Benchmark:
 
 
 BENCHMARKS = (
+    Benchmark("B1", "one decision on a million messages", "b01_bulk"),
     Benchmark("B6", "claim and settle, no delivery", "b06_claim_settle"),
     Benchmark("B17", "settling beside a million messages", "b17_settle_beside"),
     Benchmark("RULES", "what content rules cost a message", "content_rules"),

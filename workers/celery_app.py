@@ -60,6 +60,7 @@ app.conf.update(
             IO: {
                 # While something is delivered, the worker that delivers recovers too, and more often.
                 "message_tick": 1.0,
+                "operation_tick": 1.0,
                 "restart_tick": 5.0,
                 "look_tick": 1.0,
                 "lane_tick": 30.0,

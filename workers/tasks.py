@@ -7,6 +7,8 @@ from poisonadmin.delivery.commands.crash_recovery import sweep_journals
 from poisonadmin.delivery.commands.ordered_conversations import clear_lanes
 from poisonadmin.messages.commands.counts import fold
 from poisonadmin.messages.commands.expiry import expire_due
+from poisonadmin.operations.commands import operations
+from poisonadmin.operations.commands.selections import remove_expired
 from poisonadmin.restart_jobs.commands import restart_due
 from poisonadmin.sources.commands.broker_checks import answer_due
 from poisonadmin.system.commands.housekeeping import clean_up
@@ -35,10 +37,10 @@ def _expire() -> None:
 
 @app.task  # type: ignore[untyped-decorator]
 def lane_tick(**_: Any) -> None:
-    """Remove the lanes of conversations that are over."""
+    """Remove the lanes of conversations and operations that are over."""
     with single_flight(Tick.LANES) as alone:
         if alone:
-            clear_lanes()
+            do_each(clear_lanes, operations.clear_lanes)
 
 
 @app.task  # type: ignore[untyped-decorator]
@@ -47,7 +49,16 @@ def housekeeping_tick(**_: Any) -> None:
     with single_flight(Tick.HOUSEKEEPING) as alone:
         if alone:
             clean_up()
+            remove_expired()
             sweep_journals(LocalJournals())
+
+
+@app.task  # type: ignore[untyped-decorator]
+def operation_tick(**_: Any) -> None:
+    """Carry on with the operations that are not over."""
+    with single_flight(Tick.OPERATIONS) as alone:
+        if alone:
+            operations.carry_on()
 
 
 @app.task  # type: ignore[untyped-decorator]

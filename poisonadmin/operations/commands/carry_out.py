@@ -1,0 +1,127 @@
+"""Carrying an operation out: one piece of its selection after the other, each in one transaction with how far it is."""
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from django.db import connection, transaction
+from django.db.backends.utils import CursorWrapper
+
+from poisonadmin.core.commands.transaction_retry import retried
+from poisonadmin.core.domain.access import Permission, Principal, Role
+from poisonadmin.messages.commands import decisions
+from poisonadmin.messages.commands.decisions import Decided, OperationRef
+from poisonadmin.messages.domain.states import State
+from poisonadmin.operations.domain.actions import DELIVERING, OperationAction
+from poisonadmin.operations.domain.canary import STAGE_ENDS
+from poisonadmin.operations.domain.ledger import MemberOutcome
+from poisonadmin.operations.queries.preview import refusal_of
+from poisonadmin.store.models.operation import Operation
+
+_LOCK = """
+SELECT message_ids, canary, stage, walked
+FROM operation LEFT JOIN selection_piece AS piece
+     ON piece.selection_id = operation.selection_id AND piece.number = operation.pieces
+WHERE operation.id = %(operation)s AND operation.state = 'running'
+FOR NO KEY UPDATE OF operation SKIP LOCKED
+"""
+_SKIP = """
+INSERT INTO operation_result (operation_id, message_id, outcome, code, detail)
+SELECT %(operation)s, id, %(outcome)s, code, detail
+FROM unnest(%(ids)s::bigint[], %(codes)s::text[], %(details)s::text[]) AS skipped (id, code, detail)
+"""
+_MOVE_ON = """
+UPDATE operation SET pieces = pieces + %(pieces)s, walked = walked + %(walked)s, changed = changed + %(changed)s
+WHERE id = %(operation)s
+"""
+
+
+def carry_out_piece(operation: Operation) -> bool:
+    """Decide on the next piece of a running operation; return whether there was one that nobody else works on."""
+    return retried(lambda: _carry_out(operation))
+
+
+def _carry_out(operation: Operation) -> bool:
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(_LOCK, {"operation": operation.id})
+        found = cursor.fetchone()
+        ids = None if found is None else _next(*found)
+        if ids is None:
+            return False
+        is_piece = found[1] is None or found[2] >= len(STAGE_ENDS)
+        decided = decide(operation, ids)
+        record(cursor, operation, decided, set(ids), pieces=int(is_piece))
+    return True
+
+
+def _next(piece: list[int] | None, canary: list[int] | None, stage: int, walked: int) -> list[int] | None:
+    """Return the members to decide on next; None when there are none, or those of a stage are to be answered first."""
+    if canary is None:
+        return piece
+    if stage < len(STAGE_ENDS):
+        return canary[walked : STAGE_ENDS[stage]] or None
+    tried = set(canary)
+    return None if piece is None else [one for one in piece if one not in tried]
+
+
+def decide(operation: Operation, ids: Sequence[int], **expected: Any) -> Decided:
+    """Carry the operation's action out on these messages, for who asked for it. Errors: those of the decision."""
+    until = operation.params.get("until")
+    ref = OperationRef(operation.id, has_lanes=operation.has_lanes, is_audited=operation.count > 1)
+    return decisions.decide(
+        OperationAction(operation.action),
+        ids,
+        until=datetime.fromisoformat(until) if until else None,
+        principal=principal_of(operation),
+        reason=operation.reason,
+        operation=ref,
+        **expected,
+    )
+
+
+def principal_of(operation: Operation) -> Principal:
+    """Return who asked for the operation, as far as carrying it out needs it."""
+    patterns = tuple(tuple(some) for some in operation.patterns)
+    return Principal(operation.requested_by, Role.OPERATOR, frozenset({Permission.READ, Permission.DECIDE}), patterns)
+
+
+def record(
+    cursor: CursorWrapper, operation: Operation, decided: Decided, members: Collection[int], *, pieces: int = 1
+) -> None:
+    """Write down what became of members that were decided on, and that the operation is past them, and `pieces`."""
+    skipped = {
+        message_id: refusal_of(why, _holder(decided, message_id, why), decided.returns.get(message_id, ""))
+        for message_id, why in decided.refused.items()
+        if message_id in members
+    }
+    _write(cursor, operation, MemberOutcome.SKIPPED, skipped)
+    ends_at_once = OperationAction(operation.action) not in DELIVERING
+    if not ends_at_once:
+        _write(cursor, operation, MemberOutcome.CHANGED, dict.fromkeys(decided.handed_back, (None, None)))
+    changed = len(decided.changed) if ends_at_once else 0
+    values = {"operation": operation.id, "pieces": pieces, "walked": len(members), "changed": changed}
+    cursor.execute(_MOVE_ON, values)
+
+
+def _holder(decided: Decided, message_id: int, why: str) -> int | None:
+    """Return the operation that a message waits or is under way for; None where there is none."""
+    return decided.operations.get(message_id) if why in (State.TBDL, State.DLNG) else None
+
+
+def _write(
+    cursor: CursorWrapper,
+    operation: Operation,
+    outcome: MemberOutcome,
+    members: Mapping[int, tuple[str | None, str | None]],
+) -> None:
+    if not members:
+        return
+    codes, details = zip(*members.values(), strict=True)
+    values: dict[str, Any] = {
+        "operation": operation.id,
+        "outcome": str(outcome),
+        "ids": list(members),
+        "codes": list(codes),
+        "details": list(details),
+    }
+    cursor.execute(_SKIP, values)

@@ -1,0 +1,168 @@
+"""Operations as they are shown, with their ledger."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.domain.errors import NotFound
+from poisonadmin.core.queries.address_ids import visible_ids
+from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, fetch_page, window
+from poisonadmin.core.queries.rows import bounded, fetch, fetch_rows
+from poisonadmin.messages.queries.lists import COLUMNS, JOINS, MessageRow
+from poisonadmin.operations.domain.ledger import Ledger, MemberOutcome, ledger
+from poisonadmin.operations.domain.lifecycle import OperationState
+
+_COLUMNS = """operation.id, selection_id, action, state, reason, params, rate_per_second, operation.count,
+ ids_hash AS hash, canary IS NOT NULL AS canary, walked, changed, halted_why,
+ requested_by, requested_at, state_at, ended_at"""
+_FROM = "FROM operation JOIN selection ON selection.id = selection_id"
+_RECORDED = """
+SELECT outcome, code, count(*) FROM operation_result WHERE operation_id = %s GROUP BY outcome, code
+"""
+_NEWEST_FIRST = Key(("operation.id",), (int,))
+
+
+@dataclass(frozen=True)
+class OperationRow:
+    """A decision on a selection. `walked`: how many members it has decided on. `hash` is the selection's.
+
+    `ended_at`: when every member was accounted for.
+    """
+
+    id: int
+    selection_id: int
+    action: str
+    state: str
+    reason: str
+    params: Mapping[str, Any]
+    rate_per_second: float | None
+    count: int
+    hash: str
+    canary: bool
+    walked: int
+    changed: int
+    halted_why: str | None
+    requested_by: str
+    requested_at: datetime
+    state_at: datetime
+    ended_at: datetime | None
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """How many members were left alone for a reason."""
+
+    code: str
+    count: int
+
+
+@dataclass(frozen=True)
+class OperationDetail(OperationRow):
+    """An operation with its ledger, whose numbers sum to `count`. `done`: how many members are accounted for."""
+
+    ledger: Ledger
+    skipped: list[Skipped]
+
+    @property
+    def done(self) -> int:
+        """Return how many members are accounted for."""
+        return self.ledger.done
+
+
+def list_operations(
+    *, principal: Principal, cursor: str | None = None, limit: int = DEFAULT_LIMIT
+) -> Page[OperationRow]:
+    """Return a page of the operations whose members are all in scope, newest first."""
+    principal.require(Permission.READ)
+    visible = visible_ids(principal)
+    scope, parameters = ("TRUE", []) if visible is None else ("selection.address_ids <@ %s::bigint[]", [visible])
+    sql = f"SELECT {_COLUMNS} {_FROM} WHERE {scope}"
+    page = window(cursor, limit, _NEWEST_FIRST)
+    return fetch_page(OperationRow, sql, parameters, page)
+
+
+def get_operation(operation_id: int, *, principal: Principal) -> OperationDetail:
+    """Return the operation with its ledger; raise NotFound, also where a member is out of scope."""
+    principal.require(Permission.READ)
+    visible = visible_ids(principal)
+    scope, parameters = ("TRUE", []) if visible is None else ("selection.address_ids <@ %s::bigint[]", [visible])
+    sql = f"SELECT {_COLUMNS} {_FROM} WHERE {scope} AND operation.id = %s"
+    found = fetch(OperationRow, sql, [*parameters, operation_id]) if 0 < operation_id < 2**63 else []
+    if not found:
+        raise NotFound(f"There is no operation {operation_id}.")
+    recorded: dict[str, int] = {}
+    skipped = []
+    for outcome, code, n in fetch_rows(_RECORDED, [operation_id]):
+        recorded[outcome] = recorded.get(outcome, 0) + n
+        if outcome == MemberOutcome.SKIPPED:
+            skipped.append(Skipped(code, n))
+    return OperationDetail(
+        **vars(found[0]),
+        ledger=ledger_of(found[0], recorded),
+        skipped=sorted(skipped, key=lambda one: (-one.count, one.code)),
+    )
+
+
+def ledger_of(operation: Any, recorded: Mapping[str, int]) -> Ledger:
+    """Return the ledger of an operation (a row of it, or the model) from how many results it has of each outcome."""
+    return ledger(
+        recorded,
+        count=operation.count,
+        walked=operation.walked,
+        changed=operation.changed,
+        is_cancelled=operation.state == OperationState.CANCELLED,
+    )
+
+
+def recorded_results(operation_id: int) -> dict[str, int]:
+    """Return how many results the operation has of each outcome."""
+    return dict(
+        fetch_rows("SELECT outcome, count(*) FROM operation_result WHERE operation_id = %s GROUP BY 1", [operation_id])
+    )
+
+
+_IDS = Key(("member.id",), (int,), descending=False, fields=("id",))
+
+
+def list_operation_members(
+    operation: OperationDetail,
+    outcome: MemberOutcome,
+    *,
+    principal: Principal,
+    cursor: str | None = None,
+    limit: int = DEFAULT_LIMIT,
+) -> Page[MessageRow]:
+    """Return a page of the members with this outcome as they are now, oldest first.
+
+    Errors: `InvalidCursor`, `QueryTooExpensive`.
+    """
+    principal.require(Permission.READ)
+    page = window(cursor, limit, _IDS)
+    walked = "(SELECT pieces FROM operation WHERE id = %s)"
+    missing = """
+    SELECT member.id FROM selection_piece AS piece CROSS JOIN LATERAL unnest(message_ids) AS member (id)
+    WHERE selection_id = %s AND {which} AND NOT EXISTS (
+        SELECT FROM operation_result AS result WHERE result.operation_id = %s AND result.message_id = member.id)"""
+    recorded = "SELECT message_id AS id FROM operation_result WHERE operation_id = %s AND outcome = %s"
+    parameters: list[Any] = [operation.id, str(outcome)]
+    is_cancelled = operation.state == OperationState.CANCELLED
+    ends_at_once = operation.changed > 0
+    which = {
+        MemberOutcome.CHANGED: f"number < {walked}" if ends_at_once else None,
+        MemberOutcome.CANCELLED: f"number >= {walked}" if is_cancelled else None,
+        MemberOutcome.UNANSWERED: f"number >= {walked}"
+        if ends_at_once and not is_cancelled
+        else f"number < {walked}"
+        if is_cancelled
+        else f"{walked} IS NOT NULL",
+    }.get(outcome)
+    if which is not None:
+        recorded = f"{recorded} UNION ALL {missing.format(which=which)}"
+        parameters += [operation.selection_id, operation.id, operation.id]
+    sql = f"""
+SELECT {COLUMNS} FROM (SELECT member.id FROM ({recorded}) AS member WHERE {page.condition} {page.order}) AS member
+JOIN message m ON m.id = member.id {JOINS} {page.order.partition(" LIMIT")[0]}"""  # noqa: S608  (fragments are constants)
+    with bounded():
+        return page.page(fetch(MessageRow, sql, [*parameters, *page.parameters]))

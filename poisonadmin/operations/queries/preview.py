@@ -1,0 +1,136 @@
+"""What an operation would do with a selection now, by the very checks that carrying it out makes."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.queries.address_ids import visible_ids
+from poisonadmin.core.queries.rows import bounded, fetch_rows
+from poisonadmin.messages.queries import refusals
+from poisonadmin.messages.queries.approval_warnings import ApprovalWarning, approval_warning
+from poisonadmin.operations.domain.actions import DELIVERING, OperationAction
+from poisonadmin.operations.queries.selections import SelectionRow
+from poisonadmin.policies.queries.index import policy_index
+
+PREVIEW_SECONDS = 60
+# It waits or is under way for another operation.
+TAKEN = "taken"
+_SORTS = """
+SELECT why, CASE WHEN why IN ('TBDL', 'DLNG') THEN operation_id END, address, back, destination, crash_count,
+       has_crashed, count(*)
+FROM (
+    SELECT {refusal} AS why, message.operation_id, address.name AS address, back.name AS back,
+           destination.name AS destination, message.candidate OR message.crash_count > 0 AS has_crashed,
+           CASE WHEN message.candidate OR message.crash_count > 0 THEN message.crash_count ELSE 0 END AS crash_count
+    FROM (SELECT unnest(message_ids) AS id FROM selection_piece WHERE selection_id = %(selection)s) AS member
+         JOIN message ON message.id = member.id {joins}
+         LEFT JOIN destination ON destination.id = back.destination_id
+) AS looked_at
+GROUP BY 1, 2, 3, 4, 5, 6, 7
+"""
+
+
+@dataclass(frozen=True)
+class LeftAlone:
+    """How many messages of an address will be left alone, and why: `code` is a code, or the state that they are in.
+
+    `detail`: the return address that delivers nowhere or takes no payload of that size, or the operation that has them.
+    """
+
+    code: str
+    address: str
+    count: int
+    detail: str | None
+
+
+@dataclass(frozen=True)
+class Target:
+    """How many messages will go to an address, and where that delivers; None: nowhere, they are not delivered."""
+
+    address: str
+    destination: str | None
+    count: int
+
+
+@dataclass(frozen=True)
+class CrashWarning:
+    """How many accepted messages have crashed their consumer, and what awaits them."""
+
+    count: int
+    warning: ApprovalWarning
+
+
+@dataclass(frozen=True)
+class OperationPreview:
+    """`count` is the selection's; `accepted` and the counts of `refused` sum to it."""
+
+    count: int
+    accepted: int
+    refused: list[LeftAlone]
+    targets: list[Target]
+    crashed: list[CrashWarning]
+
+
+class _Sort(NamedTuple):
+    """Members that are alike in all that matters."""
+
+    why: str | None
+    operation_id: int | None
+    address: str
+    back: str
+    destination: str | None
+    crash_count: int
+    has_crashed: bool
+    n: int
+
+
+def preview(selection: SelectionRow, action: OperationAction, *, principal: Principal) -> OperationPreview:
+    """Return what the action would do. Errors: `NotAllowed`, `QueryTooExpensive`."""
+    principal.require(Permission.READ)
+    with bounded(PREVIEW_SECONDS):
+        statement = _SORTS.format(refusal=refusals.REFUSALS[action], joins=refusals.JOINS)
+        sorts = [
+            _Sort(*row) for row in fetch_rows(statement, {"selection": selection.id, "visible": visible_ids(principal)})
+        ]
+    taken = [one for one in sorts if one.why is None]
+    return OperationPreview(
+        selection.count,
+        sum(one.n for one in taken),
+        _refused([one for one in sorts if one.why is not None]),
+        _targets(taken, goes_back=action in DELIVERING),
+        _crashed(taken) if action in DELIVERING else [],
+    )
+
+
+def refusal_of(why: str, operation_id: int | None, back: str) -> tuple[str, str | None]:
+    """Return code and detail of a refusal, for the preview and for an operation's results."""
+    if operation_id is not None:
+        return TAKEN, str(operation_id)
+    return why, back if why in (refusals.NO_DESTINATION, refusals.OVERSIZED) else None
+
+
+def _refused(sorts: Iterable[_Sort]) -> list[LeftAlone]:
+    counts = Counter[tuple[str, str, str | None]]()
+    for one in sorts:
+        code, detail = refusal_of(one.why or "", one.operation_id, one.back)
+        hidden = code == refusals.NOT_FOUND
+        counts[code, "" if hidden else one.address, detail] += one.n
+    return [LeftAlone(code, address, n, detail) for (code, address, detail), n in counts.most_common()]
+
+
+def _targets(taken: Iterable[_Sort], *, goes_back: bool) -> list[Target]:
+    counts = Counter[tuple[str, str | None]]()
+    for one in taken:
+        counts[(one.back, one.destination) if goes_back else (one.address, None)] += one.n
+    return [Target(address, destination, n) for (address, destination), n in counts.most_common()]
+
+
+def _crashed(taken: Iterable[_Sort]) -> list[CrashWarning]:
+    policies = policy_index()
+    counts = Counter[ApprovalWarning]()
+    for one in taken:
+        if one.has_crashed:
+            counts[approval_warning(policies.resolve(one.back).policy, one.crash_count)] += one.n
+    return [CrashWarning(n, warning) for warning, n in counts.most_common()]

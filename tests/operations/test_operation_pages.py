@@ -1,0 +1,97 @@
+"""Operations in the dashboard: from a list to the ledger, with one reason."""
+
+from collections.abc import Callable
+
+import pytest
+from django.test import Client
+
+from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.operations.commands.operations import begin, carry_on
+from poisonadmin.operations.commands.selections import freeze
+from poisonadmin.operations.domain.actions import OperationAction
+from poisonadmin.store.models.operation import Operation
+from tests.fixtures.api import take_dead
+from tests.fixtures.delivery import make_orders_destination
+from tests.fixtures.pages import html_of
+
+pytestmark = pytest.mark.django_db
+SELECT = "/operations/select/"
+
+
+@pytest.fixture(autouse=True)
+def orders(db: None) -> None:
+    """Let `orders.#` deliver."""
+    make_orders_destination()
+
+
+def test_everything_that_matches_is_selected_previewed_and_approved(operator_browser: Client) -> None:
+    for _ in range(3):
+        take_dead()
+    take_dead("elsewhere.x")
+    matching = html_of(operator_browser.get("/operations/matching/?state=NDLV"))
+    assert "Select all 4 that match" in matching
+    answer = operator_browser.post(SELECT, {"query": "?state=NDLV&cursor=abc"})
+    page = html_of(operator_browser.get(answer["Location"]))
+    assert "4 messages selected" in page
+    assert "3 of 4 will be approved" in page
+    assert "Give elsewhere.x a destination" in page
+    begun = operator_browser.post(answer["Location"], {"reason": "the parser is mended", "rate_per_second": "50"})
+    shown = html_of(operator_browser.get(begun["Location"]))
+    assert "Approve 4 messages" in shown
+    assert "the parser is mended" in shown
+    assert "1: its address has no destination" in shown
+    operation = Operation.objects.get()
+    assert (operation.rate_per_second, operation.requested_by) == (50.0, "operator")
+    assert "Approve #" in html_of(operator_browser.get("/operations/"))
+
+
+def test_the_reason_is_asked_for_and_what_is_wrong_is_said_at_its_field(operator_browser: Client) -> None:
+    take_dead()
+    selection = freeze({"state": ["NDLV"]}, principal=SYSTEM)
+    page = operator_browser.post(f"/operations/selections/{selection}/", {"reason": "", "rate_per_second": "0"})
+    assert page.status_code == 422
+    assert "This is required." in html_of(page)
+    page = operator_browser.post(f"/operations/selections/{selection}/", {"reason": "r", "rate_per_second": "0"})
+    assert "Must be above 0" in html_of(page)
+    assert not Operation.objects.exists()
+
+
+def test_it_is_paused_and_cancelled_with_a_reason(operator_browser: Client) -> None:
+    take_dead()
+    operation = begin(
+        freeze({"state": ["NDLV"]}, principal=SYSTEM), OperationAction.APPROVE, reason="r", principal=SYSTEM
+    )
+    address = f"/operations/{operation}/"
+    operator_browser.post(f"{address}pause/", {"reason": ""})
+    assert Operation.objects.get().state == "running"
+    operator_browser.post(f"{address}pause/", {"reason": "wait"})
+    assert "Paused" in html_of(operator_browser.get(address))
+    operator_browser.post(f"{address}cancel/", {"reason": "stop"})
+    carry_on()
+    page = html_of(operator_browser.get(address))
+    assert "Cancelled before delivery" in page
+    assert "Pause…" not in page
+    again = operator_browser.post(f"{address}resume/", {"reason": "go"}, follow=True)
+    assert "it cannot resume now" in html_of(again)
+
+
+def test_each_line_of_the_ledger_opens_its_messages(operator_browser: Client) -> None:
+    message, nowhere = take_dead(), take_dead("elsewhere.x")
+    operation = begin(
+        freeze({"state": ["NDLV"]}, principal=SYSTEM), OperationAction.APPROVE, reason="r", principal=SYSTEM
+    )
+    skipped = html_of(operator_browser.get(f"/operations/{operation}/members/skipped/"))
+    assert f"#{nowhere}<" in skipped
+    assert f"#{message}<" not in skipped
+    assert operator_browser.get(f"/operations/{operation}/members/nonsense/").status_code == 404
+
+
+def test_a_group_and_an_address_offer_to_decide_on_all(
+    operator_browser: Client, browser_of: Callable[[str], Client]
+) -> None:
+    take_dead()
+    for path in ("/groups/", "/addresses/"):
+        assert operator_browser.get(path).status_code == 200
+    address = html_of(operator_browser.get("/addresses/one/?name=orders.eu"))
+    assert "Decide on all 1" in address
+    assert "Decide on all 1" not in html_of(browser_of("viewer").get("/addresses/one/?name=orders.eu"))

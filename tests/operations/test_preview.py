@@ -1,0 +1,86 @@
+"""The preview says what the operation does then: the same checks, compared over random messages."""
+
+import random
+from collections import Counter
+
+import pytest
+
+from poisonadmin.core.domain.access import SYSTEM, Principal, Role, principal
+from poisonadmin.messages.commands import decisions
+from poisonadmin.operations.commands.operations import begin
+from poisonadmin.operations.commands.selections import freeze
+from poisonadmin.operations.domain.actions import ACTIONS, OperationAction
+from poisonadmin.operations.queries.operations import get_operation
+from poisonadmin.operations.queries.preview import OperationPreview, preview
+from poisonadmin.operations.queries.selections import get_selection
+from poisonadmin.policies.commands import save_policy
+from poisonadmin.store.models.message import Message
+from poisonadmin.store.models.operation import OperationResult
+from tests.fixtures.api import take, take_dead
+from tests.fixtures.delivery import make_destination
+
+pytestmark = pytest.mark.django_db
+WHY = {"principal": SYSTEM, "reason": "r"}
+LIMITED = principal("kim", Role.OPERATOR, ["orders.#", "*.dlq"])
+
+
+@pytest.fixture(autouse=True)
+def shop(db: None) -> None:
+    """Let `orders.#` deliver, `orders.small` small payloads only."""
+    make_destination()
+    save_policy("orders.small", preset=None, settings={"max_payload_bytes": 10}, destination=None, principal=SYSTEM)
+
+
+def make(dice: random.Random) -> list[int]:
+    """Make messages in all states, moved or not, on addresses that deliver or not, small and large."""
+    addresses = ["orders.eu", "orders.small", "elsewhere.x", "orders.dlq", "elsewhere.dlq"]
+    ids = []
+    for _ in range(60):
+        original = dice.choice([None, "orders.eu", "orders.small", "elsewhere.x"])
+        known = {} if original is None else {"original_address": original}
+        described = {"reason": "gave up", "exception_class": f"Error{dice.randint(1, 3)}", **known}
+        ids.append(take(dice.choice(addresses), "x" * dice.choice([5, 50]), dead_letter=described))
+    for decision in (decisions.mark_fail, decisions.approve):
+        decision(dice.sample(ids, 12), **WHY)
+    Message.objects.filter(id__in=dice.sample(ids, 8), state="NDLV").update(reason="listed")
+    Message.objects.filter(id__in=dice.sample(ids, 8), state="NDLV").update(candidate=True, crash_count=1)
+    begin(freeze(ids=dice.sample(ids, 10), principal=SYSTEM), OperationAction.APPROVE, reason="r", principal=SYSTEM)
+    return ids
+
+
+@pytest.mark.parametrize("who", [SYSTEM, LIMITED], ids=["everything", "some addresses"])
+@pytest.mark.parametrize("action", [one for one in ACTIONS if one != OperationAction.POSTPONE])
+def test_the_preview_is_what_the_operation_does(action: OperationAction, who: Principal) -> None:
+    for seed in range(3):
+        ids = make(random.Random(f"{seed} {action}"))
+        selection = get_selection(freeze(ids=ids, principal=who), principal=who)
+        foreseen = preview(selection, action, principal=who)
+        operation = begin(selection.id, action, reason="r", principal=who)
+        assert_as_foreseen(foreseen, operation)
+
+
+def assert_as_foreseen(foreseen: OperationPreview, operation: int) -> None:
+    found = get_operation(operation, principal=SYSTEM)
+    refused = Counter[tuple[str, str | None]]()
+    for one in foreseen.refused:
+        refused[one.code, one.detail] += one.count
+    skipped = OperationResult.objects.filter(operation_id=operation, outcome="skipped")
+    assert Counter(skipped.values_list("code", "detail")) == refused
+    assert foreseen.accepted + sum(refused.values()) == foreseen.count == found.count
+    assert foreseen.accepted == found.ledger.changed + found.ledger.unanswered
+    assert sum(target.count for target in foreseen.targets) == foreseen.accepted
+    if found.ledger.unanswered:
+        now_at = Counter(
+            Message.objects.filter(operation_id=operation, state="TBDL").values_list("address__name", flat=True)
+        )
+        delivered_to = Counter({one.address: one.count for one in foreseen.targets if one.destination})
+        assert now_at == delivered_to
+
+
+def test_what_crashed_its_consumer_is_counted_with_what_one_more_crash_does() -> None:
+    ids = [take_dead() for _ in range(3)]
+    Message.objects.filter(id__in=ids[:2]).update(candidate=True, crash_count=1)
+    selection = get_selection(freeze(ids=ids, principal=SYSTEM), principal=SYSTEM)
+    [crashed] = preview(selection, OperationAction.APPROVE, principal=SYSTEM).crashed
+    assert (crashed.count, crashed.warning.crashes) == (2, 1)
+    assert not preview(selection, OperationAction.FAIL, principal=SYSTEM).crashed
