@@ -12,6 +12,7 @@ from poisonadmin.web.pages import errors
 
 API = [
     "poisonadmin.messages.api.urls",
+    "poisonadmin.operations.api",
     "poisonadmin.intake.api",
     "poisonadmin.addresses.api",
     "poisonadmin.destinations.api",
@@ -25,6 +26,7 @@ API = [
 ]
 PAGES = [
     "poisonadmin.messages.pages.urls",
+    "poisonadmin.operations.pages",
     "poisonadmin.addresses.pages",
     "poisonadmin.destinations.pages.urls",
     "poisonadmin.policies.pages.urls",

@@ -49,6 +49,7 @@ def show(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     context = {
         "address": address,
         "counts": address.counts,
+        "undecided_query": urlencode({"state": "NDLV", "address": address.name}),
         "narrowed": urlencode({"address": address.name}),
         "values": values_in_force(address.in_force),
         "rows": latest.results,

@@ -11,28 +11,12 @@ from poisonadmin.core.domain.errors import NEW
 from poisonadmin.restart_jobs import commands as operations
 from poisonadmin.restart_jobs import queries
 from poisonadmin.restart_jobs.queries import RestartJobRow
-from poisonadmin.web.api.contract import StrictSerializer, Text, contract
+from poisonadmin.web.api.contract import FilterField, StrictSerializer, Text, contract
 from poisonadmin.web.api.routes import route
 from poisonadmin.web.api.shape import Shape, whole_list
 from poisonadmin.web.api.view import ApiView, shown
 
 RESTART_JOB = Shape("RestartJob", RestartJobRow)
-
-
-class FilterField(serializers.DictField):
-    """Parameters of `GET /messages/`, each a text or a list of texts."""
-
-    def to_internal_value(self, data: Any) -> dict[str, list[str]]:
-        """Return each parameter's texts."""
-        if not isinstance(data, Mapping):
-            self.fail("not_a_dict", input_type=type(data).__name__)
-        found: dict[str, list[str]] = {}
-        for name, given in data.items():
-            texts = [given] if isinstance(given, str) else given
-            if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-                raise serializers.ValidationError({str(name)[:100]: ["Must be a text or a list of texts."]}, "invalid")
-            found[str(name)] = texts
-        return found
 
 
 class RestartJobFields(StrictSerializer):

@@ -43,26 +43,19 @@ ACTION = Recipe(
         ),
         Insertion(
             "poisonadmin/messages/commands/decisions.py",
-            "    return _decide(_RESTORE, ids, asked)",
-            """
-
-_REOPEN = _decision(State.DLVD, Event.REOPENED, State.NDLV, Reason.RETURNED)
-
-
-def reopen(ids: Sequence[int], **asked: Unpack[Asked]) -> Decided:
-    return _decide(_REOPEN, ids, asked)
-""",
+            "    OperationAction.RESTORE: _RESTORE,",
+            "    OperationAction.REOPEN: _decision(OperationAction.REOPEN, State.NDLV, Reason.RETURNED),",
         ),
         Insertion(
             "poisonadmin/messages/api/decisions.py",
-            "        return self.decided(message_id, decisions.restore)",
+            "        return self.decided(message_id, OperationAction.RESTORE)",
             '''
 
 class MessageReopen(_DecisionView):
     @contract(Permission.DECIDE, "decisions", _GIVES, **_TERMS)
     def post(self, message_id: int) -> Response:
         """Bring a delivered message back to NDLV."""
-        return self.decided(message_id, decisions.reopen)
+        return self.decided(message_id, OperationAction.REOPEN)
 ''',
         ),
         Insertion(
@@ -70,23 +63,24 @@ class MessageReopen(_DecisionView):
             "urlpatterns = [",
             '    route("messages/<id:message_id>/reopen/", MessageReopen, name="api-message-reopen"),',
         ),
+        Insertion("poisonadmin/operations/domain/actions.py", '    RESTORE = "restore"', '    REOPEN = "reopen"'),
         Insertion(
-            "poisonadmin/messages/pages/actions.py",
+            "poisonadmin/operations/domain/actions.py",
             "    for action in (",
-            """        Action("reopen", "Reopen…", "Reopen", "reopened", "It waits for a decision.", Event.REOPENED,
-               decisions.reopen, "undo"),""",
+            """        Action(OperationAction.REOPEN, State.DLVD, Event.REOPENED, "Reopen…", "Reopen", "reopened",
+               "It waits for a decision.", "undo"),""",
         ),
     ),
     """
 import django; django.setup()
 from django.urls import reverse
-from poisonadmin.messages.commands.decisions import reopen
 from poisonadmin.messages.domain.states import DECISIONS, Event, page
-from poisonadmin.messages.pages.actions import ACTIONS
+from poisonadmin.messages.queries.refusals import REFUSALS
+from poisonadmin.operations.domain.actions import ACTIONS
 from poisonadmin.web.pages.words import EVENTS
 assert reverse("api-message-reopen", args=[1]) == "/api/v1/messages/1/reopen/"
 assert "| `DLVD` | `reopened` | `NDLV` | `returned` |" in page()
-assert ACTIONS["reopen"].perform is reopen and EVENTS["reopened"] == "Reopened" and Event.REOPENED in DECISIONS
+assert "DLVD" in REFUSALS[ACTIONS["reopen"].key] and EVENTS["reopened"] == "Reopened" and Event.REOPENED in DECISIONS
 """,
 )
 COLUMN = Recipe(

@@ -62,7 +62,7 @@ def test_ticked_messages_are_approved_with_the_reason_and_the_others_left_alone(
     assert f"#{other.id}; it is To be delivered (TBDL)" in text
     rows = History.objects.filter(event="approved").values_list("actor", "note")
     assert list(rows) == [("operator", "the parser is repaired")] * 2
-    assert Audit.objects.filter(action="message.approved", note="the parser is repaired").count() == 2
+    assert Audit.objects.filter(action="operation.begun", note="the parser is repaired").count() == 1
 
 
 def test_without_a_reason_nothing_is_decided(operator_browser: Client) -> None:

@@ -47,6 +47,24 @@ EXPECTED: dict[tuple[str, str], Expectation] = {
     ),
     ("api-message-return", "post"): ({"message_id": "moved"}, WHY, 403, 200, 200, 404),
     ("api-message-confirm", "post"): ({"message_id": "delivered"}, {}, 403, 200, 200, 404),
+    ("api-selections", "post"): ({}, {"filter": {"state": "NDLV"}}, 201, 201, 201, 201),
+    ("api-selection", "get"): ({"selection_id": "selection"}, None, 200, 200, 200, 404),
+    ("api-selection-messages", "get"): ({"selection_id": "selection"}, None, 200, 200, 200, 404),
+    ("api-selection-preview", "get"): ({"selection_id": "selection"}, None, 200, 200, 200, 404),
+    ("api-operations", "get"): ({}, None, 200, 200, 200, 200),
+    ("api-operations", "post"): (
+        {},
+        {"selection": {"filter": {"state": "NDLV"}}, "action": "approve", **WHY},
+        403,
+        202,
+        202,
+        202,
+    ),
+    ("api-operation", "get"): ({"operation_id": "operation"}, None, 200, 200, 200, 404),
+    ("api-operation-members", "get"): ({"operation_id": "operation"}, None, 200, 200, 200, 404),
+    ("api-operation-pause", "post"): ({"operation_id": "operation"}, WHY, 403, 200, 200, 404),
+    ("api-operation-resume", "post"): ({"operation_id": "operation"}, WHY, 403, 409, 409, 404),
+    ("api-operation-cancel", "post"): ({"operation_id": "operation"}, WHY, 403, 200, 200, 404),
     ("api-failures", "get"): ({}, None, 200, 200, 200, 200),
     ("api-groups", "get"): ({}, None, 200, 200, 200, 200),
     ("api-group", "get"): ({"group_id": "group"}, None, 200, 200, 200, 404),
@@ -118,7 +136,17 @@ EXPECTED: dict[tuple[str, str], Expectation] = {
 PAGES_THAT_REDIRECT = {"api-docs"}
 LISTS_THAT_ARE_EMPTY_OUTSIDE = [
     *("messages/", "failures/", "groups/", "addresses/", "destinations/", "policies/"),
-    *("sources/", "sources/rejected/", "jobs/", "nodes/", "poison-list/", "restart-jobs/", "rules/", "audit/"),
+    *(
+        "sources/",
+        "sources/rejected/",
+        "jobs/",
+        "nodes/",
+        "poison-list/",
+        "restart-jobs/",
+        "rules/",
+        "audit/",
+        "operations/",
+    ),
 ]
 
 

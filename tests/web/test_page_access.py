@@ -9,6 +9,9 @@ from django.urls import URLPattern, reverse
 from pytest_django import DjangoDbBlocker
 
 from poisonadmin.core.domain.access import SYSTEM, Permission
+from poisonadmin.operations.commands.operations import begin
+from poisonadmin.operations.commands.selections import freeze
+from poisonadmin.operations.domain.actions import OperationAction
 from poisonadmin.poison_list.commands.reports import Report, report
 from poisonadmin.policies.commands import save_policy
 from poisonadmin.restart_jobs.commands import save_restart_job
@@ -48,6 +51,7 @@ class Expected:
 READ, PAYLOAD, DECIDE = Permission.READ, Permission.READ_PAYLOAD, Permission.DECIDE
 PAUSE, EXPORT, CONFIGURE = Permission.PAUSE, Permission.EXPORT, Permission.CONFIGURE
 INGEST = Permission.INGEST
+SLUGS = {"action": "approve", "outcome": "unanswered", "what": "pause"}
 BROKER = {"name": "dead", "kind": "rabbitmq", "url": "amqp://rabbit.example.org", "queues": "orders.dlq"}
 
 ROUTES = {
@@ -65,6 +69,14 @@ ROUTES = {
     "blacklist": Expected(),
     "blacklist-newer": Expected(sent={"since": "2026-01-01T00:00:00Z"}),
     "blacklist-bystanders": Expected(READ, OF_AN_ADDRESS),
+    "operations": Expected(),
+    "operations-matching": Expected(),
+    "operations-select": Expected(DECIDE, method="post", sent={"query": "state=NDLV"}, status=302),
+    "operations-selection": Expected(READ, OF_AN_ADDRESS),
+    "operations-selected": Expected(READ, OF_AN_ADDRESS),
+    "operations-one": Expected(READ, OF_AN_ADDRESS),
+    "operations-members": Expected(READ, OF_AN_ADDRESS),
+    "operations-change": Expected(DECIDE, OF_AN_ADDRESS, "post", {"reason": "r"}, 302),
     "groups": Expected(),
     "groups-one": Expected(READ, OF_AN_ADDRESS),
     "failures": Expected(),
@@ -172,8 +184,11 @@ def make_everything() -> dict[str, int]:
         secrets={"username": "drain", "password": "planted-canary"},
         principal=SYSTEM,
     )
+    selection = freeze(ids=[dead_letter("orders.eu").id], principal=SYSTEM)
     line = RejectedLine.objects.create(source=source, batch="b", line=1, code="invalid_json", detail="no", raw=b"{")
     return {
+        "selection_id": selection,
+        "operation_id": begin(selection, OperationAction.APPROVE, reason="r", principal=SYSTEM),
         "message_id": message.id,
         "blacklisted_id": dead,
         "attempt": 1,
@@ -192,7 +207,7 @@ def make_everything() -> dict[str, int]:
 
 
 def _values(pattern: URLPattern, objects: dict[str, int]) -> dict[str, object]:
-    values: dict[str, object] = {key: objects.get(key, "approve") for key in pattern.pattern.converters}
+    values: dict[str, object] = {key: objects.get(key, SLUGS.get(key)) for key in pattern.pattern.converters}
     if pattern.name in ("sources-edit", "sources-look"):
         values["source_id"] = objects["broker_id"]
     # A dead letter that was handed in has crashed nothing here.
@@ -250,7 +265,7 @@ def test_what_lies_outside_the_scope_is_not_found(
     elif expected.scope == OF_AN_ADDRESS:
         assert _answer(browser_of("outsider"), name, objects) == 404
     else:
-        assert _answer(browser_of("outsider"), name, objects) == 200
+        assert _answer(browser_of("outsider"), name, objects) == expected.status
 
 
 @pytest.mark.parametrize(

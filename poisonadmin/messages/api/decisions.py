@@ -1,7 +1,6 @@
 """Decisions on one message."""
 
 import re
-from collections.abc import Callable
 from typing import Any
 
 from rest_framework import serializers
@@ -9,9 +8,10 @@ from rest_framework.response import Response
 
 from poisonadmin.core.domain.access import Permission
 from poisonadmin.messages.api.messages import MESSAGE_DETAIL
-from poisonadmin.messages.commands import decisions
 from poisonadmin.messages.commands.confirmations import confirm
 from poisonadmin.messages.queries.detail import get_message
+from poisonadmin.operations.commands.operations import decide_on
+from poisonadmin.operations.domain.actions import OperationAction
 from poisonadmin.web.api.contract import MAX_REASON_CHARS, Moment, ReasonInput, StrictSerializer, Text, contract
 from poisonadmin.web.api.routes import route
 from poisonadmin.web.api.view import ApiView, shown
@@ -31,12 +31,17 @@ class PostponeInput(ReasonInput):
 class _DecisionView(ApiView):
     """What all decisions have in common."""
 
-    def decided(self, message_id: int, decision: Callable[..., decisions.Decided], **more: Any) -> Response:
+    def decided(self, message_id: int, action: OperationAction, **more: Any) -> Response:
         """Carry out the decision and return the message as it is now."""
-        decided = decision(
-            [message_id], principal=self.principal, reason=self.body["reason"], **self._expected(), **more
+        decide_on(
+            [message_id],
+            action,
+            principal=self.principal,
+            reason=self.body["reason"],
+            is_one=True,
+            **self._expected(),
+            **more,
         )
-        decisions.only(decided, message_id)
         return shown(MESSAGE_DETAIL, get_message(message_id, principal=self.reader))
 
     def _expected(self) -> dict[str, Any]:
@@ -50,7 +55,7 @@ class MessageApprove(_DecisionView):
     @contract(Permission.DECIDE, "decisions", _GIVES, **_TERMS)
     def post(self, message_id: int) -> Response:
         """Approve a message in NDLV: it is due now at its return address, with its failures reset."""
-        return self.decided(message_id, decisions.approve)
+        return self.decided(message_id, OperationAction.APPROVE)
 
 
 class MessageFail(_DecisionView):
@@ -59,7 +64,7 @@ class MessageFail(_DecisionView):
     @contract(Permission.DECIDE, "decisions", _GIVES, **_TERMS)
     def post(self, message_id: int) -> Response:
         """Mark a message in NDLV as FAIL."""
-        return self.decided(message_id, decisions.mark_fail)
+        return self.decided(message_id, OperationAction.FAIL)
 
 
 class MessageQuarantine(_DecisionView):
@@ -68,7 +73,7 @@ class MessageQuarantine(_DecisionView):
     @contract(Permission.DECIDE, "decisions", _GIVES, **_TERMS)
     def post(self, message_id: int) -> Response:
         """Stop a message in TBDL from being delivered: NDLV, `quarantined`."""
-        return self.decided(message_id, decisions.quarantine)
+        return self.decided(message_id, OperationAction.QUARANTINE)
 
 
 class MessageRestore(_DecisionView):
@@ -77,7 +82,7 @@ class MessageRestore(_DecisionView):
     @contract(Permission.DECIDE, "decisions", _GIVES, **_TERMS)
     def post(self, message_id: int) -> Response:
         """Bring a message in FAIL back to NDLV."""
-        return self.decided(message_id, decisions.restore)
+        return self.decided(message_id, OperationAction.RESTORE)
 
 
 class MessageDeliverNow(_DecisionView):
@@ -86,7 +91,7 @@ class MessageDeliverNow(_DecisionView):
     @contract(Permission.DECIDE, "decisions", _GIVES, **_TERMS)
     def post(self, message_id: int) -> Response:
         """Make a waiting message due now."""
-        return self.decided(message_id, decisions.deliver_now)
+        return self.decided(message_id, OperationAction.DELIVER_NOW)
 
 
 class MessagePostpone(_DecisionView):
@@ -95,7 +100,7 @@ class MessagePostpone(_DecisionView):
     @contract(Permission.DECIDE, "decisions", _GIVES, **{**_TERMS, "body": PostponeInput})
     def post(self, message_id: int) -> Response:
         """Let a message in TBDL wait until a time."""
-        return self.decided(message_id, decisions.postpone, until=self.body["until"])
+        return self.decided(message_id, OperationAction.POSTPONE, until=self.body["until"])
 
 
 class MessageReturn(_DecisionView):
@@ -104,7 +109,7 @@ class MessageReturn(_DecisionView):
     @contract(Permission.DECIDE, "decisions", _GIVES, **_TERMS)
     def post(self, message_id: int) -> Response:
         """Send a message that was moved back to its original address, to be delivered there."""
-        return self.decided(message_id, decisions.return_to_original)
+        return self.decided(message_id, OperationAction.RETURN)
 
 
 class ConfirmInput(StrictSerializer):

@@ -10,11 +10,11 @@ from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.queries.filter_values import address_or_pattern as checked_pattern
 from poisonadmin.core.queries.filter_values import checked_text, moment
 from poisonadmin.delivery.queries.crashes import get_crash
-from poisonadmin.messages.pages.actions import ACTIONS
 from poisonadmin.messages.queries import blacklist as queries
 from poisonadmin.messages.queries.blacklist import list_others, others_on
 from poisonadmin.messages.queries.detail import get_message
 from poisonadmin.messages.queries.filters import state
+from poisonadmin.operations.domain.actions import ACTIONS
 from poisonadmin.web.pages.views import href, page, pager, require_known
 from poisonadmin.web.pages.words import STATES
 

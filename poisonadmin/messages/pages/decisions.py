@@ -15,13 +15,13 @@ from django_htmx.http import HttpResponseClientRedirect, trigger_client_event
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.queries.rows import MAX_ID
-from poisonadmin.messages.commands import decisions
 from poisonadmin.messages.commands.decisions import Decided
 from poisonadmin.messages.domain.states import Event
-from poisonadmin.messages.pages.actions import ACTIONS, Action, perform
-from poisonadmin.messages.queries.approval_warnings import ApprovalWarning, approval_warnings
+from poisonadmin.messages.pages.actions import perform
+from poisonadmin.messages.queries.approval_warnings import approval_warnings
 from poisonadmin.messages.queries.blacklist import suspects
 from poisonadmin.messages.queries.lists import MessageRow, messages_by_id
+from poisonadmin.operations.domain.actions import ACTIONS, Action
 from poisonadmin.system.queries.overview import undecided_count
 from poisonadmin.web.pages.forms import PageForm, TextField, whole_number
 from poisonadmin.web.pages.views import back_to, page
@@ -36,31 +36,7 @@ ORIGINS = {"message": "messages-one", "list": "messages", "blacklist": "blacklis
 
 def warnings(rows: Sequence[MessageRow]) -> list[str]:
     """Return a sentence for each warning that the approved messages have; empty when none of them ever crashed."""
-    return [_sentence(warning, n, total=len(rows)) for warning, n in approval_warnings(rows)]
-
-
-def _sentence(warning: ApprovalWarning, n: int, *, total: int) -> str:
-    """Return what awaits `n` of `total` messages, which crashed their consumer.
-
-    >>> _sentence(ApprovalWarning(1), 1, total=1)
-    'It crashed its consumer before. It is delivered alone, and one more crash blacklists it again.'
-    >>> _sentence(ApprovalWarning(2, is_cleared=True), 3, total=5)
-    '3 of them crashed their consumer before. Approval resets the count: 2 crashes blacklist them again.'
-    """
-    they, their = ("It is", "its") if n == 1 else ("They are", "their")
-    who = "It" if total == 1 else f"All {n:,}" if n == total else f"{n:,} of them"
-    start = f"{who} crashed {their} consumer before."
-    if warning.crashes is None:
-        return f"{start} The policy switches blacklisting off: every crash is followed by another delivery."
-    several = warning.crashes > 1
-    stops = warning.stops(is_plural=n > 1, is_several=several)
-    if (warning.is_cleared or not several) and not (warning.is_listed or warning.is_exhausted):
-        stops += " again"
-    if warning.is_cleared:
-        crashes = f"{warning.crashes} crashes" if several else "one crash"
-        return f"{start} Approval resets the count: {crashes} {stops}."
-    crashes = f"{warning.crashes} more crashes" if several else "one more crash"
-    return f"{start} {they} delivered {'alone' if warning.is_alone else 'among others'}, and {crashes} {stops}."
+    return [warning.sentence(n, total=len(rows)) for warning, n in approval_warnings(rows)]
 
 
 class InvalidDecision(PoisonAdminError):
@@ -141,9 +117,8 @@ def carry_out(request: HttpRequest, principal: Principal, action: str) -> HttpRe
         reason=form.cleaned_data["reason"],
         delay_seconds=form.cleaned_data.get("delay_seconds"),
         expected=form.expected,
+        is_one=form.page == "message",
     )
-    if form.page == "message":
-        decisions.only(decided, form.ids[0])
     _say(request, chosen, decided)
     return _answer(request, principal, form, decided)
 

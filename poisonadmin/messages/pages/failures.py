@@ -105,6 +105,7 @@ def group(request: HttpRequest, principal: Principal, group_id: int) -> HttpResp
         "group": found,
         "counts": found.counts,
         "narrowed": urlencode({"group": group_id}),
+        "undecided_query": urlencode({"state": "NDLV", "group": group_id}),
         "peak": max(found.trend, default=0),
         "rows": latest.results,
         "failures": failures.results,

@@ -11,11 +11,11 @@ from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.queries.filter_values import InvalidFilter
 from poisonadmin.core.queries.paging import Page
-from poisonadmin.messages.pages.actions import ACTIONS
 from poisonadmin.messages.queries.counts import counts
 from poisonadmin.messages.queries.filters import MessageFilter, parse_filter
 from poisonadmin.messages.queries.lists import count_messages, list_messages
 from poisonadmin.messages.queries.report import MAX_ROWS, report
+from poisonadmin.operations.domain.actions import ACTIONS
 from poisonadmin.web.pages.streams import streamed
 from poisonadmin.web.pages.views import Pairs, href, page, pager, pairs, tidied
 from poisonadmin.web.pages.words import CONFIRMATIONS, REASONS, STATES, reason_words, state_words

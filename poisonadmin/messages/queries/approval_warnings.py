@@ -40,6 +40,29 @@ class ApprovalWarning:
         them = "them" if is_plural else "it"
         return f"put{s} {them} on the poison list" if self.is_listed else f"blacklist{s} {them}"
 
+    def sentence(self, n: int, *, total: int) -> str:
+        """Return what awaits `n` of `total` messages, which crashed their consumer.
+
+        >>> ApprovalWarning(1).sentence(1, total=1)
+        'It crashed its consumer before. It is delivered alone, and one more crash blacklists it again.'
+        >>> ApprovalWarning(2, is_cleared=True).sentence(3, total=5)
+        '3 of them crashed their consumer before. Approval resets the count: 2 crashes blacklist them again.'
+        """
+        they, their = ("It is", "its") if n == 1 else ("They are", "their")
+        who = "It" if total == 1 else f"All {n:,}" if n == total else f"{n:,} of them"
+        start = f"{who} crashed {their} consumer before."
+        if self.crashes is None:
+            return f"{start} The policy switches blacklisting off: every crash is followed by another delivery."
+        several = self.crashes > 1
+        stops = self.stops(is_plural=n > 1, is_several=several)
+        if (self.is_cleared or not several) and not (self.is_listed or self.is_exhausted):
+            stops += " again"
+        if self.is_cleared:
+            crashes = f"{self.crashes} crashes" if several else "one crash"
+            return f"{start} Approval resets the count: {crashes} {stops}."
+        crashes = f"{self.crashes} more crashes" if several else "one more crash"
+        return f"{start} {they} delivered {'alone' if self.is_alone else 'among others'}, and {crashes} {stops}."
+
 
 def approval_warnings(rows: Iterable[MessageRow]) -> list[tuple[ApprovalWarning, int]]:
     """Return how many of the messages that crashed have which warning, most first; others are left out."""

@@ -39,8 +39,9 @@ class PolicyForm(StoredForm):
         data: Mapping[str, Any] | None = None,
         policy: PolicyView | None = None,
         destinations: Sequence[str] = (),
+        **more: Any,
     ) -> None:
-        super().__init__(data, policy)
+        super().__init__(data, policy, **more)
         for name, kind in kinds().items():
             self.fields[_SETTING + name] = _field(name, kind)
         # What is named already may be out of scope, and stays.

@@ -43,7 +43,8 @@ def edit(request: HttpRequest, principal: Principal, policy_id: int | None = Non
     """Show the form of a policy, and save it when it is sent."""
     policy = None if policy_id is None else get_policy(policy_id, principal=principal)
     names = [row.name for row in list_destinations(principal=principal, limit=500).results]
-    form = PolicyForm(request.POST if request.method == "POST" else None, policy, names)
+    suggested = {"match": request.GET.get("match", "")}
+    form = PolicyForm(request.POST if request.method == "POST" else None, policy, names, initial=suggested)
 
     def save() -> str:
         typed = form.spec()

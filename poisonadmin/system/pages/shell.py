@@ -31,6 +31,7 @@ SECTIONS: tuple[tuple[str, tuple[SidebarEntry, ...]], ...] = (
             SidebarEntry("Messages", "messages", "mail", "m"),
             SidebarEntry("Failure groups", "groups", "layers", "g"),
             SidebarEntry("Failures", "failures", "alert", "f"),
+            SidebarEntry("Operations", "operations", "check", "t"),
         ),
     ),
     (

@@ -194,6 +194,22 @@ class JsonObject(serializers.DictField):
         return data
 
 
+class FilterField(serializers.DictField):
+    """Parameters of `GET /messages/`, each a text or a list of texts."""
+
+    def to_internal_value(self, data: Any) -> dict[str, list[str]]:
+        """Return each parameter's texts."""
+        if not isinstance(data, Mapping):
+            self.fail("not_a_dict", input_type=type(data).__name__)
+        found: dict[str, list[str]] = {}
+        for name, given in data.items():
+            texts = [given] if isinstance(given, str) else given
+            if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+                raise serializers.ValidationError({str(name)[:100]: ["Must be a text or a list of texts."]}, "invalid")
+            found[str(name)] = texts
+        return found
+
+
 class ReasonInput(StrictSerializer):
     """Why; it is kept in the history and in the audit log."""
 

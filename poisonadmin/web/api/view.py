@@ -3,7 +3,6 @@
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -17,7 +16,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from poisonadmin.core.commands.idempotency import StoredAnswer, once
-from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.domain.errors import PoisonAdminError, PreconditionFailed
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Page
 from poisonadmin.web.api.contract import Contract, contract_of, read_query
@@ -68,7 +67,7 @@ class ApiView(APIView):
     @property
     def reader(self) -> Principal:
         """The caller with leave to read: who was allowed to act is shown what came of it."""
-        return replace(self.principal, permissions=self.principal.permissions | {Permission.READ})
+        return self.principal.as_reader
 
     @cached_property
     def contract(self) -> Contract | None:

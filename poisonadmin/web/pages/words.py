@@ -92,6 +92,7 @@ REFUSALS: dict[str, str] = {
     "not_moved": "it was never moved, so there is nowhere to return it to",
     "precondition_failed": "it changed since this page was made",
     "transition_not_allowed": "its state does not allow this",
+    "taken": "another operation has it",
 }
 
 
@@ -132,6 +133,13 @@ def node_end_words(end: str | None) -> str:
 def refusal_words(why: str) -> str:
     """Return why a decision was refused for one message; `why` is a code or the state that it was in."""
     return f"it is {STATES[why]}" if why in STATES else REFUSALS.get(why, why)
+
+
+def skip_words(code: str) -> str:
+    """Return why an operation left a member alone in words: a refusal, or what happened to the member meanwhile."""
+    if code in STATES or code in REFUSALS:
+        return refusal_words(code)
+    return reason_words(code) if code in REASONS else event_words(code)
 
 
 def count_words(name: str) -> str:

@@ -118,6 +118,8 @@ register.filter("outcome_words", words.outcome_words)
 register.filter("outcome_tone", words.outcome_tone)
 register.filter("node_end_words", words.node_end_words)
 register.filter("death", crash_view.describe_crash)
+register.filter("skip_words", words.skip_words)
+register.filter("seconds_words", _length)
 
 
 @register.inclusion_tag("web/_icon.html")

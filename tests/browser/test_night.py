@@ -1,0 +1,65 @@
+"""The night after a bad deploy: thousands of dead letters, decided on with a few clicks and one reason."""
+
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from poisonadmin.core.domain.access import SYSTEM, Role
+from poisonadmin.operations.commands.operations import carry_on
+from poisonadmin.operations.queries.operations import get_operation
+from poisonadmin.store.models.access import Access, Audit
+from poisonadmin.store.models.operation import Operation
+from tests.browser.axe import violations
+from tests.browser.conftest import Visit
+from tests.fixtures.api import take_dead
+from tests.fixtures.delivery import make_orders_destination
+
+pytestmark = pytest.mark.django_db(transaction=True)
+GOOD, NOWHERE = 170, 35
+
+
+class Clicks:
+    """Counts what a person clicks."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self.count = 0
+
+    def __call__(self, **role: Any) -> None:
+        self.count += 1
+        self.page.get_by_role(**role).first.click()
+
+
+def test_a_deploys_dead_letters_are_approved_at_once_and_the_rest_is_mended(visit: Visit) -> None:
+    make_orders_destination()
+    Access.objects.update(role=Role.ADMIN)
+    for _ in range(GOOD):
+        take_dead("dead", original_address="orders.eu")
+    for _ in range(NOWHERE):
+        take_dead("dead", original_address="invoices.created")
+    page = visit.open("/")
+    click = Clicks(page)
+    page.goto(f"{page.url}messages/?state=NDLV")
+    click(role="button", name=f"Select all {GOOD + NOWHERE} that match")
+    expect(page.get_by_role("heading", level=1)).to_have_text(f"{GOOD + NOWHERE} messages selected")
+    expect(page.get_by_role("heading", name=f"{GOOD} of {GOOD + NOWHERE} will be approved")).to_be_visible()
+    assert violations(page) == []
+    click(role="link", name="Give invoices.created a destination")
+    page.get_by_label("Delivers to").select_option("shop")
+    click(role="button", name="Save")
+    page.go_back()
+    page.go_back()
+    page.reload()
+    expect(page.get_by_role("heading", name=f"{GOOD + NOWHERE} of {GOOD + NOWHERE} will be approved")).to_be_visible()
+    page.get_by_label("Reason").fill("the parser is mended")
+    click(role="button", name=f"Approve {GOOD + NOWHERE}")
+    expect(page.get_by_role("heading", level=1)).to_have_text(f"Approve {GOOD + NOWHERE} messages")
+    carry_on()
+    expect(page.locator("#operation")).to_contain_text("Not answered yet")
+    assert violations(page) == []
+    assert click.count <= 8
+    found = get_operation(Operation.objects.get().id, principal=SYSTEM)
+    assert (found.ledger.unanswered, found.ledger.total) == (GOOD + NOWHERE, GOOD + NOWHERE)
+    assert Audit.objects.filter(action="operation.begun").count() == 1
+    assert visit.complaints == []
