@@ -170,8 +170,8 @@ def selected(request: HttpRequest, principal: Principal, selection_id: int) -> H
 
 @page(filters=())
 def show_all(request: HttpRequest, principal: Principal) -> HttpResponseBase:
-    """List the operations, newest first."""
-    found = list_operations(principal=principal, cursor=request.GET.get("cursor"))
+    """List the operations on more than one message, newest first."""
+    found = list_operations(principal=principal, cursor=request.GET.get("cursor"), on_sets=True)
     rows = [(row, ACTIONS[row.action], DONE[row.state]) for row in found.results]
     return render(request, "operations/operations.html", {"rows": rows, "pager": pager(request, found)})
 

@@ -305,7 +305,8 @@ def _decide_once(decision: _Decision, ids: Sequence[int], asked: Asked, until: d
         if decision.event is Event.APPROVED and chosen:
             admit_again(cursor, chosen, actor=principal.name, note=reason)
             handed_back = [message_id for message_id in chosen if locked[message_id].is_handed_back]
-        moved = [message_id for message_id in chosen if message_id not in handed_back]
+        back = frozenset(handed_back)
+        moved = [message_id for message_id in chosen if message_id not in back]
         for one, some in ((_HAND_BACK, handed_back), (decision, moved)):
             if some:
                 _carry_out(cursor, one, [locked[message_id] for message_id in some], until, asked)

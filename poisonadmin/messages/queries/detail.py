@@ -145,7 +145,7 @@ class AttemptRow(SandboxEndWords):
 
 @dataclass(frozen=True)
 class HistoryRow:
-    """One state change; `note` is the reason that a person gave."""
+    """One state change; `note` is the reason that a person gave, `operation_id` the operation that decided on it."""
 
     seq: int
     at: datetime
@@ -156,6 +156,7 @@ class HistoryRow:
     attempt_number: int
     actor: str
     note: str | None
+    operation_id: int | None
 
 
 @dataclass(frozen=True)

@@ -72,13 +72,16 @@ class OperationDetail(OperationRow):
 
 
 def list_operations(
-    *, principal: Principal, cursor: str | None = None, limit: int = DEFAULT_LIMIT
+    *, principal: Principal, cursor: str | None = None, limit: int = DEFAULT_LIMIT, on_sets: bool = False
 ) -> Page[OperationRow]:
-    """Return a page of the operations whose members are all in scope, newest first."""
+    """Return a page of the operations whose members are all in scope, newest first.
+
+    `on_sets`: without those on one message.
+    """
     principal.require(Permission.READ)
     visible = visible_ids(principal)
     scope, parameters = ("TRUE", []) if visible is None else ("selection.address_ids <@ %s::bigint[]", [visible])
-    sql = f"SELECT {_COLUMNS} {_FROM} WHERE {scope}"
+    sql = f"SELECT {_COLUMNS} {_FROM} WHERE operation.count >= {2 if on_sets else 0} AND {scope}"
     page = window(cursor, limit, _NEWEST_FIRST)
     return fetch_page(OperationRow, sql, parameters, page)
 
