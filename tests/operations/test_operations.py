@@ -212,17 +212,17 @@ def test_cancelling_brings_back_what_is_not_begun_as_it_was(pieces_of_two: None)
     operation = approve_all()
     carry_on()
     assert Message.objects.get(id=moved).original_address_id is None
+    Message.objects.filter(id=moved).update(due_at="2040-01-01T00:00:00Z")
     taken = claim(limit=2)
     under_way = list(Message.objects.filter(state="DLNG").values_list("id", flat=True))
-    assert moved not in under_way or len(under_way) == 2
     change(operation, OperationChange.CANCEL, reason="stop", principal=SYSTEM)
     assert claim_due(tasks=1) is None
     carry_on()
     back = [one for one in [moved, *others] if one not in under_way]
+    assert moved in back
     assert states(back) == ["NDLV"] * 3
-    if moved in back:
-        after = Message.objects.filter(id=moved).values("address_id", "original_address_id", "reason", "group_id").get()
-        assert after == before
+    after = Message.objects.filter(id=moved).values("address_id", "original_address_id", "reason", "group_id").get()
+    assert after == before
     assert ledger(operation) == {"cancelled": 3, "unanswered": 2}
     answer(under_way)
     end_nodes(taken)

@@ -153,15 +153,10 @@ def operation_caps(
     one destination at a time, and none of those in `spaced`, where others get slots of the destination's own rate.
     """
     takes = {allowance.destination_id: allowance.take for allowance in given}
-    first = {lane.operation_id: lane.destination_id for lane in reversed(lanes)}
     beside = [lane for lane in lanes if lane.destination_id in takes]
-    paced = [
-        lane
-        for lane in beside
-        if lane.operation_id in slots
-        and lane.destination_id == first[lane.operation_id]
-        and lane.destination_id not in spaced
-    ]
+    paced = [lane for lane in beside if lane.operation_id in slots and lane.destination_id not in spaced]
+    first = {lane.operation_id: lane.destination_id for lane in reversed(paced)}
+    paced = [lane for lane in paced if lane.destination_id == first[lane.operation_id]]
     counts = Counter(lane.operation_id for lane in paced)
     caps = [
         LaneCap(lane.id, to, min(takes[to], -(-slots[lane.operation_id] // counts[lane.operation_id])))

@@ -25,7 +25,7 @@ FROM operation LEFT JOIN selection_piece AS piece
 WHERE operation.id = %(operation)s AND operation.state = 'running'
 FOR NO KEY UPDATE OF operation SKIP LOCKED
 """
-_SKIP = """
+_RESULTS = """
 INSERT INTO operation_result (operation_id, message_id, outcome, code, detail)
 SELECT %(operation)s, id, %(outcome)s, code, detail
 FROM unnest(%(ids)s::bigint[], %(codes)s::text[], %(details)s::text[]) AS skipped (id, code, detail)
@@ -124,4 +124,4 @@ def _write(
         "codes": list(codes),
         "details": list(details),
     }
-    cursor.execute(_SKIP, values)
+    cursor.execute(_RESULTS, values)

@@ -1,7 +1,7 @@
 """One sandbox as its parent sees it: a child process, its page, and what it has been given.
 
-Its death is seen by pidfd, never by the end of a pipe, which a process that it left behind may hold. Start it from the
-main thread: the kernel ends it with the thread that started it.
+Its death is seen by pidfd, never by the end of a pipe, which a process that it left behind may hold. Start it from a
+thread that outlives it: the kernel ends it with the thread that started it.
 """
 
 import asyncio
