@@ -14,6 +14,7 @@ from poisonadmin.messages.commands import decisions
 from poisonadmin.messages.commands.confirmations import confirm
 from poisonadmin.messages.commands.expiry import expire_due
 from poisonadmin.operations.commands import operations, selections
+from poisonadmin.operations.commands.carry_out import carry_out_piece
 from poisonadmin.operations.commands.operations import (
     InvalidOperation,
     OperationNotChanged,
@@ -34,7 +35,7 @@ from poisonadmin.store.models.attempt import FailureGroup
 from poisonadmin.store.models.history import History
 from poisonadmin.store.models.lane import Lane
 from poisonadmin.store.models.message import Message
-from poisonadmin.store.models.operation import OperationPace
+from poisonadmin.store.models.operation import Operation, OperationPace
 from tests.fixtures.api import take_dead
 from tests.fixtures.delivery import (
     answer,
@@ -431,3 +432,27 @@ def test_the_lanes_of_an_operation_go_when_it_is_over(pieces_of_two: None) -> No
     carry_on()
     assert clear_lanes() == 1
     assert not Lane.objects.filter(operation_id=operation).exists()
+
+
+@pytest.mark.parametrize(("action", "has_canary"), [(APPROVE, False), (APPROVE, True), (FAIL, False)])
+@pytest.mark.parametrize("is_cancelled", [False, True], ids=["running", "cancelled"])
+def test_the_members_behind_all_lines_are_the_lines(
+    action: OperationAction, is_cancelled: bool, has_canary: bool, pieces_of_two: None
+) -> None:
+    """In the middle of an operation, with something under way."""
+    for _ in range(7):
+        take_dead()
+    operation = begin(NDLV, action, reason="r", principal=SYSTEM, has_canary=has_canary)
+    assert carry_out_piece(Operation.objects.get(id=operation))
+    if action is APPROVE:
+        claim(limit=1)
+    if is_cancelled:
+        change(operation, OperationChange.CANCEL, reason="stop", principal=SYSTEM)
+        carry_on()
+    found = get_operation(operation, principal=SYSTEM)
+    behind = {
+        outcome: [row.id for row in list_operation_members(found, outcome, principal=SYSTEM).results]
+        for outcome in MemberOutcome
+    }
+    assert {str(outcome): len(ids) for outcome, ids in behind.items() if ids} == ledger(operation)
+    assert sum(len(set(ids)) for ids in behind.values()) == found.count

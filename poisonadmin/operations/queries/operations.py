@@ -11,6 +11,7 @@ from poisonadmin.core.queries.address_ids import visible_ids
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, fetch_page, window
 from poisonadmin.core.queries.rows import bounded, fetch, fetch_rows
 from poisonadmin.messages.queries.lists import COLUMNS, JOINS, MessageRow
+from poisonadmin.operations.domain.actions import DELIVERING
 from poisonadmin.operations.domain.ledger import Ledger, MemberOutcome, ledger
 from poisonadmin.operations.domain.lifecycle import OperationState
 
@@ -20,6 +21,19 @@ _COLUMNS = """operation.id, selection_id, action, state, reason, params, rate_pe
 _FROM = "FROM operation JOIN selection ON selection.id = selection_id"
 _RECORDED = """
 SELECT outcome, code, count(*) FROM operation_result WHERE operation_id = %s GROUP BY outcome, code
+"""
+_RECORDED_MEMBERS = "SELECT message_id AS id FROM operation_result WHERE operation_id = %s AND outcome = %s"
+# The outcome of a member without a row follows from whether it was decided on.
+_OTHER_MEMBERS = """
+SELECT id FROM (
+    SELECT member.id, CASE WHEN piece.number < operation.pieces OR member.id = ANY(canary[1:walked]) THEN %s
+                           WHEN operation.state = 'cancelled' THEN 'cancelled' ELSE 'unanswered' END AS outcome
+    FROM operation JOIN selection_piece AS piece USING (selection_id)
+         CROSS JOIN LATERAL unnest(message_ids) AS member (id)
+    WHERE operation.id = %s AND NOT EXISTS (
+        SELECT FROM operation_result AS result
+        WHERE result.operation_id = operation.id AND result.message_id = member.id)
+) AS without_row WHERE outcome = %s
 """
 _NEWEST_FIRST = Key(("operation.id",), (int,))
 
@@ -143,29 +157,13 @@ def list_operation_members(
     """
     principal.require(Permission.READ)
     page = window(cursor, limit, _IDS)
-    walked = "(SELECT pieces FROM operation WHERE id = %s)"
-    missing = """
-    SELECT member.id FROM selection_piece AS piece CROSS JOIN LATERAL unnest(message_ids) AS member (id)
-    WHERE selection_id = %s AND {which} AND NOT EXISTS (
-        SELECT FROM operation_result AS result WHERE result.operation_id = %s AND result.message_id = member.id)"""
-    recorded = "SELECT message_id AS id FROM operation_result WHERE operation_id = %s AND outcome = %s"
-    parameters: list[Any] = [operation.id, str(outcome)]
-    is_cancelled = operation.state == OperationState.CANCELLED
-    ends_at_once = operation.changed > 0
-    which = {
-        MemberOutcome.CHANGED: f"number < {walked}" if ends_at_once else None,
-        MemberOutcome.CANCELLED: f"number >= {walked}" if is_cancelled else None,
-        MemberOutcome.UNANSWERED: f"number >= {walked}"
-        if ends_at_once and not is_cancelled
-        else f"number < {walked}"
-        if is_cancelled
-        else f"{walked} IS NOT NULL",
-    }.get(outcome)
-    if which is not None:
-        recorded = f"{recorded} UNION ALL {missing.format(which=which)}"
-        parameters += [operation.selection_id, operation.id, operation.id]
+    members, parameters = _RECORDED_MEMBERS, [operation.id, str(outcome)]
+    if outcome in (MemberOutcome.CHANGED, MemberOutcome.CANCELLED, MemberOutcome.UNANSWERED):
+        is_open = operation.action in DELIVERING
+        members += f" UNION ALL {_OTHER_MEMBERS}"
+        parameters += [str(MemberOutcome.UNANSWERED if is_open else MemberOutcome.CHANGED), operation.id, str(outcome)]
     sql = f"""
-SELECT {COLUMNS} FROM (SELECT member.id FROM ({recorded}) AS member WHERE {page.condition} {page.order}) AS member
+SELECT {COLUMNS} FROM (SELECT member.id FROM ({members}) AS member WHERE {page.condition} {page.order}) AS member
 JOIN message m ON m.id = member.id {JOINS} {page.order.partition(" LIMIT")[0]}"""  # noqa: S608  (fragments are constants)
     with bounded():
         return page.page(fetch(MessageRow, sql, [*parameters, *page.parameters]))
