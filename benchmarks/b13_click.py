@@ -9,7 +9,7 @@ from benchmarks import live, loads
 from benchmarks.results import Line, at_most, quantile, say
 from benchmarks.world import World
 from poisonadmin.core.domain.access import SYSTEM
-from poisonadmin.messages.commands.decisions import quarantine
+from tests.fixtures.decisions import quarantine
 
 NAME = "B13"
 CLICKS = 100

@@ -13,7 +13,9 @@ from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.addresses import validate_address
 from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
 from poisonadmin.core.domain.locks import Lock
-from poisonadmin.messages.commands import decisions, schedule
+from poisonadmin.messages.commands import schedule
+from poisonadmin.messages.commands.decisions import decide, only
+from poisonadmin.operations.domain.actions import OperationAction
 from poisonadmin.policies.queries.index import policy_index
 from poisonadmin.store.models.message import Message
 
@@ -109,7 +111,7 @@ def pause(name: str, *, principal: Principal, reason: str) -> None:
 def resume(name: str, *, principal: Principal, reason: str, quarantine: int | None = None) -> None:
     """Deliver from the address again; with `quarantine`, without this message, which becomes NDLV `quarantined` first.
 
-    Errors: `NotAllowed`, `NotFound`, `AddressStatusConflict`, `NotOnAddress`, and those of `decide.quarantine`.
+    Errors: `NotAllowed`, `NotFound`, `AddressStatusConflict`, `NotOnAddress`, and those of `decisions.only`.
     """
     with transaction.atomic():
         if quarantine is not None:
@@ -120,7 +122,8 @@ def resume(name: str, *, principal: Principal, reason: str, quarantine: int | No
 def _quarantine(name: str, message_id: int, *, principal: Principal, reason: str) -> None:
     if not Message.objects.filter(id=message_id, address__name=name).exists():
         raise NotOnAddress(f"The message {message_id} is not on {name}; nothing was done.")
-    decisions.only(decisions.quarantine([message_id], principal=principal, reason=reason), message_id)
+    decided = decide(OperationAction.QUARANTINE, [message_id], principal=principal, reason=reason)
+    only(decided, message_id)
 
 
 def _set_status(

@@ -17,7 +17,8 @@ from poisonadmin.core.domain.errors import InvalidField, NotFound, all_checked, 
 from poisonadmin.core.domain.locks import Lock, lock_key
 from poisonadmin.core.domain.names import mistake_in
 from poisonadmin.core.queries.rows import fetch_values
-from poisonadmin.messages.commands.decisions import approve
+from poisonadmin.messages.commands.decisions import decide
+from poisonadmin.operations.domain.actions import OperationAction
 from poisonadmin.restart_jobs.queries import restart_filter, restartable
 from poisonadmin.store.models.job import JobKind
 from poisonadmin.store.models.rule import RestartJob
@@ -262,7 +263,7 @@ def _approve(restart_job: RestartJob, ids: list[int], done: Restarted) -> bool:
         now_here = RestartJob.objects.select_for_update().filter(id=restart_job.id).first()
         if now_here is None or now_here.version != restart_job.version:
             return False  # changed or gone meanwhile: this run has ended
-        decided = approve(ids, principal=actor, reason=REASON)
+        decided = decide(OperationAction.APPROVE, ids, principal=actor, reason=REASON)
         if decided.changed:
             cursor.execute(_COUNT, {"job": restart_job.id, "ids": list(decided.changed)})
         is_last = len(ids) < MESSAGES_A_BATCH

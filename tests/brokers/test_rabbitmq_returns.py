@@ -11,7 +11,6 @@ from django.db import connection, connections
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.delivery.commands.claim import claim_due
 from poisonadmin.delivery.commands.settle import settle
-from poisonadmin.messages.commands.decisions import approve
 from poisonadmin.messages.queries.detail import get_message
 from poisonadmin.policies.commands import save_policy
 from poisonadmin.sources.commands.draining import Workshop, drain_due
@@ -23,6 +22,7 @@ from poisonadmin.store.models.message import Body, Hop, Message
 from tests.brokers.messages import Sent
 from tests.brokers.rabbitmq_queues import ClassicQueues
 from tests.faults.invariants import all_broken
+from tests.fixtures.decisions import approve
 from tests.messages.overlap import rows
 from workers.brokers.contract import Outgoing, Shard
 from workers.brokers.drain import drain_shard

@@ -4,11 +4,11 @@ import pytest
 from playwright.sync_api import expect
 
 from poisonadmin.core.domain.access import SYSTEM
-from poisonadmin.messages.commands import decisions
 from poisonadmin.store.models.history import History
 from poisonadmin.store.models.message import Message
 from tests.browser.axe import violations
 from tests.browser.conftest import Visit
+from tests.fixtures import decisions
 from tests.fixtures.delivery import make_orders_destination
 from tests.fixtures.pages import dead_letter, waiting
 

@@ -10,13 +10,14 @@ from poisonadmin.delivery.commands.claim import ClaimRef, claim_due, seconds_unt
 from poisonadmin.delivery.commands.recovery import recover
 from poisonadmin.delivery.commands.settle import Settled, settle
 from poisonadmin.messages.commands.counts import fold
-from poisonadmin.messages.commands.decisions import approve, mark_fail, only, postpone, quarantine, restore
+from poisonadmin.messages.commands.decisions import only
 from poisonadmin.messages.commands.expiry import expire_due
 from poisonadmin.store.models.claim import Claim
 from poisonadmin.store.models.destination import Destination
 from poisonadmin.store.models.history import History
 from poisonadmin.store.models.lane import Lane
 from poisonadmin.store.models.message import Hop, Message
+from tests.fixtures.decisions import approve, mark_fail, postpone, quarantine, restore
 from tests.fixtures.delivery import answer, claim, counted, counters, end_nodes, enqueue, make_destination, states
 
 pytestmark = pytest.mark.django_db

@@ -7,11 +7,11 @@ from poisonadmin.addresses.commands import pause, resume
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.delivery.commands.claim import ClaimRef, claim_due, claim_isolated
 from poisonadmin.delivery.commands.settle import settle
-from poisonadmin.messages.commands.decisions import approve, mark_fail
 from poisonadmin.store.models.attempt import Attempt
 from poisonadmin.store.models.history import History
 from poisonadmin.store.models.lane import Lane
 from poisonadmin.store.models.message import Message
+from tests.fixtures.decisions import approve, mark_fail
 from tests.fixtures.delivery import (
     answer,
     claim,

@@ -7,10 +7,10 @@ from poisonadmin.delivery.commands.claim import claim_due
 from poisonadmin.delivery.commands.ordered_conversations import RUN, clear_lanes
 from poisonadmin.delivery.commands.recovery import recover
 from poisonadmin.delivery.commands.settle import settle
-from poisonadmin.messages.commands.decisions import approve, mark_fail, quarantine
 from poisonadmin.store.models.claim import ClaimShard
 from poisonadmin.store.models.lane import Lane
 from poisonadmin.store.models.message import Message
+from tests.fixtures.decisions import approve, mark_fail, quarantine
 from tests.fixtures.delivery import answer, claim, counted, counters, end_nodes, enqueue, make_destination, states
 from tests.messages.overlap import overlap
 

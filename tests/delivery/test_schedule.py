@@ -12,8 +12,8 @@ from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.delivery.domain.hot_loops import NOTE
 from poisonadmin.delivery.domain.retry_schedule import jitter
 from poisonadmin.delivery.queries.schedule import Schedule, schedule
-from poisonadmin.messages.commands.decisions import approve, postpone, quarantine
 from poisonadmin.messages.queries.detail import get_message
+from tests.fixtures.decisions import approve, postpone, quarantine
 from tests.fixtures.delivery import answer, claim, end_nodes, enqueue, make_destination
 from tests.rules.ruled import rule
 

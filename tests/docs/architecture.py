@@ -80,7 +80,7 @@ HOPS = (
     Hop("workers/delivery/node.py", "DeliveryNode.record", "writes the outcome as an attempt"),
     Hop("poisonadmin/delivery/commands/settle.py", "settle", "moves what has an outcome out of DLNG"),
     Hop("poisonadmin/delivery/domain/retry_decision.py", "on_failure", "decides: wait, move, give up or NDLV"),
-    Hop("poisonadmin/messages/commands/decisions.py", "approve", "moves an NDLV message back to TBDL, due now"),
+    Hop("poisonadmin/messages/commands/decisions.py", "decide", "moves an NDLV message back to TBDL, due now"),
 )
 
 

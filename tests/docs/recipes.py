@@ -42,7 +42,7 @@ ACTION = Recipe(
             "    Transition(DLVD, Event.REOPENED, (NDLV,), (Reason.RETURNED,)),",
         ),
         Insertion(
-            "poisonadmin/messages/commands/decisions.py",
+            "poisonadmin/messages/commands/decision_statements.py",
             "    OperationAction.RESTORE: _RESTORE,",
             "    OperationAction.REOPEN: _decision(OperationAction.REOPEN, State.NDLV, Reason.RETURNED),",
         ),

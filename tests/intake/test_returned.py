@@ -8,10 +8,10 @@ import pytest
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.intake.commands.merge import Merged
-from poisonadmin.messages.commands.decisions import approve
 from poisonadmin.sources.commands.draining import merge_left_over
 from poisonadmin.store.models.intake import Source
 from poisonadmin.store.models.message import Message
+from tests.fixtures.decisions import approve
 from tests.fixtures.delivery import answer, claim, counted, counters, states
 from tests.intake.staging import drained, letter, make_source, moved
 from tests.intake.store import assert_whole

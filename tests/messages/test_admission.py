@@ -11,12 +11,12 @@ from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.delivery.commands.claim import claim_due
 from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.intake.commands.batch import accept_stream
-from poisonadmin.messages.commands.decisions import approve, quarantine
 from poisonadmin.poison_list.commands.reports import Report, report
 from poisonadmin.store.models.history import History
 from poisonadmin.store.models.lane import Conversation
 from poisonadmin.store.models.message import Message
 from poisonadmin.store.models.poison import PoisonEntry
+from tests.fixtures.decisions import approve, quarantine
 from tests.fixtures.delivery import answer, claim, counted, counters, end_nodes, enqueue, make_destination, states
 from workers.delivery.claimed import read_claimed
 

@@ -9,9 +9,9 @@ from django.test import Client
 
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.delivery.commands.settle import settle
-from poisonadmin.messages.commands import decisions
 from poisonadmin.store.models.message import Message
 from tests import crashes
+from tests.fixtures import decisions
 from tests.fixtures.pages import html_of, waiting
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("orders_destination")]

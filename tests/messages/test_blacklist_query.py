@@ -6,12 +6,12 @@ import pytest
 from django.db import connection
 
 from poisonadmin.core.domain.access import SYSTEM, Role, principal
-from poisonadmin.messages.commands import decisions
 from poisonadmin.messages.queries import blacklist
 from poisonadmin.messages.queries.blacklist import others_on
 from poisonadmin.store.models.message import Message
 from poisonadmin.system.queries import nodes
 from tests import crashes
+from tests.fixtures import decisions
 from tests.fixtures.delivery import enqueue, make_destination
 
 pytestmark = pytest.mark.django_db

@@ -12,11 +12,11 @@ from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.delivery.commands.claim import claim_due
 from poisonadmin.delivery.commands.recovery import recover
 from poisonadmin.delivery.commands.settle import settle
-from poisonadmin.messages.commands import decisions
 from poisonadmin.messages.commands.counts import fold
 from poisonadmin.messages.commands.expiry import expire_due
 from poisonadmin.store.models.message import Message
 from tests.faults.invariants import all_broken
+from tests.fixtures import decisions
 from tests.fixtures.delivery import answer, end_nodes, enqueue, make_destination
 from tests.messages.overlap import rows
 

@@ -7,10 +7,10 @@ import pytest
 from poisonadmin.addresses.queries import get_address
 from poisonadmin.core.domain.access import SYSTEM, Role, principal
 from poisonadmin.delivery.commands.settle import settle
-from poisonadmin.messages.commands.decisions import return_to_original
 from poisonadmin.messages.queries.detail import get_message, hops
 from poisonadmin.messages.queries.filters import parse_filter
 from poisonadmin.messages.queries.lists import list_messages
+from tests.fixtures.decisions import return_to_original
 from tests.fixtures.delivery import answer, claim, enqueue, make_destination
 
 pytestmark = pytest.mark.django_db

@@ -7,10 +7,10 @@ from django.test import Client
 from django.urls import reverse
 
 from poisonadmin.core.domain.access import SYSTEM
-from poisonadmin.messages.commands import decisions
 from poisonadmin.store.models.access import Audit
 from poisonadmin.store.models.history import History
 from poisonadmin.store.models.message import Message
+from tests.fixtures import decisions
 from tests.fixtures.api import take_dead
 from tests.fixtures.pages import dead_letter, html_of, waiting
 

@@ -8,8 +8,8 @@ import pytest
 from django.test import Client
 
 from poisonadmin.core.domain.access import SYSTEM, Role, principal
-from poisonadmin.messages.commands import decisions
 from poisonadmin.store.models.job import Job
+from tests.fixtures import decisions
 from tests.fixtures.pages import dead_letter, html_of, waiting
 
 pytestmark = pytest.mark.django_db

@@ -20,6 +20,7 @@ from poisonadmin.store.models.history import History
 from poisonadmin.store.models.lane import Address
 from poisonadmin.store.models.message import Body, Message
 from poisonadmin.store.models.policy import PolicyRow
+from tests.fixtures.decisions import approve, mark_fail, postpone, return_to_original
 from tests.fixtures.delivery import (
     answer,
     claim,
@@ -141,7 +142,7 @@ def test_every_message_is_found_when_there_are_more_than_one_transaction_takes(
 
 def test_a_waiting_retry_is_rejected_too(destination: str) -> None:
     [large] = enqueue(payload=LARGE)
-    decisions.postpone([large], until=Message.objects.get().due_at.replace(year=2999), principal=SYSTEM, reason="later")  # type: ignore[union-attr]
+    postpone([large], until=Message.objects.get().due_at.replace(year=2999), principal=SYSTEM, reason="later")  # type: ignore[union-attr]
     limit(LIMIT)
     assert reject_waiting([Address.objects.get().id], actor="pat") == 1
 
@@ -170,11 +171,11 @@ def test_what_comes_back_is_judged_by_the_limit_in_force(destination: str) -> No
 def test_what_is_too_large_cannot_be_approved_before_the_limit_is_raised(small: None) -> None:
     [large] = enqueue(payload=LARGE)
     asked = {"principal": SYSTEM, "reason": "send it"}
-    assert decisions.approve([large], **asked).refused == {large: "oversized"}  # type: ignore[arg-type]
+    assert approve([large], **asked).refused == {large: "oversized"}  # type: ignore[arg-type]
     with pytest.raises(decisions.Oversized, match="max_payload_bytes"):
-        decisions.only(decisions.approve([large], **asked), large)  # type: ignore[arg-type]
+        decisions.only(approve([large], **asked), large)  # type: ignore[arg-type]
     limit(LIMIT + 1)
-    assert decisions.approve([large], **asked).changed == (large,)  # type: ignore[arg-type]
+    assert approve([large], **asked).changed == (large,)  # type: ignore[arg-type]
     taken = claim()
     answer([large])
     end_nodes(taken)
@@ -183,10 +184,10 @@ def test_what_is_too_large_cannot_be_approved_before_the_limit_is_raised(small: 
 
 def test_an_imported_dead_letter_is_measured_by_the_address_that_it_goes_to(small: None) -> None:
     [dead] = enqueue(address="dead", payload=LARGE, dead_letter={"original_address": "orders.eu"})
-    refused = decisions.return_to_original([dead], principal=SYSTEM, reason="again").refused
+    refused = return_to_original([dead], principal=SYSTEM, reason="again").refused
     assert refused == {dead: "oversized"}
     assert states([dead]) == ["NDLV"]
-    assert decisions.mark_fail([dead], principal=SYSTEM, reason="enough").changed == (dead,)
+    assert mark_fail([dead], principal=SYSTEM, reason="enough").changed == (dead,)
 
 
 def test_an_address_knows_whom_a_crash_accuses_there(destination: str) -> None:

@@ -16,14 +16,15 @@ from poisonadmin.delivery.commands.recovery import recover
 from poisonadmin.delivery.commands.settle import Settled, settle
 from poisonadmin.intake.commands.accept import accept
 from poisonadmin.intake.domain.envelope import parse_envelope
-from poisonadmin.messages.commands import decisions
 from poisonadmin.messages.commands.counts import fold
+from poisonadmin.messages.commands.decisions import Decided
 from poisonadmin.messages.commands.expiry import expire_due
 from poisonadmin.policies.commands import save_policy
 from poisonadmin.store.models.claim import Claim
 from poisonadmin.store.models.lane import Lane
 from poisonadmin.store.models.message import Message
 from tests.faults.invariants import all_broken
+from tests.fixtures import decisions
 from tests.fixtures.delivery import answer, claim, end_nodes, enqueue, make_destination, states
 from tests.messages.overlap import Aside, overlap, rows, together, until_blocked_or_ended
 
@@ -41,7 +42,7 @@ def _shop(transactional_db: None) -> Iterator[None]:
     assert all_broken(rows) == []
 
 
-def deciding(decision: Callable[..., decisions.Decided]) -> Step:
+def deciding(decision: Callable[..., Decided]) -> Step:
     """Return the decision as a step that tells what became of it: `done`, or why not."""
 
     def step(message_id: int) -> str:

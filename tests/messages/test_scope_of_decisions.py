@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from poisonadmin.core.domain.access import SYSTEM, Permission, Role, principal
-from poisonadmin.messages.commands import decisions
 from poisonadmin.messages.queries import failures
 from poisonadmin.policies.commands import save_policy
 from poisonadmin.store.models.access import Audit
@@ -14,6 +13,7 @@ from poisonadmin.store.models.attempt import Attempt
 from poisonadmin.store.models.history import History
 from poisonadmin.store.models.message import Message
 from poisonadmin.system.commands.tokens import create
+from tests.fixtures import decisions
 from tests.fixtures.api import Caller, make_user, take, take_dead
 
 pytestmark = pytest.mark.django_db

@@ -21,6 +21,7 @@ from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.delivery.commands.claim import claim_due, claim_isolated
 from poisonadmin.delivery.commands.recovery import recover
 from poisonadmin.messages.commands import decisions
+from tests.fixtures.decisions import approve, deliver_now, mark_fail, postpone, quarantine, restore
 from tests.messages.modelled import Modelled
 from tests.messages.reference_model import Expected
 from tests.messages.simulated_tasks import write
@@ -33,16 +34,16 @@ ANSWERS = ("delivered", "failed", "crashed", "discarded", "rolled_back")
 
 def tomorrow(ids: Sequence[int], **asked: Unpack[decisions.Asked]) -> decisions.Decided:
     """Postpone by a day."""
-    return decisions.postpone(ids, until=datetime.now(UTC) + timedelta(days=1), **asked)
+    return postpone(ids, until=datetime.now(UTC) + timedelta(days=1), **asked)
 
 
 Decision = tuple[Callable[..., decisions.Decided], str, Callable[[Expected], None]]
 DECISIONS: dict[str, Decision] = {
-    "approve": (decisions.approve, "NDLV", Expected.approved),
-    "mark_fail": (decisions.mark_fail, "NDLV", Expected.given_up),
-    "restore": (decisions.restore, "FAIL", Expected.restored),
-    "quarantine": (decisions.quarantine, "TBDL", Expected.quarantined),
-    "deliver_now": (decisions.deliver_now, "TBDL", Expected.returned),
+    "approve": (approve, "NDLV", Expected.approved),
+    "mark_fail": (mark_fail, "NDLV", Expected.given_up),
+    "restore": (restore, "FAIL", Expected.restored),
+    "quarantine": (quarantine, "TBDL", Expected.quarantined),
+    "deliver_now": (deliver_now, "TBDL", Expected.returned),
     "postpone": (tomorrow, "TBDL", Expected.postponed),
 }
 
@@ -160,7 +161,7 @@ class Machine(Modelled):
     @rule(data=st.data())
     def approve(self, data: st.DataObject) -> None:
         message = data.draw(st.sampled_from(self.stopped()))
-        assert decisions.approve([message], **WHY).changed == (message,)
+        assert approve([message], **WHY).changed == (message,)
         self.messages[message].approved()
 
 

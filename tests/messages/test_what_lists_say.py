@@ -10,7 +10,6 @@ from django.db import connection
 from django.test import Client
 
 from poisonadmin.core.domain.access import SYSTEM
-from poisonadmin.messages.commands import decisions
 from poisonadmin.messages.queries.filters import parse_filter
 from poisonadmin.messages.queries.lists import list_messages
 from poisonadmin.messages.queries.report import report
@@ -20,6 +19,7 @@ from poisonadmin.store.models.message import Message
 from poisonadmin.system.queries.metrics import system_metrics
 from poisonadmin.system.queries.overview import oldest_undecided
 from tests.crashes import blacklist
+from tests.fixtures import decisions
 from tests.fixtures.delivery import make_orders_destination
 from tests.fixtures.pages import dead_letter, html_of, waiting
 

@@ -10,7 +10,6 @@ from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Role, principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.delivery.commands.claim import claim_due
 from poisonadmin.delivery.commands.settle import settle
-from poisonadmin.messages.commands import decisions
 from poisonadmin.messages.commands.confirmations import confirm
 from poisonadmin.messages.commands.expiry import expire_due
 from poisonadmin.operations.commands import operations, selections
@@ -36,6 +35,7 @@ from poisonadmin.store.models.history import History
 from poisonadmin.store.models.lane import Lane
 from poisonadmin.store.models.message import Message
 from poisonadmin.store.models.operation import Operation, OperationPace
+from tests.fixtures import decisions
 from tests.fixtures.api import take_dead
 from tests.fixtures.delivery import (
     answer,

@@ -6,7 +6,6 @@ from collections import Counter
 import pytest
 
 from poisonadmin.core.domain.access import SYSTEM, Principal, Role, principal
-from poisonadmin.messages.commands import decisions
 from poisonadmin.operations.commands.operations import begin
 from poisonadmin.operations.commands.selections import freeze
 from poisonadmin.operations.domain.actions import ACTIONS, OperationAction
@@ -16,6 +15,7 @@ from poisonadmin.operations.queries.selections import get_selection
 from poisonadmin.policies.commands import save_policy
 from poisonadmin.store.models.message import Message
 from poisonadmin.store.models.operation import OperationResult
+from tests.fixtures import decisions
 from tests.fixtures.api import take, take_dead
 from tests.fixtures.delivery import make_destination
 

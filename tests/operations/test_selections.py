@@ -5,7 +5,6 @@ import pytest
 from poisonadmin.core.domain.access import SYSTEM, Role, principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.filter_values import InvalidFilter
-from poisonadmin.messages.commands.decisions import mark_fail, restore
 from poisonadmin.operations.commands import selections
 from poisonadmin.operations.commands.selections import InvalidSelection, freeze, remove_expired
 from poisonadmin.operations.domain.selection import SelectionOrder, ids_hash
@@ -13,6 +12,7 @@ from poisonadmin.operations.queries.selections import get_selection_detail, list
 from poisonadmin.store.models.message import Message
 from poisonadmin.store.models.operation import Selection, SelectionPiece
 from tests.fixtures.api import take_dead
+from tests.fixtures.decisions import mark_fail, restore
 
 pytestmark = pytest.mark.django_db
 NDLV = {"state": ["NDLV"]}

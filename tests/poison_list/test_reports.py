@@ -8,13 +8,13 @@ from django.db import connection, transaction
 
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.delivery.commands.settle import settle
-from poisonadmin.messages.commands import decisions
 from poisonadmin.poison_list.commands.reports import Report, list_messages, release, report
 from poisonadmin.poison_list.queries.consumers import list_consumers
 from poisonadmin.policies.commands import save_policy
 from poisonadmin.store.models.history import History
 from poisonadmin.store.models.message import Envelope
 from poisonadmin.store.models.poison import PoisonEntry
+from tests.fixtures import decisions
 from tests.fixtures.delivery import answer, claim, counted, counters, end_nodes, enqueue, make_destination, states
 
 SOURCE = "orders.eu"

@@ -12,7 +12,6 @@ from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Role, principal
 from poisonadmin.core.domain.errors import NotFound, PreconditionFailed
 from poisonadmin.core.queries.filter_values import InvalidFilter
 from poisonadmin.delivery.commands.settle import settle
-from poisonadmin.messages.commands.decisions import quarantine
 from poisonadmin.restart_jobs import commands
 from poisonadmin.restart_jobs.commands import (
     InvalidRestartJob,
@@ -29,6 +28,7 @@ from poisonadmin.store.models.job import Job
 from poisonadmin.store.models.message import Message
 from poisonadmin.store.models.poison import PoisonEntry
 from poisonadmin.store.models.rule import Restart, RestartJob
+from tests.fixtures.decisions import quarantine
 from tests.fixtures.delivery import answer, claim, counted, counters, enqueue, make_destination, states
 
 pytestmark = pytest.mark.django_db

@@ -4,13 +4,13 @@ import pytest
 
 from poisonadmin.delivery.commands.claim import claim_due, claim_isolated
 from poisonadmin.delivery.commands.settle import settle
-from poisonadmin.messages.commands import decisions
 from poisonadmin.store.models.attempt import Attempt
 from poisonadmin.store.models.message import Message
 from sample.configuration import HANDLERS, INDEXED, configure_sample
 from sample.load import LOADER, hand_in
 from sample.messages import webhooks
 from sample.ports import urls
+from tests.fixtures import decisions
 from tests.fixtures.delivery import run_shards
 from tests.sample.test_load import NOW
 

@@ -11,7 +11,6 @@ from django.urls import reverse
 
 from poisonadmin.addresses.commands import pause
 from poisonadmin.core.domain.access import SYSTEM
-from poisonadmin.messages.commands import decisions
 from poisonadmin.poison_list.commands.reports import Report, report
 from poisonadmin.store.models.attempt import FailureGroup
 from poisonadmin.store.models.claim import Node
@@ -19,6 +18,7 @@ from poisonadmin.store.models.intake import RejectedLine, Source, SourceFile
 from poisonadmin.store.models.message import Message
 from poisonadmin.store.models.poison import Consumer
 from tests import crashes
+from tests.fixtures import decisions
 from tests.fixtures.pages import dead_letter, waiting
 
 pytestmark = pytest.mark.django_db

@@ -5,8 +5,8 @@ Each locks the messages, refuses those that are out of scope, would go out of sc
 the rest in one statement.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple, NotRequired, TypedDict, Unpack
 
@@ -20,10 +20,10 @@ from poisonadmin.core.domain.errors import NotFound, PoisonAdminError, Precondit
 from poisonadmin.core.queries.address_ids import visible_ids
 from poisonadmin.messages.commands import schedule
 from poisonadmin.messages.commands.admission import admit_again
-from poisonadmin.messages.commands.transitions import move
-from poisonadmin.messages.domain.states import Event, Reason, State, TransitionNotAllowed
+from poisonadmin.messages.commands.decision_statements import DECISIONS, HAND_BACK, DecisionStatement
+from poisonadmin.messages.domain.states import Event, State, TransitionNotAllowed
 from poisonadmin.messages.queries import refusals
-from poisonadmin.operations.domain.actions import ACTIONS, OperationAction
+from poisonadmin.operations.domain.actions import OperationAction
 from poisonadmin.policies.domain.policy import Blame
 from poisonadmin.policies.queries.index import policy_index
 
@@ -116,147 +116,22 @@ SELECT message.id, state, attempt_number, back.name, back.id, candidate, {is_han
 FROM message {joins} WHERE message.id = ANY(%(ids)s) ORDER BY message.id
 """
 
-_CHOSEN = """
-    SELECT message.id, message.address_id, message.state, message.reason, message.group_id, back.id AS return_id,
-           lane.id AS return_lane_id, address.name AS from_name, back.name AS return_name
-    FROM message JOIN address ON address.id = message.address_id
-         JOIN address AS back ON back.id = coalesce(message.original_address_id, message.address_id)
-         JOIN lane ON lane.address_id = back.id AND lane.conversation_id IS NULL
-              AND lane.is_isolation = (message.id = ANY(%(alone)s))
-              AND lane.operation_id IS NOT DISTINCT FROM
-                  CASE WHEN NOT (back.is_ordered OR message.id = ANY(%(alone)s)) THEN %(lanes)s::bigint END
-    WHERE message.id = ANY(%(ids)s)
-"""
-_HOPS = """hops AS (
-    INSERT INTO hop (message_id, from_address, to_address, reason, by)
-    SELECT id, from_name, return_name, '{event}', %(actor)s FROM changed WHERE address_id <> from_id
-)"""
 
+def decide(
+    action: OperationAction, ids: Sequence[int], *, until: datetime | None = None, **asked: Unpack[Asked]
+) -> Decided:
+    """Carry an action out on the messages that it fits. `until`: for POSTPONE; a time in the past means now.
 
-@dataclass(frozen=True)
-class _Decision:
-    """`statement` needs ids, alone, cleared, until, operation, lanes, actor and note."""
-
-    event: Event
-    statement: str
-    refusal: str
-
-
-def _decision(
-    key: OperationAction,
-    to: State,
-    reason: Reason | None = None,
-    sets: Mapping[str, str] | None = None,
-    *,
-    event: Event | None = None,
-) -> _Decision:
-    """Return the decision of an action. `event`: what history says where it is not the action's own."""
-    action = ACTIONS[key]
-    said = event or action.event
-    statement = move(
-        action.start,
-        said,
-        to,
-        chosen=_CHOSEN,
-        is_locked=True,
-        reason=reason,
-        sets=sets,
-        shows=("message.lane_id", "message.due_at", "chosen.address_id AS from_id", "from_name", "return_name"),
-        beside=_HOPS.format(event=said),
-        is_decision=True,
-        then="SELECT lane_id, min(due_at) FROM changed WHERE state = 'TBDL' GROUP BY lane_id",
-    )
-    return _Decision(said, statement, refusals.REFUSALS[key])
-
-
-_APPROVE = _decision(
-    OperationAction.APPROVE,
-    State.TBDL,
-    sets={
-        "reason": "NULL",
-        "due_at": "now()",
-        "failure_count": "0",
-        "address_id": "return_id",
-        "lane_id": "return_lane_id",
-        "original_address_id": "NULL",
-        "operation_id": "%(operation)s::bigint",
-        "candidate": "message.candidate AND NOT message.id = ANY(%(cleared)s)",
-        "crash_count": "CASE WHEN message.id = ANY(%(cleared)s) THEN 0 ELSE message.crash_count END",
-        "expires_at": """(SELECT envelope.expires_at FROM envelope
-                          WHERE envelope.id = message.id AND envelope.expires_at > now())""",
-    },
-)
-_RETURN = replace(_APPROVE, refusal=refusals.REFUSALS[OperationAction.RETURN])
-_HAND_BACK = _decision(
-    OperationAction.APPROVE,
-    State.DLVD,
-    Reason.HANDED_BACK,
-    event=Event.HANDED_BACK,
-    sets={"failure_count": "0", "candidate": "FALSE", "crash_count": "0"},
-)
-_MARK_FAIL = _decision(OperationAction.FAIL, State.FAIL, Reason.FAILED_BY_ADMIN)
-_QUARANTINE = _decision(OperationAction.QUARANTINE, State.NDLV, Reason.QUARANTINED)
-_RESTORE = _decision(
-    OperationAction.RESTORE,
-    State.NDLV,
-    sets={
-        "reason": """coalesce((SELECT history.reason FROM history
-            WHERE history.message_id = message.id AND to_state = 'NDLV' ORDER BY seq DESC LIMIT 1), message.reason)"""
-    },
-)
-_DELIVER_NOW = _decision(OperationAction.DELIVER_NOW, State.TBDL, sets={"due_at": "now()"})
-_POSTPONE = _decision(OperationAction.POSTPONE, State.TBDL, sets={"due_at": "GREATEST(%(until)s, now())"})
-_DECISIONS: dict[OperationAction, _Decision] = {
-    OperationAction.APPROVE: _APPROVE,
-    OperationAction.RETURN: _RETURN,
-    OperationAction.FAIL: _MARK_FAIL,
-    OperationAction.RESTORE: _RESTORE,
-    OperationAction.QUARANTINE: _QUARANTINE,
-    OperationAction.DELIVER_NOW: _DELIVER_NOW,
-    OperationAction.POSTPONE: _POSTPONE,
-}
-
-
-def approve(ids: Sequence[int], **asked: Unpack[Asked]) -> Decided:
-    """NDLV -> TBDL, due now, at the address each was moved from where it was. `failure_count` starts again at 0.
-
-    Its bookmark is released and its conversation reopened (rulings R6, R7). A message that is `listed` on an address
+    An approval makes them due now at the address each was moved from, where it was. Their failures count from 0 again,
+    their bookmarks are released and their conversations reopened (rulings R6, R7). One that is `listed` on an address
     that delivers nowhere is handed back to its consumers: DLVD `handed_back`. An `expires_at` that has passed is taken
-    away: a person wants the message delivered all the same.
-    Errors: `NotAllowed`. Shape: refused with `not_found`, `no_destination`, `oversized`, `precondition_failed`, or
-    the state.
+    away: a person wants the message delivered all the same. RETURN is an approval of what was moved (SEMANTICS WAS-3).
+    A restored message has the reason that it last had in NDLV, or its own where it never was there.
+    Errors: `NotAllowed`. Shape: refused with `not_found`, `no_destination`, `oversized`, `not_moved`,
+    `precondition_failed`, or the state.
     """
-    return _decide(_APPROVE, ids, asked)
-
-
-def return_to_original(ids: Sequence[int], **asked: Unpack[Asked]) -> Decided:
-    """As `approve`, for messages that were moved only; others are refused with `not_moved`. Source: SEMANTICS WAS-3."""
-    return _decide(_RETURN, ids, asked)
-
-
-def mark_fail(ids: Sequence[int], **asked: Unpack[Asked]) -> Decided:
-    """NDLV -> FAIL `failed_by_admin`. Errors and shape as `approve`."""
-    return _decide(_MARK_FAIL, ids, asked)
-
-
-def quarantine(ids: Sequence[int], **asked: Unpack[Asked]) -> Decided:
-    """TBDL -> NDLV `quarantined`. Errors and shape as `approve`."""
-    return _decide(_QUARANTINE, ids, asked)
-
-
-def restore(ids: Sequence[int], **asked: Unpack[Asked]) -> Decided:
-    """FAIL -> NDLV with the reason it last had there, or its own where it never was. Errors and shape as `approve`."""
-    return _decide(_RESTORE, ids, asked)
-
-
-def deliver_now(ids: Sequence[int], **asked: Unpack[Asked]) -> Decided:
-    """TBDL stays, due now. Errors and shape as `approve`."""
-    return _decide(_DELIVER_NOW, ids, asked)
-
-
-def postpone(ids: Sequence[int], *, until: datetime, **asked: Unpack[Asked]) -> Decided:
-    """TBDL stays, due at `until`; a time in the past means now. Errors and shape as `approve`."""
-    return _decide(_POSTPONE, ids, asked, until)
+    asked["principal"].require(Permission.DECIDE)
+    return retried(lambda: _decide_once(DECISIONS[action], ids, asked, until))
 
 
 def only(decided: Decided, message_id: int) -> None:
@@ -280,19 +155,7 @@ def only(decided: Decided, message_id: int) -> None:
     raise TransitionNotAllowed(State(why), decided.event)
 
 
-def decide(
-    action: OperationAction, ids: Sequence[int], *, until: datetime | None = None, **asked: Unpack[Asked]
-) -> Decided:
-    """Carry an action out. `until`: for POSTPONE. Errors and shape as `approve`."""
-    return _decide(_DECISIONS[action], ids, asked, until)
-
-
-def _decide(decision: _Decision, ids: Sequence[int], asked: Asked, until: datetime | None = None) -> Decided:
-    asked["principal"].require(Permission.DECIDE)
-    return retried(lambda: _decide_once(decision, ids, asked, until))
-
-
-def _decide_once(decision: _Decision, ids: Sequence[int], asked: Asked, until: datetime | None) -> Decided:
+def _decide_once(decision: DecisionStatement, ids: Sequence[int], asked: Asked, until: datetime | None) -> Decided:
     principal, reason = asked["principal"], asked["reason"]
     with transaction.atomic(), connection.cursor() as cursor:
         locked = _lock(cursor, decision, ids, visible_ids(principal))
@@ -307,7 +170,7 @@ def _decide_once(decision: _Decision, ids: Sequence[int], asked: Asked, until: d
             handed_back = [message_id for message_id in chosen if locked[message_id].is_handed_back]
         back = frozenset(handed_back)
         moved = [message_id for message_id in chosen if message_id not in back]
-        for one, some in ((_HAND_BACK, handed_back), (decision, moved)):
+        for one, some in ((HAND_BACK, handed_back), (decision, moved)):
             if some:
                 _carry_out(cursor, one, [locked[message_id] for message_id in some], until, asked)
     left = {message_id: message for message_id, message in locked.items() if message_id in refused}
@@ -322,7 +185,11 @@ def _decide_once(decision: _Decision, ids: Sequence[int], asked: Asked, until: d
 
 
 def _carry_out(
-    cursor: CursorWrapper, decision: _Decision, messages: Sequence[_Locked], until: datetime | None, asked: Asked
+    cursor: CursorWrapper,
+    decision: DecisionStatement,
+    messages: Sequence[_Locked],
+    until: datetime | None,
+    asked: Asked,
 ) -> None:
     principal, reason, operation = asked["principal"], asked["reason"], asked.get("operation")
     alone: list[int] = []
@@ -349,7 +216,7 @@ def _carry_out(
 
 
 def _lock(
-    cursor: CursorWrapper, decision: _Decision, ids: Sequence[int], visible: list[int] | None
+    cursor: CursorWrapper, decision: DecisionStatement, ids: Sequence[int], visible: list[int] | None
 ) -> dict[int, _Locked]:
     """Lock the messages in the order of their ids and return those that exist."""
     cursor.execute(_LOCK, {"ids": list(ids)})

@@ -15,7 +15,8 @@ from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
 from poisonadmin.core.queries.rows import fetch_values
 from poisonadmin.intake.domain.envelope import MessageEnvelope
-from poisonadmin.messages.commands.decisions import approve
+from poisonadmin.messages.commands.decisions import decide
+from poisonadmin.operations.domain.actions import OperationAction
 from poisonadmin.poison_list.commands import entries
 from poisonadmin.poison_list.commands.entries import CountedReport, ListingLimits
 from poisonadmin.poison_list.commands.stored_messages import MAX_MESSAGES, list_waiting, messages_of, store_listed
@@ -148,7 +149,7 @@ def release(entry_id: int, *, principal: Principal, reason: str) -> None:
         raise NotFound(f"There is no entry {entry_id} on the poison list.")
     stopped = fetch_values(_STOPPED, {"entry": entry_id})
     # An approval releases the bookmark in its own transaction; what is left to do is where nothing could be approved.
-    approved = approve(stopped, principal=principal, reason=reason).changed if stopped else ()
+    approved = decide(OperationAction.APPROVE, stopped, principal=principal, reason=reason).changed if stopped else ()
 
     def release_once() -> None:
         with transaction.atomic(), connection.cursor() as cursor:

@@ -10,10 +10,10 @@ from django.utils import timezone
 from poisonadmin.core.domain.access import SYSTEM, Role, principal
 from poisonadmin.intake.commands.accept import accept
 from poisonadmin.intake.domain.envelope import parse_envelope
-from poisonadmin.messages.commands import decisions
 from poisonadmin.poison_list.commands.reports import Report, release, report
 from poisonadmin.store.models.poison import Consumer, PoisonEntry
 from tests import crashes
+from tests.fixtures import decisions
 
 LABELS = "labels.render.parcel"
 DEATHS: tuple[dict[str, Any], ...] = (

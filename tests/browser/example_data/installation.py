@@ -20,7 +20,6 @@ from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.destinations.commands import save_destination
 from poisonadmin.intake.commands.accept import accept
 from poisonadmin.intake.domain.envelope import parse_envelope
-from poisonadmin.messages.commands import decisions
 from poisonadmin.messages.commands.counts import fold
 from poisonadmin.messages.domain import failures
 from poisonadmin.messages.domain.failures import Failure
@@ -36,6 +35,7 @@ from tests.browser.example_data.past import make_source, spread_over_the_last_ho
 from tests.browser.example_data.policies import RETURNS, make_policies
 from tests.browser.example_data.rules import make_rules
 from tests.browser.example_data.stacks import STACKS
+from tests.fixtures import decisions
 
 SAMPLE = Path(__file__).resolve().parents[3] / "sample" / "github-webhooks.ndjson"
 OPERATOR = principal("mara", Role.OPERATOR)

@@ -5,11 +5,11 @@ from django.utils import timezone
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.intake.commands.accept import accept
 from poisonadmin.intake.domain.envelope import parse_envelope
-from poisonadmin.messages.commands import decisions
 from poisonadmin.policies.commands import save_policy
 from poisonadmin.restart_jobs.commands import save_restart_job
 from poisonadmin.store.models.lane import Address
 from poisonadmin.store.models.rule import RestartJob
+from tests.fixtures import decisions
 
 RETURNS = {
     "redelivery_delay": 0,

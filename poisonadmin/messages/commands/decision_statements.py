@@ -1,0 +1,109 @@
+"""What each decision does to the messages that are chosen: one statement an action, made when this is imported."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from poisonadmin.messages.commands.transitions import move
+from poisonadmin.messages.domain.states import Event, Reason, State
+from poisonadmin.messages.queries import refusals
+from poisonadmin.operations.domain.actions import ACTIONS, OperationAction
+
+_CHOSEN = """
+    SELECT message.id, message.address_id, message.state, message.reason, message.group_id, back.id AS return_id,
+           lane.id AS return_lane_id, address.name AS from_name, back.name AS return_name
+    FROM message JOIN address ON address.id = message.address_id
+         JOIN address AS back ON back.id = coalesce(message.original_address_id, message.address_id)
+         JOIN lane ON lane.address_id = back.id AND lane.conversation_id IS NULL
+              AND lane.is_isolation = (message.id = ANY(%(alone)s))
+              AND lane.operation_id IS NOT DISTINCT FROM
+                  CASE WHEN NOT (back.is_ordered OR message.id = ANY(%(alone)s)) THEN %(lanes)s::bigint END
+    WHERE message.id = ANY(%(ids)s)
+"""
+_HOPS = """hops AS (
+    INSERT INTO hop (message_id, from_address, to_address, reason, by)
+    SELECT id, from_name, return_name, '{event}', %(actor)s FROM changed WHERE address_id <> from_id
+)"""
+
+
+@dataclass(frozen=True)
+class DecisionStatement:
+    """`statement` needs ids, alone, cleared, until, operation, lanes, actor and note."""
+
+    event: Event
+    statement: str
+    refusal: str
+
+
+def _decision(
+    key: OperationAction,
+    to: State,
+    reason: Reason | None = None,
+    sets: Mapping[str, str] | None = None,
+    *,
+    event: Event | None = None,
+) -> DecisionStatement:
+    """Return the decision of an action. `event`: what history says where it is not the action's own."""
+    action = ACTIONS[key]
+    said = event or action.event
+    statement = move(
+        action.start,
+        said,
+        to,
+        chosen=_CHOSEN,
+        is_locked=True,
+        reason=reason,
+        sets=sets,
+        shows=("message.lane_id", "message.due_at", "chosen.address_id AS from_id", "from_name", "return_name"),
+        beside=_HOPS.format(event=said),
+        is_decision=True,
+        then="SELECT lane_id, min(due_at) FROM changed WHERE state = 'TBDL' GROUP BY lane_id",
+    )
+    return DecisionStatement(said, statement, refusals.REFUSALS[key])
+
+
+_APPROVE = _decision(
+    OperationAction.APPROVE,
+    State.TBDL,
+    sets={
+        "reason": "NULL",
+        "due_at": "now()",
+        "failure_count": "0",
+        "address_id": "return_id",
+        "lane_id": "return_lane_id",
+        "original_address_id": "NULL",
+        "operation_id": "%(operation)s::bigint",
+        "candidate": "message.candidate AND NOT message.id = ANY(%(cleared)s)",
+        "crash_count": "CASE WHEN message.id = ANY(%(cleared)s) THEN 0 ELSE message.crash_count END",
+        "expires_at": """(SELECT envelope.expires_at FROM envelope
+                          WHERE envelope.id = message.id AND envelope.expires_at > now())""",
+    },
+)
+_RETURN = replace(_APPROVE, refusal=refusals.REFUSALS[OperationAction.RETURN])
+HAND_BACK = _decision(
+    OperationAction.APPROVE,
+    State.DLVD,
+    Reason.HANDED_BACK,
+    event=Event.HANDED_BACK,
+    sets={"failure_count": "0", "candidate": "FALSE", "crash_count": "0"},
+)
+_MARK_FAIL = _decision(OperationAction.FAIL, State.FAIL, Reason.FAILED_BY_ADMIN)
+_QUARANTINE = _decision(OperationAction.QUARANTINE, State.NDLV, Reason.QUARANTINED)
+_RESTORE = _decision(
+    OperationAction.RESTORE,
+    State.NDLV,
+    sets={
+        "reason": """coalesce((SELECT history.reason FROM history
+            WHERE history.message_id = message.id AND to_state = 'NDLV' ORDER BY seq DESC LIMIT 1), message.reason)"""
+    },
+)
+_DELIVER_NOW = _decision(OperationAction.DELIVER_NOW, State.TBDL, sets={"due_at": "now()"})
+_POSTPONE = _decision(OperationAction.POSTPONE, State.TBDL, sets={"due_at": "GREATEST(%(until)s, now())"})
+DECISIONS: dict[OperationAction, DecisionStatement] = {
+    OperationAction.APPROVE: _APPROVE,
+    OperationAction.RETURN: _RETURN,
+    OperationAction.FAIL: _MARK_FAIL,
+    OperationAction.RESTORE: _RESTORE,
+    OperationAction.QUARANTINE: _QUARANTINE,
+    OperationAction.DELIVER_NOW: _DELIVER_NOW,
+    OperationAction.POSTPONE: _POSTPONE,
+}
