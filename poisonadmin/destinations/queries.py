@@ -1,6 +1,6 @@
 """Where addresses deliver. Secrets are never read here: only the names of those that are set."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -9,7 +9,7 @@ from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.address_ids import scope_condition
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, fetch_page, window
-from poisonadmin.core.queries.rows import Versioned, fetch_one, fetch_rows
+from poisonadmin.core.queries.rows import Versioned, fetch_one, fetch_rows, fetch_values
 from poisonadmin.sources.domain.broker_kinds import BROKERS
 
 _KEY = Key(("d.name",), (str,), descending=False)
@@ -80,6 +80,16 @@ def destinations_seen(principal: Principal, column: str) -> tuple[str, list[Any]
         return "TRUE", []
     owners = fetch_rows("SELECT id, owner FROM destination")
     return f"{column} = ANY(%s)", [[destination_id for destination_id, owner in owners if principal.covers(owner)]]
+
+
+def addresses_delivering_to(names: Sequence[str], principal: Principal) -> list[int]:
+    """Return the ids of the addresses that deliver to one of these destinations, as far as those are in scope."""
+    seen, parameters = destinations_seen(principal, "d.id")
+    return fetch_values(
+        "SELECT a.id FROM address a JOIN destination d ON d.id = a.destination_id"  # noqa: S608
+        f" WHERE d.name = ANY(%s) AND {seen} ORDER BY 1",
+        [list(names), *parameters],
+    )
 
 
 def _in_scope(principal: Principal) -> tuple[str, list[Any]]:

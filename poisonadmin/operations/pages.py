@@ -15,7 +15,7 @@ from django_htmx.http import HttpResponseClientRefresh
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.messages.queries import refusals
-from poisonadmin.messages.queries.filters import parse_filter
+from poisonadmin.messages.queries.filters import narrowing, parse_filter
 from poisonadmin.messages.queries.lists import count_messages
 from poisonadmin.operations.commands import operations
 from poisonadmin.operations.commands.operations import InvalidOperation
@@ -34,8 +34,6 @@ from poisonadmin.operations.queries.selections import SelectionRow, arrived_sinc
 from poisonadmin.web.pages.forms import PageForm, TextField, decimal_number, sentence_of, ticks, whole_number
 from poisonadmin.web.pages.views import NO_REASON, back_to, href, page, pager, reason_of
 
-# Parameters of a list of messages that narrow nothing.
-_OF_THE_LIST = {"cursor", "ordering", "since", "mark"}
 COUNTED = 10_000
 OUTCOMES: dict[MemberOutcome, str] = {
     MemberOutcome.DELIVERED: "delivered",
@@ -115,18 +113,21 @@ class OperationForm(PageForm):
 @page()
 def matching(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render the button that selects everything that a list's filter finds, with how many that are."""
-    given = {name: [str(text) for text in texts] for name, texts in request.GET.lists() if name not in _OF_THE_LIST}
-    count = count_messages(parse_filter(given), principal=principal, cap=COUNTED)
+    count = count_messages(parse_filter(narrowing(dict(request.GET.lists()))), principal=principal, cap=COUNTED)
     return render(request, "operations/_matching.html", {"count": count, "query": request.GET.urlencode()})
 
 
 @require_POST
 @page(Permission.DECIDE)
 def select(request: HttpRequest, principal: Principal) -> HttpResponseBase:
-    """Freeze what the filter of a list finds now, and show what could be done with it."""
+    """Freeze what the filter of a list finds now, and show what could be done with it.
+
+    Of sets that were ticked, `parameter` names what they share, and each `value` is one of them.
+    """
     given = parse_qs(request.POST.get("query", "").lstrip("?"), max_num_fields=200)
-    asked = {name: texts for name, texts in given.items() if name not in _OF_THE_LIST}
-    selection_id = freeze(asked, principal=principal)
+    if ticked := request.POST.getlist("value"):
+        given[request.POST.get("parameter", "")] = ticked
+    selection_id = freeze(narrowing(given), principal=principal)
     return HttpResponseRedirect(reverse("operations-selection", args=[selection_id]))
 
 
@@ -148,7 +149,7 @@ def selection(request: HttpRequest, principal: Principal, selection_id: int) -> 
     context = {
         "selection": found,
         "since": arrived_since(found, principal=principal),
-        "messages_link": href(reverse("messages"), _filter_of(found)),
+        "messages_link": href(reverse("triage"), _filter_of(found)),
         "actions": list(ACTIONS.values()),
         "action": action,
         "form": form,

@@ -141,7 +141,7 @@ def delete(request: HttpRequest, principal: Principal, restart_job_id: int) -> H
 def _messages(row: RestartJobRow) -> str:
     """Return the page of the messages that the job's filter finds now."""
     given = [(name, text) for name, texts in row.filter.items() if name != "state" for text in texts]
-    return href(reverse("messages"), [*given, ("state", "NDLV")])
+    return href(reverse("triage"), [*given, ("state", "NDLV")])
 
 
 urlpatterns = [

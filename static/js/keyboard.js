@@ -19,7 +19,7 @@ function move(step) {
 }
 
 function tick() {
-  const box = current()?.querySelector("input[name=id]");
+  const box = current()?.querySelector(".tick input");
   if (box && !box.disabled) box.click();
 }
 

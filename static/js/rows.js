@@ -2,7 +2,7 @@
 const form = document.querySelector("form[data-rows]");
 let last = null;
 
-const boxes = () => [...form.querySelectorAll("input[name=id]")].filter((box) => !box.disabled);
+const boxes = () => [...form.querySelectorAll("tbody .tick input")].filter((box) => !box.disabled);
 
 function count() {
   const all = boxes();
@@ -22,7 +22,7 @@ function count() {
 
 form?.addEventListener("click", (event) => {
   const box = event.target;
-  if (!(box instanceof HTMLInputElement) || box.name !== "id") return;
+  if (!(box instanceof HTMLInputElement) || !box.matches("tbody .tick input")) return;
   const all = boxes();
   if (event.shiftKey && last && all.includes(last)) {
     const [from, to] = [all.indexOf(last), all.indexOf(box)].sort((a, b) => a - b);

@@ -77,12 +77,12 @@ def test_nothing_that_was_planted_runs(visit: Visit) -> None:
     visit.page.add_init_script("window.hit = 0; window.alert = () => { window.hit = 1; };")
     listed = (
         "/",
-        "/messages/",
-        "/groups/",
-        "/failures/",
+        "/triage/",
+        "/triage/?group_by=failure",
+        "/triage/?group_by=failures",
         "/addresses/",
         "/audit/",
-        "/messages/?q=%3Cimg/src=x/onerror=hit()%3E",
+        "/triage/?q=%3Cimg/src=x/onerror=hit()%3E",
     )
     for path in (*listed, *(f"/messages/{message.id}/?view={view}" for view in ("raw", "hex"))):
         page = visit.open(path)

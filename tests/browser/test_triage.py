@@ -18,7 +18,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def test_messages_are_approved_and_failed_from_the_list_and_stay_in_sight(visit: Visit) -> None:
     make_orders_destination()
     first, second, third = dead_letter(), dead_letter(), dead_letter()
-    page = visit.open("/messages/?state=NDLV")
+    page = visit.open("/triage/?state=NDLV")
     expect(page.locator("[data-decision=approve]")).to_be_disabled()
     page.locator(f"#m-{third.id} input[name=id]").click()
     page.locator(f"#m-{second.id} input[name=id]").click()
@@ -71,7 +71,7 @@ def test_a_message_is_decided_on_its_own_page_and_a_stale_page_is_refused(visit:
 def test_the_list_is_worked_with_the_keyboard_alone(visit: Visit) -> None:
     make_orders_destination()
     made = [dead_letter() for _ in range(4)][::-1]
-    page = visit.open("/messages/?state=NDLV")
+    page = visit.open("/triage/?state=NDLV")
     for key in ("j", "x", "j", "j", "x"):
         page.keyboard.press(key)
     expect(page.locator("[data-ticked]")).to_have_text("2 ticked")
@@ -97,7 +97,7 @@ def test_the_list_is_worked_with_the_keyboard_alone(visit: Visit) -> None:
 
 def test_shift_ticks_a_range(visit: Visit) -> None:
     made = [dead_letter() for _ in range(6)][::-1]
-    page = visit.open("/messages/")
+    page = visit.open("/triage/")
     page.locator(f"#m-{made[1].id} input[name=id]").click()
     page.locator(f"#m-{made[4].id} input[name=id]").click(modifiers=["Shift"])
     expect(page.locator("[data-ticked]")).to_have_text("4 ticked")
@@ -135,7 +135,7 @@ def test_without_scripts_a_decision_takes_a_page_more(visit: Visit) -> None:
     context = visit.page.context.browser.new_context(java_script_enabled=False)  # type: ignore[union-attr]
     context.add_cookies(visit.page.context.cookies())  # type: ignore[arg-type]
     page = context.new_page()
-    page.goto(f"{visit.base}/messages/?state=NDLV")
+    page.goto(f"{visit.base}/triage/?state=NDLV")
     page.locator("input[name=id]").check()
     page.get_by_role("button", name="Approve…").click()
     page.locator("textarea").fill("The parser is repaired.")

@@ -54,7 +54,8 @@ def test_its_name_is_on_no_page(message: Message, page_settings: None) -> None:
         "/addresses/": "a destination outside your scope",
         "/addresses/one/?name=orders.eu": "a destination outside your scope",
         "/policies/?address=orders.eu": "nowhere in your scope",
-        "/failures/": "orders.eu",
+        "/triage/?group_by=failures": "orders.eu",
+        "/triage/?group_by=destination": "No destination",
     }.items():
         page = html_of(browser.get(path))
         assert "of-others" not in page, path

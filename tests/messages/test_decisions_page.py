@@ -52,10 +52,10 @@ def test_ticked_messages_are_approved_with_the_reason_and_the_others_left_alone(
     first, second, other = dead_letter(), dead_letter(), waiting()
     answer = operator_browser.post(
         reverse("messages-decide", args=["approve"]),
-        {"id": [first.id, second.id, other.id], "reason": "the parser is repaired", "back": "/messages/?state=NDLV"},
+        {"id": [first.id, second.id, other.id], "reason": "the parser is repaired", "back": "/triage/?state=NDLV"},
         follow=True,
     )
-    assert answer.redirect_chain == [("/messages/?state=NDLV", 302)]
+    assert answer.redirect_chain == [("/triage/?state=NDLV", 302)]
     assert [state(first), state(second), state(other)] == ["TBDL", "TBDL", "TBDL"]
     text = html_of(answer)
     assert "2 messages approved." in text
@@ -164,7 +164,7 @@ def test_an_htmx_request_of_a_session_that_ended_is_sent_to_the_login_as_a_whole
 
 @pytest.mark.parametrize("back", ["https://evil.example/", "//evil.example/", "javascript:alert(1)"])
 def test_a_decision_leads_back_to_our_pages_only(operator_browser: Client, back: str) -> None:
-    assert carry_out(operator_browser, "fail", dead_letter().id, back=back).headers["Location"] == "/messages/"
+    assert carry_out(operator_browser, "fail", dead_letter().id, back=back).headers["Location"] == "/triage/"
 
 
 @pytest.mark.parametrize("ids", [[], ["x"], ["-1"], ["9" * 30], [str(n) for n in range(1, 502)]])

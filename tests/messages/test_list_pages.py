@@ -29,7 +29,7 @@ def link(html: str, relation: str) -> str:
 
 def test_the_filter_form_shows_the_filter_of_the_url(operator_browser: Client) -> None:
     message = dead_letter("orders.eu", conversation_id="customer 7&8")
-    url = "/messages/?state=NDLV&address=orders.%23&conversation_id=customer+7%268&received_after=2020-01-02T03:04:05Z"
+    url = "/triage/?state=NDLV&address=orders.%23&conversation_id=customer+7%268&received_after=2020-01-02T03:04:05Z"
     text = html_of(operator_browser.get(url))
     assert ids(text) == [message.id]
     assert 'value="NDLV" checked' in text
@@ -39,32 +39,32 @@ def test_the_filter_form_shows_the_filter_of_the_url(operator_browser: Client) -
 
 
 def test_a_chip_removes_its_filter_and_keeps_the_others(operator_browser: Client) -> None:
-    text = html_of(operator_browser.get("/messages/?state=NDLV&state=FAIL&address=orders.%23"))
+    text = html_of(operator_browser.get("/triage/?state=NDLV&state=FAIL&address=orders.%23"))
     without = [unescape(found) for found in re.findall(r'<a href="([^"]+)" aria-label="Remove', text)]
     assert without == [
-        "/messages/?state=FAIL&address=orders.%23",
-        "/messages/?state=NDLV&address=orders.%23",
-        "/messages/?state=NDLV&state=FAIL",
+        "/triage/?state=FAIL&address=orders.%23",
+        "/triage/?state=NDLV&address=orders.%23",
+        "/triage/?state=NDLV&state=FAIL",
     ]
 
 
 def test_the_form_s_empty_fields_do_not_stay_in_the_url(operator_browser: Client) -> None:
-    answer = operator_browser.get("/messages/?state=NDLV&address=&error=&received_after=2026-01-31T12:00")
+    answer = operator_browser.get("/triage/?state=NDLV&address=&error=&received_after=2026-01-31T12:00")
     assert answer.status_code == 302
-    assert answer.headers["Location"] == "/messages/?state=NDLV&received_after=2026-01-31T12%3A00Z"
+    assert answer.headers["Location"] == "/triage/?state=NDLV&received_after=2026-01-31T12%3A00Z"
 
 
 def test_pages_go_on_and_back_and_keep_the_filter(operator_browser: Client) -> None:
     made = [dead_letter().id for _ in range(120)][::-1]
     waiting()
-    first = html_of(operator_browser.get("/messages/?state=NDLV"))
+    first = html_of(operator_browser.get("/triage/?state=NDLV"))
     second = html_of(operator_browser.get(link(first, "next")))
     third = html_of(operator_browser.get(link(second, "next")))
     assert ids(first) + ids(second) + ids(third) == made
     assert "state=NDLV" in link(second, "next")
     assert ids(html_of(operator_browser.get(link(third, "prev")))) == ids(second)
     assert 'rel="next"' not in third
-    oldest = html_of(operator_browser.get("/messages/?state=NDLV&ordering=id"))
+    oldest = html_of(operator_browser.get("/triage/?state=NDLV&ordering=id"))
     assert ids(oldest) == made[::-1][:50]
 
 
@@ -74,7 +74,7 @@ def test_pages_go_on_and_back_and_keep_the_filter(operator_browser: Client) -> N
 )
 def test_a_mistaken_filter_is_an_error_and_never_everything(operator_browser: Client, query: str) -> None:
     waiting()
-    answer = operator_browser.get(f"/messages/?{query}")
+    answer = operator_browser.get(f"/triage/?{query}")
     assert answer.status_code == 400
     text = html_of(answer)
     assert ids(text) == []
@@ -83,31 +83,31 @@ def test_a_mistaken_filter_is_an_error_and_never_everything(operator_browser: Cl
 
 @pytest.mark.parametrize(
     "path",
-    ["blacklist", "groups", "failures", "addresses", "policies", "poison-list", "sources", "jobs", "nodes", "audit"],
+    ["blacklist", "triage", "addresses", "policies", "poison-list", "sources", "jobs", "nodes", "audit"],
 )
 def test_an_unknown_parameter_is_refused_on_every_list(operator_browser: Client, path: str) -> None:
-    assert operator_browser.get(f"/{path}/?sort=up").status_code == 400
+    assert operator_browser.get(f"/{path}/?upward=1").status_code == 400
 
 
 def test_empty_lists_say_why(operator_browser: Client, browser_of: Callable[[str], Client]) -> None:
-    assert "No messages yet" in html_of(operator_browser.get("/messages/"))
-    assert "All clear" in html_of(operator_browser.get("/messages/?state=NDLV"))
+    assert "No messages yet" in html_of(operator_browser.get("/triage/"))
+    assert "All clear" in html_of(operator_browser.get("/triage/?state=NDLV"))
     waiting("orders.eu")
-    assert "Nothing matches" in html_of(operator_browser.get("/messages/?message_id=other"))
-    assert "Nothing in your scope" in html_of(browser_of("outsider").get("/messages/"))
+    assert "Nothing matches" in html_of(operator_browser.get("/triage/?message_id=other"))
+    assert "Nothing in your scope" in html_of(browser_of("outsider").get("/triage/"))
 
 
 def test_messages_that_came_since_are_announced_and_do_not_move_the_rows(operator_browser: Client) -> None:
     first = dead_letter()
-    text = html_of(operator_browser.get("/messages/?state=NDLV"))
+    text = html_of(operator_browser.get("/triage/?state=NDLV"))
     assert f"since={first.id}" in text
-    assert operator_browser.get(f"/messages/newer/?state=NDLV&since={first.id}", headers=HTMX).content.strip() == b""
+    assert operator_browser.get(f"/triage/newer/?state=NDLV&since={first.id}", headers=HTMX).content.strip() == b""
     dead_letter()
     dead_letter()
     waiting()
-    banner = html_of(operator_browser.get(f"/messages/newer/?state=NDLV&since={first.id}", headers=HTMX))
+    banner = html_of(operator_browser.get(f"/triage/newer/?state=NDLV&since={first.id}", headers=HTMX))
     assert "2 new" in banner
-    assert 'href="/messages/?state=NDLV"' in banner
+    assert 'href="/triage/?state=NDLV"' in banner
 
 
 def test_the_overview_counts_every_state_and_names_them_in_words(operator_browser: Client) -> None:
@@ -141,11 +141,11 @@ def test_the_parts_of_the_overview_are_refreshed_alone(operator_browser: Client)
 
 def test_titles_say_object_and_count(operator_browser: Client) -> None:
     message = dead_letter("orders.eu")
-    group = re.search(r"/groups/(\d+)/", html_of(operator_browser.get("/groups/")))
+    group = re.search(r"/groups/(\d+)/", html_of(operator_browser.get("/triage/?group_by=failure")))
     assert group is not None
     for path, title in (
         ("/", "Overview: 1 undecided"),
-        ("/messages/?state=NDLV", "Messages: Not delivered (NDLV)"),
+        ("/triage/?state=NDLV", "Triage, Not delivered (NDLV)"),
         (f"/messages/{message.id}/", f"Message #{message.id}: Not delivered (NDLV)"),
         (f"/groups/{group[1]}/", f"Failure group {group[1]}: 1 undecided"),
         ("/addresses/one/?name=orders.eu", "Address orders.eu: 1 undecided"),

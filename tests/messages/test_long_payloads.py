@@ -82,7 +82,7 @@ def test_the_longest_payload_is_taken_in_one_line_shown_in_part_and_sent_out_who
     page = f"/messages/{message['id']}/"
     # A process of its own: one that has taken a long line in has room to spare, in which growth would not be seen.
     with running_web() as (address, process):
-        exchange(address, "GET", "/messages/", Cookie=cookie)
+        exchange(address, "GET", "/triage/", Cookie=cookie)
         before = process.memory_info().rss
         with Peak(process) as peak:
             status, _, html = exchange(address, "GET", page, Cookie=cookie)

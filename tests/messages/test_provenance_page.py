@@ -108,7 +108,7 @@ def test_what_consumers_have_not_answered_is_counted_and_listed(
     text = page(operator_browser, "/")
     assert "Unconfirmed by consumers" in text
     assert "1 awaited" in text
-    listed = page(operator_browser, "/messages/?confirmation=unanswered")
+    listed = page(operator_browser, "/triage/?confirmation=unanswered")
     assert f"#{late.id}" in listed
     assert f"#{awaited.id}" not in listed
     assert "consumer confirmation" in listed

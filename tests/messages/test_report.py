@@ -70,7 +70,7 @@ def test_no_cell_of_a_report_is_a_live_formula_to_two_readers(db: None) -> None:
 def test_the_report_is_the_filtered_list_with_its_last_error(operator_browser: Client) -> None:
     letter = dead_letter("orders.eu", message_id="first", dead_letter={"exception_message": "no such customer"})
     waiting("orders.us", message_id="second")
-    answer = operator_browser.get("/messages/messages.csv?state=NDLV")
+    answer = operator_browser.get("/triage/messages.csv?state=NDLV")
     body = b"".join(answer)
     rows = read(body)
     assert [row["message_id"] for row in rows] == ["first"]
@@ -94,14 +94,14 @@ def test_the_report_is_the_filtered_list_with_its_last_error(operator_browser: C
 
 def test_taking_a_report_out_is_audited(operator_browser: Client) -> None:
     dead_letter()
-    b"".join(operator_browser.get("/messages/messages.csv?state=NDLV"))
+    b"".join(operator_browser.get("/triage/messages.csv?state=NDLV"))
     row = Audit.objects.get(action="report.exported")
     assert (row.actor, row.details["rows"], row.details["filter"]) == ("operator", 1, [["state", "NDLV"]])
 
 
 def test_a_byte_order_mark_is_there_when_asked_for(operator_browser: Client) -> None:
-    assert b"".join(operator_browser.get("/messages/messages.csv?mark=1")).startswith(b"\xef\xbb\xbfid,")
-    assert b"".join(operator_browser.get("/messages/messages.csv")).startswith(b"id,")
+    assert b"".join(operator_browser.get("/triage/messages.csv?mark=1")).startswith(b"\xef\xbb\xbfid,")
+    assert b"".join(operator_browser.get("/triage/messages.csv")).startswith(b"id,")
 
 
 def test_a_report_that_is_cut_says_so(operator_browser: Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,5 +117,5 @@ def test_a_report_that_is_cut_says_so(operator_browser: Client, monkeypatch: pyt
 
 
 def test_a_report_of_a_mistaken_filter_is_refused(browser_of: Callable[[str], Client]) -> None:
-    assert browser_of("operator").get("/messages/messages.csv?sate=NDLV").status_code == 400
+    assert browser_of("operator").get("/triage/messages.csv?sate=NDLV").status_code == 400
     assert not Audit.objects.filter(action="report.exported").exists()

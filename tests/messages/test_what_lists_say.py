@@ -52,8 +52,8 @@ def test_the_oldest_undecided_is_the_one_that_has_waited_longest() -> None:
 def test_the_badge_opens_what_it_counts(operator_browser: Client) -> None:
     dead_letter()
     waiting()
-    text = html_of(operator_browser.get("/messages/"))
-    assert '<a class="count" id="undecided-count" href="/messages/?state=NDLV"' in text
+    text = html_of(operator_browser.get("/triage/"))
+    assert '<a class="count" id="undecided-count" href="/triage/?state=NDLV"' in text
     assert ">1<span" in text.partition('id="undecided-count"')[2]
 
 
@@ -73,10 +73,10 @@ def test_dead_letters_are_found_by_where_they_failed(operator_browser: Client) -
     assert found(q="original_address:orders.*") == [message.id]
     assert found(q="!original_address:orders.*") == [other.id]
     assert found(original_address="orders.#", state="NDLV") == [message.id]
-    assert "from orders.placed" in html_of(operator_browser.get("/messages/"))
+    assert "from orders.placed" in html_of(operator_browser.get("/triage/"))
     page = html_of(operator_browser.get("/addresses/one/?name=orders.placed"))
     assert "Failed here, now elsewhere" in page
-    assert '<a href="/messages/?original_address=orders.placed">1 message</a>' in page
+    assert '<a href="/triage/?original_address=orders.placed">1 message</a>' in page
 
 
 def test_spans_say_whether_they_mean_received_or_failed() -> None:
@@ -142,11 +142,11 @@ def test_a_blacklisted_message_is_no_candidate_any_more(operator_browser: Client
     blacklist(message.id)
     Message.objects.update(candidate=True)
     tag = ">candidate</span>"
-    assert tag not in html_of(operator_browser.get("/messages/"))
+    assert tag not in html_of(operator_browser.get("/triage/"))
     assert tag not in html_of(operator_browser.get(f"/messages/{message.id}/"))
     other = waiting()
     Message.objects.filter(id=other.id).update(candidate=True)
-    assert tag in html_of(operator_browser.get("/messages/"))
+    assert tag in html_of(operator_browser.get("/triage/"))
 
 
 def test_tries_count_what_was_begun(operator_browser: Client) -> None:
@@ -160,19 +160,19 @@ def test_tries_count_what_was_begun(operator_browser: Client) -> None:
         )
     assert list_messages(parse_filter({}), principal=SYSTEM).results[0].attempts_begun == 1
     assert "1 made here" in html_of(operator_browser.get(f"/messages/{message.id}/"))
-    assert 'data-label="Tries">1</td>' in html_of(operator_browser.get("/messages/"))
+    assert 'data-label="Tries">1</td>' in html_of(operator_browser.get("/triage/"))
 
 
 def test_what_is_due_is_marked_for_the_browser(operator_browser: Client) -> None:
     waiting()
-    assert '<span class="sub" data-due>due <time' in html_of(operator_browser.get("/messages/"))
+    assert '<span class="sub" data-due>due <time' in html_of(operator_browser.get("/triage/"))
 
 
 @pytest.mark.parametrize("status", ["PAUSED", "STOPPED"])
 def test_nothing_is_due_on_an_address_that_delivers_nothing(status: str, operator_browser: Client) -> None:
     waiting()
-    assert "data-due" in html_of(operator_browser.get("/messages/"))
+    assert "data-due" in html_of(operator_browser.get("/triage/"))
     Address.objects.update(status=status)
-    page = html_of(operator_browser.get("/messages/"))
+    page = html_of(operator_browser.get("/triage/"))
     assert "data-due" not in page
     assert f"held: its address is {status.lower()}" in page

@@ -90,7 +90,7 @@ def test_a_group_and_an_address_offer_to_decide_on_all(
     operator_browser: Client, browser_of: Callable[[str], Client]
 ) -> None:
     take_dead()
-    for path in ("/groups/", "/addresses/"):
+    for path in ("/triage/?group_by=failure", "/addresses/"):
         assert operator_browser.get(path).status_code == 200
     address = html_of(operator_browser.get("/addresses/one/?name=orders.eu"))
     assert "Decide on all 1" in address

@@ -20,9 +20,9 @@ def viewer() -> User:
 
 def test_a_user_logs_in_and_comes_to_the_page_that_was_asked_for(viewer: User) -> None:
     client = Client()
-    login = client.get("/messages/?state=NDLV").headers["Location"]
+    login = client.get("/triage/?state=NDLV").headers["Location"]
     answer = client.post(login, {"login": "vera", "password": PASSWORD})
-    assert answer.headers["Location"] == "/messages/?state=NDLV"
+    assert answer.headers["Location"] == "/triage/?state=NDLV"
     assert client.get("/").status_code == 200
 
 

@@ -58,8 +58,8 @@ ROUTES = {
     "overview": Expected(),
     "overview-outcomes": Expected(),
     "messages": Expected(),
-    "messages-newer": Expected(sent={"since": "0"}),
-    "messages-csv": Expected(EXPORT),
+    "triage-newer": Expected(sent={"since": "0"}),
+    "triage-csv": Expected(EXPORT),
     "messages-ask": Expected(DECIDE, method="post", sent={"id": "{message}"}),
     "messages-decide": Expected(
         DECIDE, OF_AN_ADDRESS, "post", {"id": "{message}", "reason": "r", "origin": "message"}, 302
@@ -330,7 +330,7 @@ def test_lists_of_an_outsider_name_nothing_of_others(
             name
         )
         assert "com.example.Boom" not in text, name
-    csv = b"".join(client.get(reverse("messages-csv"))).decode()
+    csv = b"".join(client.get(reverse("triage-csv"))).decode()
     assert len(csv.splitlines()) == 1
 
 

@@ -59,7 +59,7 @@ def send_to(path: str, chunks: list[bytes], *headers: tuple[bytes, bytes]) -> tu
         ("/api/v1/messages/batch/", [TOKEN], 1024 * MIB),
         ("/api/v1/messages/", [TOKEN], 128 * MIB),
         ("/api/v1/messages/batch/", [], STRANGER_BYTES),
-        ("/messages/", [(b"cookie", b"sessionid=x")], 4 * MIB),
+        ("/triage/", [(b"cookie", b"sessionid=x")], 4 * MIB),
         ("/accounts/login/", [], STRANGER_BYTES),
     ],
 )

@@ -113,6 +113,7 @@ FILTER = (
         "Part of its failure group's title, class or cause, or a phrase of its latest failure's message.",
         many=True,
     ),
+    text("destination", "Where the address that it would be delivered from, or again, delivers to.", many=True),
     text("conversation_id", many=True),
     text("message_id", many=True),
     text(

@@ -82,9 +82,7 @@ def _candidates(principal: Principal, patterns: list[str]) -> dict[str, Any]:
         "candidates": queries.candidates(principal=principal, patterns=patterns, limit=SHOWN_CANDIDATES),
         "candidate_count": queries.count_candidates(principal=principal, patterns=patterns),
         "candidates_link": href(reverse("blacklist"), [*kept, ("part", "candidates")]),
-        "all_candidates": href(
-            reverse("messages"), [("candidate", "true"), ("state", "TBDL"), ("state", "DLNG"), *kept]
-        ),
+        "all_candidates": href(reverse("triage"), [("candidate", "true"), ("state", "TBDL"), ("state", "DLNG"), *kept]),
     }
 
 

@@ -31,7 +31,7 @@ MAX_TICKED = 500
 MAX_DIGITS = 18
 MAX_REASON_CHARS = 2000
 # Who asks for a decision, and the page that it is on.
-ORIGINS = {"message": "messages-one", "list": "messages", "blacklist": "blacklist"}
+ORIGINS = {"message": "messages-one", "list": "triage", "blacklist": "blacklist"}
 
 
 def warnings(rows: Sequence[MessageRow]) -> list[str]:

@@ -16,6 +16,7 @@ from poisonadmin.delivery.queries.schedule import schedule
 from poisonadmin.messages.domain.states import Event, State
 from poisonadmin.messages.pages import failures, payload_tree
 from poisonadmin.messages.pages.actions import offered
+from poisonadmin.messages.pages.opened_from import PARAMETER, opened_from
 from poisonadmin.messages.pages.payload_tree import MAX_SHOWN_BYTES, NoTree
 from poisonadmin.messages.queries.approval_warnings import approval_warning_of
 from poisonadmin.messages.queries.detail import (
@@ -121,13 +122,14 @@ def _text(value: Any) -> str:
 @page()
 def show(request: HttpRequest, principal: Principal, message_id: int) -> HttpResponseBase:
     """Render the message."""
-    require_known(request, "view")
+    require_known(request, "view", PARAMETER)
     message = get_message(message_id, principal=principal)
     made = attempts(message_id, principal=principal, limit=SHOWN_ATTEMPTS)
     last_failure = next((attempt for attempt in made.results if attempt.outcome in FAILURES), None)
     changes = history(message_id, principal=principal, limit=SHOWN_HISTORY).results
     context: dict[str, Any] = {
         "message": message,
+        "list": opened_from(request, message_id, principal),
         "headers": sorted(message.headers.items()),
         "attempts": made.results,
         "more_attempts": made.next is not None,

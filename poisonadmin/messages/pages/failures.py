@@ -1,4 +1,4 @@
-"""The failure log across messages, and the failure groups."""
+"""One failure group: its counts, an example with its stack, its latest messages."""
 
 from dataclasses import dataclass
 from itertools import groupby
@@ -8,14 +8,13 @@ from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import render
 
 from poisonadmin.core.domain.access import Principal
-from poisonadmin.core.queries.filter_values import address_or_pattern, checked_text, moment
 from poisonadmin.messages.domain.stacks import MAX_STACK_CHARS, first_application_frame
 from poisonadmin.messages.queries.detail import attempts
-from poisonadmin.messages.queries.failures import FailureFilter, get_group, list_failures, list_groups
+from poisonadmin.messages.queries.failures import FailureFilter, get_group, list_failures
 from poisonadmin.messages.queries.filters import parse_filter
 from poisonadmin.messages.queries.lists import list_messages
 from poisonadmin.web.pages.sanitising import visible
-from poisonadmin.web.pages.views import page, pager, require_known
+from poisonadmin.web.pages.views import page, require_known
 
 MAX_LINES = 400
 SHOWN_MESSAGES = 10
@@ -56,33 +55,6 @@ def _kinds(lines: list[str]) -> list[str]:
 def _is_frame(line: str) -> bool:
     start = line.lstrip()
     return start.startswith(("at ", 'File "')) or (start.startswith("... ") and start.endswith("more"))
-
-
-@page(filters=("address", "error", "destination", "failed_after", "failed_before"))
-def show(request: HttpRequest, principal: Principal) -> HttpResponseBase:
-    """Render the log, newest first."""
-    given = request.GET
-    only = FailureFilter(
-        addresses=tuple(address_or_pattern("address", text) for text in given.getlist("address")),
-        errors=tuple(checked_text("error", text) for text in given.getlist("error")),
-        destinations=tuple(checked_text("destination", text) for text in given.getlist("destination")),
-        failed_after=moment("failed_after", given["failed_after"]) if "failed_after" in given else None,
-        failed_before=moment("failed_before", given["failed_before"]) if "failed_before" in given else None,
-    )
-    found = list_failures(only, principal=principal, cursor=given.get("cursor"))
-    filtered = any(name != "cursor" for name in given)
-    context = {"rows": found.results, "pager": pager(request, found), "values": given.dict(), "filtered": filtered}
-    return render(request, "messages/failures.html", context)
-
-
-@page(filters=("error",))
-def groups(request: HttpRequest, principal: Principal) -> HttpResponseBase:
-    """Render the list, the latest failure first."""
-    error = request.GET.get("error")
-    found = list_groups(principal=principal, error=error, cursor=request.GET.get("cursor"))
-    peak = max((hour for group in found.results for hour in group.trend), default=0)
-    context = {"rows": found.results, "pager": pager(request, found), "error": error or "", "peak": peak}
-    return render(request, "messages/groups.html", context)
 
 
 @page()

@@ -13,6 +13,9 @@ from poisonadmin.core.queries.rows import MAX_ID, all_given, bounded, fetch, fet
 from poisonadmin.destinations.queries import destinations_seen
 from poisonadmin.messages.queries.counts import NOW, ByState, by_state_of_each, how_many
 from poisonadmin.messages.queries.error_search import attempt_condition, groups_holding
+from poisonadmin.messages.queries.filter_sql import compile_filter
+from poisonadmin.messages.queries.filters import MessageFilter
+from poisonadmin.messages.queries.lists import capped_count
 
 FEW_MESSAGES = 20_000
 _FAILURE_KEY = Key(("t.finished_at", "t.message_id", "t.attempt_number"), (datetime, int, int))
@@ -50,9 +53,14 @@ class FailureRow:
 
 
 def list_failures(
-    only: FailureFilter, *, principal: Principal, cursor: str | None = None, limit: int = DEFAULT_LIMIT
+    only: FailureFilter,
+    *,
+    principal: Principal,
+    within: MessageFilter | None = None,
+    cursor: str | None = None,
+    limit: int = DEFAULT_LIMIT,
 ) -> Page[FailureRow]:
-    """Return one page. Raise InvalidCursor, QueryTooExpensive."""
+    """Return one page; with `within`, of the messages that a filter finds. Raise InvalidCursor, QueryTooExpensive."""
     principal.require(Permission.READ)
     page = window(cursor, limit, _FAILURE_KEY)
     with bounded():
@@ -70,7 +78,7 @@ def list_failures(
             }
         )
         error, texts = attempt_condition(only.errors) if only.errors else ("TRUE", [])
-        messages, own = _messages(addresses)
+        messages, own = _messages(addresses) if within is None else _found(within, principal)
         seen, destinations = destinations_seen(principal, "d.id")
         named = destinations if only.destinations else []
         # Its condition is spelt as in the partial index `attempt_failures`, which a parameter would hide from the
@@ -95,6 +103,16 @@ def _messages(addresses: list[int] | None) -> tuple[str, list[Any]]:
     if addresses is None or how_many(addresses) > FEW_MESSAGES:
         return "message", []
     return "(SELECT id, address_id FROM message WHERE address_id = ANY(%s) OFFSET 0)", [addresses]
+
+
+def _found(within: MessageFilter, principal: Principal) -> tuple[str, list[Any]]:
+    """Return what to join the attempts with: what the filter finds, first and alone where that is little."""
+    where = compile_filter(within, principal)
+    is_little = not capped_count(where.whole, where.parameters, FEW_MESSAGES).capped
+    return (
+        f"(SELECT m.id, m.address_id FROM message m WHERE {where.whole}{' OFFSET 0' if is_little else ''})",  # noqa: S608
+        where.parameters,
+    )
 
 
 _GROUP_KEY = Key(("g.last_at", "g.id"), (datetime, int))

@@ -13,6 +13,7 @@ from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.domain.addresses import is_pattern
 from poisonadmin.core.queries.address_ids import address_ids, addresses_holding, visible_ids
 from poisonadmin.core.queries.rows import fetch_values
+from poisonadmin.destinations.queries import addresses_delivering_to
 from poisonadmin.messages.domain.states import State
 from poisonadmin.messages.queries.counts import CONFIRMING
 from poisonadmin.messages.queries.dead_letter_queues import DeadLetterQueue, in_any_queue, queues_named
@@ -91,6 +92,10 @@ def compile_filter(message_filter: MessageFilter, principal: Principal) -> Where
             groups = _both(groups, term.values)
         elif term.field == "error" and not term.negated:
             errors.append(messages_holding(term.values))
+        elif term.field == "destination":
+            sql = "coalesce(m.original_address_id, m.address_id) = ANY(%s)"
+            conditions.append(f"NOT {sql}" if term.negated else sql)
+            parameters.append(addresses_delivering_to(term.values, principal))
         elif term.field == "state" and not term.negated and not states:
             states = tuple(dict.fromkeys(str(value) for value in term.values))
         else:

@@ -36,6 +36,8 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks
 _SHORT = {"conversation": "conversation_id", "message": "message_id"}
 # Words of the box that take a span, counted back from now. `since` is an older name of `received`.
 SPANS = {"received": "age", "since": "age", "failed": "failure_age"}
+# Parameters of a page with a list that narrow nothing.
+_OF_THE_PAGE = {"cursor", "ordering", "since", "mark", "group_by", "sort"}
 MAX_TOKENS = 40
 MAX_SPAN = timedelta(days=36_500)
 
@@ -87,6 +89,7 @@ FIELDS: dict[str, Callable[[str, str], Any]] = {
     "candidate": flag,
     "confirmation": _confirming,
     "error": checked_text,
+    "destination": checked_text,
     "conversation_id": checked_text,
     "message_id": checked_text,
 }
@@ -194,6 +197,11 @@ class MessageFilter:
 
     terms: tuple[Term, ...] = ()
     params: tuple[tuple[str, str], ...] = ()
+
+
+def narrowing(params: Mapping[str, Sequence[Any]]) -> dict[str, list[str]]:
+    """Return the parameters of a page with a list that narrow the list."""
+    return {name: [str(text) for text in texts] for name, texts in params.items() if name not in _OF_THE_PAGE}
 
 
 def parse_filter(params: Mapping[str, Sequence[str]]) -> MessageFilter:

@@ -16,6 +16,7 @@ from poisonadmin.messages.queries.filters import MessageFilter
 
 ORDERINGS = {"-id": Key(("m.id",), (int,)), "id": Key(("m.id",), (int,), descending=False)}
 EXPORT_SLICE = 1000
+NEIGHBOUR_SECONDS = 2
 
 COLUMNS = """m.id, e.message_id, a.name AS address, m.state, m.reason, m.candidate, m.attempt_number, m.failure_count,
  m.crash_count, CASE WHEN m.state = 'TBDL' THEN m.due_at END AS due_at, m.state_at, e.received_at, m.failed_at,
@@ -88,6 +89,23 @@ def list_messages(
     page = window(cursor, limit, ORDERINGS[ordering])
     with bounded():
         return _read(compile_filter(message_filter, principal), page)
+
+
+def neighbours(
+    message_filter: MessageFilter, message_id: int, *, principal: Principal, ordering: str = "-id"
+) -> tuple[int | None, int | None]:
+    """Return the ids of the messages before and after this one in a list, which need not hold it itself.
+
+    Errors: `InvalidFilter`, `QueryTooExpensive` (after 2 s).
+    """
+    principal.require(Permission.READ)
+    key = ORDERINGS.get(ordering, ORDERINGS["-id"])
+    with bounded(NEIGHBOUR_SECONDS):
+        where = compile_filter(message_filter, principal)
+        before, after = (
+            _read(where, Window(key, 1, (min(message_id, MAX_ID),), backward)).results for backward in (True, False)
+        )
+    return before[0].id if before else None, after[0].id if after else None
 
 
 def messages_by_id(ids: Sequence[int], *, principal: Principal) -> list[MessageRow]:

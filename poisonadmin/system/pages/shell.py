@@ -13,13 +13,14 @@ from poisonadmin.web.pages.errors import request_id
 
 @dataclass(frozen=True)
 class SidebarEntry:
-    """`key` is the letter that follows `g` on the keyboard."""
+    """`key` is the letter that follows `g` on the keyboard; `also`: what else belongs to the entry, by its route."""
 
     name: str
     route: str
     icon: str
     key: str
     permission: Permission = Permission.READ
+    also: tuple[str, ...] = ()
 
 
 SECTIONS: tuple[tuple[str, tuple[SidebarEntry, ...]], ...] = (
@@ -27,23 +28,18 @@ SECTIONS: tuple[tuple[str, tuple[SidebarEntry, ...]], ...] = (
         "Triage",
         (
             SidebarEntry("Overview", "overview", "home", "o"),
-            SidebarEntry("Blacklist", "blacklist", "bolt", "b"),
-            SidebarEntry("Messages", "messages", "mail", "m"),
-            SidebarEntry("Failure groups", "groups", "layers", "g"),
-            SidebarEntry("Failures", "failures", "alert", "f"),
+            SidebarEntry("Triage", "triage", "mail", "m", also=("messages", "groups", "blacklist")),
             SidebarEntry("Operations", "operations", "check", "t"),
+            SidebarEntry("Restart jobs", "restart_jobs", "refresh", "r"),
         ),
     ),
     (
-        "Delivery",
+        "Setup",
         (
-            SidebarEntry("Addresses", "addresses", "route", "a"),
-            SidebarEntry("Destinations", "destinations", "send", "d"),
-            SidebarEntry("Policies", "policies", "sliders", "p"),
+            SidebarEntry("Addresses", "addresses", "route", "a", also=("policies", "destinations")),
             SidebarEntry("Rules", "rules", "filter", "e"),
-            SidebarEntry("Restart jobs", "restart_jobs", "refresh", "r"),
-            SidebarEntry("Poison list", "poison_list", "list-ban", "l"),
             SidebarEntry("Sources", "sources", "inbox", "s"),
+            SidebarEntry("Poison list", "poison_list", "list-ban", "l"),
         ),
     ),
     (
@@ -84,4 +80,6 @@ def shell(request: HttpRequest) -> dict[str, Any]:
 
 def _section(request: HttpRequest) -> str:
     match = request.resolver_match
-    return (match.url_name or "").split("-")[0] if match else ""
+    first = (match.url_name or "").split("-")[0] if match else ""
+    entries = (entry for _, entries in SECTIONS for entry in entries)
+    return next((entry.route for entry in entries if first in entry.also), first)

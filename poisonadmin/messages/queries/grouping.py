@@ -1,0 +1,188 @@
+"""A list of messages, counted by what they share: a failure, an address, a destination, a header, a business key."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.queries.filter_values import InvalidFilter, checked_text
+from poisonadmin.core.queries.rows import bounded, fetch
+from poisonadmin.destinations.queries import destinations_seen
+from poisonadmin.messages.queries.filter_sql import compile_filter
+from poisonadmin.messages.queries.filters import HEADER, KEY, MessageFilter
+
+SHOWN_SETS = 100
+TREND_HOURS = 24
+
+
+class GroupBy(StrEnum):
+    """What messages can share, besides `header.<name>` and `key.<name>`."""
+
+    FAILURE = "failure"
+    ADDRESS = "address"
+    ORIGINAL_ADDRESS = "original_address"
+    DESTINATION = "destination"
+    REASON = "reason"
+
+
+class SetOrder(StrEnum):
+    """What the sets of a grouping are ordered by, the most or the latest first."""
+
+    UNDECIDED = "undecided"
+    SIZE = "size"
+    FIRST = "first"
+    LAST = "last"
+    TREND = "trend"
+
+
+@dataclass(frozen=True)
+class Dimension:
+    """`parameter`: of the filter that narrows to one set. `key`: SQL over the message `m`, `label` over its `key`.
+
+    `most`: how many messages are read at most; to look into headers costs more.
+    """
+
+    parameter: str
+    key: str
+    join: str = ""
+    label: str = "key"
+    parameters: tuple[Any, ...] = ()
+    most: int = 100_000
+
+
+_FIXED = {
+    GroupBy.FAILURE: Dimension(
+        "group", "m.group_id::text", label="(SELECT g.title FROM failure_group g WHERE g.id = key::bigint)"
+    ),
+    GroupBy.ADDRESS: Dimension("address", "a.name", "JOIN address a ON a.id = m.address_id"),
+    GroupBy.ORIGINAL_ADDRESS: Dimension(
+        "original_address", "a.name", "LEFT JOIN address a ON a.id = m.original_address_id"
+    ),
+    GroupBy.REASON: Dimension("reason", "m.reason"),
+}
+_ORDERS = {
+    SetOrder.UNDECIDED: "undecided DESC, messages DESC",
+    SetOrder.SIZE: "messages DESC",
+    SetOrder.FIRST: "first_at DESC NULLS LAST",
+    SetOrder.LAST: "last_at DESC NULLS LAST",
+    SetOrder.TREND: "last_day DESC, messages DESC",
+}
+# A header's value with an escaped NUL cannot be a text in PostgreSQL.
+_HEADER = r"""CASE WHEN position(convert_to(E'\\u0000', 'UTF8') IN b.headers) = 0
+ THEN convert_from(b.headers, 'UTF8')::json ->> %s END"""
+_COUNT = """
+WITH found AS MATERIALIZED (
+    SELECT m.id, m.address_id, m.original_address_id, m.group_id, m.reason, m.is_undecided, m.failed_at
+    FROM message m WHERE {where} ORDER BY m.id DESC LIMIT {most}
+), hours AS (
+    SELECT {key} AS key, floor(extract(epoch FROM now() - m.failed_at) / 3600) AS hours_ago, count(*) AS n,
+           count(*) FILTER (WHERE m.is_undecided) AS undecided, min(m.failed_at) AS first_at,
+           max(m.failed_at) AS last_at
+    FROM found m {join} GROUP BY 1, 2
+), sets AS (
+    SELECT key, sum(n)::bigint AS messages, sum(undecided)::bigint AS undecided, min(first_at) AS first_at,
+           max(last_at) AS last_at, coalesce(sum(n) FILTER (WHERE hours_ago < {hours}), 0)::bigint AS last_day,
+           coalesce(jsonb_object_agg(hours_ago::int, n) FILTER (WHERE hours_ago BETWEEN 0 AND {hours} - 1), '{{}}')
+               AS by_hour
+    FROM hours GROUP BY 1
+)
+SELECT key AS value, {label} AS label, messages, undecided, first_at, last_at, by_hour,
+       (SELECT count(*) FROM found) AS read
+FROM sets ORDER BY {order}, key LIMIT {shown}
+"""
+
+
+@dataclass(frozen=True)
+class _CountedSet:
+    value: str | None
+    label: str | None
+    messages: int
+    undecided: int
+    first_at: datetime | None
+    last_at: datetime | None
+    by_hour: Mapping[str, int]
+    read: int
+
+
+@dataclass(frozen=True)
+class MessageSet:
+    """Messages of a list that share a value. `value` None: they have none. Times are of their latest failures.
+
+    `trend`: how many of them failed last in each of the last 24 hours, the current one last.
+    """
+
+    value: str | None
+    label: str | None
+    messages: int
+    undecided: int
+    first_at: datetime | None
+    last_at: datetime | None
+    trend: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """`parameter`: of the filter that narrows the list to a set. `cut`: only so many messages, the newest, were read;
+    None where all were. At most 100 sets; `has_more` where there are others.
+    """
+
+    parameter: str
+    sets: list[MessageSet]
+    has_more: bool
+    cut: int | None
+
+
+def group_messages(
+    message_filter: MessageFilter, by: str, *, principal: Principal, order: str = SetOrder.UNDECIDED
+) -> Grouping:
+    """Return the sets of what a filter finds. `by`: a `GroupBy`, `header.<name>` or `key.<name>`.
+
+    Errors: `InvalidFilter`, `QueryTooExpensive`.
+    """
+    principal.require(Permission.READ)
+    if order not in set(SetOrder):
+        raise InvalidFilter("sort", f"Sets are sorted by {', '.join(SetOrder)}, not by {order[:40]!r}.")
+    dimension = _dimension(by, principal)
+    with bounded():
+        where = compile_filter(message_filter, principal)
+        sql = _COUNT.format(
+            where=where.whole,
+            key=dimension.key,
+            join=dimension.join,
+            label=dimension.label,
+            most=dimension.most + 1,
+            hours=TREND_HOURS,
+            order=_ORDERS[SetOrder(order)],
+            shown=SHOWN_SETS + 1,
+        )
+        rows = fetch(_CountedSet, sql, [*where.parameters, *dimension.parameters])
+    is_cut = bool(rows) and rows[0].read > dimension.most
+    sets = [_with_trend(row) for row in rows[:SHOWN_SETS]]
+    return Grouping(dimension.parameter, sets, len(rows) > SHOWN_SETS, dimension.most if is_cut else None)
+
+
+def _dimension(by: str, principal: Principal) -> Dimension:
+    if by in _FIXED:
+        return _FIXED[GroupBy(by)]
+    if by == GroupBy.DESTINATION:
+        seen, parameters = destinations_seen(principal, "d.id")
+        join = f"""JOIN address a ON a.id = coalesce(m.original_address_id, m.address_id)
+ LEFT JOIN destination d ON d.id = a.destination_id AND {seen}"""
+        return Dimension("destination", "d.name", join, parameters=tuple(parameters))
+    name = checked_text("group_by", by)
+    if name.startswith(HEADER) and len(name) > len(HEADER):
+        join = "JOIN body b ON b.id = m.id"
+        return Dimension(name, _HEADER, join, parameters=(name.removeprefix(HEADER),), most=20_000)
+    if name.startswith(KEY) and len(name) > len(KEY):
+        join = "LEFT JOIN business_key k ON k.message_id = m.id AND k.name = %s"
+        return Dimension(name, "k.value", join, parameters=(name.removeprefix(KEY),), most=50_000)
+    raise InvalidFilter(
+        "group_by", f"Messages are grouped by {', '.join(GroupBy)}, header.<name> or key.<name>, not by {by[:40]!r}."
+    )
+
+
+def _with_trend(row: _CountedSet) -> MessageSet:
+    trend = tuple(row.by_hour.get(str(hours_ago), 0) for hours_ago in reversed(range(TREND_HOURS)))
+    return MessageSet(row.value, row.label, row.messages, row.undecided, row.first_at, row.last_at, trend)
