@@ -50,9 +50,10 @@ def move(
     """Return the statement by which `event` moves messages from the state `start` to the state `to`.
 
     `chosen`: a query for the ids of messages in `start`, for what of address_id, reason, group_id and
-    original_address_id is set anew, and for whatever the rest names as `chosen`. It asks for the state, unless `is_locked` says that the caller has read it
-    under the messages' locks, or unless `asks`, a condition on `message`, is given: then the update itself asks for the
-    state and for that, of messages that nobody has locked before, and sets nothing from `chosen`.
+    original_address_id is set anew, and for whatever the rest names as `chosen`. It asks for the state, unless
+    `is_locked` says that the caller has read it under the messages' locks, or unless `asks`, a condition on `message`,
+    is given: then the update itself asks for the state and for that, of messages that nobody has locked before, and
+    sets nothing from `chosen`.
     `event`: an expression over `chosen` where messages differ. `to` None: `sets` says it. `reason` None: `sets` says
     it, or it stays. `before`, `beside`: common table expressions that `chosen` needs, or that need `changed`. `note`:
     an expression over `changed`. `is_decision`: history names the operation, the parameter `operation`. `then`: the
