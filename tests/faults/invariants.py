@@ -158,11 +158,11 @@ def wrong_counters(ask: Ask) -> list[str]:
 
 
 _COUNTERS = """
-SELECT address_id, state, reason, group_id, sum(counted) AS counted, sum(there) AS there FROM (
-    SELECT address_id, state, reason, group_id, total AS counted, 0 AS there FROM counter
-    UNION ALL SELECT address_id, state, reason, group_id, delta, 0 FROM counter_delta
-    UNION ALL SELECT address_id, state, reason, group_id, 0, 1 FROM message
-) AS both_sides GROUP BY 1, 2, 3, 4 HAVING sum(counted) <> sum(there)
+SELECT address_id, state, reason, group_id, original_address_id, sum(counted) AS counted, sum(there) AS there FROM (
+    SELECT address_id, state, reason, group_id, original_address_id, total AS counted, 0 AS there FROM counter
+    UNION ALL SELECT address_id, state, reason, group_id, original_address_id, delta, 0 FROM counter_delta
+    UNION ALL SELECT address_id, state, reason, group_id, original_address_id, 0, 1 FROM message
+) AS both_sides GROUP BY 1, 2, 3, 4, 5 HAVING sum(counted) <> sum(there)
 """
 
 

@@ -98,19 +98,26 @@ def all_given(conditions: Mapping[str, Any]) -> tuple[str, list[Any]]:
 
 
 @contextmanager
-def bounded(seconds: int = SEARCH_SECONDS) -> Iterator[None]:
+def bounded(seconds: float = SEARCH_SECONDS) -> Iterator[None]:
     """Stop a statement inside after `seconds` and raise QueryTooExpensive: nobody can hold a back end with a search."""
+    was = fetch_values("SELECT current_setting('statement_timeout')")[0] if connection.in_atomic_block else None
     try:
         with transaction.atomic():
-            with connection.cursor() as cursor:
-                cursor.execute("SELECT set_config('statement_timeout', %s, true)", [f"{seconds}s"])
+            _set_timeout(f"{round(seconds * 1000)}ms")
             yield
+            if was is not None:
+                _set_timeout(was)
     except OperationalError as error:
         if isinstance(error.__cause__, QueryCanceled):
             raise QueryTooExpensive(
-                f"This search was stopped after {seconds} s; add a state, an address or an id to it."
+                f"This search was stopped after {seconds:g} s; add a state, an address or an id to it."
             ) from error
         raise
+
+
+def _set_timeout(timeout: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT set_config('statement_timeout', %s, true)", [timeout])
 
 
 class BytesGone(Exception):

@@ -40,7 +40,8 @@ _APPLY = move(
     "chosen.event",
     None,
     chosen="""
-    SELECT decided.*, message.address_id, message.state, message.reason, message.group_id
+    SELECT decided.*, message.address_id, message.state, message.reason, message.group_id,
+           message.original_address_id
     FROM unnest(%(ids)s::bigint[], %(states)s::text[], %(reasons)s::text[], %(delays)s::bigint[], %(counts)s::int[],
                 %(groups)s::bigint[], %(addresses)s::bigint[], %(lanes)s::bigint[], %(ats)s::timestamptz[],
                 %(events)s::text[], %(candidates)s::bool[], %(crashes)s::int[], %(notes)s::text[])

@@ -168,10 +168,12 @@ SELECT %(id)s, %(original)s, %(address)s, %(reason)s, %(actor)s, %(at)s
 """
 
 _JOIN_GROUP = """
-WITH joined AS (UPDATE message SET group_id = %(group)s WHERE id = %(id)s RETURNING address_id, state, reason)
-INSERT INTO counter_delta (address_id, state, reason, group_id, delta)
-SELECT address_id, state, reason, NULL::bigint, -1 FROM joined
-UNION ALL SELECT address_id, state, reason, %(group)s, 1 FROM joined
+WITH joined AS (
+    UPDATE message SET group_id = %(group)s WHERE id = %(id)s RETURNING address_id, state, reason, original_address_id
+)
+INSERT INTO counter_delta (address_id, state, reason, group_id, original_address_id, delta)
+SELECT address_id, state, reason, NULL::bigint, original_address_id, -1 FROM joined
+UNION ALL SELECT address_id, state, reason, %(group)s, original_address_id, 1 FROM joined
 """
 
 

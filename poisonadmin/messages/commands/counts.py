@@ -4,13 +4,14 @@ from django.db import connection, transaction
 
 from poisonadmin.core.commands.locks import Tick, try_lock
 from poisonadmin.core.domain.locks import Lock
+from poisonadmin.messages.queries.counts import COUNTED
 
-_FOLD = """
-WITH taken AS (DELETE FROM counter_delta RETURNING address_id, state, reason, group_id, delta)
-INSERT INTO counter (address_id, state, reason, group_id, total)
-SELECT address_id, state, reason, group_id, sum(delta) FROM taken GROUP BY 1, 2, 3, 4 HAVING sum(delta) <> 0
-ON CONFLICT (address_id, state, reason, group_id) DO UPDATE SET total = counter.total + excluded.total
-"""
+_FOLD = f"""
+WITH taken AS (DELETE FROM counter_delta RETURNING {COUNTED}, delta)
+INSERT INTO counter ({COUNTED}, total)
+SELECT {COUNTED}, sum(delta) FROM taken GROUP BY {COUNTED} HAVING sum(delta) <> 0
+ON CONFLICT ({COUNTED}) DO UPDATE SET total = counter.total + excluded.total
+"""  # noqa: S608  (constants)
 
 
 def fold() -> None:

@@ -9,8 +9,9 @@ from poisonadmin.messages.queries import refusals
 from poisonadmin.operations.domain.actions import ACTIONS, OperationAction
 
 _CHOSEN = """
-    SELECT message.id, message.address_id, message.state, message.reason, message.group_id, back.id AS return_id,
-           lane.id AS return_lane_id, address.name AS from_name, back.name AS return_name
+    SELECT message.id, message.address_id, message.state, message.reason, message.group_id,
+           message.original_address_id, back.id AS return_id, lane.id AS return_lane_id, address.name AS from_name,
+           back.name AS return_name
     FROM message JOIN address ON address.id = message.address_id
          JOIN address AS back ON back.id = coalesce(message.original_address_id, message.address_id)
          JOIN lane ON lane.address_id = back.id AND lane.conversation_id IS NULL

@@ -5,10 +5,10 @@ made once when its module is imported: an event, a state or a reason that the ta
 fails then. What only the parameters of a call say is checked by `check` before the call.
 
 Every statement takes the parameter `actor`, and `note` where no other note is asked for. What it changed is in the
-common table expression `changed`: id, address_id, state, reason, group_id, attempt_number, and what `shows` adds. What
-a statement sets anew of address_id, reason and group_id, and `event` where messages differ, is there as was_address_id,
-was_reason, was_group_id and event. What is the same for all is written as a constant: a column of text costs as much
-to carry along as a counter delta.
+common table expression `changed`: id, address_id, state, reason, group_id, original_address_id, attempt_number, and
+what `shows` adds. What a statement sets anew of address_id, reason, group_id and original_address_id, and `event` where
+messages differ, is there as was_address_id, was_reason, was_group_id, was_original_address_id and event. What is the
+same for all is written as a constant: a column of text costs as much to carry along as a counter delta.
 
 What becomes of a message that an operation has put up for delivery is written to the operation's results alike.
 """
@@ -18,9 +18,9 @@ from collections.abc import Mapping, Sequence
 from poisonadmin.messages.domain.states import Event, Reason, State, check
 from poisonadmin.operations.domain.ledger import MemberOutcome
 
-_AFTER = ("id", "address_id", "state", "reason", "group_id", "attempt_number")
 # What counters tell apart, beside the state.
-_COUNTED = ("address_id", "reason", "group_id")
+_COUNTED = ("address_id", "reason", "group_id", "original_address_id")
+_AFTER = ("id", "state", "attempt_number", *_COUNTED)
 # What is not to be delivered has neither a due time nor an expiry.
 _PARKED = {"due_at": "NULL", "expires_at": "NULL"}
 
@@ -49,10 +49,11 @@ def move(
 ) -> str:
     """Return the statement by which `event` moves messages from the state `start` to the state `to`.
 
-    `chosen`: a query for the ids of messages in `start`, for what of address_id, reason and group_id is set anew, and
-    for whatever the rest names as `chosen`. It asks for the state, unless `is_locked` says that the caller has read it
-    under the messages' locks, or unless `asks`, a condition on `message`, is given: then the update itself asks for the
-    state and for that, of messages that nobody has locked before, and sets nothing from `chosen`.
+    `chosen`: a query for the ids of messages in `start`, for what of address_id, reason, group_id and
+    original_address_id is set anew, and for whatever the rest names as `chosen`. It asks for the state, unless
+    `is_locked` says that the caller has read it under the messages' locks, or unless `asks`, a condition on `message`,
+    is given: then the update itself asks for the state and for that, of messages that nobody has locked before, and
+    sets nothing from `chosen`.
     `event`: an expression over `chosen` where messages differ. `to` None: `sets` says it. `reason` None: `sets` says
     it, or it stays. `before`, `beside`: common table expressions that `chosen` needs, or that need `changed`. `note`:
     an expression over `changed`. `is_decision`: history names the operation, the parameter `operation`. `then`: the
@@ -186,17 +187,17 @@ def _results(event: str, to: str, before_it: Sequence[str]) -> str:
 
 def _counts(start: State | None, to: State | None, before_it: Sequence[str]) -> str:
     """Return the deltas. `changed` is read once: what it was before is the same but for the state and `before_it`."""
-    columns = ["address_id", "reason", "group_id", *([] if to else ["state"]), *(f"was_{one}" for one in before_it)]
-    after = f"(address_id, {_constant(to)}, reason, group_id, n)"
+    columns = [*_COUNTED, *([] if to else ["state"]), *(f"was_{one}" for one in before_it)]
+    counted = ", ".join(_COUNTED)
     was = ", ".join(f"was_{one}" if one in before_it else one for one in _COUNTED)
-    was_address, *was_rest = was.split(", ")
-    sides = [after] if start is None else [after, f"({was_address}, '{start}', {', '.join(was_rest)}, -n)"]
+    after = f"({_constant(to)}, {counted}, n)"
+    sides = [after] if start is None else [after, f"('{start}', {was}, -n)"]
     return f"""recorded_counts AS (
-    INSERT INTO counter_delta (address_id, state, reason, group_id, delta)
-    SELECT side.address_id, side.state, side.reason, side.group_id, sum(delta)
+    INSERT INTO counter_delta (state, {counted}, delta)
+    SELECT {", ".join(f"side.{one}" for one in ("state", *_COUNTED))}, sum(delta)
     FROM (SELECT {", ".join(columns)}, count(*) AS n FROM changed GROUP BY {", ".join(columns)}) AS alike
-         CROSS JOIN LATERAL (VALUES {", ".join(sides)}) AS side (address_id, state, reason, group_id, delta)
-    GROUP BY 1, 2, 3, 4 HAVING sum(delta) <> 0
+         CROSS JOIN LATERAL (VALUES {", ".join(sides)}) AS side (state, {counted}, delta)
+    GROUP BY 1, 2, 3, 4, 5 HAVING sum(delta) <> 0
 )"""  # noqa: S608  (fragments are constants)
 
 

@@ -7,8 +7,10 @@ from poisonadmin.core.queries.address_ids import scope_condition
 from poisonadmin.core.queries.rows import fetch, fetch_rows, fetch_values
 from poisonadmin.messages.domain.states import Confirming, State
 
-NOW = """(SELECT address_id, state, reason, group_id, total AS n FROM counter
- UNION ALL SELECT address_id, state, reason, group_id, delta FROM counter_delta) c"""
+# What counters tell apart, as columns of `message`, `counter` and `counter_delta`.
+COUNTED = "address_id, state, reason, group_id, original_address_id"
+NOW = f"""(SELECT {COUNTED}, total AS n FROM counter
+ UNION ALL SELECT {COUNTED}, delta FROM counter_delta) c"""  # noqa: S608  (constants)
 
 ByState = dict[str, int]
 _SETS = """

@@ -7,6 +7,7 @@ move has put it. It is reached by its own name, or with its address, as `DLA::DL
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from poisonadmin.core.domain.addresses import is_pattern
 from poisonadmin.core.queries.address_ids import address_ids
 from poisonadmin.core.queries.rows import fetch_values
 
@@ -56,6 +57,11 @@ def queues_named(names: Sequence[str]) -> list[DeadLetterQueue]:
         for holding in fetch_values(_HOLDING, {"name": name}):
             found |= {DeadLetterQueue(address_id, holding, name): None for address_id in address_ids([holding])}
     return list(found)
+
+
+def queues_of(names: Sequence[str]) -> list[DeadLetterQueue]:
+    """Return the queues that addresses in a filter mean; a pattern means none."""
+    return queues_named([name for name in names if not is_pattern(name)])
 
 
 def in_any_queue(queues: Sequence[DeadLetterQueue]) -> tuple[str, list[Any]]:

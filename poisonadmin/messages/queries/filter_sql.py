@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from poisonadmin.core.domain.access import Principal
-from poisonadmin.core.domain.addresses import is_pattern
 from poisonadmin.core.queries.address_ids import address_ids, addresses_holding, visible_ids
 from poisonadmin.core.queries.rows import fetch_values
 from poisonadmin.destinations.queries import addresses_delivering_to
-from poisonadmin.messages.domain.states import State
+from poisonadmin.messages.domain.states import Reason, State
 from poisonadmin.messages.queries.counts import CONFIRMING
-from poisonadmin.messages.queries.dead_letter_queues import DeadLetterQueue, in_any_queue, queues_named
+from poisonadmin.messages.queries.dead_letter_queues import DeadLetterQueue, in_any_queue, queues_of
 from poisonadmin.messages.queries.error_search import Branches, Condition, messages_holding
 from poisonadmin.messages.queries.filters import MessageFilter, Term
 
@@ -80,7 +79,7 @@ def compile_filter(message_filter: MessageFilter, principal: Principal) -> Where
     parameters: list[Any] = []
     for term in message_filter.terms:
         if term.field == "address" and not term.negated:
-            found, queues = address_ids(term.values), _queues(term)
+            found, queues = address_ids(term.values), queues_of(term.values)
             if queues:
                 sql, values = _on(found, queues)
                 conditions.append(f"({sql})")
@@ -104,8 +103,9 @@ def compile_filter(message_filter: MessageFilter, principal: Principal) -> Where
             conditions.append(f"({sql}) IS NOT TRUE" if term.negated else f"({sql})")
             parameters.extend(values)
     if not states and any(term.field == "reason" and not term.negated for term in message_filter.terms):
-        # Only what has stopped has a reason, and each of the two has an index.
-        states = (State.NDLV, State.FAIL)
+        # Only what has stopped has a reason, and each of the two has an index; but for what was handed back.
+        named = {value for term in message_filter.terms if term.field == "reason" for value in term.values}
+        states = (State.NDLV, State.FAIL, *([State.DLVD] if Reason.HANDED_BACK in named else []))
     axes: list[Axis | Branches] = [Axis("state", states)] if states else []
     # One of these is enough to be few; the others are compared row by row.
     states_only = len(axes)
@@ -140,11 +140,7 @@ def _column(sql: str, read: Callable[[Sequence[Any]], list[Any]] = list) -> Call
 
 
 def _address(term: Term) -> Condition:
-    return _on(address_ids(term.values), _queues(term))
-
-
-def _queues(term: Term) -> list[DeadLetterQueue]:
-    return queues_named([name for name in term.values if not is_pattern(name)])
+    return _on(address_ids(term.values), queues_of(term.values))
 
 
 def _on(ids: Sequence[int], queues: Sequence[DeadLetterQueue]) -> Condition:

@@ -10,8 +10,10 @@ from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.queries.filter_values import InvalidFilter, checked_text
 from poisonadmin.core.queries.rows import bounded, fetch
 from poisonadmin.destinations.queries import destinations_seen
-from poisonadmin.messages.queries.filter_sql import compile_filter
+from poisonadmin.messages.queries.counted_filters import counted_filter
+from poisonadmin.messages.queries.counts import NOW
 from poisonadmin.messages.queries.filters import HEADER, KEY, MessageFilter
+from poisonadmin.messages.queries.lists import matching
 
 SHOWN_SETS = 100
 TREND_HOURS = 24
@@ -41,7 +43,8 @@ class SetOrder(StrEnum):
 class Dimension:
     """`parameter`: of the filter that narrows to one set. `key`: SQL over the message `m`, `label` over its `key`.
 
-    `most`: how many messages are read at most; to look into headers costs more.
+    `most`: how many messages are read at most; to look into headers costs more. `is_counted`: the counters have it,
+    and `key` and `join` fit them too.
     """
 
     parameter: str
@@ -49,7 +52,8 @@ class Dimension:
     join: str = ""
     label: str = "key"
     parameters: tuple[Any, ...] = ()
-    most: int = 100_000
+    most: int = 50_000
+    is_counted: bool = True
 
 
 _FIXED = {
@@ -72,25 +76,32 @@ _ORDERS = {
 # A header's value with an escaped NUL cannot be a text in PostgreSQL.
 _HEADER = r"""CASE WHEN position(convert_to(E'\\u0000', 'UTF8') IN b.headers) = 0
  THEN convert_from(b.headers, 'UTF8')::json ->> %s END"""
-_COUNT = """
-WITH found AS MATERIALIZED (
-    SELECT m.id, m.address_id, m.original_address_id, m.group_id, m.reason, m.is_undecided, m.failed_at
-    FROM message m WHERE {where} ORDER BY m.id DESC LIMIT {most}
-), hours AS (
+_SETS = """
+WITH found AS MATERIALIZED ({newest}), hours AS (
     SELECT {key} AS key, floor(extract(epoch FROM now() - m.failed_at) / 3600) AS hours_ago, count(*) AS n,
            count(*) FILTER (WHERE m.is_undecided) AS undecided, min(m.failed_at) AS first_at,
            max(m.failed_at) AS last_at
     FROM found m {join} GROUP BY 1, 2
-), sets AS (
+), read AS (
     SELECT key, sum(n)::bigint AS messages, sum(undecided)::bigint AS undecided, min(first_at) AS first_at,
            max(last_at) AS last_at, coalesce(sum(n) FILTER (WHERE hours_ago < {hours}), 0)::bigint AS last_day,
            coalesce(jsonb_object_agg(hours_ago::int, n) FILTER (WHERE hours_ago BETWEEN 0 AND {hours} - 1), '{{}}')
                AS by_hour
     FROM hours GROUP BY 1
-)
+), sets AS ({sets})
 SELECT key AS value, {label} AS label, messages, undecided, first_at, last_at, by_hour,
        (SELECT count(*) FROM found) AS read
 FROM sets ORDER BY {order}, key LIMIT {shown}
+"""
+_READ_ONLY = "SELECT * FROM read"
+# The counters know how many there are; the messages that were read know when.
+_COUNTED = """
+SELECT key, counted.messages, counted.undecided, read.first_at, read.last_at, coalesce(last_day, 0) AS last_day,
+       coalesce(by_hour, '{{}}') AS by_hour
+FROM (SELECT {key} AS key, sum(m.n)::bigint AS messages,
+             coalesce(sum(m.n) FILTER (WHERE m.state = 'NDLV'), 0)::bigint AS undecided
+      FROM (SELECT * FROM {now} WHERE {condition}) AS m {join} GROUP BY 1 HAVING sum(m.n) > 0) AS counted
+LEFT JOIN read USING (key)
 """
 
 
@@ -124,14 +135,17 @@ class MessageSet:
 
 @dataclass(frozen=True)
 class Grouping:
-    """`parameter`: of the filter that narrows the list to a set. `cut`: only so many messages, the newest, were read;
-    None where all were. At most 100 sets; `has_more` where there are others.
+    """`parameter`: of the filter that narrows the list to a set. At most 100 sets; `has_more` where there are others.
+
+    `cut`: only so many messages, the newest, were read; None where all were. Then times and trend are theirs, and the
+    counts too unless `is_exact`.
     """
 
     parameter: str
     sets: list[MessageSet]
     has_more: bool
     cut: int | None
+    is_exact: bool
 
 
 def group_messages(
@@ -145,22 +159,34 @@ def group_messages(
     if order not in set(SetOrder):
         raise InvalidFilter("sort", f"Sets are sorted by {', '.join(SetOrder)}, not by {order[:40]!r}.")
     dimension = _dimension(by, principal)
+    counted = counted_filter(message_filter, principal) if dimension.is_counted else None
     with bounded():
-        where = compile_filter(message_filter, principal)
-        sql = _COUNT.format(
-            where=where.whole,
+        newest, parameters = matching(message_filter, principal, dimension.most + 1)
+        parameters = [*parameters, *dimension.parameters]
+        sets = _READ_ONLY
+        if counted is not None:
+            condition, values = counted.whole
+            sets = _COUNTED.format(key=dimension.key, join=dimension.join, now=NOW, condition=condition)
+            parameters += [*values, *dimension.parameters]
+        sql = _SETS.format(
+            newest=newest,
             key=dimension.key,
             join=dimension.join,
             label=dimension.label,
-            most=dimension.most + 1,
+            sets=sets,
             hours=TREND_HOURS,
             order=_ORDERS[SetOrder(order)],
             shown=SHOWN_SETS + 1,
         )
-        rows = fetch(_CountedSet, sql, [*where.parameters, *dimension.parameters])
+        rows = fetch(_CountedSet, sql, parameters)
     is_cut = bool(rows) and rows[0].read > dimension.most
-    sets = [_with_trend(row) for row in rows[:SHOWN_SETS]]
-    return Grouping(dimension.parameter, sets, len(rows) > SHOWN_SETS, dimension.most if is_cut else None)
+    return Grouping(
+        dimension.parameter,
+        [_with_trend(row) for row in rows[:SHOWN_SETS]],
+        len(rows) > SHOWN_SETS,
+        dimension.most if is_cut else None,
+        is_exact=counted is not None or not is_cut,
+    )
 
 
 def _dimension(by: str, principal: Principal) -> Dimension:
@@ -174,10 +200,10 @@ def _dimension(by: str, principal: Principal) -> Dimension:
     name = checked_text("group_by", by)
     if name.startswith(HEADER) and len(name) > len(HEADER):
         join = "JOIN body b ON b.id = m.id"
-        return Dimension(name, _HEADER, join, parameters=(name.removeprefix(HEADER),), most=20_000)
+        return Dimension(name, _HEADER, join, parameters=(name.removeprefix(HEADER),), most=20_000, is_counted=False)
     if name.startswith(KEY) and len(name) > len(KEY):
         join = "LEFT JOIN business_key k ON k.message_id = m.id AND k.name = %s"
-        return Dimension(name, "k.value", join, parameters=(name.removeprefix(KEY),), most=50_000)
+        return Dimension(name, "k.value", join, parameters=(name.removeprefix(KEY),), is_counted=False)
     raise InvalidFilter(
         "group_by", f"Messages are grouped by {', '.join(GroupBy)}, header.<name> or key.<name>, not by {by[:40]!r}."
     )

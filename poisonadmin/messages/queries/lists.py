@@ -165,15 +165,28 @@ def iter_messages(message_filter: MessageFilter, principal: Principal, limit: in
             return
 
 
+def matching(message_filter: MessageFilter, principal: Principal, limit: int) -> tuple[str, list[Any]]:
+    """Return a query for the newest `limit` rows of `message` that match, in no order, and its parameters."""
+    page = Window(ORDERINGS["-id"], limit - 1)
+    sql, values = _branches(compile_filter(message_filter, principal), page)
+    return f"SELECT * FROM ({sql}) newest ORDER BY id DESC LIMIT {int(limit)}", values  # noqa: S608
+
+
 def _read(where: Where, page: Window) -> Page[MessageRow]:
-    """Read the page: one branch for each combination on the axes, so that each can use an index of its own."""
-    combinations = list(product(*(axis.conditions for axis in where.axes)))
-    if not combinations:
-        return Page([], None, None)
+    sql, values = _branches(where, page)
+    rows = fetch(MessageRow, f"SELECT {COLUMNS} FROM ({sql}) m {JOINS} {page.order}", values)  # noqa: S608
+    return page.page(rows)
+
+
+def _branches(where: Where, page: Window) -> tuple[str, list[Any]]:
+    """Return a query for the page's rows of `message`, and maybe more, and its parameters.
+
+    It has one branch for each combination on the axes, so that each can use an index of its own.
+    """
+    combinations = list(product(*(axis.conditions for axis in where.axes))) or [("FALSE",)]
     rest = f"{where.sql} AND {page.condition} {page.order}"
     branches = [
         f"(SELECT m.* FROM message m WHERE {' AND '.join([*combination, rest])})"  # noqa: S608
         for combination in combinations
     ]
-    sql = f"SELECT {COLUMNS} FROM ({' UNION ALL '.join(branches)}) m {JOINS} {page.order}"  # noqa: S608
-    return page.page(fetch(MessageRow, sql, [*where.parameters, *page.parameters] * len(branches)))
+    return " UNION ALL ".join(branches), [*where.parameters, *page.parameters] * len(branches)

@@ -19,7 +19,7 @@ _UNDO = move(
     State.NDLV,
     chosen="""
     SELECT message.id, coalesce(former.id, message.address_id) AS former_address_id, message.address_id, message.state,
-           message.reason, message.group_id,
+           message.reason, message.group_id, message.original_address_id,
            (SELECT reason FROM history WHERE message_id = message.id AND to_state = 'NDLV' ORDER BY seq DESC LIMIT 1)
                AS former_reason,
            here.name AS from_name, former.name AS to_name, lane.id AS former_lane_id

@@ -95,4 +95,9 @@ class FailureGroup(models.Model):
 
     class Meta:
         db_table = "failure_group"
-        indexes = [models.Index(fields=["-last_at"], name="failure_group_recent")]
+        # By whatever a list of groups is ordered.
+        indexes = [
+            models.Index("last_at", "id", name="failure_group_by_last"),
+            models.Index("first_at", "id", name="failure_group_by_first"),
+            models.Index("failures", "id", name="failure_group_by_failures"),
+        ]

@@ -51,6 +51,7 @@ class CounterDelta(models.Model):
     state = models.CharField(max_length=4)
     reason = models.CharField(max_length=32, null=True)
     group_id = models.BigIntegerField(null=True)
+    original_address_id = models.BigIntegerField(null=True)
     delta = models.BigIntegerField()
 
     class Meta:
@@ -65,12 +66,30 @@ class Counter(models.Model):
     state = models.CharField(max_length=4)
     reason = models.CharField(max_length=32, null=True)
     group_id = models.BigIntegerField(null=True)
+    original_address_id = models.BigIntegerField(null=True)
     total = models.BigIntegerField()
 
     class Meta:
         db_table = "counter"
         constraints = [
             models.UniqueConstraint(
-                fields=["address_id", "state", "reason", "group_id"], name="counter_once", nulls_distinct=False
+                fields=["address_id", "state", "reason", "group_id", "original_address_id"],
+                name="counter_once",
+                nulls_distinct=False,
             )
         ]
+        indexes = [models.Index("group_id", "state", name="counter_by_group", condition=Q(group_id__isnull=False))]
+
+
+class CounterCheck(models.Model):
+    """When the counters of an address were last compared with its messages, how long that took, and by how many
+    messages they were wrong, too high or too low.
+    """
+
+    address_id = models.BigIntegerField(primary_key=True)
+    checked_at = models.DateTimeField(db_default=Now())
+    seconds = models.FloatField()
+    wrong = models.BigIntegerField()
+
+    class Meta:
+        db_table = "counter_check"
