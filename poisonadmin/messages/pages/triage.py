@@ -115,6 +115,7 @@ def _frame(request: HttpRequest, by: str) -> dict[str, Any]:
         "by": by,
         "by_other": by if by not in SHOWN_AS else "",
         "query": href("", kept),
+        "here": href("", pairs(request)),
         "no_filter": href(request.path, _grouped([], by)),
         "search_text": request.GET.get("q", ""),
         "actions": [action for action in ACTIONS.values() if action.on_lists],

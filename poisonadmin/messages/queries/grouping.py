@@ -17,6 +17,8 @@ from poisonadmin.messages.queries.lists import matching
 
 SHOWN_SETS = 100
 TREND_HOURS = 24
+MESSAGES_READ = 50_000
+HEADERS_READ = 20_000
 
 
 class GroupBy(StrEnum):
@@ -52,7 +54,7 @@ class Dimension:
     join: str = ""
     label: str = "key"
     parameters: tuple[Any, ...] = ()
-    most: int = 50_000
+    most: int = MESSAGES_READ
     is_counted: bool = True
 
 
@@ -73,9 +75,6 @@ _ORDERS = {
     SetOrder.LAST: "last_at DESC NULLS LAST",
     SetOrder.TREND: "last_day DESC, messages DESC",
 }
-# A header's value with an escaped NUL cannot be a text in PostgreSQL.
-_HEADER = r"""CASE WHEN position(convert_to(E'\\u0000', 'UTF8') IN b.headers) = 0
- THEN convert_from(b.headers, 'UTF8')::json ->> %s END"""
 _SETS = """
 WITH found AS MATERIALIZED ({newest}), hours AS (
     SELECT {key} AS key, floor(extract(epoch FROM now() - m.failed_at) / 3600) AS hours_ago, count(*) AS n,
@@ -200,7 +199,14 @@ def _dimension(by: str, principal: Principal) -> Dimension:
     name = checked_text("group_by", by)
     if name.startswith(HEADER) and len(name) > len(HEADER):
         join = "JOIN body b ON b.id = m.id"
-        return Dimension(name, _HEADER, join, parameters=(name.removeprefix(HEADER),), most=20_000, is_counted=False)
+        return Dimension(
+            name,
+            "convert_from(b.headers, 'UTF8')::json ->> %s",
+            join,
+            parameters=(name.removeprefix(HEADER),),
+            most=HEADERS_READ,
+            is_counted=False,
+        )
     if name.startswith(KEY) and len(name) > len(KEY):
         join = "LEFT JOIN business_key k ON k.message_id = m.id AND k.name = %s"
         return Dimension(name, "k.value", join, parameters=(name.removeprefix(KEY),), is_counted=False)
