@@ -9,7 +9,7 @@ from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.address_ids import addresses_in_scope, scope_condition
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, fetch_page, window
-from poisonadmin.core.queries.rows import all_given, bounded, fetch
+from poisonadmin.core.queries.rows import all_given, bounded, fetch, fetch_values
 from poisonadmin.destinations.queries import destinations_seen
 from poisonadmin.messages.queries.counts import ByState, by_state_of_each
 from poisonadmin.messages.queries.dead_letter_queues import queues_under
@@ -103,6 +103,17 @@ def addresses_of(destination_id: int, *, principal: Principal, limit: int = 200)
         AddressStatusRow,
         f"SELECT a.name, a.status FROM address a WHERE a.destination_id = %s AND {scope} ORDER BY a.name LIMIT %s",  # noqa: S608
         [destination_id, *parameters, limit],
+    )
+
+
+def names_holding(text: str, *, principal: Principal, limit: int) -> list[str]:
+    """Return the first addresses in scope whose name holds the text, in any case; those that begin with it first."""
+    principal.require(Permission.READ)
+    scope, parameters = scope_condition(principal, "id")
+    return fetch_values(
+        f"""SELECT name FROM address WHERE strpos(lower(name), lower(%s)) > 0 AND {scope}
+            ORDER BY NOT starts_with(lower(name), lower(%s)), name LIMIT %s""",  # noqa: S608
+        [text, *parameters, text, limit],
     )
 
 

@@ -10,6 +10,7 @@ from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.queries.filter_values import address_or_pattern as checked_pattern
 from poisonadmin.core.queries.filter_values import checked_text, moment
 from poisonadmin.delivery.queries.crashes import get_crash
+from poisonadmin.messages.pages.views_bar import views_bar
 from poisonadmin.messages.queries import blacklist as queries
 from poisonadmin.messages.queries.blacklist import list_others, others_on
 from poisonadmin.messages.queries.detail import get_message
@@ -30,6 +31,7 @@ def show(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     found = queries.list_blacklisted(principal=principal, patterns=patterns, cursor=request.GET.get("cursor"))
     count = queries.count_blacklisted(principal=principal, patterns=patterns)
     context = _candidates(principal, patterns) | {
+        "views": views_bar(request, principal),
         "rows": found.results,
         "pager": pager(request, found),
         "count": count,

@@ -13,6 +13,7 @@ from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.queries.filter_values import InvalidFilter
 from poisonadmin.messages.pages.opened_from import list_parameter
+from poisonadmin.messages.pages.views_bar import views_bar
 from poisonadmin.messages.queries.counts import counts
 from poisonadmin.messages.queries.failures import FailureFilter, list_failures
 from poisonadmin.messages.queries.filters import MessageFilter, narrowing, parse_filter
@@ -97,14 +98,15 @@ def show(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     except PoisonAdminError as error:
         problem = error
     empty = None if content.get("rows") or problem else _why_empty(message_filter, principal)
-    context = _frame(request, by) | content | {"problem": problem, "empty": empty, "template": template}
+    context = _frame(request, principal, by) | content | {"problem": problem, "empty": empty, "template": template}
     return render(request, "messages/triage.html", context, status=problem.status if problem else 200)
 
 
-def _frame(request: HttpRequest, by: str) -> dict[str, Any]:
+def _frame(request: HttpRequest, principal: Principal, by: str) -> dict[str, Any]:
     kept = _kept(request)
     shown_as = [(href(request.path, _grouped(kept, one)), words, one == by) for one, words in SHOWN_AS.items()]
     return {
+        "views": views_bar(request, principal),
         "chips": _chips(request),
         "values": {name: values[-1] for name, values in request.GET.lists()},
         "states": [(code, words, code in request.GET.getlist("state")) for code, words in STATES.items()],
@@ -151,6 +153,7 @@ def _sets(request: HttpRequest, principal: Principal, message_filter: MessageFil
     return {
         "rows": [_shown(row, grouping, by, kept, request.path) for row in grouping.sets],
         "grouping": grouping,
+        "shared_by": SHOWN_AS.get(by, by).removeprefix("By ").capitalize(),
         "peak": max((hour for row in grouping.sets for hour in row.trend), default=0),
         "orders": [
             (href(request.path, [*_grouped(kept, by), ("sort", one)]), words, one == order)
@@ -169,12 +172,13 @@ def _shown(row: MessageSet, grouping: Grouping, by: str, kept: Pairs, path: str)
 
 def _none_of(by: str) -> str:
     """Return what messages are called that have no value of this kind."""
-    return {
+    known: dict[str, str] = {
         GroupBy.FAILURE: "No failure yet",
         GroupBy.ORIGINAL_ADDRESS: "Not moved",
         GroupBy.DESTINATION: "No destination",
         GroupBy.REASON: "No reason",
-    }.get(by, f"No {by}")
+    }
+    return known.get(by, f"No {by}")
 
 
 @page()

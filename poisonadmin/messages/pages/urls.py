@@ -2,13 +2,14 @@
 
 from django.urls import path
 
-from poisonadmin.messages.pages import blacklist, decisions, detail, facets, failures, triage
+from poisonadmin.messages.pages import blacklist, completion, decisions, detail, facets, failures, triage
 
 urlpatterns = [
     path("blacklist/", blacklist.show, name="blacklist"),
     path("blacklist/newer/", blacklist.newer, name="blacklist-newer"),
     path("blacklist/<int:message_id>/bystanders/<int:attempt>/", blacklist.bystanders, name="blacklist-bystanders"),
     path("triage/", triage.show, name="triage"),
+    path("triage/completions/", completion.show, name="triage-completions"),
     path("triage/facets/", facets.show, name="triage-facets"),
     path("triage/newer/", triage.newer, name="triage-newer"),
     path("triage/messages.csv", triage.as_csv, name="triage-csv"),

@@ -37,7 +37,7 @@ _SHORT = {"conversation": "conversation_id", "message": "message_id"}
 # Words of the box that take a span, counted back from now. `since` is an older name of `received`.
 SPANS = {"received": "age", "since": "age", "failed": "failure_age"}
 # Parameters of a page with a list that narrow nothing.
-_OF_THE_PAGE = {"cursor", "ordering", "since", "mark", "group_by", "sort"}
+OF_THE_PAGE = {"cursor", "ordering", "since", "mark", "group_by", "sort"}
 MAX_TOKENS = 40
 MAX_SPAN = timedelta(days=36_500)
 
@@ -201,7 +201,7 @@ class MessageFilter:
 
 def narrowing(params: Mapping[str, Sequence[Any]]) -> dict[str, list[str]]:
     """Return the parameters of a page with a list that narrow the list."""
-    return {name: [str(text) for text in texts] for name, texts in params.items() if name not in _OF_THE_PAGE}
+    return {name: [str(text) for text in texts] for name, texts in params.items() if name not in OF_THE_PAGE}
 
 
 def parse_filter(params: Mapping[str, Sequence[str]]) -> MessageFilter:

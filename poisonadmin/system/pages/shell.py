@@ -53,7 +53,7 @@ SECTIONS: tuple[tuple[str, tuple[SidebarEntry, ...]], ...] = (
 )
 
 
-def _sections_for(principal: Principal) -> list[tuple[str, list[SidebarEntry]]]:
+def sections_for(principal: Principal) -> list[tuple[str, list[SidebarEntry]]]:
     """Return the sections with the entries that the principal may open."""
     return [(title, [entry for entry in entries if principal.may(entry.permission)]) for title, entries in SECTIONS]
 
@@ -66,7 +66,7 @@ def shell(request: HttpRequest) -> dict[str, Any]:
         return shown
     return shown | {
         "principal": principal,
-        "sections": _sections_for(principal),
+        "sections": sections_for(principal),
         "current_route": _section(request),
         "may_decide": principal.may(Permission.DECIDE),
         "may_ingest": principal.may(Permission.INGEST),

@@ -2,11 +2,12 @@
 
 from django.urls import path
 
-from poisonadmin.system.pages import activity, overview
+from poisonadmin.system.pages import activity, overview, palette
 
 urlpatterns = [
     path("", overview.show, name="overview"),
     path("outcomes.json", overview.outcomes_over_time, name="overview-outcomes"),
+    path("palette/", palette.show, name="palette"),
     path("jobs/", activity.jobs, name="jobs"),
     path("jobs/<int:job_id>/", activity.job, name="jobs-one"),
     path("nodes/", activity.nodes, name="nodes"),

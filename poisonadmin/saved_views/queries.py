@@ -1,0 +1,40 @@
+"""Saved views: one's own, and those that others share."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.domain.errors import NotFound
+from poisonadmin.core.queries.rows import Versioned, columns, fetch, fetch_by_id
+
+
+@dataclass(frozen=True)
+class SavedViewRow(Versioned):
+    """A list under a name. `query`: parameters of the page Triage, as its URL has them."""
+
+    id: int
+    name: str
+    owner: str
+    is_shared: bool
+    query: str
+    version: int
+    updated_at: datetime
+
+
+_SELECT = f"SELECT {columns(SavedViewRow, 'saved_view')} FROM saved_view"  # noqa: S608  (constants)
+
+
+def list_saved_views(*, principal: Principal) -> list[SavedViewRow]:
+    """Return the principal's views and the shared ones of others, by name."""
+    principal.require(Permission.READ)
+    sql = f"{_SELECT} WHERE owner = %(owner)s UNION {_SELECT} WHERE is_shared ORDER BY name, id"
+    return fetch(SavedViewRow, sql, {"owner": principal.name})
+
+
+def get_saved_view(view_id: int, *, principal: Principal) -> SavedViewRow:
+    """Return the view; raise NotFound, also for another's that is not shared."""
+    principal.require(Permission.READ)
+    found = fetch_by_id(SavedViewRow, f"{_SELECT} WHERE id = %s", view_id)
+    if found is None or not (found.is_shared or found.owner == principal.name):
+        raise NotFound(f"There is no saved view {view_id}.")
+    return found
