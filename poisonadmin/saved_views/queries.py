@@ -1,4 +1,7 @@
-"""Saved views: one's own, and those that others share."""
+"""Saved views: one's own, and those that others share.
+
+A filter can name addresses: who is limited to some sees no view of others.
+"""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -27,14 +30,15 @@ _SELECT = f"SELECT {columns(SavedViewRow, 'saved_view')} FROM saved_view"  # noq
 def list_saved_views(*, principal: Principal) -> list[SavedViewRow]:
     """Return the principal's views and the shared ones of others, by name."""
     principal.require(Permission.READ)
-    sql = f"{_SELECT} WHERE owner = %(owner)s UNION {_SELECT} WHERE is_shared ORDER BY name, id"
-    return fetch(SavedViewRow, sql, {"owner": principal.name})
+    sql = f"{_SELECT} WHERE owner = %(owner)s UNION {_SELECT} WHERE is_shared AND %(all)s ORDER BY name, id"
+    return fetch(SavedViewRow, sql, {"owner": principal.name, "all": principal.sees_everything})
 
 
 def get_saved_view(view_id: int, *, principal: Principal) -> SavedViewRow:
     """Return the view; raise NotFound, also for another's that is not shared."""
     principal.require(Permission.READ)
     found = fetch_by_id(SavedViewRow, f"{_SELECT} WHERE id = %s", view_id)
-    if found is None or not (found.is_shared or found.owner == principal.name):
+    is_others = found is not None and found.owner != principal.name
+    if found is None or (is_others and not (found.is_shared and principal.sees_everything)):
         raise NotFound(f"There is no saved view {view_id}.")
     return found

@@ -65,6 +65,10 @@ EXPECTED: dict[tuple[str, str], Expectation] = {
     ("api-operation-pause", "post"): ({"operation_id": "operation"}, WHY, 403, 200, 200, 404),
     ("api-operation-resume", "post"): ({"operation_id": "operation"}, WHY, 403, 409, 409, 404),
     ("api-operation-cancel", "post"): ({"operation_id": "operation"}, WHY, 403, 200, 200, 404),
+    ("api-views", "get"): ({}, None, 200, 200, 200, 200),
+    ("api-views", "post"): ({}, {"name": "mine", "query": "state=NDLV"}, 201, 201, 201, 201),
+    ("api-view", "get"): ({"view_id": "view"}, None, 200, 200, 200, 404),
+    ("api-view", "delete"): ({"view_id": "view"}, None, 403, 403, 204, 404),
     ("api-failures", "get"): ({}, None, 200, 200, 200, 200),
     ("api-groups", "get"): ({}, None, 200, 200, 200, 200),
     ("api-group", "get"): ({"group_id": "group"}, None, 200, 200, 200, 404),
@@ -146,6 +150,7 @@ LISTS_THAT_ARE_EMPTY_OUTSIDE = [
         "rules/",
         "audit/",
         "operations/",
+        "views/",
     ),
 ]
 

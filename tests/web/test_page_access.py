@@ -16,6 +16,7 @@ from poisonadmin.poison_list.commands.reports import Report, report
 from poisonadmin.policies.commands import save_policy
 from poisonadmin.restart_jobs.commands import save_restart_job
 from poisonadmin.rules.commands.table import RuleFields, create_rule
+from poisonadmin.saved_views.commands import save_view
 from poisonadmin.sources.commands.broker_checks import request_source_check
 from poisonadmin.sources.commands.setup import save_source
 from poisonadmin.store.models.access import Access
@@ -57,7 +58,12 @@ BROKER = {"name": "dead", "kind": "rabbitmq", "url": "amqp://rabbit.example.org"
 ROUTES = {
     "overview": Expected(),
     "overview-outcomes": Expected(),
-    "messages": Expected(),
+    "triage": Expected(),
+    "triage-facets": Expected(),
+    "triage-completions": Expected(),
+    "palette": Expected(),
+    "views-save": Expected(method="post", sent={"name": "mine", "query": "state=NDLV"}, status=302),
+    "views-remove": Expected(CONFIGURE, OF_AN_ADDRESS, "post", status=302),
     "triage-newer": Expected(sent={"since": "0"}),
     "triage-csv": Expected(EXPORT),
     "messages-ask": Expected(DECIDE, method="post", sent={"id": "{message}"}),
@@ -77,9 +83,7 @@ ROUTES = {
     "operations-one": Expected(READ, OF_AN_ADDRESS),
     "operations-members": Expected(READ, OF_AN_ADDRESS),
     "operations-change": Expected(DECIDE, OF_AN_ADDRESS, "post", {"reason": "r"}, 302),
-    "groups": Expected(),
     "groups-one": Expected(READ, OF_AN_ADDRESS),
-    "failures": Expected(),
     "addresses": Expected(),
     "addresses-one": Expected(READ, OF_AN_ADDRESS, sent={"name": "orders.eu"}),
     "addresses-ask-pause": Expected(PAUSE, OF_AN_ADDRESS, "post", {"name": "orders.eu"}),
@@ -188,6 +192,7 @@ def make_everything() -> dict[str, int]:
     line = RejectedLine.objects.create(source=source, batch="b", line=1, code="invalid_json", detail="no", raw=b"{")
     return {
         "selection_id": selection,
+        "view_id": save_view("late", "address=orders.eu", is_shared=True, principal=SYSTEM),
         "operation_id": begin(selection, OperationAction.APPROVE, reason="r", principal=SYSTEM),
         "message_id": message.id,
         "blacklisted_id": dead,
@@ -260,10 +265,10 @@ def test_what_lies_outside_the_scope_is_not_found(
     name: str, objects: dict[str, int], browser_of: Callable[[str], Client]
 ) -> None:
     expected = ROUTES[name]
-    if expected.permission is CONFIGURE:
-        assert _answer(browser_of("outsider"), name, objects) == 403
-    elif expected.scope == OF_AN_ADDRESS:
+    if expected.scope == OF_AN_ADDRESS:
         assert _answer(browser_of("outsider"), name, objects) == 404
+    elif expected.permission is CONFIGURE:
+        assert _answer(browser_of("outsider"), name, objects) == 403
     else:
         assert _answer(browser_of("outsider"), name, objects) == expected.status
 
@@ -283,7 +288,7 @@ def test_a_limited_administrator_gets_no_form_that_cannot_be_sent(
     assert _answer(client, name, objects) == 403
 
 
-@pytest.mark.parametrize("name", ["destinations", "policies", "addresses", "rules", "overview", "messages"])
+@pytest.mark.parametrize("name", ["destinations", "policies", "addresses", "rules", "overview", "triage"])
 def test_a_list_that_hides_something_does_not_say_that_there_is_nothing(
     name: str, objects: dict[str, int], browser_of: Callable[[str], Client]
 ) -> None:
@@ -312,10 +317,10 @@ def test_lists_of_an_outsider_name_nothing_of_others(
     client = browser_of("outsider")
     for name in (
         "overview",
-        "messages",
+        "triage",
+        "triage-facets",
+        "palette",
         "blacklist",
-        "groups",
-        "failures",
         "addresses",
         "destinations",
         "policies",

@@ -21,7 +21,7 @@ MAX_DIGITS = 18
 
 
 @dataclass(frozen=True)
-class Place:
+class PalettePlace:
     """Where one can go; `kind` says what is there."""
 
     kind: str
@@ -39,34 +39,35 @@ def show(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     return render(request, "system/palette.html", {"places": places, "text": text})
 
 
-def _pages(text: str, principal: Principal) -> list[Place]:
+def _pages(text: str, principal: Principal) -> list[PalettePlace]:
     entries = [entry for _, entries in sections_for(principal) for entry in entries]
-    pages = [Place("Page", entry.name, reverse(entry.route)) for entry in entries]
+    pages = [PalettePlace("Page", entry.name, reverse(entry.route)) for entry in entries]
     views = [
-        Place("View", row.name, f"{reverse('triage')}?{row.query}") for row in list_saved_views(principal=principal)
+        PalettePlace("View", row.name, f"{reverse('triage')}?{row.query}")
+        for row in list_saved_views(principal=principal)
     ]
     return [place for place in (*pages, *views) if text.lower() in place.name.lower()]
 
 
-def _messages(text: str, principal: Principal) -> list[Place]:
+def _messages(text: str, principal: Principal) -> list[PalettePlace]:
     digits = text.removeprefix("#")
     if not (digits.isascii() and digits.isdigit() and len(digits) <= MAX_DIGITS):
         return []
     rows = messages_by_id([int(digits)], principal=principal)
     return [
-        Place("Message", f"#{row.id}, {row.state}, {row.address}", reverse("messages-one", args=[row.id]))
+        PalettePlace("Message", f"#{row.id}, {row.state}, {row.address}", reverse("messages-one", args=[row.id]))
         for row in rows
     ]
 
 
-def _addresses(text: str, principal: Principal) -> list[Place]:
+def _addresses(text: str, principal: Principal) -> list[PalettePlace]:
     names = names_holding(text, principal=principal, limit=OF_A_KIND)
-    return [Place("Address", name, href(reverse("addresses-one"), [("name", name)])) for name in names]
+    return [PalettePlace("Address", name, href(reverse("addresses-one"), [("name", name)])) for name in names]
 
 
-def _failures(text: str, principal: Principal) -> list[Place]:
+def _failures(text: str, principal: Principal) -> list[PalettePlace]:
     try:
         groups = list_groups(principal=principal, error=text, limit=OF_A_KIND).results
     except QueryTooExpensive:
         return []
-    return [Place("Failure", group.title, reverse("groups-one", args=[group.id])) for group in groups]
+    return [PalettePlace("Failure", group.title, reverse("groups-one", args=[group.id])) for group in groups]

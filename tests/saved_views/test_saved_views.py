@@ -1,0 +1,93 @@
+"""Saved views: kept under a name, shared or not, and above the page Triage."""
+
+import pytest
+from django.test import Client
+
+from poisonadmin.core.domain.access import NotAllowed, Role, principal
+from poisonadmin.core.domain.errors import NotFound
+from poisonadmin.core.queries.filter_values import InvalidFilter
+from poisonadmin.saved_views import commands
+from poisonadmin.saved_views.commands import InvalidSavedView, remove_view, save_view
+from poisonadmin.saved_views.queries import get_saved_view, list_saved_views
+from poisonadmin.store.models.access import Audit
+from tests.fixtures.api import Caller
+from tests.fixtures.pages import html_of
+
+pytestmark = pytest.mark.django_db
+
+MARA = principal("mara", Role.OPERATOR)
+KIM = principal("kim", Role.VIEWER)
+LIMITED = principal("lou", Role.OPERATOR, ["orders.#"])
+ADMIN = principal("root", Role.ADMIN)
+QUERY = "state=NDLV&address=orders.%23&group_by=failure"
+
+
+def names(of: object) -> list[str]:
+    return [row.name for row in list_saved_views(principal=of)]  # type: ignore[arg-type]
+
+
+def test_a_view_is_its_owners_until_it_is_shared() -> None:
+    view = save_view("mine", QUERY, is_shared=False, principal=MARA)
+    assert (names(MARA), names(KIM)) == (["mine"], [])
+    with pytest.raises(NotFound):
+        get_saved_view(view, principal=KIM)
+    assert save_view("mine", "?state=FAIL&cursor=x", is_shared=True, principal=MARA) == view
+    found = get_saved_view(view, principal=KIM)
+    assert (found.query, found.version, found.owner) == ("state=FAIL", 2, "mara")
+    assert names(LIMITED) == []
+    with pytest.raises(NotFound):
+        get_saved_view(view, principal=LIMITED)
+
+
+def test_who_removes_a_view() -> None:
+    view = save_view("ours", QUERY, is_shared=True, principal=MARA)
+    with pytest.raises(NotAllowed):
+        remove_view(view, principal=KIM)
+    remove_view(view, principal=ADMIN)
+    assert names(MARA) == []
+    own = save_view("own", QUERY, is_shared=False, principal=KIM)
+    with pytest.raises(NotFound):
+        remove_view(own, principal=ADMIN)
+    assert list(Audit.objects.order_by("id").values_list("action", flat=True))[-3:] == [
+        "saved_view.saved",
+        "saved_view.removed",
+        "saved_view.saved",
+    ]
+
+
+def test_what_is_no_list_is_not_saved(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InvalidFilter):
+        save_view("v", "sate=NDLV", is_shared=False, principal=MARA)
+    for name, query in (("", QUERY), ("x" * 61, QUERY), ("v", "q=" + "x" * 4000), ("v", "&".join(["q=x"] * 201))):
+        with pytest.raises(InvalidSavedView):
+            save_view(name, query, is_shared=False, principal=MARA)
+    with pytest.raises(NotAllowed):
+        save_view("v", QUERY, is_shared=True, principal=KIM)
+    monkeypatch.setattr(commands, "MAX_VIEWS", 1)
+    save_view("v", QUERY, is_shared=False, principal=MARA)
+    with pytest.raises(InvalidSavedView, match="remove one"):
+        save_view("w", QUERY, is_shared=False, principal=MARA)
+    assert names(MARA) == ["v"]
+
+
+def test_a_view_is_saved_opened_and_removed_above_the_list(operator_browser: Client) -> None:
+    back = "/triage/?state=NDLV&group_by=address"
+    fields = {"name": "By place", "query": "?state=NDLV&group_by=address", "back": back, "is_shared": "on"}
+    said = html_of(operator_browser.post("/views/save/", fields, follow=True))
+    assert "The view By place is saved." in said
+    assert f'href="{back.replace("&", "&amp;")}" aria-current="true"' in said
+    [view] = list_saved_views(principal=ADMIN)
+    assert "was not saved" in html_of(operator_browser.post("/views/save/", fields | {"name": ""}, follow=True))
+    gone = html_of(operator_browser.post(f"/views/{view.id}/remove/", {"back": back}, follow=True))
+    assert ">By place<" not in gone
+
+
+def test_views_by_api(operator: Caller) -> None:
+    made = operator.post("views/", {"name": "late", "query": "state=NDLV&q=failed:24h"})
+    assert made.status_code == 201
+    assert made.json()["query"] == "state=NDLV&q=failed%3A24h"
+    assert [one["name"] for one in operator.get("views/").json()["results"]] == ["late"]
+    assert operator.post("views/", {"name": "late", "query": "nothing=1"}).status_code == 400
+    path = f"views/{made.json()['id']}/"
+    assert operator.ask("DELETE", path).status_code == 204
+    assert operator.get(path).status_code == 404
