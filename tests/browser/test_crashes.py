@@ -27,9 +27,8 @@ def blacklisted(bystanders: int = 2) -> int:
 def test_blacklisted_messages_are_decided_on_with_a_warning_and_stay_in_sight(visit: Visit) -> None:
     make_orders_destination()
     first, second = blacklisted(), blacklisted()
-    page = visit.open_with_clock("/")
-    page.keyboard.press("g")
-    page.keyboard.press("b")
+    page = visit.open_with_clock("/triage/")
+    page.get_by_role("link", name="Crashed").click()
     page.wait_for_url("**/blacklist/")
     page.locator(f"#m-{first} summary").first.click()
     expect(page.locator(f"#m-{first} pre").first).to_contain_text("rendering label")

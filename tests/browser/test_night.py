@@ -40,7 +40,8 @@ def test_a_deploys_dead_letters_are_approved_at_once_and_the_rest_is_mended(visi
         take_dead("dead", original_address="invoices.created")
     page = visit.open("/")
     click = Clicks(page)
-    page.goto(f"{page.url}messages/?state=NDLV")
+    click(role="link", name="Not delivered (NDLV)")
+    expect(page.locator(".facets .total")).to_have_text(f"{GOOD + NOWHERE} messages")
     click(role="button", name=f"Select all {GOOD + NOWHERE} that match")
     expect(page.get_by_role("heading", level=1)).to_have_text(f"{GOOD + NOWHERE} messages selected")
     expect(page.get_by_role("heading", name=f"{GOOD} of {GOOD + NOWHERE} will be approved")).to_be_visible()
@@ -62,4 +63,41 @@ def test_a_deploys_dead_letters_are_approved_at_once_and_the_rest_is_mended(visi
     found = get_operation(Operation.objects.get().id, principal=SYSTEM)
     assert (found.ledger.unanswered, found.ledger.total) == (GOOD + NOWHERE, GOOD + NOWHERE)
     assert Audit.objects.filter(action="operation.begun").count() == 1
+    assert visit.complaints == []
+
+
+def test_sets_are_ticked_and_decided_on(visit: Visit) -> None:
+    make_orders_destination()
+    for name, count in (("a", 3), ("b", 2), ("c", 4)):
+        for _ in range(count):
+            take_dead("dead", original_address=f"orders.{name}")
+    page = visit.open("/triage/?state=NDLV&group_by=original_address")
+    page.keyboard.press("j")
+    page.keyboard.press("x")
+    page.get_by_label("Tick orders.b").check()
+    expect(page.locator("[data-ticked]")).to_have_text("2 ticked")
+    assert violations(page) == []
+    page.get_by_role("button", name="Decide on the ticked").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("6 messages selected")
+    page.go_back()
+    page.locator("summary", has_text="Address").first.click()
+    assert violations(page) == []
+    page.get_by_role("link", name="dead").first.click()
+    expect(page.locator(".chips")).to_contain_text("address")
+    assert visit.complaints == []
+
+
+def test_the_palette_leads_anywhere_by_keys(visit: Visit) -> None:
+    take_dead("orders.eu")
+    page = visit.open("/audit/")
+    page.keyboard.press("Control+k")
+    expect(page.locator("#palette-places a").first).to_be_visible()
+    assert violations(page) == []
+    page.keyboard.type("orders.e")
+    expect(page.locator("#palette-places")).to_contain_text("orders.eu")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/addresses/one/?name=orders.eu")
+    page.locator("#search").press_sequentially("address:ord")
+    expect(page.locator("#completions option").first).to_have_attribute("value", "address:orders.eu")
     assert visit.complaints == []

@@ -86,13 +86,13 @@ def test_the_list_is_worked_with_the_keyboard_alone(visit: Visit) -> None:
     assert set(Message.objects.values_list("state", flat=True)) == {"NDLV"}
     page.keyboard.press("k")
     page.keyboard.press("o")
-    page.wait_for_url(f"**/messages/{made[1].id}/")
+    page.wait_for_url(f"**/messages/{made[1].id}/?list=state%3DNDLV")
     page.keyboard.press("?")
     page.locator("#shortcuts-on").uncheck()
     page.keyboard.press("Escape")
     page.keyboard.press("g")
     page.keyboard.press("o")
-    expect(page).to_have_url(f"{visit.base}/messages/{made[1].id}/")
+    expect(page).to_have_url(f"{visit.base}/messages/{made[1].id}/?list=state%3DNDLV")
 
 
 def test_shift_ticks_a_range(visit: Visit) -> None:
