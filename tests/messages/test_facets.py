@@ -9,11 +9,12 @@ import pytest
 from django.db import connection, transaction
 
 from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Principal, Role, principal
+from poisonadmin.core.queries.paging import Count
 from poisonadmin.messages.domain.states import State
 from poisonadmin.messages.queries import facets as facets_module
 from poisonadmin.messages.queries.facets import Facet, facets
 from poisonadmin.messages.queries.filters import MessageFilter, parse_filter
-from poisonadmin.messages.queries.lists import Count, MessageRow, iter_messages
+from poisonadmin.messages.queries.lists import MessageRow, iter_messages
 from tests.messages.test_filters import CASES, make_messages
 
 pytestmark = pytest.mark.django_db
