@@ -95,5 +95,5 @@ class MessageCounts(ApiView):
 
     @contract(Permission.READ, "failures", {200: STATS})
     def get(self) -> Response:
-        """Count messages exactly, by state, address, original address, group and reason, and those without a confirmation."""
+        """Count messages exactly, by state, reason, group and both addresses, and those without a confirmation."""
         return Response(STATS.render(counts.all_counts(self.principal)))
