@@ -5,6 +5,7 @@ from typing import Any
 from poisonadmin.core.commands.locks import Tick, single_flight
 from poisonadmin.delivery.commands.crash_recovery import sweep_journals
 from poisonadmin.delivery.commands.ordered_conversations import clear_lanes
+from poisonadmin.messages.commands.counter_checks import check_some
 from poisonadmin.messages.commands.counts import fold
 from poisonadmin.messages.commands.expiry import expire_due
 from poisonadmin.operations.commands import operations
@@ -41,6 +42,12 @@ def lane_tick(**_: Any) -> None:
     with single_flight(Tick.LANES) as alone:
         if alone:
             do_each(clear_lanes, operations.clear_lanes)
+
+
+@app.task  # type: ignore[untyped-decorator]
+def count_tick(**_: Any) -> None:
+    """Compare the counters of some addresses with their messages."""
+    check_some()
 
 
 @app.task  # type: ignore[untyped-decorator]

@@ -15,7 +15,7 @@ from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.queries.filter_values import address_or_pattern as checked_pattern
 from poisonadmin.core.queries.filter_values import number
 from poisonadmin.messages.queries.filters import parse_filter
-from poisonadmin.messages.queries.lists import count_messages, list_messages
+from poisonadmin.messages.queries.lists import list_messages, total
 from poisonadmin.policies.queries.values import values_in_force
 from poisonadmin.store.models.lane import AddressStatus
 from poisonadmin.web.pages.views import href, page, pager, require_known
@@ -53,7 +53,7 @@ def show(request: HttpRequest, principal: Principal) -> HttpResponseBase:
         "narrowed": urlencode({"address": address.name}),
         "values": values_in_force(address.in_force),
         "rows": latest.results,
-        "elsewhere": count_messages(parse_filter({"original_address": [address.name]}), principal=principal),
+        "elsewhere": total(parse_filter({"original_address": [address.name]}), principal=principal),
     }
     return render(request, "addresses/address.html", context)
 

@@ -92,7 +92,7 @@ def list_addresses(
         seen, own = destinations_seen(principal, "d.id")
         sql = f"{_SELECT.format(seen=seen)} WHERE {where}"
         found = fetch_page(StoredAddress, sql, [*own, *parameters], page)
-        return Page(_with_counts(found.results, principal), found.next, found.previous)
+        return Page(_with_counts(found.results, principal), found.next, found.previous, found.counting)
 
 
 def addresses_of(destination_id: int, *, principal: Principal, limit: int = 200) -> list[AddressStatusRow]:

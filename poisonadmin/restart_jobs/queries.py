@@ -8,12 +8,13 @@ from typing import Any
 from poisonadmin.core.domain.access import SYSTEM, Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.filter_values import InvalidFilter
+from poisonadmin.core.queries.paging import Count
 from poisonadmin.core.queries.rows import Versioned, bounded, fetch, fetch_by_id, fetch_values
 from poisonadmin.delivery.domain.outcome import Outcome
 from poisonadmin.messages.domain.states import Reason, State
 from poisonadmin.messages.queries.filter_sql import compile_filter
 from poisonadmin.messages.queries.filters import MessageFilter, parse_filter
-from poisonadmin.messages.queries.lists import Count, capped_count
+from poisonadmin.messages.queries.lists import capped_count
 
 COUNTED = 10_000
 

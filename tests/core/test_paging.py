@@ -70,12 +70,14 @@ def test_several_states_come_in_one_order(admin: Caller) -> None:
 )
 def test_every_list_is_paged_and_says_so(path: str, one_of_each: dict[str, Any], admin: Caller) -> None:
     whole = admin.get(path).json()
-    assert set(whole) == {"results", "next", "previous"}
+    assert set(whole) == {"results", "next", "previous", "count", "count_is_exact"}
+    assert (whole["count"], whole["count_is_exact"]) == (len(whole["results"]), True)
     seen = []
     link = f"/api/v1/{path}?limit=1"
     while link:
         page = admin.get(link.removeprefix("http://testserver")).json()
         seen += page["results"]
+        assert page["count"] == whole["count"]
         link = page["next"]
     assert seen == whole["results"]
 

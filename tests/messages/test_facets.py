@@ -9,11 +9,16 @@ import pytest
 from django.db import connection, transaction
 
 from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Principal, Role, principal
+from poisonadmin.core.queries.paging import Count
 from poisonadmin.messages.domain.states import State
 from poisonadmin.messages.queries import facets as facets_module
+from poisonadmin.messages.queries.counts import counts, empty
 from poisonadmin.messages.queries.facets import Facet, facets
 from poisonadmin.messages.queries.filters import MessageFilter, parse_filter
-from poisonadmin.messages.queries.lists import Count, MessageRow, iter_messages
+from poisonadmin.messages.queries.lists import MessageRow, iter_messages
+from tests.fixtures import decisions
+from tests.fixtures.delivery import make_orders_destination
+from tests.fixtures.pages import dead_letter
 from tests.messages.test_filters import CASES, make_messages
 
 pytestmark = pytest.mark.django_db
@@ -101,3 +106,13 @@ def test_facets_that_take_too_long_are_left_out(monkeypatch: pytest.MonkeyPatch)
 def test_reading_facets_takes_the_permission() -> None:
     with pytest.raises(NotAllowed):
         facets(parse_filter({}), principal=replace(SYSTEM, permissions=frozenset()))
+
+
+def test_counts_tell_original_addresses_apart() -> None:
+    before = counts(SYSTEM).by_original_address
+    moved = dead_letter("parking", dead_letter={"original_address": "orders.eu"})
+    after = counts(SYSTEM).by_original_address
+    assert after["orders.eu"]["NDLV"] - before.get("orders.eu", empty())["NDLV"] == 1
+    make_orders_destination()
+    decisions.approve([moved.id], principal=SYSTEM, reason="r")
+    assert counts(SYSTEM).by_original_address == before

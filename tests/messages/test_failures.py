@@ -6,11 +6,14 @@ import pytest
 
 from poisonadmin.core.domain.access import SYSTEM, Role, principal
 from poisonadmin.core.domain.errors import NotFound
+from poisonadmin.core.queries.filter_values import InvalidFilter
+from poisonadmin.core.queries.paging import Count
 from poisonadmin.intake.commands.accept import accept
 from poisonadmin.intake.domain.envelope import parse_envelope
 from poisonadmin.messages.queries import failures
 from poisonadmin.messages.queries.failures import FailureFilter, FailureRow, list_failures
-from poisonadmin.store.models.attempt import Attempt
+from poisonadmin.store.models.attempt import Attempt, FailureGroup
+from tests.fixtures import decisions
 
 pytestmark = pytest.mark.django_db
 
@@ -81,3 +84,31 @@ def test_a_group_shows_what_is_in_scope_only(failed: list[FailureRow]) -> None:
     assert failures.list_groups(principal=nobody).results == []
     with pytest.raises(NotFound):
         failures.get_group(keys.id, principal=nobody)
+
+
+def test_groups_come_in_any_order(failed: list[FailureRow]) -> None:
+    keys, times = (failures.list_groups(principal=SYSTEM, error=error).results[0].id for error in ("key", "timeout"))
+    decisions.mark_fail([row.message_id for row in failed if row.group_id == keys][:5], principal=SYSTEM, reason="r")
+    FailureGroup.objects.filter(id=keys).update(failures=7, first_at=NOW, last_at=NOW - timedelta(days=2))
+    expected = {"-last_at": [times, keys], "-first_at": [keys, times], "-failures": [keys, times]}
+    for ordering, ids in (expected | {"-undecided": [times, keys]}).items():
+        first = failures.list_groups(principal=SYSTEM, limit=1, ordering=ordering)
+        rest = failures.list_groups(principal=SYSTEM, limit=1, ordering=ordering, cursor=first.next)
+        assert [row.id for row in (*first.results, *rest.results)] == ids, ordering
+        assert first.total() == rest.total() == Count(2, capped=False)
+    assert [row.id for row in failures.groups_by_id([times, keys, 999], principal=SYSTEM)] == [times, keys]
+    with pytest.raises(InvalidFilter):
+        failures.list_groups(principal=SYSTEM, ordering="title")
+
+
+@pytest.mark.parametrize("ordering", failures.GROUP_ORDERINGS)
+def test_the_order_of_groups_shows_nothing_beyond_the_scope(failed: list[FailureRow], ordering: str) -> None:
+    """Of each group two failures are in the scope, and the one that the other group lacks are not."""
+    first = failures.list_groups(principal=ELSEWHERE, limit=1, ordering=ordering)
+    before = [*first.results, *failures.list_groups(principal=ELSEWHERE, cursor=first.next, ordering=ordering).results]
+    busy = next(row.group_id for row in failed if row.address == "orders.eu" and row.group_id != before[0].id)
+    FailureGroup.objects.filter(id=busy).update(failures=1000, first_at=NOW)
+    after = failures.list_groups(principal=ELSEWHERE, ordering=ordering).results
+    assert [(row.id, row.failures, row.first_at) for row in after] == [
+        (row.id, row.failures, row.first_at) for row in before
+    ]

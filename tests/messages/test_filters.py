@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Principal, Role, principal
 from poisonadmin.core.domain.addresses import matches
 from poisonadmin.core.queries.address_ids import pattern_regex
+from poisonadmin.core.queries.paging import Count
 from poisonadmin.core.queries.rows import QueryTooExpensive, bounded, fetch_values
 from poisonadmin.intake.commands.accept import accept
 from poisonadmin.intake.domain.envelope import parse_envelope
 from poisonadmin.messages.queries.detail import MessageDetail, get_message, history, payload
 from poisonadmin.messages.queries.filters import parse_filter
-from poisonadmin.messages.queries.lists import Count, count_messages, iter_messages, list_messages
+from poisonadmin.messages.queries.lists import count_messages, iter_messages, list_messages
 from tests.fixtures import decisions
 
 pytestmark = pytest.mark.django_db

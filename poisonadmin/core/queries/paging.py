@@ -3,18 +3,21 @@
 import base64
 import binascii
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 from poisonadmin.core.domain.errors import PoisonAdminError
-from poisonadmin.core.queries.rows import MAX_ID, fetch
+from poisonadmin.core.queries.rows import MAX_ID, QueryTooExpensive, bounded, fetch, fetch_values
 
 Row = TypeVar("Row")
 
 DEFAULT_LIMIT = 50
 MAX_LIMIT = 500
+# Rows of a list are counted up to this number, and no longer than this: a page does not wait for its total.
+CAP = 10_000
+COUNT_SECONDS = 0.5
 _SQL_TYPES: dict[type, str] = {int: "bigint", datetime: "timestamptz", str: "text"}
 
 
@@ -25,12 +28,28 @@ class InvalidCursor(PoisonAdminError):
 
 
 @dataclass(frozen=True)
+class Count:
+    """How many there are; `capped`: at least so many."""
+
+    n: int
+    capped: bool
+
+
+@dataclass(frozen=True)
 class Page(Generic[Row]):
-    """`next` and `previous` are cursors, None where there is nothing more that way."""
+    """`next` and `previous` are cursors, None where there is nothing more that way.
+
+    `counting` counts the whole list; None: it has no more than `results`.
+    """
 
     results: list[Row]
     next: str | None
     previous: str | None
+    counting: Callable[[], Count | None] | None = field(default=None, compare=False, repr=False)
+
+    def total(self) -> Count | None:
+        """Return how many rows all pages have together; None where that takes too long to count."""
+        return Count(len(self.results), capped=False) if self.counting is None else self.counting()
 
 
 @dataclass(frozen=True)
@@ -86,8 +105,8 @@ class Window:
         columns = ", ".join(f"{column} {direction}" for column in self.key.columns)
         return f"ORDER BY {columns} LIMIT {self.limit + 1}"
 
-    def page(self, rows: Sequence[Row]) -> Page[Row]:
-        """Return the page that `rows`, read as this window says, make up."""
+    def page(self, rows: Sequence[Row], counting: Callable[[], Count | None] | None = None) -> Page[Row]:
+        """Return the page that `rows`, read as this window says, make up; `counting` counts the list they are of."""
         more = len(rows) > self.limit
         shown = list(rows[: self.limit])
         if self.backward:
@@ -98,7 +117,12 @@ class Window:
             shown,
             _encode(self.key.of(shown[-1]), backward=False) if has_next else None,
             _encode(self.key.of(shown[0]), backward=True) if has_previous else None,
+            None if self.after is None and not more else counting or _not_counted,
         )
+
+
+def _not_counted() -> Count | None:
+    return None
 
 
 def window(cursor: str | None, limit: int = DEFAULT_LIMIT, key: Key = NEWEST_FIRST, *, most: int = MAX_LIMIT) -> Window:
@@ -112,7 +136,18 @@ def window(cursor: str | None, limit: int = DEFAULT_LIMIT, key: Key = NEWEST_FIR
 
 def fetch_page(row: type[Row], sql: str, parameters: Sequence[Any], page: Window) -> Page[Row]:
     """Return the page of what `sql` selects, which ends in a condition."""
-    return page.page(fetch(row, f"{sql} AND {page.condition} {page.order}", [*parameters, *page.parameters]))
+    rows = fetch(row, f"{sql} AND {page.condition} {page.order}", [*parameters, *page.parameters])
+    return page.page(rows, lambda: count_rows(sql, parameters))
+
+
+def count_rows(sql: str, parameters: Sequence[Any]) -> Count | None:
+    """Return how many rows `sql` selects, counted to 10,000; None where that takes more than half a second."""
+    try:
+        with bounded(COUNT_SECONDS):
+            found = fetch_values(f"SELECT count(*) FROM ({sql} LIMIT {CAP + 1}) counted", parameters)[0]  # noqa: S608
+    except QueryTooExpensive:
+        return None
+    return Count(min(found, CAP), found > CAP)
 
 
 def _encode(values: tuple[Any, ...], *, backward: bool) -> str:

@@ -7,12 +7,15 @@ from poisonadmin.delivery.domain.outcome import Outcome
 from poisonadmin.messages.queries import counts, failures
 from poisonadmin.messages.queries.counts import ScopeCounts
 from poisonadmin.messages.queries.failures import FailureRow, GroupRow
-from poisonadmin.web.api.contract import PAGE, Paged, contract, identifier, pattern, text, time
+from poisonadmin.web.api.contract import PAGE, Paged, contract, identifier, ordering, pattern, text, time
 from poisonadmin.web.api.shape import Shape
 from poisonadmin.web.api.view import ApiView
 
 FAILURE = Shape("Failure", FailureRow, kinds={"outcome": Outcome})
 GROUP = Shape("FailureGroup", GroupRow)
+_ORDERING = ordering(
+    failures.GROUP_ORDERINGS, "By undecided messages, failures, last failure (the default) or first failure."
+)
 STATS = Shape("Counts", ScopeCounts)
 
 
@@ -60,11 +63,20 @@ class GroupList(ApiView):
         Permission.READ,
         "failures",
         {200: Paged(GROUP)},
-        query=(text("error", "Part of the title, class or cause, or of the message of the group's sample."), *PAGE),
+        query=(
+            text("error", "Part of the title, class or cause, or of the message of the group's sample."),
+            _ORDERING,
+            *PAGE,
+        ),
     )
     def get(self) -> Response:
-        """List failure groups, the latest failure first."""
-        return self.listed(GROUP, failures.list_groups, error=self.query["error"])
+        """List failure groups, the latest failure first unless `ordering` says otherwise."""
+        return self.listed(
+            GROUP,
+            failures.list_groups,
+            error=self.query["error"],
+            ordering=self.query["ordering"] or "-last_at",
+        )
 
 
 class GroupOne(ApiView):
@@ -83,5 +95,5 @@ class MessageCounts(ApiView):
 
     @contract(Permission.READ, "failures", {200: STATS})
     def get(self) -> Response:
-        """Count messages exactly, by state, address, group and reason, and those without a confirmation."""
+        """Count messages exactly, by state, reason, group and both addresses, and those without a confirmation."""
         return Response(STATS.render(counts.all_counts(self.principal)))

@@ -5,7 +5,6 @@ from rest_framework.exceptions import UnsupportedMediaType
 from rest_framework.response import Response
 
 from poisonadmin.core.domain.access import Permission
-from poisonadmin.core.queries.filter_values import InvalidFilter
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT
 from poisonadmin.delivery.domain.outcome import Outcome
 from poisonadmin.delivery.queries.schedule import Schedule, schedule
@@ -36,12 +35,12 @@ from poisonadmin.web.api.contract import (
     LIMIT,
     PAGE,
     Paged,
-    Parameter,
     Raw,
     boolean,
     choice,
     contract,
     identifier,
+    ordering,
     pattern,
     read_values,
     refuse_empty,
@@ -92,13 +91,7 @@ SCHEDULE = Shape(
 RECEIVED_BY = "api"
 
 
-def _ordering(name: str, text: str) -> str:
-    if text in ORDERINGS:
-        return text
-    raise InvalidFilter(name, f"{name} is one of {', '.join(ORDERINGS)}, not {text[:40]!r}.")
-
-
-ORDERING = Parameter("ordering", _ordering, {"type": "string", "enum": list(ORDERINGS)}, "Newest first is -id.")
+ORDERING = ordering(ORDERINGS, "Newest first is -id.")
 _PAGE = {parameter.name: parameter for parameter in (LIMIT, CURSOR, ORDERING)}
 FILTER = (
     choice("state", State, many=True),
@@ -136,7 +129,8 @@ class MessageList(ApiView):
         """List messages, newest first.
 
         Any of the values of a repeated parameter may hold; all parameters must. `header.<name>=<value>` compares a
-        header, `key.<name>=<value>` a business key. There is no count: see `/stats/`.
+        header, `key.<name>=<value>` a business key. `count` is exact where only states, addresses,
+        original addresses, groups and reasons are named; otherwise messages are counted to 10,000.
         """
         given = dict(self.request.query_params.lists())
         page = read_values({name: given.pop(name, []) for name in _PAGE}, _PAGE)

@@ -7,16 +7,15 @@ from typing import Any
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.queries.address_ids import scope_condition
-from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, window
+from poisonadmin.core.queries.paging import CAP, DEFAULT_LIMIT, Count, Key, Page, count_rows, window
 from poisonadmin.core.queries.rows import bounded, fetch, fetch_rows, fetch_values
 from poisonadmin.delivery.queries.crashes import CRASHED, CrashRow, crashes_of
 from poisonadmin.messages.domain.states import Reason, State
-from poisonadmin.messages.queries.counts import ByState, empty
+from poisonadmin.messages.queries.counts import NOW, ByState, empty
 from poisonadmin.messages.queries.lists import (
     COLUMNS,
     JOINS,
     ORDERINGS,
-    Count,
     MessageRow,
     capped_count,
     messages_by_id,
@@ -97,27 +96,20 @@ def list_others(
     page = window(cursor, limit, ORDERINGS["-id"])
     scope, parameters = scope_condition(principal)
     wanted = "m.state = ANY(%s)" if states else "TRUE"
+    whole = f"""SELECT m.* FROM message m WHERE m.id <> %s AND m.id = ANY(
+        (SELECT message_ids FROM claim_shard WHERE claim_id = %s AND shard = %s)::bigint[])
+        AND {scope} AND {wanted}"""  # noqa: S608
+    values = [crash.message_id, crash.claim_id, crash.shard, *parameters, *([list(states)] if states else [])]
     with bounded():
         rows = fetch(
             MessageRow,
-            f"""SELECT {COLUMNS} FROM (
-                  SELECT m.* FROM message m WHERE m.id <> %s AND m.id = ANY(
-                    (SELECT message_ids FROM claim_shard WHERE claim_id = %s AND shard = %s)::bigint[])
-                    AND {scope} AND {wanted} AND {page.condition} {page.order}) m {JOINS} {page.order}""",  # noqa: S608
-            [
-                crash.message_id,
-                crash.claim_id,
-                crash.shard,
-                *parameters,
-                *([list(states)] if states else []),
-                *page.parameters,
-            ],
+            f"SELECT {COLUMNS} FROM ({whole} AND {page.condition} {page.order}) m {JOINS} {page.order}",  # noqa: S608
+            [*values, *page.parameters],
         )
-    return page.page(rows)
+    return page.page(rows, lambda: count_rows(whole, values))
 
 
 PAGE_ROWS = 25
-CAP = 10_000
 DECIDED_DAYS = 30
 _KEY = Key(("m.blacklisted_at", "m.id"), (datetime, int), fields=("state_at", "id"))
 # Spelt as in the partial index `message_candidates`. Whoever reads it adds OFFSET 0, a fence: the planner does not know
@@ -158,7 +150,12 @@ def list_blacklisted(
             [*parameters, *page.parameters],
         )
         found = page.page(rows)
-        return Page(_with_crashes(found.results, principal), found.next, found.previous)
+        return Page(
+            _with_crashes(found.results, principal),
+            found.next,
+            found.previous,
+            lambda: count_blacklisted(principal=principal, patterns=patterns),
+        )
 
 
 def suspects(ids: Sequence[int], *, principal: Principal) -> list[Suspect]:
@@ -173,8 +170,12 @@ def count_newer(*, principal: Principal, patterns: Sequence[str], since: datetim
 
 
 def count_blacklisted(*, principal: Principal, patterns: Sequence[str]) -> Count:
-    """Return how many messages are blacklisted, counted no further than 10,000."""
-    return _count(principal, patterns, "m.blacklisted_at IS NOT NULL", [], cap=CAP)
+    """Return how many messages are blacklisted, exactly."""
+    principal.require(Permission.READ)
+    scope, parameters = scope_condition(principal, "c.address_id", patterns)
+    sql = f"""SELECT coalesce(sum(n), 0)::bigint FROM {NOW}
+              WHERE c.state = '{State.NDLV}' AND c.reason = '{Reason.BLACKLISTED}' AND {scope}"""  # noqa: S608
+    return Count(fetch_values(sql, parameters)[0], capped=False)
 
 
 def count_candidates(*, principal: Principal, patterns: Sequence[str] = ()) -> int:

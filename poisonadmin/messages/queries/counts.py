@@ -14,14 +14,16 @@ NOW = f"""(SELECT {COUNTED}, total AS n FROM counter
 
 ByState = dict[str, int]
 _SETS = """
-SELECT a.name AS address, c.state, c.reason, c.group_id,
-       grouping(a.name, c.reason, c.group_id) AS axis, sum(c.n)::bigint AS n
-FROM {now} LEFT JOIN address a ON a.id = c.address_id WHERE {scope}
-GROUP BY GROUPING SETS ((c.state), (c.state, a.name), (c.state, c.reason), (c.state, c.group_id))
+SELECT a.name, c.state, c.reason, c.group_id, o.name,
+       grouping(a.name, c.reason, c.group_id, o.name) AS axis, sum(c.n)::bigint AS n
+FROM {now} LEFT JOIN address a ON a.id = c.address_id LEFT JOIN address o ON o.id = c.original_address_id
+WHERE {scope}
+GROUP BY GROUPING SETS ((c.state), (c.state, a.name), (c.state, c.reason), (c.state, c.group_id), (c.state, o.name))
 HAVING sum(c.n) <> 0
 """
-# What grouping() says where only the address, the reason or the group is grouped by.
-_ADDRESS, _REASON, _GROUP = 0b011, 0b101, 0b110
+# What grouping() says where only the address, the reason, the group or the original address is grouped by.
+_ADDRESS, _REASON, _GROUP, _ORIGINAL = 0b0111, 0b1011, 0b1101, 0b1110
+_STATE = 0b1111
 CAP = 10_000
 # Over `confirmation c`. The first two are spelt as in its partial index.
 CONFIRMING = {
@@ -39,21 +41,26 @@ class Counts:
     by_reason: dict[str, ByState]
     by_address: dict[str, ByState]
     by_group: dict[int, ByState]
+    by_original_address: dict[str, ByState]
 
 
 def counts(principal: Principal) -> Counts:
-    """Return the exact counts by state, and by state within each reason, address and failure group."""
+    """Return the exact counts by state, and by state within each reason, group, address and original address."""
     principal.require(Permission.READ)
     scope, parameters = scope_condition(principal, "c.address_id")
-    found = Counts(empty(), {}, {}, {})
-    for address, state, reason, group_id, axis, n in fetch_rows(_SETS.format(now=NOW, scope=scope), parameters):
+    found = Counts(empty(), {}, {}, {}, {})
+    for address, state, reason, group_id, original, axis, n in fetch_rows(
+        _SETS.format(now=NOW, scope=scope), parameters
+    ):
         if axis == _ADDRESS:
             found.by_address.setdefault(address or "", empty())[state] = n
         elif axis == _REASON and reason is not None:
             found.by_reason.setdefault(reason, empty())[state] = n
         elif axis == _GROUP and group_id is not None:
             found.by_group.setdefault(group_id, empty())[state] = n
-        elif axis == _ADDRESS | _REASON | _GROUP:
+        elif axis == _ORIGINAL and original is not None:
+            found.by_original_address.setdefault(original, empty())[state] = n
+        elif axis == _STATE:
             found.by_state[state] = n
     return found
 

@@ -5,16 +5,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.queries.paging import CAP, COUNT_SECONDS, Count
 from poisonadmin.core.queries.rows import QueryTooExpensive, bounded, fetch_rows
 from poisonadmin.messages.domain.states import State
 from poisonadmin.messages.queries.counted_filters import COLUMNS, CountedFilter, counted_filter
-from poisonadmin.messages.queries.counts import CAP, COUNTED, NOW
+from poisonadmin.messages.queries.counts import COUNTED, NOW
 from poisonadmin.messages.queries.filters import MessageFilter
-from poisonadmin.messages.queries.lists import Count, matching
+from poisonadmin.messages.queries.lists import matching
 
 SHOWN = 50
-# A page does not wait longer for its counts: the list itself is often there long before everything is counted.
-COUNT_SECONDS = 0.5
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,18 @@
 """The failure log across messages, newest first, and the failure groups, the latest failure first."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from typing import Any
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.address_ids import addresses_in_scope, scope_condition, visible_ids
+from poisonadmin.core.queries.filter_values import InvalidFilter
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, fetch_page, window
 from poisonadmin.core.queries.rows import MAX_ID, all_given, bounded, fetch, fetch_rows, fetch_values
 from poisonadmin.destinations.queries import destinations_seen
+from poisonadmin.messages.domain.states import State
 from poisonadmin.messages.queries.counts import NOW, ByState, by_state_of_each, how_many
 from poisonadmin.messages.queries.error_search import attempt_condition, groups_holding
 from poisonadmin.messages.queries.filter_sql import compile_filter
@@ -115,7 +117,12 @@ def _found(within: MessageFilter, principal: Principal) -> tuple[str, list[Any]]
     )
 
 
-_GROUP_KEY = Key(("g.last_at", "g.id"), (datetime, int))
+GROUP_ORDERINGS = {
+    "-last_at": Key(("g.last_at", "g.id"), (datetime, int)),
+    "-first_at": Key(("g.first_at", "g.id"), (datetime, int)),
+    "-failures": Key(("g.failures", "g.id"), (int, int)),
+    "-undecided": Key(("g.undecided", "g.id"), (int, int)),
+}
 TREND_HOURS = 24
 
 
@@ -142,9 +149,25 @@ class GroupRow(StoredGroup):
     trend: tuple[int, ...]
 
 
+@dataclass(frozen=True)
+class _GroupWithUndecided(StoredGroup):
+    undecided: int
+
+
 _SELECT = """SELECT g.id, g.title, g.error_class, g.fingerprint, g.version, g.first_at, g.last_at, g.failures,
- CASE WHEN {scope} THEN m.id END AS sample_message_id
- FROM failure_group g LEFT JOIN message m ON m.id = g.sample_message_id"""
+ CASE WHEN {scope} THEN m.id END AS sample_message_id{more}
+ FROM {groups} g LEFT JOIN message m ON m.id = g.sample_message_id"""
+_WITH_UNDECIDED = f"""(SELECT stored.*, coalesce(n, 0) AS undecided FROM failure_group stored LEFT JOIN (
+   SELECT c.group_id, sum(c.n)::bigint AS n FROM {NOW}
+   WHERE c.group_id IS NOT NULL AND c.state = '{State.NDLV}' AND {{scope}} GROUP BY 1
+ ) counted ON counted.group_id = stored.id)"""  # noqa: S608  (constants)
+# How many failures there are outside the scope must not show in the order either.
+_IN_SCOPE = """(SELECT stored.id, title, error_class, fingerprint, version, sample_message_id, own.*
+ FROM failure_group stored CROSS JOIN LATERAL (
+   SELECT count(*) AS failures, coalesce(min(t.finished_at), stored.first_at) AS first_at,
+          coalesce(max(t.finished_at), stored.last_at) AS last_at
+   FROM attempt t JOIN message m ON m.id = t.message_id AND {scope}
+   WHERE t.outcome <> 'delivered' AND t.fingerprint = stored.fingerprint) own)"""
 # By group and state, so that what left a state does not hide what is in another.
 _COUNTED = f"""SELECT DISTINCT group_id FROM (
  SELECT c.group_id FROM {NOW} WHERE c.group_id IS NOT NULL AND c.address_id = ANY(%s)
@@ -152,28 +175,72 @@ _COUNTED = f"""SELECT DISTINCT group_id FROM (
 
 
 def list_groups(
-    *, principal: Principal, error: str | None = None, cursor: str | None = None, limit: int = DEFAULT_LIMIT
+    *,
+    principal: Principal,
+    error: str | None = None,
+    cursor: str | None = None,
+    limit: int = DEFAULT_LIMIT,
+    ordering: str = "-last_at",
 ) -> Page[GroupRow]:
     """Return one page, of the groups that hold `error` where it is given: in title, class, cause
     or the message of their sample.
+
+    `ordering`: one of `GROUP_ORDERINGS`, all in the caller's scope. Raise InvalidFilter, InvalidCursor,
+    QueryTooExpensive.
     """
     principal.require(Permission.READ)
-    page = window(cursor, limit, _GROUP_KEY)
+    if ordering not in GROUP_ORDERINGS:
+        raise InvalidFilter("ordering", f"Groups are ordered by {', '.join(GROUP_ORDERINGS)}, not {ordering[:40]!r}.")
+    page = window(cursor, limit, GROUP_ORDERINGS[ordering])
     scope, parameters = scope_condition(principal)
     with bounded():
-        visible, named = _visible_groups(principal), groups_holding([error], with_sample=True) if error else None
-        wanted = [ids for ids in (visible, named) if ids is not None]
-        conditions = " AND ".join(["TRUE", *["g.id = ANY(%s)"] * len(wanted)])
-        sql = f"{_SELECT.format(scope=scope)} WHERE {conditions}"
-        found = fetch_page(StoredGroup, sql, [*parameters, *wanted], page)
-        return Page(_with_counts(found.results, principal), found.next, found.previous)
+        groups, own = _ordered_groups(ordering, principal)
+        conditions, wanted = _listed_groups(principal, error)
+        is_undecided = ordering == "-undecided"
+        select = _SELECT.format(scope=scope, groups=groups, more=", g.undecided" if is_undecided else "")
+        found = fetch_page(
+            _GroupWithUndecided if is_undecided else StoredGroup,
+            f"{select} WHERE {conditions}",
+            [*parameters, *own, *wanted],
+            page,
+        )
+        return Page(_with_counts(found.results, principal), found.next, found.previous, found.counting)
+
+
+def groups_by_id(ids: Sequence[int], *, principal: Principal) -> list[GroupRow]:
+    """Return the groups among `ids` that the principal may see, in the order of `ids`."""
+    principal.require(Permission.READ)
+    scope, parameters = scope_condition(principal)
+    with bounded():
+        conditions, wanted = _listed_groups(principal, None)
+        sql = f"{_SELECT.format(scope=scope, groups='failure_group', more='')} WHERE {conditions} AND g.id = ANY(%s)"
+        found = _with_counts(fetch(StoredGroup, sql, [*parameters, *wanted, list(ids)]), principal)
+    return sorted(found, key=lambda row: ids.index(row.id))
+
+
+def _listed_groups(principal: Principal, error: str | None) -> tuple[str, list[Any]]:
+    """Return the condition to be in the list, and its parameters."""
+    visible, named = _visible_groups(principal), groups_holding([error], with_sample=True) if error else None
+    wanted = [ids for ids in (visible, named) if ids is not None]
+    return " AND ".join(["TRUE", *["g.id = ANY(%s)"] * len(wanted)]), wanted
+
+
+def _ordered_groups(ordering: str, principal: Principal) -> tuple[str, list[Any]]:
+    """Return where the groups are read from with what they are ordered by, and its parameters."""
+    if ordering == "-undecided":
+        scope, parameters = scope_condition(principal, "c.address_id")
+        return _WITH_UNDECIDED.format(scope=scope), parameters
+    scope, parameters = scope_condition(principal)
+    if scope == "TRUE" or ordering == "-last_at":
+        return "failure_group", []
+    return _IN_SCOPE.format(scope=scope), parameters
 
 
 def get_group(group_id: int, *, principal: Principal) -> GroupRow:
     """Return the group; raise NotFound."""
     principal.require(Permission.READ)
     scope, parameters = scope_condition(principal)
-    sql = f"{_SELECT.format(scope=scope)} WHERE g.id = %s"
+    sql = f"{_SELECT.format(scope=scope, groups='failure_group', more='')} WHERE g.id = %s"
     rows = fetch(StoredGroup, sql, [*parameters, group_id]) if 0 < group_id <= MAX_ID else []
     visible = _visible_groups(principal)
     if not rows or (visible is not None and group_id not in visible):
@@ -192,7 +259,14 @@ def _with_counts(stored: Sequence[StoredGroup], principal: Principal) -> list[Gr
     rows = _counted_in_scope(stored, principal)
     counts = by_state_of_each("group_id", [row.id for row in rows], principal)
     trends = _trends([row.fingerprint for row in rows], principal)
-    return [GroupRow(**vars(row), counts=counts[row.id], trend=trends[row.fingerprint]) for row in rows]
+    return [
+        GroupRow(
+            **{field.name: getattr(row, field.name) for field in fields(StoredGroup)},
+            counts=counts[row.id],
+            trend=trends[row.fingerprint],
+        )
+        for row in rows
+    ]
 
 
 def _counted_in_scope(rows: Sequence[StoredGroup], principal: Principal) -> Sequence[StoredGroup]:

@@ -8,7 +8,7 @@ from typing import Any
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.address_ids import visible_ids
-from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, fetch_page, window
+from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Count, Key, Page, fetch_page, window
 from poisonadmin.core.queries.rows import bounded, fetch, fetch_rows
 from poisonadmin.messages.queries.lists import COLUMNS, JOINS, MessageRow
 from poisonadmin.operations.domain.actions import DELIVERING
@@ -166,4 +166,5 @@ def list_operation_members(
 SELECT {COLUMNS} FROM (SELECT member.id FROM ({members}) AS member WHERE {page.condition} {page.order}) AS member
 JOIN message m ON m.id = member.id {JOINS} {page.order.partition(" LIMIT")[0]}"""  # noqa: S608  (fragments are constants)
     with bounded():
-        return page.page(fetch(MessageRow, sql, [*parameters, *page.parameters]))
+        rows = fetch(MessageRow, sql, [*parameters, *page.parameters])
+    return page.page(rows, lambda: Count(getattr(operation.ledger, outcome), capped=False))

@@ -7,11 +7,11 @@ from datetime import datetime
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.address_ids import visible_ids
-from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, window
+from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Count, Key, Page, window
 from poisonadmin.core.queries.rows import bounded, fetch, fetch_by_id, fetch_values
 from poisonadmin.messages.queries.filter_sql import compile_filter
 from poisonadmin.messages.queries.filters import parse_filter
-from poisonadmin.messages.queries.lists import COLUMNS, JOINS, Count, MessageRow
+from poisonadmin.messages.queries.lists import COLUMNS, JOINS, MessageRow
 
 COUNTED = 10_000
 # What was being written when the selection was frozen has an earlier time, and is no member.
@@ -107,4 +107,5 @@ SELECT {COLUMNS} FROM (
     WHERE TRUE {bound}
 ) AS member JOIN message m ON m.id = member.id {JOINS} {page.order.partition(" LIMIT")[0]}"""  # noqa: S608  (fragments are constants)
     with bounded():
-        return page.page(fetch(MessageRow, sql, [selection.id, *page.parameters]))
+        rows = fetch(MessageRow, sql, [selection.id, *page.parameters])
+    return page.page(rows, lambda: Count(selection.count, capped=False))

@@ -37,6 +37,7 @@ _PLAIN = {
     "oldest_undecided_seconds": "How long the oldest message in NDLV has been there.",
     "nodes_alive": "Processes that deliver now.",
     "unanswered": "Messages delivered to a broker whose consumer confirmation is overdue, counted to 10,000.",
+    "miscounted": "By how many messages the counts were wrong when they were last verified.",
     "unfolded_deltas": "Rows of counter_delta that no tick has folded yet.",
 }
 LOOPBACK = frozenset({"127.0.0.1", "::1"})

@@ -9,6 +9,7 @@ from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.messages.domain.states import Reason, State
 from poisonadmin.messages.queries import blacklist
+from poisonadmin.messages.queries.counter_checks import wrong_counts
 from poisonadmin.messages.queries.counts import counts, empty, unconfirmed
 from poisonadmin.system.queries import activity, overview
 from poisonadmin.web.pages.views import page, require_known
@@ -62,6 +63,7 @@ def _tiles(principal: Principal) -> dict[str, Any]:
         "nothing_yet": not any(found.by_state.values()),
         "due": overview.due(principal),
         "oldest": overview.oldest_undecided(principal),
+        "wrong_counts": wrong_counts(principal),
         "fleet": overview.fleet() if principal.sees_everything else None,
     }
 

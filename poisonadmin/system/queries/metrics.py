@@ -23,6 +23,7 @@ class SystemMetrics:
     nodes_alive: int
     unfolded_deltas: int
     unanswered: int
+    miscounted: int
 
 
 _METRICS = f"""
@@ -44,7 +45,8 @@ SELECT count(*) AS due,
   (SELECT count(*) FROM node n WHERE {ALIVE}) AS nodes_alive,
   (SELECT count(*) FROM counter_delta) AS unfolded_deltas,
   (SELECT count(*) FROM (SELECT FROM confirmation c WHERE {CONFIRMING[Confirming.UNANSWERED]} LIMIT {CAP}) AS found)
-    AS unanswered
+    AS unanswered,
+  (SELECT coalesce(sum(wrong), 0)::bigint FROM counter_check) AS miscounted
 FROM waiting
 """  # noqa: S608
 

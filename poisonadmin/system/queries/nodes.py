@@ -5,7 +5,7 @@ from datetime import datetime
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
-from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, window
+from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, count_rows, window
 from poisonadmin.core.queries.rows import bounded, fetch, fetch_by_id, fetch_rows
 from poisonadmin.delivery.domain.lease import SILENT_SECONDS_AFTER_RESTART
 from poisonadmin.delivery.domain.outcome import Outcome
@@ -110,10 +110,11 @@ def list_nodes(
         for condition, wanted in ((ALIVE, alive), (LOST, lost))
         if wanted is not None
     ]
-    chosen = f"SELECT n.* FROM node n WHERE {' AND '.join(['TRUE', *conditions])} AND {page.condition} {page.order}"  # noqa: S608
+    whole = f"SELECT n.* FROM node n WHERE {' AND '.join(['TRUE', *conditions])}"  # noqa: S608
+    chosen = f"{whole} AND {page.condition} {page.order}"
     with bounded():
         rows = fetch(NodeRow, f"{_ROWS.format(chosen=chosen)} {page.order}", page.parameters)
-    return page.page(rows)
+    return page.page(rows, lambda: count_rows(whole, []))
 
 
 def get_node(node_id: int, *, principal: Principal) -> NodeDetail:

@@ -1,6 +1,6 @@
 """What one method of one view takes and gives, said once; permissions, checks and the OpenAPI document all read it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import wraps
@@ -128,6 +128,17 @@ def boolean(name: str, about: str = "") -> Parameter:
 def pattern(name: str, about: str = "", *, many: bool = True, required: bool = False) -> Parameter:
     """Return a parameter that takes an address or a pattern of addresses."""
     return Parameter(name, address_or_pattern, {"type": "string", "example": "orders.#"}, about, many, required)
+
+
+def ordering(orderings: Collection[str], about: str) -> Parameter:
+    """Return the parameter that says what a list is ordered by."""
+
+    def parse(name: str, text: str) -> str:
+        if text in orderings:
+            return text
+        raise InvalidFilter(name, f"{name} is one of {', '.join(orderings)}, not {text[:40]!r}.")
+
+    return Parameter("ordering", parse, {"type": "string", "enum": list(orderings)}, about)
 
 
 LIMIT = Parameter(

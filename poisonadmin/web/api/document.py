@@ -141,6 +141,16 @@ def _page_of(item: JsonSchema) -> JsonSchema:
     link = {"type": "string", "format": "uri", "nullable": True}
     return {
         "type": "object",
-        "properties": {"results": {"type": "array", "items": item}, "next": link, "previous": link},
-        "required": ["results", "next", "previous"],
+        "properties": {
+            "results": {"type": "array", "items": item},
+            "next": link,
+            "previous": link,
+            "count": {
+                "type": "integer",
+                "nullable": True,
+                "description": "How many there are on all pages; null where that takes too long to count.",
+            },
+            "count_is_exact": {"type": "boolean", "description": "Where false, there are at least `count`."},
+        },
+        "required": ["results", "next", "previous", "count", "count_is_exact"],
     }

@@ -154,15 +154,21 @@ class ApiView(APIView):
 
     def whole(self, shape: Shape, rows: Iterable[Any]) -> Response:
         """Return a list that has one page."""
-        return Response({"results": [shape.render(row) for row in rows], "next": None, "previous": None})
+        results = [shape.render(row) for row in rows]
+        return Response(
+            {"results": results, "next": None, "previous": None, "count": len(results), "count_is_exact": True}
+        )
 
     def paged(self, page: Page[Any], shape: Shape) -> Response:
-        """Return a page of a list, with links to its neighbours."""
+        """Return a page of a list, with links to its neighbours and how many rows all pages have."""
+        total = page.total()
         return Response(
             {
                 "results": [shape.render(row) for row in page.results],
                 "next": self._link(page.next),
                 "previous": self._link(page.previous),
+                "count": None if total is None else total.n,
+                "count_is_exact": total is not None and not total.capped,
             }
         )
 

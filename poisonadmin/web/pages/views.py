@@ -17,7 +17,7 @@ from poisonadmin.core.commands.authentication import principal_of_user
 from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.queries.filter_values import InvalidFilter
-from poisonadmin.core.queries.paging import Page
+from poisonadmin.core.queries.paging import Count, Page
 from poisonadmin.web.pages.errors import NO_ROLE, advice_page, error_page
 
 _NO_OFFSET = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?")
@@ -32,11 +32,12 @@ View = Callable[Concatenate[HttpRequest, Principal, P], HttpResponseBase]
 
 @dataclass(frozen=True)
 class Pager:
-    """Where the list goes on; None where it does not."""
+    """Where the list goes on; None where it does not. `total`: how many rows it has; None: not counted in time."""
 
     next: str | None
     previous: str | None
     first: str | None
+    total: Count | None
 
 
 def pairs(request: HttpRequest) -> Pairs:
@@ -51,14 +52,14 @@ def href(path: str, parameters: Iterable[tuple[str, str]]) -> str:
 
 
 def pager(request: HttpRequest, page: Page) -> Pager:  # type: ignore[type-arg]
-    """Return the links of a keyset-paged list, which keep every other parameter."""
+    """Return the links of a keyset-paged list, which keep every other parameter, and its total."""
     kept = [(name, value) for name, value in pairs(request) if name != "cursor"]
 
     def to(cursor: str | None) -> str | None:
         return href(request.path, [*kept, ("cursor", cursor)]) if cursor else None
 
     first = href(request.path, kept) if "cursor" in request.GET else None
-    return Pager(to(page.next), to(page.previous), first)
+    return Pager(to(page.next), to(page.previous), first, page.total())
 
 
 def require_known(request: HttpRequest, *names: str) -> None:

@@ -1,0 +1,61 @@
+"""Whether the counters agree with the messages: compared in one snapshot, and what the tick has found."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.queries.address_ids import scope_condition
+from poisonadmin.core.queries.rows import fetch
+from poisonadmin.messages.queries.counts import COUNTED, NOW
+
+# One statement sees one snapshot: a change of a message and its deltas are in it together, or not at all.
+DIFFERENT = f"""
+SELECT {COUNTED}, sum(counted)::bigint AS counted, sum(there)::bigint AS there FROM (
+    SELECT {COUNTED}, n AS counted, 0 AS there FROM {NOW} WHERE {{of}}
+    UNION ALL SELECT {COUNTED}, 0, count(*) FROM message WHERE {{of}} GROUP BY {COUNTED}
+) AS both_sides GROUP BY {COUNTED} HAVING sum(counted) <> sum(there)
+"""  # noqa: S608  (constants)
+
+
+@dataclass(frozen=True)
+class WrongCounter:
+    """A combination that the counters count `counted` times, and that `there` messages have."""
+
+    address: str | None
+    state: str
+    reason: str | None
+    group_id: int | None
+    original_address: str | None
+    counted: int
+    there: int
+
+
+NAMED = """SELECT a.name AS address, d.state, d.reason, d.group_id, o.name AS original_address, d.counted, d.there
+FROM {different} d LEFT JOIN address a ON a.id = d.address_id LEFT JOIN address o ON o.id = d.original_address_id
+ORDER BY a.name, d.state, d.reason, d.group_id, o.name"""
+
+
+def wrong_counters() -> list[WrongCounter]:
+    """Return every counter that is wrong, by reading all messages once."""
+    return fetch(WrongCounter, NAMED.format(different=f"({DIFFERENT.format(of='TRUE')})"))
+
+
+@dataclass(frozen=True)
+class WrongCounts:
+    """An address whose counters were wrong when they were last compared, by how many messages, too high or too low."""
+
+    address: str
+    messages: int
+    checked_at: datetime
+
+
+def wrong_counts(principal: Principal) -> list[WrongCounts]:
+    """Return the addresses in scope whose counters were last found to be wrong; empty when all is well."""
+    principal.require(Permission.READ)
+    scope, parameters = scope_condition(principal, "c.address_id")
+    return fetch(
+        WrongCounts,
+        f"""SELECT a.name AS address, c.wrong AS messages, c.checked_at
+            FROM counter_check c JOIN address a ON a.id = c.address_id WHERE c.wrong > 0 AND {scope} ORDER BY 1""",  # noqa: S608
+        parameters,
+    )
