@@ -49,7 +49,7 @@ def test_a_blacklisted_message_shows_both_crashes_with_node_signal_and_output(op
     assert text.count("last words") == 2
     assert "HandlerSegfault in labels:render" in text
     assert "2 crashes, 2 tries" in text
-    assert "<title>Blacklist: 1 ·" in text
+    assert "<title>Crashed: 1 ·" in text
 
 
 def test_bystanders_are_counted_by_what_became_of_them_and_listed(operator_browser: Client) -> None:

@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 
 from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.queries.paging import COUNT_SECONDS
 from poisonadmin.core.queries.rows import QueryTooExpensive, bounded, fetch_rows
-from poisonadmin.messages.queries.facets import COUNT_SECONDS, FacetValue
+from poisonadmin.messages.queries.facets import FacetValue
 from poisonadmin.messages.queries.filters import MessageFilter
 from poisonadmin.messages.queries.lists import matching
 
