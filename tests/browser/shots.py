@@ -131,6 +131,7 @@ def paths(page: Page, base: str) -> dict[str, str]:
         ("node-lost", "/nodes/?show=lost", "a[data-open]"),
         ("poison-source", "/poison-list/?show=all", "section a[href*='?source=']"),
         ("group", "/groups/", "a[data-open]"),
+        ("group-edit", "/groups/", "a[data-open]"),
         ("operation", "/operations/", "a[data-open]"),
         ("address", "/addresses/?status=PAUSED", "a[data-open]"),
         ("address-stopped", "/addresses/?status=STOPPED", "a[data-open]"),
@@ -153,7 +154,7 @@ def paths(page: Page, base: str) -> dict[str, str]:
         page.goto(f"{base}{listed}")
         link = page.query_selector(selector)
         if link:
-            found[label] = str(link.get_attribute("href"))
+            found[label] = str(link.get_attribute("href")) + ("annotation/" if label == "group-edit" else "")
     return fixed | found
 
 

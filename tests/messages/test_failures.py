@@ -8,8 +8,9 @@ from poisonadmin.core.domain.access import SYSTEM, Role, principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.intake.commands.accept import accept
 from poisonadmin.intake.domain.envelope import parse_envelope
-from poisonadmin.messages.queries import failures
+from poisonadmin.messages.queries import failures, groups
 from poisonadmin.messages.queries.failures import FailureFilter, FailureRow, list_failures
+from poisonadmin.messages.queries.groups import GroupFilter
 from poisonadmin.store.models.attempt import Attempt
 
 pytestmark = pytest.mark.django_db
@@ -66,18 +67,18 @@ def test_each_filter_keeps_what_it_says(few: int, failed: list[FailureRow], monk
 
 
 def test_a_group_counts_by_state_and_by_hour(failed: list[FailureRow]) -> None:
-    first, second = failures.list_groups(principal=SYSTEM).results
+    first, second = groups.list_groups(principal=SYSTEM).results
     assert (first.error_class, first.failures, first.counts["NDLV"], first.last_at) == ("KeyError", 6, 6, NOW)
     assert (sum(first.trend), len(first.trend), first.trend[-1]) == (6, 24, 1)
     assert second.title.startswith("TimeoutError")
-    assert [group.id for group in failures.list_groups(principal=SYSTEM, error="keyerror").results] == [first.id]
+    assert groups.list_groups(GroupFilter(error="keyerror"), principal=SYSTEM).results == [first]
 
 
 def test_a_group_shows_what_is_in_scope_only(failed: list[FailureRow]) -> None:
-    (keys, times) = failures.list_groups(principal=ELSEWHERE).results
+    (keys, times) = groups.list_groups(principal=ELSEWHERE).results
     assert (keys.counts["NDLV"], times.counts["NDLV"]) == (2, 2)
     assert sum(keys.trend) == 2
     nobody = principal("lee", Role.VIEWER, ["nowhere.#"])
-    assert failures.list_groups(principal=nobody).results == []
+    assert groups.list_groups(principal=nobody).results == []
     with pytest.raises(NotFound):
-        failures.get_group(keys.id, principal=nobody)
+        groups.get_group(keys.id, principal=nobody)

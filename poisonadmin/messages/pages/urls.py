@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from poisonadmin.messages.pages import blacklist, decisions, detail, failures, lists
+from poisonadmin.messages.pages import blacklist, decisions, detail, failures, groups, lists
 
 urlpatterns = [
     path("blacklist/", blacklist.show, name="blacklist"),
@@ -15,7 +15,6 @@ urlpatterns = [
     path("messages/decide/<slug:action>/now/", decisions.carry_out, name="messages-decide"),
     path("messages/<int:message_id>/", detail.show, name="messages-one"),
     path("messages/<int:message_id>/payload/", detail.download, name="messages-payload"),
-    path("groups/", failures.groups, name="groups"),
-    path("groups/<int:group_id>/", failures.group, name="groups-one"),
+    *groups.urlpatterns,
     path("failures/", failures.show, name="failures"),
 ]

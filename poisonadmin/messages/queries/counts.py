@@ -6,6 +6,7 @@ from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.queries.address_ids import scope_condition
 from poisonadmin.core.queries.rows import fetch, fetch_rows, fetch_values
 from poisonadmin.messages.domain.states import Confirming, State
+from poisonadmin.messages.queries.merged_groups import seen_as
 
 NOW = """(SELECT address_id, state, reason, group_id, total AS n FROM counter
  UNION ALL SELECT address_id, state, reason, group_id, delta FROM counter_delta) c"""
@@ -31,7 +32,10 @@ CONFIRMING = {
 
 @dataclass(frozen=True)
 class Counts:
-    """How many messages there are in the caller's scope; pairs that count none are left out, states never."""
+    """How many messages there are in the caller's scope; pairs that count none are left out, states never.
+
+    What is merged into a failure group counts as the group.
+    """
 
     by_state: ByState
     by_reason: dict[str, ByState]
@@ -44,13 +48,14 @@ def counts(principal: Principal) -> Counts:
     principal.require(Permission.READ)
     scope, parameters = scope_condition(principal, "c.address_id")
     found = Counts(empty(), {}, {}, {})
+    merged = seen_as()
     for address, state, reason, group_id, axis, n in fetch_rows(_SETS.format(now=NOW, scope=scope), parameters):
         if axis == _ADDRESS:
             found.by_address.setdefault(address or "", empty())[state] = n
         elif axis == _REASON and reason is not None:
             found.by_reason.setdefault(reason, empty())[state] = n
         elif axis == _GROUP and group_id is not None:
-            found.by_group.setdefault(group_id, empty())[state] = n
+            found.by_group.setdefault(merged.get(group_id, group_id), empty())[state] += n
         elif axis == _ADDRESS | _REASON | _GROUP:
             found.by_state[state] = n
     return found
