@@ -63,7 +63,7 @@ class _Rows:
 
     lines: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     counts: Counter[tuple[object, ...]] = field(default_factory=Counter)
-    failed: dict[int, list[datetime]] = field(default_factory=lambda: defaultdict(list))
+    failed: dict[tuple[int, int, datetime], list[datetime]] = field(default_factory=lambda: defaultdict(list))
     waiting: list[tuple[int, datetime]] = field(default_factory=list)
 
 
@@ -119,7 +119,7 @@ def _groups(cursor: CursorWrapper, kinds: Sequence[Kind], samples: Mapping[int, 
     """Return the groups of the kinds that have a sample, made where they are missing, without counting a failure."""
     now = datetime.now(UTC)
     # Their times are told with their failures: the first is earlier, the last is later.
-    seen = [_seen(kinds[place], sample, now, now - 2 * SPAN, count=0) for place, sample in samples.items()]
+    seen = [_seen(kinds[place], sample, 0, now, now - 2 * SPAN, count=0) for place, sample in samples.items()]
     found = failure_groups.ensure(cursor, seen)
     return {
         place: _Group(found[kinds[place].fingerprint], kinds[place], _escaped(kinds[place].stack)) for place in samples
@@ -130,13 +130,18 @@ def _count_failures(cursor: CursorWrapper, rows: _Rows, groups: Iterable[_Group]
     by_id = {group.id: group.kind for group in groups}
     failure_groups.ensure(
         cursor,
-        [_seen(by_id[group_id], 0, min(ats), max(ats), count=len(ats)) for group_id, ats in rows.failed.items()],
+        [
+            _seen(by_id[group_id], 0, address_id, min(ats), max(ats), count=len(ats))
+            for (group_id, address_id, _), ats in rows.failed.items()
+        ],
     )
 
 
-def _seen(kind: Kind, message_id: int, first_at: datetime, last_at: datetime, *, count: int) -> failure_groups.Seen:
+def _seen(
+    kind: Kind, message_id: int, address_id: int, first_at: datetime, last_at: datetime, *, count: int
+) -> failure_groups.Seen:
     return failure_groups.Seen(
-        kind.fingerprint, kind.title, kind.error_class, message_id, first_at, last_at, count=count
+        kind.fingerprint, kind.title, kind.error_class, message_id, address_id, first_at, last_at, count=count
     )
 
 
@@ -236,7 +241,11 @@ class _Message:
             kind = self.group.kind
             text = kind.text.replace("{n}", str(self.dice.randrange(200)))
             told = (kind.error_class, text, self.group.stack, kind.fingerprint, kind.title)
-            rows.failed[self.group.id].append(self.at)
+            rows.failed[
+                self.group.id,
+                self.addresses[self.group.kind.address].id,
+                self.at.replace(minute=0, second=0, microsecond=0),
+            ].append(self.at)
             self.failed_at = self.at
         self.failure_count += outcome is Outcome.FAILED
         rows.lines["attempt"].append(_line(self.id, self.attempt_number, began, self.at, outcome, *told))

@@ -91,6 +91,7 @@ def paths(page: Page, base: str) -> dict[str, str]:
         "mistaken": "/triage/?q=address:a..b",
         "blacklist": "/blacklist/",
         "blacklist-nothing": "/blacklist/?address=elsewhere",
+        "groups": "/groups/",
         "by-failure": "/triage/?state=NDLV&group_by=failure",
         "by-address": "/triage/?group_by=address",
         "by-header": "/triage/?group_by=header.content-type",
@@ -133,6 +134,7 @@ def paths(page: Page, base: str) -> dict[str, str]:
         ("node-lost", "/nodes/?show=lost", "a[data-open]"),
         ("poison-source", "/poison-list/?show=all", "section a[href*='?source=']"),
         ("group", "/triage/?group_by=failure", "a[href^='/groups/']"),
+        ("group-edit", "/triage/?group_by=failure", "a[href^='/groups/']"),
         ("operation", "/operations/", "a[data-open]"),
         ("address", "/addresses/?status=PAUSED", "a[data-open]"),
         ("address-stopped", "/addresses/?status=STOPPED", "a[data-open]"),
@@ -155,7 +157,7 @@ def paths(page: Page, base: str) -> dict[str, str]:
         page.goto(f"{base}{listed}")
         link = page.query_selector(selector)
         if link:
-            found[label] = str(link.get_attribute("href"))
+            found[label] = str(link.get_attribute("href")) + ("annotation/" if label == "group-edit" else "")
     return fixed | found
 
 

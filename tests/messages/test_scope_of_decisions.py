@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from poisonadmin.core.domain.access import SYSTEM, Permission, Role, principal
-from poisonadmin.messages.queries import failures
+from poisonadmin.messages.queries import groups
 from poisonadmin.policies.commands import save_policy
 from poisonadmin.store.models.access import Audit
 from poisonadmin.store.models.attempt import Attempt
@@ -79,11 +79,11 @@ def test_a_failure_group_counts_the_failures_in_scope(limited: Caller) -> None:
         take_dead("orders.eu", failed_at=at)
     first = Attempt.objects.get(message_id=mine)
     Attempt.objects.filter(message_id=mine).update(attempt_number=0)
-    [group] = failures.list_groups(principal=LIMITED).results
-    [whole] = failures.list_groups(principal=SYSTEM).results
+    [group] = groups.list_groups(principal=LIMITED).results
+    [whole] = groups.list_groups(principal=SYSTEM).results
     assert (whole.failures, whole.first_at.day, whole.last_at.day) == (3, 1, 3)
     assert (group.failures, group.first_at, group.last_at) == (1, first.finished_at, first.finished_at)
-    assert failures.get_group(group.id, principal=LIMITED) == group
+    assert vars(group).items() <= vars(groups.get_group(group.id, principal=LIMITED)).items()
     assert limited.get(f"groups/{group.id}/").json()["failures"] == 1
 
 

@@ -185,3 +185,17 @@ def test_a_consumer_s_wish_shows_no_secret() -> None:
 
     row = asyncio.run(run())
     assert (row.outcome, row.error_message) == ("discarded", "no [secret]")
+
+
+@pytest.mark.parametrize(
+    "answer", [{"status": 503}, {"headers": {"PoisonAdmin-Outcome": "rollback"}}], ids=["failed", "rolled back"]
+)
+def test_a_failing_consumer_s_version_is_kept_and_cut(answer):
+    headers = {**answer.pop("headers", {}), "PoisonAdmin-Consumer-Version": "2.4.1" + "x" * 200}
+    row = outcome_of_answer(web.Response(**answer, headers=headers))
+    assert row.consumer_version == ("2.4.1" + "x" * 200)[:100]
+
+
+def test_a_delivered_answer_s_version_is_not_kept():
+    row = outcome_of_answer(web.Response(headers={"PoisonAdmin-Consumer-Version": "2.4.1"}))
+    assert (row.outcome, row.consumer_version) == ("delivered", None)

@@ -57,8 +57,8 @@ class OutcomeRow:
     """One row of the `attempt` table, column by column.
 
     `response` is the first 4 kB of the answer to a failed delivery, `output` the last
-    8 kB that a handler printed, `exit_status` that of a sandbox that died, negative for a signal. No text holds NUL or
-    a lone surrogate.
+    8 kB that a handler printed, `exit_status` that of a sandbox that died, negative for a signal. `consumer_version`:
+    as the consumer states it, where it does. No text holds NUL or a lone surrogate.
     """
 
     message_id: int
@@ -84,6 +84,7 @@ class OutcomeRow:
     rule_id: int | None = None
     ruling: str | None = None
     error_code: int | None = None
+    consumer_version: str | None = None
 
 
 @dataclass(slots=True)

@@ -32,7 +32,7 @@ _COPY = f"COPY attempt ({', '.join(_COLUMNS)}) FROM STDIN WITH (FORMAT binary)"
 _TYPES = (
     *("int8", "int4", "int8", "int2", "int8", "timestamptz", "timestamptz"),
     *["text"] * 7,
-    *("int2", "int8", "bytea", "int2", "bytea", "text", "int8", "text", "int4"),
+    *("int2", "int8", "bytea", "int2", "bytea", "text", "int8", "text", "int4", "text"),
 )
 _ENTER = """
 INSERT INTO node (name, host, pid, claim_id, shard, lease_until)

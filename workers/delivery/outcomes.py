@@ -21,6 +21,7 @@ MAX_CLASS_CHARS = 255
 MAX_MESSAGE_CHARS = 4096
 MAX_STACK_CHARS = 64 * 1024
 MAX_TITLE_CHARS = 300
+MAX_VERSION_CHARS = 100
 Times = tuple[datetime | None, datetime]
 
 
@@ -74,13 +75,18 @@ def outcome_row(
         status_code=answer.status,
         retry_after_ms=None if answer.retry_after is None else retry_after_ms(answer.retry_after, now=times[1]),
         response=answer.body or None,
+        consumer_version=_version_of(answer),
     )
 
 
 def _wanted_row(
     run: RunIdentity, delivery: Delivery, answer: HttpAnswer, wanted: ConsumerOutcome, times: Times
 ) -> OutcomeRow:
-    more: dict[str, Any] = {"status_code": answer.status, "response": answer.body or None}
+    more: dict[str, Any] = {
+        "status_code": answer.status,
+        "response": answer.body or None,
+        "consumer_version": _version_of(answer),
+    }
     why = None if wanted.why is None else storable(wanted.why, MAX_MESSAGE_CHARS)
     if wanted.outcome is Outcome.ROLLED_BACK:
         return rolled_back_row(run, delivery, why, times=times, **more)
@@ -134,6 +140,10 @@ def ruled_row(run: RunIdentity, delivery: Delivery, *, finished_at: datetime) ->
         rule_id=ruling.rule_id,
         ruling=ruling.action,
     )
+
+
+def _version_of(answer: HttpAnswer) -> str | None:
+    return None if answer.consumer_version is None else storable(answer.consumer_version, MAX_VERSION_CHARS)
 
 
 @lru_cache(maxsize=4096)

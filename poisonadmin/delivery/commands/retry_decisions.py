@@ -50,6 +50,7 @@ class Answered(NamedTuple):
     error_code: int | None = None
     destination: str | None = None
     tags: Sequence[str] = ()
+    consumer_version: str | None = None
 
     @property
     def is_failure(self) -> bool:
@@ -98,7 +99,8 @@ SELECT decided.* FROM {NOT_DELIVERED} CROSS JOIN LATERAL (
            cause_class, status_code, rule_id, ruling, error_code,
            CASE WHEN %(rules)s THEN (SELECT name FROM destination WHERE id = attempt.destination_id) END AS destination,
            CASE WHEN %(rules)s THEN
-               coalesce((SELECT tags FROM message_tag WHERE message_id = message.id), '{{}}') END AS tags
+               coalesce((SELECT tags FROM message_tag WHERE message_id = message.id), '{{}}') END AS tags,
+           attempt.consumer_version
     FROM message
          JOIN attempt ON attempt.message_id = message.id AND attempt.attempt_number = message.attempt_number
          JOIN address ON address.id = message.address_id JOIN envelope ON envelope.id = message.id

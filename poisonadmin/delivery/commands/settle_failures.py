@@ -152,7 +152,16 @@ def _decide(one: Answered, policy: Policy, counts: BreakerCounts, ruled: Failure
 
 def _seen(one: Answered) -> failure_groups.Seen:
     at = one.finished_at
-    return failure_groups.Seen(one.fingerprint, one.title, one.error_class, one.id, first_at=at, last_at=at)
+    return failure_groups.Seen(
+        one.fingerprint,
+        one.title,
+        one.error_class,
+        one.id,
+        one.address_id,
+        first_at=at,
+        last_at=at,
+        consumer_version=one.consumer_version,
+    )
 
 
 def _list(cursor: CursorWrapper, listed: Sequence[tuple[Answered, RetryDecision]]) -> None:

@@ -159,7 +159,8 @@ _IMPORT_ATTEMPT = """
 INSERT INTO attempt (message_id, attempt_number, finished_at, outcome, error_class, error_message, stack, fingerprint,
                      title)
 SELECT id, 0, failed_at, 'imported', %(error_class)s, %(error_message)s, %(stack)s, %(fingerprint)s, %(title)s
-FROM message WHERE id = %(id)s RETURNING finished_at
+FROM message WHERE id = %(id)s
+RETURNING finished_at, (SELECT address_id FROM message WHERE id = message_id)
 """
 
 _HOP = """
@@ -198,7 +199,7 @@ def import_failure(cursor: CursorWrapper, message_id: int, envelope: MessageEnve
         "title": failures.title(failure)[:300],
     }
     cursor.execute(_IMPORT_ATTEMPT, values)
-    failed_at = cursor.fetchone()[0]
+    failed_at, address_id = cursor.fetchone()
     if dead.original_address not in (None, envelope.address):
         hop: dict[str, Any] = {
             "id": message_id,
@@ -208,7 +209,7 @@ def import_failure(cursor: CursorWrapper, message_id: int, envelope: MessageEnve
         }
         cursor.execute(_HOP, hop | {"reason": dead.reason or "imported", "actor": actor})
     seen = failure_groups.Seen(
-        values["fingerprint"], values["title"], failure.exception_class, message_id, failed_at, failed_at
+        values["fingerprint"], values["title"], failure.exception_class, message_id, address_id, failed_at, failed_at
     )
     group = failure_groups.ensure(cursor, [seen])[seen.fingerprint]
     cursor.execute(_JOIN_GROUP, {"id": message_id, "group": group})

@@ -24,11 +24,13 @@ report AS MATERIALIZED (
 
 _TOLD = "told AS MATERIALIZED (SELECT id, note FROM report CROSS JOIN LATERAL unnest(ids) AS id ORDER BY id)"
 
-# A group a row: thousands of dead letters died of a handful of failures.
+# A group, address and hour a row: thousands of dead letters died of a handful of failures.
 _SEEN = f"""
 WITH {_REPORTS}
-SELECT fingerprint, min(title), min(error_class), min(ids[1]), min(failed_at), max(failed_at), sum(cardinality(ids))
-FROM report GROUP BY fingerprint
+SELECT fingerprint, min(title), min(error_class), min(ids[1]), address.id, min(failed_at), max(failed_at),
+       sum(cardinality(ids))
+FROM report JOIN address ON address.name = report.address
+GROUP BY fingerprint, address.id, date_trunc('hour', failed_at)
 """  # noqa: S608
 
 # Each history row has a note of its own. Joining it to what was inserted, which the planner takes for a row or two,

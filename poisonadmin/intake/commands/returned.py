@@ -33,6 +33,7 @@ class Returned:
 class _Back(NamedTuple):
     staged_id: int
     message_id: int
+    address_id: int
     attempt_number: int
     state: str
     current_attempt: int
@@ -56,8 +57,9 @@ SELECT FROM message WHERE id = ANY(
 ORDER BY id FOR UPDATE
 """
 _READ = """
-SELECT staged.id, message.id, back.attempt_number, message.state, message.attempt_number, told.fingerprint, told.title,
-       told.error_class, LEAST(coalesce((told.told ->> 'failed_at')::timestamptz, now()), now())
+SELECT staged.id, message.id, message.address_id, back.attempt_number, message.state, message.attempt_number,
+       told.fingerprint, told.title, told.error_class,
+       LEAST(coalesce((told.told ->> 'failed_at')::timestamptz, now()), now())
 FROM staged_message AS staged
      CROSS JOIN LATERAL jsonb_to_record(convert_from(staged.dead_letter, 'UTF8')::jsonb)
          AS told (told jsonb, came_back jsonb, fingerprint text, title text, error_class text)
@@ -77,9 +79,9 @@ WHERE staged.batch = %(batch)s AND first.id <> staged.id AND position('"moves":'
 """
 _LOCK_KNOWN = f"SELECT FROM message WHERE id = ANY(SELECT first.id FROM {_KNOWN}) ORDER BY id FOR UPDATE"  # noqa: S608
 _READ_KNOWN = f"""
-SELECT staged_id, id, attempt_number, state, attempt_number, fingerprint, title, error_class,
+SELECT staged_id, id, address_id, attempt_number, state, attempt_number, fingerprint, title, error_class,
        LEAST(coalesce((told ->> 'failed_at')::timestamptz, now()), now())
-FROM (SELECT staged.id AS staged_id, message.id, message.attempt_number, message.state,
+FROM (SELECT staged.id AS staged_id, message.id, message.address_id, message.attempt_number, message.state,
              convert_from(staged.dead_letter, 'UTF8')::jsonb AS letter FROM {_KNOWN}) AS known
      CROSS JOIN LATERAL jsonb_to_record(letter) AS one (told jsonb, fingerprint text, title text, error_class text)
 WHERE (SELECT payload FROM body WHERE body.id = known.id) = (SELECT payload FROM body WHERE body.id = staged_id)
@@ -181,7 +183,15 @@ def _open(cursor: CursorWrapper, back: list[_Back], actor: str) -> None:
     if not back:
         return
     seen = [
-        failure_groups.Seen(one.fingerprint, one.title, one.error_class, one.message_id, one.failed_at, one.failed_at)
+        failure_groups.Seen(
+            one.fingerprint,
+            one.title,
+            one.error_class,
+            one.message_id,
+            one.address_id,
+            one.failed_at,
+            one.failed_at,
+        )
         for one in back
     ]
     found = failure_groups.ensure(cursor, seen)

@@ -1,4 +1,4 @@
-"""The failure log, failure groups and counts."""
+"""The failure log and counts."""
 
 from rest_framework.response import Response
 
@@ -6,16 +6,12 @@ from poisonadmin.core.domain.access import Permission
 from poisonadmin.delivery.domain.outcome import Outcome
 from poisonadmin.messages.queries import counts, failures
 from poisonadmin.messages.queries.counts import ScopeCounts
-from poisonadmin.messages.queries.failures import FailureRow, GroupRow
-from poisonadmin.web.api.contract import PAGE, Paged, contract, identifier, ordering, pattern, text, time
+from poisonadmin.messages.queries.failures import FailureRow
+from poisonadmin.web.api.contract import PAGE, Paged, contract, identifier, pattern, text, time
 from poisonadmin.web.api.shape import Shape
 from poisonadmin.web.api.view import ApiView
 
 FAILURE = Shape("Failure", FailureRow, kinds={"outcome": Outcome})
-GROUP = Shape("FailureGroup", GroupRow)
-_ORDERING = ordering(
-    failures.GROUP_ORDERINGS, "By undecided messages, failures, last failure (the default) or first failure."
-)
 STATS = Shape("Counts", ScopeCounts)
 
 
@@ -54,38 +50,6 @@ class FailureList(ApiView):
             failed_before=query["failed_before"],
         )
         return self.listed(FAILURE, failures.list_failures, only)
-
-
-class GroupList(ApiView):
-    """`/groups/`."""
-
-    @contract(
-        Permission.READ,
-        "failures",
-        {200: Paged(GROUP)},
-        query=(
-            text("error", "Part of the title, class or cause, or of the message of the group's sample."),
-            _ORDERING,
-            *PAGE,
-        ),
-    )
-    def get(self) -> Response:
-        """List failure groups, the latest failure first unless `ordering` says otherwise."""
-        return self.listed(
-            GROUP,
-            failures.list_groups,
-            error=self.query["error"],
-            ordering=self.query["ordering"] or "-last_at",
-        )
-
-
-class GroupOne(ApiView):
-    """`/groups/{id}/`."""
-
-    @contract(Permission.READ, "failures", {200: GROUP})
-    def get(self, group_id: int) -> Response:
-        """Show a failure group with its counts by state and its failures by hour."""
-        return Response(GROUP.render(failures.get_group(group_id, principal=self.principal)))
 
 
 class MessageCounts(ApiView):

@@ -1,6 +1,6 @@
 """Routes of the API."""
 
-from poisonadmin.messages.api import decisions, failures, messages
+from poisonadmin.messages.api import decisions, failures, groups, messages
 from poisonadmin.web.api.routes import route
 
 urlpatterns = [
@@ -14,7 +14,6 @@ urlpatterns = [
     route("messages/<id:message_id>/transport/", messages.MessageTransport, name="api-message-transport"),
     *decisions.urlpatterns,
     route("failures/", failures.FailureList, name="api-failures"),
-    route("groups/", failures.GroupList, name="api-groups"),
-    route("groups/<id:group_id>/", failures.GroupOne, name="api-group"),
+    *groups.urlpatterns,
     route("stats/", failures.MessageCounts, name="api-stats"),
 ]

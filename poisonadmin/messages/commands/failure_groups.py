@@ -6,36 +6,59 @@ from datetime import datetime
 
 from django.db.backends.utils import CursorWrapper
 
-from poisonadmin.messages.domain.failures import FINGERPRINT_VERSION
+from poisonadmin.messages.domain.failures import FINGERPRINT_VERSION, HOURS_KEPT_DAYS
 
 
 @dataclass(frozen=True)
 class Seen:
-    """One failure, or several of one fingerprint, as far as their group is concerned."""
+    """One failure, or several of one fingerprint on one address in one hour, as far as their group is concerned."""
 
     fingerprint: str
     title: str
     error_class: str
     message_id: int
+    address_id: int
     first_at: datetime
     last_at: datetime
     count: int = 1
+    consumer_version: str | None = None
 
 
-# Groups are locked in the order of their fingerprints, so that two settles never wait for each other.
-_UPSERT = """
-INSERT INTO failure_group (fingerprint, version, title, error_class, sample_message_id, first_at, last_at, failures)
-SELECT fingerprint, %(version)s, min(title), min(error_class), min(message_id), min(first_at), max(last_at), sum(count)
-FROM unnest(%(fingerprints)s::text[], %(titles)s::text[], %(classes)s::text[], %(messages)s::bigint[],
-            %(firsts)s::timestamptz[], %(lasts)s::timestamptz[], %(counts)s::bigint[])
-     AS seen(fingerprint, title, error_class, message_id, first_at, last_at, count)
-GROUP BY fingerprint ORDER BY fingerprint
-ON CONFLICT (fingerprint) DO UPDATE SET
-    first_at = LEAST(failure_group.first_at, excluded.first_at),
-    last_at = GREATEST(failure_group.last_at, excluded.last_at),
-    failures = failure_group.failures + excluded.failures
-RETURNING fingerprint, id
-"""
+# Groups are locked in the order of their fingerprints, so that two settles never wait for each other. Hours and
+# versions are written by who holds their groups: each sum reads every group before its first row is written.
+_UPSERT = f"""
+WITH seen AS MATERIALIZED (
+    SELECT * FROM unnest(%(fingerprints)s::text[], %(titles)s::text[], %(classes)s::text[], %(messages)s::bigint[],
+                         %(addresses)s::bigint[], %(firsts)s::timestamptz[], %(lasts)s::timestamptz[],
+                         %(counts)s::bigint[], %(versions)s::text[])
+           AS seen (fingerprint, title, error_class, message_id, address_id, first_at, last_at, count,
+                    consumer_version)
+), counted AS (
+    INSERT INTO failure_group (fingerprint, version, title, error_class, sample_message_id, first_at, last_at, failures)
+    SELECT fingerprint, %(version)s, min(title), min(error_class), min(message_id), min(first_at), max(last_at),
+           sum(count)
+    FROM seen GROUP BY fingerprint ORDER BY fingerprint
+    ON CONFLICT (fingerprint) DO UPDATE SET
+        first_at = LEAST(failure_group.first_at, excluded.first_at),
+        last_at = GREATEST(failure_group.last_at, excluded.last_at),
+        failures = failure_group.failures + excluded.failures
+    RETURNING fingerprint, id
+), hourly AS (
+    INSERT INTO group_hour (group_id, hour, address_id, failures)
+    SELECT counted.id, date_trunc('hour', last_at), address_id, sum(count) FROM seen JOIN counted USING (fingerprint)
+    WHERE last_at > now() - interval '{HOURS_KEPT_DAYS} days' GROUP BY 1, 2, 3
+    ON CONFLICT (group_id, hour, address_id) DO UPDATE SET failures = group_hour.failures + excluded.failures
+), by_version AS (
+    INSERT INTO group_version (group_id, consumer_version, address_id, first_at, last_at, failures)
+    SELECT counted.id, consumer_version, address_id, min(first_at), max(last_at), sum(count)
+    FROM seen JOIN counted USING (fingerprint) WHERE consumer_version IS NOT NULL GROUP BY 1, 2, 3
+    ON CONFLICT (group_id, consumer_version, address_id) DO UPDATE SET
+        first_at = LEAST(group_version.first_at, excluded.first_at),
+        last_at = GREATEST(group_version.last_at, excluded.last_at),
+        failures = group_version.failures + excluded.failures
+)
+SELECT fingerprint, id FROM counted
+"""  # noqa: S608  (a number of ours)
 
 
 def ensure(cursor: CursorWrapper, seen: Sequence[Seen]) -> dict[str, int]:
@@ -50,9 +73,11 @@ def ensure(cursor: CursorWrapper, seen: Sequence[Seen]) -> dict[str, int]:
             "titles": [one.title[:300] for one in seen],
             "classes": [one.error_class[:255] for one in seen],
             "messages": [one.message_id for one in seen],
+            "addresses": [one.address_id for one in seen],
             "firsts": [one.first_at for one in seen],
             "lasts": [one.last_at for one in seen],
             "counts": [one.count for one in seen],
+            "versions": [one.consumer_version for one in seen],
         },
     )
     return dict(cursor.fetchall())

@@ -167,8 +167,8 @@ def _results(event: str, to: str, before_it: Sequence[str]) -> str:
                 WHEN reason = '{Reason.BLACKLISTED}' THEN '{MemberOutcome.BLACKLISTED}'
                 WHEN {event} = '{Event.OPERATION_CANCELLED}' THEN '{MemberOutcome.CANCELLED}'
                 WHEN {event} NOT IN ({failed}) THEN '{MemberOutcome.SKIPPED}'
-                WHEN {group_before} IS NOT DISTINCT FROM group_id THEN '{MemberOutcome.FAILED_SAME}'
-                ELSE '{MemberOutcome.FAILED_NEW}' END"""  # noqa: S608  (fragments are constants)
+                WHEN {_is_same_group(group_before, "group_id")} THEN '{MemberOutcome.FAILED_SAME}'
+                ELSE '{MemberOutcome.FAILED_NEW}' END"""
     return f"""recorded_results AS (
     INSERT INTO operation_result AS result (operation_id, message_id, outcome, code, group_id, failed_group_id)
     SELECT operation_id, id, outcome, CASE WHEN outcome = '{MemberOutcome.SKIPPED}' THEN coalesce(reason, event) END,
@@ -179,10 +179,17 @@ def _results(event: str, to: str, before_it: Sequence[str]) -> str:
     ON CONFLICT (operation_id, message_id) DO UPDATE SET
         outcome = CASE WHEN excluded.outcome NOT IN ('{MemberOutcome.FAILED_SAME}', '{MemberOutcome.FAILED_NEW}')
                        THEN excluded.outcome
-                       WHEN result.group_id IS NOT DISTINCT FROM excluded.failed_group_id
+                       WHEN {_is_same_group("result.group_id", "excluded.failed_group_id")}
                        THEN '{MemberOutcome.FAILED_SAME}' ELSE '{MemberOutcome.FAILED_NEW}' END,
         code = excluded.code, failed_group_id = excluded.failed_group_id, at = now()
 ), """  # noqa: S608  (fragments are constants)
+
+
+def _is_same_group(one: str, other: str) -> str:
+    """Return the condition that two columns name one failure group, or groups that are merged into one."""
+    return f"""({one} IS NOT DISTINCT FROM {other} OR (
+                    SELECT count(*) = 2 AND count(DISTINCT coalesce(merged_into_id, failure_group.id)) = 1
+                    FROM failure_group WHERE failure_group.id IN ({one}, {other})))"""  # noqa: S608  (columns of ours)
 
 
 def _counts(start: State | None, to: State | None, before_it: Sequence[str]) -> str:

@@ -33,6 +33,8 @@ _VARIABLE = re.compile(
 _BLANKS = re.compile(r"\s+")
 # Raise it with every change of what a fingerprint is made of; groups of older versions keep their messages.
 FINGERPRINT_VERSION = 1
+# For so long it is kept how many failures a group had in each hour.
+HOURS_KEPT_DAYS = 35
 # The classes of failures that a delivery itself finds, as `exception_class`.
 HTTP_STATUS_ERROR = "HttpStatusError"
 HTTP_TIMEOUT = "HttpTimeout"

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from poisonadmin.messages.pages import blacklist, completion, decisions, detail, facets, failures, triage
+from poisonadmin.messages.pages import blacklist, completion, decisions, detail, facets, groups, triage
 
 urlpatterns = [
     path("blacklist/", blacklist.show, name="blacklist"),
@@ -17,5 +17,5 @@ urlpatterns = [
     path("messages/decide/<slug:action>/now/", decisions.carry_out, name="messages-decide"),
     path("messages/<int:message_id>/", detail.show, name="messages-one"),
     path("messages/<int:message_id>/payload/", detail.download, name="messages-payload"),
-    path("groups/<int:group_id>/", failures.group, name="groups-one"),
+    *groups.urlpatterns,
 ]

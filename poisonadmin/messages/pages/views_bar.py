@@ -11,10 +11,10 @@ from poisonadmin.web.pages.views import href, pairs
 
 _OF_EVERYONE = (
     ("Undecided", "state=NDLV"),
-    ("Undecided by failure", "state=NDLV&group_by=failure"),
     ("Given up", "state=FAIL"),
     ("All messages", ""),
 )
+_PAGES = (("Failure groups", "groups"), ("Crashed", "blacklist"))
 
 
 @dataclass(frozen=True)
@@ -29,14 +29,14 @@ class ShownView:
 
 def views_bar(request: HttpRequest, principal: Principal) -> list[ShownView]:
     """Return the views that the principal can open, the one that is shown marked."""
-    triage, blacklist = reverse("triage"), reverse("blacklist")
+    triage = reverse("triage")
     here = href("", [pair for pair in pairs(request) if pair[0] != "cursor"]).lstrip("?")
     on_triage = request.path == triage
     views = [
         ShownView(name, triage + (f"?{query}" if query else ""), on_triage and query == here)
         for name, query in _OF_EVERYONE
     ]
-    views.insert(2, ShownView("Crashed", blacklist, request.path == blacklist))
+    views[1:1] = [ShownView(name, reverse(route), request.path == reverse(route)) for name, route in _PAGES]
     views += [
         ShownView(row.name, f"{triage}?{row.query}", on_triage and row.query == here, row)
         for row in list_saved_views(principal=principal)

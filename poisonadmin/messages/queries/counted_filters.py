@@ -11,6 +11,7 @@ from poisonadmin.messages.queries.counts import NOW
 from poisonadmin.messages.queries.dead_letter_queues import queues_of
 from poisonadmin.messages.queries.error_search import Condition
 from poisonadmin.messages.queries.filters import MessageFilter, Term
+from poisonadmin.messages.queries.merged_groups import with_members
 
 # What a filter calls it, and what the counters and `message` call it.
 COLUMNS = {
@@ -60,6 +61,8 @@ def count_by_counters(message_filter: MessageFilter, principal: Principal) -> in
 def _condition(term: Term) -> Condition:
     is_address = term.field in {"address", "original_address"}
     values = address_ids(term.values) if is_address else list(term.values)
+    if term.field == "group":
+        values = with_members(values)
     # As in filter_sql.py: what has no reason, group or original address has not the one that is named.
     negated = " IS NOT TRUE" if term.negated else ""
     return f"(c.{COLUMNS[term.field]} = ANY(%s)){negated}", [values]

@@ -6,11 +6,16 @@ from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.queries.address_ids import scope_condition
 from poisonadmin.core.queries.rows import fetch, fetch_rows, fetch_values
 from poisonadmin.messages.domain.states import Confirming, State
+from poisonadmin.messages.queries.merged_groups import seen_as
 
 # What counters tell apart, as columns of `message`, `counter` and `counter_delta`.
 COUNTED = "address_id, state, reason, group_id, original_address_id"
 NOW = f"""(SELECT {COUNTED}, total AS n FROM counter
  UNION ALL SELECT {COUNTED}, delta FROM counter_delta) c"""  # noqa: S608  (constants)
+
+# The same, with the groups that people see.
+NOW_SEEN = f"""(SELECT c.address_id, c.state, c.reason, coalesce(g.merged_into_id, c.group_id) AS group_id,
+ c.original_address_id, c.n FROM {NOW} LEFT JOIN failure_group g ON g.id = c.group_id) c"""  # noqa: S608  (constants)
 
 ByState = dict[str, int]
 _SETS = """
@@ -35,7 +40,10 @@ CONFIRMING = {
 
 @dataclass(frozen=True)
 class Counts:
-    """How many messages there are in the caller's scope; pairs that count none are left out, states never."""
+    """How many messages there are in the caller's scope; pairs that count none are left out, states never.
+
+    What is merged into a failure group counts as the group.
+    """
 
     by_state: ByState
     by_reason: dict[str, ByState]
@@ -49,6 +57,7 @@ def counts(principal: Principal) -> Counts:
     principal.require(Permission.READ)
     scope, parameters = scope_condition(principal, "c.address_id")
     found = Counts(empty(), {}, {}, {}, {})
+    merged = seen_as()
     for address, state, reason, group_id, original, axis, n in fetch_rows(
         _SETS.format(now=NOW, scope=scope), parameters
     ):
@@ -57,7 +66,7 @@ def counts(principal: Principal) -> Counts:
         elif axis == _REASON and reason is not None:
             found.by_reason.setdefault(reason, empty())[state] = n
         elif axis == _GROUP and group_id is not None:
-            found.by_group.setdefault(group_id, empty())[state] = n
+            found.by_group.setdefault(merged.get(group_id, group_id), empty())[state] += n
         elif axis == _ORIGINAL and original is not None:
             found.by_original_address.setdefault(original, empty())[state] = n
         elif axis == _STATE:

@@ -13,6 +13,7 @@ from poisonadmin.core.queries.rows import MAX_ID, StoredBytes, columns, fetch_on
 from poisonadmin.delivery.queries.crashes import SandboxEndWords
 from poisonadmin.destinations.queries import destinations_seen
 from poisonadmin.messages.queries.lists import COLUMNS, JOINS, MessageRow, require_message
+from poisonadmin.messages.queries.merged_groups import SEEN_AS
 from poisonadmin.sources.domain.broker_kinds import BROKERS
 
 # The last move, while the message is where it has put it, and has not come home by it.
@@ -110,7 +111,8 @@ class AttemptRow(SandboxEndWords):
 
     `exit_status` is that of the sandbox that died, negative for a signal, whose name is `signal`; `output_text` is the
     last 8 kB that the handler printed. `host` and `node_end` (clean, lost, fenced) are the node's. `is_alone`: it was
-    delivered by itself, as candidates are; None when that is no longer on record.
+    delivered by itself, as candidates are; None when that is no longer on record. `consumer_version`: as the consumer
+    stated it with its answer, where that was no plain success.
     """
 
     attempt_number: int
@@ -136,6 +138,7 @@ class AttemptRow(SandboxEndWords):
     host: str | None
     node_end: str | None
     is_alone: bool | None
+    consumer_version: str | None
 
     @property
     def response_text(self) -> str | None:
@@ -181,9 +184,10 @@ def attempts(
     seen, own = destinations_seen(principal, "d.id")
     sql = f"""SELECT t.attempt_number, t.outcome, n.name AS node, CASE WHEN {seen} THEN d.name END AS destination,
         t.started_at, t.finished_at,
-        t.error_class, t.cause_class, t.error_message, t.stack, t.title, t.fingerprint, g.id AS group_id,
+        t.error_class, t.cause_class, t.error_message, t.stack, t.title, t.fingerprint, {SEEN_AS} AS group_id,
         t.status_code, t.retry_after_ms, t.response, t.exit_status, t.output, t.move_to, n.id AS node_id, n.host,
-        n."end" AS node_end, c.is_isolation AS is_alone FROM attempt t LEFT JOIN claim c ON c.id = t.claim_id
+        n."end" AS node_end, c.is_isolation AS is_alone, t.consumer_version
+        FROM attempt t LEFT JOIN claim c ON c.id = t.claim_id
         LEFT JOIN node n ON n.claim_id = t.claim_id AND n.shard = t.shard
         LEFT JOIN destination d ON d.id = t.destination_id
         LEFT JOIN failure_group g ON g.fingerprint = t.fingerprint WHERE t.message_id = %s"""  # noqa: S608

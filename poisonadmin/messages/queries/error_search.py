@@ -46,7 +46,8 @@ def phrases(texts: Sequence[str]) -> list[Phrase]:
 
 
 def groups_holding(texts: Sequence[str], *, with_sample: bool = False) -> list[int]:
-    """Return the ids of the failure groups whose title, class or cause holds one of `texts`, in any case.
+    """Return the ids of the failure groups whose title, class or cause holds one of `texts`, in any case; so do those
+    of the group that one is merged into.
 
     `with_sample`: or the message of the group's sample does. A search reads one attempt a group, by its key.
     """
@@ -54,8 +55,10 @@ def groups_holding(texts: Sequence[str], *, with_sample: bool = False) -> list[i
     return fetch_values(
         f"""SELECT g.id FROM failure_group g LEFT JOIN attempt t
             ON t.message_id = g.sample_message_id AND t.fingerprint = g.fingerprint
+            LEFT JOIN failure_group other ON other.id = g.merged_into_id
             WHERE EXISTS (SELECT FROM unnest(%s::text[]) AS wanted (word)
-              WHERE strpos(lower(concat_ws(chr(10), g.title, g.error_class, t.cause_class, {message})),
+              WHERE strpos(lower(concat_ws(chr(10), g.title, g.error_class, t.cause_class, {message},
+                                         other.title, other.error_class)),
                            lower(word)) > 0) GROUP BY g.id""",  # noqa: S608
         [list(texts)],
     )

@@ -9,9 +9,10 @@ from poisonadmin.core.queries.paging import CAP, COUNT_SECONDS, Count
 from poisonadmin.core.queries.rows import QueryTooExpensive, bounded, fetch_rows
 from poisonadmin.messages.domain.states import State
 from poisonadmin.messages.queries.counted_filters import COLUMNS, CountedFilter, counted_filter
-from poisonadmin.messages.queries.counts import COUNTED, NOW
+from poisonadmin.messages.queries.counts import COUNTED, NOW_SEEN
 from poisonadmin.messages.queries.filters import MessageFilter
 from poisonadmin.messages.queries.lists import matching
+from poisonadmin.messages.queries.merged_groups import seen_as
 
 SHOWN = 50
 
@@ -100,7 +101,7 @@ def _counted(counted: CountedFilter, limit: int) -> tuple[Count, dict[str, _Valu
     whole = f"""SELECT NULL AS field, NULL AS value, coalesce(sum(n), 0)::bigint AS n, 0 AS whole
                 FROM c WHERE {" AND ".join(f"on_{field}" for field in COLUMNS)}"""  # noqa: S608
     rows = fetch_rows(
-        f"""WITH c AS MATERIALIZED (SELECT {COUNTED}, n, {", ".join(columns)} FROM {NOW} WHERE {scope})
+        f"""WITH c AS MATERIALIZED (SELECT {COUNTED}, n, {", ".join(columns)} FROM {NOW_SEEN} WHERE {scope})
             {whole} UNION ALL {" UNION ALL ".join(branches)}""",  # noqa: S608
         [*values, *parameters],
     )
@@ -128,7 +129,9 @@ def _scan(message_filter: MessageFilter, principal: Principal) -> list[dict[str,
     """Return the newest 10,000 that match, and one more, grouped by all that the counters tell apart."""
     sql, values = matching(message_filter, principal, CAP + 1)
     rows = fetch_rows(f"SELECT {COUNTED}, count(*) FROM ({sql}) m GROUP BY {COUNTED}", values)  # noqa: S608
-    return [dict(zip([*COUNTED.split(", "), "n"], row, strict=True)) for row in rows]
+    merged = seen_as()
+    found = [dict(zip([*COUNTED.split(", "), "n"], row, strict=True)) for row in rows]
+    return [row | {"group_id": merged.get(row["group_id"], row["group_id"])} for row in found]
 
 
 def _most_frequent(rows: Sequence[Mapping[str, Any]], column: str, limit: int) -> _Values:

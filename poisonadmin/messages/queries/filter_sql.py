@@ -18,6 +18,7 @@ from poisonadmin.messages.queries.counts import CONFIRMING
 from poisonadmin.messages.queries.dead_letter_queues import DeadLetterQueue, in_any_queue, queues_of
 from poisonadmin.messages.queries.error_search import Branches, Condition, messages_holding
 from poisonadmin.messages.queries.filters import MessageFilter, Term
+from poisonadmin.messages.queries.merged_groups import with_members
 
 # No index names `state` (store/models/message.py). What waits lies above the floors of the lanes that have something,
 # and what is under way is named by the open claims; both are few beside what is delivered.
@@ -88,7 +89,7 @@ def compile_filter(message_filter: MessageFilter, principal: Principal) -> Where
         elif term.field == "original_address" and not term.negated:
             originals = _both(originals, address_ids(term.values))
         elif term.field == "group" and not term.negated:
-            groups = _both(groups, term.values)
+            groups = _both(groups, with_members(term.values))
         elif term.field == "error" and not term.negated:
             errors.append(messages_holding(term.values))
         elif term.field == "destination":
@@ -222,7 +223,7 @@ _CONDITIONS: dict[str, Callable[[Term], Condition]] = {
     "state": _column("m.state = ANY(%s)"),
     "address": _address,
     "original_address": _column("m.original_address_id = ANY(%s)", address_ids),
-    "group": _column("m.group_id = ANY(%s)"),
+    "group": _column("m.group_id = ANY(%s)", with_members),
     "reason": _column("m.reason = ANY(%s)"),
     "candidate": _candidate,
     "confirmation": _confirmation,

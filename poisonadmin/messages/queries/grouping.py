@@ -14,6 +14,7 @@ from poisonadmin.messages.queries.counted_filters import counted_filter
 from poisonadmin.messages.queries.counts import NOW
 from poisonadmin.messages.queries.filters import HEADER, KEY, MessageFilter
 from poisonadmin.messages.queries.lists import matching
+from poisonadmin.messages.queries.merged_groups import SEEN_AS
 
 SHOWN_SETS = 100
 TREND_HOURS = 24
@@ -60,7 +61,10 @@ class Dimension:
 
 _FIXED = {
     GroupBy.FAILURE: Dimension(
-        "group", "m.group_id::text", label="(SELECT g.title FROM failure_group g WHERE g.id = key::bigint)"
+        "group",
+        f"({SEEN_AS})::text",
+        "LEFT JOIN failure_group g ON g.id = m.group_id",
+        label="(SELECT g.title FROM failure_group g WHERE g.id = key::bigint)",
     ),
     GroupBy.ADDRESS: Dimension("address", "a.name", "JOIN address a ON a.id = m.address_id"),
     GroupBy.ORIGINAL_ADDRESS: Dimension(

@@ -14,18 +14,19 @@ from poisonadmin.core.queries.rows import MAX_ID, bounded, fetch, fetch_values
 from poisonadmin.messages.queries.counted_filters import count_by_counters
 from poisonadmin.messages.queries.filter_sql import Where, compile_filter
 from poisonadmin.messages.queries.filters import MessageFilter
+from poisonadmin.messages.queries.merged_groups import SEEN_AS
 
 ORDERINGS = {"-id": Key(("m.id",), (int,)), "id": Key(("m.id",), (int,), descending=False)}
 EXPORT_SLICE = 1000
 NEIGHBOUR_SECONDS = 2
 
-COLUMNS = """m.id, e.message_id, a.name AS address, m.state, m.reason, m.candidate, m.attempt_number, m.failure_count,
+COLUMNS = f"""m.id, e.message_id, a.name AS address, m.state, m.reason, m.candidate, m.attempt_number, m.failure_count,
  m.crash_count, CASE WHEN m.state = 'TBDL' THEN m.due_at END AS due_at, m.state_at, e.received_at, m.failed_at,
- e.expires_at, e.conversation_id, e.content_type, e.payload_bytes, o.name AS original_address, m.group_id,
+ e.expires_at, e.conversation_id, e.content_type, e.payload_bytes, o.name AS original_address, {SEEN_AS} AS group_id,
  g.title AS group_title, coalesce((SELECT jsonb_object_agg(k.name, k.value) FROM business_key k
  WHERE k.message_id = m.id), jsonb_build_object()) AS business_keys, m.attempt_number - (SELECT count(*)::int
  FROM history h WHERE h.message_id = m.id AND h.event = 'released') AS attempts_begun,
- a.status AS address_status"""
+ a.status AS address_status"""  # noqa: S608
 JOINS = """JOIN envelope e ON e.id = m.id JOIN address a ON a.id = m.address_id
  LEFT JOIN address o ON o.id = m.original_address_id LEFT JOIN failure_group g ON g.id = m.group_id"""
 

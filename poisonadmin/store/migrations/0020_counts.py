@@ -54,14 +54,4 @@ class Migration(migrations.Migration):
                 name="counter_by_group",
             ),
         ),
-        migrations.RemoveIndex("failuregroup", "failure_group_recent"),
-        migrations.AddIndex(
-            "failuregroup", models.Index(models.F("last_at"), models.F("id"), name="failure_group_by_last")
-        ),
-        migrations.AddIndex(
-            "failuregroup", models.Index(models.F("first_at"), models.F("id"), name="failure_group_by_first")
-        ),
-        migrations.AddIndex(
-            "failuregroup", models.Index(models.F("failures"), models.F("id"), name="failure_group_by_failures")
-        ),
     ]

@@ -6,7 +6,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("store", "0020_counts"),
+        ("store", "0024_failure_groups"),
     ]
 
     operations = [

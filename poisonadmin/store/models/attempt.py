@@ -19,6 +19,7 @@ class Attempt(models.Model):
     `output` the last 8 kB that a handler printed. `exit_status`: of the sandbox that died, negative for a signal.
     Only `returned` is written over a row: a delivery to a broker has two ends, and the second says more.
     `error_code`: that of a conversation which its consumer ended with an error.
+    `consumer_version`: as the consumer stated it with its answer, where that was no plain success.
     `rule_id`, `ruling`: the content rule that decided, and what (domain/rules.py); None unless the outcome is `ruled`.
     """
 
@@ -46,6 +47,7 @@ class Attempt(models.Model):
     rule_id = models.BigIntegerField(null=True)
     ruling = models.CharField(max_length=20, null=True)
     error_code = models.IntegerField(null=True)
+    consumer_version = models.CharField(max_length=100, null=True)
 
     class Meta:
         db_table = "attempt"
@@ -81,7 +83,11 @@ class FailureWords(models.Model):
 
 
 class FailureGroup(models.Model):
-    """Failures with the same fingerprint. Counts by state come from the counters."""
+    """Failures with the same fingerprint. Counts by state come from the counters.
+
+    `merged_into`: the group that people see in place of this one, never itself merged into another. Messages, attempts
+    and counters keep the group of their fingerprint (docs/decisions/0047-a-merged-group-is-an-alias.md).
+    """
 
     id = models.BigAutoField(primary_key=True)
     fingerprint = models.CharField(max_length=16, unique=True)
@@ -92,12 +98,13 @@ class FailureGroup(models.Model):
     first_at = models.DateTimeField(db_default=Now())
     last_at = models.DateTimeField(db_default=Now())
     failures = models.BigIntegerField(db_default=0)
+    merged_into = models.ForeignKey(
+        "self", models.DO_NOTHING, null=True, db_constraint=False, db_index=False, related_name="+"
+    )
 
     class Meta:
         db_table = "failure_group"
-        # By whatever a list of groups is ordered.
         indexes = [
-            models.Index("last_at", "id", name="failure_group_by_last"),
-            models.Index("first_at", "id", name="failure_group_by_first"),
-            models.Index("failures", "id", name="failure_group_by_failures"),
+            models.Index(fields=["-last_at"], name="failure_group_recent"),
+            models.Index("merged_into", "id", name="failure_group_merged", condition=Q(merged_into__isnull=False)),
         ]

@@ -109,7 +109,7 @@ class OperationPace(models.Model):
 class OperationResult(models.Model):
     """What is known of a member of an operation. `code`: why it was skipped, with what that needs to be said.
 
-    `group_id`: the member's failure group before, `failed_group_id` that of its latest failure since.
+    `group_id`: the group of the member's fingerprint before, `failed_group_id` that of its latest failure since.
     """
 
     pk = models.CompositePrimaryKey("operation_id", "message_id")

@@ -4,6 +4,7 @@ from django.db import connection
 
 from poisonadmin.delivery.queries.crashes import CRASHED
 from poisonadmin.intake.commands.staged import sweep_orphans
+from poisonadmin.messages.domain.failures import HOURS_KEPT_DAYS
 
 # What a blacklisted message was delivered with, and by which node, is shown for as long as the message is there.
 _DELETE_QUIET = f"""
@@ -31,6 +32,7 @@ _STATEMENTS = (
     """DELETE FROM axes_accessattempt WHERE attempt_time < now() - interval '12 hours'
        OR id <= (SELECT max(id) - 50000 FROM axes_accessattempt)""",
     "DELETE FROM consumer WHERE heartbeat_at < now() - interval '7 days'",
+    f"DELETE FROM group_hour WHERE hour < now() - interval '{HOURS_KEPT_DAYS} days'",  # noqa: S608
     "DELETE FROM worker WHERE heartbeat_at < now() - interval '1 day'",
 )
 
@@ -39,7 +41,7 @@ def clean_up() -> None:
     """Remove what has had its time, and what intake left behind.
 
     Looks at brokers after a quarter of an hour, idempotency keys after a day, jobs of redelivery and of brokers after
-    two, claims, nodes and consumers after a week.
+    two, claims, nodes and consumers after a week, failures by hour after five.
     """
     with connection.cursor() as cursor:
         for statement in _STATEMENTS:

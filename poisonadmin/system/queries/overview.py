@@ -14,6 +14,8 @@ from poisonadmin.core.queries.filter_values import InvalidFilter
 from poisonadmin.core.queries.rows import bounded, fetch, fetch_one, fetch_values
 from poisonadmin.messages.domain.states import DECISIONS, State
 from poisonadmin.messages.queries.counts import NOW
+from poisonadmin.messages.queries.groups import IS_SNOOZED
+from poisonadmin.messages.queries.merged_groups import SEEN_AS
 from poisonadmin.system.queries.nodes import ALIVE
 
 OVERDUE_SECONDS = 10
@@ -130,16 +132,20 @@ def oldest_undecided(principal: Principal) -> OldestUndecided | None:
 
 
 def top_groups(principal: Principal, limit: int = 6) -> list[TopGroup]:
-    """Return the failure groups with the most undecided messages."""
+    """Return the failure groups with the most undecided messages, of those that are not snoozed."""
     principal.require(Permission.READ)
     scope, parameters = scope_condition(principal, "c.address_id")
     return fetch(
         TopGroup,
-        f"""SELECT g.id, g.title, g.error_class, n AS undecided, g.last_at
-            FROM (SELECT group_id, sum(n)::bigint AS n FROM {NOW}
-                  WHERE state = 'NDLV' AND group_id IS NOT NULL AND {scope}
-                  GROUP BY 1 HAVING sum(n) > 0 ORDER BY 2 DESC, 1 LIMIT %s) top
-            JOIN failure_group g ON g.id = top.group_id ORDER BY n DESC, g.id""",  # noqa: S608
+        f"""SELECT top.id, named.title, named.error_class, n AS undecided, top.last_at
+            FROM (SELECT {SEEN_AS} AS id, sum(each.n)::bigint AS n, max(g.last_at) AS last_at,
+                         coalesce(min(g.id) FILTER (WHERE g.merged_into_id IS NULL), min(g.id)) AS named_id
+                  FROM (SELECT group_id, sum(n) AS n FROM {NOW}
+                        WHERE state = 'NDLV' AND group_id IS NOT NULL AND {scope} GROUP BY 1 HAVING sum(n) > 0) each
+                       JOIN failure_group g ON g.id = each.group_id
+                       LEFT JOIN group_annotation said ON said.group_id = {SEEN_AS}
+                  WHERE ({IS_SNOOZED}) IS NOT TRUE GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT %s) top
+            JOIN failure_group named ON named.id = top.named_id ORDER BY n DESC, top.id""",  # noqa: S608
         [*parameters, limit],
     )
 

@@ -55,7 +55,7 @@ class ApiView(APIView):
     renderer_classes = (JsonRenderer,)
     parser_classes = (JsonParser,)
     content_negotiation_class: type[BaseContentNegotiation] = Negotiation
-    http_method_names = ("get", "head", "post", "put", "delete")
+    http_method_names = ("get", "head", "post", "put", "patch", "delete")
     query: dict[str, Any]
 
     @property

@@ -31,6 +31,7 @@ from poisonadmin.store.models.job import Job, JobKind
 from poisonadmin.store.models.message import Message
 from tests.browser.example_data.brokers import make_brokers
 from tests.browser.example_data.crashes import make_crashes
+from tests.browser.example_data.groups import annotate_groups
 from tests.browser.example_data.past import make_source, spread_over_the_last_hour
 from tests.browser.example_data.policies import RETURNS, make_policies
 from tests.browser.example_data.rules import make_rules
@@ -93,6 +94,7 @@ def fill_database(*, rounds: int = 3) -> None:
     make_brokers()
     fold()
     spread_over_the_last_hour()
+    annotate_groups()
 
 
 def _configure() -> None:

@@ -1,4 +1,7 @@
-"""What an HTTP consumer answers beyond its status: the response header `PoisonAdmin-Outcome` (ruling R12)."""
+"""What an HTTP consumer answers beyond its status: the response header `PoisonAdmin-Outcome` (ruling R12).
+
+And `PoisonAdmin-Consumer-Version`, which says which version of the consumer has failed.
+"""
 
 from dataclasses import dataclass
 from email.message import Message
@@ -8,6 +11,7 @@ from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.delivery.domain.outcome import Outcome
 
 HEADER = "PoisonAdmin-Outcome"
+VERSION_HEADER = "PoisonAdmin-Consumer-Version"
 MAX_HEADER_CHARS = 4096
 MAX_CODE = 2**31 - 1
 

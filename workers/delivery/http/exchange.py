@@ -18,7 +18,7 @@ from poisonadmin.destinations.domain.http_config import (
 )
 from poisonadmin.messages.domain.failures import Failure, http_status_failure
 from workers.delivery.deliveries import Delivery
-from workers.delivery.http.answers import HEADER, ConsumerOutcome, InvalidOutcome, parse_outcome
+from workers.delivery.http.answers import HEADER, VERSION_HEADER, ConsumerOutcome, InvalidOutcome, parse_outcome
 from workers.delivery.http.failures import transport_failure
 from workers.delivery.http.head import Head
 from workers.delivery.http.hiding import Hiding
@@ -95,7 +95,8 @@ def parse_http_config(
 class HttpAnswer:
     """What came back: a status where there was one, else the failure says why not.
 
-    `outcome`: what the consumer wants done, whatever the status says. `retry_after` is as it was sent.
+    `outcome`: what the consumer wants done, whatever the status says. `retry_after` is as it was sent, and so is
+    `consumer_version`, of an answer that is no plain success.
     """
 
     status: int | None = None
@@ -103,6 +104,7 @@ class HttpAnswer:
     retry_after: str | None = None
     body: bytes | None = None
     outcome: ConsumerOutcome | None = None
+    consumer_version: str | None = None
 
 
 class Exchange:
@@ -146,14 +148,16 @@ class Exchange:
         if wanted is None and 200 <= status < 300:
             return HttpAnswer(status=status)
         body = self._hiding.in_bytes(answer.kept, KEPT_BYTES)
+        version = self._hiding.in_text(head.fields.get(VERSION_HEADER.lower(), "")) or None
         if wanted is not None:
-            return self._wanted(status, wanted, body, delivery)
+            return replace(self._wanted(status, wanted, body, delivery), consumer_version=version)
         reason, excerpt = (self._hiding.in_text(text) for text in (head.reason, _excerpt(head, body)))
         return HttpAnswer(
             status=status,
             failure=http_status_failure(status, reason, excerpt),
             retry_after=head.fields.get("retry-after"),
             body=body,
+            consumer_version=version,
         )
 
     def _wanted(self, status: int, wanted: str, body: bytes, delivery: Delivery) -> HttpAnswer:

@@ -157,14 +157,16 @@ def path(text: str) -> dict[str, Any]:
 
 
 @register.inclusion_tag("web/_trend.html")
-def trend(hours: Sequence[int], peak: int) -> dict[str, Any]:
-    """Draw one bar an hour, all on the scale of `peak`."""
-    heights = [round(26 * hour / peak) if peak and hour else 0 for hour in hours]
+def trend(counts: Sequence[int], peak: int | None = None, unit: str = "hour") -> dict[str, Any]:
+    """Draw one bar an hour, or another unit of time, all on the scale of `peak`, or else of the highest."""
+    peak = max(counts, default=0) if peak is None else peak
+    heights = [round(26 * count / peak) if peak and count else 0 for count in counts]
     bars = [
         {"x": position * 5, "y": 27 - max(height, 1), "height": max(height, 1)}
         for position, height in enumerate(heights)
     ]
-    return {"bars": bars, "label": f"{sum(hours):,} failures in {len(hours)} hours, {hours[-1]:,} in the last one"}
+    label = f"{sum(counts):,} failures in {len(counts)} {unit}s, {counts[-1]:,} in the last one"
+    return {"bars": bars, "width": 5 * len(counts), "label": label}
 
 
 @register.inclusion_tag("web/_columns.html")

@@ -1,0 +1,75 @@
+"""What people say of a failure group: which notes, ticket links, tags and snoozes there may be."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from urllib.parse import urlsplit
+
+from poisonadmin.core.domain.errors import InvalidField
+
+MAX_NOTE_CHARS = 4000
+MAX_URL_CHARS = 1000
+MAX_TAGS = 10
+MAX_TAG_CHARS = 30
+MAX_SNOOZE = timedelta(days=366)
+
+
+class InvalidAnnotation(InvalidField):
+    """Raised when an annotation of a failure group may not be so; `field` names what is wrong."""
+
+    code = "invalid_annotation"
+
+
+def checked_note(note: str) -> str:
+    """Return the note without blanks around it; raise InvalidAnnotation."""
+    if len(note) > MAX_NOTE_CHARS:
+        raise InvalidAnnotation("note", f"may have at most {MAX_NOTE_CHARS} characters, and has {len(note)}")
+    if any(character == "\0" or "\ud800" <= character <= "\udfff" for character in note):
+        raise InvalidAnnotation("note", "holds a character that cannot be stored")
+    return note.strip()
+
+
+def checked_ticket_url(url: str | None) -> str | None:
+    """Return the URL, None for an empty one; raise InvalidAnnotation for what a page could not link to safely.
+
+    >>> checked_ticket_url("https://tickets.example.org/browse/OPS-7")
+    'https://tickets.example.org/browse/OPS-7'
+    """
+    if not url:
+        return None
+    if len(url) > MAX_URL_CHARS:
+        raise InvalidAnnotation("ticket_url", f"may have at most {MAX_URL_CHARS} characters")
+    if not url.isascii() or not url.isprintable() or any(character in url for character in ' \\<>"{}|^`'):
+        raise InvalidAnnotation("ticket_url", "may hold only printable ASCII without spaces, backslashes and brackets")
+    try:
+        parts = urlsplit(url)
+        has_host = bool(parts.hostname) and parts.port != 0
+    except ValueError as error:
+        raise InvalidAnnotation("ticket_url", f"cannot be read: {error}") from None
+    if parts.scheme not in ("http", "https") or not has_host:
+        raise InvalidAnnotation("ticket_url", "must be a link such as https://tickets.example.org/OPS-7")
+    if "@" in parts.netloc:
+        raise InvalidAnnotation("ticket_url", "may not hold a user or password")
+    return url
+
+
+def checked_tags(tags: Sequence[str]) -> list[str]:
+    """Return the tags in lower case, each once, in order; raise InvalidAnnotation.
+
+    >>> checked_tags(["Payments", "eu", "payments"])
+    ['eu', 'payments']
+    """
+    found = sorted({tag.strip().lower() for tag in tags})
+    if len(found) > MAX_TAGS:
+        raise InvalidAnnotation("tags", f"may be at most {MAX_TAGS}")
+    for tag in found:
+        is_word = tag.isprintable() and not any(character.isspace() or character == "," for character in tag)
+        if not is_word or not 1 <= len(tag) <= MAX_TAG_CHARS:
+            raise InvalidAnnotation("tags", f"must be words of 1 to {MAX_TAG_CHARS} characters")
+    return found
+
+
+def checked_snooze(until: datetime | None, *, now: datetime) -> datetime | None:
+    """Return the time until which a group is snoozed, None for not at all; raise InvalidAnnotation."""
+    if until is not None and not now < until <= now + MAX_SNOOZE:
+        raise InvalidAnnotation("snoozed_until", f"must be in the future, at most {MAX_SNOOZE.days} days from now")
+    return until

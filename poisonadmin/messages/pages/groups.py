@@ -1,0 +1,214 @@
+"""The failure groups: the list, one group, what people say of it, and merging."""
+
+from collections.abc import Callable
+from datetime import UTC, date, datetime, time
+from typing import Any
+from urllib.parse import urlencode
+
+from django import forms
+from django.contrib import messages as notes
+from django.contrib.auth.models import User
+from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
+from django.shortcuts import render
+from django.urls import path, reverse
+from django.views.decorators.http import require_POST
+
+from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.domain.errors import PoisonAdminError, PreconditionFailed
+from poisonadmin.core.queries.filter_values import checked_text, flag, number
+from poisonadmin.messages.commands.group_annotations import annotate
+from poisonadmin.messages.commands.merged_groups import merge, split
+from poisonadmin.messages.domain.annotations import MAX_NOTE_CHARS, MAX_URL_CHARS
+from poisonadmin.messages.pages.failures import folded
+from poisonadmin.messages.pages.views_bar import views_bar
+from poisonadmin.messages.queries.detail import attempts
+from poisonadmin.messages.queries.failures import FailureFilter, list_failures
+from poisonadmin.messages.queries.filters import parse_filter
+from poisonadmin.messages.queries.groups import GroupDetail, GroupFilter, get_group, list_groups
+from poisonadmin.messages.queries.lists import list_messages
+from poisonadmin.web.pages.forms import PageForm, TextField, drawn, texts_by_comma
+from poisonadmin.web.pages.views import NO_REASON, page, pager, reason_of, require_known
+
+SHOWN_MESSAGES = 10
+
+
+@page(filters=("error", "owner", "tag", "snoozed"))
+def show_all(request: HttpRequest, principal: Principal) -> HttpResponseBase:
+    """Render the list, the latest failure first."""
+    given = request.GET
+    only = GroupFilter(
+        error=given.get("error"),
+        owner=given.get("owner"),
+        tags=tuple(checked_text("tag", tag) for tag in given.getlist("tag")),
+        is_snoozed=flag("snoozed", given.get("snoozed", "false")),
+    )
+    found = list_groups(only, principal=principal, cursor=given.get("cursor"))
+    context = {
+        "views": views_bar(request, principal),
+        "rows": found.results,
+        "pager": pager(request, found),
+        "values": given.dict(),
+        "is_snoozed": only.is_snoozed,
+        "filtered": bool(only.error or only.owner or only.tags),
+        "peak": max((hour for group in found.results for hour in group.trend), default=0),
+    }
+    return render(request, "messages/groups.html", context)
+
+
+@page()
+def show(request: HttpRequest, principal: Principal, group_id: int) -> HttpResponseBase:
+    """Render one group; a merged one is shown as the group that it was merged into."""
+    require_known(request)
+    found = get_group(group_id, principal=principal)
+    if found.merged_into_id is not None:
+        return HttpResponseRedirect(reverse("groups-one", args=[found.merged_into_id]))
+    return _page(request, principal, found)
+
+
+class AnnotationForm(PageForm):
+    """What people say of a failure group. `revision`: the one that it changes."""
+
+    revision = forms.IntegerField(widget=forms.HiddenInput)
+    owner = forms.ChoiceField(**drawn("Owner", autofocus=True), choices=[])
+    snoozed_until = forms.DateField(
+        **drawn("Snoozed until", type="date", note="Left out of the lists until this day begins, in UTC."),
+    )
+    ticket_url = TextField("Ticket", most=MAX_URL_CHARS, type="url", hint="https://tickets.example.org/OPS-7")
+    tags = texts_by_comma("Tags", note="Words, separated by commas.")
+    note = TextField("Note", most=MAX_NOTE_CHARS, rows=4)
+
+    def __init__(self, data: Any, group: GroupDetail) -> None:
+        until = group.snoozed_until
+        stored = {name: getattr(group, name) for name in ("revision", "ticket_url", "note")}
+        stored |= {"owner": group.owner or "", "tags": list(group.tags)}
+        super().__init__(data, initial=stored | {"snoozed_until": until and until.astimezone(UTC).date()})
+        names = User.objects.filter(is_active=True, access__isnull=False).values_list("username", flat=True)
+        self.fields["owner"].choices = [("", "Nobody")] + [  # type: ignore[attr-defined]
+            (name, name) for name in sorted({*names, *([group.owner] if group.owner else [])})
+        ]
+
+    def changes(self) -> dict[str, Any]:
+        """Return what was changed, as the command takes it."""
+        changed = {name: self.cleaned_data[name] for name in self.changed_data if name != "revision"}
+        if isinstance(day := changed.get("snoozed_until"), date):
+            changed["snoozed_until"] = datetime.combine(day, time(), UTC)
+        return changed
+
+
+@page(Permission.DECIDE)
+def edit(request: HttpRequest, principal: Principal, group_id: int) -> HttpResponseBase:
+    """Show the form in the place of what it changes, and save it when it is sent."""
+    found = get_group(group_id, principal=principal)
+    form = AnnotationForm(request.POST if request.method == "POST" else None, found)
+    status = 200
+    if form.is_bound:
+        status = 422
+        if form.is_valid():
+            revision = form.cleaned_data["revision"]
+            try:
+                annotate(group_id, form.changes(), principal=principal, expected_revision=revision)
+            except PoisonAdminError as error:
+                status = form.refuse(error)
+                if isinstance(error, PreconditionFailed):
+                    form.data = {**request.POST.dict(), "revision": str(found.revision)}
+            else:
+                return _annotated(request, principal, group_id)
+    return _page(request, principal, found, form, status)
+
+
+def _annotated(request: HttpRequest, principal: Principal, group_id: int) -> HttpResponseBase:
+    if not request.htmx:  # type: ignore[attr-defined]
+        return HttpResponseRedirect(reverse("groups-one", args=[group_id]))
+    return _page(request, principal, get_group(group_id, principal=principal))
+
+
+def _page(
+    request: HttpRequest,
+    principal: Principal,
+    found: GroupDetail,
+    form: AnnotationForm | None = None,
+    status: int = 200,
+) -> HttpResponseBase:
+    """Render the group; what people say of it alone to htmx. With `form`, that is in its place."""
+    if request.htmx:  # type: ignore[attr-defined]
+        return render(request, "messages/_annotation.html", {"group": found, "form": form}, status=status)
+    may_merge = principal.may(Permission.DECIDE) and principal.sees_everything
+    context = {
+        "group": found,
+        "form": form,
+        "counts": found.counts,
+        "narrowed": urlencode({"group": found.id}),
+        "undecided_query": urlencode({"state": "NDLV", "group": found.id}),
+        "may_merge": may_merge,
+        "others": _others(found, principal) if may_merge else [],
+        **_latest(found, principal),
+    }
+    return render(request, "messages/group.html", context, status=status)
+
+
+def _latest(found: GroupDetail, principal: Principal) -> dict[str, Any]:
+    """Return its latest messages, and its latest failure with the stack."""
+    latest = list_messages(parse_filter({"group": [str(found.id)]}), principal=principal, limit=SHOWN_MESSAGES)
+    failures = list_failures(FailureFilter(groups=(found.id,)), principal=principal, limit=1).results
+    example = next(
+        (
+            attempt
+            for failure in failures
+            for attempt in attempts(failure.message_id, principal=principal).results
+            if attempt.attempt_number == failure.attempt_number
+        ),
+        None,
+    )
+    return {
+        "rows": latest.results,
+        "example": example,
+        "example_id": failures[0].message_id if failures else None,
+        "frames": folded(example.stack) if example and example.stack else [],
+    }
+
+
+def _others(found: GroupDetail, principal: Principal) -> list[tuple[int, str]]:
+    """Return the groups that this one could be merged with: the latest, those of its class first."""
+    others = [one for one in list_groups(principal=principal).results if one.id != found.id]
+    likely = sorted(others, key=lambda one: one.error_class != found.error_class)
+    return [(one.id, one.title) for one in likely]
+
+
+@require_POST
+@page(Permission.DECIDE)
+def merge_into(request: HttpRequest, principal: Principal, group_id: int) -> HttpResponseBase:
+    """Merge the chosen groups into this one."""
+    return _moved(request, principal, group_id, merge, "{} merged into this one.")
+
+
+@require_POST
+@page(Permission.DECIDE)
+def split_off(request: HttpRequest, principal: Principal, group_id: int) -> HttpResponseBase:
+    """Split the ticked groups off this one."""
+    return _moved(request, principal, group_id, split, "{} split off.")
+
+
+def _moved(
+    request: HttpRequest, principal: Principal, group_id: int, move: Callable[..., None], done: str
+) -> HttpResponseBase:
+    get_group(group_id, principal=principal)
+    chosen = [number("group", text) for text in request.POST.getlist("group") if text]
+    reason = reason_of(request)
+    if not chosen or not reason:
+        notes.error(request, NO_REASON if chosen else "Choose at least one group.")
+    else:
+        try:
+            move(group_id, chosen, principal=principal, reason=reason)
+            notes.success(request, done.format("1 group is" if len(chosen) == 1 else f"{len(chosen)} groups are"))
+        except PoisonAdminError as error:
+            notes.error(request, error.detail)
+    return HttpResponseRedirect(reverse("groups-one", args=[group_id]))
+
+
+urlpatterns = [
+    path("groups/", show_all, name="groups"),
+    path("groups/<int:group_id>/", show, name="groups-one"),
+    path("groups/<int:group_id>/annotation/", edit, name="groups-edit"),
+    path("groups/<int:group_id>/merge/", merge_into, name="groups-merge"),
+    path("groups/<int:group_id>/split/", split_off, name="groups-split"),
+]
