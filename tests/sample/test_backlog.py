@@ -8,7 +8,7 @@ from poisonadmin.messages.commands.counts import fold
 from poisonadmin.messages.domain.failures import Failure, fingerprint
 from poisonadmin.messages.domain.states import State
 from poisonadmin.messages.queries.counts import counts
-from poisonadmin.messages.queries.failures import list_groups
+from poisonadmin.messages.queries.groups import list_groups
 from poisonadmin.store.models.attempt import Attempt, FailureGroup
 from sample.backlog import load
 from tests.faults.invariants import all_broken
