@@ -54,14 +54,14 @@ class SignOffRuleOne(ApiView):
     """`/sign-off-rules/{id}/`."""
 
     @contract(Permission.READ, "sign-offs", {200: RULE})
-    def get(self, rule_id: int) -> Response:
+    def get(self, sign_off_rule_id: int) -> Response:
         """Show a sign-off rule."""
-        return shown(RULE, get_sign_off_rule(rule_id, principal=self.principal))
+        return shown(RULE, get_sign_off_rule(sign_off_rule_id, principal=self.principal))
 
     @contract(Permission.CONFIGURE, "sign-offs", {200: RULE}, body=SignOffRuleFields, decides=True)
-    def put(self, rule_id: int) -> Response:
+    def put(self, sign_off_rule_id: int) -> Response:
         """Change the limit. Pattern and action stay: others are another rule."""
-        row = get_sign_off_rule(rule_id, principal=self.reader)
+        row = get_sign_off_rule(sign_off_rule_id, principal=self.reader)
         save_sign_off_rule(
             row.match,
             row.action,
@@ -69,17 +69,17 @@ class SignOffRuleOne(ApiView):
             principal=self.principal,
             expected_version=self.expected_version,
         )
-        return shown(RULE, get_sign_off_rule(rule_id, principal=self.reader))
+        return shown(RULE, get_sign_off_rule(sign_off_rule_id, principal=self.reader))
 
     @contract(Permission.CONFIGURE, "sign-offs", {204: None})
-    def delete(self, rule_id: int) -> Response:
+    def delete(self, sign_off_rule_id: int) -> Response:
         """Remove a sign-off rule. What waits because of it still waits."""
-        get_sign_off_rule(rule_id, principal=self.reader)
-        delete_sign_off_rule(rule_id, principal=self.principal)
+        get_sign_off_rule(sign_off_rule_id, principal=self.reader)
+        delete_sign_off_rule(sign_off_rule_id, principal=self.principal)
         return Response(status=204)
 
 
 urlpatterns = [
     route("sign-off-rules/", SignOffRuleList, name="api-sign-off-rules"),
-    route("sign-off-rules/<id:rule_id>/", SignOffRuleOne, name="api-sign-off-rule"),
+    route("sign-off-rules/<id:sign_off_rule_id>/", SignOffRuleOne, name="api-sign-off-rule"),
 ]

@@ -10,6 +10,7 @@ from django.views.decorators.http import require_POST
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.addresses import MAX_ADDRESS_CHARS
+from poisonadmin.core.domain.errors import AlreadyExists, PoisonAdminError
 from poisonadmin.operations.commands.operations import OperationNotChanged
 from poisonadmin.operations.domain.actions import ACTIONS
 from poisonadmin.operations.domain.lifecycle import OperationState
@@ -45,6 +46,10 @@ class SignOffRuleForm(StoredForm):
     def check(self) -> None:
         """Raise what the command would refuse."""
         check_sign_off_rule(**self.rule())
+
+    def field_of(self, error: PoisonAdminError) -> str:
+        """Return the field of an error."""
+        return "match" if isinstance(error, AlreadyExists) else super().field_of(error)
 
 
 @page(filters=())
@@ -88,9 +93,9 @@ def decide(request: HttpRequest, principal: Principal, operation_id: int) -> Htt
 
 
 @page(Permission.CONFIGURE)
-def edit(request: HttpRequest, principal: Principal, rule_id: int | None = None) -> HttpResponseBase:
+def edit(request: HttpRequest, principal: Principal, sign_off_rule_id: int | None = None) -> HttpResponseBase:
     """Show the form of a rule, and save it when it is sent."""
-    row = None if rule_id is None else get_sign_off_rule(rule_id, principal=principal)
+    row = None if sign_off_rule_id is None else get_sign_off_rule(sign_off_rule_id, principal=principal)
     form = SignOffRuleForm(request.POST if request.method == "POST" else None, row)
 
     def save() -> str:
@@ -103,10 +108,10 @@ def edit(request: HttpRequest, principal: Principal, rule_id: int | None = None)
 
 @require_POST
 @page(Permission.CONFIGURE)
-def delete(request: HttpRequest, principal: Principal, rule_id: int) -> HttpResponseBase:
+def delete(request: HttpRequest, principal: Principal, sign_off_rule_id: int) -> HttpResponseBase:
     """Remove a rule."""
-    get_sign_off_rule(rule_id, principal=principal)
-    delete_sign_off_rule(rule_id, principal=principal)
+    get_sign_off_rule(sign_off_rule_id, principal=principal)
+    delete_sign_off_rule(sign_off_rule_id, principal=principal)
     notes.success(request, "The sign-off rule is gone. What waits because of it still waits.")
     return HttpResponseRedirect(reverse("sign_offs"))
 
@@ -115,6 +120,6 @@ urlpatterns = [
     path("sign-offs/", show_all, name="sign_offs"),
     path("sign-offs/<int:operation_id>/", decide, name="sign_offs-decide"),
     path("sign-offs/rules/new/", edit, name="sign_offs-new"),
-    path("sign-offs/rules/<int:rule_id>/", edit, name="sign_offs-one"),
-    path("sign-offs/rules/<int:rule_id>/delete/", delete, name="sign_offs-delete"),
+    path("sign-offs/rules/<int:sign_off_rule_id>/", edit, name="sign_offs-one"),
+    path("sign-offs/rules/<int:sign_off_rule_id>/delete/", delete, name="sign_offs-delete"),
 ]

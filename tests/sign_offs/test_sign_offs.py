@@ -25,7 +25,7 @@ from poisonadmin.operations.queries.selections import get_selection
 from poisonadmin.sign_offs.commands.rules import save_sign_off_rule
 from poisonadmin.sign_offs.commands.sign_off import AnotherPersonNeeded, HashMismatch, expire_sign_offs, sign_off
 from poisonadmin.sign_offs.domain.sign_off import SignOffDecision
-from poisonadmin.sign_offs.queries.waiting import waiting_count
+from poisonadmin.sign_offs.queries.awaited import waiting_count
 from poisonadmin.store.models.access import Audit
 from poisonadmin.store.models.message import Message
 from poisonadmin.store.models.operation import Operation

@@ -7,7 +7,7 @@ from django.conf import settings
 from django.http import HttpRequest
 
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.sign_offs.queries.waiting import waiting_count
+from poisonadmin.sign_offs.queries.awaited import waiting_count
 from poisonadmin.system.queries.overview import undecided_count
 from poisonadmin.web.pages.errors import request_id
 
