@@ -60,7 +60,7 @@ def test_what_waits_is_reviewed_and_signed_off(operator_browser: Client, reviewe
     assert "waiting for your sign-off" not in html_of(operator_browser.get(PAGE))
     listed = html_of(reviewer.get(PAGE))
     assert "waiting for your sign-off" in listed
-    assert f"Review Approve #{operation.id}" in listed
+    assert f"Review: Approve #{operation.id}" in listed
     page = html_of(reviewer.get(address))
     assert "2 of 2 will be approved" in page
     assert f'name="hash" value="{operation.selection.ids_hash}"' in page
@@ -109,6 +109,10 @@ def test_ticked_rows_say_so_before_and_wait_afterwards(operator_browser: Client)
     page = html_of(answer)
     assert answer.redirect_chain[-1][0] == f"/operations/{Operation.objects.get().id}/"
     assert "Nothing is done yet: another person has to sign off." in page
+    one = operator_browser.post(
+        "/messages/decide/fail/now/", {"id": ids, "reason": "hopeless"}, headers={"HX-Request": "true"}
+    )
+    assert one["HX-Redirect"] == f"/operations/{Operation.objects.latest('id').id}/"
     assert set(Message.objects.values_list("state", flat=True)) == {"NDLV"}
 
 

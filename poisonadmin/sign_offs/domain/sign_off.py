@@ -47,17 +47,24 @@ class SignOffNeeded:
     earlier: int
 
     @property
+    def excess(self) -> str:
+        """Return by how much the limit is exceeded.
+
+        >>> SignOffNeeded("invoices.*", None, 500, 1, 500).excess
+        '1 message after 500 in the last hour, the limit at invoices.* is 500'
+        """
+        earlier = f" after {self.earlier:,} in the last hour" if self.earlier else ""
+        messages = f"{self.count:,} message{'' if self.count == 1 else 's'}{earlier}"
+        return f"{messages}, the limit at {self.match} is {self.above:,}"
+
+    @property
     def sentence(self) -> str:
         """Return why another person has to sign off.
 
         >>> SignOffNeeded("invoices.*", None, 500, 1700, 0).sentence
         'Another person has to sign off: 1,700 messages, the limit at invoices.* is 500.'
-        >>> SignOffNeeded("invoices.*", None, 500, 1, 500).sentence
-        'Another person has to sign off: 1 message after 500 in the last hour, the limit at invoices.* is 500.'
         """
-        earlier = f" after {self.earlier:,} in the last hour" if self.earlier else ""
-        messages = f"{self.count:,} message{'' if self.count == 1 else 's'}{earlier}"
-        return f"Another person has to sign off: {messages}, the limit at {self.match} is {self.above:,}."
+        return f"Another person has to sign off: {self.excess}."
 
 
 def strictest(limits: Sequence[SignOffLimit], messages: Iterable[MessagesAt]) -> SignOffNeeded | None:
