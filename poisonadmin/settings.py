@@ -164,6 +164,9 @@ AXES_DISABLE_ACCESS_LOG = True  # it is in the audit log
 AXES_SENSITIVE_PARAMETERS = ["username", "ip_address", "login", "csrfmiddlewaretoken", "next"]
 SESSION_COOKIE_AGE = env.number("POISONADMIN_SESSION_HOURS", 12, most=720) * 3600
 
+# An operation that waits for the consent of another person is cancelled after so long.
+SIGN_OFF_HOURS = env.number("POISONADMIN_SIGN_OFF_HOURS", 24, most=720)
+
 # --- browser --------------------------------------------------------------------------------------------------------
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {

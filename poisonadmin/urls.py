@@ -13,6 +13,7 @@ from poisonadmin.web.pages import errors
 API = [
     "poisonadmin.messages.api.urls",
     "poisonadmin.operations.api",
+    "poisonadmin.sign_offs.api",
     "poisonadmin.intake.api",
     "poisonadmin.addresses.api",
     "poisonadmin.destinations.api",
@@ -28,6 +29,7 @@ API = [
 PAGES = [
     "poisonadmin.messages.pages.urls",
     "poisonadmin.operations.pages",
+    "poisonadmin.sign_offs.pages",
     "poisonadmin.addresses.pages",
     "poisonadmin.destinations.pages.urls",
     "poisonadmin.policies.pages.urls",

@@ -11,6 +11,7 @@ from poisonadmin.messages.commands.expiry import expire_due
 from poisonadmin.operations.commands import operations
 from poisonadmin.operations.commands.selections import remove_expired
 from poisonadmin.restart_jobs.commands import restart_due
+from poisonadmin.sign_offs.commands.sign_off import expire_sign_offs
 from poisonadmin.sources.commands.broker_checks import answer_due
 from poisonadmin.system.commands.housekeeping import clean_up
 from workers.brokers.checking import check_broker
@@ -65,7 +66,7 @@ def operation_tick(**_: Any) -> None:
     """Carry on with the operations that are not over."""
     with single_flight(Tick.OPERATIONS) as alone:
         if alone:
-            operations.carry_on()
+            do_each(expire_sign_offs, operations.carry_on)
 
 
 @app.task  # type: ignore[untyped-decorator]

@@ -27,6 +27,8 @@ from poisonadmin.operations.queries.selections import (
     get_selection_detail,
     list_members,
 )
+from poisonadmin.sign_offs.commands.sign_off import sign_off
+from poisonadmin.sign_offs.domain.sign_off import SignOffDecision
 from poisonadmin.store.models.lane import AddressStatus
 from poisonadmin.web.api.contract import (
     PAGE,
@@ -36,6 +38,8 @@ from poisonadmin.web.api.contract import (
     Paged,
     ReasonInput,
     StrictSerializer,
+    Text,
+    boolean,
     choice,
     contract,
 )
@@ -45,10 +49,15 @@ from poisonadmin.web.api.view import ApiView
 
 MESSAGE = Shape("Message", MessageRow, kinds={"state": State, "reason": Reason | None, "address_status": AddressStatus})
 SELECTION = Shape("Selection", SelectionDetail, leave_out=("address_ids",), kinds={"order": SelectionOrder})
-PREVIEW = Shape("OperationPreview", OperationPreview)
-_KINDS: dict[str, Any] = {"action": OperationAction, "state": OperationState}
-OPERATION = Shape("Operation", OperationDetail, leave_out=("walked", "changed"), also={"done": int}, kinds=_KINDS)
-LISTED_OPERATION = Shape("ListedOperation", OperationRow, leave_out=("walked", "changed"), kinds=_KINDS)
+PREVIEW = Shape("OperationPreview", OperationPreview, also={"needs_sign_off": bool})
+_KINDS: dict[str, Any] = {
+    "action": OperationAction,
+    "state": OperationState,
+    "sign_off_decision": SignOffDecision | None,
+}
+_INTERNAL = ("walked", "changed", "requester", "patterns")
+OPERATION = Shape("Operation", OperationDetail, leave_out=_INTERNAL, also={"done": int}, kinds=_KINDS)
+LISTED_OPERATION = Shape("ListedOperation", OperationRow, leave_out=_INTERNAL, kinds=_KINDS)
 
 
 def _shown(shape: Shape, row: Any) -> Response:
@@ -128,7 +137,8 @@ class SelectionPreview(ApiView):
 class OperationInput(ReasonInput):
     """`selection`: a selection's id, or an object with the `filter` that is to be frozen.
 
-    `canary`: try 1 message, then 10, then 100 before all others, and halt when they fail again.
+    `canary`: try 1 message, then 10, then 100 before all others, and halt when they fail again. `break_glass`: begin
+    without the sign-off that it may need, which takes the permission of that name and is shown on it for ever.
     """
 
     selection = serializers.JSONField()
@@ -136,19 +146,34 @@ class OperationInput(ReasonInput):
     rate_per_second = serializers.FloatField(required=False, allow_null=True)
     canary = serializers.BooleanField(required=False, default=False)
     until = Moment(required=False)
+    break_glass = serializers.BooleanField(required=False, default=False)
 
 
 class OperationList(ApiView):
     """`/operations/`."""
 
-    @contract(Permission.READ, "operations", {200: Paged(LISTED_OPERATION)}, query=PAGE)
+    @contract(
+        Permission.READ,
+        "operations",
+        {200: Paged(LISTED_OPERATION)},
+        query=(
+            choice("state", OperationState),
+            boolean("broke_glass", "Whether only those that were begun without the sign-off that they needed."),
+            *PAGE,
+        ),
+    )
     def get(self) -> Response:
         """List operations, newest first."""
-        return self.listed(LISTED_OPERATION, list_operations)
+        only = {"state": self.query["state"], "broke_glass": bool(self.query["broke_glass"])}
+        return self.listed(LISTED_OPERATION, list_operations, **only)
 
     @contract(Permission.DECIDE, "operations", {202: OPERATION}, body=OperationInput, acts=True)
     def post(self) -> Response:
-        """Begin an operation on a selection. It goes on until every member is accounted for."""
+        """Begin an operation on a selection. It goes on until every member is accounted for.
+
+        Above the limit of a sign-off rule its state is `waiting_for_sign_off`, and nothing of it is done before another
+        person has consented (`POST /operations/{id}/sign-offs/`).
+        """
         body = self.body
         operation_id = operations.begin(
             _selection_of(body["selection"]),
@@ -158,6 +183,7 @@ class OperationList(ApiView):
             rate_per_second=body.get("rate_per_second"),
             has_canary=body["canary"],
             until=body.get("until"),
+            break_glass=body["break_glass"],
         )
         return _created(self, OPERATION, get_operation(operation_id, principal=self.reader), 202)
 
@@ -238,6 +264,35 @@ class OperationCancel(_ChangeView):
         return self.changed(operation_id, OperationChange.CANCEL)
 
 
+class SignOffInput(ReasonInput):
+    """`hash`: that of the operation whose messages were seen. `decision`: refusing cancels the operation."""
+
+    hash = Text(max_length=64)
+    decision = serializers.ChoiceField(
+        choices=[str(one) for one in SignOffDecision], required=False, default=str(SignOffDecision.CONSENT)
+    )
+
+
+class OperationSignOff(ApiView):
+    """`/operations/{id}/sign-offs/`."""
+
+    @contract(Permission.SIGN_OFF, "operations", {200: OPERATION}, body=SignOffInput, acts=True)
+    def post(self, operation_id: int) -> Response:
+        """Consent to an operation of another person, which begins it, or refuse.
+
+        409 `hash_mismatch` for another selection, `operation_state_conflict` when it does not wait any more.
+        """
+        body = self.body
+        sign_off(
+            operation_id,
+            SignOffDecision(body["decision"]),
+            selection_hash=body["hash"],
+            reason=body["reason"],
+            principal=self.principal,
+        )
+        return _shown(OPERATION, get_operation(operation_id, principal=self.reader))
+
+
 urlpatterns = [
     route("selections/", SelectionList, name="api-selections"),
     route("selections/<id:selection_id>/", SelectionOne, name="api-selection"),
@@ -249,4 +304,5 @@ urlpatterns = [
     route("operations/<id:operation_id>/pause/", OperationPause, name="api-operation-pause"),
     route("operations/<id:operation_id>/resume/", OperationResume, name="api-operation-resume"),
     route("operations/<id:operation_id>/cancel/", OperationCancel, name="api-operation-cancel"),
+    route("operations/<id:operation_id>/sign-offs/", OperationSignOff, name="api-operation-sign-offs"),
 ]

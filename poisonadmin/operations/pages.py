@@ -13,11 +13,12 @@ from django.utils import timezone
 from django.views.decorators.http import require_POST
 from django_htmx.http import HttpResponseClientRefresh
 
-from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
 from poisonadmin.messages.queries import refusals
 from poisonadmin.messages.queries.filters import narrowing, parse_filter
 from poisonadmin.messages.queries.lists import count_messages
 from poisonadmin.operations.commands import operations
+from poisonadmin.operations.commands.carry_out import principal_of
 from poisonadmin.operations.commands.operations import InvalidOperation
 from poisonadmin.operations.commands.selections import freeze
 from poisonadmin.operations.domain.actions import ACTIONS, DELIVERING, Action, OperationAction
@@ -31,6 +32,8 @@ from poisonadmin.operations.queries.operations import (
 )
 from poisonadmin.operations.queries.preview import TAKEN, LeftAlone, OperationPreview, preview
 from poisonadmin.operations.queries.selections import SelectionRow, arrived_since, get_selection, list_members
+from poisonadmin.sign_offs.commands.sign_off import AnotherPersonNeeded, require_may_sign
+from poisonadmin.sign_offs.domain.sign_off import SignOffNeeded
 from poisonadmin.web.pages.forms import PageForm, TextField, decimal_number, sentence_of, ticks, whole_number
 from poisonadmin.web.pages.views import NO_REASON, back_to, href, page, pager, reason_of
 
@@ -48,6 +51,7 @@ OUTCOMES: dict[MemberOutcome, str] = {
     MemberOutcome.UNANSWERED: "not answered yet",
 }
 DONE: dict[str, str] = {
+    OperationState.WAITING_FOR_SIGN_OFF: "Waiting for a sign-off",
     OperationState.RUNNING: "Running",
     OperationState.PAUSED: "Paused",
     OperationState.HALTED: "Halted",
@@ -81,6 +85,10 @@ class OperationForm(PageForm):
     )
     canary = ticks("Try 1, then 10, then 100 messages first, and halt when they fail again")
     delay_seconds = whole_number("Postpone by", choices=[])
+    break_glass = ticks(
+        "Begin without a sign-off",
+        "For emergencies. It is marked on the operation for ever, and shown to everybody who signs off.",
+    )
     reason = TextField(
         "Reason",
         most=operations.MAX_REASON_CHARS,
@@ -89,8 +97,10 @@ class OperationForm(PageForm):
         hint="Why? It is kept in the history and the audit log.",
     )
 
-    def __init__(self, data: Any, action: Action) -> None:
+    def __init__(self, data: Any, action: Action, *, may_break_glass: bool) -> None:
         super().__init__(data)
+        if not may_break_glass:
+            del self.fields["break_glass"]
         if action.key not in DELIVERING:
             del self.fields["rate_per_second"], self.fields["canary"]
         if action.delays:
@@ -106,6 +116,7 @@ class OperationForm(PageForm):
             "reason": typed["reason"],
             "rate_per_second": typed.get("rate_per_second"),
             "has_canary": typed.get("canary", False),
+            "break_glass": typed.get("break_glass", False),
             "until": None if delay is None else timezone.now() + timedelta(seconds=delay),
         }
 
@@ -136,7 +147,9 @@ def selection(request: HttpRequest, principal: Principal, selection_id: int) -> 
     """Show what an action would do with a selection, and begin it when the form is sent."""
     found = get_selection(selection_id, principal=principal)
     action = _action(request.GET.get("action") or _likely(found))
-    form = OperationForm(request.POST if request.method == "POST" else None, action)
+    foreseen = preview(found, action.key, principal=principal)
+    may_break_glass = foreseen.needs_sign_off and principal.may(Permission.BREAK_GLASS)
+    form = OperationForm(request.POST if request.method == "POST" else None, action, may_break_glass=may_break_glass)
     if request.method == "POST":
         principal.require(Permission.DECIDE)
         if form.is_valid():
@@ -153,7 +166,7 @@ def selection(request: HttpRequest, principal: Principal, selection_id: int) -> 
         "actions": list(ACTIONS.values()),
         "action": action,
         "form": form,
-        **_foreseen(preview(found, action.key, principal=principal), principal),
+        **_foreseen(foreseen, principal),
     }
     return render(request, "operations/selection.html", context, status=422 if form.errors else 200)
 
@@ -191,11 +204,26 @@ def show(request: HttpRequest, principal: Principal, operation_id: int) -> HttpR
         else [],
         "running": found.ended_at is None,
         "pace": _pace(found),
+        "sign_off": SignOffNeeded(**found.sign_off) if found.sign_off else None,
     }
     is_live = request.htmx  # type: ignore[attr-defined]
     if is_live and (found.ended_at is not None or found.state != request.GET.get("state")):
         return HttpResponseClientRefresh()
-    return render(request, "operations/operation_live.html" if is_live else "operations/operation.html", context)
+    if is_live:
+        return render(request, "operations/operation_live.html", context)
+    if found.state == OperationState.WAITING_FOR_SIGN_OFF and principal.may(Permission.SIGN_OFF):
+        context |= _review(found, principal)
+    return render(request, "operations/operation.html", context)
+
+
+def _review(found: OperationDetail, principal: Principal) -> dict[str, Any]:
+    """Return what a reviewer has to see, or why this one may not sign off."""
+    try:
+        require_may_sign(found, principal)
+    except (AnotherPersonNeeded, NotAllowed) as error:
+        return {"no_sign_off": error.detail}
+    selection = get_selection(found.selection_id, principal=principal)
+    return _foreseen(preview(selection, OperationAction(found.action), principal=principal_of(found)), principal)
 
 
 @page(filters=())
@@ -270,7 +298,7 @@ def _mend(refused: LeftAlone, principal: Principal) -> tuple[str, str | None]:
 def _pace(found: OperationDetail) -> dict[str, Any]:
     """Return how many members a second were accounted for, and the seconds that the rest will take at that pace."""
     until = found.ended_at or timezone.now()
-    seconds = max((until - found.requested_at).total_seconds(), 0.001)
+    seconds = max((until - found.began_at).total_seconds(), 0.001)
     pace = found.done / seconds
     left = found.count - found.done
     return {"rate": pace, "left_seconds": left / pace if pace and left and found.ended_at is None else None}

@@ -13,7 +13,16 @@ from tests.web.test_hostile_text import BARE, XSS
 pytestmark = pytest.mark.django_db(transaction=True)
 
 REFUSED = {
-    *("mistaken", "missing", "policy-new", "policy", "restart-job-new", "rule-new", "rule-new-after"),
+    *(
+        "mistaken",
+        "missing",
+        "policy-new",
+        "policy",
+        "restart-job-new",
+        "rule-new",
+        "rule-new-after",
+        "sign-off-rule-new",
+    ),
     *("source-new", "source-new-directory", "destination-new", "destination-new-http", "destination-new-handler"),
 }
 # Between them they hold every colour there is.

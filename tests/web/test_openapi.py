@@ -38,6 +38,7 @@ KNOWN_IDS = {
     "job_id": "job",
     "entry_id": "entry",
     "restart_job_id": "restart_job",
+    "sign_off_rule_id": "sign_off_rule",
     "rule_id": "rule",
 }
 KNOWN_NAMES = {"addresses": "orders.eu", "destinations": "shop", "nodes": "billing-1"}

@@ -17,6 +17,7 @@ from poisonadmin.policies.commands import save_policy
 from poisonadmin.restart_jobs.commands import save_restart_job
 from poisonadmin.rules.commands.table import RuleFields, create_rule
 from poisonadmin.saved_views.commands import save_view
+from poisonadmin.sign_offs.commands.rules import save_sign_off_rule
 from poisonadmin.sources.commands.broker_checks import request_source_check
 from poisonadmin.sources.commands.setup import save_source
 from poisonadmin.store.models.access import Access
@@ -51,7 +52,7 @@ class Expected:
 
 READ, PAYLOAD, DECIDE = Permission.READ, Permission.READ_PAYLOAD, Permission.DECIDE
 PAUSE, EXPORT, CONFIGURE = Permission.PAUSE, Permission.EXPORT, Permission.CONFIGURE
-INGEST = Permission.INGEST
+INGEST, SIGN_OFF = Permission.INGEST, Permission.SIGN_OFF
 SLUGS = {"action": "approve", "outcome": "unanswered", "what": "pause"}
 BROKER = {"name": "dead", "kind": "rabbitmq", "url": "amqp://rabbit.example.org", "queues": "orders.dlq"}
 
@@ -83,6 +84,11 @@ ROUTES = {
     "operations-one": Expected(READ, OF_AN_ADDRESS),
     "operations-members": Expected(READ, OF_AN_ADDRESS),
     "operations-change": Expected(DECIDE, OF_AN_ADDRESS, "post", {"reason": "r"}, 302),
+    "sign_offs": Expected(),
+    "sign_offs-decide": Expected(SIGN_OFF, OF_AN_ADDRESS, "post", {"reason": "r", "decision": "consent"}, 302),
+    "sign_offs-new": Expected(CONFIGURE),
+    "sign_offs-one": Expected(CONFIGURE),
+    "sign_offs-delete": Expected(CONFIGURE, method="post", status=302),
     "groups": Expected(),
     "groups-one": Expected(READ, OF_AN_ADDRESS),
     "groups-edit": Expected(DECIDE, OF_AN_ADDRESS),
@@ -206,6 +212,7 @@ def make_everything() -> dict[str, int]:
         "group_id": FailureGroup.objects.earliest("id").id,
         "policy_id": PolicyRow.objects.get().id,
         "restart_job_id": restart_job.id,
+        "sign_off_rule_id": save_sign_off_rule("orders.#", None, above=1_000, principal=SYSTEM).id,
         "rule_id": create_rule("before", fields, principal=SYSTEM).id,
         "source_id": source.id,
         "broker_id": broker.id,
@@ -269,7 +276,9 @@ def test_what_lies_outside_the_scope_is_not_found(
     name: str, objects: dict[str, int], browser_of: Callable[[str], Client]
 ) -> None:
     expected = ROUTES[name]
-    if expected.scope == OF_AN_ADDRESS:
+    if expected.permission is SIGN_OFF:
+        assert _answer(browser_of("outsider"), name, objects) == 403
+    elif expected.scope == OF_AN_ADDRESS:
         assert _answer(browser_of("outsider"), name, objects) == 404
     elif expected.permission is CONFIGURE:
         assert _answer(browser_of("outsider"), name, objects) == 403
@@ -330,6 +339,7 @@ def test_lists_of_an_outsider_name_nothing_of_others(
         "policies",
         "poison_list",
         "restart_jobs",
+        "sign_offs",
         "rules",
         "nodes",
         "audit",

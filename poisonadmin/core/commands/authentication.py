@@ -34,7 +34,7 @@ def principal_of_user(user: Any) -> Principal | None:
     if access is None:
         return None
     found = principal(user.get_username(), Role(access.role), access.address_patterns)
-    return replace(found, account=f"user {user.pk}")
+    return replace(found, account=f"user {user.pk}", user=f"user {user.pk}")
 
 
 class InvalidToken(PoisonAdminError):
@@ -91,4 +91,5 @@ def _principal(token: _InForce) -> Principal:
         permissions=owner.permissions.intersection(token.scopes),
         patterns=patterns,
         account=f"token {token.id}",
+        user=f"user {token.user_id}",
     )

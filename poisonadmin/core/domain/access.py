@@ -19,6 +19,7 @@ class Permission(StrEnum):
     INGEST = "ingest"
     DECIDE = "decide"
     SIGN_OFF = "sign_off"
+    BREAK_GLASS = "break_glass"
     PAUSE = "pause"
     EXPORT = "export"
     CONFIGURE = "configure"
@@ -64,6 +65,7 @@ class Principal:
     """Who asks. `patterns` empty means every address; several lists (the user's and the token's) must all match.
 
     `account` is the token, or the user of a session, and nobody else ever: names may be alike, and be given again.
+    `user` is the user behind it, whose other tokens and sessions have the same.
     """
 
     name: str
@@ -71,6 +73,12 @@ class Principal:
     permissions: frozenset[Permission]
     patterns: tuple[tuple[str, ...], ...] = ()
     account: str = ""
+    user: str = ""
+
+    @property
+    def person(self) -> str:
+        """Who decides, by whatever session or token; who is no user has a name only."""
+        return self.user or self.name
 
     def may(self, permission: Permission) -> bool:
         """Return whether the permission is held."""

@@ -23,6 +23,7 @@ class Lock(IntEnum):
     CONFIGURATION = 30
     SETTLE = 31
     WORKER = 32
+    SIGN_OFF = 33
 
 
 def lock_key(row_id: int) -> int:

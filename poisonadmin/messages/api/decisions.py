@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+from django.urls import reverse
 from rest_framework import serializers
 from rest_framework.response import Response
 
@@ -18,7 +19,8 @@ from poisonadmin.web.api.view import ApiView, shown
 
 _ETAG = re.compile(r'"([A-Z]{4})-(\d{1,9})-(\d{1,9})"')
 _TERMS: dict[str, Any] = {"body": ReasonInput, "acts": True, "decides": True}
-_GIVES = {200: MESSAGE_DETAIL}
+# 202: another person has to sign off; `Location` is the operation that waits, and nothing of it is done.
+_GIVES = {200: MESSAGE_DETAIL, 202: MESSAGE_DETAIL}
 MAX_ATTEMPT = 2**31 - 1
 
 
@@ -32,8 +34,8 @@ class _DecisionView(ApiView):
     """What all decisions have in common."""
 
     def decided(self, message_id: int, action: OperationAction, **more: Any) -> Response:
-        """Carry out the decision and return the message as it is now."""
-        decide_on(
+        """Carry out the decision, or have it wait for a sign-off, and return the message as it is now."""
+        decided = decide_on(
             [message_id],
             action,
             principal=self.principal,
@@ -42,7 +44,12 @@ class _DecisionView(ApiView):
             **self._expected(),
             **more,
         )
-        return shown(MESSAGE_DETAIL, get_message(message_id, principal=self.reader))
+        message = get_message(message_id, principal=self.reader)
+        if decided.awaits is None:
+            return shown(MESSAGE_DETAIL, message)
+        response = shown(MESSAGE_DETAIL, message, 202)
+        response["Location"] = self.request.build_absolute_uri(reverse("api-operation", args=[decided.awaits]))
+        return response
 
     def _expected(self) -> dict[str, Any]:
         found = self.if_match(_ETAG)

@@ -78,7 +78,8 @@ class Decided:
     """`refused` maps each message that was left alone to why: a code, or the state it is in.
 
     `operations`: the latest operation of those that were refused, where they had one; `returns`: their return address.
-    `handed_back`: those of `changed` that their consumers have back.
+    `handed_back`: those of `changed` that their consumers have back. `awaits`: the operation that would change the rest
+    once another person has signed it off; None where nothing waits.
     """
 
     event: Event
@@ -87,6 +88,7 @@ class Decided:
     operations: dict[int, int]
     returns: dict[int, str]
     handed_back: tuple[int, ...] = ()
+    awaits: int | None = None
 
 
 class _Locked(NamedTuple):

@@ -22,6 +22,7 @@ from poisonadmin.messages.queries.approval_warnings import approval_warnings
 from poisonadmin.messages.queries.blacklist import suspects
 from poisonadmin.messages.queries.lists import MessageRow, messages_by_id
 from poisonadmin.operations.domain.actions import ACTIONS, Action
+from poisonadmin.sign_offs.queries.needed import limits_of, sign_off_needed
 from poisonadmin.system.queries.overview import undecided_count
 from poisonadmin.web.pages.forms import PageForm, TextField, whole_number
 from poisonadmin.web.pages.views import back_to, page
@@ -138,6 +139,9 @@ def _dialog(
         "skipped": Counter(row.state for row in rows if not action.allows(row)).most_common(),
         "missing": len(set(form.ids)) - len(rows),
         "warnings": warnings(fitting) if action.event is Event.APPROVED else [],
+        "sign_off": sign_off_needed(
+            limits_of(action.key), action.key, principal=principal, count=len(rows), ids=[row.id for row in rows]
+        ),
     }
     template = "messages/_decision.html" if request.htmx else "messages/decision.html"  # type: ignore[attr-defined]
     return render(request, template, context, status=status)
@@ -157,6 +161,8 @@ def _split(rows: list[MessageRow], *, goes_back: bool) -> list[tuple[tuple[str, 
 
 def _say(request: HttpRequest, action: Action, decided: Decided) -> None:
     count = len(decided.changed)
+    if decided.awaits is not None:
+        notes.warning(request, "Nothing is done yet: another person has to sign off.")
     if count:
         notes.success(request, f"{count} message{'' if count == 1 else 's'} {action.done}.")
     for why, skipped in Counter(decided.refused.values()).most_common():
@@ -166,10 +172,11 @@ def _say(request: HttpRequest, action: Action, decided: Decided) -> None:
 
 
 def _answer(request: HttpRequest, principal: Principal, form: DecisionForm, decided: Decided) -> HttpResponseBase:
+    target = form.target if decided.awaits is None else reverse("operations-one", args=[decided.awaits])
     if not request.htmx:  # type: ignore[attr-defined]
-        return HttpResponseRedirect(form.target)
-    if form.page == "message":
-        return HttpResponseClientRedirect(form.target)
+        return HttpResponseRedirect(target)
+    if form.page == "message" or decided.awaits is not None:
+        return HttpResponseClientRedirect(target)
     is_blacklist = form.page == "blacklist"
     context = {
         "rows": (suspects if is_blacklist else messages_by_id)(form.ids, principal=principal),

@@ -15,6 +15,7 @@ from poisonadmin.messages.domain.states import State
 from poisonadmin.operations.domain.actions import DELIVERING, OperationAction
 from poisonadmin.operations.domain.canary import STAGE_ENDS
 from poisonadmin.operations.domain.ledger import MemberOutcome
+from poisonadmin.operations.queries.operations import OperationRow
 from poisonadmin.operations.queries.preview import refusal_of
 from poisonadmin.store.models.operation import Operation
 
@@ -79,7 +80,7 @@ def decide(operation: Operation, ids: Sequence[int], **expected: Any) -> Decided
     )
 
 
-def principal_of(operation: Operation) -> Principal:
+def principal_of(operation: Operation | OperationRow) -> Principal:
     """Return who asked for the operation, as far as carrying it out needs it."""
     patterns = tuple(tuple(some) for some in operation.patterns)
     return Principal(operation.requested_by, Role.OPERATOR, frozenset({Permission.READ, Permission.DECIDE}), patterns)

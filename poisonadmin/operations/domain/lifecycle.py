@@ -4,8 +4,12 @@ from enum import StrEnum
 
 
 class OperationState(StrEnum):
-    """HALTED: its canary stopped it. CANCELLED: nothing more begins; what is under way ends."""
+    """WAITING_FOR_SIGN_OFF: nothing is done before another person consents. HALTED: its canary stopped it.
 
+    CANCELLED: nothing more begins; what is under way ends.
+    """
+
+    WAITING_FOR_SIGN_OFF = "waiting_for_sign_off"
     RUNNING = "running"
     PAUSED = "paused"
     HALTED = "halted"
@@ -21,12 +25,14 @@ class OperationChange(StrEnum):
     CANCEL = "cancel"
 
 
-RUNNING, PAUSED, HALTED, CANCELLED, COMPLETED = OperationState
+WAITING, RUNNING, PAUSED, HALTED, CANCELLED, COMPLETED = OperationState
 
+# Their operations have not ended.
+OPEN_STATES = (WAITING, RUNNING, PAUSED, HALTED)
 CHANGES: dict[OperationChange, tuple[tuple[OperationState, ...], OperationState]] = {
     OperationChange.PAUSE: ((RUNNING,), PAUSED),
     OperationChange.RESUME: ((PAUSED, HALTED), RUNNING),
-    OperationChange.CANCEL: ((RUNNING, PAUSED, HALTED), CANCELLED),
+    OperationChange.CANCEL: (OPEN_STATES, CANCELLED),
 }
 
 

@@ -9,15 +9,16 @@ from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.address_ids import visible_ids
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Count, Key, Page, fetch_page, window
-from poisonadmin.core.queries.rows import bounded, fetch, fetch_rows
+from poisonadmin.core.queries.rows import all_given, bounded, fetch, fetch_rows
 from poisonadmin.messages.queries.lists import COLUMNS, JOINS, MessageRow
 from poisonadmin.operations.domain.actions import DELIVERING
 from poisonadmin.operations.domain.ledger import Ledger, MemberOutcome, ledger
-from poisonadmin.operations.domain.lifecycle import OperationState
+from poisonadmin.operations.domain.lifecycle import OPEN_STATES, OperationState
 
 _COLUMNS = """operation.id, selection_id, action, state, reason, params, rate_per_second, operation.count,
  ids_hash AS hash, canary IS NOT NULL AS canary, walked, changed, halted_why,
- requested_by, requested_at, state_at, ended_at"""
+ requested_by, requester, patterns, requested_at, state_at, ended_at, sign_off, sign_off_expires_at,
+ sign_off_decision, sign_off_by, sign_off_at, sign_off_reason, broke_glass_at"""
 _FROM = "FROM operation JOIN selection ON selection.id = selection_id"
 _RECORDED = """
 SELECT outcome, code, count(*) FROM operation_result WHERE operation_id = %s GROUP BY outcome, code
@@ -42,7 +43,9 @@ _NEWEST_FIRST = Key(("operation.id",), (int,))
 class OperationRow:
     """A decision on a selection. `walked`: how many members it has decided on. `hash` is the selection's.
 
-    `ended_at`: when every member was accounted for.
+    `ended_at`: when every member was accounted for. `sign_off`: the limit that it exceeds, null for none: more than
+    `above` messages at `match`, it has `count`, and there were `earlier` ones. `sign_off_decision`: consent or refuse,
+    of another person. `broke_glass_at`: when an administrator began it without.
     """
 
     id: int
@@ -59,9 +62,23 @@ class OperationRow:
     changed: int
     halted_why: str | None
     requested_by: str
+    requester: str
+    patterns: list[list[str]]
     requested_at: datetime
     state_at: datetime
     ended_at: datetime | None
+    sign_off: Mapping[str, Any] | None
+    sign_off_expires_at: datetime | None
+    sign_off_decision: str | None
+    sign_off_by: str | None
+    sign_off_at: datetime | None
+    sign_off_reason: str | None
+    broke_glass_at: datetime | None
+
+    @property
+    def began_at(self) -> datetime:
+        """Return when the first member could be decided on."""
+        return self.sign_off_at or self.requested_at
 
 
 @dataclass(frozen=True)
@@ -86,16 +103,26 @@ class OperationDetail(OperationRow):
 
 
 def list_operations(
-    *, principal: Principal, cursor: str | None = None, limit: int = DEFAULT_LIMIT, on_sets: bool = False
+    *,
+    principal: Principal,
+    cursor: str | None = None,
+    limit: int = DEFAULT_LIMIT,
+    on_sets: bool = False,
+    state: str | None = None,
+    broke_glass: bool = False,
 ) -> Page[OperationRow]:
     """Return a page of the operations whose members are all in scope, newest first.
 
-    `on_sets`: without those on one message.
+    `on_sets`: without those on one message. `state`: only those in it. `broke_glass`: only those that an administrator
+    began without the sign-off that they needed.
     """
     principal.require(Permission.READ)
     visible = visible_ids(principal)
-    scope, parameters = ("TRUE", []) if visible is None else ("selection.address_ids <@ %s::bigint[]", [visible])
-    sql = f"SELECT {_COLUMNS} {_FROM} WHERE operation.count >= {2 if on_sets else 0} AND {scope}"
+    only, parameters = all_given({"selection.address_ids <@ %s::bigint[]": visible, "operation.state = %s": state})
+    # Spelt out as in the partial indexes.
+    open_ones = " AND operation.ended_at IS NULL" if state in OPEN_STATES else ""
+    without = " AND broke_glass_at IS NOT NULL" if broke_glass else ""
+    sql = f"SELECT {_COLUMNS} {_FROM} WHERE operation.count >= {2 if on_sets else 0} AND {only}{open_ones}{without}"
     page = window(cursor, limit, _NEWEST_FIRST)
     return fetch_page(OperationRow, sql, parameters, page)
 

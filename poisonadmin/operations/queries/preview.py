@@ -13,6 +13,8 @@ from poisonadmin.messages.queries.approval_warnings import ApprovalWarning, appr
 from poisonadmin.operations.domain.actions import DELIVERING, OperationAction
 from poisonadmin.operations.queries.selections import SelectionRow
 from poisonadmin.policies.queries.index import policy_index
+from poisonadmin.sign_offs.domain.sign_off import SignOffNeeded
+from poisonadmin.sign_offs.queries.needed import limits_of, sign_off_needed
 
 PREVIEW_SECONDS = 60
 # It waits or is under way for another operation.
@@ -64,13 +66,22 @@ class CrashWarning:
 
 @dataclass(frozen=True)
 class OperationPreview:
-    """`count` is the selection's; `accepted` and the counts of `refused` sum to it."""
+    """`count` is the selection's; `accepted` and the counts of `refused` sum to it.
+
+    `sign_off`: the limit that it exceeds, so that another person has to sign off; null where none has to.
+    """
 
     count: int
     accepted: int
     refused: list[LeftAlone]
     targets: list[Target]
     crashed: list[CrashWarning]
+    sign_off: SignOffNeeded | None
+
+    @property
+    def needs_sign_off(self) -> bool:
+        """Return whether another person has to sign off."""
+        return self.sign_off is not None
 
 
 class _Sort(NamedTuple):
@@ -101,6 +112,9 @@ def preview(selection: SelectionRow, action: OperationAction, *, principal: Prin
         _refused([one for one in sorts if one.why is not None]),
         _targets(taken, goes_back=action in DELIVERING),
         _crashed(taken) if action in DELIVERING else [],
+        sign_off_needed(
+            limits_of(action), action, principal=principal, count=selection.count, selection_id=selection.id
+        ),
     )
 
 

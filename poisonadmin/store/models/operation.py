@@ -9,6 +9,7 @@ from poisonadmin.operations.domain.actions import OperationAction
 from poisonadmin.operations.domain.ledger import RECORDED
 from poisonadmin.operations.domain.lifecycle import OperationState
 from poisonadmin.operations.domain.selection import SelectionOrder
+from poisonadmin.sign_offs.domain.sign_off import SignOffDecision
 from poisonadmin.store.models.choices import only_values_of
 
 
@@ -64,13 +65,15 @@ class Operation(models.Model):
     member has a row in `operation_result` once something is known of it. `has_lanes`: its messages wait on lanes of
     their own, behind those that nobody decided on in bulk. `canary`: the members that are tried first, in their order;
     `stage`: how many of its stages are over. While it `is_watched` what fails again halts it, as `halted_why` says.
-    `ended_at`: when every member was accounted for.
+    `ended_at`: when every member was accounted for. `requester`: `Principal.person` who asked. `sign_off`: the limit
+    that it exceeds (`SignOffNeeded`), None for none; then another person says `sign_off_decision` before
+    `sign_off_expires_at`, or an administrator `broke_glass_at` its beginning.
     """
 
     id = models.BigAutoField(primary_key=True)
     selection = models.ForeignKey(Selection, models.PROTECT)
     action = models.CharField(max_length=16)
-    state = models.CharField(max_length=16)
+    state = models.CharField(max_length=24)
     reason = models.TextField()
     params = models.JSONField(default=dict)
     rate_per_second = models.FloatField(null=True)
@@ -84,15 +87,39 @@ class Operation(models.Model):
     is_watched = models.BooleanField(db_default=False)
     halted_why = models.TextField(null=True)
     requested_by = models.CharField(max_length=255)
+    requester = models.CharField(max_length=255, db_default="")
     patterns = models.JSONField(default=list)
     requested_at = models.DateTimeField(db_default=Now())
     state_at = models.DateTimeField(db_default=Now())
     ended_at = models.DateTimeField(null=True)
+    sign_off = models.JSONField(null=True)
+    sign_off_expires_at = models.DateTimeField(null=True)
+    sign_off_decision = models.CharField(max_length=8, null=True)
+    sign_off_by = models.CharField(max_length=255, null=True)
+    sign_off_at = models.DateTimeField(null=True)
+    sign_off_reason = models.TextField(null=True)
+    broke_glass_at = models.DateTimeField(null=True)
 
     class Meta:
         db_table = "operation"
-        constraints = [only_values_of("action", OperationAction), only_values_of("state", OperationState)]
-        indexes = [models.Index("id", name="operation_open", condition=Q(ended_at__isnull=True))]
+        constraints = [
+            only_values_of("action", OperationAction),
+            only_values_of("state", OperationState),
+            only_values_of("sign_off_decision", SignOffDecision, nullable=True),
+            models.CheckConstraint(
+                condition=~Q(state=OperationState.WAITING_FOR_SIGN_OFF.value) | Q(sign_off_expires_at__isnull=False),
+                name="operation_sign_off_expires",
+            ),
+        ]
+        indexes = [
+            models.Index("id", name="operation_open", condition=Q(ended_at__isnull=True)),
+            models.Index(
+                fields=["requester", "action", "requested_at"],
+                name="operation_by_requester",
+                condition=Q(sign_off__isnull=True),
+            ),
+            models.Index("id", name="operation_broke_glass", condition=Q(broke_glass_at__isnull=False)),
+        ]
 
 
 class OperationPace(models.Model):

@@ -7,6 +7,7 @@ from django.conf import settings
 from django.http import HttpRequest
 
 from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.sign_offs.queries.awaited import waiting_count
 from poisonadmin.system.queries.overview import undecided_count
 from poisonadmin.web.pages.errors import request_id
 
@@ -30,6 +31,7 @@ SECTIONS: tuple[tuple[str, tuple[SidebarEntry, ...]], ...] = (
             SidebarEntry("Overview", "overview", "home", "o"),
             SidebarEntry("Triage", "triage", "mail", "m", also=("messages", "groups", "blacklist")),
             SidebarEntry("Operations", "operations", "check", "t"),
+            SidebarEntry("Sign-offs", "sign_offs", "shield", "i"),
             SidebarEntry("Restart jobs", "restart_jobs", "refresh", "r"),
         ),
     ),
@@ -75,6 +77,7 @@ def shell(request: HttpRequest) -> dict[str, Any]:
         "may_export": principal.may(Permission.EXPORT),
         # A badge is not worth a page that fails: fragments do not draw it.
         "undecided": None if getattr(request, "htmx", False) else undecided_count(principal),
+        "sign_offs_waiting": None if getattr(request, "htmx", False) else waiting_count(principal),
     }
 
 

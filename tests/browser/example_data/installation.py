@@ -23,7 +23,10 @@ from poisonadmin.intake.domain.envelope import parse_envelope
 from poisonadmin.messages.commands.counts import fold
 from poisonadmin.messages.domain import failures
 from poisonadmin.messages.domain.failures import Failure
+from poisonadmin.operations.commands.operations import begin
+from poisonadmin.operations.domain.actions import OperationAction
 from poisonadmin.policies.commands import save_policy
+from poisonadmin.sign_offs.commands.rules import save_sign_off_rule
 from poisonadmin.store.models.attempt import Attempt
 from poisonadmin.store.models.claim import Claim, Node, NodeEnd
 from poisonadmin.store.models.destination import Destination
@@ -90,6 +93,7 @@ def fill_database(*, rounds: int = 3) -> None:
     make_source()
     make_crashes()
     make_policies()
+    _ask_for_sign_offs()
     make_rules()
     make_brokers()
     fold()
@@ -255,6 +259,14 @@ def _decide(dice: random.Random) -> None:
     say(decisions.quarantine, waiting[:1], "Asked the team that sends it whether the amount is right.")
     say(decisions.deliver_now, waiting[1:2], "The consumer is back.")
     pause("github.fork", principal=OPERATOR, reason="Maintenance of the fork service until noon.")
+
+
+def _ask_for_sign_offs() -> None:
+    # Limits of actions that change nothing here: what is undecided cannot be quarantined.
+    save_sign_off_rule("github.#", OperationAction.QUARANTINE, above=1, principal=SYSTEM)
+    undecided = {"address": ["github.#"], "state": ["NDLV"]}
+    for who, reason in ((OPERATOR, "Asked the team that sends them."), (SYSTEM, "The relay is down.")):
+        begin(undecided, OperationAction.QUARANTINE, reason=reason, principal=who, break_glass=who is SYSTEM)
 
 
 def _says(who: Principal):  # type: ignore[no-untyped-def]

@@ -1,0 +1,70 @@
+"""Whether an operation needs a sign-off: asked when one is begun, and for its preview."""
+
+from collections.abc import Sequence
+
+from poisonadmin.core.domain.access import Principal
+from poisonadmin.core.queries.rows import bounded, fetch, fetch_rows
+from poisonadmin.operations.domain.actions import OperationAction
+from poisonadmin.sign_offs.domain.sign_off import MessagesAt, SignOffLimit, SignOffNeeded, strictest
+
+COUNT_SECONDS = 60
+_LIMITS = "SELECT match, action, above FROM sign_off_rule WHERE action IS NULL OR action = %s"
+# What was signed off, or begun without, was decided by more than one limit.
+_EARLIER = """
+SELECT selection_id, count FROM operation
+WHERE requester = %s AND action = %s AND sign_off IS NULL AND requested_at > now() - interval '1 hour'
+"""
+_MESSAGES_AT = """
+SELECT address.name, back.name, count(*) FILTER (WHERE is_member), count(*) FILTER (WHERE NOT is_member)
+FROM (
+    SELECT id, bool_or(is_member) AS is_member
+    FROM (
+        SELECT unnest(%(ids)s::bigint[]) AS id, TRUE AS is_member
+        UNION ALL
+        SELECT unnest(message_ids), selection_id IS NOT DISTINCT FROM %(selection)s
+        FROM selection_piece WHERE selection_id = ANY(%(selections)s)
+    ) AS chosen GROUP BY id
+) AS member
+     JOIN message ON message.id = member.id JOIN address ON address.id = message.address_id
+     JOIN address AS back ON back.id = coalesce(message.original_address_id, message.address_id)
+GROUP BY 1, 2
+"""
+
+
+def limits_of(action: OperationAction) -> list[SignOffLimit]:
+    """Return the limits that hold for an action."""
+    return fetch(SignOffLimit, _LIMITS, [str(action)])
+
+
+def sign_off_needed(
+    limits: Sequence[SignOffLimit],
+    action: OperationAction,
+    *,
+    principal: Principal,
+    count: int,
+    selection_id: int | None = None,
+    ids: Sequence[int] = (),
+) -> SignOffNeeded | None:
+    """Return which of the `limits_of` the action an operation would exceed if the principal began it now.
+
+    It is on the `count` members of a selection, or on `ids`. Different messages are counted, also of those that the
+    same person decided on in the last hour with the same action: many small operations are no way round.
+    Errors: `QueryTooExpensive`.
+    """
+    if not limits:
+        return None
+    earlier = dict(fetch_rows(_EARLIER, [principal.person, str(action)]))
+    if count + sum(earlier.values()) <= min(limit.above for limit in limits):
+        return None
+    return strictest(limits, messages_at(selection_id, ids=ids, earlier=list(earlier)))
+
+
+def messages_at(selection_id: int | None, *, ids: Sequence[int] = (), earlier: Sequence[int] = ()) -> list[MessagesAt]:
+    """Return where the members of a selection and `ids` are now, and those of `earlier` selections.
+
+    Errors: `QueryTooExpensive`.
+    """
+    selections = list(earlier) if selection_id is None else [selection_id, *earlier]
+    values = {"ids": list(ids), "selection": selection_id, "selections": selections}
+    with bounded(COUNT_SECONDS):
+        return [MessagesAt(*row) for row in fetch_rows(_MESSAGES_AT, values)]
