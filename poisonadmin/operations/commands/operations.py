@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
@@ -67,6 +68,14 @@ WHERE id = %(id)s AND ended_at IS NULL AND state IN ('running', 'cancelled')
 """
 
 
+@dataclass(frozen=True)
+class RunOf:
+    """The restart job whose run an operation is. `spares_crashed`: what has crashed its consumer is left alone."""
+
+    restart_job_id: int
+    spares_crashed: bool
+
+
 class InvalidOperation(InvalidField):
     """Raised when a field of an operation is invalid; `field` names what is wrong."""
 
@@ -89,6 +98,7 @@ def begin(
     rate_per_second: float | None = None,
     has_canary: bool = False,
     until: datetime | None = None,
+    run_of: RunOf | None = None,
 ) -> int:
     """Begin an operation on a selection, or on what a filter finds now; return its id.
 
@@ -103,7 +113,7 @@ def begin(
         raise InvalidOperation("canary", f"has no meaning for {action}, which delivers nothing.")
     with transaction.atomic():
         selection_id = selection if isinstance(selection, int) else freeze(selection, principal=principal.as_reader)
-        operation = _create(selection_id, action, reason, principal, rate_per_second, params)
+        operation = _create(selection_id, action, reason, principal, rate_per_second, params, run_of)
         if has_canary:
             _choose_canary(operation)
         elif operation.count <= DECIDED_AT_ONCE:
@@ -167,6 +177,7 @@ def _create(
     principal: Principal,
     rate_per_second: float | None,
     params: Mapping[str, str],
+    run_of: RunOf | None = None,
 ) -> Operation:
     selection = get_selection(selection_id, principal=principal.as_reader)
     Selection.objects.filter(id=selection.id, used_at=None).update(used_at=Now())
@@ -181,6 +192,7 @@ def _create(
         count=selection.count,
         requested_by=principal.name,
         patterns=[list(some) for some in principal.patterns],
+        **(asdict(run_of) if run_of else {}),
     )
     if rate_per_second is not None:
         OperationPace.objects.create(operation_id=operation.id, rate_per_second=rate_per_second)

@@ -1,6 +1,7 @@
 """Operations as they are shown, with their ledger."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -17,10 +18,10 @@ from poisonadmin.operations.domain.lifecycle import OperationState
 
 _COLUMNS = """operation.id, selection_id, action, state, reason, params, rate_per_second, operation.count,
  ids_hash AS hash, canary IS NOT NULL AS canary, walked, changed, halted_why,
- requested_by, requested_at, state_at, ended_at"""
+ requested_by, requested_at, state_at, ended_at, restart_job_id"""
 _FROM = "FROM operation JOIN selection ON selection.id = selection_id"
 _RECORDED = """
-SELECT outcome, code, count(*) FROM operation_result WHERE operation_id = %s GROUP BY outcome, code
+SELECT operation_id, outcome, code, count(*) FROM operation_result WHERE operation_id = ANY(%s) GROUP BY 1, 2, 3
 """
 _RECORDED_MEMBERS = "SELECT message_id AS id FROM operation_result WHERE operation_id = %s AND outcome = %s"
 # The outcome of a member without a row follows from whether it was decided on.
@@ -42,7 +43,7 @@ _NEWEST_FIRST = Key(("operation.id",), (int,))
 class OperationRow:
     """A decision on a selection. `walked`: how many members it has decided on. `hash` is the selection's.
 
-    `ended_at`: when every member was accounted for.
+    `ended_at`: when every member was accounted for. `restart_job_id`: the restart job whose run it is.
     """
 
     id: int
@@ -62,6 +63,7 @@ class OperationRow:
     requested_at: datetime
     state_at: datetime
     ended_at: datetime | None
+    restart_job_id: int | None
 
 
 @dataclass(frozen=True)
@@ -109,17 +111,33 @@ def get_operation(operation_id: int, *, principal: Principal) -> OperationDetail
     found = fetch(OperationRow, sql, [*parameters, operation_id]) if 0 < operation_id < 2**63 else []
     if not found:
         raise NotFound(f"There is no operation {operation_id}.")
-    recorded: dict[str, int] = {}
-    skipped = []
-    for outcome, code, n in fetch_rows(_RECORDED, [operation_id]):
-        recorded[outcome] = recorded.get(outcome, 0) + n
+    return _with_ledgers(found)[0]
+
+
+def operations_of_runs(ids: Sequence[int], *, principal: Principal) -> dict[int, OperationDetail]:
+    """Return the operations of these ids with their ledgers, for who sees every address."""
+    principal.require(Permission.READ)
+    if not principal.sees_everything:
+        return {}
+    rows = fetch(OperationRow, f"SELECT {_COLUMNS} {_FROM} WHERE operation.id = ANY(%s)", [list(ids)])
+    return {found.id: found for found in _with_ledgers(rows)}
+
+
+def _with_ledgers(rows: Sequence[OperationRow]) -> list[OperationDetail]:
+    recorded: dict[int, Counter[str]] = {row.id: Counter() for row in rows}
+    skipped: dict[int, list[Skipped]] = {row.id: [] for row in rows}
+    for operation_id, outcome, code, n in fetch_rows(_RECORDED, [list(recorded)]):
+        recorded[operation_id][outcome] += n
         if outcome == MemberOutcome.SKIPPED:
-            skipped.append(Skipped(code, n))
-    return OperationDetail(
-        **vars(found[0]),
-        ledger=ledger_of(found[0], recorded),
-        skipped=sorted(skipped, key=lambda one: (-one.count, one.code)),
-    )
+            skipped[operation_id].append(Skipped(code, n))
+    return [
+        OperationDetail(
+            **vars(row),
+            ledger=ledger_of(row, recorded[row.id]),
+            skipped=sorted(skipped[row.id], key=lambda one: (-one.count, one.code)),
+        )
+        for row in rows
+    ]
 
 
 def ledger_of(operation: Any, recorded: Mapping[str, int]) -> Ledger:

@@ -64,7 +64,8 @@ class Operation(models.Model):
     member has a row in `operation_result` once something is known of it. `has_lanes`: its messages wait on lanes of
     their own, behind those that nobody decided on in bulk. `canary`: the members that are tried first, in their order;
     `stage`: how many of its stages are over. While it `is_watched` what fails again halts it, as `halted_why` says.
-    `ended_at`: when every member was accounted for.
+    `ended_at`: when every member was accounted for. `restart_job_id`: the restart job whose run it is; with
+    `spares_crashed` it leaves alone what has crashed its consumer.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -88,6 +89,8 @@ class Operation(models.Model):
     requested_at = models.DateTimeField(db_default=Now())
     state_at = models.DateTimeField(db_default=Now())
     ended_at = models.DateTimeField(null=True)
+    restart_job_id = models.BigIntegerField(null=True)
+    spares_crashed = models.BooleanField(db_default=False)
 
     class Meta:
         db_table = "operation"

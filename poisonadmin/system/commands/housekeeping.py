@@ -32,6 +32,7 @@ _STATEMENTS = (
        OR id <= (SELECT max(id) - 50000 FROM axes_accessattempt)""",
     "DELETE FROM consumer WHERE heartbeat_at < now() - interval '7 days'",
     "DELETE FROM worker WHERE heartbeat_at < now() - interval '1 day'",
+    "DELETE FROM restart_run WHERE operation_id IS NULL AND at < now() - interval '30 days'",
 )
 
 
@@ -39,7 +40,7 @@ def clean_up() -> None:
     """Remove what has had its time, and what intake left behind.
 
     Looks at brokers after a quarter of an hour, idempotency keys after a day, jobs of redelivery and of brokers after
-    two, claims, nodes and consumers after a week.
+    two, claims, nodes and consumers after a week, runs of restart jobs that began nothing after 30 days.
     """
     with connection.cursor() as cursor:
         for statement in _STATEMENTS:
