@@ -87,7 +87,7 @@ class RestartJobForm(StoredForm):
         "Most decisions on each message",
         initial=1,
         needed=True,
-        note="A message that fails again is decided on again by a later run, until this job has done so so often.",
+        note="A later run decides again on a message that failed again, up to this many times.",
     )
     rate_per_second = decimal_number(
         "Most deliveries a second", note="On all workers together. Empty: as fast as the destinations take them."

@@ -90,7 +90,7 @@ def test_a_job_is_previewed_and_run_once_on_what_was_seen(admin: Client, destina
     job = save(schedule=None, is_enabled=False)
     answer = admin.post(f"/restart-jobs/{job.id}/preview/")
     page = html_of(admin.get(answer["Location"]))
-    assert "Approve 2 messages" in page
+    assert "Approve 2 messages, selected" in page
     selection = Selection.objects.get().id
     assert f'hx-get="/operations/selections/{selection}/?action=approve"' in page
     assert 'hx-select="[data-preview]"' in page

@@ -7,7 +7,6 @@ from poisonadmin.intake.commands.accept import accept
 from poisonadmin.intake.domain.envelope import parse_envelope
 from poisonadmin.policies.commands import save_policy
 from poisonadmin.restart_jobs.commands.restart_jobs import save_restart_job
-from poisonadmin.restart_jobs.commands.runs import run_once
 from poisonadmin.restart_jobs.domain.runs import RunOutcome
 from poisonadmin.store.models.lane import Address
 from poisonadmin.store.models.restart_job import RestartJob, RestartRun
@@ -92,4 +91,6 @@ def _schedule_restarts() -> None:
         )
     nightly = RestartJob.objects.get(name="nightly returns")
     RestartRun.objects.create(restart_job_id=nightly.id, outcome=RunOutcome.NOTHING)
-    run_once(nightly.id, principal=SYSTEM)
+    RestartRun.objects.create(
+        restart_job_id=nightly.id, outcome=RunOutcome.REFUSED, detail="The account of its owner is not in force."
+    )
