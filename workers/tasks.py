@@ -11,6 +11,7 @@ from poisonadmin.operations.commands import operations
 from poisonadmin.operations.commands.selections import remove_expired
 from poisonadmin.restart_jobs.commands.runs import run_due
 from poisonadmin.sources.commands.broker_checks import answer_due
+from poisonadmin.system.commands.audit_seals import seal_audit
 from poisonadmin.system.commands.housekeeping import clean_up
 from workers.brokers.checking import check_broker
 from workers.celery_app import app, do_each
@@ -67,6 +68,14 @@ def restart_tick(**_: Any) -> None:
     with single_flight(Tick.RESTART) as alone:
         if alone:
             run_due()
+
+
+@app.task  # type: ignore[untyped-decorator]
+def seal_tick(**_: Any) -> None:
+    """Seal the rows of the audit log that are committed for sure."""
+    with single_flight(Tick.SEAL) as alone:
+        if alone:
+            seal_audit()
 
 
 @app.task  # type: ignore[untyped-decorator]

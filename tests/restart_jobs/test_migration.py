@@ -24,7 +24,8 @@ INSERT INTO api_token (id, user_id, name, digest, scopes, address_patterns) VALU
 JOBS = """
 INSERT INTO restart_job (id, name, schedule, filter, is_enabled, next_at, owner, updated_at, last_at, last_counts,
                          run_after_id)
-VALUES (1, 'by pat', '0 4 * * *', '{}', TRUE, '2100-01-01', 'pat', clock_timestamp(), now(), '{"approved": 4, "refused": 1}', 12),
+VALUES (1, 'by pat', '0 4 * * *', '{}', TRUE, '2100-01-01', 'pat', clock_timestamp(), now(),
+        '{"approved": 4, "refused": 1}', 12),
        (2, 'by a token', '0 4 * * *', '{}', FALSE, '2100-01-01', 'pat via ci', clock_timestamp(), NULL, '{}', NULL),
        (3, 'by a name given again', '0 4 * * *', '{}', TRUE, '2100-01-01', 'new', now() - interval '1 y', NULL, '{}',
         NULL),

@@ -1,10 +1,13 @@
 """A run of a restart job is an operation: what it decides on, how often, as whom, and what it says when it may not."""
 
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import connections
 
 from poisonadmin.core.commands.authentication import authenticate, principal_of_user
 from poisonadmin.core.domain.access import SYSTEM, Permission, Role
@@ -354,3 +357,20 @@ def test_changing_or_deleting_a_job_leaves_its_operation_alone(
     carry_on()
     assert states(ids) == ["TBDL", "TBDL"]
     assert not Restart.objects.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_many_who_run_a_job_at_once_one_begins_an_operation(destination: str) -> None:
+    undecided(3)
+    job = save()
+
+    def run(number: int) -> None:
+        try:
+            run_once(job.id, principal=SYSTEM) if number % 2 else run_due()
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(run, range(8)))
+    assert Counter(run.outcome for run in listed(job)) == {"begun": 1, "skipped": 4}, "four people, and one schedule"
+    assert Operation.objects.count() == 1
