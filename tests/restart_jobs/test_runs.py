@@ -357,6 +357,7 @@ def test_changing_or_deleting_a_job_leaves_its_operation_alone(
     carry_on()
     assert states(ids) == ["TBDL", "TBDL"]
     assert not Restart.objects.exists()
+    assert Operation.objects.get().restart_job_id is None
 
 
 @pytest.mark.django_db(transaction=True)

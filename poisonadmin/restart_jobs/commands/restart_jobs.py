@@ -150,6 +150,8 @@ def delete_restart_job(job_id: int, *, principal: Principal) -> None:
     """
     require_every_address(principal)
     with transaction.atomic(), connection.cursor() as cursor:
+        # Before the job: a piece of an operation has its operation first, too.
+        cursor.execute("UPDATE operation SET restart_job_id = NULL WHERE restart_job_id = %s", [job_id])
         row = RestartJob.objects.select_for_update().filter(id=job_id).first()
         if row is None:
             raise NotFound(f"There is no restart job {job_id}.")
