@@ -62,6 +62,7 @@ app.conf.update(
                 "message_tick": 1.0,
                 "operation_tick": 1.0,
                 "restart_tick": 5.0,
+                "seal_tick": 10.0,
                 "look_tick": 1.0,
                 "lane_tick": 30.0,
                 "count_tick": 30.0,

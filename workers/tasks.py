@@ -10,12 +10,13 @@ from poisonadmin.messages.commands.counts import fold
 from poisonadmin.messages.commands.expiry import expire_due
 from poisonadmin.operations.commands import operations
 from poisonadmin.operations.commands.selections import remove_expired
-from poisonadmin.restart_jobs.commands import restart_due
+from poisonadmin.restart_jobs.commands.runs import run_due
 from poisonadmin.sign_offs.commands.sign_off import expire_sign_offs
 from poisonadmin.sources.commands.broker_checks import answer_due
+from poisonadmin.system.commands.audit_seals import seal_audit
 from poisonadmin.system.commands.housekeeping import clean_up
 from workers.brokers.checking import check_broker
-from workers.celery_app import app, do_each, worker_name
+from workers.celery_app import app, do_each
 from workers.crash_recovery import LocalJournals, recover_here
 
 
@@ -71,10 +72,18 @@ def operation_tick(**_: Any) -> None:
 
 @app.task  # type: ignore[untyped-decorator]
 def restart_tick(**_: Any) -> None:
-    """Run the restart jobs that are due."""
+    """Begin the runs of the restart jobs that are due."""
     with single_flight(Tick.RESTART) as alone:
         if alone:
-            restart_due(worker=worker_name())
+            run_due()
+
+
+@app.task  # type: ignore[untyped-decorator]
+def seal_tick(**_: Any) -> None:
+    """Seal the rows of the audit log that are committed for sure."""
+    with single_flight(Tick.SEAL) as alone:
+        if alone:
+            seal_audit()
 
 
 @app.task  # type: ignore[untyped-decorator]

@@ -1,4 +1,4 @@
-"""Restart jobs: schedules that approve what waits for a decision, and the form for administrators."""
+"""Restart jobs: what each does and its runs, the preview of a run, and the form for administrators."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,14 +12,37 @@ from django.views.decorators.http import require_POST
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.queries.filter_values import InvalidFilter
-from poisonadmin.restart_jobs import commands as operations
-from poisonadmin.restart_jobs.commands import InvalidRestartJob
-from poisonadmin.restart_jobs.queries import RestartJobRow, count_restartable, get_restart_job, list_restart_jobs
-from poisonadmin.web.pages.forms import StoredForm, TextField, saved_or_shown, texts_by_line, ticks, whole_number
-from poisonadmin.web.pages.views import href, page, require_known
+from poisonadmin.operations.commands.operations import MAX_REASON_CHARS
+from poisonadmin.operations.domain.actions import ACTIONS
+from poisonadmin.operations.domain.ledger import MemberOutcome
+from poisonadmin.operations.queries.selections import get_selection
+from poisonadmin.restart_jobs.commands import restart_jobs as commands
+from poisonadmin.restart_jobs.commands import runs
+from poisonadmin.restart_jobs.commands.restart_jobs import InvalidRestartJob
+from poisonadmin.restart_jobs.domain.runs import RESTART_ACTIONS, RunOutcome
+from poisonadmin.restart_jobs.queries.restart_jobs import (
+    RestartJobRow,
+    count_restartable,
+    get_restart_job,
+    list_restart_jobs,
+)
+from poisonadmin.restart_jobs.queries.runs import RestartRunRow, list_runs
+from poisonadmin.web.pages.forms import (
+    StoredForm,
+    TextField,
+    decimal_number,
+    saved_or_shown,
+    texts_by_line,
+    ticks,
+    whole_number,
+)
+from poisonadmin.web.pages.views import href, page, pager, require_known
 
 # Parameters of the page of messages that narrow nothing.
 _OF_THE_LIST = {"cursor", "ordering", "since", "mark", "state"}
+RUNS_A_PAGE = 20
+# Fewer digits than the largest id has.
+ID_DIGITS = 19
 
 
 def _parameters(text: str) -> dict[str, list[str]]:
@@ -42,13 +65,14 @@ class RestartJobForm(StoredForm):
     """A restart job. Its filter is a parameter of the list of messages a line."""
 
     object_type = "restart_job"
-    name = TextField("Name", most=operations.MAX_NAME_CHARS, needed=True)
-    schedule = TextField(
-        "Schedule: five cron fields, UTC",
-        most=operations.MAX_SCHEDULE_CHARS,
-        initial="0 4 * * *",
+    name = TextField("Name", most=commands.MAX_NAME_CHARS, needed=True)
+    action = TextField("Action", choices=[(str(key), ACTIONS[key].verb) for key in RESTART_ACTIONS], needed=True)
+    reason = TextField(
+        "Reason",
+        most=MAX_REASON_CHARS,
         needed=True,
-        note="minute, hour, day, month, day of week",
+        rows=3,
+        hint="Why? Every run keeps it in the history and the audit log.",
     )
     filter = TextField(
         "Filter: one parameter a line",
@@ -59,35 +83,93 @@ class RestartJobForm(StoredForm):
         note="Those of the list of messages: address, reason, group, error, q, key.<name> and so on. Empty: all"
         " messages that wait for a decision.",
     )
-    max_restarts = whole_number("Most approvals of each message", initial=1, needed=True)
-    include_blacklisted = ticks("Also approve blacklisted messages, which crashed what processed them")
-    is_enabled = ticks("Switched on", initial=True)
+    max_restarts = whole_number(
+        "Most decisions on each message",
+        initial=1,
+        needed=True,
+        note="A later run decides again on a message that failed again, up to this many times.",
+    )
+    rate_per_second = decimal_number(
+        "Most deliveries a second", note="On all workers together. Empty: as fast as the destinations take them."
+    )
+    schedule = TextField(
+        "Schedule: five cron fields, UTC",
+        most=commands.MAX_SCHEDULE_CHARS,
+        hint="0 4 * * *",
+        note="Minute, hour, day, month, day of week. Empty: it runs only when somebody runs it.",
+    )
+    include_blacklisted = ticks("Also decide on messages that crashed their consumer, such as blacklisted ones")
+    is_enabled = ticks("Switched on: run by the schedule")
 
-    def job(self) -> dict[str, Any]:
-        """Return the arguments of the command that saves it but the switches; what cannot be read may be anything."""
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of the command that saves it; what cannot be read may be anything."""
         typed = self.cleaned_data
         return {
             "name": typed.get("name", ""),
-            "schedule": typed.get("schedule", ""),
+            "action": typed.get("action", ""),
+            "reason": typed.get("reason", ""),
+            "schedule": typed.get("schedule") or None,
             "filter": typed.get("filter") or {},
             "max_restarts": typed.get("max_restarts") or 0,
+            "rate_per_second": typed.get("rate_per_second"),
+            "is_enabled": typed.get("is_enabled", False),
         }
 
     def check(self) -> None:
         """Raise what the command would refuse."""
-        operations.check_restart_job(**self.job())
+        commands.check_restart_job(**self.arguments())
 
     def field_of(self, error: PoisonAdminError) -> str:
         """Return the field of an error."""
         return "filter" if isinstance(error, InvalidFilter) else super().field_of(error)
 
 
+LEDGER: dict[MemberOutcome, str] = {
+    MemberOutcome.DELIVERED: "delivered",
+    MemberOutcome.CONFIRMED: "confirmed",
+    MemberOutcome.CHANGED: "changed",
+    MemberOutcome.FAILED_SAME: "failed again",
+    MemberOutcome.FAILED_NEW: "failed with another failure",
+    MemberOutcome.BLACKLISTED: "blacklisted",
+    MemberOutcome.SKIPPED: "left alone",
+    MemberOutcome.CANCELLED: "cancelled",
+    MemberOutcome.WAITING: "waiting for the next attempt",
+    MemberOutcome.UNANSWERED: "not answered yet",
+}
+RUNS: dict[str, str] = {
+    RunOutcome.BEGUN: "Began",
+    RunOutcome.NOTHING: "Found nothing",
+    RunOutcome.SKIPPED: "Skipped",
+    RunOutcome.REFUSED: "Refused",
+    RunOutcome.FAILED: "Failed",
+}
+
+
 @page()
 def show_all(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render the restart jobs by name."""
     require_known(request)
-    rows = [(row, _messages(row)) for row in list_restart_jobs(principal=principal)]
+    rows = [
+        (row, ACTIONS[row.action], RUNS.get(row.last_outcome or ""), _messages(row))
+        for row in list_restart_jobs(principal=principal)
+    ]
     return render(request, "restart_jobs/restart_jobs.html", {"rows": rows, "limited": not principal.sees_everything})
+
+
+@page(filters=())
+def show(request: HttpRequest, principal: Principal, restart_job_id: int) -> HttpResponseBase:
+    """Show a restart job with its runs and their ledgers."""
+    row = get_restart_job(restart_job_id, principal=principal)
+    found = list_runs(row.id, principal=principal, cursor=request.GET.get("cursor"), limit=RUNS_A_PAGE)
+    context = {
+        "job": row,
+        "action": ACTIONS[row.action],
+        "count": count_restartable(row),
+        "messages_link": _messages(row),
+        "runs": [(run, RUNS[run.outcome], _ledger(run)) for run in found.results],
+        "pager": pager(request, found),
+    }
+    return render(request, "restart_jobs/restart_job.html", context)
 
 
 @page(Permission.CONFIGURE, is_for_all=True)
@@ -98,34 +180,54 @@ def edit(request: HttpRequest, principal: Principal, restart_job_id: int | None 
     form = RestartJobForm(request.POST if request.method == "POST" else None, row, initial=of_list)
 
     def save() -> str:
-        typed = form.cleaned_data
-        name = typed["name"]
-        operations.save_restart_job(
-            **form.job(),
-            include_blacklisted=typed["include_blacklisted"],
-            is_enabled=typed["is_enabled"],
+        saved = commands.save_restart_job(
+            **form.arguments(),
+            include_blacklisted=form.cleaned_data["include_blacklisted"],
             principal=principal,
             expected_version=form.expected_version(),
         )
-        notes.success(request, f"The restart job {name} is saved.")
-        return reverse("restart_jobs")
+        notes.success(request, f"The restart job {saved.name} is saved.")
+        return reverse("restart_jobs-one", args=[saved.id])
 
-    def context() -> dict[str, Any]:
-        if row is None or form.errors:
-            return {"job": row}
-        return {"job": row, "count": count_restartable(row), "messages_link": _messages(row)}
+    return saved_or_shown(request, form, save, "restart_jobs/restart_job_form.html", lambda: {"job": row})
 
-    return saved_or_shown(request, form, save, "restart_jobs/restart_job.html", context)
+
+@require_POST
+@page(Permission.CONFIGURE, is_for_all=True)
+def preview(request: HttpRequest, principal: Principal, restart_job_id: int) -> HttpResponseBase:  # noqa: ARG001
+    """Freeze what a run would decide on now, and go to its preview."""
+    selection_id = runs.freeze_for_preview(restart_job_id, principal=principal)
+    return HttpResponseRedirect(reverse("restart_jobs-previewed", args=[restart_job_id, selection_id]))
+
+
+@page(Permission.CONFIGURE, is_for_all=True)
+def previewed(request: HttpRequest, principal: Principal, restart_job_id: int, selection_id: int) -> HttpResponseBase:
+    """Show what a run on these messages would do, and offer that run."""
+    row = get_restart_job(restart_job_id, principal=principal)
+    found = get_selection(selection_id, principal=principal)
+    context = {"job": row, "action": ACTIONS[row.action], "selection": found}
+    return render(request, "restart_jobs/restart_job_preview.html", context)
 
 
 @require_POST
 @page(Permission.CONFIGURE, is_for_all=True)
 def run(request: HttpRequest, principal: Principal, restart_job_id: int) -> HttpResponseBase:
-    """Run the job now."""
+    """Run the job now, on the messages of a preview where one was seen."""
     row = get_restart_job(restart_job_id, principal=principal)
-    operations.run_soon(restart_job_id, principal=principal)
-    notes.success(request, f"{row.name} runs within seconds.")
-    return HttpResponseRedirect(reverse("restart_jobs"))
+    given = request.POST.get("selection", "")
+    selection_id = int(given) if given.isdecimal() and len(given) < ID_DIGITS else None
+    try:
+        made = runs.run_once(restart_job_id, principal=principal, selection_id=selection_id)
+    except InvalidRestartJob:
+        notes.error(request, "The messages have changed since this preview. Preview it again.")
+        return HttpResponseRedirect(reverse("restart_jobs-one", args=[restart_job_id]))
+    if made.operation_id is not None:
+        return HttpResponseRedirect(reverse("operations-one", args=[made.operation_id]))
+    if made.outcome == RunOutcome.NOTHING:
+        notes.success(request, f"{row.name}: no message to decide on.")
+    else:
+        notes.error(request, f"{RUNS[made.outcome]}: {made.detail}")
+    return HttpResponseRedirect(reverse("restart_jobs-one", args=[restart_job_id]))
 
 
 @require_POST
@@ -133,9 +235,14 @@ def run(request: HttpRequest, principal: Principal, restart_job_id: int) -> Http
 def delete(request: HttpRequest, principal: Principal, restart_job_id: int) -> HttpResponseBase:
     """Remove the job."""
     row = get_restart_job(restart_job_id, principal=principal)
-    operations.delete_restart_job(restart_job_id, principal=principal)
-    notes.success(request, f"The restart job {row.name} is gone. What it has approved stays approved.")
+    commands.delete_restart_job(restart_job_id, principal=principal)
+    notes.success(request, f"The restart job {row.name} is gone. Operations that it has begun go on.")
     return HttpResponseRedirect(reverse("restart_jobs"))
+
+
+def _ledger(run: RestartRunRow) -> list[tuple[MemberOutcome, str, int]]:
+    """Return the lines of a run's ledger that are not 0: outcome, words and count."""
+    return [(one, words, n) for one, words in LEDGER.items() if run.ledger and (n := getattr(run.ledger, one))]
 
 
 def _messages(row: RestartJobRow) -> str:
@@ -147,7 +254,10 @@ def _messages(row: RestartJobRow) -> str:
 urlpatterns = [
     path("restart-jobs/", show_all, name="restart_jobs"),
     path("restart-jobs/new/", edit, name="restart_jobs-new"),
-    path("restart-jobs/<int:restart_job_id>/", edit, name="restart_jobs-one"),
+    path("restart-jobs/<int:restart_job_id>/", show, name="restart_jobs-one"),
+    path("restart-jobs/<int:restart_job_id>/edit/", edit, name="restart_jobs-edit"),
+    path("restart-jobs/<int:restart_job_id>/preview/", preview, name="restart_jobs-preview"),
+    path("restart-jobs/<int:restart_job_id>/preview/<int:selection_id>/", previewed, name="restart_jobs-previewed"),
     path("restart-jobs/<int:restart_job_id>/run/", run, name="restart_jobs-run"),
     path("restart-jobs/<int:restart_job_id>/delete/", delete, name="restart_jobs-delete"),
 ]

@@ -20,7 +20,8 @@ from django.test import Client
 from poisonadmin.delivery.commands.crash_recovery import search_lost_nodes
 from poisonadmin.delivery.commands.recovery import recover
 from poisonadmin.delivery.commands.settle import settle
-from poisonadmin.restart_jobs.commands import restart_due
+from poisonadmin.operations.commands.operations import carry_on
+from poisonadmin.restart_jobs.commands.runs import run_due
 from tests.conformance.task_process import run_task
 from tests.fixtures.api import API
 from tests.whole_system.installation import PoisonAdmin, Reply
@@ -106,6 +107,7 @@ class LocalRedelivery(PoisonAdmin):
                     recover()
                     if search_lost_nodes(platform.node(), LocalJournals()):
                         settle()
-                    restart_due(worker=WORKER)
+                    run_due()
+                    carry_on()
         finally:
             connections.close_all()

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.django_db
 
 
 def test_what_a_job_has_done_is_labelled(operator_browser: Client) -> None:
-    job = Job.objects.create(kind="restart", state="succeeded", requested_by="pat", done=2, runs=1, max_runs=1)
+    job = Job.objects.create(kind="dry_run", state="succeeded", requested_by="pat", done=2, runs=1, max_runs=1)
     text = html_of(operator_browser.get(f"/jobs/{job.id}/"))
     assert "2 done" in text
     assert "<dt>Runs</dt><dd>1 of 1</dd>" in text

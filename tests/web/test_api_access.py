@@ -16,6 +16,7 @@ WHY = {"reason": "because"}
 DIRECTORY = {"name": "other", "kind": "directory", "config": {"path": "/srv/other"}}
 RULE = {"name": "no orders", "match": {"address": "orders.#"}, "action": {"do": "reject"}}
 BROKER = {"kind": "rabbitmq", "config": {"url": "amqp://rabbit.example.org", "queues": ["orders.dlq"]}}
+RESTART_JOB = {"schedule": "0 4 * * *", "action": "approve", "reason": "because"}
 HTTP = {"kind": "http", "config": {"url": "https://hooks.example.org/in"}}
 
 # (route, method) -> path arguments (a name in `one_of_each`, or a text), body, and the status for viewer, operator,
@@ -110,11 +111,13 @@ EXPECTED: dict[tuple[str, str], Expectation] = {
     ("api-policy", "put"): ({"policy_id": "policy"}, {"match": "orders.#", "settings": {}}, 403, 403, 200, 404),
     ("api-policy", "delete"): ({"policy_id": "policy"}, None, 403, 403, 204, 404),
     ("api-restart-jobs", "get"): ({}, None, 200, 200, 200, 200),
-    ("api-restart-jobs", "post"): ({}, {"name": "nightly", "schedule": "0 4 * * *"}, 403, 403, 201, 403),
+    ("api-restart-jobs", "post"): ({}, RESTART_JOB | {"name": "nightly"}, 403, 403, 201, 403),
     ("api-restart-job", "get"): ({"restart_job_id": "restart_job"}, None, 200, 200, 200, 404),
-    ("api-restart-job", "put"): ({"restart_job_id": "restart_job"}, {"schedule": "0 5 * * *"}, 403, 403, 200, 404),
+    ("api-restart-job", "put"): ({"restart_job_id": "restart_job"}, RESTART_JOB, 403, 403, 200, 404),
     ("api-restart-job", "delete"): ({"restart_job_id": "restart_job"}, None, 403, 403, 204, 404),
-    ("api-restart-job-run", "post"): ({"restart_job_id": "restart_job"}, None, 403, 403, 202, 404),
+    ("api-restart-job-preview", "post"): ({"restart_job_id": "restart_job"}, None, 403, 403, 201, 404),
+    ("api-restart-job-run", "post"): ({"restart_job_id": "restart_job"}, {}, 403, 403, 202, 404),
+    ("api-restart-job-runs", "get"): ({"restart_job_id": "restart_job"}, None, 200, 200, 200, 404),
     ("api-rules", "get"): ({}, None, 200, 200, 200, 200),
     ("api-rules", "post"): ({}, RULE | {"stage": "before"}, 403, 403, 201, 403),
     ("api-rule", "get"): ({"rule_id": "rule"}, None, 200, 200, 200, 404),

@@ -17,6 +17,7 @@ from poisonadmin.system.commands.tokens import create
 from tests.fixtures.api import Caller, make_user, take
 
 NAME = "?"
+RESTART_JOB = {"schedule": "0 4 * * *", "action": "approve", "reason": "because"}
 HTTP = {"kind": "http", "config": {"url": "https://hooks.example.org/in"}}
 WHY = {"reason": "because"}
 ADDRESS_SETTINGS = sorted(name for name, _ in named_addresses(dict.fromkeys(CHECKS, "a")))
@@ -177,11 +178,11 @@ def test_what_was_named_before_stays_when_the_rest_is_changed(outsider: Caller, 
     [
         ("policies/", {"match": "orders.#"}, {"match": "orders.us.#"}),
         ("destinations/", {"name": "shop", **HTTP}, {"name": "new", **HTTP}),
-        ("restart-jobs/", {"name": "weekly", "schedule": "0 4 * * *"}, {"name": "new", "schedule": "0 4 * * *"}),
+        ("restart-jobs/", RESTART_JOB | {"name": "weekly"}, RESTART_JOB | {"name": "new"}),
         (
             "restart-jobs/",
-            {"name": "new", "schedule": "0 4 * * *", "filter": {"address": ["orders.eu"]}},
-            {"name": "new", "schedule": "0 4 * * *", "filter": {"address": ["orders.none"]}},
+            RESTART_JOB | {"name": "new", "filter": {"address": ["orders.eu"]}},
+            RESTART_JOB | {"name": "new", "filter": {"address": ["orders.none"]}},
         ),
         (
             "sources/",

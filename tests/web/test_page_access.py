@@ -14,7 +14,7 @@ from poisonadmin.operations.commands.selections import freeze
 from poisonadmin.operations.domain.actions import OperationAction
 from poisonadmin.poison_list.commands.reports import Report, report
 from poisonadmin.policies.commands import save_policy
-from poisonadmin.restart_jobs.commands import save_restart_job
+from poisonadmin.restart_jobs.commands.restart_jobs import save_restart_job
 from poisonadmin.rules.commands.table import RuleFields, create_rule
 from poisonadmin.saved_views.commands import save_view
 from poisonadmin.sign_offs.commands.rules import save_sign_off_rule
@@ -126,7 +126,10 @@ ROUTES = {
     "rules-delete": Expected(CONFIGURE, method="post", status=302),
     "restart_jobs": Expected(),
     "restart_jobs-new": Expected(CONFIGURE),
-    "restart_jobs-one": Expected(CONFIGURE),
+    "restart_jobs-one": Expected(READ, OF_AN_ADDRESS),
+    "restart_jobs-edit": Expected(CONFIGURE),
+    "restart_jobs-preview": Expected(CONFIGURE, method="post", status=302),
+    "restart_jobs-previewed": Expected(CONFIGURE),
     "restart_jobs-run": Expected(CONFIGURE, method="post", status=302),
     "restart_jobs-delete": Expected(CONFIGURE, method="post", status=302),
     "poison_list": Expected(),
@@ -185,8 +188,8 @@ def make_everything() -> dict[str, int]:
         "nightly",
         schedule="0 4 * * *",
         filter={"address": ["orders.#"]},
-        include_blacklisted=False,
-        max_restarts=1,
+        action="approve",
+        reason="r",
         is_enabled=True,
         principal=SYSTEM,
     )
@@ -290,7 +293,7 @@ def test_what_lies_outside_the_scope_is_not_found(
     "name",
     [
         "destinations-handler", "sources-new", "sources-directory", "sources-edit", "restart_jobs-new",
-        "restart_jobs-one",
+        "restart_jobs-edit",
     ],
 )  # fmt: skip
 def test_a_limited_administrator_gets_no_form_that_cannot_be_sent(

@@ -1,6 +1,7 @@
 """A backup that is made while messages are on their way, and restored into a new home: all is there, and goes on."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -79,12 +80,16 @@ def test_a_backup_brings_everything_into_a_new_home(
     destination.decide(refused[0], "fail")
     paused = f"addresses/{NAME}.0"
     installation.post(f"{paused}/pause/", {"reason": "maintenance"})
+    [(audited,)] = installation.rows("SELECT max(id) FROM audit")
+    until(lambda: installation.rows("SELECT FROM audit_seal WHERE audit_id = %s", [audited]), 60)
+    verified = manage(installation, "verify_audit")
+    assert verified.returncode == 0, verified.stdout
+    [noted] = re.findall(r"^The latest seal is (\S+)$", verified.stdout, re.MULTILINE)
     later = destination.send("later", address=f"{NAME}.0")
     slow = destination.send(SLOW)
     until(lambda: destination.arrivals(slow))
     assert destination.message(slow)["state"] == "DLNG"
     mine, quiet = [*settled, *refused, later, slow], [*settled, *refused, later]
-    [(audited,)] = installation.rows("SELECT max(id) FROM audit")
 
     file = tmp_path / "backup"
     made = manage(installation, "backup", str(file))
@@ -105,6 +110,8 @@ def test_a_backup_brings_everything_into_a_new_home(
             assert other.rows(query) == installation.rows(query) != []
         for query, values in ((HISTORY, [quiet]), (PAYLOADS, [mine]), (AUDIT, [audited])):
             assert other.rows(query, values) == installation.rows(query, values) != []
+        verified = manage(other, "verify_audit", "--noted", noted)
+        assert verified.returncode == 0, verified.stdout
         restored = HttpDestination(other, NAME, destination.consumer)
         # What was in flight is given back, and delivered a second time.
         restored.until(slow, "DLVD")

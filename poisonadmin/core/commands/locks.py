@@ -40,6 +40,7 @@ class Tick(IntEnum):
     LANES = 9
     OPERATIONS = 10
     COUNTS = 11
+    SEAL = 22
 
 
 @contextmanager

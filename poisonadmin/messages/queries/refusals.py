@@ -4,6 +4,7 @@ An expression is NULL for a message that the decision may change, else a code be
 in. It needs `JOINS`, and the parameter `visible`: the ids of the addresses that who decides sees, NULL for all.
 """
 
+from poisonadmin.delivery.domain.outcome import Outcome
 from poisonadmin.messages.domain.states import Reason, State
 from poisonadmin.operations.domain.actions import ACTIONS, OperationAction
 
@@ -11,6 +12,7 @@ NOT_FOUND = "not_found"
 NO_DESTINATION = "no_destination"
 OVERSIZED = "oversized"
 NOT_MOVED = "not_moved"
+CRASHED = "crashed"
 
 # `back`: the return address, to which an approval sends a message.
 JOINS = """
@@ -47,3 +49,9 @@ REFUSALS: dict[OperationAction, str] = {action.key: _refusal(action.start) for a
         State.NDLV, ("back.id = message.address_id", NOT_MOVED), _DELIVERS_NOWHERE, _IS_TOO_LARGE, goes_back=True
     ),
 }
+
+# A message `m` may have crashed its consumer whatever it is NDLV for, also where its policy counts no crashes but as
+# failures, and a consumer elsewhere may have reported that (SEMANTICS SAP-p).
+CRASHED_NOTHING = f"""m.reason IS DISTINCT FROM '{Reason.BLACKLISTED}' AND m.crash_count = 0
+ AND NOT EXISTS (SELECT FROM attempt WHERE attempt.message_id = m.id AND outcome = '{Outcome.CRASHED}')
+ AND NOT EXISTS (SELECT FROM poison_entry WHERE poison_entry.message_id = m.id AND crashes > 0)"""  # noqa: S608  (fragments are constants)

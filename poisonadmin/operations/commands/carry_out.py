@@ -1,6 +1,7 @@
 """Carrying an operation out: one piece of its selection after the other, each in one transaction with how far it is."""
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -12,6 +13,7 @@ from poisonadmin.core.domain.access import Permission, Principal, Role
 from poisonadmin.messages.commands import decisions
 from poisonadmin.messages.commands.decisions import Decided, OperationRef
 from poisonadmin.messages.domain.states import State
+from poisonadmin.messages.queries import refusals
 from poisonadmin.operations.domain.actions import DELIVERING, OperationAction
 from poisonadmin.operations.domain.canary import STAGE_ENDS
 from poisonadmin.operations.domain.ledger import MemberOutcome
@@ -35,6 +37,15 @@ _MOVE_ON = """
 UPDATE operation SET pieces = pieces + %(pieces)s, walked = walked + %(walked)s, changed = changed + %(changed)s
 WHERE id = %(operation)s
 """
+_LOCK_MEMBERS = "SELECT FROM message WHERE id = ANY(%s) ORDER BY id FOR UPDATE"
+_CRASHED = f"SELECT m.id FROM message m WHERE m.id = ANY(%s) AND NOT ({refusals.CRASHED_NOTHING})"  # noqa: S608  (fragments are constants)
+_COUNT_RESTARTS = """
+INSERT INTO restart (restart_job_id, message_id, times)
+SELECT restart_job.id, changed.id, 1
+FROM restart_job, unnest(%(ids)s::bigint[]) AS changed (id)
+WHERE restart_job.id = %(restart_job)s ORDER BY changed.id FOR KEY SHARE OF restart_job
+ON CONFLICT (restart_job_id, message_id) DO UPDATE SET times = restart.times + 1
+"""
 
 
 def carry_out_piece(operation: Operation) -> bool:
@@ -50,9 +61,22 @@ def _carry_out(operation: Operation) -> bool:
         if ids is None:
             return False
         is_piece = found[1] is None or found[2] >= len(STAGE_ENDS)
-        decided = decide(operation, ids)
+        crashed = _spared(cursor, operation, ids)
+        decided = decide(operation, [one for one in ids if one not in crashed])
+        decided = replace(decided, refused=decided.refused | dict.fromkeys(crashed, refusals.CRASHED))
         record(cursor, operation, decided, set(ids), pieces=int(is_piece))
+        if operation.restart_job_id is not None:
+            cursor.execute(_COUNT_RESTARTS, {"restart_job": operation.restart_job_id, "ids": sorted(decided.changed)})
     return True
+
+
+def _spared(cursor: CursorWrapper, operation: Operation, ids: Sequence[int]) -> set[int]:
+    """Return which members the operation leaves alone, since they have crashed their consumer by now."""
+    if not operation.spares_crashed:
+        return set()
+    cursor.execute(_LOCK_MEMBERS, [list(ids)])
+    cursor.execute(_CRASHED, [list(ids)])
+    return {row[0] for row in cursor.fetchall()}
 
 
 def _next(piece: list[int] | None, canary: list[int] | None, stage: int, walked: int) -> list[int] | None:

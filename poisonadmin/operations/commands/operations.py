@@ -3,7 +3,7 @@
 import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -72,6 +72,14 @@ WHERE id = %(id)s AND ended_at IS NULL AND state IN ('running', 'cancelled')
 """
 
 
+@dataclass(frozen=True)
+class RunOf:
+    """The restart job whose run an operation is. `spares_crashed`: what has crashed its consumer is left alone."""
+
+    restart_job_id: int
+    spares_crashed: bool
+
+
 class InvalidOperation(InvalidField):
     """Raised when a field of an operation is invalid; `field` names what is wrong."""
 
@@ -95,6 +103,7 @@ def begin(
     has_canary: bool = False,
     until: datetime | None = None,
     break_glass: bool = False,
+    run_of: RunOf | None = None,
 ) -> int:
     """Begin an operation on a selection, or on what a filter finds now; return its id.
 
@@ -112,7 +121,9 @@ def begin(
         raise InvalidOperation("canary", f"has no meaning for {action}, which delivers nothing.")
     with transaction.atomic():
         selection_id = selection if isinstance(selection, int) else freeze(selection, principal=principal.as_reader)
-        operation = _create(selection_id, action, reason, principal, rate_per_second, params, break_glass=break_glass)
+        operation = _create(
+            selection_id, action, reason, principal, rate_per_second, params, break_glass=break_glass, run_of=run_of
+        )
         if has_canary:
             _choose_canary(operation)
         elif operation.state == OperationState.RUNNING:
@@ -202,6 +213,7 @@ def _create(
     params: Mapping[str, str],
     *,
     break_glass: bool = False,
+    run_of: RunOf | None = None,
 ) -> Operation:
     selection = get_selection(selection_id, principal=principal.as_reader)
     needed = _sign_off_of(selection, action, principal)
@@ -222,6 +234,7 @@ def _create(
         sign_off=None if needed is None else asdict(needed),
         sign_off_expires_at=Now() + timedelta(hours=settings.SIGN_OFF_HOURS) if waits else None,
         broke_glass_at=Now() if needed is not None and break_glass else None,
+        **(asdict(run_of) if run_of else {}),
     )
     if rate_per_second is not None:
         OperationPace.objects.create(operation_id=operation.id, rate_per_second=rate_per_second)

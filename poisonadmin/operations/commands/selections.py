@@ -66,11 +66,13 @@ def freeze(
     ids: Sequence[int] | None = None,
     order: SelectionOrder = SelectionOrder.OLDEST,
     most: int | None = None,
+    narrowed: tuple[str, Sequence[Any]] = ("TRUE", ()),
     principal: Principal,
 ) -> int:
     """Freeze the messages that a filter (`GET /messages/`) finds, or those of `ids`, and return the selection's id.
 
-    Only what the principal sees becomes a member. `most`: how many at most, the first in `order`.
+    Only what the principal sees becomes a member. `most`: how many at most, the first in `order`. `narrowed`: what else
+    must hold of a message `m`, and its parameters.
     Errors: `NotAllowed`, `InvalidFilter`, `InvalidSelection`, `QueryTooExpensive`.
     """
     principal.require(Permission.READ)
@@ -82,7 +84,8 @@ def freeze(
         raise InvalidSelection("limit", f"must be within 1..{MAX_MEMBERS}.")
     asked = None if message_filter is None else {name: list(texts) for name, texts in message_filter.items()}
     with bounded(FREEZE_SECONDS), connection.cursor() as cursor:
-        sql, parameters = _among(ids, asked, principal)
+        found, parameters = _among(ids, asked, principal)
+        sql = f"({found}) AND ({narrowed[0]})"
         first = "" if most is None else f"ORDER BY {_FIRST[order]} LIMIT {most}"
         direction = "DESC" if order in _NEWEST_FIRST else "ASC"
         cursor.execute(
@@ -97,7 +100,7 @@ def freeze(
         )
         (selection_id,) = cursor.fetchone()
         statement = _FREEZE.format(direction=direction, size=MEMBERS_A_PIECE, where=sql, first=first)
-        cursor.execute(statement, [*parameters, selection_id, selection_id])
+        cursor.execute(statement, [*parameters, *narrowed[1], selection_id, selection_id])
     return int(selection_id)
 
 

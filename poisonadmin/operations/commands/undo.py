@@ -50,6 +50,10 @@ _UNDO = move(
     beside="""hops AS (
     INSERT INTO hop (message_id, from_address, to_address, reason, by)
     SELECT id, from_name, to_name, 'operation_cancelled', %(actor)s FROM changed WHERE to_name IS NOT NULL
+), restarts AS (
+    UPDATE restart SET times = times - 1 FROM changed, operation
+    WHERE operation.id = %(operation)s AND restart.restart_job_id = operation.restart_job_id
+      AND restart.message_id = changed.id
 )""",
     is_decision=True,
 )

@@ -1,6 +1,7 @@
 """Operations as they are shown, with their ledger."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -18,10 +19,10 @@ from poisonadmin.operations.domain.lifecycle import OPEN_STATES, OperationState
 _COLUMNS = """operation.id, selection_id, action, state, reason, params, rate_per_second, operation.count,
  ids_hash AS hash, canary IS NOT NULL AS canary, walked, changed, halted_why,
  requested_by, requester, patterns, requested_at, state_at, ended_at, sign_off, sign_off_expires_at,
- sign_off_decision, sign_off_by, sign_off_at, sign_off_reason, broke_glass_at"""
+ sign_off_decision, sign_off_by, sign_off_at, sign_off_reason, broke_glass_at, restart_job_id"""
 _FROM = "FROM operation JOIN selection ON selection.id = selection_id"
 _RECORDED = """
-SELECT outcome, code, count(*) FROM operation_result WHERE operation_id = %s GROUP BY outcome, code
+SELECT operation_id, outcome, code, count(*) FROM operation_result WHERE operation_id = ANY(%s) GROUP BY 1, 2, 3
 """
 _RECORDED_MEMBERS = "SELECT message_id AS id FROM operation_result WHERE operation_id = %s AND outcome = %s"
 # The outcome of a member without a row follows from whether it was decided on.
@@ -45,7 +46,8 @@ class OperationRow:
 
     `ended_at`: when every member was accounted for. `sign_off`: the limit that it exceeds, null for none: more than
     `above` messages at `match`, it has `count`, and there were `earlier` ones. `sign_off_decision`: consent or refuse,
-    of another person. `broke_glass_at`: when an administrator began it without.
+    of another person. `broke_glass_at`: when an administrator began it without. `restart_job_id`: the restart job whose
+    run it is.
     """
 
     id: int
@@ -74,6 +76,7 @@ class OperationRow:
     sign_off_at: datetime | None
     sign_off_reason: str | None
     broke_glass_at: datetime | None
+    restart_job_id: int | None
 
     @property
     def began_at(self) -> datetime:
@@ -136,17 +139,33 @@ def get_operation(operation_id: int, *, principal: Principal) -> OperationDetail
     found = fetch(OperationRow, sql, [*parameters, operation_id]) if 0 < operation_id < 2**63 else []
     if not found:
         raise NotFound(f"There is no operation {operation_id}.")
-    recorded: dict[str, int] = {}
-    skipped = []
-    for outcome, code, n in fetch_rows(_RECORDED, [operation_id]):
-        recorded[outcome] = recorded.get(outcome, 0) + n
+    return _with_ledgers(found)[0]
+
+
+def operations_of_runs(ids: Sequence[int], *, principal: Principal) -> dict[int, OperationDetail]:
+    """Return the operations of these ids with their ledgers, for who sees every address."""
+    principal.require(Permission.READ)
+    if not principal.sees_everything:
+        return {}
+    rows = fetch(OperationRow, f"SELECT {_COLUMNS} {_FROM} WHERE operation.id = ANY(%s)", [list(ids)])
+    return {found.id: found for found in _with_ledgers(rows)}
+
+
+def _with_ledgers(rows: Sequence[OperationRow]) -> list[OperationDetail]:
+    recorded: dict[int, Counter[str]] = {row.id: Counter() for row in rows}
+    skipped: dict[int, list[Skipped]] = {row.id: [] for row in rows}
+    for operation_id, outcome, code, n in fetch_rows(_RECORDED, [list(recorded)]):
+        recorded[operation_id][outcome] += n
         if outcome == MemberOutcome.SKIPPED:
-            skipped.append(Skipped(code, n))
-    return OperationDetail(
-        **vars(found[0]),
-        ledger=ledger_of(found[0], recorded),
-        skipped=sorted(skipped, key=lambda one: (-one.count, one.code)),
-    )
+            skipped[operation_id].append(Skipped(code, n))
+    return [
+        OperationDetail(
+            **vars(row),
+            ledger=ledger_of(row, recorded[row.id]),
+            skipped=sorted(skipped[row.id], key=lambda one: (-one.count, one.code)),
+        )
+        for row in rows
+    ]
 
 
 def ledger_of(operation: Any, recorded: Mapping[str, int]) -> Ledger:

@@ -18,7 +18,7 @@ ALTER TABLE group_version SET (fillfactor = 50);
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("store", "0020_counts"),
+        ("store", "0022_audit_seal"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

@@ -79,3 +79,20 @@ class Audit(models.Model):
         db_table = "audit"
         indexes = [models.Index("object_type", "object_id", name="audit_by_object")]
         triggers = APPEND_ONLY
+
+
+class AuditSeal(models.Model):
+    """Seals one row of the audit log, in the order of ids; append-only.
+
+    `row_hash`: SHA-256 of the row, as system/queries/audit_chain.py says. `chain_hash`: that of the seal before, the id
+    and `row_hash`, so that a seal stands for all rows up to its own.
+    """
+
+    audit_id = models.BigIntegerField(primary_key=True)
+    row_hash = models.BinaryField()
+    chain_hash = models.BinaryField()
+    sealed_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        db_table = "audit_seal"
+        triggers = APPEND_ONLY

@@ -13,7 +13,6 @@ class JobKind(StrEnum):
     REDELIVER = "redeliver"
     INGEST = "ingest"
     DRY_RUN = "dry_run"
-    RESTART = "restart"
 
 
 class JobState(StrEnum):

@@ -67,7 +67,8 @@ class Operation(models.Model):
     `stage`: how many of its stages are over. While it `is_watched` what fails again halts it, as `halted_why` says.
     `ended_at`: when every member was accounted for. `requester`: `Principal.person` who asked. `sign_off`: the limit
     that it exceeds (`SignOffNeeded`), None for none; then another person says `sign_off_decision` before
-    `sign_off_expires_at`, or an administrator `broke_glass_at` its beginning.
+    `sign_off_expires_at`, or an administrator `broke_glass_at` its beginning. `restart_job_id`: the restart job whose
+    run it is; with `spares_crashed` it leaves alone what has crashed its consumer.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -99,6 +100,8 @@ class Operation(models.Model):
     sign_off_at = models.DateTimeField(null=True)
     sign_off_reason = models.TextField(null=True)
     broke_glass_at = models.DateTimeField(null=True)
+    restart_job_id = models.BigIntegerField(null=True)
+    spares_crashed = models.BooleanField(db_default=False)
 
     class Meta:
         db_table = "operation"

@@ -1,10 +1,9 @@
-"""Rules before and after a delivery, and the jobs that approve by themselves."""
+"""Rules before and after a delivery, and what they and policies note of messages."""
 
 from enum import StrEnum
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
-from django.db.models import Q
 from django.db.models.functions import Now
 
 from poisonadmin.store.models.choices import only_values_of
@@ -69,46 +68,6 @@ class DryRun(models.Model):
     class Meta:
         db_table = "dry_run"
         indexes = [models.Index(fields=["rule_id", "-id"], name="dry_run_by_rule")]
-
-
-class RestartJob(models.Model):
-    """Approves NDLV messages by itself (SEMANTICS SAP-13). `schedule`: five cron fields, UTC.
-
-    `filter` is that of `GET /messages/`: parameter -> texts. A message is approved at most `max_restarts` times by this
-    job. `last_counts` are those of the latest run, which is not at its end while `run_after_id` is set: the message
-    behind which the next tick goes on.
-    """
-
-    id = models.BigAutoField(primary_key=True)
-    name = models.CharField(max_length=100, unique=True)
-    schedule = models.CharField(max_length=100)
-    filter = models.JSONField(default=dict)
-    include_blacklisted = models.BooleanField(db_default=False)
-    max_restarts = models.IntegerField(db_default=1)
-    is_enabled = models.BooleanField(db_default=True)
-    next_at = models.DateTimeField(null=True)
-    last_at = models.DateTimeField(null=True)
-    last_counts = models.JSONField(default=dict)
-    run_after_id = models.BigIntegerField(null=True)
-    owner = models.CharField(max_length=255)
-    version = models.IntegerField(db_default=1)
-    updated_at = models.DateTimeField(db_default=Now())
-
-    class Meta:
-        db_table = "restart_job"
-        indexes = [models.Index("next_at", name="restart_job_due", condition=Q(is_enabled=True))]
-
-
-class Restart(models.Model):
-    """How often a restart job has approved a message."""
-
-    pk = models.CompositePrimaryKey("restart_job_id", "message_id")
-    restart_job_id = models.BigIntegerField()
-    message_id = models.BigIntegerField()
-    times = models.IntegerField(db_default=1)
-
-    class Meta:
-        db_table = "restart"
 
 
 class BusinessKey(models.Model):

@@ -34,6 +34,7 @@ _STATEMENTS = (
     "DELETE FROM consumer WHERE heartbeat_at < now() - interval '7 days'",
     f"DELETE FROM group_hour WHERE hour < now() - interval '{HOURS_KEPT_DAYS} days'",  # noqa: S608
     "DELETE FROM worker WHERE heartbeat_at < now() - interval '1 day'",
+    "DELETE FROM restart_run WHERE operation_id IS NULL AND at < now() - interval '30 days'",
 )
 
 
@@ -41,7 +42,8 @@ def clean_up() -> None:
     """Remove what has had its time, and what intake left behind.
 
     Looks at brokers after a quarter of an hour, idempotency keys after a day, jobs of redelivery and of brokers after
-    two, claims, nodes and consumers after a week, failures by hour after five.
+    two, claims, nodes and consumers after a week, failures by hour after five, runs of restart jobs that began nothing
+    after 30 days.
     """
     with connection.cursor() as cursor:
         for statement in _STATEMENTS:

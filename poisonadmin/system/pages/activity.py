@@ -10,6 +10,7 @@ from poisonadmin.core.queries.filter_values import InvalidFilter, checked_text, 
 from poisonadmin.poison_list.queries.consumers import list_consumers
 from poisonadmin.store.models.job import JobKind, JobState
 from poisonadmin.system.queries.activity import AuditFilter, get_job, list_audit, list_jobs, redelivered_jobs
+from poisonadmin.system.queries.audit_chain import audit_sealed
 from poisonadmin.system.queries.nodes import get_node, list_nodes
 from poisonadmin.web.pages.views import Pairs, href, page, pager, pairs, require_known
 
@@ -66,6 +67,7 @@ def audit(request: HttpRequest, principal: Principal) -> HttpResponseBase:
         "pager": pager(request, found),
         "values": request.GET.dict(),
         "filtered": only != AuditFilter(),
+        "sealed": audit_sealed(principal=principal),
         "limited": not principal.sees_everything,
     }
     return render(request, "system/audit.html", context)

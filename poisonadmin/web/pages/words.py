@@ -93,6 +93,7 @@ REFUSALS: dict[str, str] = {
     "precondition_failed": "it changed since this page was made",
     "transition_not_allowed": "its state does not allow this",
     "taken": "another operation has it",
+    "crashed": "it has crashed its consumer, and the restart job leaves such messages alone",
 }
 
 

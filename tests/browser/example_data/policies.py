@@ -6,9 +6,10 @@ from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.intake.commands.accept import accept
 from poisonadmin.intake.domain.envelope import parse_envelope
 from poisonadmin.policies.commands import save_policy
-from poisonadmin.restart_jobs.commands import save_restart_job
+from poisonadmin.restart_jobs.commands.restart_jobs import save_restart_job
+from poisonadmin.restart_jobs.domain.runs import RunOutcome
 from poisonadmin.store.models.lane import Address
-from poisonadmin.store.models.rule import RestartJob
+from poisonadmin.store.models.restart_job import RestartJob, RestartRun
 from tests.fixtures import decisions
 
 RETURNS = {
@@ -79,6 +80,8 @@ def _schedule_restarts() -> None:
     ):
         save_restart_job(
             name,
+            action="approve",
+            reason="the consumer is restarted before every shift",
             schedule=schedule,
             filter=filter_,
             include_blacklisted=blacklisted,
@@ -86,6 +89,8 @@ def _schedule_restarts() -> None:
             is_enabled=not blacklisted,
             principal=SYSTEM,
         )
-    RestartJob.objects.filter(name="nightly returns").update(
-        last_at=timezone.now(), last_counts={"approved": 412, "refused": 3}
+    nightly = RestartJob.objects.get(name="nightly returns")
+    RestartRun.objects.create(restart_job_id=nightly.id, outcome=RunOutcome.NOTHING)
+    RestartRun.objects.create(
+        restart_job_id=nightly.id, outcome=RunOutcome.REFUSED, detail="The account of its owner is not in force."
     )
