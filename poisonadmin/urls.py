@@ -19,6 +19,7 @@ API = [
     "poisonadmin.policies.api",
     "poisonadmin.rules.api",
     "poisonadmin.restart_jobs.api",
+    "poisonadmin.alerts.api",
     "poisonadmin.sources.api.urls",
     "poisonadmin.poison_list.api.urls",
     "poisonadmin.system.api.urls",
@@ -33,6 +34,7 @@ PAGES = [
     "poisonadmin.poison_list.pages",
     "poisonadmin.rules.pages.urls",
     "poisonadmin.restart_jobs.pages",
+    "poisonadmin.alerts.pages",
     "poisonadmin.sources.pages.urls",
     "poisonadmin.system.pages.urls",
 ]

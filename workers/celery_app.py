@@ -63,6 +63,7 @@ app.conf.update(
                 "operation_tick": 1.0,
                 "restart_tick": 5.0,
                 "look_tick": 1.0,
+                "alert_tick": 15.0,
                 "lane_tick": 30.0,
                 "housekeeping_tick": 600.0,
             },

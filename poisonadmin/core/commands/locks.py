@@ -39,6 +39,7 @@ class Tick(IntEnum):
     DRAIN = 8
     LANES = 9
     OPERATIONS = 10
+    ALERTS = 11
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from django.db.backends.utils import CursorWrapper
 
+from poisonadmin.alerts.domain.kinds import LEAST_QUIET_MINUTES
 from poisonadmin.messages.domain.failures import FINGERPRINT_VERSION
 
 
@@ -22,8 +23,12 @@ class Seen:
     count: int = 1
 
 
+# Grown after such a gap, a group has been quiet; of two gaps that nobody has seen the longer one is kept.
+_IS_RESUMED = f"""excluded.first_at > failure_group.last_at + interval '{LEAST_QUIET_MINUTES} min'
+ AND NOT (failure_group.is_unseen AND coalesce(
+     failure_group.resumed_at - failure_group.quiet_since > excluded.first_at - failure_group.last_at, TRUE))"""
 # Groups are locked in the order of their fingerprints, so that two settles never wait for each other.
-_UPSERT = """
+_UPSERT = f"""
 INSERT INTO failure_group (fingerprint, version, title, error_class, sample_message_id, first_at, last_at, failures)
 SELECT fingerprint, %(version)s, min(title), min(error_class), min(message_id), min(first_at), max(last_at), sum(count)
 FROM unnest(%(fingerprints)s::text[], %(titles)s::text[], %(classes)s::text[], %(messages)s::bigint[],
@@ -33,9 +38,12 @@ GROUP BY fingerprint ORDER BY fingerprint
 ON CONFLICT (fingerprint) DO UPDATE SET
     first_at = LEAST(failure_group.first_at, excluded.first_at),
     last_at = GREATEST(failure_group.last_at, excluded.last_at),
-    failures = failure_group.failures + excluded.failures
+    failures = failure_group.failures + excluded.failures,
+    quiet_since = CASE WHEN {_IS_RESUMED} THEN failure_group.last_at ELSE failure_group.quiet_since END,
+    resumed_at = CASE WHEN {_IS_RESUMED} THEN excluded.first_at ELSE failure_group.resumed_at END,
+    is_unseen = failure_group.is_unseen OR {_IS_RESUMED}
 RETURNING fingerprint, id
-"""
+"""  # noqa: S608  (fragments are constants)
 
 
 def ensure(cursor: CursorWrapper, seen: Sequence[Seen]) -> dict[str, int]:

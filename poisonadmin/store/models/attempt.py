@@ -81,7 +81,11 @@ class FailureWords(models.Model):
 
 
 class FailureGroup(models.Model):
-    """Failures with the same fingerprint. Counts by state come from the counters."""
+    """Failures with the same fingerprint. Counts by state come from the counters.
+
+    `resumed_at`: when it last grew after it had been quiet since `quiet_since`. `is_unseen`: it is new, or has resumed,
+    and no tick of the alerts has looked at it since.
+    """
 
     id = models.BigAutoField(primary_key=True)
     fingerprint = models.CharField(max_length=16, unique=True)
@@ -92,7 +96,13 @@ class FailureGroup(models.Model):
     first_at = models.DateTimeField(db_default=Now())
     last_at = models.DateTimeField(db_default=Now())
     failures = models.BigIntegerField(db_default=0)
+    quiet_since = models.DateTimeField(null=True)
+    resumed_at = models.DateTimeField(null=True)
+    is_unseen = models.BooleanField(db_default=True)
 
     class Meta:
         db_table = "failure_group"
-        indexes = [models.Index(fields=["-last_at"], name="failure_group_recent")]
+        indexes = [
+            models.Index(fields=["-last_at"], name="failure_group_recent"),
+            models.Index("fingerprint", name="failure_group_unseen", condition=Q(is_unseen=True)),
+        ]

@@ -6,6 +6,7 @@ from typing import Any
 from django.conf import settings
 from django.http import HttpRequest
 
+from poisonadmin.alerts.queries.rules import failing_rules
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.system.queries.overview import undecided_count
 from poisonadmin.web.pages.errors import request_id
@@ -51,6 +52,7 @@ SECTIONS: tuple[tuple[str, tuple[SidebarEntry, ...]], ...] = (
         (
             SidebarEntry("Jobs", "jobs", "activity", "j"),
             SidebarEntry("Nodes", "nodes", "server", "n"),
+            SidebarEntry("Alerts", "alerts", "bell", "w"),
             SidebarEntry("Audit", "audit", "book", "u"),
         ),
     ),
@@ -78,6 +80,7 @@ def shell(request: HttpRequest) -> dict[str, Any]:
         "may_configure": principal.may(Permission.CONFIGURE),
         "may_export": principal.may(Permission.EXPORT),
         # A badge is not worth a page that fails: fragments do not draw it.
+        "failing_alerts": None if getattr(request, "htmx", False) else failing_rules(principal),
         "undecided": None if getattr(request, "htmx", False) else undecided_count(principal),
     }
 
