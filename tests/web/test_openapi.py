@@ -39,6 +39,8 @@ KNOWN_IDS = {
     "entry_id": "entry",
     "restart_job_id": "restart_job",
     "rule_id": "rule",
+    "alert_rule_id": "alert_rule",
+    "alert_delivery_id": "alert_delivery",
 }
 KNOWN_NAMES = {"addresses": "orders.eu", "destinations": "shop", "nodes": "billing-1"}
 

@@ -98,7 +98,7 @@ def _record_groups(rules: Sequence[AlertRule]) -> int:
         rows = cursor.fetchall()
         if rows:
             places = places_of_groups([row[0] for row in rows])
-            groups = [UnseenGroup(*row, places.get(row[0], {})) for row in rows]
+            groups = [UnseenGroup(*(*row, places.get(row[0], {}))) for row in rows]
             names = _address_names(groups)
             for rule in rules:
                 opened += _report_groups(rule, groups, names)
