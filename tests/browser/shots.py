@@ -111,6 +111,8 @@ def paths(page: Page, base: str) -> dict[str, str]:
         "destination-new-handler": "/destinations/handler/",
         "unanswered": "/messages/?confirmation=unanswered",
         "operations": "/operations/",
+        "alerts": "/alerts/",
+        "alert-rule-new": "/alerts/rules/new/",
         "jobs": "/jobs/",
         "nodes": "/nodes/",
         "nodes-lost": "/nodes/?show=lost",
@@ -148,6 +150,8 @@ def paths(page: Page, base: str) -> dict[str, str]:
         ("source-failing", "/sources/", "a[data-open]:text('orders-dlt')"),
         ("message-unanswered", "/messages/?confirmation=unanswered", "a[data-open]"),
         ("rejected", "/sources/", "a[href$='/rejected/']"),
+        ("alert-rule", "/alerts/", "a[data-rule]"),
+        ("alert-delivery", "/alerts/", "a[data-delivery]"),
         ("job", "/jobs/", "a[data-open]"),
     ):
         page.goto(f"{base}{listed}")

@@ -13,14 +13,14 @@ from tests.web.test_hostile_text import BARE, XSS
 pytestmark = pytest.mark.django_db(transaction=True)
 
 REFUSED = {
-    *("mistaken", "missing", "policy-new", "policy", "restart-job-new", "rule-new", "rule-new-after"),
+    *("mistaken", "missing", "policy-new", "policy", "restart-job-new", "rule-new", "rule-new-after", "alert-rule-new"),
     *("source-new", "source-new-directory", "destination-new", "destination-new-http", "destination-new-handler"),
 }
 # Between them they hold every colour there is.
 COLOURFUL = {
     *("overview", "messages", "message-undecided", "policies", "jobs", "mistaken", "missing"),
     *("blacklist", "message-blacklisted", "nodes-all", "poison-list", "rules", "rule"),
-    *("simulator", "message-held", "address-stopped", "restart-jobs"),
+    *("simulator", "message-held", "address-stopped", "restart-jobs", "alerts", "alert-delivery"),
 }
 
 

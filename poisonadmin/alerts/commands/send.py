@@ -64,7 +64,7 @@ _FORGET = (
 
 
 @dataclass(frozen=True)
-class _Locked:
+class _DueDelivery:
     id: int
     rule_id: int
     webhook_id: str
@@ -118,7 +118,7 @@ def forget_old() -> None:
 def _begin(delivery_id: int) -> _Try | None:
     """Write down that a try begins, and when the next one is; None where there is nothing to send."""
     with transaction.atomic(), connection.cursor() as cursor:
-        found = fetch(_Locked, _LOCK, [delivery_id])
+        found = fetch(_DueDelivery, _LOCK, [delivery_id])
         if not found:
             return None
         locked = found[0]
@@ -144,7 +144,7 @@ def _end(delivery_id: int, state: AlertDeliveryState) -> None:
     AlertDelivery.objects.filter(id=delivery_id).update(state=Value(str(state)), answered_at=Now())
 
 
-def _composed(locked: _Locked, rule: AlertRule) -> str | None:
+def _composed(locked: _DueDelivery, rule: AlertRule) -> str | None:
     """Return what is to be sent. Of what was held only what is still so; None where that is nothing."""
     alerts = [
         one for one in fetch(ReportedAlert, _ALERTS, [locked.id]) if one.resolved_at is None or not locked.is_held
