@@ -38,7 +38,7 @@ HttpPost = Callable[[str, Mapping[str, str], bytes], PostAnswer]
 
 
 @dataclass(frozen=True)
-class Channel:
+class AlertChannel:
     """`check`: returns where to send, or raises InvalidAlertRule. `send`: never raises.
 
     `is_signed`: its rules have a secret. `gathers_seconds`: alerts of a rule within this time go together.

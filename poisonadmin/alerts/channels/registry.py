@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 
-from poisonadmin.alerts.channels.contract import Channel
+from poisonadmin.alerts.channels.contract import AlertChannel
 from poisonadmin.alerts.channels.email.channel import EMAIL
 from poisonadmin.alerts.channels.webhook.channel import WEBHOOK
 from poisonadmin.alerts.domain.kinds import ChannelKind
 
-CHANNELS: Mapping[ChannelKind, Channel] = {
+CHANNELS: Mapping[ChannelKind, AlertChannel] = {
     ChannelKind.WEBHOOK: WEBHOOK,
     ChannelKind.EMAIL: EMAIL,
 }

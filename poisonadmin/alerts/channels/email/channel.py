@@ -10,7 +10,7 @@ from django.core.exceptions import ValidationError
 from django.core.mail import EmailMessage
 from django.core.validators import validate_email
 
-from poisonadmin.alerts.channels.contract import Channel, ChannelAnswer, HttpPost, Notice
+from poisonadmin.alerts.channels.contract import AlertChannel, ChannelAnswer, HttpPost, Notice
 from poisonadmin.alerts.domain.conditions import one_line
 from poisonadmin.alerts.domain.rules import InvalidAlertRule
 
@@ -77,4 +77,4 @@ def _domain(sender: str) -> str:
     return sender.rpartition("@")[2].strip(" >") or "localhost"
 
 
-EMAIL = Channel("E-mail", "mail addresses, one a line", check, send, is_signed=False, gathers_seconds=60)
+EMAIL = AlertChannel("E-mail", "mail addresses, one a line", check, send, is_signed=False, gathers_seconds=60)

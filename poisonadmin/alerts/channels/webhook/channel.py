@@ -3,7 +3,7 @@
 import os
 from collections.abc import Sequence
 
-from poisonadmin.alerts.channels.contract import Channel, ChannelAnswer, HttpPost, Notice
+from poisonadmin.alerts.channels.contract import AlertChannel, ChannelAnswer, HttpPost, Notice
 from poisonadmin.alerts.domain.conditions import one_line
 from poisonadmin.alerts.domain.rules import InvalidAlertRule
 from poisonadmin.alerts.domain.signatures import signature
@@ -43,4 +43,4 @@ def send(notice: Notice, post: HttpPost) -> ChannelAnswer:
     return ChannelAnswer(200 <= answer.status < 300, words, is_final=answer.status == GONE)
 
 
-WEBHOOK = Channel("Webhook", "one URL", check, send, is_signed=True, gathers_seconds=0)
+WEBHOOK = AlertChannel("Webhook", "one URL", check, send, is_signed=True, gathers_seconds=0)
