@@ -31,13 +31,14 @@ _NOTES = {
 
 
 class AlertRuleForm(StoredForm):
-    """An alert rule. For each kind a box to tick, and its limit beside it."""
+    """An alert rule. For each kind a box to tick, and its limit where it has one."""
 
     object_type = "alert_rule"
     keeps = ("name", "channel")
     layout: ClassVar[tuple[tuple[str, str], ...]] = (
         ("", "name is_enabled channel to"),
-        ("Reports", " ".join(f"on_{kind} limit_{kind}" for kind in KINDS)),
+        ("Reports", " ".join(f"on_{kind}" for kind in KINDS)),
+        ("Limits, in minutes", " ".join(f"limit_{kind}" for kind in KINDS)),
         ("Of these addresses", "addresses"),
     )
     rest = "When it sends"
@@ -71,8 +72,7 @@ class AlertRuleForm(StoredForm):
         for kind, info in KINDS.items():
             self.fields[f"on_{kind}"] = ticks(info.words, _NOTES.get(kind, ""), initial=row is None)
             if info.limit is not None:
-                label = f"{info.words}: {info.limit.words}"
-                self.fields[f"limit_{kind}"] = whole_number(label, initial=info.limit.default)
+                self.fields[f"limit_{kind}"] = whole_number(info.limit.words, initial=info.limit.default)
         if row is not None:
             self.initial.update({f"on_{kind}": kind in row.kinds for kind in KINDS})
             self.initial.update({f"limit_{kind}": minutes for kind, minutes in row.limits.items()})

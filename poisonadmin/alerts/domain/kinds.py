@@ -53,12 +53,14 @@ MOST_MINUTES = 30 * 24 * 60
 KINDS: Mapping[AlertKind, AlertKindInfo] = {
     AlertKind.NEW_GROUP: AlertKindInfo("New failure group"),
     AlertKind.GROUP_GROWS_AGAIN: AlertKindInfo(
-        "Failure group grows again", Limit("after minutes of quiet", 1440, LEAST_QUIET_MINUTES)
+        "Failure group grows again", Limit("Quiet before a group grows again", 1440, LEAST_QUIET_MINUTES)
     ),
-    AlertKind.OLDEST_UNDECIDED: AlertKindInfo("Old undecided message", Limit("older than minutes", 60)),
-    AlertKind.OVERDUE_DELIVERIES: AlertKindInfo("Overdue deliveries", Limit("late by minutes", 5)),
+    AlertKind.OLDEST_UNDECIDED: AlertKindInfo("Old undecided message", Limit("Age of an undecided message", 60)),
+    AlertKind.OVERDUE_DELIVERIES: AlertKindInfo("Overdue deliveries", Limit("Lateness of a delivery", 5)),
     AlertKind.ADDRESS_STOPPED: AlertKindInfo("Address stopped"),
-    AlertKind.SOURCE_UNREACHABLE: AlertKindInfo("Source unreachable", Limit("for minutes", 5), has_address=False),
+    AlertKind.SOURCE_UNREACHABLE: AlertKindInfo(
+        "Source unreachable", Limit("Time without reading a source", 5), has_address=False
+    ),
     AlertKind.OPERATION_HALTED: AlertKindInfo("Operation halted"),
 }
 GROUP_KINDS = (AlertKind.NEW_GROUP, AlertKind.GROUP_GROWS_AGAIN)
