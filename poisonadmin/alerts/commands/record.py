@@ -56,16 +56,22 @@ log = structlog.get_logger(__name__)
 def record_alerts() -> int:
     """Look for what is the matter, record what is new, resolve what is over; return how many alerts were opened.
 
-    Call under `single_flight(Tick.ALERTS)`.
+    Call under `single_flight(Tick.ALERTS)`. A rule that fails does not keep the others from their turn.
+    Errors: the last such one's.
     """
     with connection.cursor() as cursor:
         cursor.execute(_OF_DISABLED)
     rules = list(AlertRule.objects.filter(is_enabled=True).order_by("id"))
     opened = _record_groups(rules)
+    failed: Exception | None = None
     for rule in rules:
         for kind, find in LASTING.items():
-            if kind in rule.kinds:
-                opened += _record_lasting(rule, kind, find)
+            try:
+                opened += _record_lasting(rule, kind, find) if kind in rule.kinds else 0
+            except Exception as error:
+                failed = error
+    if failed is not None:
+        raise failed
     return opened
 
 
@@ -77,6 +83,8 @@ def _record_lasting(rule: AlertRule, kind: AlertKind, find: Any) -> int:
         return 0
     now_true = {one.subject: one for one in found}
     with transaction.atomic(), connection.cursor() as cursor:
+        if not _is_on(rule):
+            return 0
         cursor.execute(_OPEN, [rule.id, kind])
         open_alerts = {subject: (alert_id, mark) for alert_id, subject, mark in cursor.fetchall()}
         over = [
@@ -115,6 +123,8 @@ def _record_groups(rules: Sequence[AlertRule]) -> int:
 
 def _report_groups(rule: AlertRule, groups: Sequence[UnseenGroup], names: Mapping[int, str]) -> int:
     opened = 0
+    if not _is_on(rule):
+        return opened
     for kind in GROUP_KINDS:
         if kind in rule.kinds and (of_kind := [one for one in groups if one.kind is kind]):
             of = watched(rule.addresses, rule.limits.get(kind, 0))
@@ -126,6 +136,11 @@ def _report_groups(rule: AlertRule, groups: Sequence[UnseenGroup], names: Mappin
                 cursor.execute(_RESOLVE, [[row[0] for row in cursor.fetchall() if row[1] in subjects]])
             opened += _open(rule, kind, conditions)
     return opened
+
+
+def _is_on(rule: AlertRule) -> bool:
+    """Return whether the rule is still there and switched on; nobody deletes it before the transaction ends."""
+    return bool(fetch_rows("SELECT id FROM alert_rule WHERE id = %s AND is_enabled FOR KEY SHARE", [rule.id]))
 
 
 def _address_names(groups: Sequence[UnseenGroup]) -> dict[int, str]:

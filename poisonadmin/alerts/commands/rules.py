@@ -148,10 +148,12 @@ def resend(delivery_id: int, *, principal: Principal) -> None:
     """
     principal.require(Permission.CONFIGURE)
     with transaction.atomic():
+        missing = f"There is no alert delivery {delivery_id}."
+        rule_ids = AlertDelivery.objects.filter(id=delivery_id).values_list("rule_id", flat=True)
+        rule = _locked(rule_ids.first() or 0, principal, missing=missing)  # first the rule, as everywhere
         found = AlertDelivery.objects.select_for_update().filter(id=delivery_id).first()
         if found is None:
-            raise NotFound(f"There is no alert delivery {delivery_id}.")
-        rule = _locked(found.rule_id, principal, missing=f"There is no alert delivery {delivery_id}.")
+            raise NotFound(missing)
         if not rule.is_enabled and not found.is_test:
             raise AlertRuleDisabled(f"The rule {rule.name} is switched off. Switch it on to send its alerts.")
         if found.state == AlertDeliveryState.WAITING and not found.tries:

@@ -34,13 +34,13 @@ KEPT_DAYS = 30
 
 # One of a rule at a time, so that a receiver that hangs does not take every place.
 _DUE = """
-SELECT id FROM (
-    SELECT DISTINCT ON (rule_id) id, due_at FROM alert_delivery
+SELECT id, rule_id FROM (
+    SELECT DISTINCT ON (rule_id) id, rule_id, due_at FROM alert_delivery
     WHERE state = 'waiting' AND due_at <= now() AND (is_test OR NOT %s) ORDER BY rule_id, due_at, id
 ) AS first_of_rule ORDER BY due_at, id LIMIT %s
 """
 _LOCK = """
-SELECT d.id, d.rule_id, d.webhook_id, d.tries, d.is_held, d.is_test, d.body, now() AS at
+SELECT d.id, d.webhook_id, d.tries, d.is_held, d.is_test, d.body, now() AS at
 FROM alert_delivery d WHERE d.id = %s AND d.state = 'waiting' AND d.due_at <= now() FOR UPDATE SKIP LOCKED
 """
 _ALERTS = """
@@ -66,7 +66,6 @@ _FORGET = (
 @dataclass(frozen=True)
 class _DueDelivery:
     id: int
-    rule_id: int
     webhook_id: str
     tries: int
     is_held: bool
@@ -99,10 +98,10 @@ def send_due(
     while clock() < until:
         with connection.cursor() as cursor:
             cursor.execute(_DUE, [only_tests, AT_ONCE])
-            ids = [row[0] for row in cursor.fetchall()]
-        begun = [one for delivery_id in ids if (one := _begin(delivery_id)) is not None]
-        if not ids:
+            due = cursor.fetchall()
+        if not due:
             break
+        begun = [one for delivery_id, rule_id in due if (one := _begin(delivery_id, rule_id)) is not None]
         _send_all(begun, post)
         tries += len(begun)
     return tries
@@ -115,14 +114,14 @@ def forget_old() -> None:
             cursor.execute(statement, {"kept": KEPT_DAYS})
 
 
-def _begin(delivery_id: int) -> _Try | None:
+def _begin(delivery_id: int, rule_id: int) -> _Try | None:
     """Write down that a try begins, and when the next one is; None where there is nothing to send."""
     with transaction.atomic(), connection.cursor() as cursor:
+        rule = AlertRule.objects.select_for_update(no_key=True).filter(id=rule_id).first()
         found = fetch(_DueDelivery, _LOCK, [delivery_id])
-        if not found:
+        if rule is None or not found:
             return None
         locked = found[0]
-        rule = AlertRule.objects.get(id=locked.rule_id)
         if locked.tries >= (1 if locked.is_test else MAX_TRIES):
             # The last try has died with its worker.
             _end(locked.id, AlertDeliveryState.FAILED)
@@ -201,6 +200,7 @@ def _settle(one: _Try, answer: ChannelAnswer) -> None:
         "tries": one.number,
     }
     with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SELECT id FROM alert_rule WHERE id = %s FOR NO KEY UPDATE", [one.rule_id])
         cursor.execute(_ANSWERED, values)
         if cursor.rowcount:
             cursor.execute(_FAILING, [answer.is_taken, one.rule_id])

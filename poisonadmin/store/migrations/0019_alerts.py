@@ -20,7 +20,7 @@ class Migration(migrations.Migration):
                 ("subject", models.CharField(max_length=64)),
                 ("mark", models.CharField(max_length=64)),
                 ("title", models.CharField(max_length=300)),
-                ("path", models.CharField(max_length=400)),
+                ("path", models.TextField()),
                 ("facts", models.JSONField(default=dict)),
                 ("opened_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
                 ("resolved_at", models.DateTimeField(null=True)),

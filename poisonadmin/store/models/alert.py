@@ -78,7 +78,7 @@ class Alert(models.Model):
     subject = models.CharField(max_length=64)
     mark = models.CharField(max_length=64)
     title = models.CharField(max_length=300)
-    path = models.CharField(max_length=400)
+    path = models.TextField()
     facts = models.JSONField(default=dict)
     opened_at = models.DateTimeField(db_default=Now())
     resolved_at = models.DateTimeField(null=True)
