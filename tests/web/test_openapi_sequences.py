@@ -16,7 +16,7 @@ from tests.fixtures.api import ROLES, caller_of
 from tests.web.test_openapi import CHECKED, kept_connection, point_at_something, schema
 
 STEPS = 25
-SEQUENCES = 6
+SEQUENCES = 8
 # They need leave to read, and nothing more.
 READING_POSTS = ("/selections/", "/policies/preview/")
 _REST = """
