@@ -4,9 +4,10 @@ may hold a password."""
 import logging
 import re
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import environ
 from django.core.exceptions import ImproperlyConfigured
@@ -25,6 +26,22 @@ from poisonadmin.sources.domain.roots import UnusableSourceRoots, source_roots
 TRUE, FALSE = frozenset({"1", "true", "yes", "on"}), frozenset({"0", "false", "no", "off", ""})
 MAX_NAME_CHARS = 40
 _HOST = re.compile(r"(\*|\.?[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?|\[[0-9A-Fa-f:.]+\])")
+
+
+# The schemes of a mail server's URL, each with its usual port.
+MAIL_PORTS = {"smtp": 25, "smtp+starttls": 587, "smtps": 465}
+
+
+@dataclass(frozen=True)
+class MailServer:
+    """Where mail is handed in; `host` empty: nowhere. `starts_tls`: after the greeting; `is_tls`: from the start."""
+
+    host: str = ""
+    port: int = 25
+    user: str = ""
+    password: str = field(default="", repr=False)
+    starts_tls: bool = False
+    is_tls: bool = False
 
 
 class Environment:
@@ -116,6 +133,27 @@ class Environment:
             raise _wrong(name, "must be redis://:password@host:port/0")
         return url
 
+    def mail(self, name: str) -> MailServer:
+        """Return the mail server that a URL names; none where the variable is not set."""
+        if not (url := self.secret(name)):
+            return MailServer()
+        try:
+            parts = urlsplit(url)
+            port = parts.port or MAIL_PORTS[parts.scheme]
+        except (ValueError, KeyError):
+            raise _wrong(name, _MAIL) from None
+        if not parts.hostname or parts.path.strip("/") or parts.query or parts.fragment:
+            raise _wrong(name, _MAIL)
+        login = (unquote(parts.username or ""), unquote(parts.password or ""))
+        return MailServer(parts.hostname, port, *login, parts.scheme == "smtp+starttls", parts.scheme == "smtps")
+
+    def public_url(self, name: str) -> str:
+        """Return an origin such as `https://poison.example.org`, empty where none is set."""
+        value = self.text(name).strip().rstrip("/")
+        if value and (len(found := self.origins(name)) != 1 or found[0].rstrip("/") != value):
+            raise _wrong(name, "must be one origin such as https://poison.example.org")
+        return value
+
     def check_reach(self) -> None:
         """Check what destinations may reach, where handlers are and whom they run as; all is read again where it is
         used."""
@@ -172,6 +210,7 @@ class Environment:
         return [word for part in self._variables[name].split(",") if (word := part.strip())]
 
 
+_MAIL = "must be smtp://, smtp+starttls:// or smtps://user:password@host:port"
 _NETWORKS = "must be networks such as 10.1.0.0/16, separated by commas"
 _DATABASE = "must be postgresql://user:password@host:port/name"
 

@@ -127,6 +127,15 @@ env.port("POISONADMIN_PORT", 8000)
 
 SOURCE_ROOTS = env.source_roots(HOME)
 
+# --- mail -----------------------------------------------------------------------------------------------------------
+_mail = env.mail("POISONADMIN_MAIL_URL")
+EMAIL_HOST, EMAIL_PORT = _mail.host, _mail.port
+EMAIL_HOST_USER, EMAIL_HOST_PASSWORD = _mail.user, _mail.password
+EMAIL_USE_TLS, EMAIL_USE_SSL = _mail.starts_tls, _mail.is_tls
+EMAIL_TIMEOUT = 10
+DEFAULT_FROM_EMAIL = env.text("POISONADMIN_MAIL_FROM", "poisonadmin@localhost")
+PUBLIC_URL = env.public_url("POISONADMIN_PUBLIC_URL")
+
 # --- login ----------------------------------------------------------------------------------------------------------
 AUTHENTICATION_BACKENDS = [
     "axes.backends.AxesStandaloneBackend",

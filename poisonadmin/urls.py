@@ -21,6 +21,7 @@ API = [
     "poisonadmin.rules.api",
     "poisonadmin.restart_jobs.api",
     "poisonadmin.saved_views.api",
+    "poisonadmin.alerts.api",
     "poisonadmin.sources.api.urls",
     "poisonadmin.poison_list.api.urls",
     "poisonadmin.system.api.urls",
@@ -37,6 +38,7 @@ PAGES = [
     "poisonadmin.rules.pages.urls",
     "poisonadmin.restart_jobs.pages",
     "poisonadmin.saved_views.pages",
+    "poisonadmin.alerts.pages",
     "poisonadmin.sources.pages.urls",
     "poisonadmin.system.pages.urls",
 ]

@@ -64,6 +64,7 @@ app.conf.update(
                 "restart_tick": 5.0,
                 "seal_tick": 10.0,
                 "look_tick": 1.0,
+                "alert_tick": 15.0,
                 "lane_tick": 30.0,
                 "count_tick": 30.0,
                 "housekeeping_tick": 600.0,

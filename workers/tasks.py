@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from poisonadmin.alerts.commands.record import record_alerts
+from poisonadmin.alerts.commands.send import forget_old, send_due
 from poisonadmin.core.commands.locks import Tick, single_flight
 from poisonadmin.delivery.commands.crash_recovery import sweep_journals
 from poisonadmin.delivery.commands.ordered_conversations import clear_lanes
@@ -18,6 +20,7 @@ from poisonadmin.system.commands.housekeeping import clean_up
 from workers.brokers.checking import check_broker
 from workers.celery_app import app, do_each
 from workers.crash_recovery import LocalJournals, recover_here
+from workers.webhooks import post
 
 
 @app.task  # type: ignore[untyped-decorator]
@@ -59,6 +62,7 @@ def housekeeping_tick(**_: Any) -> None:
         if alone:
             clean_up()
             remove_expired()
+            forget_old()
             sweep_journals(LocalJournals())
 
 
@@ -87,8 +91,24 @@ def seal_tick(**_: Any) -> None:
 
 
 @app.task  # type: ignore[untyped-decorator]
+def alert_tick(**_: Any) -> None:
+    """Record what is the matter, and send what is due."""
+    do_each(_record_alerts, lambda: send_due(post))
+
+
+def _record_alerts() -> None:
+    with single_flight(Tick.ALERTS) as alone:
+        if alone:
+            record_alerts()
+
+
+@app.task  # type: ignore[untyped-decorator]
 def look_tick(**_: Any) -> None:
-    """Look at the brokers that somebody asks about."""
+    """Look at the brokers that somebody asks about, and send the test alerts."""
+    do_each(_look, lambda: send_due(post, only_tests=True))
+
+
+def _look() -> None:
     with single_flight(Tick.LOOK) as alone:
         if alone:
             answer_due(check_broker)

@@ -9,6 +9,7 @@ from pathlib import Path
 from poisonadmin.core.domain.secret_settings import (
     DATABASE_URL,
     FILE_OF,
+    MAIL_URL,
     MIGRATION_DATABASE_URL,
     REDIS_URL,
     SECRET_KEY,
@@ -36,6 +37,7 @@ class Wishes:
     secret_key: str | None = None
     spark_remote: str | None = None
     spark_master: str | None = None
+    mail_url: str | None = None
 
     @property
     def embeds_spark(self) -> bool:
@@ -55,6 +57,7 @@ def read_wishes(environment: Mapping[str, str], home: Path | None = None) -> Wis
         secret_key=_secret(environment, SECRET_KEY),
         spark_remote=_secret(environment, SPARK_REMOTE),
         spark_master=environment.get("SPARK_MASTER") or None,
+        mail_url=_secret(environment, MAIL_URL),
     )
 
 
@@ -68,6 +71,7 @@ def exported(
         REDIS_URL: redis_url,
         SECRET_KEY: wishes.secret_key,
         SPARK_REMOTE: wishes.spark_remote,
+        MAIL_URL: wishes.mail_url,
     }
     path = [str(PROJECT), *filter(None, [environment.get("PYTHONPATH")])]
     return without_secrets(environment) | {

@@ -116,6 +116,8 @@ def paths(page: Page, base: str) -> dict[str, str]:
         "operations": "/operations/",
         "sign-offs": "/sign-offs/",
         "sign-off-rule-new": "/sign-offs/rules/new/",
+        "alerts": "/alerts/",
+        "alert-rule-new": "/alerts/rules/new/",
         "jobs": "/jobs/",
         "nodes": "/nodes/",
         "nodes-lost": "/nodes/?show=lost",
@@ -155,6 +157,8 @@ def paths(page: Page, base: str) -> dict[str, str]:
         ("source-failing", "/sources/", "a[data-open]:text('orders-dlt')"),
         ("message-unanswered", "/triage/?confirmation=unanswered", "a[data-open]"),
         ("rejected", "/sources/", "a[href$='/rejected/']"),
+        ("alert-rule", "/alerts/", "a[data-rule]"),
+        ("alert-delivery", "/alerts/", "a[data-delivery]"),
         ("job", "/jobs/", "a[data-open]"),
     ):
         page.goto(f"{base}{listed}")

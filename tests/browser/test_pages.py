@@ -22,6 +22,7 @@ REFUSED = {
         "rule-new",
         "rule-new-after",
         "sign-off-rule-new",
+        "alert-rule-new",
     ),
     *("source-new", "source-new-directory", "destination-new", "destination-new-http", "destination-new-handler"),
 }
@@ -29,7 +30,7 @@ REFUSED = {
 COLOURFUL = {
     *("overview", "messages", "message-undecided", "policies", "jobs", "mistaken", "missing"),
     *("blacklist", "message-blacklisted", "nodes-all", "poison-list", "rules", "rule"),
-    *("simulator", "message-held", "address-stopped", "restart-jobs"),
+    *("simulator", "message-held", "address-stopped", "restart-jobs", "alerts", "alert-delivery"),
 }
 
 

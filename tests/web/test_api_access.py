@@ -14,6 +14,7 @@ from tests.fixtures.api import ROLES, Caller, caller_of
 ANYONE = (200, 200, 200)
 WHY = {"reason": "because"}
 DIRECTORY = {"name": "other", "kind": "directory", "config": {"path": "/srv/other"}}
+ALERTS = {"kinds": ["new_group"], "addresses": ["orders.#"], "to": ["https://hooks.example.org/in"]}
 RULE = {"name": "no orders", "match": {"address": "orders.#"}, "action": {"do": "reject"}}
 BROKER = {"kind": "rabbitmq", "config": {"url": "amqp://rabbit.example.org", "queues": ["orders.dlq"]}}
 RESTART_JOB = {"schedule": "0 4 * * *", "action": "approve", "reason": "because"}
@@ -118,6 +119,16 @@ EXPECTED: dict[tuple[str, str], Expectation] = {
     ("api-restart-job-preview", "post"): ({"restart_job_id": "restart_job"}, None, 403, 403, 201, 404),
     ("api-restart-job-run", "post"): ({"restart_job_id": "restart_job"}, {}, 403, 403, 202, 404),
     ("api-restart-job-runs", "get"): ({"restart_job_id": "restart_job"}, None, 200, 200, 200, 404),
+    ("api-alerts", "get"): ({}, None, 200, 200, 200, 200),
+    ("api-alert-rules", "get"): ({}, None, 200, 200, 200, 200),
+    ("api-alert-rules", "post"): ({}, {"name": "new", "channel": "webhook", **ALERTS}, 403, 403, 201, 403),
+    ("api-alert-rule", "get"): ({"alert_rule_id": "alert_rule"}, None, 200, 200, 200, 404),
+    ("api-alert-rule", "put"): ({"alert_rule_id": "alert_rule"}, ALERTS, 403, 403, 200, 404),
+    ("api-alert-rule", "delete"): ({"alert_rule_id": "alert_rule"}, None, 403, 403, 204, 404),
+    ("api-alert-rule-test", "post"): ({"alert_rule_id": "alert_rule"}, None, 403, 403, 202, 404),
+    ("api-alert-rule-secret", "post"): ({"alert_rule_id": "alert_rule"}, None, 403, 403, 200, 404),
+    ("api-alert-delivery", "get"): ({"alert_delivery_id": "alert_delivery"}, None, 200, 200, 200, 404),
+    ("api-alert-delivery-resend", "post"): ({"alert_delivery_id": "alert_delivery"}, None, 403, 403, 200, 404),
     ("api-rules", "get"): ({}, None, 200, 200, 200, 200),
     ("api-rules", "post"): ({}, RULE | {"stage": "before"}, 403, 403, 201, 403),
     ("api-rule", "get"): ({"rule_id": "rule"}, None, 200, 200, 200, 404),
@@ -172,6 +183,8 @@ LISTS_THAT_ARE_EMPTY_OUTSIDE = [
         "audit/",
         "operations/",
         "views/",
+        "alerts/",
+        "alerts/rules/",
     ),
 ]
 

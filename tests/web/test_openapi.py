@@ -40,6 +40,8 @@ KNOWN_IDS = {
     "restart_job_id": "restart_job",
     "sign_off_rule_id": "sign_off_rule",
     "rule_id": "rule",
+    "alert_rule_id": "alert_rule",
+    "alert_delivery_id": "alert_delivery",
 }
 KNOWN_NAMES = {"addresses": "orders.eu", "destinations": "shop", "nodes": "billing-1"}
 

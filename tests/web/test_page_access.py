@@ -8,6 +8,9 @@ from django.test import Client
 from django.urls import URLPattern, reverse
 from pytest_django import DjangoDbBlocker
 
+from poisonadmin.alerts.commands.record import record_alerts
+from poisonadmin.alerts.commands.rules import save_alert_rule
+from poisonadmin.alerts.domain.rules import AlertRuleFields
 from poisonadmin.core.domain.access import SYSTEM, Permission
 from poisonadmin.operations.commands.operations import begin
 from poisonadmin.operations.commands.selections import freeze
@@ -21,6 +24,7 @@ from poisonadmin.sign_offs.commands.rules import save_sign_off_rule
 from poisonadmin.sources.commands.broker_checks import request_source_check
 from poisonadmin.sources.commands.setup import save_source
 from poisonadmin.store.models.access import Access
+from poisonadmin.store.models.alert import AlertDelivery
 from poisonadmin.store.models.attempt import FailureGroup
 from poisonadmin.store.models.intake import LookPurpose, RejectedLine, Source
 from poisonadmin.store.models.job import Job
@@ -132,6 +136,14 @@ ROUTES = {
     "restart_jobs-previewed": Expected(CONFIGURE),
     "restart_jobs-run": Expected(CONFIGURE, method="post", status=302),
     "restart_jobs-delete": Expected(CONFIGURE, method="post", status=302),
+    "alerts": Expected(),
+    "alerts-new": Expected(CONFIGURE),
+    "alerts-rule": Expected(CONFIGURE),
+    "alerts-test": Expected(CONFIGURE, method="post", status=302),
+    "alerts-secret": Expected(CONFIGURE, method="post"),
+    "alerts-delete": Expected(CONFIGURE, method="post", status=302),
+    "alerts-delivery": Expected(READ, OF_AN_ADDRESS),
+    "alerts-resend": Expected(CONFIGURE, method="post", status=302),
     "poison_list": Expected(),
     "poison_list-ask": Expected(DECIDE, OF_AN_ADDRESS, "post"),
     "poison_list-release": Expected(DECIDE, OF_AN_ADDRESS, "post", {"reason": "r"}, 302),
@@ -193,6 +205,11 @@ def make_everything() -> dict[str, int]:
         is_enabled=True,
         principal=SYSTEM,
     )
+    hook = ["https://hooks.example.org/alerts"]
+    watch = AlertRuleFields("night watch", ["new_group"], "webhook", hook, ["orders.#"])
+    alert_rule, _ = save_alert_rule(watch, principal=SYSTEM)
+    record_alerts()
+    AlertDelivery.objects.update(state="failed")
     fields = RuleFields("no orders", {"address": "orders.#"}, {"do": "reject"})
     broker = save_source(
         "dead-letters",
@@ -216,6 +233,8 @@ def make_everything() -> dict[str, int]:
         "policy_id": PolicyRow.objects.get().id,
         "restart_job_id": restart_job.id,
         "sign_off_rule_id": save_sign_off_rule("orders.#", None, above=1_000, principal=SYSTEM).id,
+        "alert_rule_id": alert_rule.id,
+        "alert_delivery_id": AlertDelivery.objects.earliest("id").id,
         "rule_id": create_rule("before", fields, principal=SYSTEM).id,
         "source_id": source.id,
         "broker_id": broker.id,
@@ -343,6 +362,7 @@ def test_lists_of_an_outsider_name_nothing_of_others(
         "poison_list",
         "restart_jobs",
         "sign_offs",
+        "alerts",
         "rules",
         "nodes",
         "audit",

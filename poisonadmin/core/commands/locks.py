@@ -40,7 +40,8 @@ class Tick(IntEnum):
     LANES = 9
     OPERATIONS = 10
     COUNTS = 11
-    SEAL = 22
+    ALERTS = 12
+    SEAL = 13
 
 
 @contextmanager

@@ -8,6 +8,8 @@ from pathlib import Path
 DATABASE_URL, REDIS_URL, SECRET_KEY = "DATABASE_URL", "REDIS_URL", "POISONADMIN_SECRET_KEY"
 # A URL of Spark Connect may hold a token.
 SPARK_REMOTE = "SPARK_REMOTE"
+# A URL of a mail server may hold a login.
+MAIL_URL = "POISONADMIN_MAIL_URL"
 # The owner's address of the database, which no process knows that goes on running.
 MIGRATION_DATABASE_URL = "MIGRATION_DATABASE_URL"
 BROKER_PASSWORD = "POISONADMIN_BROKER_PASSWORD"  # noqa: S105  (the name of a variable)
@@ -17,6 +19,7 @@ FILE_OF = {
     REDIS_URL: "REDIS_URL_FILE",
     SECRET_KEY: "POISONADMIN_SECRET_KEY_FILE",
     SPARK_REMOTE: "SPARK_REMOTE_FILE",
+    MAIL_URL: "POISONADMIN_MAIL_URL_FILE",
 }
 MAX_CHARS = 65_536
 

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from django.db.backends.utils import CursorWrapper
 
+from poisonadmin.alerts.domain.kinds import LEAST_QUIET_MINUTES
 from poisonadmin.messages.domain.failures import FINGERPRINT_VERSION, HOURS_KEPT_DAYS
 
 
@@ -24,6 +25,10 @@ class Seen:
     consumer_version: str | None = None
 
 
+# Grown after such a gap, a group has been quiet; of two gaps that nobody has seen the longer one is kept.
+_IS_RESUMED = f"""excluded.first_at > failure_group.last_at + interval '{LEAST_QUIET_MINUTES} min'
+ AND NOT (failure_group.is_unseen AND coalesce(
+     failure_group.resumed_at - failure_group.quiet_since > excluded.first_at - failure_group.last_at, TRUE))"""
 # Groups are locked in the order of their fingerprints, so that two settles never wait for each other. Hours and
 # versions are written by who holds their groups: each sum reads every group before its first row is written.
 _UPSERT = f"""
@@ -41,7 +46,10 @@ WITH seen AS MATERIALIZED (
     ON CONFLICT (fingerprint) DO UPDATE SET
         first_at = LEAST(failure_group.first_at, excluded.first_at),
         last_at = GREATEST(failure_group.last_at, excluded.last_at),
-        failures = failure_group.failures + excluded.failures
+        failures = failure_group.failures + excluded.failures,
+        quiet_since = CASE WHEN {_IS_RESUMED} THEN failure_group.last_at ELSE failure_group.quiet_since END,
+        resumed_at = CASE WHEN {_IS_RESUMED} THEN excluded.first_at ELSE failure_group.resumed_at END,
+        is_unseen = failure_group.is_unseen OR {_IS_RESUMED}
     RETURNING fingerprint, id
 ), hourly AS (
     INSERT INTO group_hour (group_id, hour, address_id, failures)
@@ -58,7 +66,7 @@ WITH seen AS MATERIALIZED (
         failures = group_version.failures + excluded.failures
 )
 SELECT fingerprint, id FROM counted
-"""  # noqa: S608  (a number of ours)
+"""  # noqa: S608  (fragments are constants)
 
 
 def ensure(cursor: CursorWrapper, seen: Sequence[Seen]) -> dict[str, int]:

@@ -18,7 +18,7 @@ SELECT address_id, state, reason, group_id, count(*) FROM message GROUP BY 1, 2,
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("store", "0018_sign_offs"),
+        ("store", "0019_alerts"),
     ]
 
     operations = [

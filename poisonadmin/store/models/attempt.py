@@ -87,6 +87,8 @@ class FailureGroup(models.Model):
 
     `merged_into`: the group that people see in place of this one, never itself merged into another. Messages, attempts
     and counters keep the group of their fingerprint (docs/decisions/0047-a-merged-group-is-an-alias.md).
+    `resumed_at`: when it last grew after it had been quiet since `quiet_since`. `is_unseen`: it is new, or has resumed,
+    and no tick of the alerts has looked at it since.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -101,10 +103,14 @@ class FailureGroup(models.Model):
     merged_into = models.ForeignKey(
         "self", models.DO_NOTHING, null=True, db_constraint=False, db_index=False, related_name="+"
     )
+    quiet_since = models.DateTimeField(null=True)
+    resumed_at = models.DateTimeField(null=True)
+    is_unseen = models.BooleanField(db_default=True)
 
     class Meta:
         db_table = "failure_group"
         indexes = [
             models.Index(fields=["-last_at"], name="failure_group_recent"),
             models.Index("merged_into", "id", name="failure_group_merged", condition=Q(merged_into__isnull=False)),
+            models.Index("fingerprint", name="failure_group_unseen", condition=Q(is_unseen=True)),
         ]

@@ -46,6 +46,7 @@ class Address(models.Model):
     class Meta:
         db_table = "address"
         constraints = [only_values_of("status", AddressStatus), only_values_of("blame", Blame)]
+        indexes = [models.Index("id", name="address_stopped", condition=Q(status=AddressStatus.STOPPED))]
 
 
 class Lane(models.Model):

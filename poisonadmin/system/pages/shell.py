@@ -6,6 +6,7 @@ from typing import Any
 from django.conf import settings
 from django.http import HttpRequest
 
+from poisonadmin.alerts.queries.rules import failing_rules
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.sign_offs.queries.awaited import waiting_count
 from poisonadmin.system.queries.overview import undecided_count
@@ -49,6 +50,7 @@ SECTIONS: tuple[tuple[str, tuple[SidebarEntry, ...]], ...] = (
         (
             SidebarEntry("Jobs", "jobs", "activity", "j"),
             SidebarEntry("Nodes", "nodes", "server", "n"),
+            SidebarEntry("Alerts", "alerts", "bell", "w"),
             SidebarEntry("Audit", "audit", "book", "u"),
         ),
     ),
@@ -76,6 +78,7 @@ def shell(request: HttpRequest) -> dict[str, Any]:
         "may_configure": principal.may(Permission.CONFIGURE),
         "may_export": principal.may(Permission.EXPORT),
         # A badge is not worth a page that fails: fragments do not draw it.
+        "failing_alerts": None if getattr(request, "htmx", False) else failing_rules(principal),
         "undecided": None if getattr(request, "htmx", False) else undecided_count(principal),
         "sign_offs_waiting": None if getattr(request, "htmx", False) else waiting_count(principal),
     }

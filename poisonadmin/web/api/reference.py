@@ -30,7 +30,7 @@ The OpenAPI document is at `/api/v1/schema/`, and a page to try it out is at `/a
 - **Lists**: `{"results": [], "next": …, "previous": …, "count": …, "count_is_exact": …}`; follow the links.
   `count` is of all pages; where `count_is_exact` is false there are at least so many, and `null` was not counted.
   `limit` is the number of results on a page: 1 to 500, 50 where it is left out.
-  The lists of policies, rules and restart jobs have one page and take no `limit`.
+  The lists of policies, rules, restart jobs and alert rules have one page and take no `limit`.
   A repeated filter lists alternatives (`state=NDLV&state=FAIL`); different filters must all hold.
   An unknown or empty parameter is a 400, so a typo never means "everything".
 - **Search**: `q` takes the grammar of the search box:

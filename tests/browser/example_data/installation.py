@@ -32,6 +32,7 @@ from poisonadmin.store.models.claim import Claim, Node, NodeEnd
 from poisonadmin.store.models.destination import Destination
 from poisonadmin.store.models.job import Job, JobKind
 from poisonadmin.store.models.message import Message
+from tests.browser.example_data.alerts import make_alerts
 from tests.browser.example_data.brokers import make_brokers
 from tests.browser.example_data.crashes import make_crashes
 from tests.browser.example_data.groups import annotate_groups
@@ -97,6 +98,7 @@ def fill_database(*, rounds: int = 3) -> None:
     make_rules()
     make_brokers()
     fold()
+    make_alerts()
     spread_over_the_last_hour()
     annotate_groups()
 

@@ -1,0 +1,188 @@
+"""Saving and removing alert rules, their secrets, and test alerts."""
+
+import secrets as random
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+from django.db import connection, transaction
+from django.db.models.functions import Now
+
+from poisonadmin.alerts.channels.registry import CHANNELS
+from poisonadmin.alerts.domain.kinds import AlertDeliveryState, ChannelKind
+from poisonadmin.alerts.domain.rules import (
+    AlertRuleFields,
+    InvalidAlertRule,
+    belongs_to_addresses,
+    checked_fields,
+)
+from poisonadmin.alerts.domain.signatures import SECRET_BYTES, secret_text
+from poisonadmin.alerts.queries.rules import sees_rule
+from poisonadmin.core.commands import audit, locks
+from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
+from poisonadmin.core.domain.errors import NEW, NotFound, PoisonAdminError, all_checked, require_version
+from poisonadmin.core.domain.locks import Lock
+from poisonadmin.store.models.alert import AlertDelivery, AlertRule
+
+# A receiver that knows one of the two secrets is enough, so that it can be changed there in peace.
+OLD_SECRET_DAYS = 1
+
+
+class AlertRuleDisabled(PoisonAdminError):
+    """Raised when something is to be sent again by a rule that is switched off."""
+
+    code = "alert_rule_disabled"
+    status = 409
+
+
+class AlertNotSettled(PoisonAdminError):
+    """Raised when something is to be sent again that waits to be sent."""
+
+    code = "alert_not_settled"
+    status = 409
+
+
+def check_alert_rule(fields: AlertRuleFields) -> AlertRuleFields:
+    """Return the fields as they are stored; raise InvalidAlertRule."""
+    checks: dict[str, Any] = {"fields": lambda: checked_fields(fields)}
+    if fields.channel in list(ChannelKind):
+        checks["to"] = lambda: CHANNELS[ChannelKind(fields.channel)].check(fields.to)
+    found: AlertRuleFields = all_checked(checks)["fields"]
+    return found
+
+
+def save_alert_rule(
+    fields: AlertRuleFields, *, principal: Principal, expected_version: int | None = None
+) -> tuple[AlertRule, str | None]:
+    """Create or replace the alert rule of this name; return it, and the secret of a new webhook, which is not shown
+    again.
+
+    Errors: `NotAllowed`, `NotFound`, `InvalidAlertRule`, `AlreadyExists`, `PreconditionFailed`.
+    """
+    require_scope(principal, fields)
+    checked = check_alert_rule(fields)
+    values: dict[str, Any] = {name: value for name, value in vars(checked).items() if name not in ("name", "to")}
+    values["send_to"] = list(checked.to)
+    secret = None
+    with transaction.atomic(), connection.cursor() as cursor:
+        locks.hold(cursor, Lock.CONFIGURATION)  # two who create the same name at once must not replace one another
+        before = AlertRule.objects.select_for_update().filter(name=fields.name).first()
+        if before is not None and expected_version != NEW:
+            require_in_scope(before, before.id, principal)
+        require_version(f"alert rule {fields.name}", before, expected_version)
+        if before is not None and before.channel != fields.channel:
+            raise InvalidAlertRule("channel", "cannot be changed; make another rule.")
+        more: dict[str, Any] = {
+            "owner": principal.name,
+            "version": before.version + 1 if before else 1,
+            "updated_at": Now(),
+        }
+        if before is None and CHANNELS[ChannelKind(fields.channel)].is_signed:
+            secret = _new_secret()
+            more["secrets"] = [secret]
+        row, _ = AlertRule.objects.update_or_create(name=fields.name, defaults=values | more)
+        audit.record(principal.name, "alert_rule.saved", "alert_rule", fields.name, details=values)
+    row.refresh_from_db()
+    return row, secret
+
+
+def require_scope(principal: Principal, fields: AlertRuleFields) -> None:
+    """Raise NotAllowed for who may not configure, or not what such a rule watches."""
+    principal.require(Permission.CONFIGURE)
+    if principal.sees_everything:
+        return
+    try:
+        whole = checked_fields(fields)
+    except InvalidAlertRule:
+        return  # the mistake is shown instead; nothing is saved
+    if not belongs_to_addresses(whole.kinds):
+        raise NotAllowed(f"Sources belong to no address, and {principal.name} is limited to some addresses.")
+    for pattern in whole.addresses:
+        principal.require_cover(pattern)
+
+
+def delete_alert_rule(rule_id: int, *, principal: Principal) -> None:
+    """Remove a rule with its alerts and their deliveries. Errors: `NotAllowed`, `NotFound`."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        row = _locked(rule_id, principal)
+        for table, column in (("alert", "rule_id"), ("alert_delivery", "rule_id"), ("alert_rule", "id")):
+            cursor.execute(f"DELETE FROM {table} WHERE {column} = %s", [row.id])  # noqa: S608
+        audit.record(principal.name, "alert_rule.deleted", "alert_rule", row.name)
+
+
+def rotate_secret(rule_id: int, *, principal: Principal) -> str:
+    """Give a webhook a new secret and return it; for a day, deliveries are signed with the old one as well.
+
+    Errors: `NotAllowed`, `NotFound`, `InvalidAlertRule` (its channel has no secret).
+    """
+    with transaction.atomic():
+        row = _locked(rule_id, principal)
+        if not CHANNELS[ChannelKind(row.channel)].is_signed:
+            raise InvalidAlertRule("channel", f"{row.channel} has no secret.")
+        secret = _new_secret()
+        until = Now() + timedelta(days=OLD_SECRET_DAYS)
+        AlertRule.objects.filter(id=row.id).update(secrets=[secret, *row.secrets[:1]], old_secret_until=until)
+        audit.record(principal.name, "alert_rule.secret_changed", "alert_rule", row.name)
+    return secret
+
+
+def send_test(rule_id: int, *, principal: Principal) -> int:
+    """Have a test alert sent within seconds, also by a rule that is switched off; return its delivery's id.
+
+    While one waits there is no second. Errors: `NotAllowed`, `NotFound`.
+    """
+    with transaction.atomic():
+        row = _locked(rule_id, principal)
+        waiting = AlertDelivery.objects.filter(rule=row, is_test=True, state=AlertDeliveryState.WAITING).first()
+        if waiting is not None:
+            return waiting.id
+        made = AlertDelivery.objects.create(rule=row, is_test=True, webhook_id=new_webhook_id())
+        audit.record(principal.name, "alert_rule.tested", "alert_rule", row.name)
+    return made.id
+
+
+def resend(delivery_id: int, *, principal: Principal) -> None:
+    """Send a delivery again, with the same id and content, and as many tries as at first.
+
+    Errors: `NotAllowed`, `NotFound`, `AlertRuleDisabled`, `AlertNotSettled`.
+    """
+    principal.require(Permission.CONFIGURE)
+    with transaction.atomic():
+        missing = f"There is no alert delivery {delivery_id}."
+        rule_ids = AlertDelivery.objects.filter(id=delivery_id).values_list("rule_id", flat=True)
+        rule = _locked(rule_ids.first() or 0, principal, missing=missing)  # first the rule, as everywhere
+        found = AlertDelivery.objects.select_for_update().filter(id=delivery_id).first()
+        if found is None:
+            raise NotFound(missing)
+        if not rule.is_enabled and not found.is_test:
+            raise AlertRuleDisabled(f"The rule {rule.name} is switched off. Switch it on to send its alerts.")
+        if found.state == AlertDeliveryState.WAITING and not found.tries:
+            raise AlertNotSettled("It waits to be sent already.")
+        AlertDelivery.objects.filter(id=found.id).update(
+            state=AlertDeliveryState.WAITING, is_held=False, tries=0, due_at=Now()
+        )
+        audit.record(principal.name, "alert.resent", "alert_rule", rule.name, details={"delivery": str(found.id)})
+
+
+def require_in_scope(
+    row: AlertRule | None, rule_id: int, principal: Principal, missing: str | None = None
+) -> AlertRule:
+    """Return the rule; raise NotFound where there is none, or none in scope."""
+    if row is None or not sees_rule(principal, row.kinds, row.addresses):
+        raise NotFound(missing or f"There is no alert rule {rule_id}.")
+    return row
+
+
+def new_webhook_id() -> str:
+    """Return an id that no other delivery has."""
+    return f"msg_{uuid4().hex}"
+
+
+def _locked(rule_id: int, principal: Principal, *, missing: str | None = None) -> AlertRule:
+    principal.require(Permission.CONFIGURE)
+    row = AlertRule.objects.select_for_update().filter(id=rule_id).first()
+    return require_in_scope(row, rule_id, principal, missing)
+
+
+def _new_secret() -> str:
+    return secret_text(random.token_bytes(SECRET_BYTES))

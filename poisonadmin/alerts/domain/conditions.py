@@ -1,0 +1,85 @@
+"""What is the matter, found by a query, and what an alert says of it: one short line that no stranger can reshape."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+MAX_TITLE_CHARS = 300
+MAX_QUOTED_CHARS = 160
+
+
+@dataclass(frozen=True)
+class Condition:
+    """`subject`: what it is about, such as a group's id; "" where a rule has one alert of this kind at a time.
+
+    `mark`: which occurrence it is, such as when an address stopped; None where only time tells two apart. `facts`:
+    names and values for programs. `path`: the page that shows it.
+    """
+
+    subject: str
+    mark: str | None
+    title: str
+    path: str
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+def one_line(text: str, limit: int = MAX_QUOTED_CHARS) -> str:
+    """Return a stranger's text in one line of printable characters, cut to `limit`.
+
+    >>> one_line("a\\r\\nBcc: you\\u202e  b"), one_line("abcdef", 4)
+    ('a Bcc: you b', 'abc…')
+    """
+    found = " ".join("".join(character if character.isprintable() else " " for character in text).split())
+    return found if len(found) <= limit else f"{found[: limit - 1]}…"
+
+
+def span(length: timedelta) -> str:
+    """Return a span in its largest unit, rounded down.
+
+    >>> span(timedelta(minutes=90)), span(timedelta(days=3)), span(timedelta(seconds=59))
+    ('1 h', '3 d', '59 s')
+    """
+    seconds = max(0, int(length.total_seconds()))
+    for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds // size} {unit}"
+    return f"{seconds} s"
+
+
+def new_group(title: str) -> str:
+    """Return what an alert says of a new failure group."""
+    return f"New failure group: {one_line(title)}"
+
+
+def group_grows_again(title: str, quiet: timedelta) -> str:
+    """Return what an alert says of a failure group that grows after it was quiet."""
+    return f"Failure group grows again after {span(quiet)} of quiet: {one_line(title)}"
+
+
+def oldest_undecided(address: str, age: timedelta) -> str:
+    """Return what an alert says of a message that has waited for too long."""
+    return f"A message on {one_line(address)} has waited {span(age)} for a decision"
+
+
+def overdue(count: int, cap: int, address: str, late: timedelta) -> str:
+    """Return what an alert says of overdue deliveries; `cap`: how far they were counted."""
+    many = (
+        f"{cap:,} or more deliveries are" if count >= cap else f"{count:,} deliver{'y is' if count == 1 else 'ies are'}"
+    )
+    return f"{many} overdue, the first by {span(late)}, on {one_line(address)}"
+
+
+def address_stopped(address: str, note: str | None) -> str:
+    """Return what an alert says of an address that a message has stopped."""
+    return f"The address {one_line(address)} is stopped{f': {one_line(note)}' if note else ''}"
+
+
+def source_unreachable(name: str, length: timedelta, error: str) -> str:
+    """Return what an alert says of a source that cannot be read."""
+    return f"The source {one_line(name, 100)} cannot be read for {span(length)}: {one_line(error)}"
+
+
+def operation_halted(operation_id: int, why: str | None) -> str:
+    """Return what an alert says of an operation that halted."""
+    return f"Operation #{operation_id} halted{f': {one_line(why)}' if why else ''}"

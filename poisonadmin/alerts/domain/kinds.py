@@ -1,0 +1,66 @@
+"""What an alert may be about, and by which channels it may be sent."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class AlertKind(StrEnum):
+    NEW_GROUP = "new_group"
+    GROUP_GROWS_AGAIN = "group_grows_again"
+    OLDEST_UNDECIDED = "oldest_undecided"
+    OVERDUE_DELIVERIES = "overdue_deliveries"
+    ADDRESS_STOPPED = "address_stopped"
+    SOURCE_UNREACHABLE = "source_unreachable"
+    OPERATION_HALTED = "operation_halted"
+
+
+class ChannelKind(StrEnum):
+    WEBHOOK = "webhook"
+    EMAIL = "email"
+
+
+class AlertDeliveryState(StrEnum):
+    """WAITING for its next try; SENT; FAILED: given up; DROPPED: all of it was over before it was to be sent."""
+
+    WAITING = "waiting"
+    SENT = "sent"
+    FAILED = "failed"
+    DROPPED = "dropped"
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A limit of a kind, in minutes. `words`: what it limits, as forms say it."""
+
+    words: str
+    default: int
+    least: int = 1
+
+
+@dataclass(frozen=True)
+class AlertKindInfo:
+    """`words`: the kind as pages say it. `has_address`: false for what belongs to no address, such as a source."""
+
+    words: str
+    limit: Limit | None = None
+    has_address: bool = True
+
+
+# A gap between two failures of a group that is shorter than this is no quiet.
+LEAST_QUIET_MINUTES = 5
+MOST_MINUTES = 30 * 24 * 60
+KINDS: Mapping[AlertKind, AlertKindInfo] = {
+    AlertKind.NEW_GROUP: AlertKindInfo("New failure group"),
+    AlertKind.GROUP_GROWS_AGAIN: AlertKindInfo(
+        "Failure group grows again", Limit("Quiet before a group grows again", 1440, LEAST_QUIET_MINUTES)
+    ),
+    AlertKind.OLDEST_UNDECIDED: AlertKindInfo("Old undecided message", Limit("Age of an undecided message", 60)),
+    AlertKind.OVERDUE_DELIVERIES: AlertKindInfo("Overdue deliveries", Limit("Lateness of a delivery", 5)),
+    AlertKind.ADDRESS_STOPPED: AlertKindInfo("Address stopped"),
+    AlertKind.SOURCE_UNREACHABLE: AlertKindInfo(
+        "Source unreachable", Limit("Time without reading a source", 5), has_address=False
+    ),
+    AlertKind.OPERATION_HALTED: AlertKindInfo("Operation halted"),
+}
+GROUP_KINDS = (AlertKind.NEW_GROUP, AlertKind.GROUP_GROWS_AGAIN)

@@ -1,0 +1,75 @@
+"""What is sent: the body that all channels share, and when it is tried again."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+# An alert beyond these is counted only.
+LISTED_ALERTS = 50
+TEST_TITLE = "This is a test alert"
+# Seconds between one try and the next: a day in all.
+WAITS_SECONDS = (10, 60, 300, 1800, 7200, 18_000, 28_800, 28_800)
+MAX_TRIES = len(WAITS_SECONDS) + 1
+
+
+@dataclass(frozen=True)
+class ReportedAlert:
+    """An alert as it is sent. `resolved_at`: None while it is open."""
+
+    id: int
+    kind: str
+    title: str
+    path: str
+    facts: Mapping[str, Any]
+    opened_at: datetime
+    resolved_at: datetime | None
+
+
+def wait_seconds(tries: int) -> int:
+    """Return how long to wait after so many tries, at least one.
+
+    >>> wait_seconds(1), wait_seconds(99), sum(WAITS_SECONDS) < 24 * 3600
+    (10, 28800, True)
+    """
+    return WAITS_SECONDS[min(tries, len(WAITS_SECONDS)) - 1]
+
+
+def body_of(
+    alerts: Sequence[ReportedAlert], *, rule: str, installation: str, base: str, at: datetime, is_test: bool
+) -> str:
+    """Return the JSON that is sent: `{type, timestamp, data}`, as Standard Webhooks has it.
+
+    `base`: the dashboard's address, empty where none is known. `data.more`: how many alerts are not listed.
+    """
+    shown = [_shown(one, base) for one in alerts[:LISTED_ALERTS]]
+    if is_test:
+        shown = [{"id": None, "kind": "test", "title": TEST_TITLE, "opened_at": _time(at), "resolved_at": None}]
+    document = {
+        "type": "alerts.test" if is_test else "alerts.opened",
+        "timestamp": _time(at),
+        "data": {
+            "rule": rule,
+            "installation": installation,
+            "alerts": shown,
+            "more": max(0, len(alerts) - LISTED_ALERTS),
+        },
+    }
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+
+
+def _shown(alert: ReportedAlert, base: str) -> dict[str, Any]:
+    return {
+        "id": str(alert.id),
+        "kind": alert.kind,
+        "title": alert.title,
+        "url": f"{base}{alert.path}",
+        "facts": dict(alert.facts),
+        "opened_at": _time(alert.opened_at),
+        "resolved_at": None if alert.resolved_at is None else _time(alert.resolved_at),
+    }
+
+
+def _time(at: datetime) -> str:
+    return at.isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -1,0 +1,227 @@
+"""Alerts: what was reported and how that was sent, and the rules."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from django import forms
+from django.contrib import messages as notes
+from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
+from django.shortcuts import render
+from django.urls import path, reverse
+from django.views.decorators.http import require_POST
+
+from poisonadmin.alerts.channels.registry import CHANNELS
+from poisonadmin.alerts.commands import rules as commands
+from poisonadmin.alerts.domain.kinds import KINDS, AlertKind, ChannelKind
+from poisonadmin.alerts.domain.rules import MAX_NAME_CHARS, AlertRuleFields
+from poisonadmin.alerts.queries.alerts import AlertState, get_alert_delivery, list_alerts
+from poisonadmin.alerts.queries.rules import AlertRuleRow, get_alert_rule, list_alert_rules
+from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.domain.addresses import ANY_WORDS
+from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.queries.filter_values import InvalidFilter, number
+from poisonadmin.web.pages.forms import StoredForm, TextField, drawn, lines_of, saved_or_shown, ticks, whole_number
+from poisonadmin.web.pages.views import page, pager
+
+_NOTES = {
+    AlertKind.OPERATION_HALTED: "Only where all addresses of the operation match.",
+    AlertKind.OVERDUE_DELIVERIES: "On addresses that deliver; messages of operations are not counted.",
+    AlertKind.SOURCE_UNREACHABLE: "Sources belong to no address.",
+}
+
+
+class AlertRuleForm(StoredForm):
+    """An alert rule. For each kind a box to tick, and its limit where it has one."""
+
+    object_type = "alert_rule"
+    keeps = ("name", "channel")
+    layout: ClassVar[tuple[tuple[str, str], ...]] = (
+        ("", "name is_enabled channel to"),
+        ("Reports", " ".join(f"on_{kind}" for kind in KINDS)),
+        ("Limits, in minutes", " ".join(f"limit_{kind}" for kind in KINDS)),
+        ("Of these addresses", "addresses"),
+    )
+    rest = "When it sends"
+    name = TextField("Name", most=MAX_NAME_CHARS, needed=True)
+    is_enabled = ticks("Switched on", initial=True)
+    channel = forms.ChoiceField(
+        choices=[(str(kind), channel.words) for kind, channel in CHANNELS.items()], **drawn("Channel", choices=[])
+    )
+    to = lines_of(
+        "Sends to",
+        rows=2,
+        needed=True,
+        hint="https://hooks.example.org/poisonadmin",
+        note="; ".join(f"{channel.words}: {channel.to_words}" for channel in CHANNELS.values()) + ".",
+    )
+    addresses = lines_of(
+        "Address patterns, one a line", rows=2, initial=[ANY_WORDS], needed=True, note="# is every address."
+    )
+    repeat_minutes = whole_number(
+        "At most once in minutes",
+        initial=AlertRuleFields.repeat_minutes,
+        needed=True,
+        note="For alerts of one kind on the same group, address or source.",
+    )
+    quiet_from = TextField("Quiet from", hint="22:00", note="Empty: never quiet.")
+    quiet_until = TextField("Quiet until", hint="06:00", note="What is still open then is sent together.")
+    time_zone = TextField("Time zone", initial="UTC", needed=True, note="Such as Europe/Berlin.")
+
+    def __init__(self, data: Mapping[str, Any] | None = None, row: AlertRuleRow | None = None) -> None:
+        super().__init__(data, row)
+        for kind, info in KINDS.items():
+            self.fields[f"on_{kind}"] = ticks(info.words, _NOTES.get(kind, ""), initial=row is None)
+            if info.limit is not None:
+                self.fields[f"limit_{kind}"] = whole_number(info.limit.words, initial=info.limit.default)
+        if row is not None:
+            self.initial.update({f"on_{kind}": kind in row.kinds for kind in KINDS})
+            self.initial.update({f"limit_{kind}": minutes for kind, minutes in row.limits.items()})
+
+    def rule(self) -> AlertRuleFields:
+        """Return the rule as typed; what cannot be read may be anything."""
+        typed = self.cleaned_data
+        kinds = [str(kind) for kind in KINDS if typed.get(f"on_{kind}")]
+        limits = {kind: typed[name] for kind in kinds if typed.get(name := f"limit_{kind}") is not None}
+        return AlertRuleFields(
+            name=typed.get("name", ""),
+            kinds=kinds,
+            channel=typed.get("channel", ""),
+            to=typed.get("to") or [],
+            addresses=typed.get("addresses") or [],
+            limits=limits,
+            quiet_from=typed.get("quiet_from") or None,
+            quiet_until=typed.get("quiet_until") or None,
+            time_zone=typed.get("time_zone", ""),
+            repeat_minutes=typed.get("repeat_minutes") or 0,
+            is_enabled=typed.get("is_enabled", False),
+        )
+
+    def check(self) -> None:
+        """Raise what the command would refuse."""
+        commands.check_alert_rule(self.rule())
+
+    def field_of(self, error: PoisonAdminError) -> str:
+        """Return the field of an error; that of the kinds is the first box, that of a limit the limit."""
+        name = super().field_of(error)
+        if name == "kinds":
+            return f"on_{next(iter(KINDS))}"
+        if name == "limits":
+            named = getattr(error, "reason", "").partition(":")[0]
+            return f"limit_{named}"
+        return name
+
+
+@page(filters=("state", "rule"))
+def show_all(request: HttpRequest, principal: Principal) -> HttpResponseBase:
+    """Render the rules, and the recent alerts with how they were sent."""
+    state, rule = request.GET.get("state"), request.GET.get("rule")
+    if state is not None and state not in list(AlertState):
+        raise InvalidFilter("state", f"state is one of {', '.join(AlertState)}, not {state[:40]!r}.")
+    found = list_alerts(
+        principal=principal,
+        rule_id=None if rule is None else number("rule", rule),
+        state=state,
+        cursor=request.GET.get("cursor"),
+    )
+    rules = list_alert_rules(principal=principal)
+    context = {
+        "rules": [(row, _kinds(row)) for row in rules],
+        "failing": [row for row in rules if row.failing_since and row.is_enabled],
+        "rows": [(row, KINDS[AlertKind(row.kind)].words) for row in found.results],
+        "pager": pager(request, found),
+        "state": state,
+        "states": list(AlertState),
+        "is_narrowed": bool(state or rule),
+    }
+    return render(request, "alerts/alerts.html", context)
+
+
+@page(Permission.CONFIGURE)
+def edit(request: HttpRequest, principal: Principal, alert_rule_id: int | None = None) -> HttpResponseBase:
+    """Show the form of a rule, and save it when it is sent; a new webhook's secret is shown then, once."""
+    row = None if alert_rule_id is None else get_alert_rule(alert_rule_id, principal=principal)
+    form = AlertRuleForm(request.POST if request.method == "POST" else None, row)
+    secrets: list[tuple[int, str]] = []
+
+    def save() -> str:
+        fields = form.rule()
+        saved, secret = commands.save_alert_rule(fields, principal=principal, expected_version=form.expected_version())
+        notes.success(request, f"The alert rule {fields.name} is saved.")
+        if secret is not None:
+            secrets.append((saved.id, secret))
+        return reverse("alerts-rule", args=[saved.id])
+
+    def context() -> dict[str, Any]:
+        signed = row is not None and CHANNELS[ChannelKind(row.channel)].is_signed
+        return {"rule": row, "is_signed": signed}
+
+    answer = saved_or_shown(request, form, save, "alerts/alert_rule.html", context)
+    return _secret_page(request, principal, *secrets[0]) if secrets else answer
+
+
+@require_POST
+@page(Permission.CONFIGURE)
+def change_secret(request: HttpRequest, principal: Principal, alert_rule_id: int) -> HttpResponseBase:
+    """Make a new secret and show it once."""
+    get_alert_rule(alert_rule_id, principal=principal)
+    return _secret_page(request, principal, alert_rule_id, commands.rotate_secret(alert_rule_id, principal=principal))
+
+
+def _secret_page(request: HttpRequest, principal: Principal, rule_id: int, secret: str) -> HttpResponseBase:
+    rule = get_alert_rule(rule_id, principal=principal)
+    return render(request, "alerts/secret.html", {"rule": rule, "secret": secret})
+
+
+@require_POST
+@page(Permission.CONFIGURE)
+def send_test(_request: HttpRequest, principal: Principal, alert_rule_id: int) -> HttpResponseBase:
+    """Send a test alert, and show what the receiver answers."""
+    get_alert_rule(alert_rule_id, principal=principal)
+    delivery_id = commands.send_test(alert_rule_id, principal=principal)
+    return HttpResponseRedirect(reverse("alerts-delivery", args=[delivery_id]))
+
+
+@page()
+def show_delivery(request: HttpRequest, principal: Principal, alert_delivery_id: int) -> HttpResponseBase:
+    """Show each try of a delivery, and follow it until it is answered."""
+    row = get_alert_delivery(alert_delivery_id, principal=principal)
+    is_part = bool(getattr(request, "htmx", False))
+    template = "alerts/_delivery.html" if is_part else "alerts/delivery.html"
+    is_running = row.state == "waiting" and not row.is_held and not row.answers
+    return render(request, template, {"delivery": row, "is_running": is_running})
+
+
+@require_POST
+@page(Permission.CONFIGURE)
+def resend(request: HttpRequest, principal: Principal, alert_delivery_id: int) -> HttpResponseBase:
+    """Send a delivery again."""
+    get_alert_delivery(alert_delivery_id, principal=principal)
+    commands.resend(alert_delivery_id, principal=principal)
+    notes.success(request, "It is sent again within seconds.")
+    return HttpResponseRedirect(reverse("alerts-delivery", args=[alert_delivery_id]))
+
+
+@require_POST
+@page(Permission.CONFIGURE)
+def delete(request: HttpRequest, principal: Principal, alert_rule_id: int) -> HttpResponseBase:
+    """Remove a rule."""
+    row = get_alert_rule(alert_rule_id, principal=principal)
+    commands.delete_alert_rule(alert_rule_id, principal=principal)
+    notes.success(request, f"The alert rule {row.name} is deleted.")
+    return HttpResponseRedirect(reverse("alerts"))
+
+
+def _kinds(row: AlertRuleRow) -> list[str]:
+    return [KINDS[AlertKind(kind)].words for kind in row.kinds]
+
+
+urlpatterns = [
+    path("alerts/", show_all, name="alerts"),
+    path("alerts/rules/new/", edit, name="alerts-new"),
+    path("alerts/rules/<int:alert_rule_id>/", edit, name="alerts-rule"),
+    path("alerts/rules/<int:alert_rule_id>/test/", send_test, name="alerts-test"),
+    path("alerts/rules/<int:alert_rule_id>/secret/", change_secret, name="alerts-secret"),
+    path("alerts/rules/<int:alert_rule_id>/delete/", delete, name="alerts-delete"),
+    path("alerts/deliveries/<int:alert_delivery_id>/", show_delivery, name="alerts-delivery"),
+    path("alerts/deliveries/<int:alert_delivery_id>/resend/", resend, name="alerts-resend"),
+]

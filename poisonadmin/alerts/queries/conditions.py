@@ -1,0 +1,214 @@
+"""What is the matter right now, each part from an index that holds little else."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from urllib.parse import quote
+
+from poisonadmin.alerts.domain import conditions as titles
+from poisonadmin.alerts.domain.conditions import Condition
+from poisonadmin.alerts.domain.kinds import AlertKind
+from poisonadmin.core.queries.address_ids import address_ids
+from poisonadmin.core.queries.rows import bounded, fetch_rows, fetch_values
+from poisonadmin.messages.queries.counts import NOW
+
+CAP = 1000
+SECONDS_TO_READ = 3
+NAMED_ADDRESSES = 5
+
+
+@dataclass(frozen=True)
+class Watched:
+    """What a rule watches. `address_ids` None: every address. `limit`: the kind's, zero where it has none."""
+
+    address_ids: Sequence[int] | None
+    limit: timedelta
+
+    def condition(self, column: str) -> tuple[str, dict[str, object]]:
+        """Return the condition that `column` is one of the addresses, and its parameters."""
+        parameters: dict[str, object] = {"limit": self.limit, "addresses": self.address_ids}
+        return ("TRUE" if self.address_ids is None else f"{column} = ANY(%(addresses)s)"), parameters
+
+
+def watched(addresses: Sequence[str], minutes: int) -> Watched:
+    """Return what a rule with these patterns and this limit watches."""
+    ids = None if "#" in addresses else address_ids(addresses)
+    return Watched(ids, timedelta(minutes=minutes))
+
+
+def oldest_undecided(of: Watched) -> list[Condition]:
+    """Return the message that has waited longest for a decision, where that is longer than the limit."""
+    where, parameters = of.condition("address_id")
+    if of.address_ids is not None and not _undecided_on(of.address_ids):
+        return []
+    with bounded(SECONDS_TO_READ):
+        rows = fetch_rows(
+            f"""SELECT m.id, a.name, now() - m.undecided_at FROM
+                (SELECT id, address_id, undecided_at FROM message WHERE undecided_at < now() - %(limit)s AND {where}
+                 ORDER BY undecided_at, id LIMIT 1) m JOIN address a ON a.id = m.address_id""",  # noqa: S608
+            parameters,
+        )
+    return [
+        Condition(
+            "",
+            None,
+            titles.oldest_undecided(address, age),
+            f"/messages/{message_id}/",
+            {"message_id": str(message_id), "address": address, "age_seconds": int(age.total_seconds())},
+        )
+        for message_id, address, age in rows
+    ]
+
+
+def _undecided_on(ids: Sequence[int]) -> bool:
+    """Return whether anything waits for a decision there, from the counters: else the index is read to its end."""
+    sql = f"SELECT coalesce(sum(n), 0) > 0 FROM {NOW} WHERE state = 'NDLV' AND address_id = ANY(%s)"  # noqa: S608
+    return bool(fetch_values(sql, [ids])[0])
+
+
+def overdue_deliveries(of: Watched) -> list[Condition]:
+    """Return how many deliveries are late by more than the limit, on lanes that deliver.
+
+    Messages of operations are left out: their rate may make them wait.
+    """
+    where, parameters = of.condition("l.address_id")
+    with bounded(SECONDS_TO_READ):
+        rows = fetch_rows(
+            f"""SELECT l.address_id, m.due_at FROM lane l
+                CROSS JOIN LATERAL (SELECT due_at FROM message WHERE lane_id = l.id AND state = 'TBDL'
+                    AND due_at >= l.next_due AND due_at < now() - %(limit)s ORDER BY due_at LIMIT {CAP}) m
+                WHERE l.is_open AND l.next_due < now() - %(limit)s AND l.operation_id IS NULL AND {where}
+                LIMIT {CAP}""",  # noqa: S608
+            parameters,
+        )
+    if not rows:
+        return []
+    address_id, due_at = min(rows, key=lambda row: row[1])
+    [(address, late)] = fetch_rows("SELECT name, now() - %s FROM address WHERE id = %s", [due_at, address_id])
+    title = titles.overdue(len(rows), CAP, address, late)
+    facts = {"count": len(rows), "address": address, "late_seconds": int(late.total_seconds())}
+    return [Condition("", None, title, _address_path(address), facts)]
+
+
+def address_stopped(of: Watched) -> list[Condition]:
+    """Return the addresses that a message has stopped."""
+    where, parameters = of.condition("id")
+    rows = fetch_rows(
+        f"SELECT id, name, status_note, status_at FROM address WHERE status = 'STOPPED' AND {where} ORDER BY id",  # noqa: S608
+        parameters,
+    )
+    return [
+        Condition(
+            str(address_id), at.isoformat(), titles.address_stopped(name, note), _address_path(name), {"address": name}
+        )
+        for address_id, name, note, at in rows
+    ]
+
+
+def source_unreachable(of: Watched) -> list[Condition]:
+    """Return the sources that are switched on and could not be read for longer than the limit."""
+    rows = fetch_rows(
+        """SELECT id, name, kind, last_error, coalesce(last_success_at, created_at),
+                  now() - coalesce(last_success_at, created_at) FROM source
+           WHERE is_enabled AND last_error IS NOT NULL
+           AND CASE WHEN kind = 'directory' THEN last_error_at > coalesce(last_success_at, '-infinity')
+                    ELSE failures > 0 END
+           AND now() - coalesce(last_success_at, created_at) > %s ORDER BY id""",
+        [of.limit],
+    )
+    return [
+        Condition(
+            str(source_id),
+            since.isoformat(),
+            titles.source_unreachable(name, length, error),
+            f"/sources/{source_id}/",
+            {"source": name, "kind": kind},
+        )
+        for source_id, name, kind, error, since, length in rows
+    ]
+
+
+def operation_halted(of: Watched) -> list[Condition]:
+    """Return the operations that halted and are not over, all of whose messages were on watched addresses."""
+    where = "TRUE" if of.address_ids is None else "s.address_ids <@ %(addresses)s::bigint[]"
+    rows = fetch_rows(
+        f"""SELECT o.id, o.action, o.count, o.halted_why, o.state_at
+            FROM operation o JOIN selection s ON s.id = o.selection_id
+            WHERE o.ended_at IS NULL AND o.state = 'halted' AND {where} ORDER BY o.id""",  # noqa: S608
+        {"addresses": of.address_ids},
+    )
+    return [
+        Condition(
+            str(operation_id),
+            at.isoformat(),
+            titles.operation_halted(operation_id, why),
+            f"/operations/{operation_id}/",
+            {"operation_id": str(operation_id), "action": action, "count": count},
+        )
+        for operation_id, action, count, why, at in rows
+    ]
+
+
+LASTING: Mapping[AlertKind, Callable[[Watched], list[Condition]]] = {
+    AlertKind.OLDEST_UNDECIDED: oldest_undecided,
+    AlertKind.OVERDUE_DELIVERIES: overdue_deliveries,
+    AlertKind.ADDRESS_STOPPED: address_stopped,
+    AlertKind.SOURCE_UNREACHABLE: source_unreachable,
+    AlertKind.OPERATION_HALTED: operation_halted,
+}
+"""What lasts as long as its query finds it."""
+
+
+@dataclass(frozen=True)
+class UnseenGroup:
+    """A group that is new, or has grown after it was quiet. `places`: its messages that are not over, by address id."""
+
+    id: int
+    title: str
+    error_class: str
+    quiet_since: datetime | None
+    resumed_at: datetime | None
+    sample_address_id: int | None
+    places: Mapping[int, int]
+
+    @property
+    def kind(self) -> AlertKind:
+        """What is the matter with it."""
+        return AlertKind.NEW_GROUP if self.resumed_at is None else AlertKind.GROUP_GROWS_AGAIN
+
+    def condition(self, of: Watched, names: Mapping[int, str]) -> Condition | None:
+        """Return what a rule reports of it, with what it sees of its messages; None where it reports nothing."""
+        places = set(self.places) | ({self.sample_address_id} if self.sample_address_id else set())
+        seen = places if of.address_ids is None else places & set(of.address_ids)
+        if not seen and of.address_ids is not None:
+            return None
+        title, mark = titles.new_group(self.title), ""
+        if self.resumed_at is not None and self.quiet_since is not None:
+            quiet = self.resumed_at - self.quiet_since
+            if quiet < of.limit:
+                return None
+            title, mark = titles.group_grows_again(self.title, quiet), self.resumed_at.isoformat()
+        facts = {
+            "group_id": str(self.id),
+            "error_class": titles.one_line(self.error_class),
+            "waiting": sum(self.places.get(one, 0) for one in seen),
+            "addresses": sorted(names[one] for one in seen if one in names)[:NAMED_ADDRESSES],
+        }
+        return Condition(str(self.id), mark, title, f"/groups/{self.id}/", facts)
+
+
+def places_of_groups(ids: Sequence[int]) -> dict[int, dict[int, int]]:
+    """Return how many messages of each group are not over, by address id; groups and addresses without are left out."""
+    rows = fetch_rows(
+        f"""SELECT c.group_id, c.address_id, sum(n)::bigint FROM {NOW}
+            WHERE c.group_id = ANY(%s) AND c.state IN ('NDLV', 'TBDL', 'DLNG') GROUP BY 1, 2 HAVING sum(n) > 0""",  # noqa: S608
+        [ids],
+    )
+    found: dict[int, dict[int, int]] = {}
+    for group_id, address_id, n in rows:
+        found.setdefault(group_id, {})[address_id] = n
+    return found
+
+
+def _address_path(name: str) -> str:
+    return f"/addresses/one/?name={quote(name, safe='')}"
