@@ -68,7 +68,7 @@ def test_a_rule_reports_no_group_that_was_there_before_it(make_rule: MakeRule) -
 def grow(fingerprint: str, at: datetime) -> None:
     """Count one more failure into a group."""
     with connection.cursor() as cursor:
-        failure_groups.ensure(cursor, [failure_groups.Seen(fingerprint, "t", "c", 1, at, at)])
+        failure_groups.ensure(cursor, [failure_groups.Seen(fingerprint, "t", "c", 1, 1, at, at)])
 
 
 def test_a_group_that_grows_after_a_long_quiet_is_reported_and_not_after_a_short_one(make_rule: MakeRule) -> None:
