@@ -112,7 +112,8 @@ def attempt_condition(texts: Sequence[str]) -> Condition:
     # An OR with what is empty would keep the planner from going to the few.
     either: dict[str, Sequence[Any]] = {"g.id = ANY(%s)": [groups]} if groups else {}
     if found is None:
-        either[_HOLDS.format("t", "%s")] = [_patterns(wanted)]
+        # Many hold it, which the planner would not believe: it would read all attempts and order them.
+        either[f"CASE WHEN {_HOLDS.format('t', '%s')} THEN TRUE END"] = [_patterns(wanted)]
     elif found:
         few = "(t.message_id, t.attempt_number) IN (SELECT * FROM unnest(%s::bigint[], %s::int[]))"
         either[few] = [[message_id for message_id, _ in found], [number for _, number in found]]
@@ -132,11 +133,12 @@ def _few(wanted: Sequence[Phrase], condition: str) -> list[tuple[Any, ...]] | No
                     WHERE to_tsvector('simple', words) @@ %(query)s::tsquery LIMIT %(most)s + 1) AS w
                 CROSS JOIN LATERAL unnest(message_ids, attempt_numbers) AS each (message_id, attempt_number)
               WHERE words LIKE ANY (%(patterns)s) OR place > %(most)s LIMIT %(few)s + 1
-            )
-            SELECT NULL, NULL WHERE (SELECT count(*) > %(few)s OR bool_or(is_beyond) FROM said)
+            ), many AS MATERIALIZED (SELECT count(*) > %(few)s OR bool_or(is_beyond) AS are_many FROM said)
+            SELECT NULL, NULL FROM many WHERE are_many
             UNION ALL SELECT t.message_id, t.attempt_number FROM said CROSS JOIN LATERAL (
               SELECT * FROM attempt WHERE message_id = said.message_id AND attempt_number = said.attempt_number OFFSET 0
-            ) AS t WHERE {_HOLDS.format("t", "%(patterns)s")} AND {condition}""",  # noqa: S608
+            ) AS t WHERE (SELECT are_many FROM many) IS NOT TRUE AND {_HOLDS.format("t", "%(patterns)s")}
+              AND {condition}""",  # noqa: S608
         {"query": _any(wanted), "patterns": _patterns(wanted), "few": FEW, "most": MOST_COMPARED},
     )
     return None if (None, None) in found else found

@@ -1,4 +1,6 @@
-"""Counters tell original addresses apart, groups are listed in any order, and the counters are checked."""
+"""Counters tell original addresses apart and are checked; groups are listed in any order; a list of messages finds
+what is rare in its indexes.
+"""
 
 import django.db.models.functions.datetime
 from django.db import migrations, models
@@ -14,6 +16,16 @@ TRUNCATE counter, counter_delta;
 INSERT INTO counter (address_id, state, reason, group_id, total)
 SELECT address_id, state, reason, group_id, count(*) FROM message GROUP BY 1, 2, 3, 4;
 """
+
+_STOPPED = ("is_undecided", "is_given_up")
+# Each replaces the one of its name.
+_INDEXES: dict[str, tuple[tuple[str, ...], models.Q | None]] = {
+    "message_undecided": (("reason", "id"), models.Q(is_undecided=True)),
+    "message_given_up": (("reason", "id"), models.Q(is_given_up=True)),
+    "message_by_address": (("address", *_STOPPED, "id"), None),
+    "message_by_original": (("original_address", *_STOPPED, "id"), models.Q(original_address__isnull=False)),
+    "message_by_group": (("group", *_STOPPED, "id"), models.Q(group__isnull=False)),
+}
 
 
 class Migration(migrations.Migration):
@@ -63,5 +75,19 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             "failuregroup", models.Index(models.F("failures"), models.F("id"), name="failure_group_by_failures")
+        ),
+        *(migrations.RemoveIndex("message", name) for name in _INDEXES),
+        *(
+            migrations.AddIndex("message", models.Index(*map(models.F, columns), condition=condition, name=name))
+            for name, (columns, condition) in _INDEXES.items()
+        ),
+        migrations.AddIndex(
+            "message",
+            models.Index(
+                models.F("reason"),
+                models.F("id"),
+                condition=models.Q(is_undecided=False, is_given_up=False, reason__isnull=False),
+                name="message_with_reason",
+            ),
         ),
     ]

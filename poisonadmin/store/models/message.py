@@ -92,9 +92,18 @@ class Message(models.Model):
         indexes = [
             models.Index("lane", "due_at", name="message_due", condition=Q(due_at__isnull=False)),
             models.Index("expires_at", name="message_expiry", condition=Q(expires_at__isnull=False)),
-            models.Index("id", name="message_undecided", condition=Q(is_undecided=True)),
-            models.Index("id", name="message_given_up", condition=Q(is_given_up=True)),
-            models.Index("address", "id", name="message_by_address"),
+            # A list of one state is merged from its reasons: whatever is rare among millions is found at once.
+            models.Index("reason", "id", name="message_undecided", condition=Q(is_undecided=True)),
+            models.Index("reason", "id", name="message_given_up", condition=Q(is_given_up=True)),
+            models.Index(
+                "reason",
+                "id",
+                name="message_with_reason",
+                condition=Q(is_undecided=False, is_given_up=False, reason__isnull=False),
+            ),
+            # So are the lists of an address, an original address or a group, from what is undecided, given up and
+            # neither. A change of these writes to every index anyway.
+            models.Index("address", "is_undecided", "is_given_up", "id", name="message_by_address"),
             # The address as a key column, so that a narrowed blacklist is filtered without a look at the rows.
             models.Index(
                 "blacklisted_at",
@@ -117,9 +126,21 @@ class Message(models.Model):
                 condition=Q(undecided_at__isnull=False),
             ),
             models.Index(
-                "original_address", "id", name="message_by_original", condition=Q(original_address__isnull=False)
+                "original_address",
+                "is_undecided",
+                "is_given_up",
+                "id",
+                name="message_by_original",
+                condition=Q(original_address__isnull=False),
             ),
-            models.Index("group", "id", name="message_by_group", condition=Q(group__isnull=False)),
+            models.Index(
+                "group",
+                "is_undecided",
+                "is_given_up",
+                "id",
+                name="message_by_group",
+                condition=Q(group__isnull=False),
+            ),
         ]
 
 
