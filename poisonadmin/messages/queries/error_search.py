@@ -20,8 +20,9 @@ FEW = 10_000
 MOST_COMPARED = 1_000_000
 _HOLDS = "searchable_words({}.error_message) LIKE ANY ({})"
 # Whatever has no class is no failure: a handler discarded it, moved it or rolled it back.
+# OFFSET 0 is a fence: the planner, which does not know that few are asked for, would read all attempts.
 _LATER = """SELECT FROM attempt later WHERE later.message_id = t.message_id AND later.attempt_number > t.attempt_number
- AND later.outcome <> 'delivered' AND later.error_class IS NOT NULL"""
+ AND later.outcome <> 'delivered' AND later.error_class IS NOT NULL OFFSET 0"""
 _LATEST = """SELECT error_message FROM attempt WHERE message_id = m.id AND outcome <> 'delivered'
  AND error_class IS NOT NULL ORDER BY attempt_number DESC LIMIT 1"""
 
