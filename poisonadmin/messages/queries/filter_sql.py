@@ -36,6 +36,8 @@ IN_STATE = {
 
 
 _CODES = ("state", "reason")
+# Terms about times; the last two count back from now.
+TIMES = ("received_at", "failed_at", "age", "failure_age")
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,8 @@ class Where:
     """What rows of `message m` must be: in one of `states`, with one of `reasons`, one of `ids` in each column, what
     `errors` says, where these are given; and what `sql` says with `parameters`.
 
-    `other_reasons` are those that `sql` says they have not. `list_plans.py` chooses what to begin with.
+    `other_reasons` are those that `sql` says they have not, `times` what it says of when they came or failed.
+    `list_plans.py` chooses what to begin with.
     """
 
     states: tuple[str, ...] | None
@@ -51,6 +54,7 @@ class Where:
     other_reasons: Collection[str]
     ids: Mapping[str, Sequence[int]]
     errors: Branches | None
+    times: Sequence[Term]
     sql: str
     parameters: list[Any]
 
@@ -128,7 +132,8 @@ def compile_filter(message_filter: MessageFilter, principal: Principal) -> Where
         # Only what has stopped has a reason, but for what was handed back.
         states = (State.NDLV, State.FAIL, *([State.DLVD] if Reason.HANDED_BACK in reasons else []))
     sql = " AND ".join(conditions) or "TRUE"
-    return Where(states, codes.get("reason"), other_reasons, ids, few, sql, parameters)
+    times = [term for term in message_filter.terms if term.field in TIMES and not term.negated]
+    return Where(states, codes.get("reason"), other_reasons, ids, few, times, sql, parameters)
 
 
 def _common(known: Sequence[str] | None, values: Sequence[str]) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """Lists of messages, by keyset and never counted to be paged."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -81,8 +81,7 @@ def list_messages(
     page = window(cursor, limit, ORDERINGS[ordering])
     with bounded():
         where = compile_filter(message_filter, principal)
-        found = _read(where, page)
-    return replace(found, counting=lambda: _total(message_filter, where, principal))
+        return _read(where, page, lambda: _total(message_filter, where, principal))
 
 
 def total(message_filter: MessageFilter, *, principal: Principal) -> Count | None:
@@ -164,11 +163,11 @@ def matching(message_filter: MessageFilter, principal: Principal, limit: int) ->
     return f"SELECT * FROM ({sql}) newest ORDER BY id DESC LIMIT {int(limit)}", values  # noqa: S608
 
 
-def _read(where: Where, page: Window) -> Page[MessageRow]:
+def _read(where: Where, page: Window, counting: Callable[[], Count | None] | None = None) -> Page[MessageRow]:
     sql, values = _branches(where, page)
     first = f"SELECT * FROM ({sql}) m {page.order}"  # noqa: S608
     rows = fetch(MessageRow, f"SELECT {COLUMNS} FROM ({first}) m {JOINS} {page.order}", values)  # noqa: S608
-    return page.page(rows)
+    return page.page(rows, counting)
 
 
 def _branches(where: Where, page: Window) -> tuple[str, list[Any]]:

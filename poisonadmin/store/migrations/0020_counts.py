@@ -3,6 +3,7 @@ what is rare in its indexes.
 """
 
 import django.db.models.functions.datetime
+from django.contrib.postgres.indexes import BrinIndex
 from django.db import migrations, models
 
 # The tables are locked by the changes above: nobody counts meanwhile.
@@ -88,6 +89,26 @@ class Migration(migrations.Migration):
                 models.F("id"),
                 condition=models.Q(is_undecided=False, is_given_up=False, reason__isnull=False),
                 name="message_with_reason",
+            ),
+        ),
+        migrations.AddIndex(
+            "message",
+            BrinIndex(
+                models.F("id") + 0,
+                models.F("failed_at"),
+                name="message_in_time",
+                pages_per_range=32,
+                autosummarize=True,
+            ),
+        ),
+        migrations.AddIndex(
+            "envelope",
+            BrinIndex(
+                models.F("id") + 0,
+                models.F("received_at"),
+                name="envelope_in_time",
+                pages_per_range=32,
+                autosummarize=True,
             ),
         ),
     ]
