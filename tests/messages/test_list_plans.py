@@ -15,8 +15,10 @@ from poisonadmin.messages.commands.counts import fold
 from poisonadmin.messages.domain.states import Reason, State
 from poisonadmin.messages.queries import error_search, failures, filter_sql, list_plans
 from poisonadmin.messages.queries.blacklist import list_blacklisted
-from poisonadmin.messages.queries.failures import GROUP_ORDERINGS, FailureFilter, get_group, list_failures, list_groups
+from poisonadmin.messages.queries.failures import FailureFilter, list_failures
 from poisonadmin.messages.queries.filters import parse_filter
+from poisonadmin.messages.queries.groups import ORDERINGS as GROUP_ORDERINGS
+from poisonadmin.messages.queries.groups import get_group, list_groups
 from poisonadmin.messages.queries.lists import ORDERINGS, list_messages
 from poisonadmin.store.models.attempt import FailureGroup
 from poisonadmin.store.models.rule import BusinessKey
@@ -28,7 +30,6 @@ pytestmark = pytest.mark.django_db
 MESSAGES = 20_000
 LARGE = {"message", "envelope", "body", "history", "attempt", "hop", "business_key"}
 MOST_ORDERED = 2_600  # what 48 walks and one more row each bring to a merge
-YESTERDAY = (datetime.now(UTC) - timedelta(days=1)).isoformat()
 LIMITED = principal("kim", Role.VIEWER, ["orders.eu.#"])
 
 Filter = dict[str, list[str]]
@@ -52,6 +53,7 @@ FILTERS: list[Filter] = [
     {"error": ["is closed already"]},
     {"conversation_id": ["C-3"]},
     {"message_id": ["order-{id}"]},
+    {"destination": ["shop"]},
     {"q": ["order-{id}"]},
     {"q": ["order-123"]},
     {"q": ["billing"]},
@@ -61,10 +63,10 @@ FILTERS: list[Filter] = [
     {"q": ["failed:24h received:24h"]},
     {"key.customer": ["{key}"]},
     {"header.X-Consumer-Version": ["2.4.1"]},
-    {"received_after": [YESTERDAY]},
-    {"received_before": [YESTERDAY]},
-    {"failed_after": [YESTERDAY]},
-    {"failed_before": [YESTERDAY]},
+    {"received_after": ["{yesterday}"]},
+    {"received_before": ["{yesterday}"]},
+    {"failed_after": ["{yesterday}"]},
+    {"failed_before": ["{yesterday}"]},
 ]
 
 
@@ -82,6 +84,7 @@ def known(django_db_setup: None, django_db_blocker: Any) -> Iterator[dict[str, A
             "id": middle,
             "group": FailureGroup.objects.order_by("-failures")[0].id,
             "key": BusinessKey.objects.all()[0].value,
+            "yesterday": (datetime.now(UTC) - timedelta(days=1)).isoformat(),
         }
         transaction.set_rollback(True)
 
@@ -128,8 +131,8 @@ def test_the_list_of_groups_goes_along_indexes(ordering: str, known: dict[str, A
         FailureFilter(addresses=("orders.#",)),
         FailureFilter(errors=("NullPointer",)),
         FailureFilter(errors=("is closed already",)),
-        FailureFilter(failed_after=datetime.fromisoformat(YESTERDAY)),
-        FailureFilter(failed_before=datetime.fromisoformat(YESTERDAY)),
+        FailureFilter(failed_after=datetime.now(UTC) - timedelta(days=1)),
+        FailureFilter(failed_before=datetime.now(UTC) - timedelta(days=1)),
     ],
     ids=str,
 )
