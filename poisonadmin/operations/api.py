@@ -32,6 +32,7 @@ from poisonadmin.web.api.contract import (
     PAGE,
     FilterField,
     Identifier,
+    JsonObject,
     Moment,
     Paged,
     ReasonInput,
@@ -109,6 +110,13 @@ class SelectionMembers(ApiView):
         return self.listed(MESSAGE, list_members, get_selection(selection_id, principal=self.principal))
 
 
+class OperationPreviewInput(StrictSerializer):
+    """What would be done, and the `params` that an operation would be given."""
+
+    action = serializers.ChoiceField(choices=[str(one) for one in OperationAction])
+    params = JsonObject(required=False)
+
+
 class SelectionPreview(ApiView):
     """`/selections/{id}/preview/`."""
 
@@ -124,10 +132,18 @@ class SelectionPreview(ApiView):
         action = OperationAction(self.query["action"] or OperationAction.APPROVE)
         return _shown(PREVIEW, preview(selection, action, principal=self.principal))
 
+    @contract(Permission.READ, "operations", {200: PREVIEW}, body=OperationPreviewInput)
+    def post(self, selection_id: int) -> Response:
+        """Show the same for an action that needs `params`. Nothing is changed."""
+        selection = get_selection(selection_id, principal=self.principal)
+        action, params = OperationAction(self.body["action"]), self.body.get("params")
+        return _shown(PREVIEW, preview(selection, action, principal=self.principal, params=params))
+
 
 class OperationInput(ReasonInput):
     """`selection`: a selection's id, or an object with the `filter` that is to be frozen.
 
+    `params`: what the action needs to know: to redirect, `{"address": "…"}`.
     `canary`: try 1 message, then 10, then 100 before all others, and halt when they fail again.
     """
 
@@ -136,6 +152,7 @@ class OperationInput(ReasonInput):
     rate_per_second = serializers.FloatField(required=False, allow_null=True)
     canary = serializers.BooleanField(required=False, default=False)
     until = Moment(required=False)
+    params = JsonObject(required=False)
 
 
 class OperationList(ApiView):
@@ -158,6 +175,7 @@ class OperationList(ApiView):
             rate_per_second=body.get("rate_per_second"),
             has_canary=body["canary"],
             until=body.get("until"),
+            params=body.get("params"),
         )
         return _created(self, OPERATION, get_operation(operation_id, principal=self.reader), 202)
 

@@ -13,16 +13,16 @@ from django.utils import timezone
 from django.views.decorators.http import require_POST
 from django_htmx.http import HttpResponseClientRefresh
 
-from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.domain.access import OutOfScope, Permission, Principal
 from poisonadmin.messages.queries import refusals
 from poisonadmin.messages.queries.filters import parse_filter
 from poisonadmin.messages.queries.lists import count_messages
 from poisonadmin.operations.commands import operations
-from poisonadmin.operations.commands.operations import InvalidOperation
 from poisonadmin.operations.commands.selections import freeze
 from poisonadmin.operations.domain.actions import ACTIONS, DELIVERING, Action, OperationAction
 from poisonadmin.operations.domain.ledger import MemberOutcome
 from poisonadmin.operations.domain.lifecycle import OperationChange, OperationState, changes_of
+from poisonadmin.operations.domain.params import InvalidOperation
 from poisonadmin.operations.queries.operations import (
     OperationDetail,
     get_operation,
@@ -32,6 +32,7 @@ from poisonadmin.operations.queries.operations import (
 from poisonadmin.operations.queries.preview import TAKEN, LeftAlone, OperationPreview, preview
 from poisonadmin.operations.queries.selections import SelectionRow, arrived_since, get_selection, list_members
 from poisonadmin.web.pages.forms import PageForm, TextField, decimal_number, sentence_of, ticks, whole_number
+from poisonadmin.web.pages.params import PARAM_FIELDS, PARAM_WORDS, address_field
 from poisonadmin.web.pages.views import NO_REASON, back_to, href, page, pager, reason_of
 
 # Parameters of a list of messages that narrow nothing.
@@ -78,6 +79,7 @@ class Line:
 class OperationForm(PageForm):
     """How an action is to be carried out on a selection."""
 
+    address = address_field()
     rate_per_second = decimal_number(
         "Most deliveries a second", note="On all workers together. Empty: as fast as the destinations take them."
     )
@@ -93,6 +95,9 @@ class OperationForm(PageForm):
 
     def __init__(self, data: Any, action: Action) -> None:
         super().__init__(data)
+        self.asked = [name for name in PARAM_FIELDS if name in action.params]
+        for name in set(PARAM_FIELDS) - set(self.asked):
+            del self.fields[name]
         if action.key not in DELIVERING:
             del self.fields["rate_per_second"], self.fields["canary"]
         if action.delays:
@@ -109,7 +114,12 @@ class OperationForm(PageForm):
             "rate_per_second": typed.get("rate_per_second"),
             "has_canary": typed.get("canary", False),
             "until": None if delay is None else timezone.now() + timedelta(seconds=delay),
+            "params": self.params(),
         }
+
+    def params(self) -> dict[str, Any]:
+        """Return what the action is told besides which messages."""
+        return {name: self.cleaned_data[name] for name in self.asked if self.cleaned_data.get(name)}
 
 
 @page()
@@ -136,9 +146,12 @@ def selection(request: HttpRequest, principal: Principal, selection_id: int) -> 
     found = get_selection(selection_id, principal=principal)
     action = _action(request.GET.get("action") or _likely(found))
     form = OperationForm(request.POST if request.method == "POST" else None, action)
+    foreseen = _preview(found, action, form, principal)
     if request.method == "POST":
         principal.require(Permission.DECIDE)
-        if form.is_valid():
+        if form.asked and (foreseen is None or "begin" not in request.POST):
+            form.errors.pop("reason", None)  # it is asked for once it is known what would happen
+        elif form.is_valid():
             try:
                 operation_id = operations.begin(selection_id, action.key, principal=principal, **form.wanted())
             except InvalidOperation as error:
@@ -152,9 +165,24 @@ def selection(request: HttpRequest, principal: Principal, selection_id: int) -> 
         "actions": list(ACTIONS.values()),
         "action": action,
         "form": form,
-        **_foreseen(preview(found, action.key, principal=principal), principal),
+        "params": [form[name] for name in form.asked],
+        "fields": [field for field in form.visible_fields() if field.name not in form.asked],
+        **(_foreseen(foreseen, principal) if foreseen else {}),
     }
     return render(request, "operations/selection.html", context, status=422 if form.errors else 200)
+
+
+def _preview(found: SelectionRow, action: Action, form: OperationForm, principal: Principal) -> OperationPreview | None:
+    """Return what the action would do; None where it is not known yet with what parameters."""
+    if form.asked and (not form.is_bound or any(name in form.errors for name in form.asked)):
+        return None
+    try:
+        params = form.params() if form.asked else None
+        return preview(found, action.key, principal=principal, params=params)
+    except (InvalidOperation, OutOfScope) as error:
+        name = error.field.removeprefix("params.").split(".")[0]
+        form.add_error(name if name in form.fields else None, sentence_of(error))
+        return None
 
 
 @page(filters=())
@@ -190,6 +218,7 @@ def show(request: HttpRequest, principal: Principal, operation_id: int) -> HttpR
         else [],
         "running": found.ended_at is None,
         "pace": _pace(found),
+        "params": [(PARAM_WORDS[name], text) for name, text in found.params.items() if name in PARAM_WORDS],
     }
     is_live = request.htmx  # type: ignore[attr-defined]
     if is_live and (found.ended_at is not None or found.state != request.GET.get("state")):
@@ -261,6 +290,8 @@ def _mend(refused: LeftAlone, principal: Principal) -> tuple[str, str | None]:
         return f"Give {refused.detail} a destination", new if may_configure else None
     if refused.code == refusals.OVERSIZED:
         return f"Raise max_payload_bytes of {refused.detail}", reverse("policies") if may_configure else None
+    if refused.code == refusals.LISTED:
+        return f"Release it on {refused.detail} first", reverse("poison_list")
     if refused.code == TAKEN:
         return f"Operation #{refused.detail}", reverse("operations-one", args=[int(refused.detail or 0)])
     return "", None

@@ -7,6 +7,7 @@ from rest_framework import serializers
 from rest_framework.response import Response
 
 from poisonadmin.core.domain.access import Permission
+from poisonadmin.core.domain.addresses import MAX_ADDRESS_CHARS
 from poisonadmin.messages.api.messages import MESSAGE_DETAIL
 from poisonadmin.messages.commands.confirmations import confirm
 from poisonadmin.messages.queries.detail import get_message
@@ -112,6 +113,21 @@ class MessageReturn(_DecisionView):
         return self.decided(message_id, OperationAction.RETURN)
 
 
+class RedirectInput(ReasonInput):
+    """The address to deliver to."""
+
+    address = Text(max_length=MAX_ADDRESS_CHARS)
+
+
+class MessageRedirect(_DecisionView):
+    """`/messages/{id}/redirect/`."""
+
+    @contract(Permission.DECIDE, "decisions", _GIVES, **{**_TERMS, "body": RedirectInput})
+    def post(self, message_id: int) -> Response:
+        """Deliver a message in NDLV to another address than its return address."""
+        return self.decided(message_id, OperationAction.REDIRECT, params={"address": self.body["address"]})
+
+
 class ConfirmInput(StrictSerializer):
     """What there is to say, if anything; which delivery it was, as the header `PoisonAdmin-Attempt` says."""
 
@@ -142,5 +158,6 @@ urlpatterns = [
     route("messages/<id:message_id>/deliver_now/", MessageDeliverNow, name="api-message-deliver-now"),
     route("messages/<id:message_id>/postpone/", MessagePostpone, name="api-message-postpone"),
     route("messages/<id:message_id>/return/", MessageReturn, name="api-message-return"),
+    route("messages/<id:message_id>/redirect/", MessageRedirect, name="api-message-redirect"),
     route("messages/<id:message_id>/confirm/", MessageConfirm, name="api-message-confirm"),
 ]

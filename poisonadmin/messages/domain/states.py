@@ -156,6 +156,7 @@ TRANSITIONS: tuple[Transition, ...] = (
     Transition(TBDL, Event.CONVERSATION_ENDED, (NDLV,), (Reason.CONVERSATION_ENDED,)),
     Transition(TBDL, Event.EXPIRED, (FAIL,), (Reason.EXPIRED,)),
     Transition(NDLV, Event.APPROVED, (TBDL,)),
+    Transition(NDLV, Event.REDIRECTED, (TBDL,)),
     Transition(NDLV, Event.HANDED_BACK, (DLVD,), (Reason.HANDED_BACK,)),
     Transition(NDLV, Event.MARKED_FAIL, (FAIL,), (Reason.FAILED_BY_ADMIN,)),
     Transition(FAIL, Event.RESTORED, (NDLV,)),

@@ -12,10 +12,10 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST
 from django_htmx.http import HttpResponseClientRedirect, trigger_client_event
 
-from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.domain.access import OutOfScope, Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.queries.rows import MAX_ID
-from poisonadmin.messages.commands.decisions import Decided
+from poisonadmin.messages.commands.decisions import ConversationEnded, Decided, Listed, NoDestination, Oversized
 from poisonadmin.messages.domain.states import Event
 from poisonadmin.messages.pages.actions import perform
 from poisonadmin.messages.queries.approval_warnings import approval_warnings
@@ -23,7 +23,8 @@ from poisonadmin.messages.queries.blacklist import suspects
 from poisonadmin.messages.queries.lists import MessageRow, messages_by_id
 from poisonadmin.operations.domain.actions import ACTIONS, Action
 from poisonadmin.system.queries.overview import undecided_count
-from poisonadmin.web.pages.forms import PageForm, TextField, whole_number
+from poisonadmin.web.pages.forms import PageForm, TextField, sentence_of, whole_number
+from poisonadmin.web.pages.params import address_field
 from poisonadmin.web.pages.views import back_to, page
 from poisonadmin.web.pages.words import refusal_words
 
@@ -55,6 +56,7 @@ class DecisionForm(PageForm):
     origin = back = expected_state = forms.CharField(required=False, widget=forms.HiddenInput)
     expected_attempt = forms.IntegerField(min_value=0, max_value=MAX_ID, required=False, widget=forms.HiddenInput)
     delay_seconds = whole_number("Postpone by", limits=(0, MAX_ID), choices=[])
+    address = address_field()
     reason = TextField(
         "Reason",
         most=MAX_REASON_CHARS,
@@ -70,8 +72,10 @@ class DecisionForm(PageForm):
             self.fields["delay_seconds"].widget.choices = action.delays
         else:
             del self.fields["delay_seconds"]
+        if "address" not in action.params:
+            del self.fields["address"]
         for name, errors in self.errors.items():
-            if name != "reason":
+            if name not in ("reason", "address"):
                 raise InvalidDecision(f"{name}: {errors[0]}")
         self.ids = _ids(request.POST.getlist("id"))
         typed = self.cleaned_data
@@ -108,17 +112,26 @@ def carry_out(request: HttpRequest, principal: Principal, action: str) -> HttpRe
     form = DecisionForm(request, chosen)
     if not form.errors and not form.cleaned_data["reason"]:
         form.add_error("reason", "Say why; the reason is kept with the message.")
+    if "address" in form.fields and not form.errors and not form.cleaned_data["address"]:
+        form.add_error("address", "Say where it is to be delivered.")
     if form.errors:
         return _dialog(request, principal, chosen, form, 422)
-    decided = perform(
-        chosen,
-        form.ids,
-        principal=principal,
-        reason=form.cleaned_data["reason"],
-        delay_seconds=form.cleaned_data.get("delay_seconds"),
-        expected=form.expected,
-        is_one=form.page == "message",
-    )
+    try:
+        decided = perform(
+            chosen,
+            form.ids,
+            principal=principal,
+            reason=form.cleaned_data["reason"],
+            delay_seconds=form.cleaned_data.get("delay_seconds"),
+            params={name: form.cleaned_data[name] for name in chosen.params},
+            expected=form.expected,
+            is_one=form.page == "message",
+        )
+    except (OutOfScope, NoDestination, Oversized, Listed, ConversationEnded) as error:
+        if "address" not in form.fields:
+            raise
+        form.add_error("address", sentence_of(error))
+        return _dialog(request, principal, chosen, form, 422)
     _say(request, chosen, decided)
     return _answer(request, principal, form, decided)
 

@@ -72,6 +72,7 @@ def decide(operation: Operation, ids: Sequence[int], **expected: Any) -> Decided
         OperationAction(operation.action),
         ids,
         until=datetime.fromisoformat(until) if until else None,
+        params=operation.params,
         principal=principal_of(operation),
         reason=operation.reason,
         operation=ref,

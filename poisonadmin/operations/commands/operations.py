@@ -8,19 +8,22 @@ from typing import Any
 from django.db import connection, transaction
 from django.db.models.functions import Now
 
+from poisonadmin.addresses.commands import ensure_addresses
 from poisonadmin.core.commands import audit, locks
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.domain.errors import InvalidField, NotFound, PoisonAdminError
+from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.core.queries.rows import fetch_values
 from poisonadmin.messages.commands import schedule
 from poisonadmin.messages.commands.decisions import Decided, only
+from poisonadmin.messages.queries import refusals
 from poisonadmin.operations.commands.carry_out import carry_out_piece, decide, record
 from poisonadmin.operations.commands.selections import freeze
 from poisonadmin.operations.commands.undo import undo
 from poisonadmin.operations.domain.actions import DELIVERING, OperationAction
 from poisonadmin.operations.domain.canary import STAGE_ENDS, why_halt
 from poisonadmin.operations.domain.lifecycle import CHANGES, OperationChange, OperationState
+from poisonadmin.operations.domain.params import InvalidOperation, checked_params
 from poisonadmin.operations.queries.operations import get_operation, ledger_of, recorded_results
 from poisonadmin.operations.queries.selections import get_selection
 from poisonadmin.store.models.operation import Operation, OperationPace, Selection, SelectionPiece
@@ -67,12 +70,6 @@ WHERE id = %(id)s AND ended_at IS NULL AND state IN ('running', 'cancelled')
 """
 
 
-class InvalidOperation(InvalidField):
-    """Raised when a field of an operation is invalid; `field` names what is wrong."""
-
-    code = "invalid_operation"
-
-
 class OperationNotChanged(PoisonAdminError):
     """Raised when an operation is in a state in which it cannot be paused, resumed or cancelled."""
 
@@ -89,21 +86,23 @@ def begin(
     rate_per_second: float | None = None,
     has_canary: bool = False,
     until: datetime | None = None,
+    params: Mapping[str, Any] | None = None,
 ) -> int:
     """Begin an operation on a selection, or on what a filter finds now; return its id.
 
     `rate_per_second`: how many deliveries may begin in a second, on all workers together. `has_canary`: 1 member is
-    tried, then 10, then 100, and it halts by itself when they fail again. `until`: for POSTPONE. A small one is decided
-    on before this returns; a tick carries on with others, whatever dies meanwhile.
+    tried, then 10, then 100, and it halts by itself when they fail again. `until`: for POSTPONE. `params`: as
+    operations/domain/params.py says. A small one is decided on before this returns; a tick carries on with others,
+    whatever dies meanwhile.
     Errors: `NotAllowed`, `NotFound`, `InvalidFilter`, `InvalidSelection`, `InvalidOperation`, `QueryTooExpensive`.
     """
     principal.require(Permission.DECIDE)
-    params = _checked(action, reason, rate_per_second, until)
+    kept = _checked(action, reason, rate_per_second, until, params)
     if has_canary and action not in DELIVERING:
         raise InvalidOperation("canary", f"has no meaning for {action}, which delivers nothing.")
     with transaction.atomic():
         selection_id = selection if isinstance(selection, int) else freeze(selection, principal=principal.as_reader)
-        operation = _create(selection_id, action, reason, principal, rate_per_second, params)
+        operation = _create(selection_id, action, reason, principal, rate_per_second, kept)
         if has_canary:
             _choose_canary(operation)
         elif operation.count <= DECIDED_AT_ONCE:
@@ -119,6 +118,7 @@ def decide_on(
     reason: str,
     principal: Principal,
     until: datetime | None = None,
+    params: Mapping[str, Any] | None = None,
     is_one: bool = False,
     **expected: Any,
 ) -> Decided:
@@ -129,9 +129,9 @@ def decide_on(
     Errors: `NotAllowed`, `InvalidOperation`; with `is_one` those of `decisions.only`.
     """
     principal.require(Permission.DECIDE)
-    params = _checked(action, reason, None, until)
+    kept = _checked(action, reason, None, until, params)
     with transaction.atomic(), connection.cursor() as cursor:
-        operation = _create(freeze(ids=ids, principal=principal.as_reader), action, reason, principal, None, params)
+        operation = _create(freeze(ids=ids, principal=principal.as_reader), action, reason, principal, None, kept)
         decided = decide(operation, ids, **expected)
         record(cursor, operation, decided, _members(operation))
         if is_one:
@@ -147,8 +147,12 @@ def _members(operation: Operation) -> set[int]:
 
 
 def _checked(
-    action: OperationAction, reason: str, rate_per_second: float | None, until: datetime | None
-) -> dict[str, str]:
+    action: OperationAction,
+    reason: str,
+    rate_per_second: float | None,
+    until: datetime | None,
+    params: Mapping[str, Any] | None,
+) -> dict[str, Any]:
     if not reason.strip() or len(reason) > MAX_REASON_CHARS:
         raise InvalidOperation("reason", f"must be 1 to {MAX_REASON_CHARS} characters.")
     if rate_per_second is not None and action not in DELIVERING:
@@ -157,7 +161,7 @@ def _checked(
         raise InvalidOperation("rate_per_second", f"must be above 0 and at most {MAX_RATE:.0f}.")
     if (until is None) is (action is OperationAction.POSTPONE):
         raise InvalidOperation("until", "is required to postpone, and for nothing else.")
-    return {} if until is None else {"until": until.isoformat()}
+    return checked_params(action, params) | ({} if until is None else {"until": until.isoformat()})
 
 
 def _create(
@@ -166,9 +170,11 @@ def _create(
     reason: str,
     principal: Principal,
     rate_per_second: float | None,
-    params: Mapping[str, str],
+    params: Mapping[str, Any],
 ) -> Operation:
     selection = get_selection(selection_id, principal=principal.as_reader)
+    if target := refusals.values(action, params, principal):
+        _ensure_target(target)
     Selection.objects.filter(id=selection.id, used_at=None).update(used_at=Now())
     operation = Operation.objects.create(
         selection_id=selection.id,
@@ -188,6 +194,12 @@ def _create(
         details = {"action": str(action), "count": selection.count, "hash": selection.hash, "selection": selection.id}
         audit.record(principal.name, "operation.begun", "operation", str(operation.id), note=reason, details=details)
     return operation
+
+
+def _ensure_target(target: Mapping[str, Any]) -> None:
+    """Make the address that messages are redirected to where there is none, unless it would deliver nowhere."""
+    if target["target_destination"] is not None:
+        ensure_addresses([target["target"]])
 
 
 def _choose_canary(operation: Operation) -> None:

@@ -34,7 +34,7 @@ _UNDO = move(
              FROM history JOIN hop ON hop.message_id = history.message_id AND hop.at = history.at
                           JOIN address ON address.name = hop.from_address
              WHERE history.message_id = message.id AND history.operation_id = %(operation)s
-               AND history.event = 'approved' AND hop.to_address = here.name
+               AND hop.to_address = here.name
              ORDER BY seq DESC LIMIT 1
          ) AS former ON TRUE
          JOIN lane ON lane.address_id = coalesce(former.id, message.address_id) AND lane.is_plain
@@ -43,8 +43,10 @@ _UNDO = move(
         "reason": "former_reason",
         "address_id": "former_address_id",
         "lane_id": "former_lane_id",
-        "original_address_id": """CASE WHEN former_address_id <> message.address_id THEN message.address_id
-                                       ELSE message.original_address_id END""",
+        # An approval has brought it home; a redirect has kept where it was first.
+        "original_address_id": """CASE WHEN former_address_id = message.address_id THEN message.original_address_id
+                                       WHEN message.original_address_id IS NULL THEN message.address_id
+                                       ELSE NULLIF(message.original_address_id, former_address_id) END""",
     },
     shows=("from_name", "to_name"),
     beside="""hops AS (

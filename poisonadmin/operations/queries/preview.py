@@ -1,9 +1,9 @@
 """What an operation would do with a selection now, by the very checks that carrying it out makes."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.queries.address_ids import visible_ids
@@ -11,6 +11,7 @@ from poisonadmin.core.queries.rows import bounded, fetch_rows
 from poisonadmin.messages.queries import refusals
 from poisonadmin.messages.queries.approval_warnings import ApprovalWarning, approval_warning
 from poisonadmin.operations.domain.actions import DELIVERING, OperationAction
+from poisonadmin.operations.domain.params import checked_params
 from poisonadmin.operations.queries.selections import SelectionRow
 from poisonadmin.policies.queries.index import policy_index
 
@@ -36,7 +37,7 @@ GROUP BY 1, 2, 3, 4, 5, 6, 7
 class LeftAlone:
     """How many messages of an address will be left alone, and why: `code` is a code, or the state that they are in.
 
-    `detail`: the return address that delivers nowhere or takes no payload of that size, or the operation that has them.
+    `detail`: the address that does not take them, or the operation that has them.
     """
 
     code: str
@@ -86,14 +87,16 @@ class _Sort(NamedTuple):
     n: int
 
 
-def preview(selection: SelectionRow, action: OperationAction, *, principal: Principal) -> OperationPreview:
-    """Return what the action would do. Errors: `NotAllowed`, `QueryTooExpensive`."""
+def preview(
+    selection: SelectionRow, action: OperationAction, *, principal: Principal, params: Mapping[str, Any] | None = None
+) -> OperationPreview:
+    """Return what the action would do. Errors: `NotAllowed`, `InvalidOperation`, `NotFound`, `QueryTooExpensive`."""
     principal.require(Permission.READ)
+    values = refusals.values(action, checked_params(action, params), principal)
     with bounded(PREVIEW_SECONDS):
-        statement = _SORTS.format(refusal=refusals.REFUSALS[action], joins=refusals.JOINS)
-        sorts = [
-            _Sort(*row) for row in fetch_rows(statement, {"selection": selection.id, "visible": visible_ids(principal)})
-        ]
+        statement = _SORTS.format(refusal=refusals.REFUSALS[action], joins=refusals.joins(action))
+        known = values | {"selection": selection.id, "visible": visible_ids(principal)}
+        sorts = [_Sort(*row) for row in fetch_rows(statement, known)]
     taken = [one for one in sorts if one.why is None]
     return OperationPreview(
         selection.count,
@@ -108,7 +111,7 @@ def refusal_of(why: str, operation_id: int | None, back: str) -> tuple[str, str 
     """Return code and detail of a refusal, for the preview and for an operation's results."""
     if operation_id is not None:
         return TAKEN, str(operation_id)
-    return why, back if why in (refusals.NO_DESTINATION, refusals.OVERSIZED) else None
+    return why, back if why in refusals.OF_TARGET else None
 
 
 def _refused(sorts: Iterable[_Sort]) -> list[LeftAlone]:

@@ -89,6 +89,8 @@ REFUSALS: dict[str, str] = {
     "not_found": "not found in your scope",
     "no_destination": "its address has no destination; give it one first",
     "oversized": "its payload is larger than its address allows; raise max_payload_bytes in the policy first",
+    "listed": "it is on the poison list of the address that it would go to",
+    "conversation_ended": "its conversation has ended on the address that it would go to",
     "not_moved": "it was never moved, so there is nowhere to return it to",
     "precondition_failed": "it changed since this page was made",
     "transition_not_allowed": "its state does not allow this",
