@@ -143,7 +143,8 @@ class SelectionPreview(ApiView):
 class OperationInput(ReasonInput):
     """`selection`: a selection's id, or an object with the `filter` that is to be frozen.
 
-    `params`: what the action needs to know: to redirect, `{"address": "…"}`.
+    `params`: what the action needs to know: to redirect, `{"address": "…"}`; to patch, `json_patch` (RFC 6902), or
+    `payload` for one message, and `headers` (`set`, `remove`).
     `canary`: try 1 message, then 10, then 100 before all others, and halt when they fail again.
     """
 

@@ -45,6 +45,7 @@ LEGAL = {
     (State.TBDL, Event.EXPIRED): "FAIL",
     (State.NDLV, Event.APPROVED): "TBDL",
     (State.NDLV, Event.REDIRECTED): "TBDL",
+    (State.NDLV, Event.PATCHED): "TBDL",
     (State.NDLV, Event.HANDED_BACK): "DLVD",
     (State.NDLV, Event.MARKED_FAIL): "FAIL",
     (State.FAIL, Event.RESTORED): "NDLV",
@@ -76,7 +77,7 @@ def test_every_event_and_every_reason_is_in_the_table() -> None:
 
 
 def test_every_state_but_fail_and_delivered_can_be_left_without_a_person() -> None:
-    people = {Event.APPROVED, Event.HANDED_BACK, Event.MARKED_FAIL, Event.RESTORED, Event.RETURNED}
+    people = {Event.APPROVED, Event.PATCHED, Event.HANDED_BACK, Event.MARKED_FAIL, Event.RESTORED, Event.RETURNED}
     by_people = people | {Event.REDIRECTED}
     left = {
         t.from_state

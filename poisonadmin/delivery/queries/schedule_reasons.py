@@ -21,6 +21,7 @@ _WHY = {
     Event.MOVED: "moved here, so due at once",
     Event.REDIRECTED: "redirected here{by}, so due at once",
     Event.APPROVED: "approved{by}, so due at once; its failures are counted from zero",
+    Event.PATCHED: "changed{by}, so due at once; its failures are counted from zero",
     Event.DELIVERED_NOW: "made due{by}",
     Event.POSTPONED: "postponed{by}",
 }

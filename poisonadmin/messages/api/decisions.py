@@ -13,7 +13,15 @@ from poisonadmin.messages.commands.confirmations import confirm
 from poisonadmin.messages.queries.detail import get_message
 from poisonadmin.operations.commands.operations import decide_on
 from poisonadmin.operations.domain.actions import OperationAction
-from poisonadmin.web.api.contract import MAX_REASON_CHARS, Moment, ReasonInput, StrictSerializer, Text, contract
+from poisonadmin.web.api.contract import (
+    MAX_REASON_CHARS,
+    JsonObject,
+    Moment,
+    ReasonInput,
+    StrictSerializer,
+    Text,
+    contract,
+)
 from poisonadmin.web.api.routes import route
 from poisonadmin.web.api.view import ApiView, shown
 
@@ -128,6 +136,24 @@ class MessageRedirect(_DecisionView):
         return self.decided(message_id, OperationAction.REDIRECT, params={"address": self.body["address"]})
 
 
+class PatchInput(ReasonInput):
+    """`json_patch` (RFC 6902), or `payload`, a text in the place of the whole payload; `headers`: `set`, `remove`."""
+
+    json_patch = serializers.ListField(required=False)
+    payload = serializers.CharField(required=False, trim_whitespace=False, allow_blank=True)
+    headers = JsonObject(required=False)
+
+
+class MessagePatch(_DecisionView):
+    """`/messages/{id}/patch/`."""
+
+    @contract(Permission.DECIDE, "decisions", _GIVES, **{**_TERMS, "body": PatchInput})
+    def post(self, message_id: int) -> Response:
+        """Change a message in NDLV and deliver it: what it was is kept as a version. It takes `read_payload` too."""
+        params = {name: value for name, value in self.body.items() if name != "reason"}
+        return self.decided(message_id, OperationAction.PATCH, params=params)
+
+
 class ConfirmInput(StrictSerializer):
     """What there is to say, if anything; which delivery it was, as the header `PoisonAdmin-Attempt` says."""
 
@@ -159,5 +185,6 @@ urlpatterns = [
     route("messages/<id:message_id>/postpone/", MessagePostpone, name="api-message-postpone"),
     route("messages/<id:message_id>/return/", MessageReturn, name="api-message-return"),
     route("messages/<id:message_id>/redirect/", MessageRedirect, name="api-message-redirect"),
+    route("messages/<id:message_id>/patch/", MessagePatch, name="api-message-patch"),
     route("messages/<id:message_id>/confirm/", MessageConfirm, name="api-message-confirm"),
 ]

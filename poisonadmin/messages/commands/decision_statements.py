@@ -93,6 +93,7 @@ _DELIVERED_AGAIN = {
                       WHERE envelope.id = message.id AND envelope.expires_at > now())""",
 }
 _APPROVE = _decision(OperationAction.APPROVE, State.TBDL, sets=_DELIVERED_AGAIN)
+_PATCH = _decision(OperationAction.PATCH, State.TBDL, sets=_DELIVERED_AGAIN)
 _RETURN = replace(_APPROVE, refusal=refusals.REFUSALS[OperationAction.RETURN])
 HAND_BACK = _decision(
     OperationAction.APPROVE,
@@ -125,6 +126,7 @@ DECISIONS: dict[OperationAction, DecisionStatement] = {
     OperationAction.APPROVE: _APPROVE,
     OperationAction.RETURN: _RETURN,
     OperationAction.REDIRECT: _REDIRECT,
+    OperationAction.PATCH: _PATCH,
     OperationAction.FAIL: _MARK_FAIL,
     OperationAction.RESTORE: _RESTORE,
     OperationAction.QUARANTINE: _QUARANTINE,

@@ -6,7 +6,7 @@ the rest in one statement.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple, NotRequired, TypedDict, Unpack
 
@@ -18,11 +18,12 @@ from poisonadmin.core.commands.transaction_retry import retried
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound, PoisonAdminError, PreconditionFailed
 from poisonadmin.core.queries.address_ids import visible_ids
-from poisonadmin.messages.commands import schedule
+from poisonadmin.messages.commands import payload_versions, schedule
 from poisonadmin.messages.commands.admission import admit_again
 from poisonadmin.messages.commands.decision_statements import DECISIONS, HAND_BACK, DecisionStatement
 from poisonadmin.messages.domain.states import Event, State, TransitionNotAllowed
 from poisonadmin.messages.queries import refusals
+from poisonadmin.messages.queries.payload_changes import NotChanged, PayloadChange
 from poisonadmin.operations.domain.actions import OperationAction
 from poisonadmin.policies.domain.policy import Blame
 from poisonadmin.policies.queries.index import policy_index
@@ -77,6 +78,13 @@ class ConversationEnded(PoisonAdminError):
     status = 409
 
 
+class PayloadNotChanged(PoisonAdminError):
+    """Raised when a change does not apply to a message."""
+
+    code = "payload_not_changed"
+    status = 409
+
+
 class Asked(TypedDict):
     """What a decision is asked with. `params`: what the action needs to know (operations/domain/params.py).
 
@@ -95,7 +103,8 @@ class Asked(TypedDict):
 class Decided:
     """`refused` maps each message that was left alone to why: a code, or the state it is in.
 
-    `operations`: the latest operation of those that were refused, where they had one; `returns`: their return address.
+    `operations`: the latest operation of those that were refused, where they had one; `returns`: their return address;
+    `details`: more of why a change does not apply.
     `handed_back`: those of `changed` that their consumers have back.
     """
 
@@ -105,6 +114,7 @@ class Decided:
     operations: dict[int, int]
     returns: dict[int, str]
     handed_back: tuple[int, ...] = ()
+    details: Mapping[int, str | None] = field(default_factory=dict)
 
 
 class _Locked(NamedTuple):
@@ -144,10 +154,12 @@ def decide(
     their bookmarks are released and their conversations reopened (rulings R6, R7). One that is `listed` on an address
     that delivers nowhere is handed back to its consumers: DLVD `handed_back`. An `expires_at` that has passed is taken
     away: a person wants the message delivered all the same. RETURN is an approval of what was moved (SEMANTICS WAS-3).
-    REDIRECT sends a message to the address in `params` instead, which has to take it as it is.
+    PATCH changes what they hold first, for an operation. REDIRECT sends a message to the address in `params` instead,
+    which has to take it as it is.
     A restored message has the reason that it last had in NDLV, or its own where it never was there.
     Errors: `NotAllowed`, `OutOfScope` (of the address in `params`). Shape: refused with `not_found`, `no_destination`,
-    `oversized`, `not_moved`, `listed`, `conversation_ended`, `precondition_failed`, or the state.
+    `oversized`, `not_moved`, `listed`, `conversation_ended`, `precondition_failed`, a code of
+    queries/payload_changes.py, or the state.
     """
     asked["principal"].require(Permission.DECIDE)
     return retried(lambda: _decide_once(action, ids, asked, until))
@@ -157,7 +169,7 @@ def only(decided: Decided, message_id: int) -> None:
     """Do nothing when the decision on this one message was carried out; raise why not otherwise.
 
     Errors: `NotFound`, `NoDestination`, `Oversized`, `NotMoved`, `Listed`, `ConversationEnded`, `PreconditionFailed`,
-    `TransitionNotAllowed`.
+    `PayloadNotChanged`, `TransitionNotAllowed`.
     """
     why = decided.refused.get(message_id)
     if why is None:
@@ -176,6 +188,9 @@ def only(decided: Decided, message_id: int) -> None:
         raise ConversationEnded("The message's conversation has ended on that address.")
     if why == STALE:
         raise PreconditionFailed("The message has changed since it was read; nothing was done. Read it again.")
+    if message_id in decided.details:
+        detail = decided.details[message_id]
+        raise PayloadNotChanged(f"Nothing was changed: {why}{f' ({detail})' if detail else ''}.")
     raise TransitionNotAllowed(State(why), decided.event)
 
 
@@ -190,6 +205,9 @@ def _decide_once(action: OperationAction, ids: Sequence[int], asked: Asked, unti
             if why := _refusal(message, asked):
                 refused[message_id] = why
         chosen = [message_id for message_id in locked if message_id not in refused]
+        details = _change(cursor, action, chosen, asked)
+        refused |= {message_id: error.code for message_id, error in details.items()}
+        chosen = [message_id for message_id in chosen if message_id not in details]
         handed_back: list[int] = []
         if decision.admits and chosen:
             admit_again(cursor, chosen, actor=principal.name, note=reason)
@@ -207,7 +225,18 @@ def _decide_once(action: OperationAction, ids: Sequence[int], asked: Asked, unti
         {message_id: message.operation_id for message_id, message in left.items() if message.operation_id},
         {message_id: message.return_address for message_id, message in left.items()},
         tuple(handed_back),
+        {message_id: error.detail for message_id, error in details.items()},
     )
+
+
+def _change(cursor: CursorWrapper, action: OperationAction, ids: Sequence[int], asked: Asked) -> dict[int, NotChanged]:
+    """Change what the messages hold, where the action does; return those that the change does not apply to."""
+    if action is not OperationAction.PATCH:
+        return {}
+    operation = asked.get("operation")
+    assert operation is not None
+    wanted = PayloadChange(asked.get("params", {}))
+    return payload_versions.change(cursor, ids, wanted, actor=asked["principal"].name, operation_id=operation.id)
 
 
 def _carry_out(

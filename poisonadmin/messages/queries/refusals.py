@@ -93,5 +93,7 @@ REFUSALS: dict[OperationAction, str] = {action.key: _refusal(action.start) for a
     OperationAction.RETURN: _refusal(
         State.NDLV, ("back.id = message.address_id", NOT_MOVED), _DELIVERS_NOWHERE, _IS_TOO_LARGE, goes_back=True
     ),
+    # Whether the change applies, and the result is too large, is not known here (queries/payload_changes.py).
+    OperationAction.PATCH: _refusal(State.NDLV, _DELIVERS_NOWHERE, goes_back=True),
     OperationAction.REDIRECT: _refusal(State.NDLV, _DELIVERS_NOWHERE, _IS_TOO_LARGE, _IS_LISTED, _HAS_ENDED),
 }

@@ -9,17 +9,22 @@ from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.core.commands.transaction_retry import retried
 from poisonadmin.core.domain.access import Permission, Principal, Role
+from poisonadmin.core.queries.rows import fetch_rows
 from poisonadmin.messages.commands import decisions
 from poisonadmin.messages.commands.decisions import Decided, OperationRef
 from poisonadmin.messages.domain.states import State
+from poisonadmin.messages.queries.payload_changes import MAX_PATCHED_BYTES, PayloadChange
 from poisonadmin.operations.domain.actions import DELIVERING, OperationAction
 from poisonadmin.operations.domain.canary import STAGE_ENDS
 from poisonadmin.operations.domain.ledger import MemberOutcome
 from poisonadmin.operations.queries.preview import refusal_of
 from poisonadmin.store.models.operation import Operation
 
+# What is parsed and written in a second or so: who cancels waits for no longer.
+BYTES_AT_ONCE = 2 * 1024 * 1024
+
 _LOCK = """
-SELECT message_ids, canary, stage, walked
+SELECT message_ids, canary, stage, walked, place
 FROM operation LEFT JOIN selection_piece AS piece
      ON piece.selection_id = operation.selection_id AND piece.number = operation.pieces
 WHERE operation.id = %(operation)s AND operation.state = 'running'
@@ -30,8 +35,10 @@ INSERT INTO operation_result (operation_id, message_id, outcome, code, detail)
 SELECT %(operation)s, id, %(outcome)s, code, detail
 FROM unnest(%(ids)s::bigint[], %(codes)s::text[], %(details)s::text[]) AS skipped (id, code, detail)
 """
+_SIZES = f"SELECT id, least(payload_bytes, {MAX_PATCHED_BYTES}) FROM envelope WHERE id = ANY(%s)"  # noqa: S608
 _MOVE_ON = """
-UPDATE operation SET pieces = pieces + %(pieces)s, walked = walked + %(walked)s, changed = changed + %(changed)s
+UPDATE operation SET pieces = pieces + %(pieces)s, walked = walked + %(walked)s, changed = changed + %(changed)s,
+                     place = CASE WHEN %(pieces)s > 0 THEN 0 ELSE %(place)s END
 WHERE id = %(operation)s
 """
 
@@ -49,13 +56,33 @@ def _carry_out(operation: Operation) -> bool:
         if ids is None:
             return False
         is_piece = found[1] is None or found[2] >= len(STAGE_ENDS)
-        decided = decide(operation, ids)
-        record(cursor, operation, decided, set(ids), pieces=int(is_piece))
+        place = found[4] if is_piece else 0
+        some = _at_once(operation, ids[place:])
+        is_end = is_piece and place + len(some) == len(ids)
+        decided = decide(operation, some)
+        record(cursor, operation, decided, set(some), pieces=int(is_end), place=place + len(some) if is_piece else 0)
     return True
 
 
-def _next(piece: list[int] | None, canary: list[int] | None, stage: int, walked: int) -> list[int] | None:
-    """Return the members to decide on next; None when there are none, or those of a stage are to be answered first."""
+def _at_once(operation: Operation, ids: list[int]) -> list[int]:
+    """Return the first of the members, as many as one transaction should decide on: a change reads their payloads."""
+    if operation.action != OperationAction.PATCH:
+        return ids
+    sizes = dict(fetch_rows(_SIZES, [ids]))
+    cost = PayloadChange(operation.params).cost_bytes
+    total = 0
+    for place, message_id in enumerate(ids):
+        total += sizes.get(message_id, 0) + cost
+        if total > BYTES_AT_ONCE and place:
+            return ids[:place]
+    return ids
+
+
+def _next(piece: list[int] | None, canary: list[int] | None, stage: int, walked: int, _place: int) -> list[int] | None:
+    """Return the members to decide on next; None when there are none, or those of a stage are to be answered first.
+
+    Of a piece, all of them, whatever its place.
+    """
     if canary is None:
         return piece
     if stage < len(STAGE_ENDS):
@@ -87,11 +114,22 @@ def principal_of(operation: Operation) -> Principal:
 
 
 def record(
-    cursor: CursorWrapper, operation: Operation, decided: Decided, members: Collection[int], *, pieces: int = 1
+    cursor: CursorWrapper,
+    operation: Operation,
+    decided: Decided,
+    members: Collection[int],
+    *,
+    pieces: int = 1,
+    place: int = 0,
 ) -> None:
-    """Write down what became of members that were decided on, and that the operation is past them, and `pieces`."""
+    """Write down what became of members that were decided on, and that the operation is past them, and `pieces`.
+
+    `place`: how many of the next piece it is past.
+    """
     skipped = {
-        message_id: refusal_of(why, _holder(decided, message_id, why), decided.returns.get(message_id, ""))
+        message_id: (why, decided.details[message_id])
+        if message_id in decided.details
+        else refusal_of(why, _holder(decided, message_id, why), decided.returns.get(message_id, ""))
         for message_id, why in decided.refused.items()
         if message_id in members
     }
@@ -101,6 +139,7 @@ def record(
         _write(cursor, operation, MemberOutcome.CHANGED, dict.fromkeys(decided.handed_back, (None, None)))
     changed = len(decided.changed) if ends_at_once else 0
     values = {"operation": operation.id, "pieces": pieces, "walked": len(members), "changed": changed}
+    values["place"] = place
     cursor.execute(_MOVE_ON, values)
 
 

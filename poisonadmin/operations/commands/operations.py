@@ -96,7 +96,7 @@ def begin(
     whatever dies meanwhile.
     Errors: `NotAllowed`, `NotFound`, `InvalidFilter`, `InvalidSelection`, `InvalidOperation`, `QueryTooExpensive`.
     """
-    principal.require(Permission.DECIDE)
+    require(action, principal)
     kept = _checked(action, reason, rate_per_second, until, params)
     if has_canary and action not in DELIVERING:
         raise InvalidOperation("canary", f"has no meaning for {action}, which delivers nothing.")
@@ -128,7 +128,7 @@ def decide_on(
     `is_one`: there is one message, and an operation only where the action is carried out on it.
     Errors: `NotAllowed`, `InvalidOperation`; with `is_one` those of `decisions.only`.
     """
-    principal.require(Permission.DECIDE)
+    require(action, principal)
     kept = _checked(action, reason, None, until, params)
     with transaction.atomic(), connection.cursor() as cursor:
         operation = _create(freeze(ids=ids, principal=principal.as_reader), action, reason, principal, None, kept)
@@ -138,6 +138,13 @@ def decide_on(
             only(decided, ids[0])
     _end_where_over(operation.id)
     return decided
+
+
+def require(action: OperationAction, principal: Principal) -> None:
+    """Raise NotAllowed unless the principal may carry the action out. Who changes payloads has to see them."""
+    principal.require(Permission.DECIDE)
+    if action is OperationAction.PATCH:
+        principal.require(Permission.READ_PAYLOAD)
 
 
 def _members(operation: Operation) -> set[int]:
@@ -173,6 +180,8 @@ def _create(
     params: Mapping[str, Any],
 ) -> Operation:
     selection = get_selection(selection_id, principal=principal.as_reader)
+    if "payload" in params and selection.count != 1:
+        raise InvalidOperation("params.payload", f"is for one message, not for {selection.count}; use a json_patch.")
     if target := refusals.values(action, params, principal):
         _ensure_target(target)
     Selection.objects.filter(id=selection.id, used_at=None).update(used_at=Now())

@@ -6,13 +6,15 @@ from django.db import connection, transaction
 
 from poisonadmin.core.commands.transaction_retry import retried
 from poisonadmin.core.queries.rows import fetch_values
+from poisonadmin.messages.commands import payload_versions
 from poisonadmin.messages.commands.transitions import move
 from poisonadmin.messages.domain.states import Event, State
+from poisonadmin.operations.domain.actions import OperationAction
 from poisonadmin.store.models.operation import Operation
 
 MESSAGES_A_TRANSACTION = 5_000
 
-# It goes back to where it was approved, for the reason that it had there.
+# It goes back to where it was approved, for the reason that it had there. What it held before is put back as well.
 _UNDO = move(
     State.TBDL,
     Event.OPERATION_CANCELLED,
@@ -80,7 +82,7 @@ def undo(operation: Operation, *, actor: str, note: str) -> int:
         "selection": operation.selection_id,
         "limit": MESSAGES_A_TRANSACTION,
     }
-    values = {"operation": operation.id, "actor": actor, "note": note}
+    values = {"operation": operation.id, "actor": actor, "note": note, "action": operation.action}
     while operation.has_lanes and (ids := fetch_values(_ON_LANES, wanted)):
         undone += retried(lambda ids=ids: _undo(values | {"ids": ids}))  # type: ignore[misc]
     for number in range(operation.pieces):
@@ -91,5 +93,7 @@ def undo(operation: Operation, *, actor: str, note: str) -> int:
 
 def _undo(values: dict[str, Any]) -> int:
     with transaction.atomic(), connection.cursor() as cursor:
+        if values["action"] == OperationAction.PATCH:
+            payload_versions.put_back(cursor, values["ids"], actor=values["actor"], operation_id=values["operation"])
         cursor.execute(_UNDO, values)
         return int(cursor.fetchone()[0])

@@ -16,6 +16,7 @@ class OperationAction(StrEnum):
     POSTPONE = "postpone"
     QUARANTINE = "quarantine"
     REDIRECT = "redirect"
+    PATCH = "patch"
     RESTORE = "restore"
 
 
@@ -96,6 +97,17 @@ ACTIONS: dict[str, Action] = {
             "Will be delivered now at the address that you choose, with all attempts available there.",
             "arrow-right",
             params=("address",),
+        ),
+        Action(
+            OperationAction.PATCH,
+            State.NDLV,
+            Event.PATCHED,
+            "Edit and redeliver…",
+            "Patch and redeliver",
+            "patched",
+            "Will be redelivered now with the change, with all attempts available again. What they were is kept.",
+            "sliders",
+            params=("json_patch", "headers", "payload"),
         ),
         Action(
             OperationAction.DELIVER_NOW,

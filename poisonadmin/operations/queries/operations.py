@@ -1,7 +1,7 @@
 """Operations as they are shown, with their ledger."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -11,7 +11,7 @@ from poisonadmin.core.queries.address_ids import visible_ids
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, fetch_page, window
 from poisonadmin.core.queries.rows import bounded, fetch, fetch_rows
 from poisonadmin.messages.queries.lists import COLUMNS, JOINS, MessageRow
-from poisonadmin.operations.domain.actions import DELIVERING
+from poisonadmin.operations.domain.actions import DELIVERING, OperationAction
 from poisonadmin.operations.domain.ledger import Ledger, MemberOutcome, ledger
 from poisonadmin.operations.domain.lifecycle import OperationState
 
@@ -97,7 +97,20 @@ def list_operations(
     scope, parameters = ("TRUE", []) if visible is None else ("selection.address_ids <@ %s::bigint[]", [visible])
     sql = f"SELECT {_COLUMNS} {_FROM} WHERE operation.count >= {2 if on_sets else 0} AND {scope}"
     page = window(cursor, limit, _NEWEST_FIRST)
-    return fetch_page(OperationRow, sql, parameters, page)
+    found = fetch_page(OperationRow, sql, parameters, page)
+    return replace(found, results=[_shown(row, principal) for row in found.results])
+
+
+def _shown(row: OperationRow, principal: Principal) -> OperationRow:
+    """Return the operation without what its parameters say of payloads, where the principal may not see those.
+
+    A payload is not repeated at all; the message has it as a version.
+    """
+    may_see = principal.may(Permission.READ_PAYLOAD) or row.action != OperationAction.PATCH
+    params = {name: value for name, value in row.params.items() if may_see and name != "payload"}
+    if may_see and "payload" in row.params:
+        params["payload_bytes"] = len(row.params["payload"].encode())
+    return replace(row, params=params)
 
 
 def get_operation(operation_id: int, *, principal: Principal) -> OperationDetail:
@@ -109,6 +122,7 @@ def get_operation(operation_id: int, *, principal: Principal) -> OperationDetail
     found = fetch(OperationRow, sql, [*parameters, operation_id]) if 0 < operation_id < 2**63 else []
     if not found:
         raise NotFound(f"There is no operation {operation_id}.")
+    row = _shown(found[0], principal)
     recorded: dict[str, int] = {}
     skipped = []
     for outcome, code, n in fetch_rows(_RECORDED, [operation_id]):
@@ -116,8 +130,8 @@ def get_operation(operation_id: int, *, principal: Principal) -> OperationDetail
         if outcome == MemberOutcome.SKIPPED:
             skipped.append(Skipped(code, n))
     return OperationDetail(
-        **vars(found[0]),
-        ledger=ledger_of(found[0], recorded),
+        **vars(row),
+        ledger=ledger_of(row, recorded),
         skipped=sorted(skipped, key=lambda one: (-one.count, one.code)),
     )
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from poisonadmin.core.domain.access import Permission, Principal
@@ -12,6 +12,7 @@ from poisonadmin.messages.queries import refusals
 from poisonadmin.messages.queries.approval_warnings import ApprovalWarning, approval_warning
 from poisonadmin.operations.domain.actions import DELIVERING, OperationAction
 from poisonadmin.operations.domain.params import checked_params
+from poisonadmin.operations.queries.change_preview import ChangePreview, NotChangedCount, preview_change
 from poisonadmin.operations.queries.selections import SelectionRow
 from poisonadmin.policies.queries.index import policy_index
 
@@ -65,13 +66,18 @@ class CrashWarning:
 
 @dataclass(frozen=True)
 class OperationPreview:
-    """`count` is the selection's; `accepted` and the counts of `refused` sum to it."""
+    """`count` is the selection's; `accepted` and the counts of `refused` sum to it.
+
+    `change`: to patch, what trying the change led to. Where that is not the whole, those it does not apply to are
+    among the `accepted`.
+    """
 
     count: int
     accepted: int
     refused: list[LeftAlone]
     targets: list[Target]
     crashed: list[CrashWarning]
+    change: ChangePreview | None = None
 
 
 class _Sort(NamedTuple):
@@ -91,19 +97,28 @@ def preview(
     selection: SelectionRow, action: OperationAction, *, principal: Principal, params: Mapping[str, Any] | None = None
 ) -> OperationPreview:
     """Return what the action would do. Errors: `NotAllowed`, `InvalidOperation`, `NotFound`, `QueryTooExpensive`."""
-    principal.require(Permission.READ)
+    principal.require(Permission.READ_PAYLOAD if action is OperationAction.PATCH else Permission.READ)
     values = refusals.values(action, checked_params(action, params), principal)
     with bounded(PREVIEW_SECONDS):
         statement = _SORTS.format(refusal=refusals.REFUSALS[action], joins=refusals.joins(action))
         known = values | {"selection": selection.id, "visible": visible_ids(principal)}
         sorts = [_Sort(*row) for row in fetch_rows(statement, known)]
-    taken = [one for one in sorts if one.why is None]
+        taken = [one for one in sorts if one.why is None]
+        change = None
+        if action is OperationAction.PATCH:
+            change = preview_change(known, checked_params(action, params), sum(one.n for one in taken))
+    refused = _refused([one for one in sorts if one.why is not None])
+    targets = _targets(taken, goes_back=action in DELIVERING)
+    if change is not None and change.is_whole:
+        refused += [LeftAlone(one.code, one.address, one.count, one.detail) for one in change.refused]
+        targets = _without(targets, change.refused)
     return OperationPreview(
         selection.count,
-        sum(one.n for one in taken),
-        _refused([one for one in sorts if one.why is not None]),
-        _targets(taken, goes_back=action in DELIVERING),
+        sum(one.count for one in targets),
+        refused,
+        targets,
         _crashed(taken) if action in DELIVERING else [],
+        change,
     )
 
 
@@ -128,6 +143,15 @@ def _targets(taken: Iterable[_Sort], *, goes_back: bool) -> list[Target]:
     for one in taken:
         counts[(one.back, one.destination) if goes_back else (one.address, None)] += one.n
     return [Target(address, destination, n) for (address, destination), n in counts.most_common()]
+
+
+def _without(targets: Iterable[Target], refused: Iterable[NotChangedCount]) -> list[Target]:
+    """Return the targets without the messages that a change does not apply to."""
+    gone = Counter[str]()
+    for one in refused:
+        gone[one.target] += one.count
+    rest = [replace(target, count=target.count - gone[target.address]) for target in targets]
+    return [target for target in rest if target.count]
 
 
 def _crashed(taken: Iterable[_Sort]) -> list[CrashWarning]:

@@ -60,11 +60,11 @@ class Operation(models.Model):
     """A decision on a selection, and how far it is.
 
     `patterns`: the address patterns that who asked is limited to, as in `Principal`. `pieces`, `walked`: how many
-    pieces and members of the selection it has looked at. `changed`: members that had nothing to wait for. Any other
-    member has a row in `operation_result` once something is known of it. `has_lanes`: its messages wait on lanes of
-    their own, behind those that nobody decided on in bulk. `canary`: the members that are tried first, in their order;
-    `stage`: how many of its stages are over. While it `is_watched` what fails again halts it, as `halted_why` says.
-    `ended_at`: when every member was accounted for.
+    pieces and members of the selection it has looked at; `place`: how many of the next piece. `changed`: members that
+    had nothing to wait for. Any other member has a row in `operation_result` once something is known of it.
+    `has_lanes`: its messages wait on lanes of their own, behind those that nobody decided on in bulk. `canary`: the
+    members that are tried first, in their order; `stage`: how many of its stages are over. While it `is_watched` what
+    fails again halts it, as `halted_why` says. `ended_at`: when every member was accounted for.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -77,6 +77,7 @@ class Operation(models.Model):
     has_lanes = models.BooleanField(db_default=False)
     count = models.IntegerField()
     pieces = models.IntegerField(db_default=0)
+    place = models.IntegerField(db_default=0)
     walked = models.IntegerField(db_default=0)
     changed = models.IntegerField(db_default=0)
     canary = ArrayField(models.BigIntegerField(), null=True)
