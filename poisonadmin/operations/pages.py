@@ -13,6 +13,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_POST
 from django_htmx.http import HttpResponseClientRefresh
 
+from poisonadmin.core.domain import strict_json
 from poisonadmin.core.domain.access import OutOfScope, Permission, Principal
 from poisonadmin.messages.queries import refusals
 from poisonadmin.messages.queries.filters import parse_filter
@@ -31,8 +32,19 @@ from poisonadmin.operations.queries.operations import (
 )
 from poisonadmin.operations.queries.preview import TAKEN, LeftAlone, OperationPreview, preview
 from poisonadmin.operations.queries.selections import SelectionRow, arrived_since, get_selection, list_members
+from poisonadmin.web.pages.diff import drawn_diff
 from poisonadmin.web.pages.forms import PageForm, TextField, decimal_number, sentence_of, ticks, whole_number
-from poisonadmin.web.pages.params import PARAM_FIELDS, PARAM_WORDS, address_field
+from poisonadmin.web.pages.params import (
+    FIELDS_OF,
+    PARAM_FIELDS,
+    PARAM_WORDS,
+    address_field,
+    field_of,
+    headers_remove_field,
+    headers_set_field,
+    json_patch_field,
+    params_of,
+)
 from poisonadmin.web.pages.views import NO_REASON, back_to, href, page, pager, reason_of
 
 # Parameters of a list of messages that narrow nothing.
@@ -80,6 +92,9 @@ class OperationForm(PageForm):
     """How an action is to be carried out on a selection."""
 
     address = address_field()
+    json_patch = json_patch_field()
+    headers_set = headers_set_field()
+    headers_remove = headers_remove_field()
     rate_per_second = decimal_number(
         "Most deliveries a second", note="On all workers together. Empty: as fast as the destinations take them."
     )
@@ -95,7 +110,7 @@ class OperationForm(PageForm):
 
     def __init__(self, data: Any, action: Action) -> None:
         super().__init__(data)
-        self.asked = [name for name in PARAM_FIELDS if name in action.params]
+        self.asked = [field for name in action.params for field in FIELDS_OF[name]]
         for name in set(PARAM_FIELDS) - set(self.asked):
             del self.fields[name]
         if action.key not in DELIVERING:
@@ -119,7 +134,7 @@ class OperationForm(PageForm):
 
     def params(self) -> dict[str, Any]:
         """Return what the action is told besides which messages."""
-        return {name: self.cleaned_data[name] for name in self.asked if self.cleaned_data.get(name)}
+        return params_of(self.cleaned_data, self.asked)
 
 
 @page()
@@ -155,7 +170,8 @@ def selection(request: HttpRequest, principal: Principal, selection_id: int) -> 
             try:
                 operation_id = operations.begin(selection_id, action.key, principal=principal, **form.wanted())
             except InvalidOperation as error:
-                form.add_error(error.field if error.field in form.fields else None, sentence_of(error))
+                name = field_of(error)
+                form.add_error(name if name in form.fields else None, sentence_of(error))
             else:
                 return HttpResponseRedirect(reverse("operations-one", args=[operation_id]))
     context = {
@@ -180,7 +196,7 @@ def _preview(found: SelectionRow, action: Action, form: OperationForm, principal
         params = form.params() if form.asked else None
         return preview(found, action.key, principal=principal, params=params)
     except (InvalidOperation, OutOfScope) as error:
-        name = error.field.removeprefix("params.").split(".")[0]
+        name = field_of(error)
         form.add_error(name if name in form.fields else None, sentence_of(error))
         return None
 
@@ -218,7 +234,7 @@ def show(request: HttpRequest, principal: Principal, operation_id: int) -> HttpR
         else [],
         "running": found.ended_at is None,
         "pace": _pace(found),
-        "params": [(PARAM_WORDS[name], text) for name, text in found.params.items() if name in PARAM_WORDS],
+        "params": [(PARAM_WORDS[name], _words(given)) for name, given in found.params.items() if name in PARAM_WORDS],
     }
     is_live = request.htmx  # type: ignore[attr-defined]
     if is_live and (found.ended_at is not None or found.state != request.GET.get("state")):
@@ -278,6 +294,7 @@ def _foreseen(foreseen: OperationPreview, principal: Principal) -> dict[str, Any
     return {
         "preview": foreseen,
         "left_alone": [(one, *_mend(one, principal)) for one in foreseen.refused],
+        "samples": [(one, drawn_diff(one.diff)) for one in foreseen.change.samples] if foreseen.change else [],
         "warnings": [one.warning.sentence(one.count, total=foreseen.accepted) for one in foreseen.crashed],
     }
 
@@ -295,6 +312,10 @@ def _mend(refused: LeftAlone, principal: Principal) -> tuple[str, str | None]:
     if refused.code == TAKEN:
         return f"Operation #{refused.detail}", reverse("operations-one", args=[int(refused.detail or 0)])
     return "", None
+
+
+def _words(given: Any) -> str:
+    return given if isinstance(given, str) else strict_json.dumps(given).decode()
 
 
 def _pace(found: OperationDetail) -> dict[str, Any]:

@@ -46,6 +46,9 @@ EXPECTED: dict[tuple[str, str], Expectation] = {
         404,
     ),
     ("api-message-return", "post"): ({"message_id": "moved"}, WHY, 403, 200, 200, 404),
+    ("api-message-patch", "post"): ({"message_id": "undecided"}, {**WHY, "payload": "changed"}, 403, 200, 200, 404),
+    ("api-message-versions", "get"): ({"message_id": "undecided"}, None, 200, 200, 200, 404),
+    ("api-message-version-payload", "get"): ({"message_id": "undecided", "number": 1}, None, 200, 200, 200, 404),
     ("api-message-redirect", "post"): (
         {"message_id": "moved"},
         {**WHY, "address": "orders.repaired"},

@@ -11,11 +11,13 @@ from poisonadmin.messages.commands.decisions import Decided
 from poisonadmin.messages.queries.lists import MessageRow
 from poisonadmin.operations.commands.operations import decide_on
 from poisonadmin.operations.domain.actions import ACTIONS, Action
+from poisonadmin.operations.domain.params import may_carry_out
 
 
-def offered(message: MessageRow) -> list[Action]:
-    """Return the actions that the message's state allows."""
-    return [action for action in ACTIONS.values() if action.allows(message)]
+def offered(message: MessageRow, principal: Principal) -> list[Action]:
+    """Return the actions that the message's state, and the principal's permissions, allow."""
+    allowed = [action for action in ACTIONS.values() if action.allows(message)]
+    return [action for action in allowed if may_carry_out(action.key, principal)]
 
 
 def perform(

@@ -195,6 +195,6 @@ def _answer(request: HttpRequest, principal: Principal, form: DecisionForm, deci
 
 
 def _action(key: str) -> Action:
-    if key not in ACTIONS:
+    if key not in ACTIONS or ACTIONS[key].page:
         raise Http404(key)
     return ACTIONS[key]

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from poisonadmin.messages.pages import blacklist, decisions, detail, failures, lists
+from poisonadmin.messages.pages import blacklist, decisions, detail, edit, failures, lists
 
 urlpatterns = [
     path("blacklist/", blacklist.show, name="blacklist"),
@@ -14,6 +14,9 @@ urlpatterns = [
     path("messages/decide/<slug:action>/", decisions.ask, name="messages-ask"),
     path("messages/decide/<slug:action>/now/", decisions.carry_out, name="messages-decide"),
     path("messages/<int:message_id>/", detail.show, name="messages-one"),
+    path("messages/<int:message_id>/edit/", edit.edit, name="messages-edit"),
+    path("messages/<int:message_id>/versions/<int:number>/", edit.version, name="messages-version"),
+    path("messages/<int:message_id>/versions/<int:number>/payload/", edit.download, name="messages-version-payload"),
     path("messages/<int:message_id>/payload/", detail.download, name="messages-payload"),
     path("groups/", failures.groups, name="groups"),
     path("groups/<int:group_id>/", failures.group, name="groups-one"),

@@ -23,7 +23,7 @@ from poisonadmin.operations.commands.undo import undo
 from poisonadmin.operations.domain.actions import DELIVERING, OperationAction
 from poisonadmin.operations.domain.canary import STAGE_ENDS, why_halt
 from poisonadmin.operations.domain.lifecycle import CHANGES, OperationChange, OperationState
-from poisonadmin.operations.domain.params import InvalidOperation, checked_params
+from poisonadmin.operations.domain.params import InvalidOperation, checked_params, may_carry_out
 from poisonadmin.operations.queries.operations import get_operation, ledger_of, recorded_results
 from poisonadmin.operations.queries.selections import get_selection
 from poisonadmin.store.models.operation import Operation, OperationPace, Selection, SelectionPiece
@@ -141,9 +141,9 @@ def decide_on(
 
 
 def require(action: OperationAction, principal: Principal) -> None:
-    """Raise NotAllowed unless the principal may carry the action out. Who changes payloads has to see them."""
+    """Raise NotAllowed unless the principal may carry the action out."""
     principal.require(Permission.DECIDE)
-    if action is OperationAction.PATCH:
+    if not may_carry_out(action, principal):
         principal.require(Permission.READ_PAYLOAD)
 
 
@@ -180,7 +180,7 @@ def _create(
     params: Mapping[str, Any],
 ) -> Operation:
     selection = get_selection(selection_id, principal=principal.as_reader)
-    if "payload" in params and selection.count != 1:
+    if "payload" in params and selection.count > 1:
         raise InvalidOperation("params.payload", f"is for one message, not for {selection.count}; use a json_patch.")
     if target := refusals.values(action, params, principal):
         _ensure_target(target)

@@ -24,7 +24,8 @@ class OperationAction(StrEnum):
 class Action:
     """`start`: the state in which a message must be. `fits`: what else a message must be, so that it is offered.
 
-    `params`: what it is told besides which messages (operations/domain/params.py).
+    `params`: what it is told besides which messages (operations/domain/params.py). `page`: the route of a page that
+    carries it out on one message, where that is no dialog.
     `label` is on the button, `verb` on the dialog's, `done` in the note after; `means` says what will happen.
     """
 
@@ -40,6 +41,7 @@ class Action:
     on_lists: bool = False
     delays: tuple[tuple[int, str], ...] = ()
     params: tuple[str, ...] = ()
+    page: str = ""
     fits: Callable[[Any], bool] = field(default=lambda _: True)
 
     def allows(self, message: Any) -> bool:
@@ -108,6 +110,7 @@ ACTIONS: dict[str, Action] = {
             "Will be redelivered now with the change, with all attempts available again. What they were is kept.",
             "sliders",
             params=("json_patch", "headers", "payload"),
+            page="messages-edit",
         ),
         Action(
             OperationAction.DELIVER_NOW,

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from poisonadmin.core.domain import strict_json
+from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.addresses import InvalidAddress, validate_address
 from poisonadmin.core.domain.errors import InvalidField
 from poisonadmin.core.domain.strict_json import InvalidJson
@@ -28,6 +29,12 @@ class InvalidOperation(InvalidField):
     """Raised when a field of an operation is invalid; `field` names what is wrong."""
 
     code = "invalid_operation"
+
+
+def may_carry_out(action: OperationAction, principal: Principal) -> bool:
+    """Return whether the principal may carry the action out. Who changes payloads has to see them."""
+    may_change = action is not OperationAction.PATCH or principal.may(Permission.READ_PAYLOAD)
+    return principal.may(Permission.DECIDE) and may_change
 
 
 def checked_params(action: OperationAction, given: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -107,6 +107,13 @@ def preview_change(
     return ChangePreview(tried, tried == accepted, left, samples)
 
 
+def sample_of(message_id: int, params: Mapping[str, Any]) -> ChangeSample:
+    """Return what the change makes of one message. Errors: `NotChanged`."""
+    (found,) = payload_changes.read([message_id])
+    after = PayloadChange(params).apply(found.content, target=found.target, most_bytes=found.most_bytes)
+    return _sample(found, after, content_rules())
+
+
 def _read(ids: Sequence[int]) -> Iterator[Found]:
     for start in range(0, len(ids), _MESSAGES_A_STEP):
         yield from payload_changes.read(ids[start : start + _MESSAGES_A_STEP])
