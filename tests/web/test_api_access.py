@@ -47,6 +47,7 @@ EXPECTED: dict[tuple[str, str], Expectation] = {
     ),
     ("api-message-return", "post"): ({"message_id": "moved"}, WHY, 403, 200, 200, 404),
     ("api-message-patch", "post"): ({"message_id": "undecided"}, {**WHY, "payload": "changed"}, 403, 200, 200, 404),
+    ("api-message-release", "post"): ({"message_id": "listed"}, WHY, 403, 200, 200, 404),
     ("api-message-versions", "get"): ({"message_id": "undecided"}, None, 200, 200, 200, 404),
     ("api-message-version-payload", "get"): ({"message_id": "undecided", "number": 1}, None, 200, 200, 200, 404),
     ("api-message-redirect", "post"): (

@@ -121,6 +121,15 @@ class MessageReturn(_DecisionView):
         return self.decided(message_id, OperationAction.RETURN)
 
 
+class MessageRelease(_DecisionView):
+    """`/messages/{id}/release/`."""
+
+    @contract(Permission.DECIDE, "decisions", _GIVES, **_TERMS)
+    def post(self, message_id: int) -> Response:
+        """Take a message's bookmark off the poison list, and approve the message."""
+        return self.decided(message_id, OperationAction.RELEASE)
+
+
 class RedirectInput(ReasonInput):
     """The address to deliver to."""
 
@@ -184,6 +193,7 @@ urlpatterns = [
     route("messages/<id:message_id>/deliver_now/", MessageDeliverNow, name="api-message-deliver-now"),
     route("messages/<id:message_id>/postpone/", MessagePostpone, name="api-message-postpone"),
     route("messages/<id:message_id>/return/", MessageReturn, name="api-message-return"),
+    route("messages/<id:message_id>/release/", MessageRelease, name="api-message-release"),
     route("messages/<id:message_id>/redirect/", MessageRedirect, name="api-message-redirect"),
     route("messages/<id:message_id>/patch/", MessagePatch, name="api-message-patch"),
     route("messages/<id:message_id>/confirm/", MessageConfirm, name="api-message-confirm"),

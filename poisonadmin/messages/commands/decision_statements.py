@@ -95,6 +95,7 @@ _DELIVERED_AGAIN = {
 _APPROVE = _decision(OperationAction.APPROVE, State.TBDL, sets=_DELIVERED_AGAIN)
 _PATCH = _decision(OperationAction.PATCH, State.TBDL, sets=_DELIVERED_AGAIN)
 _RETURN = replace(_APPROVE, refusal=refusals.REFUSALS[OperationAction.RETURN])
+_RELEASE = replace(_APPROVE, refusal=refusals.REFUSALS[OperationAction.RELEASE])
 HAND_BACK = _decision(
     OperationAction.APPROVE,
     State.DLVD,
@@ -127,6 +128,7 @@ DECISIONS: dict[OperationAction, DecisionStatement] = {
     OperationAction.RETURN: _RETURN,
     OperationAction.REDIRECT: _REDIRECT,
     OperationAction.PATCH: _PATCH,
+    OperationAction.RELEASE: _RELEASE,
     OperationAction.FAIL: _MARK_FAIL,
     OperationAction.RESTORE: _RESTORE,
     OperationAction.QUARANTINE: _QUARANTINE,

@@ -64,6 +64,13 @@ class OperationRef:
     is_audited: bool = False
 
 
+class NotListed(PoisonAdminError):
+    """Raised when what is to be released is not on the poison list."""
+
+    code = "not_listed"
+    status = 409
+
+
 class Listed(PoisonAdminError):
     """Raised when a message is on the poison list of the address that it is redirected to."""
 
@@ -154,11 +161,11 @@ def decide(
     their bookmarks are released and their conversations reopened (rulings R6, R7). One that is `listed` on an address
     that delivers nowhere is handed back to its consumers: DLVD `handed_back`. An `expires_at` that has passed is taken
     away: a person wants the message delivered all the same. RETURN is an approval of what was moved (SEMANTICS WAS-3).
-    PATCH changes what they hold first, for an operation. REDIRECT sends a message to the address in `params` instead,
-    which has to take it as it is.
+    RELEASE is an approval of what is on the poison list. PATCH changes what they hold first, for an operation.
+    REDIRECT sends a message to the address in `params` instead, which has to take it as it is.
     A restored message has the reason that it last had in NDLV, or its own where it never was there.
     Errors: `NotAllowed`, `OutOfScope` (of the address in `params`). Shape: refused with `not_found`, `no_destination`,
-    `oversized`, `not_moved`, `listed`, `conversation_ended`, `precondition_failed`, a code of
+    `oversized`, `not_moved`, `not_listed`, `listed`, `conversation_ended`, `precondition_failed`, a code of
     queries/payload_changes.py, or the state.
     """
     asked["principal"].require(Permission.DECIDE)
@@ -168,8 +175,8 @@ def decide(
 def only(decided: Decided, message_id: int) -> None:
     """Do nothing when the decision on this one message was carried out; raise why not otherwise.
 
-    Errors: `NotFound`, `NoDestination`, `Oversized`, `NotMoved`, `Listed`, `ConversationEnded`, `PreconditionFailed`,
-    `PayloadNotChanged`, `TransitionNotAllowed`.
+    Errors: `NotFound`, `NoDestination`, `Oversized`, `NotMoved`, `NotListed`, `Listed`, `ConversationEnded`,
+    `PreconditionFailed`, `PayloadNotChanged`, `TransitionNotAllowed`.
     """
     why = decided.refused.get(message_id)
     if why is None:
@@ -182,6 +189,8 @@ def only(decided: Decided, message_id: int) -> None:
         raise Oversized("The payload is larger than its address takes; raise max_payload_bytes in its policy first.")
     if why == refusals.NOT_MOVED:
         raise NotMoved("This message was not moved; there is no other address to return it to.")
+    if why == refusals.NOT_LISTED:
+        raise NotListed("The message is not on the poison list; approve it instead.")
     if why == refusals.LISTED:
         raise Listed("The message is on the poison list of that address; release it there first.")
     if why == refusals.CONVERSATION_ENDED:

@@ -18,6 +18,7 @@ NO_DESTINATION = "no_destination"
 OVERSIZED = "oversized"
 NOT_MOVED = "not_moved"
 LISTED = "listed"
+NOT_LISTED = "not_listed"
 CONVERSATION_ENDED = "conversation_ended"
 # Those that are about the address to which the message would go.
 OF_TARGET = frozenset({NO_DESTINATION, OVERSIZED, LISTED, CONVERSATION_ENDED})
@@ -83,13 +84,20 @@ _HAS_ENDED = (
     CONVERSATION_ENDED,
 )
 
+# Neither was it stopped for its bookmark, nor is an entry for it in force where it is.
+_IS_ON_NO_LIST = f"""message.reason IS DISTINCT FROM '{Reason.LISTED}'
+          AND NOT EXISTS (SELECT FROM poison_entry AS entry WHERE entry.message_id = message.id AND entry.is_listed)
+          AND NOT EXISTS (SELECT FROM poison_entry AS entry WHERE entry.source = address.name AND entry.is_listed
+                          AND entry.bookmark = coalesce(envelope.bookmark, envelope.message_id))"""  # noqa: S608
+
+_NOT_APPROVED = (
+    (f"{_DELIVERS_NOWHERE[0]} AND NOT {IS_HANDED_BACK}", NO_DESTINATION),
+    (f"{_IS_TOO_LARGE[0]} AND NOT {IS_HANDED_BACK}", OVERSIZED),
+)
+
 REFUSALS: dict[OperationAction, str] = {action.key: _refusal(action.start) for action in ACTIONS.values()} | {
-    OperationAction.APPROVE: _refusal(
-        State.NDLV,
-        (f"{_DELIVERS_NOWHERE[0]} AND NOT {IS_HANDED_BACK}", NO_DESTINATION),
-        (f"{_IS_TOO_LARGE[0]} AND NOT {IS_HANDED_BACK}", OVERSIZED),
-        goes_back=True,
-    ),
+    OperationAction.APPROVE: _refusal(State.NDLV, *_NOT_APPROVED, goes_back=True),
+    OperationAction.RELEASE: _refusal(State.NDLV, (_IS_ON_NO_LIST, NOT_LISTED), *_NOT_APPROVED, goes_back=True),
     OperationAction.RETURN: _refusal(
         State.NDLV, ("back.id = message.address_id", NOT_MOVED), _DELIVERS_NOWHERE, _IS_TOO_LARGE, goes_back=True
     ),

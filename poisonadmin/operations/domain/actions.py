@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from poisonadmin.messages.domain.states import Event, State, allowed
+from poisonadmin.messages.domain.states import Event, Reason, State, allowed
 
 
 class OperationAction(StrEnum):
@@ -17,6 +17,7 @@ class OperationAction(StrEnum):
     QUARANTINE = "quarantine"
     REDIRECT = "redirect"
     PATCH = "patch"
+    RELEASE = "release"
     RESTORE = "restore"
 
 
@@ -111,6 +112,18 @@ ACTIONS: dict[str, Action] = {
             "sliders",
             params=("json_patch", "headers", "payload"),
             page="messages-edit",
+        ),
+        Action(
+            OperationAction.RELEASE,
+            State.NDLV,
+            Event.APPROVED,
+            "Release…",
+            "Release from the poison list",
+            "released from the poison list",
+            "Will be taken off the poison list for every consumer, and redelivered now, or handed back to consumers "
+            "that reported it.",
+            "list-ban",
+            fits=lambda message: message.reason == Reason.LISTED,
         ),
         Action(
             OperationAction.DELIVER_NOW,
