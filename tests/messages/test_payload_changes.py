@@ -20,7 +20,7 @@ ADD = {"op": "add", "path": "/a", "value": 1}
 def changed(held: bytes, *, most: int = 10**6, **params: Any) -> tuple[bytes, bytes]:
     """Return payload and headers after the change."""
     wanted = PayloadChange(checked_params(OperationAction.PATCH, params))
-    return wanted.apply(Content(held, b"{}", has_typed_headers=False), target="orders.eu", most_bytes=most)
+    return wanted.apply(Content(held, b"{}"), target="orders.eu", most_bytes=most)[:2]
 
 
 def refusal(held: bytes, **params: Any) -> tuple[str, str | None]:
@@ -91,16 +91,20 @@ def test_headers_are_set_and_removed_whatever_their_case() -> None:
     headers = b'{"X-Kind":"push","x-tenant":"eu","Trace":"1"}'
     change = {"set": {"x-kind": "pull", "X-New": "y"}, "remove": ["X-TENANT"]}
     wanted = PayloadChange(checked_params(OperationAction.PATCH, {"headers": change}))
-    payload, after = wanted.apply(Content(b"\xff", headers, has_typed_headers=False), target="x", most_bytes=10)
+    payload, after, _ = wanted.apply(Content(b"\xff", headers), target="x", most_bytes=10)
     assert payload == b"\xff"
     assert json.loads(after) == {"Trace": "1", "x-kind": "pull", "X-New": "y"}
 
 
-def test_headers_with_the_types_of_a_broker_are_left_alone() -> None:
-    wanted = PayloadChange({"headers": {"remove": ["a"]}})
-    with pytest.raises(NotChanged) as error:
-        wanted.apply(Content(b"", b"{}", has_typed_headers=True), target="x", most_bytes=10)
-    assert error.value.code == "broker_headers"
+def test_what_a_broker_keeps_typed_is_told_which_headers_were_changed() -> None:
+    content = Content(b"", b'{"a":"1","b":"2"}', b'{"broker":"kafka","headers":[["a",{"base64":"MQ=="}]]}')
+    for headers in ({"set": {"A": "x", "c": "3"}}, {"set": {"a": "y"}, "remove": ["B"]}):
+        wanted = PayloadChange(checked_params(OperationAction.PATCH, {"headers": headers}))
+        content = Content(*wanted.apply(content, target="x", most_bytes=10))
+    assert json.loads(content.headers) == {"a": "y", "c": "3"}
+    transport = json.loads(content.transport or b"")
+    assert transport["headers"] == [["a", {"base64": "MQ=="}]]
+    assert transport["edited_headers"] == {"a": "y", "b": None, "c": "3"}
 
 
 @pytest.mark.parametrize(
@@ -138,13 +142,13 @@ def test_parameters_are_checked(params: dict[str, Any], field: str) -> None:
 
 
 def test_a_diff_shows_json_a_member_a_line_and_says_nothing_of_what_is_too_long() -> None:
-    before = Content(b'{"a":1,"b":{"c":1.10}}', b'{"X":"1"}', has_typed_headers=False)
-    after = Content(b'{"a":1,"b":{"c":2}}', b'{"X":"2"}', has_typed_headers=False)
+    before = Content(b'{"a":1,"b":{"c":1.10}}', b'{"X":"1"}')
+    after = Content(b'{"a":1,"b":{"c":2}}', b'{"X":"2"}')
     lines = diff(before, after) or []
     assert {"-X: 1", "+X: 2", '-    "c": 1.10', '+    "c": 2'} <= set(lines)
-    long = Content(b"x\n" * 3000, b"{}", has_typed_headers=False)
+    long = Content(b"x\n" * 3000, b"{}")
     assert diff(before, long) is None
-    assert diff(Content(b"\xff", b"{}", has_typed_headers=False), after) is None
+    assert diff(Content(b"\xff", b"{}"), after) is None
 
 
 _VALUES = st.recursive(

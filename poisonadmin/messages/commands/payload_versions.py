@@ -13,7 +13,7 @@ from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.messages.domain.business_keys import extract, parsed_keys
 from poisonadmin.messages.queries import payload_changes
-from poisonadmin.messages.queries.payload_changes import MAX_PATCHED_BYTES, NotChanged, PayloadChange
+from poisonadmin.messages.queries.payload_changes import MAX_PATCHED_BYTES, Changed, NotChanged, PayloadChange
 from poisonadmin.policies.queries.index import policy_index
 
 # Their bytes are held in memory together.
@@ -29,16 +29,17 @@ WITH changed AS ({changed}), kept AS (
 ), sized AS (
     UPDATE envelope SET payload_bytes = length(changed.payload) FROM changed WHERE envelope.id = changed.id
 )
-UPDATE body SET payload = changed.payload, headers = changed.headers FROM changed WHERE body.id = changed.id
+UPDATE body SET payload = changed.payload, headers = changed.headers, transport = changed.transport
+FROM changed WHERE body.id = changed.id
 RETURNING body.id
 """
 _CHANGE = _REPLACE.format(
-    changed="SELECT * FROM unnest(%(ids)s::bigint[], %(payloads)s::bytea[], %(headers)s::bytea[])"
-    " AS one (id, payload, headers)"
+    changed="SELECT * FROM unnest(%(ids)s::bigint[], %(payloads)s::bytea[], %(headers)s::bytea[],"
+    " %(transports)s::bytea[]) AS one (id, payload, headers, transport)"
 )
 _PUT_BACK = _REPLACE.format(
     changed="""
-    SELECT message.id, former.payload, former.headers
+    SELECT message.id, former.payload, former.headers, former.transport
     FROM (
         SELECT id FROM message
         WHERE id = ANY(%(ids)s) AND state = 'TBDL' AND operation_id = %(operation)s ORDER BY id FOR UPDATE
@@ -67,19 +68,21 @@ def change(
     """Change those of the messages, all locked, that the change applies to; return why not, for the others."""
     refused: dict[int, NotChanged] = {}
     for start in range(0, len(ids), _MESSAGES_A_STEP):
-        changed: list[tuple[int, bytes, bytes]] = []
+        changed: dict[int, Changed] = {}
         for found in payload_changes.read(ids[start : start + _MESSAGES_A_STEP]):
             try:
-                payload, headers = wanted.apply(found.content, target=found.target, most_bytes=found.most_bytes)
+                changed[found.id] = wanted.apply(found.content, target=found.target, most_bytes=found.most_bytes)
             except NotChanged as error:
                 refused[found.id] = error
-            else:
-                changed.append((found.id, payload, headers))
         if changed:
-            numbers, payloads, headers_of = (list(column) for column in zip(*changed, strict=True))
-            values: dict[str, Any] = {"ids": numbers, "payloads": payloads, "headers": headers_of}
+            values: dict[str, Any] = {
+                "ids": list(changed),
+                "payloads": [one.payload for one in changed.values()],
+                "headers": [one.headers for one in changed.values()],
+                "transports": [one.transport for one in changed.values()],
+            }
             cursor.execute(_CHANGE, values | {"actor": actor, "operation": operation_id})
-            _write_keys(cursor, [message_id for message_id, _, _ in changed])
+            _write_keys(cursor, list(changed))
     return refused
 
 

@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from jsonpatch import JsonPatch, JsonPatchException
 from jsonpointer import JsonPointerException
@@ -25,7 +25,6 @@ PATCH_FAILED = "patch_failed"
 TOO_LARGE_TO_PATCH = "too_large_to_patch"
 UNCHANGED = "unchanged"
 HEADERS_TOO_LARGE = "headers_too_large"
-BROKER_HEADERS = "broker_headers"
 
 # A larger payload is not parsed, a larger result not made.
 MAX_PATCHED_BYTES = 1024 * 1024
@@ -47,14 +46,19 @@ class NotChanged(Exception):
 
 @dataclass(frozen=True)
 class Content:
-    """What a message holds. `payload` None: more than is looked at. `headers`: as `body.headers` has them.
-
-    `has_typed_headers`: its broker's own types are kept for the way back.
-    """
+    """What a message holds, as `body` has it. `payload` None: more than is looked at."""
 
     payload: bytes | None
     headers: bytes
-    has_typed_headers: bool
+    transport: bytes | None = None
+
+
+class Changed(NamedTuple):
+    """What a message holds after a change."""
+
+    payload: bytes
+    headers: bytes
+    transport: bytes | None
 
 
 @dataclass(frozen=True)
@@ -73,7 +77,7 @@ class Found:
 _READ = f"""
 SELECT message.id, address.name, envelope.content_type, envelope.payload_bytes,
        CASE WHEN envelope.payload_bytes <= {MAX_PATCHED_BYTES} THEN body.payload END, body.headers,
-       body.transport IS NOT NULL, back.name, back.max_payload_bytes
+       body.transport, back.name, back.max_payload_bytes
 FROM message {refusals.joins(OperationAction.PATCH)} JOIN body ON body.id = message.id
 WHERE message.id = ANY(%s) ORDER BY message.id
 """  # noqa: S608  (fragments are constants)
@@ -87,14 +91,18 @@ def read(ids: Sequence[int]) -> list[Found]:
             address,
             content_type,
             size,
-            Content(None if payload is None else bytes(payload), bytes(headers), typed),
+            Content(_bytes(payload), bytes(headers), _bytes(transport)),
             target,
             most,
         )
-        for message_id, address, content_type, size, payload, headers, typed, target, most in fetch_rows(
+        for message_id, address, content_type, size, payload, headers, transport, target, most in fetch_rows(
             _READ, [list(ids)]
         )
     ]
+
+
+def _bytes(value: memoryview | None) -> bytes | None:
+    return None if value is None else bytes(value)
 
 
 class PayloadChange:
@@ -117,8 +125,8 @@ class PayloadChange:
         copies = len([1 for operation, _ in self._operations if operation["op"] == "copy"])
         return 1024 + 8 * self._patch_bytes + 256 * 1024 * copies
 
-    def apply(self, content: Content, *, target: str, most_bytes: int) -> tuple[bytes, bytes]:
-        """Return payload and headers after the change; `most_bytes`: what the address `target` takes.
+    def apply(self, content: Content, *, target: str, most_bytes: int) -> Changed:
+        """Return what the message holds after the change; `most_bytes`: what the address `target` takes.
 
         Errors: `NotChanged`.
         """
@@ -128,7 +136,7 @@ class PayloadChange:
             raise NotChanged(UNCHANGED)
         if len(payload) > most_bytes:
             raise NotChanged(OVERSIZED, target)
-        return payload, headers
+        return Changed(payload, headers, self._transport_after(content))
 
     def _payload_after(self, content: Content) -> bytes:
         if self._payload is not None:
@@ -162,17 +170,25 @@ class PayloadChange:
     def _headers_after(self, content: Content) -> bytes:
         if not (self._set or self._remove):
             return content.headers
-        if content.has_typed_headers:
-            raise NotChanged(BROKER_HEADERS)
         gone = self._remove | {name.lower() for name in self._set}
-        kept = {name: text for name, text in _headers(content.headers).items() if name.lower() not in gone}
+        kept = {name: text for name, text in _object(content.headers).items() if name.lower() not in gone}
         try:
             return headers_json(envelope_fields.headers({"headers": kept | dict(self._set)}))
         except InvalidEnvelope as error:
             raise NotChanged(HEADERS_TOO_LARGE, error.code) from None
 
+    def _transport_after(self, content: Content) -> bytes | None:
+        """Return what its broker said of the message, with the headers that its typed ones do not know of."""
+        if content.transport is None or not (self._set or self._remove):
+            return content.transport
+        transport = _object(content.transport)
+        gone = self._remove | {name.lower() for name in self._set}
+        edited = {name: text for name, text in transport.get("edited_headers", {}).items() if name.lower() not in gone}
+        edited |= dict.fromkeys(sorted(self._remove)) | dict(self._set)
+        return strict_json.dumps(transport | {"edited_headers": edited})
 
-def _headers(raw: bytes) -> dict[str, Any]:
+
+def _object(raw: bytes) -> dict[str, Any]:
     try:
         found = json.loads(raw)
     except ValueError:
@@ -208,7 +224,7 @@ def diff(before: Content, after: Content) -> list[str] | None:
 def _lines(content: Content) -> list[str] | None:
     if content.payload is None:
         return None
-    head = [f"{name}: {text}" for name, text in sorted(_headers(content.headers).items())]
+    head = [f"{name}: {text}" for name, text in sorted(_object(content.headers).items())]
     try:
         body = list(_indented(strict_json.loads(content.payload, exact=True), "", ""))
     except InvalidJson:

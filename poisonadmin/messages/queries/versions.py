@@ -32,10 +32,10 @@ SELECT number, until_attempt, replaced_at, replaced_by, operation_id, octet_leng
 FROM payload_version WHERE message_id = %(id)s ORDER BY number DESC
 """
 _CONTENT = """
-SELECT CASE WHEN octet_length(payload) <= %(most)s THEN payload END, headers, transport IS NOT NULL
+SELECT CASE WHEN octet_length(payload) <= %(most)s THEN payload END, headers
 FROM payload_version WHERE message_id = %(id)s AND number = %(number)s
 UNION ALL
-SELECT CASE WHEN octet_length(payload) <= %(most)s THEN payload END, headers, transport IS NOT NULL
+SELECT CASE WHEN octet_length(payload) <= %(most)s THEN payload END, headers
 FROM body WHERE id = %(id)s AND %(number)s = 1 + (SELECT count(*) FROM payload_version WHERE message_id = %(id)s)
 """
 
@@ -91,6 +91,4 @@ def _newest(message_id: int) -> int:
 
 def _content(message_id: int, number: int, most_bytes: int) -> Content | None:
     rows = fetch_rows(_CONTENT, {"id": message_id, "number": number, "most": most_bytes})
-    return next(
-        (Content(None if raw is None else bytes(raw), bytes(headers), typed) for raw, headers, typed in rows), None
-    )
+    return next((Content(None if raw is None else bytes(raw), bytes(headers)) for raw, headers in rows), None)

@@ -11,7 +11,7 @@ import orjson
 
 from poisonadmin.core.queries.rows import fetch_values
 from poisonadmin.messages.queries import payload_changes, refusals
-from poisonadmin.messages.queries.payload_changes import Content, Found, NotChanged, PayloadChange
+from poisonadmin.messages.queries.payload_changes import Changed, Content, Found, NotChanged, PayloadChange
 from poisonadmin.operations.domain.actions import OperationAction
 from poisonadmin.rules.domain.content_rules import ContentRules, Subject
 from poisonadmin.rules.queries.rules import content_rules
@@ -119,18 +119,17 @@ def _read(ids: Sequence[int]) -> Iterator[Found]:
         yield from payload_changes.read(ids[start : start + _MESSAGES_A_STEP])
 
 
-def _sample(found: Found, after: tuple[bytes, bytes], rules: ContentRules) -> ChangeSample:
-    now = Content(after[0], after[1], has_typed_headers=False)
-    is_short = max(found.payload_bytes, len(after[0])) <= MAX_SAMPLE_BYTES
+def _sample(found: Found, after: Changed, rules: ContentRules) -> ChangeSample:
+    is_short = max(found.payload_bytes, len(after.payload)) <= MAX_SAMPLE_BYTES
     return ChangeSample(
         found.id,
         found.address,
-        payload_changes.diff(found.content, now) if is_short else None,
+        payload_changes.diff(found.content, Content(after.payload, after.headers)) if is_short else None,
         found.payload_bytes,
-        len(after[0]),
+        len(after.payload),
         _is_json(found.content.payload),
-        _is_json(after[0]),
-        _rule(found, now, rules),
+        _is_json(after.payload),
+        _rule(found, after, rules),
     )
 
 
@@ -142,10 +141,10 @@ def _is_json(payload: bytes | None) -> bool:
     return True
 
 
-def _rule(found: Found, after: Content, rules: ContentRules) -> str | None:
+def _rule(found: Found, after: Changed, rules: ContentRules) -> str | None:
     """Return the rule that would decide of the message before it is delivered."""
     subject = Subject(
-        after.payload or b"",
+        after.payload,
         loads=orjson.loads,
         content_type=found.content_type,
         headers=json.loads(after.headers),

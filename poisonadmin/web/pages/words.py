@@ -96,7 +96,6 @@ REFUSALS: dict[str, str] = {
     "too_large_to_patch": "its payload, or the result, is too large to be patched",
     "unchanged": "the change leaves it as it is",
     "headers_too_large": "its headers would be too large",
-    "broker_headers": "its headers have types of their broker and cannot be changed here",
     "not_listed": "it is not on the poison list; approve it instead",
     "not_moved": "it was never moved, so there is nowhere to return it to",
     "precondition_failed": "it changed since this page was made",
