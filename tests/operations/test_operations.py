@@ -15,7 +15,6 @@ from poisonadmin.messages.commands.expiry import expire_due
 from poisonadmin.operations.commands import operations, selections
 from poisonadmin.operations.commands.carry_out import carry_out_piece
 from poisonadmin.operations.commands.operations import (
-    InvalidOperation,
     OperationNotChanged,
     begin,
     carry_on,
@@ -26,6 +25,7 @@ from poisonadmin.operations.commands.selections import freeze
 from poisonadmin.operations.domain.actions import OperationAction
 from poisonadmin.operations.domain.ledger import MemberOutcome
 from poisonadmin.operations.domain.lifecycle import OperationChange
+from poisonadmin.operations.domain.params import InvalidOperation
 from poisonadmin.operations.queries.operations import get_operation, list_operation_members, list_operations
 from poisonadmin.operations.queries.preview import preview
 from poisonadmin.operations.queries.selections import get_selection

@@ -21,6 +21,7 @@ from tests.fixtures.delivery import make_destination
 
 pytestmark = pytest.mark.django_db
 WHY = {"principal": SYSTEM, "reason": "r"}
+PARAMS = {OperationAction.REDIRECT: {"address": "orders.small"}}
 LIMITED = principal("kim", Role.OPERATOR, ["orders.#", "*.dlq"])
 
 
@@ -54,8 +55,9 @@ def test_the_preview_is_what_the_operation_does(action: OperationAction, who: Pr
     for seed in range(3):
         ids = make(random.Random(f"{seed} {action}"))
         selection = get_selection(freeze(ids=ids, principal=who), principal=who)
-        foreseen = preview(selection, action, principal=who)
-        operation = begin(selection.id, action, reason="r", principal=who)
+        params = PARAMS.get(action)
+        foreseen = preview(selection, action, principal=who, params=params)
+        operation = begin(selection.id, action, reason="r", principal=who, params=params)
         assert_as_foreseen(foreseen, operation)
 
 

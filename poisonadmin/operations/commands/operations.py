@@ -13,17 +13,19 @@ from django.db.models.functions import Now
 
 from poisonadmin.core.commands import audit, locks
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.domain.errors import InvalidField, NotFound, PoisonAdminError
+from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
 from poisonadmin.core.domain.locks import Lock, lock_key
 from poisonadmin.core.queries.rows import fetch_values
 from poisonadmin.messages.commands import schedule
 from poisonadmin.messages.commands.decisions import Decided, only
+from poisonadmin.messages.queries import refusals
 from poisonadmin.operations.commands.carry_out import carry_out_piece, decide, record
 from poisonadmin.operations.commands.selections import freeze
 from poisonadmin.operations.commands.undo import undo
 from poisonadmin.operations.domain.actions import DELIVERING, OperationAction
 from poisonadmin.operations.domain.canary import STAGE_ENDS, why_halt
 from poisonadmin.operations.domain.lifecycle import CHANGES, OperationChange, OperationState
+from poisonadmin.operations.domain.params import InvalidOperation, checked_params, may_carry_out
 from poisonadmin.operations.queries.operations import get_operation, ledger_of, recorded_results
 from poisonadmin.operations.queries.selections import SelectionRow, get_selection
 from poisonadmin.sign_offs.domain.sign_off import SignOffNeeded
@@ -80,12 +82,6 @@ class RunOf:
     spares_crashed: bool
 
 
-class InvalidOperation(InvalidField):
-    """Raised when a field of an operation is invalid; `field` names what is wrong."""
-
-    code = "invalid_operation"
-
-
 class OperationNotChanged(PoisonAdminError):
     """Raised when an operation is in a state in which it cannot be paused, resumed or cancelled."""
 
@@ -102,27 +98,29 @@ def begin(
     rate_per_second: float | None = None,
     has_canary: bool = False,
     until: datetime | None = None,
+    params: Mapping[str, Any] | None = None,
     break_glass: bool = False,
     run_of: RunOf | None = None,
 ) -> int:
     """Begin an operation on a selection, or on what a filter finds now; return its id.
 
     `rate_per_second`: how many deliveries may begin in a second, on all workers together. `has_canary`: 1 member is
-    tried, then 10, then 100, and it halts by itself when they fail again. `until`: for POSTPONE. `break_glass`: an
-    administrator begins it without the sign-off that it needs. A small one is decided on before this returns; a tick
-    carries on with others, whatever dies meanwhile. One that needs a sign-off waits, and nothing of it is done.
+    tried, then 10, then 100, and it halts by itself when they fail again. `until`: for POSTPONE. `params`: as
+    operations/domain/params.py says. `break_glass`: an administrator begins it without the sign-off that it needs. A
+    small one is decided on before this returns; a tick carries on with others, whatever dies meanwhile. One that needs
+    a sign-off waits, and nothing of it is done.
     Errors: `NotAllowed`, `NotFound`, `InvalidFilter`, `InvalidSelection`, `InvalidOperation`, `QueryTooExpensive`.
     """
-    principal.require(Permission.DECIDE)
+    require(action, principal)
     if break_glass:
         principal.require(Permission.BREAK_GLASS)
-    params = _checked(action, reason, rate_per_second, until)
+    kept = _checked(action, reason, rate_per_second, until, params)
     if has_canary and action not in DELIVERING:
         raise InvalidOperation("canary", f"has no meaning for {action}, which delivers nothing.")
     with transaction.atomic():
         selection_id = selection if isinstance(selection, int) else freeze(selection, principal=principal.as_reader)
         operation = _create(
-            selection_id, action, reason, principal, rate_per_second, params, break_glass=break_glass, run_of=run_of
+            selection_id, action, reason, principal, rate_per_second, kept, break_glass=break_glass, run_of=run_of
         )
         if has_canary:
             _choose_canary(operation)
@@ -152,6 +150,7 @@ def decide_on(
     reason: str,
     principal: Principal,
     until: datetime | None = None,
+    params: Mapping[str, Any] | None = None,
     is_one: bool = False,
     **expected: Any,
 ) -> Decided:
@@ -162,10 +161,10 @@ def decide_on(
     One that needs a sign-off waits: `awaits` of what is returned names it, and nothing was changed.
     Errors: `NotAllowed`, `InvalidOperation`; with `is_one` those of `decisions.only`.
     """
-    principal.require(Permission.DECIDE)
-    params = _checked(action, reason, None, until)
+    require(action, principal)
+    kept = _checked(action, reason, None, until, params)
     with transaction.atomic(), connection.cursor() as cursor:
-        operation = _create(freeze(ids=ids, principal=principal.as_reader), action, reason, principal, None, params)
+        operation = _create(freeze(ids=ids, principal=principal.as_reader), action, reason, principal, None, kept)
         if operation.state == OperationState.RUNNING:
             decided = decide(operation, ids, **expected)
             record(cursor, operation, decided, _members(operation))
@@ -177,6 +176,13 @@ def decide_on(
             only(decided, ids[0])
     end_where_over(operation.id)
     return decided
+
+
+def require(action: OperationAction, principal: Principal) -> None:
+    """Raise NotAllowed unless the principal may carry the action out."""
+    principal.require(Permission.DECIDE)
+    if not may_carry_out(action, principal):
+        principal.require(Permission.READ_PAYLOAD)
 
 
 def _members(operation: Operation) -> set[int]:
@@ -192,8 +198,12 @@ def require_reason(reason: str) -> None:
 
 
 def _checked(
-    action: OperationAction, reason: str, rate_per_second: float | None, until: datetime | None
-) -> dict[str, str]:
+    action: OperationAction,
+    reason: str,
+    rate_per_second: float | None,
+    until: datetime | None,
+    params: Mapping[str, Any] | None,
+) -> dict[str, Any]:
     require_reason(reason)
     if rate_per_second is not None and action not in DELIVERING:
         raise InvalidOperation("rate_per_second", f"has no meaning for {action}, which delivers nothing.")
@@ -201,7 +211,7 @@ def _checked(
         raise InvalidOperation("rate_per_second", f"must be above 0 and at most {MAX_RATE:.0f}.")
     if (until is None) is (action is OperationAction.POSTPONE):
         raise InvalidOperation("until", "is required to postpone, and for nothing else.")
-    return {} if until is None else {"until": until.isoformat()}
+    return checked_params(action, params) | ({} if until is None else {"until": until.isoformat()})
 
 
 def _create(
@@ -210,13 +220,16 @@ def _create(
     reason: str,
     principal: Principal,
     rate_per_second: float | None,
-    params: Mapping[str, str],
+    params: Mapping[str, Any],
     *,
     break_glass: bool = False,
     run_of: RunOf | None = None,
 ) -> Operation:
     selection = get_selection(selection_id, principal=principal.as_reader)
-    needed = _sign_off_of(selection, action, principal)
+    if "payload" in params and selection.count > 1:
+        raise InvalidOperation("params.payload", f"is for one message, not for {selection.count}; use a json_patch.")
+    refusals.values(action, params, principal)  # raises for a target out of scope
+    needed = _sign_off_of(selection, action, params, principal)
     waits = needed is not None and not break_glass
     Selection.objects.filter(id=selection.id, used_at=None).update(used_at=Now())
     operation = Operation.objects.create(
@@ -246,13 +259,22 @@ def _create(
     return operation
 
 
-def _sign_off_of(selection: SelectionRow, action: OperationAction, principal: Principal) -> SignOffNeeded | None:
+def _sign_off_of(
+    selection: SelectionRow, action: OperationAction, params: Mapping[str, Any], principal: Principal
+) -> SignOffNeeded | None:
     """Return the limit that the operation exceeds. Of two that one person begins at once, the second counts both."""
     limits = limits_of(action)
     if limits:
         with connection.cursor() as cursor:
             locks.hold(cursor, Lock.SIGN_OFF, lock_key(zlib.crc32(principal.person.encode())))
-    return sign_off_needed(limits, action, principal=principal, count=selection.count, selection_id=selection.id)
+    return sign_off_needed(
+        limits,
+        action,
+        principal=principal,
+        count=selection.count,
+        selection_id=selection.id,
+        target=params.get("address"),
+    )
 
 
 def _choose_canary(operation: Operation) -> None:
