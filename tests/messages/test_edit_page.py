@@ -111,7 +111,7 @@ def test_json_that_becomes_none_and_a_rule_that_refuses_it_are_pointed_out(opera
         principal=SYSTEM,
     )
     enable_rule(rule.id, principal=SYSTEM, reason="r", override=True)
-    assert "would be none any more" in html_of(edited(operator_browser, message, '{"currency": "EUR"'))
+    assert "it is not JSON any more" in html_of(edited(operator_browser, message, '{"currency": "EUR"'))
     shown = html_of(edited(operator_browser, message, '{"currency": "USD"}'))
     assert "rule only euros: reject" in shown
     assert "rule only euros" not in html_of(edited(operator_browser, message, '{"currency": "EUR", "n": 1}'))

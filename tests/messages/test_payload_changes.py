@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from poisonadmin.core.domain import strict_json
 from poisonadmin.core.domain.strict_json import InvalidJson
-from poisonadmin.messages.queries.payload_changes import Content, NotChanged, PayloadChange, diff
+from poisonadmin.messages.queries.payload_changes import MessageContent, NotChanged, PayloadChange, diff
 from poisonadmin.operations.domain.actions import OperationAction
 from poisonadmin.operations.domain.params import InvalidOperation, checked_params
 
@@ -20,7 +20,7 @@ ADD = {"op": "add", "path": "/a", "value": 1}
 def changed(held: bytes, *, most: int = 10**6, **params: Any) -> tuple[bytes, bytes]:
     """Return payload and headers after the change."""
     wanted = PayloadChange(checked_params(OperationAction.PATCH, params))
-    return wanted.apply(Content(held, b"{}"), target="orders.eu", most_bytes=most)[:2]
+    return wanted.apply(MessageContent(held, b"{}"), target="orders.eu", most_bytes=most)[:2]
 
 
 def refusal(held: bytes, **params: Any) -> tuple[str, str | None]:
@@ -91,16 +91,16 @@ def test_headers_are_set_and_removed_whatever_their_case() -> None:
     headers = b'{"X-Kind":"push","x-tenant":"eu","Trace":"1"}'
     change = {"set": {"x-kind": "pull", "X-New": "y"}, "remove": ["X-TENANT"]}
     wanted = PayloadChange(checked_params(OperationAction.PATCH, {"headers": change}))
-    payload, after, _ = wanted.apply(Content(b"\xff", headers), target="x", most_bytes=10)
+    payload, after, _ = wanted.apply(MessageContent(b"\xff", headers), target="x", most_bytes=10)
     assert payload == b"\xff"
     assert json.loads(after) == {"Trace": "1", "x-kind": "pull", "X-New": "y"}
 
 
 def test_what_a_broker_keeps_typed_is_told_which_headers_were_changed() -> None:
-    content = Content(b"", b'{"a":"1","b":"2"}', b'{"broker":"kafka","headers":[["a",{"base64":"MQ=="}]]}')
+    content = MessageContent(b"", b'{"a":"1","b":"2"}', b'{"broker":"kafka","headers":[["a",{"base64":"MQ=="}]]}')
     for headers in ({"set": {"A": "x", "c": "3"}}, {"set": {"a": "y"}, "remove": ["B"]}):
         wanted = PayloadChange(checked_params(OperationAction.PATCH, {"headers": headers}))
-        content = Content(*wanted.apply(content, target="x", most_bytes=10))
+        content = MessageContent(*wanted.apply(content, target="x", most_bytes=10))
     assert json.loads(content.headers) == {"a": "y", "c": "3"}
     transport = json.loads(content.transport or b"")
     assert transport["headers"] == [["a", {"base64": "MQ=="}]]
@@ -142,13 +142,13 @@ def test_parameters_are_checked(params: dict[str, Any], field: str) -> None:
 
 
 def test_a_diff_shows_json_a_member_a_line_and_says_nothing_of_what_is_too_long() -> None:
-    before = Content(b'{"a":1,"b":{"c":1.10}}', b'{"X":"1"}')
-    after = Content(b'{"a":1,"b":{"c":2}}', b'{"X":"2"}')
+    before = MessageContent(b'{"a":1,"b":{"c":1.10}}', b'{"X":"1"}')
+    after = MessageContent(b'{"a":1,"b":{"c":2}}', b'{"X":"2"}')
     lines = diff(before, after) or []
     assert {"-X: 1", "+X: 2", '-    "c": 1.10', '+    "c": 2'} <= set(lines)
-    long = Content(b"x\n" * 3000, b"{}")
+    long = MessageContent(b"x\n" * 3000, b"{}")
     assert diff(before, long) is None
-    assert diff(Content(b"\xff", b"{}"), after) is None
+    assert diff(MessageContent(b"\xff", b"{}"), after) is None
 
 
 _VALUES = st.recursive(

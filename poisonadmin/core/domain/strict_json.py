@@ -97,7 +97,7 @@ def dumps_exact(value: Any, *, most_bytes: int, is_ascii: bool = False) -> bytes
     """Return what `loads` read with `exact` as compact JSON in UTF-8; with `is_ascii` in escapes beyond ASCII.
 
     A lone surrogate, which only an escape can give, stays one.
-    Errors: `InvalidJson` with code `nesting_too_deep`, or `too_large` above `most_bytes`.
+    Errors: `InvalidJson` with code `nesting_too_deep`, or `payload_too_large` above `most_bytes`.
 
     >>> dumps_exact(loads(b'{"price": 1.10, "id": 12345678901234567890.5}', exact=True), most_bytes=100)
     b'{"price":1.10,"id":12345678901234567890.5}'
@@ -125,7 +125,7 @@ class _Writer:
     def refuse_above(self, size: int) -> None:
         """Raise InvalidJson for what is too long."""
         if size > self._most:
-            raise InvalidJson("too_large", f"The JSON has more than {self._most} bytes.")
+            raise InvalidJson("payload_too_large", f"The JSON has more than {self._most} bytes.")
 
     def value(self, value: Any, depth: int) -> None:
         """Write a value that stands `depth` deep."""

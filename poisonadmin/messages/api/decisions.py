@@ -156,7 +156,7 @@ class PatchInput(ReasonInput):
     """`json_patch` (RFC 6902), or `payload`, a text in the place of the whole payload; `headers`: `set`, `remove`."""
 
     json_patch = serializers.ListField(required=False)
-    payload = serializers.CharField(required=False, trim_whitespace=False, allow_blank=True)
+    payload = Text(required=False, trim_whitespace=False, allow_blank=True)
     headers = JsonObject(required=False)
 
 

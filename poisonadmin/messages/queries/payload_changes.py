@@ -45,7 +45,7 @@ class NotChanged(Exception):
 
 
 @dataclass(frozen=True)
-class Content:
+class MessageContent:
     """What a message holds, as `body` has it. `payload` None: more than is looked at."""
 
     payload: bytes | None
@@ -62,14 +62,14 @@ class Changed(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Found:
+class Changeable:
     """A message to be changed: what it holds, and what its return address, `target`, takes at most."""
 
     id: int
     address: str
     content_type: str
     payload_bytes: int
-    content: Content
+    content: MessageContent
     target: str
     most_bytes: int
 
@@ -83,15 +83,15 @@ WHERE message.id = ANY(%s) ORDER BY message.id
 """  # noqa: S608  (fragments are constants)
 
 
-def read(ids: Sequence[int]) -> list[Found]:
+def read(ids: Sequence[int]) -> list[Changeable]:
     """Return the messages with what they hold, all of it in memory."""
     return [
-        Found(
+        Changeable(
             message_id,
             address,
             content_type,
             size,
-            Content(_bytes(payload), bytes(headers), _bytes(transport)),
+            MessageContent(_bytes(payload), bytes(headers), _bytes(transport)),
             target,
             most,
         )
@@ -125,7 +125,7 @@ class PayloadChange:
         copies = len([1 for operation, _ in self._operations if operation["op"] == "copy"])
         return 1024 + 8 * self._patch_bytes + 256 * 1024 * copies
 
-    def apply(self, content: Content, *, target: str, most_bytes: int) -> Changed:
+    def apply(self, content: MessageContent, *, target: str, most_bytes: int) -> Changed:
         """Return what the message holds after the change; `most_bytes`: what the address `target` takes.
 
         Errors: `NotChanged`.
@@ -138,7 +138,7 @@ class PayloadChange:
             raise NotChanged(OVERSIZED, target)
         return Changed(payload, headers, self._transport_after(content))
 
-    def _payload_after(self, content: Content) -> bytes:
+    def _payload_after(self, content: MessageContent) -> bytes:
         if self._payload is not None:
             return self._payload
         if content.payload is None:
@@ -167,7 +167,7 @@ class PayloadChange:
         # Spaces between members are no change.
         return payload if after == before else after
 
-    def _headers_after(self, content: Content) -> bytes:
+    def _headers_after(self, content: MessageContent) -> bytes:
         if not (self._set or self._remove):
             return content.headers
         gone = self._remove | {name.lower() for name in self._set}
@@ -177,7 +177,7 @@ class PayloadChange:
         except InvalidEnvelope as error:
             raise NotChanged(HEADERS_TOO_LARGE, error.code) from None
 
-    def _transport_after(self, content: Content) -> bytes | None:
+    def _transport_after(self, content: MessageContent) -> bytes | None:
         """Return what its broker said of the message, with the headers that its typed ones do not know of."""
         if content.transport is None or not (self._set or self._remove):
             return content.transport
@@ -212,7 +212,7 @@ def _is_above(most: int, document: Any) -> bool:
     return seen > most
 
 
-def diff(before: Content, after: Content) -> list[str] | None:
+def diff(before: MessageContent, after: MessageContent) -> list[str] | None:
     """Return the lines of a unified diff of headers and payload, JSON a member a line; None where there is too much."""
     sides = [_lines(before), _lines(after)]
     if any(side is None or len(side) > MAX_DIFF_LINES for side in sides):
@@ -221,7 +221,7 @@ def diff(before: Content, after: Content) -> list[str] | None:
     return list(islice(difflib.unified_diff(was, now, "before", "after", lineterm=""), MAX_DIFF_LINES))
 
 
-def _lines(content: Content) -> list[str] | None:
+def _lines(content: MessageContent) -> list[str] | None:
     if content.payload is None:
         return None
     head = [f"{name}: {text}" for name, text in sorted(_object(content.headers).items())]

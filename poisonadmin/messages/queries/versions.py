@@ -8,7 +8,7 @@ from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.rows import StoredBytes, fetch, fetch_rows, fetch_values, stored_bytes
 from poisonadmin.messages.queries import payload_changes
 from poisonadmin.messages.queries.lists import require_message
-from poisonadmin.messages.queries.payload_changes import Content
+from poisonadmin.messages.queries.payload_changes import MessageContent
 
 # The number of the version that a delivery carried; `t` is its attempt.
 OF_ATTEMPT = """coalesce(
@@ -89,6 +89,6 @@ def _newest(message_id: int) -> int:
     return int(fetch_values("SELECT 1 + count(*) FROM payload_version WHERE message_id = %s", [message_id])[0])
 
 
-def _content(message_id: int, number: int, most_bytes: int) -> Content | None:
+def _content(message_id: int, number: int, most_bytes: int) -> MessageContent | None:
     rows = fetch_rows(_CONTENT, {"id": message_id, "number": number, "most": most_bytes})
-    return next((Content(None if raw is None else bytes(raw), bytes(headers)) for raw, headers in rows), None)
+    return next((MessageContent(None if raw is None else bytes(raw), bytes(headers)) for raw, headers in rows), None)

@@ -108,7 +108,7 @@ ACTIONS: dict[str, Action] = {
             "Edit and redeliver…",
             "Patch and redeliver",
             "patched",
-            "Will be redelivered now with the change, with all attempts available again. What they were is kept.",
+            "Will be redelivered now with the change, with all attempts available again. The former content is kept.",
             "sliders",
             params=("json_patch", "headers", "payload"),
             page="messages-edit",

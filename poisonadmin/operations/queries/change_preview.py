@@ -11,7 +11,7 @@ import orjson
 
 from poisonadmin.core.queries.rows import fetch_values
 from poisonadmin.messages.queries import payload_changes, refusals
-from poisonadmin.messages.queries.payload_changes import Changed, Content, Found, NotChanged, PayloadChange
+from poisonadmin.messages.queries.payload_changes import Changeable, Changed, MessageContent, NotChanged, PayloadChange
 from poisonadmin.operations.domain.actions import OperationAction
 from poisonadmin.rules.domain.content_rules import ContentRules, Subject
 from poisonadmin.rules.queries.rules import content_rules
@@ -114,17 +114,17 @@ def sample_of(message_id: int, params: Mapping[str, Any]) -> ChangeSample:
     return _sample(found, after, content_rules())
 
 
-def _read(ids: Sequence[int]) -> Iterator[Found]:
+def _read(ids: Sequence[int]) -> Iterator[Changeable]:
     for start in range(0, len(ids), _MESSAGES_A_STEP):
         yield from payload_changes.read(ids[start : start + _MESSAGES_A_STEP])
 
 
-def _sample(found: Found, after: Changed, rules: ContentRules) -> ChangeSample:
+def _sample(found: Changeable, after: Changed, rules: ContentRules) -> ChangeSample:
     is_short = max(found.payload_bytes, len(after.payload)) <= MAX_SAMPLE_BYTES
     return ChangeSample(
         found.id,
         found.address,
-        payload_changes.diff(found.content, Content(after.payload, after.headers)) if is_short else None,
+        payload_changes.diff(found.content, MessageContent(after.payload, after.headers)) if is_short else None,
         found.payload_bytes,
         len(after.payload),
         _is_json(found.content.payload),
@@ -141,7 +141,7 @@ def _is_json(payload: bytes | None) -> bool:
     return True
 
 
-def _rule(found: Found, after: Changed, rules: ContentRules) -> str | None:
+def _rule(found: Changeable, after: Changed, rules: ContentRules) -> str | None:
     """Return the rule that would decide of the message before it is delivered."""
     subject = Subject(
         after.payload,
