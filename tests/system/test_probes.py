@@ -37,7 +37,7 @@ def test_metrics_count_what_there_is(one_of_each: dict[str, Any]) -> None:
     text = Client().get("/metrics").content.decode()
     assert 'poisonadmin_messages{state="NDLV"} 2.0' in text
     assert 'poisonadmin_stopped_messages{reason="failed_by_admin",state="FAIL"} 1.0' in text
-    assert "poisonadmin_due 2.0" in text
+    assert "poisonadmin_due 3.0" in text
     assert "poisonadmin_stuck 0.0" in text
     assert 'poisonadmin_jobs{kind="ingest",state="queued"} 1.0' in text
 
