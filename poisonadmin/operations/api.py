@@ -8,7 +8,7 @@ from rest_framework.response import Response
 from poisonadmin.core.domain.access import Permission
 from poisonadmin.messages.domain.states import Reason, State
 from poisonadmin.messages.queries.lists import MessageRow
-from poisonadmin.operations.commands import operations, selections
+from poisonadmin.operations.commands import beginning, operations, selections
 from poisonadmin.operations.domain.actions import OperationAction
 from poisonadmin.operations.domain.ledger import MemberOutcome
 from poisonadmin.operations.domain.lifecycle import OperationChange, OperationState
@@ -193,7 +193,7 @@ class OperationList(ApiView):
         person has consented (`POST /operations/{id}/sign-offs/`).
         """
         body = self.body
-        operation_id = operations.begin(
+        operation_id = beginning.begin(
             _selection_of(body["selection"]),
             OperationAction(body["action"]),
             reason=body["reason"],

@@ -19,7 +19,7 @@ from poisonadmin.core.domain.access import NotAllowed, OutOfScope, Permission, P
 from poisonadmin.messages.queries import refusals
 from poisonadmin.messages.queries.filters import narrowing, parse_filter
 from poisonadmin.messages.queries.lists import count_messages
-from poisonadmin.operations.commands import operations
+from poisonadmin.operations.commands import beginning, operations
 from poisonadmin.operations.commands.carry_out import principal_of
 from poisonadmin.operations.commands.selections import freeze
 from poisonadmin.operations.domain.actions import ACTIONS, DELIVERING, Action, OperationAction
@@ -109,7 +109,7 @@ class OperationForm(PageForm):
     )
     reason = TextField(
         "Reason",
-        most=operations.MAX_REASON_CHARS,
+        most=beginning.MAX_REASON_CHARS,
         needed=True,
         rows=3,
         hint="Why? It is kept in the history and the audit log.",
@@ -182,7 +182,7 @@ def selection(request: HttpRequest, principal: Principal, selection_id: int) -> 
             form.errors.pop("reason", None)  # it is asked for once it is known what would happen
         elif form.is_valid():
             try:
-                operation_id = operations.begin(selection_id, action.key, principal=principal, **form.wanted())
+                operation_id = beginning.begin(selection_id, action.key, principal=principal, **form.wanted())
             except InvalidOperation as error:
                 name = field_of(error)
                 form.add_error(name if name in form.fields else None, sentence_of(error))

@@ -8,7 +8,7 @@ from django.http import HttpResponse
 from django.test import Client
 
 from poisonadmin.core.domain.access import SYSTEM
-from poisonadmin.operations.commands.operations import begin, decide_on
+from poisonadmin.operations.commands.beginning import begin, decide_on
 from poisonadmin.operations.commands.selections import freeze
 from poisonadmin.operations.domain.actions import OperationAction
 from poisonadmin.rules.commands.table import RuleFields, create_rule, enable_rule

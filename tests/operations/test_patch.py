@@ -17,7 +17,8 @@ from poisonadmin.messages.queries.filters import parse_filter
 from poisonadmin.messages.queries.lists import list_messages
 from poisonadmin.messages.queries.versions import version_diff, version_payload, versions
 from poisonadmin.operations.commands import carry_out, operations
-from poisonadmin.operations.commands.operations import begin, carry_on, change, decide_on
+from poisonadmin.operations.commands.beginning import begin, decide_on
+from poisonadmin.operations.commands.operations import carry_on, change
 from poisonadmin.operations.commands.selections import freeze
 from poisonadmin.operations.domain.actions import OperationAction
 from poisonadmin.operations.domain.lifecycle import OperationChange

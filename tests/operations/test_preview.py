@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from poisonadmin.core.domain.access import SYSTEM, Principal, Role, principal
-from poisonadmin.operations.commands.operations import begin
+from poisonadmin.operations.commands.beginning import begin
 from poisonadmin.operations.commands.selections import freeze
 from poisonadmin.operations.domain.actions import ACTIONS, OperationAction
 from poisonadmin.operations.queries.operations import get_operation

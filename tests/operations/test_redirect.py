@@ -6,7 +6,8 @@ import pytest
 from django.test import Client
 
 from poisonadmin.core.domain.access import SYSTEM, OutOfScope, Role, principal
-from poisonadmin.operations.commands.operations import begin, carry_on, change, decide_on
+from poisonadmin.operations.commands.beginning import begin, decide_on
+from poisonadmin.operations.commands.operations import carry_on, change
 from poisonadmin.operations.commands.selections import freeze
 from poisonadmin.operations.domain.actions import OperationAction
 from poisonadmin.operations.domain.lifecycle import OperationChange

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from poisonadmin.core.domain.access import SYSTEM
-from poisonadmin.operations.commands.operations import begin
+from poisonadmin.operations.commands.beginning import begin
 from poisonadmin.operations.commands.selections import freeze
 from poisonadmin.operations.domain.actions import OperationAction
 from poisonadmin.operations.queries.operations import get_operation

@@ -12,7 +12,7 @@ from poisonadmin.alerts.commands.record import record_alerts
 from poisonadmin.alerts.commands.rules import save_alert_rule
 from poisonadmin.alerts.domain.rules import AlertRuleFields
 from poisonadmin.core.domain.access import SYSTEM, Permission
-from poisonadmin.operations.commands.operations import begin, decide_on
+from poisonadmin.operations.commands.beginning import begin, decide_on
 from poisonadmin.operations.commands.selections import freeze
 from poisonadmin.operations.domain.actions import OperationAction
 from poisonadmin.poison_list.commands.reports import Report, report

@@ -12,7 +12,7 @@ from poisonadmin.core.domain.addresses import MAX_ADDRESS_CHARS
 from poisonadmin.messages.api.messages import MESSAGE_DETAIL
 from poisonadmin.messages.commands.confirmations import confirm
 from poisonadmin.messages.queries.detail import get_message
-from poisonadmin.operations.commands.operations import decide_on
+from poisonadmin.operations.commands.beginning import decide_on
 from poisonadmin.operations.domain.actions import OperationAction
 from poisonadmin.web.api.contract import (
     MAX_REASON_CHARS,

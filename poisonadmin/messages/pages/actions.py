@@ -9,7 +9,7 @@ from django.utils import timezone
 from poisonadmin.core.domain.access import Principal
 from poisonadmin.messages.commands.decisions import Decided
 from poisonadmin.messages.queries.lists import MessageRow
-from poisonadmin.operations.commands.operations import decide_on
+from poisonadmin.operations.commands.beginning import decide_on
 from poisonadmin.operations.domain.actions import ACTIONS, Action
 from poisonadmin.operations.domain.params import may_carry_out
 

@@ -14,7 +14,7 @@ from poisonadmin.messages.domain.states import State
 from poisonadmin.messages.queries.detail import MessageDetail, get_message, payload_start
 from poisonadmin.messages.queries.payload_changes import NotChanged
 from poisonadmin.messages.queries.versions import version_diff, version_payload, versions
-from poisonadmin.operations.commands.operations import decide_on
+from poisonadmin.operations.commands.beginning import decide_on
 from poisonadmin.operations.domain.actions import ACTIONS, OperationAction
 from poisonadmin.operations.domain.params import MAX_EDITED_BYTES, InvalidOperation, checked_params
 from poisonadmin.operations.queries.change_preview import ChangeSample, sample_of

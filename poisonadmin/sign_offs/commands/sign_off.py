@@ -8,7 +8,8 @@ from poisonadmin.core.commands import audit
 from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.queries.rows import fetch_values
-from poisonadmin.operations.commands.operations import OperationNotChanged, end_where_over, require_reason, start
+from poisonadmin.operations.commands.beginning import require_reason, start
+from poisonadmin.operations.commands.operations import OperationNotChanged, end_where_over
 from poisonadmin.operations.domain.actions import OperationAction
 from poisonadmin.operations.domain.lifecycle import OperationState
 from poisonadmin.operations.queries.operations import OperationDetail, get_operation
