@@ -16,7 +16,7 @@ from poisonadmin.messages.queries.detail import attempts, get_message, history, 
 from poisonadmin.messages.queries.filters import parse_filter
 from poisonadmin.messages.queries.lists import list_messages
 from poisonadmin.messages.queries.versions import version_diff, version_payload, versions
-from poisonadmin.operations.commands import carry_out, operations
+from poisonadmin.operations.commands import beginning, carry_out
 from poisonadmin.operations.commands.beginning import begin, decide_on
 from poisonadmin.operations.commands.operations import carry_on, change
 from poisonadmin.operations.commands.selections import freeze
@@ -31,6 +31,7 @@ from poisonadmin.poison_list.commands.reports import Report, report
 from poisonadmin.policies.commands import save_policy
 from poisonadmin.store.models.history import History
 from poisonadmin.store.models.message import Body, Envelope, Message, PayloadVersion
+from poisonadmin.store.models.operation import Operation
 from poisonadmin.store.models.poison import PoisonEntry
 from tests.fixtures import decisions
 from tests.fixtures.api import Caller, take
@@ -240,11 +241,11 @@ def test_of_many_messages_some_are_tried(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_large_operation_goes_on_in_the_middle_of_a_piece(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each transaction takes as many as it can parse in a second or so, with a canary too."""
-    monkeypatch.setattr(operations, "DECIDED_AT_ONCE", 0)
+    monkeypatch.setattr(beginning, "DECIDED_AT_ONCE", 0)
     monkeypatch.setattr(carry_out, "BYTES_AT_ONCE", 3_000)
     ids = [take_order(order={**ORDER, "n": n}) for n in range(7)]
     operation = patch(ids)
-    row = operations.Operation.objects.get(id=operation)
+    row = Operation.objects.get(id=operation)
     walked = []
     while carry_out.carry_out_piece(row):
         row.refresh_from_db()
@@ -293,7 +294,7 @@ def test_one_message_is_edited_and_a_refusal_says_why() -> None:
     with pytest.raises(PayloadNotChanged, match="unchanged"):
         decide_on([message], PATCH, params={"payload": json.dumps(ORDER, separators=(",", ":"))}, is_one=True, **WHY)
     assert Message.objects.get(id=message).state == before.state
-    assert not operations.Operation.objects.exists()
+    assert not Operation.objects.exists()
     decide_on([message], PATCH, params=edited, is_one=True, expected_attempt=0, **WHY)
     assert bytes_of(message, 2) == b'{"id": 7}\n'
     two = freeze(ids=[message, take_order()], principal=SYSTEM)
