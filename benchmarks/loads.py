@@ -20,7 +20,10 @@ BODY_BYTES = 1024
 
 # What is configured, and who may: it stays between runs.
 _KEPT = frozenset(
-    {"access", "api_token", "address", "audit", "destination", "idempotency_key", "lane", "policy", "source", "worker"}
+    {
+        *("access", "api_token", "address", "audit", "audit_seal", "destination", "idempotency_key", "lane", "policy"),
+        *("source", "worker"),
+    }
 )
 
 _FILL = enter(

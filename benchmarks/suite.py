@@ -27,6 +27,7 @@ BENCHMARKS = (
     Benchmark("B1", "one decision on a million messages", "b01_bulk"),
     Benchmark("B6", "claim and settle, no delivery", "b06_claim_settle"),
     Benchmark("B17", "settling beside a million messages", "b17_settle_beside"),
+    Benchmark("B8", "pages and lists over millions of messages", "b08_lists"),
     Benchmark("RULES", "what content rules cost a message", "content_rules"),
     Benchmark("DRYRUN", "a rule tried on all stored messages", "dry_run"),
     Benchmark("RESOLVE", "the policies in force on many addresses", "resolve"),

@@ -17,6 +17,7 @@ from poisonadmin.core.queries.paging import Count
 from poisonadmin.core.queries.rows import QueryTooExpensive, bounded, fetch_values
 from poisonadmin.intake.commands.accept import accept
 from poisonadmin.intake.domain.envelope import parse_envelope
+from poisonadmin.messages.queries import id_bounds, list_plans
 from poisonadmin.messages.queries.detail import MessageDetail, get_message, history, payload
 from poisonadmin.messages.queries.filters import parse_filter
 from poisonadmin.messages.queries.lists import count_messages, iter_messages, list_messages
@@ -74,6 +75,12 @@ CASES: list[tuple[dict[str, list[str]], Kept]] = [
     ({"address": ["nowhere.#"]}, lambda _: False),
     ({"address": ["orders.#"], "state": ["NDLV"]}, lambda m: m.address.startswith("orders") and m.state == "NDLV"),
     ({"reason": ["quarantined"]}, lambda m: m.reason == "quarantined"),
+    ({"state": ["NDLV"], "q": ["state:FAIL"]}, lambda _: False),
+    ({"reason": ["quarantined"], "q": ["reason:imported reason:quarantined"]}, lambda m: m.reason == "quarantined"),
+    ({"reason": ["quarantined"], "state": ["FAIL"]}, lambda _: False),
+    ({"reason": ["imported"], "address": ["orders.#"]}, lambda m: m.reason == "imported" and "orders." in m.address),
+    ({"address": ["bills"], "state": ["TBDL", "FAIL"]}, lambda m: m.address == "bills" and m.state in {"TBDL", "FAIL"}),
+    ({"error": ["timeout"], "state": ["FAIL"]}, lambda m: m.state == "FAIL" and "Timeout" in (m.group_title or "")),
     ({"reason": ["imported", "failed_by_admin"]}, lambda m: m.reason in {"imported", "failed_by_admin"}),
     ({"candidate": ["true"]}, lambda m: m.candidate),
     ({"candidate": ["false"]}, lambda m: not m.candidate),
@@ -104,9 +111,15 @@ CASES: list[tuple[dict[str, list[str]], Kept]] = [
 
 
 @pytest.mark.parametrize(("params", "kept"), CASES, ids=lambda part: str(part) if isinstance(part, dict) else "")
+@pytest.mark.parametrize("few", [2000, -1], ids=["read first", "walked"])
 def test_a_filter_keeps_what_it_says(
-    params: dict[str, list[str]], kept: Kept, some_messages: list[MessageDetail]
+    few: int,
+    params: dict[str, list[str]],
+    kept: Kept,
+    some_messages: list[MessageDetail],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(list_plans, "FEW_MATCHES", few)
     expected = [message.id for message in some_messages if kept(message)]
     found = parse_filter(params)
     assert [row.id for row in list_messages(found, principal=SYSTEM, limit=100).results] == expected
@@ -114,11 +127,26 @@ def test_a_filter_keeps_what_it_says(
     assert [row.id for row in iter_messages(found, SYSTEM, 1000)] == expected
 
 
-def test_received_bounds_are_half_open(some_messages: list[MessageDetail]) -> None:
+@pytest.mark.parametrize("most", [0, 20_000], ids=["in no order", "almost in order"])
+def test_received_bounds_are_half_open(
+    most: int, some_messages: list[MessageDetail], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(id_bounds, "MOST_ELSEWHERE", most)
     bound = some_messages[10].received_at
     for name, kept in (("received_after", lambda at: at >= bound), ("received_before", lambda at: at < bound)):
         found = list_messages(parse_filter({name: [bound.isoformat()]}), principal=SYSTEM, limit=100).results
         assert [row.id for row in found] == [message.id for message in some_messages if kept(message.received_at)]
+
+
+@pytest.mark.parametrize("first", range(0, 40, 13))
+@pytest.mark.parametrize("last", range(0, 40, 13))
+def test_both_bounds_hold_wherever_they_meet(first: int, last: int, some_messages: list[MessageDetail]) -> None:
+    after, before = some_messages[first].received_at, some_messages[last].received_at
+    given = {"received_after": [after.isoformat()], "received_before": [before.isoformat()], "state": ["NDLV", "TBDL"]}
+    found = list_messages(parse_filter(given), principal=SYSTEM, limit=100).results
+    assert [row.id for row in found] == [
+        one.id for one in some_messages if after <= one.received_at < before and one.state in given["state"]
+    ]
 
 
 @pytest.mark.parametrize(("params", "kept"), CASES, ids=lambda part: str(part) if isinstance(part, dict) else "")

@@ -20,8 +20,9 @@ FEW = 10_000
 MOST_COMPARED = 1_000_000
 _HOLDS = "searchable_words({}.error_message) LIKE ANY ({})"
 # Whatever has no class is no failure: a handler discarded it, moved it or rolled it back.
+# OFFSET 0 is a fence: the planner, which does not know that few are asked for, would read all attempts.
 _LATER = """SELECT FROM attempt later WHERE later.message_id = t.message_id AND later.attempt_number > t.attempt_number
- AND later.outcome <> 'delivered' AND later.error_class IS NOT NULL"""
+ AND later.outcome <> 'delivered' AND later.error_class IS NOT NULL OFFSET 0"""
 _LATEST = """SELECT error_message FROM attempt WHERE message_id = m.id AND outcome <> 'delivered'
  AND error_class IS NOT NULL ORDER BY attempt_number DESC LIMIT 1"""
 
@@ -115,7 +116,8 @@ def attempt_condition(texts: Sequence[str]) -> Condition:
     # An OR with what is empty would keep the planner from going to the few.
     either: dict[str, Sequence[Any]] = {"g.id = ANY(%s)": [groups]} if groups else {}
     if found is None:
-        either[_HOLDS.format("t", "%s")] = [_patterns(wanted)]
+        # Many hold it, which the planner would not believe: it would read all attempts and order them.
+        either[f"CASE WHEN {_HOLDS.format('t', '%s')} THEN TRUE END"] = [_patterns(wanted)]
     elif found:
         few = "(t.message_id, t.attempt_number) IN (SELECT * FROM unnest(%s::bigint[], %s::int[]))"
         either[few] = [[message_id for message_id, _ in found], [number for _, number in found]]
@@ -135,11 +137,12 @@ def _few(wanted: Sequence[Phrase], condition: str) -> list[tuple[Any, ...]] | No
                     WHERE to_tsvector('simple', words) @@ %(query)s::tsquery LIMIT %(most)s + 1) AS w
                 CROSS JOIN LATERAL unnest(message_ids, attempt_numbers) AS each (message_id, attempt_number)
               WHERE words LIKE ANY (%(patterns)s) OR place > %(most)s LIMIT %(few)s + 1
-            )
-            SELECT NULL, NULL WHERE (SELECT count(*) > %(few)s OR bool_or(is_beyond) FROM said)
+            ), many AS MATERIALIZED (SELECT count(*) > %(few)s OR bool_or(is_beyond) AS are_many FROM said)
+            SELECT NULL, NULL FROM many WHERE are_many
             UNION ALL SELECT t.message_id, t.attempt_number FROM said CROSS JOIN LATERAL (
               SELECT * FROM attempt WHERE message_id = said.message_id AND attempt_number = said.attempt_number OFFSET 0
-            ) AS t WHERE {_HOLDS.format("t", "%(patterns)s")} AND {condition}""",  # noqa: S608
+            ) AS t WHERE (SELECT are_many FROM many) IS NOT TRUE AND {_HOLDS.format("t", "%(patterns)s")}
+              AND {condition}""",  # noqa: S608
         {"query": _any(wanted), "patterns": _patterns(wanted), "few": FEW, "most": MOST_COMPARED},
     )
     return None if (None, None) in found else found

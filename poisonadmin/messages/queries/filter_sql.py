@@ -5,7 +5,7 @@ hand the planner can choose between walking the newest messages and an index.
 """
 
 import json
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from poisonadmin.core.queries.address_ids import address_ids, addresses_holding,
 from poisonadmin.core.queries.rows import fetch_values
 from poisonadmin.destinations.queries import addresses_delivering_to
 from poisonadmin.messages.domain.states import Reason, State
+from poisonadmin.messages.queries.counted_filters import COLUMNS
 from poisonadmin.messages.queries.counts import CONFIRMING
 from poisonadmin.messages.queries.dead_letter_queues import DeadLetterQueue, in_any_queue, queues_of
 from poisonadmin.messages.queries.error_search import Branches, Condition, messages_holding
@@ -21,119 +22,127 @@ from poisonadmin.messages.queries.filters import MessageFilter, Term
 from poisonadmin.messages.queries.merged_groups import with_members
 
 # No index names `state` (store/models/message.py). What waits lies above the floors of the lanes that have something,
-# and what is under way is named by the open claims; both are few beside what is delivered.
+# and what is under way is named by the open claims; both are few beside what is delivered. The CASE keeps the planner,
+# whose statistics are older than any claim, from beginning with the state.
 IN_STATE = {
     "TBDL": """m.state = 'TBDL' AND m.id IN (
         SELECT waiting.id FROM lane CROSS JOIN LATERAL (
             SELECT w.id FROM message w WHERE w.lane_id = lane.id AND w.state = 'TBDL' AND w.due_at >= lane.next_due
         ) AS waiting WHERE lane.next_due IS NOT NULL)""",
-    "DLNG": """m.state = 'DLNG' AND m.id IN (
-        SELECT unnest(message_ids) FROM claim_shard JOIN claim ON claim.id = claim_id WHERE is_open)""",
-    "DLVD": "m.state = 'DLVD'",
+    "DLNG": """CASE WHEN m.state = 'DLNG' THEN TRUE END AND m.id = ANY(ARRAY(
+        SELECT unnest(message_ids) FROM claim_shard JOIN claim ON claim.id = claim_id WHERE is_open))""",
+    "DLVD": "m.state = 'DLVD' AND NOT m.is_undecided AND NOT m.is_given_up",
     "NDLV": "m.is_undecided",
     "FAIL": "m.is_given_up",
 }
 
 
-@dataclass(frozen=True)
-class Axis:
-    """`name` is a column of `message` (state, or an id of group or address); a row has one of `values` in it."""
-
-    name: str
-    values: Sequence[Any]
-
-    @property
-    def conditions(self) -> list[str]:
-        """The SQL condition for each value."""
-        if self.name == "state":
-            return [IN_STATE[value] for value in self.values]
-        return [f"m.{self.name} = {int(value)}" for value in self.values]
+_CODES = ("state", "reason")
+# Terms about times; the last two count back from now.
+TIMES = ("received_at", "failed_at", "age", "failure_age")
 
 
 @dataclass(frozen=True)
 class Where:
-    """What rows of `message m` must be: one of the values on each of `axes`, and what `sql` says with `parameters`."""
+    """What rows of `message m` must be: in one of `states`, with one of `reasons`, one of `ids` in each column, what
+    `errors` says, where these are given; and what `sql` says with `parameters`.
 
-    axes: tuple[Axis | Branches, ...]
+    `other_reasons` are those that `sql` says they have not, `times` what it says of when they came or failed.
+    `list_plans.py` chooses what to begin with.
+    """
+
+    states: tuple[str, ...] | None
+    reasons: tuple[str, ...] | None
+    other_reasons: Collection[str]
+    ids: Mapping[str, Sequence[int]]
+    errors: Branches | None
+    times: Sequence[Term]
     sql: str
     parameters: list[Any]
+
+    def parts(self) -> dict[str, str]:
+        """Return the conditions that need no parameters, by what they are about."""
+        found = {}
+        if self.states is not None:
+            found["state"] = f"({' OR '.join(IN_STATE[one] for one in self.states) or 'FALSE'})"
+        if self.reasons is not None:
+            found["reason"] = one_of("m.reason", self.reasons)
+        for column, ids in self.ids.items():
+            found[column] = one_of(f"m.{column}", ids)
+        if self.errors is not None:
+            found["error"] = f"({' OR '.join(self.errors.conditions) or 'FALSE'})"
+        return found
 
     @property
     def whole(self) -> str:
         """All of it as one condition."""
-        axes = [f"({' OR '.join(axis.conditions) or 'FALSE'})" for axis in self.axes]
-        return " AND ".join([*axes, self.sql])
+        return " AND ".join([*self.parts().values(), self.sql])
+
+
+def one_of(column: str, values: Sequence[str] | Sequence[int]) -> str:
+    """Return the condition that the column has one of the values: ids, or codes of ours."""
+    if not values:
+        return "FALSE"
+    return f"{column} IN ({', '.join(repr(str(one)) if isinstance(one, str) else str(int(one)) for one in values)})"
 
 
 # Up to so many messages a free word may name by id before the search walks the messages instead.
 FEW = 1000
-# Up to so many combinations of state and address or group are looked up each in its own index, and merged.
-FEW_BRANCHES = 48
 
 
 def compile_filter(message_filter: MessageFilter, principal: Principal) -> Where:
     """Return the condition for what the filter says and the principal may see."""
-    addresses, groups, originals = visible_ids(principal), None, None
-    states: tuple[str, ...] = ()
+    ids: dict[str, list[int]] = {}
+    if (visible := visible_ids(principal)) is not None:
+        ids["address_id"] = visible
+    codes: dict[str, tuple[str, ...]] = {}
     errors: list[Branches] = []
     conditions: list[str] = []
     parameters: list[Any] = []
+
+    def ask(sql: str, values: Sequence[Any]) -> None:
+        conditions.append(f"({sql})")
+        parameters.extend(values)
+
+    other_reasons: set[str] = set()
     for term in message_filter.terms:
-        if term.field == "address" and not term.negated:
-            found, queues = address_ids(term.values), queues_of(term.values)
-            if queues:
-                sql, values = _on(found, queues)
-                conditions.append(f"({sql})")
-                parameters.extend(values)
-            addresses = _both(addresses, {*found, *(queue.address_id for queue in queues)})
-        elif term.field == "original_address" and not term.negated:
-            originals = _both(originals, address_ids(term.values))
-        elif term.field == "group" and not term.negated:
-            groups = _both(groups, with_members(term.values))
+        if term.field == "state" and term.negated:
+            codes["state"] = _common(codes.get("state"), [one for one in State if one not in term.values])
+        elif term.field in COLUMNS and not term.negated:
+            if term.field in _CODES:
+                codes[term.field] = _common(codes.get(term.field), [str(value) for value in term.values])
+                continue
+            found = with_members(term.values) if term.field == "group" else address_ids(term.values)
+            if term.field == "address" and (queues := queues_of(term.values)):
+                ask(*_on(found, queues))
+                found += [queue.address_id for queue in queues]
+            column = COLUMNS[term.field]
+            ids[column] = sorted(set(found) & set(ids.get(column, found)))
         elif term.field == "error" and not term.negated:
             errors.append(messages_holding(term.values))
         elif term.field == "destination":
             sql = "coalesce(m.original_address_id, m.address_id) = ANY(%s)"
-            conditions.append(f"NOT {sql}" if term.negated else sql)
-            parameters.append(addresses_delivering_to(term.values, principal))
-        elif term.field == "state" and not term.negated and not states:
-            states = tuple(dict.fromkeys(str(value) for value in term.values))
+            ask(f"NOT {sql}" if term.negated else sql, [addresses_delivering_to(term.values, principal)])
         else:
+            other_reasons |= {str(value) for value in term.values if term.field == "reason"}
             sql, values = _CONDITIONS[term.field](term)
             # NOT of an unknown would hide rows whose column is NULL: a message without a reason is not `returned`.
-            conditions.append(f"({sql}) IS NOT TRUE" if term.negated else f"({sql})")
-            parameters.extend(values)
-    if not states and any(term.field == "reason" and not term.negated for term in message_filter.terms):
-        # Only what has stopped has a reason, and each of the two has an index; but for what was handed back.
-        named = {value for term in message_filter.terms if term.field == "reason" for value in term.values}
-        states = (State.NDLV, State.FAIL, *([State.DLVD] if Reason.HANDED_BACK in named else []))
-    axes: list[Axis | Branches] = [Axis("state", states)] if states else []
-    # One of these is enough to be few; the others are compared row by row.
-    states_only = len(axes)
-    for branches in errors:
-        if (
-            branches.are_few
-            and len(branches.conditions) * max(1, len(states)) <= FEW_BRANCHES
-            and len(axes) == states_only
-        ):
-            axes.append(branches)
-        else:
-            sql, values = branches.condition
-            conditions.append(f"({sql})")
-            parameters.extend(values)
-    for column, ids in (("group_id", groups), ("original_address_id", originals), ("address_id", addresses)):
-        if ids is None:
-            continue
-        if len(ids) * max(1, len(states)) <= FEW_BRANCHES and len(axes) == states_only:
-            axes.append(Axis(column, ids))
-        else:
-            conditions.append(f"m.{column} = ANY(%s)")
-            parameters.append(list(ids))
-    return Where(tuple(axes), " AND ".join(conditions) or "TRUE", parameters)
+            ask(f"({sql}) IS NOT TRUE" if term.negated else sql, values)
+    few = next((one for one in errors if one.are_few), None)
+    for one in errors:
+        if one is not few:
+            ask(*one.condition)
+    states = codes.get("state")
+    if states is None and (reasons := codes.get("reason")) is not None:
+        # Only what has stopped has a reason, but for what was handed back.
+        states = (State.NDLV, State.FAIL, *([State.DLVD] if Reason.HANDED_BACK in reasons else []))
+    sql = " AND ".join(conditions) or "TRUE"
+    times = [term for term in message_filter.terms if term.field in TIMES and not term.negated]
+    return Where(states, codes.get("reason"), other_reasons, ids, few, times, sql, parameters)
 
 
-def _both(ids: Collection[int] | None, others: Collection[int]) -> list[int]:
-    return sorted(others if ids is None else set(ids) & set(others))
+def _common(known: Sequence[str] | None, values: Sequence[str]) -> tuple[str, ...]:
+    return tuple(str(value) for value in dict.fromkeys(values) if known is None or value in known)
 
 
 def _column(sql: str, read: Callable[[Sequence[Any]], list[Any]] = list) -> Callable[[Term], Condition]:
@@ -219,8 +228,9 @@ def _text(term: Term) -> Condition:
     return f"{sql} OR {error}", [*parameters, *values]
 
 
+# No EXISTS: the planner would make a join of it, and read all envelopes for the first fifty messages.
+_RECEIVED = "(SELECT e.received_at FROM envelope e WHERE e.id = m.id)"
 _CONDITIONS: dict[str, Callable[[Term], Condition]] = {
-    "state": _column("m.state = ANY(%s)"),
     "address": _address,
     "original_address": _column("m.original_address_id = ANY(%s)", address_ids),
     "group": _column("m.group_id = ANY(%s)", with_members),
@@ -230,9 +240,9 @@ _CONDITIONS: dict[str, Callable[[Term], Condition]] = {
     "error": lambda term: messages_holding(term.values).condition,
     "conversation_id": _envelope("conversation_id"),
     "message_id": _envelope("message_id"),
-    "received_at": _compared("EXISTS (SELECT FROM envelope e WHERE e.id = m.id AND e.received_at {operator} %s)"),
+    "received_at": _compared(f"{_RECEIVED} {{operator}} %s"),
     "failed_at": _compared("m.failed_at {operator} %s"),
-    "age": _compared("EXISTS (SELECT FROM envelope e WHERE e.id = m.id AND e.received_at > now() - %s)"),
+    "age": _compared(f"{_RECEIVED} > now() - %s"),
     "failure_age": _compared("m.failed_at > now() - %s"),
     "attempts": _compared("m.attempt_number {operator} %s"),
     "header": _header,

@@ -1,6 +1,9 @@
-"""Counters tell original addresses apart, groups are listed in any order, and the counters are checked."""
+"""Counters tell original addresses apart and are checked; groups are listed in any order; a list of messages finds
+what is rare in its indexes.
+"""
 
 import django.db.models.functions.datetime
+from django.contrib.postgres.indexes import BrinIndex
 from django.db import migrations, models
 
 # The tables are locked by the changes above: nobody counts meanwhile.
@@ -14,6 +17,16 @@ TRUNCATE counter, counter_delta;
 INSERT INTO counter (address_id, state, reason, group_id, total)
 SELECT address_id, state, reason, group_id, count(*) FROM message GROUP BY 1, 2, 3, 4;
 """
+
+_STOPPED = ("is_undecided", "is_given_up")
+# Each replaces the one of its name.
+_INDEXES: dict[str, tuple[tuple[str, ...], models.Q | None]] = {
+    "message_undecided": (("reason", "id"), models.Q(is_undecided=True)),
+    "message_given_up": (("reason", "id"), models.Q(is_given_up=True)),
+    "message_by_address": (("address", *_STOPPED, "id"), None),
+    "message_by_original": (("original_address", *_STOPPED, "id"), models.Q(original_address__isnull=False)),
+    "message_by_group": (("group", *_STOPPED, "id"), models.Q(group__isnull=False)),
+}
 
 
 class Migration(migrations.Migration):
@@ -52,6 +65,40 @@ class Migration(migrations.Migration):
                 models.F("state"),
                 condition=models.Q(group_id__isnull=False),
                 name="counter_by_group",
+            ),
+        ),
+        *(migrations.RemoveIndex("message", name) for name in _INDEXES),
+        *(
+            migrations.AddIndex("message", models.Index(*map(models.F, columns), condition=condition, name=name))
+            for name, (columns, condition) in _INDEXES.items()
+        ),
+        migrations.AddIndex(
+            "message",
+            models.Index(
+                models.F("reason"),
+                models.F("id"),
+                condition=models.Q(is_undecided=False, is_given_up=False, reason__isnull=False),
+                name="message_with_reason",
+            ),
+        ),
+        migrations.AddIndex(
+            "message",
+            BrinIndex(
+                models.F("id") + 0,
+                models.F("failed_at"),
+                name="message_in_time",
+                pages_per_range=32,
+                autosummarize=True,
+            ),
+        ),
+        migrations.AddIndex(
+            "envelope",
+            BrinIndex(
+                models.F("id") + 0,
+                models.F("received_at"),
+                name="envelope_in_time",
+                pages_per_range=32,
+                autosummarize=True,
             ),
         ),
     ]

@@ -4,6 +4,7 @@ None of the three has a database foreign key: rows arrive by the hundred thousan
 the referenced row anyway, and a trigger a row would halve that rate (docs/decisions/0002-three-tables-a-message.md).
 """
 
+from django.contrib.postgres.indexes import BrinIndex
 from django.db import models
 from django.db.models import Case, F, Q, When
 from django.db.models.functions import Now
@@ -93,9 +94,18 @@ class Message(models.Model):
         indexes = [
             models.Index("lane", "due_at", name="message_due", condition=Q(due_at__isnull=False)),
             models.Index("expires_at", name="message_expiry", condition=Q(expires_at__isnull=False)),
-            models.Index("id", name="message_undecided", condition=Q(is_undecided=True)),
-            models.Index("id", name="message_given_up", condition=Q(is_given_up=True)),
-            models.Index("address", "id", name="message_by_address"),
+            # A list of one state is merged from its reasons: whatever is rare among millions is found at once.
+            models.Index("reason", "id", name="message_undecided", condition=Q(is_undecided=True)),
+            models.Index("reason", "id", name="message_given_up", condition=Q(is_given_up=True)),
+            models.Index(
+                "reason",
+                "id",
+                name="message_with_reason",
+                condition=Q(is_undecided=False, is_given_up=False, reason__isnull=False),
+            ),
+            # So are the lists of an address, an original address or a group, from what is undecided, given up and
+            # neither. A change of these writes to every index anyway.
+            models.Index("address", "is_undecided", "is_given_up", "id", name="message_by_address"),
             # The address as a key column, so that a narrowed blacklist is filtered without a look at the rows.
             models.Index(
                 "blacklisted_at",
@@ -118,9 +128,24 @@ class Message(models.Model):
                 condition=Q(undecided_at__isnull=False),
             ),
             models.Index(
-                "original_address", "id", name="message_by_original", condition=Q(original_address__isnull=False)
+                "original_address",
+                "is_undecided",
+                "is_given_up",
+                "id",
+                name="message_by_original",
+                condition=Q(original_address__isnull=False),
             ),
-            models.Index("group", "id", name="message_by_group", condition=Q(group__isnull=False)),
+            # What failed out of the order of ids (messages/queries/id_bounds.py); so does the one of envelopes.
+            # Of an expression, so that nobody who names ids is led there.
+            BrinIndex(F("id") + 0, "failed_at", name="message_in_time", pages_per_range=32, autosummarize=True),
+            models.Index(
+                "group",
+                "is_undecided",
+                "is_given_up",
+                "id",
+                name="message_by_group",
+                condition=Q(group__isnull=False),
+            ),
         ]
 
 
@@ -153,6 +178,7 @@ class Envelope(models.Model):
                 condition=Q(conversation_id__isnull=False),
             ),
             models.Index("bookmark", name="envelope_by_bookmark", condition=Q(bookmark__isnull=False)),
+            BrinIndex(F("id") + 0, "received_at", name="envelope_in_time", pages_per_range=32, autosummarize=True),
         ]
 
 

@@ -145,11 +145,7 @@ def _page_of(item: JsonSchema) -> JsonSchema:
             "results": {"type": "array", "items": item},
             "next": link,
             "previous": link,
-            "count": {
-                "type": "integer",
-                "nullable": True,
-                "description": "How many there are on all pages; null where that takes too long to count.",
-            },
+            "count": {"type": "integer", "description": "How many there are on all pages."},
             "count_is_exact": {"type": "boolean", "description": "Where false, there are at least `count`."},
         },
         "required": ["results", "next", "previous", "count", "count_is_exact"],

@@ -28,7 +28,7 @@ The OpenAPI document is at `/api/v1/schema/`, and a page to try it out is at `/a
   A token has the permissions of its scopes, never more than its owner, and only within the address patterns of both.
   Everything outside the caller's scope is *not found*: 404, or an empty list.
 - **Lists**: `{"results": [], "next": …, "previous": …, "count": …, "count_is_exact": …}`; follow the links.
-  `count` is of all pages; where `count_is_exact` is false there are at least so many, and `null` was not counted.
+  `count` is of all pages; where `count_is_exact` is false there are at least so many.
   `limit` is the number of results on a page: 1 to 500, 50 where it is left out.
   The lists of policies, rules, restart jobs and alert rules have one page and take no `limit`.
   A repeated filter lists alternatives (`state=NDLV&state=FAIL`); different filters must all hold.

@@ -167,8 +167,8 @@ class ApiView(APIView):
                 "results": [shape.render(row) for row in page.results],
                 "next": self._link(page.next),
                 "previous": self._link(page.previous),
-                "count": None if total is None else total.n,
-                "count_is_exact": total is not None and not total.capped,
+                "count": total.n,
+                "count_is_exact": not total.capped,
             }
         )
 

@@ -32,12 +32,12 @@ View = Callable[Concatenate[HttpRequest, Principal, P], HttpResponseBase]
 
 @dataclass(frozen=True)
 class Pager:
-    """Where the list goes on; None where it does not. `total`: how many rows it has; None: not counted in time."""
+    """Where the list goes on; None where it does not. `total`: how many rows it has."""
 
     next: str | None
     previous: str | None
     first: str | None
-    total: Count | None
+    total: Count
 
 
 def pairs(request: HttpRequest) -> Pairs:

@@ -1,0 +1,161 @@
+"""B8: pages and lists over a backlog of five million messages: how long each takes, against bare SQL, and paging by
+number, as a common REST framework does it.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+from urllib.parse import urlencode
+
+from django.contrib.auth import get_user_model
+from django.db import connection
+from django.test import Client, override_settings
+
+from benchmarks import loads
+from benchmarks.results import Line, at_most, quantile, ratio_text, say
+from benchmarks.world import World
+from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.core.queries.paging import NEWEST_FIRST, Window
+from poisonadmin.core.queries.rows import fetch_rows, fetch_values
+from poisonadmin.messages.commands.counter_checks import verify
+from poisonadmin.messages.commands.counts import fold
+from poisonadmin.messages.domain.states import State
+from poisonadmin.messages.queries.facets import facets
+from poisonadmin.messages.queries.filters import parse_filter
+from poisonadmin.messages.queries.lists import COLUMNS, JOINS, list_messages
+from poisonadmin.system.commands.bootstrap import bootstrap
+from sample.backlog.load import load_backlog
+
+NAME = "B8"
+MESSAGES = 5_000_000
+GROUPS = 400
+TIMES = 30
+AIM_MS = 300
+SLOWER_THAN_SQL = 3
+FASTER_THAN_NUMBERS = 100
+BARE = f"SELECT {COLUMNS} FROM message m {JOINS} WHERE m.id < %s ORDER BY m.id DESC LIMIT 51"
+BY_NUMBER = f"SELECT {COLUMNS} FROM message m {JOINS} ORDER BY m.id DESC LIMIT 50 OFFSET %s"
+
+
+def run(world: World) -> list[Line]:
+    """Load the backlog, look at every page some thirty times, and compare the lists of messages."""
+    loads.empty()
+    count, began = world.count(MESSAGES, least=10_000), time.monotonic()
+    load_backlog(messages=count, groups=min(GROUPS, count // 100))
+    loaded = time.monotonic() - began
+    say(f"    {count:,} messages loaded in {loaded:.0f} s")
+    fold()
+    assert not verify(is_repair=False, actor="benchmark")
+    with connection.cursor() as cursor:
+        cursor.execute("VACUUM (ANALYZE)")
+        cursor.execute("CHECKPOINT")
+    return [*_pages(world, count), *_lists(count)]
+
+
+def _pages(world: World, count: int) -> list[Line]:
+    bootstrap(world.directory, password="b8-" + "x" * 20)
+    with override_settings(ALLOWED_HOSTS=["testserver"]):
+        browser = Client()
+        browser.force_login(get_user_model().objects.get(username="admin"))
+        slowest = {}
+        for name, urls in _urls().items():
+            took = {url: _milliseconds(lambda url=url: _get(browser, url)) for url in urls}  # type: ignore[misc]
+            slowest[name] = max((quantile(times, 0.95), url) for url, times in took.items())
+    return [
+        at_most(NAME, f"{name}, {count:,} messages, p95", ms, aim=AIM_MS, unit="ms", note=f"the slowest: {url}")
+        for name, (ms, url) in slowest.items()
+    ]
+
+
+def _lists(count: int) -> list[Line]:
+    middle = fetch_values("SELECT max(id) - %s FROM message", [count // 2])[0]
+    deep = Window(NEWEST_FIRST, 50).page(_Row.some(middle)).next
+    ours = _milliseconds(lambda: list_messages(parse_filter({}), principal=SYSTEM, cursor=deep))
+    bare = _milliseconds(lambda: fetch_rows(BARE, [middle]))
+    numbered = _milliseconds(
+        lambda: (fetch_rows("SELECT count(*) FROM message"), fetch_rows(BY_NUMBER, [count // 2])), times=5
+    )
+    counted = _milliseconds(lambda: facets(parse_filter({"state": ["NDLV"]}), principal=SYSTEM))
+    slower, faster = _ratio(ours, bare), _ratio(numbered, ours)
+    return [
+        Line(
+            NAME,
+            "a deep page of messages / bare SQL, p95",
+            f"{ratio_text(slower)}; {quantile(ours, 0.95):.1f} against {quantile(bare, 0.95):.1f} ms",
+            f"<= {SLOWER_THAN_SQL}x",
+            slower <= SLOWER_THAN_SQL,
+        ),
+        Line(
+            NAME,
+            "the same page by its number, with a count / ours, p95",
+            f"{ratio_text(faster)}; {quantile(numbered, 0.95):.0f} ms",
+            f">= {FASTER_THAN_NUMBERS}x",
+            faster >= FASTER_THAN_NUMBERS,
+        ),
+        at_most(NAME, "facets of what is undecided, p95", quantile(counted, 0.95), aim=AIM_MS, unit="ms"),
+    ]
+
+
+class _Row:
+    """A row as far as a cursor is concerned."""
+
+    def __init__(self, row_id: int) -> None:
+        self.id = row_id
+
+    @classmethod
+    def some(cls, middle: int) -> Sequence["_Row"]:
+        """Return a page, and one more, whose last row is `middle`."""
+        return [cls(middle + place) for place in range(49, -2, -1)]
+
+
+def _urls() -> dict[str, list[str]]:
+    group, few = fetch_values(
+        "(SELECT id FROM failure_group ORDER BY failures DESC LIMIT 1)"
+        " UNION ALL (SELECT id FROM failure_group ORDER BY failures LIMIT 1)"
+    )
+    filters: list[dict[str, Any]] = [
+        {},
+        {"ordering": "id"},
+        *({"state": str(state)} for state in State),
+        *({"reason": reason} for reason in ("imported", "blacklisted", "oversized", "expired", "returned")),
+        {"address": "orders.eu.created"},
+        {"address": "orders.dlq", "state": "FAIL"},
+        {"address": "orders.#", "state": "NDLV"},
+        {"original_address": "orders.eu.created"},
+        {"group": group},
+        {"group": few, "state": "NDLV"},
+        {"group": group, "reason": "quarantined"},
+        {"error": "NullPointer"},
+        {"error": "is closed already"},
+        {"q": "order-123"},
+        {"q": "failed:24h"},
+        {"q": "!reason:imported state:NDLV"},
+        {"header.X-Consumer-Version": "2.4.1"},
+    ]
+    return {
+        "overview": ["/"],
+        "lists of messages": [f"/messages/?{urlencode(one)}" for one in filters],
+        "failure groups": ["/groups/", "/groups/?error=timeout", f"/groups/{group}/", f"/groups/{few}/"],
+        "failures": ["/failures/", "/failures/?address=orders.eu.created", "/failures/?error=closed"],
+        "addresses": ["/addresses/", "/addresses/one/?name=orders.dlq"],
+        "blacklist": ["/blacklist/"],
+    }
+
+
+def _get(browser: Client, url: str) -> None:
+    found = browser.get(url)
+    if found.status_code != 200:
+        raise RuntimeError(f"{url} answered {found.status_code}")
+
+
+def _milliseconds(work: Callable[[], object], *, times: int = TIMES) -> list[float]:
+    took = []
+    for _ in range(times):
+        began = time.perf_counter()
+        work()
+        took.append((time.perf_counter() - began) * 1000)
+    return took
+
+
+def _ratio(one: Sequence[float], other: Sequence[float]) -> float:
+    return quantile(one, 0.95) / quantile(other, 0.95)
