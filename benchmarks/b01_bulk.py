@@ -12,7 +12,8 @@ from poisonadmin.addresses.commands import ensure_addresses
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.messages.commands.transitions import enter
 from poisonadmin.messages.domain.states import Event, Reason, State
-from poisonadmin.operations.commands.operations import begin, carry_on
+from poisonadmin.operations.commands.beginning import begin
+from poisonadmin.operations.commands.operations import carry_on
 from poisonadmin.operations.commands.selections import freeze
 from poisonadmin.operations.domain.actions import OperationAction
 from poisonadmin.operations.queries.operations import get_operation

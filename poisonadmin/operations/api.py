@@ -8,7 +8,7 @@ from rest_framework.response import Response
 from poisonadmin.core.domain.access import Permission
 from poisonadmin.messages.domain.states import Reason, State
 from poisonadmin.messages.queries.lists import MessageRow
-from poisonadmin.operations.commands import operations, selections
+from poisonadmin.operations.commands import beginning, operations, selections
 from poisonadmin.operations.domain.actions import OperationAction
 from poisonadmin.operations.domain.ledger import MemberOutcome
 from poisonadmin.operations.domain.lifecycle import OperationChange, OperationState
@@ -34,6 +34,7 @@ from poisonadmin.web.api.contract import (
     PAGE,
     FilterField,
     Identifier,
+    JsonObject,
     Moment,
     Paged,
     ReasonInput,
@@ -118,6 +119,13 @@ class SelectionMembers(ApiView):
         return self.listed(MESSAGE, list_members, get_selection(selection_id, principal=self.principal))
 
 
+class OperationPreviewInput(StrictSerializer):
+    """What would be done, and the `params` that an operation would be given."""
+
+    action = serializers.ChoiceField(choices=[str(one) for one in OperationAction])
+    params = JsonObject(required=False)
+
+
 class SelectionPreview(ApiView):
     """`/selections/{id}/preview/`."""
 
@@ -133,10 +141,19 @@ class SelectionPreview(ApiView):
         action = OperationAction(self.query["action"] or OperationAction.APPROVE)
         return _shown(PREVIEW, preview(selection, action, principal=self.principal))
 
+    @contract(Permission.READ, "operations", {200: PREVIEW}, body=OperationPreviewInput)
+    def post(self, selection_id: int) -> Response:
+        """Show the same for an action that needs `params`. Nothing is changed."""
+        selection = get_selection(selection_id, principal=self.principal)
+        action, params = OperationAction(self.body["action"]), self.body.get("params")
+        return _shown(PREVIEW, preview(selection, action, principal=self.principal, params=params))
+
 
 class OperationInput(ReasonInput):
     """`selection`: a selection's id, or an object with the `filter` that is to be frozen.
 
+    `params`: what the action needs to know: to redirect, `{"address": "…"}`; to patch, `json_patch` (RFC 6902), or
+    `payload` for one message, and `headers` (`set`, `remove`).
     `canary`: try 1 message, then 10, then 100 before all others, and halt when they fail again. `break_glass`: begin
     without the sign-off that it may need, which takes the permission of that name and is shown on it for ever.
     """
@@ -146,6 +163,7 @@ class OperationInput(ReasonInput):
     rate_per_second = serializers.FloatField(required=False, allow_null=True)
     canary = serializers.BooleanField(required=False, default=False)
     until = Moment(required=False)
+    params = JsonObject(required=False)
     break_glass = serializers.BooleanField(required=False, default=False)
 
 
@@ -175,7 +193,7 @@ class OperationList(ApiView):
         person has consented (`POST /operations/{id}/sign-offs/`).
         """
         body = self.body
-        operation_id = operations.begin(
+        operation_id = beginning.begin(
             _selection_of(body["selection"]),
             OperationAction(body["action"]),
             reason=body["reason"],
@@ -183,6 +201,7 @@ class OperationList(ApiView):
             rate_per_second=body.get("rate_per_second"),
             has_canary=body["canary"],
             until=body.get("until"),
+            params=body.get("params"),
             break_glass=body["break_glass"],
         )
         return _created(self, OPERATION, get_operation(operation_id, principal=self.reader), 202)

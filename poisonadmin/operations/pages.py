@@ -6,6 +6,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from django.contrib import messages as notes
+from django.forms import BoundField
 from django.http import Http404, HttpRequest, HttpResponseBase, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import path, reverse
@@ -13,17 +14,18 @@ from django.utils import timezone
 from django.views.decorators.http import require_POST
 from django_htmx.http import HttpResponseClientRefresh
 
-from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
+from poisonadmin.core.domain import strict_json
+from poisonadmin.core.domain.access import NotAllowed, OutOfScope, Permission, Principal
 from poisonadmin.messages.queries import refusals
 from poisonadmin.messages.queries.filters import narrowing, parse_filter
 from poisonadmin.messages.queries.lists import count_messages
-from poisonadmin.operations.commands import operations
+from poisonadmin.operations.commands import beginning, operations
 from poisonadmin.operations.commands.carry_out import principal_of
-from poisonadmin.operations.commands.operations import InvalidOperation
 from poisonadmin.operations.commands.selections import freeze
 from poisonadmin.operations.domain.actions import ACTIONS, DELIVERING, Action, OperationAction
 from poisonadmin.operations.domain.ledger import MemberOutcome
 from poisonadmin.operations.domain.lifecycle import OperationChange, OperationState, changes_of
+from poisonadmin.operations.domain.params import InvalidOperation
 from poisonadmin.operations.queries.operations import (
     OperationDetail,
     get_operation,
@@ -34,7 +36,19 @@ from poisonadmin.operations.queries.preview import TAKEN, LeftAlone, OperationPr
 from poisonadmin.operations.queries.selections import SelectionRow, arrived_since, get_selection, list_members
 from poisonadmin.sign_offs.commands.sign_off import AnotherPersonNeeded, require_may_sign
 from poisonadmin.sign_offs.domain.sign_off import SignOffNeeded
+from poisonadmin.web.pages.diff import drawn_diff
 from poisonadmin.web.pages.forms import PageForm, TextField, decimal_number, sentence_of, ticks, whole_number
+from poisonadmin.web.pages.params import (
+    FIELDS_OF,
+    PARAM_FIELDS,
+    PARAM_WORDS,
+    address_field,
+    field_of,
+    headers_remove_field,
+    headers_set_field,
+    json_patch_field,
+    params_of,
+)
 from poisonadmin.web.pages.views import NO_REASON, back_to, href, page, pager, reason_of
 
 COUNTED = 10_000
@@ -80,6 +94,10 @@ class Line:
 class OperationForm(PageForm):
     """How an action is to be carried out on a selection."""
 
+    address = address_field()
+    json_patch = json_patch_field()
+    headers_set = headers_set_field()
+    headers_remove = headers_remove_field()
     rate_per_second = decimal_number(
         "Most deliveries a second", note="On all workers together. Empty: as fast as the destinations take them."
     )
@@ -91,7 +109,7 @@ class OperationForm(PageForm):
     )
     reason = TextField(
         "Reason",
-        most=operations.MAX_REASON_CHARS,
+        most=beginning.MAX_REASON_CHARS,
         needed=True,
         rows=3,
         hint="Why? It is kept in the history and the audit log.",
@@ -101,6 +119,9 @@ class OperationForm(PageForm):
         super().__init__(data)
         if not may_break_glass:
             del self.fields["break_glass"]
+        self.asked = [field for name in action.params for field in FIELDS_OF[name]]
+        for name in set(PARAM_FIELDS) - set(self.asked):
+            del self.fields[name]
         if action.key not in DELIVERING:
             del self.fields["rate_per_second"], self.fields["canary"]
         if action.delays:
@@ -118,7 +139,12 @@ class OperationForm(PageForm):
             "has_canary": typed.get("canary", False),
             "break_glass": typed.get("break_glass", False),
             "until": None if delay is None else timezone.now() + timedelta(seconds=delay),
+            "params": self.params(),
         }
+
+    def params(self) -> dict[str, Any]:
+        """Return what the action is told besides which messages."""
+        return params_of(self.cleaned_data, self.asked)
 
 
 @page()
@@ -147,16 +173,19 @@ def selection(request: HttpRequest, principal: Principal, selection_id: int) -> 
     """Show what an action would do with a selection, and begin it when the form is sent."""
     found = get_selection(selection_id, principal=principal)
     action = _action(request.GET.get("action") or _likely(found))
-    foreseen = preview(found, action.key, principal=principal)
-    may_break_glass = foreseen.needs_sign_off and principal.may(Permission.BREAK_GLASS)
+    may_break_glass = principal.may(Permission.BREAK_GLASS)
     form = OperationForm(request.POST if request.method == "POST" else None, action, may_break_glass=may_break_glass)
+    foreseen = _preview(found, action, form, principal)
     if request.method == "POST":
         principal.require(Permission.DECIDE)
-        if form.is_valid():
+        if form.asked and (foreseen is None or "begin" not in request.POST):
+            form.errors.pop("reason", None)  # it is asked for once it is known what would happen
+        elif form.is_valid():
             try:
-                operation_id = operations.begin(selection_id, action.key, principal=principal, **form.wanted())
+                operation_id = beginning.begin(selection_id, action.key, principal=principal, **form.wanted())
             except InvalidOperation as error:
-                form.add_error(error.field if error.field in form.fields else None, sentence_of(error))
+                name = field_of(error)
+                form.add_error(name if name in form.fields else None, sentence_of(error))
             else:
                 return HttpResponseRedirect(reverse("operations-one", args=[operation_id]))
     context = {
@@ -166,9 +195,31 @@ def selection(request: HttpRequest, principal: Principal, selection_id: int) -> 
         "actions": list(ACTIONS.values()),
         "action": action,
         "form": form,
-        **_foreseen(foreseen, principal),
+        "params": [form[name] for name in form.asked],
+        "fields": _fields(form, foreseen),
+        **(_foreseen(foreseen, principal) if foreseen else {}),
     }
     return render(request, "operations/selection.html", context, status=422 if form.errors else 200)
+
+
+def _fields(form: OperationForm, foreseen: OperationPreview | None) -> list[BoundField]:
+    """Return the fields that are asked for once it is known what would happen."""
+    has_limit = foreseen is not None and foreseen.needs_sign_off
+    hidden = {*form.asked, *(() if has_limit else ("break_glass",))}
+    return [field for field in form.visible_fields() if field.name not in hidden]
+
+
+def _preview(found: SelectionRow, action: Action, form: OperationForm, principal: Principal) -> OperationPreview | None:
+    """Return what the action would do; None where it is not known yet with what parameters."""
+    if form.asked and (not form.is_bound or any(name in form.errors for name in form.asked)):
+        return None
+    try:
+        params = form.params() if form.asked else None
+        return preview(found, action.key, principal=principal, params=params)
+    except (InvalidOperation, OutOfScope) as error:
+        name = field_of(error)
+        form.add_error(name if name in form.fields else None, sentence_of(error))
+        return None
 
 
 @page(filters=())
@@ -204,6 +255,7 @@ def show(request: HttpRequest, principal: Principal, operation_id: int) -> HttpR
         else [],
         "running": found.ended_at is None,
         "pace": _pace(found),
+        "params": [(PARAM_WORDS[name], _words(given)) for name, given in found.params.items() if name in PARAM_WORDS],
         "sign_off": SignOffNeeded(**found.sign_off) if found.sign_off else None,
     }
     is_live = request.htmx  # type: ignore[attr-defined]
@@ -223,7 +275,9 @@ def _review(found: OperationDetail, principal: Principal) -> dict[str, Any]:
     except (AnotherPersonNeeded, NotAllowed) as error:
         return {"no_sign_off": error.detail}
     selection = get_selection(found.selection_id, principal=principal)
-    return _foreseen(preview(selection, OperationAction(found.action), principal=principal_of(found)), principal)
+    action = ACTIONS[found.action]
+    params = {name: given for name, given in found.params.items() if name in action.params}
+    return _foreseen(preview(selection, action.key, principal=principal_of(found), params=params), principal)
 
 
 @page(filters=())
@@ -278,6 +332,7 @@ def _foreseen(foreseen: OperationPreview, principal: Principal) -> dict[str, Any
     return {
         "preview": foreseen,
         "left_alone": [(one, *_mend(one, principal)) for one in foreseen.refused],
+        "samples": [(one, drawn_diff(one.diff)) for one in foreseen.change.samples] if foreseen.change else [],
         "warnings": [one.warning.sentence(one.count, total=foreseen.accepted) for one in foreseen.crashed],
     }
 
@@ -290,9 +345,15 @@ def _mend(refused: LeftAlone, principal: Principal) -> tuple[str, str | None]:
         return f"Give {refused.detail} a destination", new if may_configure else None
     if refused.code == refusals.OVERSIZED:
         return f"Raise max_payload_bytes of {refused.detail}", reverse("policies") if may_configure else None
+    if refused.code == refusals.LISTED:
+        return f"Release it on {refused.detail} first", reverse("poison_list")
     if refused.code == TAKEN:
         return f"Operation #{refused.detail}", reverse("operations-one", args=[int(refused.detail or 0)])
     return "", None
+
+
+def _words(given: Any) -> str:
+    return given if isinstance(given, str) else strict_json.dumps(given).decode()
 
 
 def _pace(found: OperationDetail) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from rest_framework.response import Response
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NEW
-from poisonadmin.operations.commands.operations import MAX_REASON_CHARS
+from poisonadmin.operations.commands.beginning import MAX_REASON_CHARS
 from poisonadmin.operations.domain.actions import OperationAction
 from poisonadmin.operations.domain.lifecycle import OperationState
 from poisonadmin.operations.queries.preview import OperationPreview, preview

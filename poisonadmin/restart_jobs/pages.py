@@ -12,7 +12,7 @@ from django.views.decorators.http import require_POST
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.queries.filter_values import InvalidFilter
-from poisonadmin.operations.commands.operations import MAX_REASON_CHARS
+from poisonadmin.operations.commands.beginning import MAX_REASON_CHARS
 from poisonadmin.operations.domain.actions import ACTIONS
 from poisonadmin.operations.domain.ledger import MemberOutcome
 from poisonadmin.operations.queries.selections import get_selection

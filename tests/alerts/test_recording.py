@@ -17,7 +17,7 @@ from poisonadmin.alerts.commands.rules import delete_alert_rule
 from poisonadmin.alerts.commands.send import forget_old, send_due
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.messages.commands import failure_groups
-from poisonadmin.operations.commands.operations import begin
+from poisonadmin.operations.commands.beginning import begin
 from poisonadmin.operations.commands.selections import freeze
 from poisonadmin.operations.domain.actions import OperationAction
 from poisonadmin.store.models.alert import Alert, AlertDelivery, AlertRule

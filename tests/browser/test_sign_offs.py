@@ -4,7 +4,7 @@ import pytest
 from django.contrib.auth.models import User
 
 from poisonadmin.core.domain.access import SYSTEM, Role, principal
-from poisonadmin.operations.commands.operations import begin
+from poisonadmin.operations.commands.beginning import begin
 from poisonadmin.operations.commands.selections import freeze
 from poisonadmin.operations.domain.actions import OperationAction
 from poisonadmin.sign_offs.commands.rules import save_sign_off_rule

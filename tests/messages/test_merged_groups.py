@@ -17,7 +17,7 @@ from poisonadmin.messages.queries.failures import FailureFilter, list_failures
 from poisonadmin.messages.queries.filters import parse_filter
 from poisonadmin.messages.queries.groups import GroupFilter, get_group, list_groups
 from poisonadmin.messages.queries.lists import list_messages
-from poisonadmin.operations.commands.operations import begin
+from poisonadmin.operations.commands.beginning import begin
 from poisonadmin.operations.domain.actions import OperationAction
 from poisonadmin.operations.queries.operations import get_operation
 from poisonadmin.store.models.access import Audit

@@ -44,6 +44,8 @@ LEGAL = {
     (State.TBDL, Event.CONVERSATION_ENDED): "NDLV",
     (State.TBDL, Event.EXPIRED): "FAIL",
     (State.NDLV, Event.APPROVED): "TBDL",
+    (State.NDLV, Event.REDIRECTED): "TBDL",
+    (State.NDLV, Event.PATCHED): "TBDL",
     (State.NDLV, Event.HANDED_BACK): "DLVD",
     (State.NDLV, Event.MARKED_FAIL): "FAIL",
     (State.FAIL, Event.RESTORED): "NDLV",
@@ -75,8 +77,13 @@ def test_every_event_and_every_reason_is_in_the_table() -> None:
 
 
 def test_every_state_but_fail_and_delivered_can_be_left_without_a_person() -> None:
-    people = {Event.APPROVED, Event.HANDED_BACK, Event.MARKED_FAIL, Event.RESTORED, Event.RETURNED}
-    left = {t.from_state for t in TRANSITIONS if t.from_state is not None and t.event not in people}
+    people = {Event.APPROVED, Event.PATCHED, Event.HANDED_BACK, Event.MARKED_FAIL, Event.RESTORED, Event.RETURNED}
+    by_people = people | {Event.REDIRECTED}
+    left = {
+        t.from_state
+        for t in TRANSITIONS
+        if t.from_state is not None and t.event not in (by_people if t.from_state is State.NDLV else people)
+    }
     assert left == {State.TBDL, State.DLNG, State.DLVD}, "DLVD: what was handed back and is reported again"
 
 

@@ -13,8 +13,9 @@ import pytest
 
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.messages.commands.counts import fold
-from poisonadmin.operations.commands import operations, selections
-from poisonadmin.operations.commands.operations import begin, carry_on, change
+from poisonadmin.operations.commands import beginning, selections
+from poisonadmin.operations.commands.beginning import begin
+from poisonadmin.operations.commands.operations import carry_on, change
 from poisonadmin.operations.domain.actions import OperationAction
 from poisonadmin.operations.domain.lifecycle import OperationChange
 from poisonadmin.operations.queries.operations import get_operation
@@ -36,7 +37,7 @@ def small_pieces(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Non
     """Make the shop, and cut selections into pieces that only a tick decides on."""
     make_destination()
     monkeypatch.setattr(selections, "MEMBERS_A_PIECE", PIECE)
-    monkeypatch.setattr(operations, "DECIDED_AT_ONCE", 0)
+    monkeypatch.setattr(beginning, "DECIDED_AT_ONCE", 0)
 
 
 def killed_after(database_url: str, pieces: int, seconds: float) -> None:

@@ -6,7 +6,8 @@ import pytest
 from django.test import Client
 
 from poisonadmin.core.domain.access import SYSTEM
-from poisonadmin.operations.commands.operations import begin, carry_on
+from poisonadmin.operations.commands.beginning import begin
+from poisonadmin.operations.commands.operations import carry_on
 from poisonadmin.operations.commands.selections import freeze
 from poisonadmin.operations.domain.actions import OperationAction
 from poisonadmin.store.models.operation import Operation

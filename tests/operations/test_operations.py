@@ -12,20 +12,15 @@ from poisonadmin.delivery.commands.claim import claim_due
 from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.messages.commands.confirmations import confirm
 from poisonadmin.messages.commands.expiry import expire_due
-from poisonadmin.operations.commands import operations, selections
+from poisonadmin.operations.commands import beginning, selections
+from poisonadmin.operations.commands.beginning import begin
 from poisonadmin.operations.commands.carry_out import carry_out_piece
-from poisonadmin.operations.commands.operations import (
-    InvalidOperation,
-    OperationNotChanged,
-    begin,
-    carry_on,
-    change,
-    clear_lanes,
-)
+from poisonadmin.operations.commands.operations import OperationNotChanged, carry_on, change, clear_lanes
 from poisonadmin.operations.commands.selections import freeze
 from poisonadmin.operations.domain.actions import OperationAction
 from poisonadmin.operations.domain.ledger import MemberOutcome
 from poisonadmin.operations.domain.lifecycle import OperationChange
+from poisonadmin.operations.domain.params import InvalidOperation
 from poisonadmin.operations.queries.operations import get_operation, list_operation_members, list_operations
 from poisonadmin.operations.queries.preview import preview
 from poisonadmin.operations.queries.selections import get_selection
@@ -63,7 +58,7 @@ def shop(db: None) -> None:
 def pieces_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut selections into pieces of two, and leave all but the first to the tick."""
     monkeypatch.setattr(selections, "MEMBERS_A_PIECE", 2)
-    monkeypatch.setattr(operations, "DECIDED_AT_ONCE", 0)
+    monkeypatch.setattr(beginning, "DECIDED_AT_ONCE", 0)
 
 
 def approve_all(**more: Any) -> int:

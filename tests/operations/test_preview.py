@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from poisonadmin.core.domain.access import SYSTEM, Principal, Role, principal
-from poisonadmin.operations.commands.operations import begin
+from poisonadmin.operations.commands.beginning import begin
 from poisonadmin.operations.commands.selections import freeze
 from poisonadmin.operations.domain.actions import ACTIONS, OperationAction
 from poisonadmin.operations.queries.operations import get_operation
@@ -21,6 +21,10 @@ from tests.fixtures.delivery import make_destination
 
 pytestmark = pytest.mark.django_db
 WHY = {"principal": SYSTEM, "reason": "r"}
+PARAMS = {
+    OperationAction.REDIRECT: {"address": "orders.small"},
+    OperationAction.PATCH: {"json_patch": [{"op": "replace", "path": "/a", "value": "longer"}]},
+}
 LIMITED = principal("kim", Role.OPERATOR, ["orders.#", "*.dlq"])
 
 
@@ -39,7 +43,8 @@ def make(dice: random.Random) -> list[int]:
         original = dice.choice([None, "orders.eu", "orders.small", "elsewhere.x"])
         known = {} if original is None else {"original_address": original}
         described = {"reason": "gave up", "exception_class": f"Error{dice.randint(1, 3)}", **known}
-        ids.append(take(dice.choice(addresses), "x" * dice.choice([5, 50]), dead_letter=described))
+        payload = dice.choice(["x" * 5, "x" * 50, {"a": 1}, {"a": "x" * 50}, {"a": "longer"}, {"b": 1}])
+        ids.append(take(dice.choice(addresses), payload, dead_letter=described))
     for decision in (decisions.mark_fail, decisions.approve):
         decision(dice.sample(ids, 12), **WHY)
     Message.objects.filter(id__in=dice.sample(ids, 8), state="NDLV").update(reason="listed")
@@ -54,8 +59,9 @@ def test_the_preview_is_what_the_operation_does(action: OperationAction, who: Pr
     for seed in range(3):
         ids = make(random.Random(f"{seed} {action}"))
         selection = get_selection(freeze(ids=ids, principal=who), principal=who)
-        foreseen = preview(selection, action, principal=who)
-        operation = begin(selection.id, action, reason="r", principal=who)
+        params = PARAMS.get(action)
+        foreseen = preview(selection, action, principal=who, params=params)
+        operation = begin(selection.id, action, reason="r", principal=who, params=params)
         assert_as_foreseen(foreseen, operation)
 
 

@@ -9,7 +9,7 @@ from django.db import connections
 
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.messages.commands.counts import fold
-from poisonadmin.operations.commands.operations import begin, decide_on
+from poisonadmin.operations.commands.beginning import begin, decide_on
 from poisonadmin.operations.commands.selections import freeze
 from poisonadmin.operations.domain.actions import OperationAction
 from poisonadmin.operations.queries.operations import get_operation

@@ -12,8 +12,9 @@ from django.db import connections
 from poisonadmin.core.commands.authentication import authenticate, principal_of_user
 from poisonadmin.core.domain.access import SYSTEM, Permission, Role
 from poisonadmin.delivery.commands.settle import settle
-from poisonadmin.operations.commands import operations
-from poisonadmin.operations.commands.operations import RunOf, carry_on, change
+from poisonadmin.operations.commands import beginning
+from poisonadmin.operations.commands.beginning import RunOf
+from poisonadmin.operations.commands.operations import carry_on, change
 from poisonadmin.operations.commands.selections import freeze
 from poisonadmin.operations.domain.ledger import Ledger
 from poisonadmin.operations.domain.lifecycle import OperationChange
@@ -216,7 +217,7 @@ def test_sap_p_what_crashed_its_consumer_counts_as_blacklisted_whatever_its_reas
 def test_what_crashes_between_the_selection_and_its_turn_is_left_alone_too(
     destination: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(operations, "DECIDED_AT_ONCE", 0)
+    monkeypatch.setattr(beginning, "DECIDED_AT_ONCE", 0)
     meanwhile, sound = undecided(2)
     job = save()
     [run] = run_due()
@@ -348,7 +349,7 @@ def test_a_preview_of_another_job_or_of_before_a_run_is_refused(destination: str
 def test_changing_or_deleting_a_job_leaves_its_operation_alone(
     destination: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(operations, "DECIDED_AT_ONCE", 0)
+    monkeypatch.setattr(beginning, "DECIDED_AT_ONCE", 0)
     ids = undecided(2)
     job = save()
     run_due()

@@ -15,7 +15,8 @@ from django.db.models.functions import Now
 
 from poisonadmin.core.domain.access import Role, principal
 from poisonadmin.core.queries.rows import fetch_values
-from poisonadmin.operations.commands.operations import OperationNotChanged, begin, carry_on, change
+from poisonadmin.operations.commands.beginning import begin
+from poisonadmin.operations.commands.operations import OperationNotChanged, carry_on, change
 from poisonadmin.operations.commands.selections import freeze
 from poisonadmin.operations.domain.actions import OperationAction
 from poisonadmin.operations.domain.lifecycle import OperationChange

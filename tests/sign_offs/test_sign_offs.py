@@ -8,17 +8,12 @@ from django.db.models.functions import Now
 from poisonadmin.core.domain.access import NotAllowed, Permission, Principal, Role, principal
 from poisonadmin.core.domain.errors import NotFound, PreconditionFailed
 from poisonadmin.messages.domain.states import TransitionNotAllowed
-from poisonadmin.operations.commands.operations import (
-    InvalidOperation,
-    OperationNotChanged,
-    begin,
-    carry_on,
-    change,
-    decide_on,
-)
+from poisonadmin.operations.commands.beginning import begin, decide_on
+from poisonadmin.operations.commands.operations import OperationNotChanged, carry_on, change
 from poisonadmin.operations.commands.selections import freeze
 from poisonadmin.operations.domain.actions import OperationAction
 from poisonadmin.operations.domain.lifecycle import OperationChange
+from poisonadmin.operations.domain.params import InvalidOperation
 from poisonadmin.operations.queries.operations import OperationDetail, get_operation
 from poisonadmin.operations.queries.preview import preview
 from poisonadmin.operations.queries.selections import get_selection

@@ -12,7 +12,7 @@ from poisonadmin.alerts.commands.record import record_alerts
 from poisonadmin.alerts.commands.rules import save_alert_rule
 from poisonadmin.alerts.domain.rules import AlertRuleFields
 from poisonadmin.core.domain.access import SYSTEM, Permission
-from poisonadmin.operations.commands.operations import begin
+from poisonadmin.operations.commands.beginning import begin, decide_on
 from poisonadmin.operations.commands.selections import freeze
 from poisonadmin.operations.domain.actions import OperationAction
 from poisonadmin.poison_list.commands.reports import Report, report
@@ -77,6 +77,9 @@ ROUTES = {
     ),
     "messages-one": Expected(READ, OF_AN_ADDRESS),
     "messages-payload": Expected(PAYLOAD, OF_AN_ADDRESS),
+    "messages-edit": Expected(DECIDE, OF_AN_ADDRESS),
+    "messages-version": Expected(PAYLOAD, OF_AN_ADDRESS),
+    "messages-version-payload": Expected(PAYLOAD, OF_AN_ADDRESS),
     "blacklist": Expected(),
     "blacklist-newer": Expected(sent={"since": "2026-01-01T00:00:00Z"}),
     "blacklist-bystanders": Expected(READ, OF_AN_ADDRESS),
@@ -219,12 +222,17 @@ def make_everything() -> dict[str, int]:
         principal=SYSTEM,
     )
     selection = freeze(ids=[dead_letter("orders.eu").id], principal=SYSTEM)
+    patched = dead_letter("orders.eu").id
+    change = {"payload": "changed"}
+    decide_on([patched], OperationAction.PATCH, params=change, reason="r", principal=SYSTEM, is_one=True)
     line = RejectedLine.objects.create(source=source, batch="b", line=1, code="invalid_json", detail="no", raw=b"{")
     return {
         "selection_id": selection,
         "view_id": save_view("late", "address=orders.eu", is_shared=True, principal=SYSTEM),
         "operation_id": begin(selection, OperationAction.APPROVE, reason="r", principal=SYSTEM),
         "message_id": message.id,
+        "patched_id": patched,
+        "number": 2,
         "blacklisted_id": dead,
         "attempt": 1,
         "node_id": crashed.node_id,
@@ -246,6 +254,8 @@ def make_everything() -> dict[str, int]:
 
 def _values(pattern: URLPattern, objects: dict[str, int]) -> dict[str, object]:
     values: dict[str, object] = {key: objects.get(key, SLUGS.get(key)) for key in pattern.pattern.converters}
+    if "number" in values:
+        values["message_id"] = objects["patched_id"]
     if pattern.name in ("sources-edit", "sources-look"):
         values["source_id"] = objects["broker_id"]
     # A dead letter that was handed in has crashed nothing here.

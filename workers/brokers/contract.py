@@ -126,6 +126,12 @@ class Outgoing:
         """The queue or topic it goes to: its route, else where it was; empty when neither is known."""
         return self.route or str((self.transport or {}).get("queue") or "")
 
+    @property
+    def edited_headers(self) -> dict[str, str | None]:
+        """The headers that a person has changed, which the typed ones do not know of; None for one that was removed."""
+        found = (self.transport or {}).get("edited_headers")
+        return dict(found) if isinstance(found, Mapping) else {}
+
     def transport_of(self, kind: str) -> Mapping[str, Any] | None:
         """Return the transport where it is of this kind of broker."""
         return self.transport if self.transport and self.transport.get("broker") == kind else None

@@ -5,9 +5,10 @@ Refused are duplicate keys, NaN and Infinity, deep nesting, and numbers that wou
 
 import json
 import re
-from collections.abc import Sequence
-from decimal import Decimal
-from typing import Any, NoReturn
+from collections.abc import Callable, Sequence
+from decimal import Decimal, InvalidOperation
+from json.encoder import encode_basestring, encode_basestring_ascii
+from typing import Any, NoReturn, Self
 
 from poisonadmin.core.domain.errors import PoisonAdminError
 
@@ -28,8 +29,29 @@ class InvalidJson(PoisonAdminError):
         self.code = code
 
 
-def loads(raw: bytes) -> Any:
-    """Return the value of one JSON text in UTF-8.
+class Number(Decimal):
+    """A number that is written as it was read: `1.10` stays `1.10`, and no digit is lost."""
+
+    text: str
+
+    def __new__(cls, text: str) -> Self:
+        """Return the number that a JSON text is."""
+        if len(text) > MAX_NUMBER_CHARS:
+            raise InvalidJson("invalid_number", f"A number has more than {MAX_NUMBER_CHARS} characters.")
+        try:
+            number = super().__new__(cls, text)
+        except InvalidOperation:
+            raise InvalidJson("invalid_number", f"The number {text[:40]} is too large to be read.") from None
+        number.text = text
+        return number
+
+    def __deepcopy__(self, memo: object) -> Self:
+        """Return the same: a number never changes."""
+        return self
+
+
+def loads(raw: bytes, *, exact: bool = False) -> Any:
+    """Return the value of one JSON text in UTF-8. `exact`: numbers are `Number`s, for `dumps_exact`.
 
     Errors: `InvalidJson` with code `invalid_utf8`, `invalid_json`, `duplicate_key`, `nesting_too_deep`,
     `invalid_number`.
@@ -43,7 +65,7 @@ def loads(raw: bytes) -> Any:
         raise InvalidJson("invalid_utf8", f"Byte {error.start} is not valid UTF-8.") from None
     _refuse_deep_nesting(raw, text)
     try:
-        return _DECODER.decode(text)
+        return (_EXACT_DECODER if exact else _DECODER).decode(text)
     except json.JSONDecodeError as error:
         raise InvalidJson("invalid_json", f"{error.msg} at character {error.pos}.") from None
 
@@ -69,6 +91,71 @@ def dumps(value: object) -> bytes:
         raise InvalidJson("invalid_unicode", "A string holds a lone surrogate, which no UTF-8 text can.") from None
     _refuse_deep_nesting(raw, text)
     return raw
+
+
+def dumps_exact(value: Any, *, most_bytes: int, is_ascii: bool = False) -> bytes:
+    """Return what `loads` read with `exact` as compact JSON in UTF-8; with `is_ascii` in escapes beyond ASCII.
+
+    A lone surrogate, which only an escape can give, stays one.
+    Errors: `InvalidJson` with code `nesting_too_deep`, or `payload_too_large` above `most_bytes`.
+
+    >>> dumps_exact(loads(b'{"price": 1.10, "id": 12345678901234567890.5}', exact=True), most_bytes=100)
+    b'{"price":1.10,"id":12345678901234567890.5}'
+    """
+    written = _Writer(encode_basestring_ascii if is_ascii else encode_basestring, most_bytes)
+    written.value(value, 0)
+    text = "".join(written.parts)
+    try:
+        raw = text.encode("utf-8")
+    except UnicodeEncodeError:
+        return dumps_exact(value, most_bytes=most_bytes, is_ascii=True)
+    written.refuse_above(len(raw))
+    return raw
+
+
+class _Writer:
+    """Writes a value piece by piece, and stops where it becomes too long."""
+
+    def __init__(self, quoted: Callable[[str], str], most: int) -> None:
+        self.parts: list[str] = []
+        self._quoted = quoted
+        self._most = most
+        self._chars = 0
+
+    def refuse_above(self, size: int) -> None:
+        """Raise InvalidJson for what is too long."""
+        if size > self._most:
+            raise InvalidJson("payload_too_large", f"The JSON has more than {self._most} bytes.")
+
+    def value(self, value: Any, depth: int) -> None:
+        """Write a value that stands `depth` deep."""
+        if depth > MAX_NESTING:
+            raise InvalidJson("nesting_too_deep", f"JSON is nested more than {MAX_NESTING} deep.")
+        if isinstance(value, dict):
+            opening = "{"
+            for key, member in value.items():
+                self._add(f"{opening}{self._quoted(key)}:")
+                self.value(member, depth + 1)
+                opening = ","
+            self._add("}" if value else "{}")
+        elif isinstance(value, list):
+            opening = "["
+            for member in value:
+                self._add(opening)
+                self.value(member, depth + 1)
+                opening = ","
+            self._add("]" if value else "[]")
+        else:
+            self._add(self._quoted(value) if isinstance(value, str) else _word(value))
+
+    def _add(self, text: str) -> None:
+        self.parts.append(text)
+        self._chars += len(text)
+        self.refuse_above(self._chars)
+
+
+def _word(value: Any) -> str:
+    return value.text if isinstance(value, Number) else "null" if value is None else "true" if value else "false"
 
 
 def _refuse_deep_nesting(raw: bytes, text: str) -> None:
@@ -120,6 +207,9 @@ def _constant(text: str) -> NoReturn:
     raise InvalidJson("invalid_number", f"{text} is not a JSON number.")
 
 
+_EXACT_DECODER = json.JSONDecoder(
+    object_pairs_hook=_object, parse_int=Number, parse_float=Number, parse_constant=_constant
+)
 _DECODER = json.JSONDecoder(
     object_pairs_hook=_object, parse_int=_integer, parse_float=_fraction, parse_constant=_constant
 )

@@ -132,17 +132,17 @@ class StoredBytes:
     slices: Iterator[bytes]
 
 
-def stored_bytes(table: str, column: str, row_id: int) -> StoredBytes | None:
-    """Return the value in the row with this `id`; None where there is none. The names are no input of anybody's."""
-    sizes = fetch_values(f"SELECT octet_length({column}) FROM {table} WHERE id = %s", [row_id])  # noqa: S608
-    return StoredBytes(sizes[0], _slices(table, column, row_id, sizes[0])) if sizes else None
+def stored_bytes(table: str, column: str, *key: int, where: str = "id = %s") -> StoredBytes | None:
+    """Return the value in the row with this key; None where there is none. The names are no input of anybody's."""
+    sizes = fetch_values(f"SELECT octet_length({column}) FROM {table} WHERE {where}", key)  # noqa: S608
+    return StoredBytes(sizes[0], _slices(f"{table} WHERE {where}", column, key, sizes[0])) if sizes else None
 
 
-def _slices(table: str, column: str, row_id: int, size_bytes: int) -> Iterator[bytes]:
+def _slices(row: str, column: str, key: Sequence[int], size_bytes: int) -> Iterator[bytes]:
     for start in range(0, size_bytes, SLICE_BYTES):
         found = fetch_values(
-            f"SELECT substring({column} FROM %s FOR %s) FROM {table} WHERE id = %s",  # noqa: S608
-            [start + 1, SLICE_BYTES, row_id],
+            f"SELECT substring({column} FROM %s FOR %s) FROM {row}",  # noqa: S608
+            [start + 1, SLICE_BYTES, *key],
         )
         # Whoever reads slowly must not keep one of the pool's connections meanwhile.
         if not connection.in_atomic_block:

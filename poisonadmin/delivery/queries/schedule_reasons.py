@@ -19,8 +19,9 @@ _WHY = {
     Event.RELEASED: "put back before it was begun, so due at once",
     Event.OUTCOME_LOST: "put back because its result was lost, so due at once",
     Event.MOVED: "moved here, so due at once",
-    Event.REDIRECTED: "redirected here, so due at once",
+    Event.REDIRECTED: "redirected here{by}, so due at once",
     Event.APPROVED: "approved{by}, so due at once; its failures are counted from zero",
+    Event.PATCHED: "changed{by}, so due at once; its failures are counted from zero",
     Event.DELIVERED_NOW: "made due{by}",
     Event.POSTPONED: "postponed{by}",
 }
@@ -29,7 +30,7 @@ _UNCOUNTED = {
     Event.NODE_LOST: "after its node was lost, which leaves failure_count alone",
 }
 _ENDLESS = {Event.CRASHED: "crashes", Event.NODE_LOST: "lost nodes", Event.ROLLED_BACK: "roll-backs"}
-_BY_A_PERSON = (Event.APPROVED, Event.DELIVERED_NOW, Event.POSTPONED)
+_BY_A_PERSON = (Event.DELIVERED_NOW, Event.POSTPONED)
 
 
 def endless(policy: Policy, message: MessageDetail, last: HistoryRow | None) -> str | None:
@@ -48,7 +49,7 @@ def how_it_waits(message: MessageDetail, policy: Policy, last: HistoryRow, made:
             is_paced = hot_loops.is_paced(last.note)
             when, why = (f"{hot_loops.WAIT_MS} ms", f": {hot_loops.NOTE}") if is_paced else ("at once", "")
             return f"due {when} {_UNCOUNTED[Event(last.event)]}{why}"
-        by = f" by {last.actor}" if last.event in _BY_A_PERSON else ""
+        by = f" by {last.actor}" if last.event in _BY_A_PERSON or last.from_state == State.NDLV else ""
         return _WHY.get(Event(last.event), last.event).format(by=by)
     # Once it is claimed, its state is no longer as old as the wait.
     waits = message.due_at - message.state_at if message.due_at and message.state == State.TBDL else None

@@ -15,7 +15,7 @@ from poisonadmin.messages.queries.detail import AttemptRow, HistoryRow
 from poisonadmin.policies.domain.policy import Policy
 
 SHOWN_STEPS = 20
-RESETS = (Event.APPROVED, Event.DELIVERED, Event.MOVED, Event.REDIRECTED)
+RESETS = (Event.APPROVED, Event.DELIVERED, Event.MOVED, Event.REDIRECTED, Event.PATCHED)
 
 
 @dataclass(frozen=True)

@@ -65,8 +65,8 @@ def is_sendable(name: str, value: str) -> bool:
     return TOKEN.match(name) is not None and _UNSENDABLE.search(value) is None
 
 
-def _is_reserved(name: str) -> bool:
-    """Return whether a destination's own configuration may not set this field either."""
+def is_reserved(name: str) -> bool:
+    """Return whether nobody may set this field: it frames the request, or is ours."""
     lower = name.lower()
     return lower in _FRAMING or lower.startswith((OWN_PREFIX, "proxy-"))
 
@@ -234,7 +234,7 @@ def validate_headers(headers: Any, *, field: str = "headers") -> dict[str, str]:
         if name.lower() in seen:
             raise InvalidDestination(field, f"{name} is there twice")
         seen.add(name.lower())
-        if _is_reserved(name):
+        if is_reserved(name):
             raise InvalidDestination(field, f"{name} is set by PoisonAdmin or by the protocol")
         if field == "headers" and names_caller(name):
             raise InvalidDestination(field, f"{name} is a credential, which readers could see; put it in the secrets")

@@ -72,9 +72,12 @@ _INSERT = enter(
 )
 
 _SAME = """
-SELECT envelope.id, body.payload = %(payload)s AND body.headers = %(headers)s AND content_type = %(content_type)s
+SELECT envelope.id, coalesce(original.payload, body.payload) = %(payload)s
+       AND coalesce(original.headers, body.headers) = %(headers)s AND content_type = %(content_type)s
        AND conversation_id IS NOT DISTINCT FROM %(conversation_id)s AND bookmark IS NOT DISTINCT FROM %(bookmark)s
-FROM envelope JOIN body USING (id) WHERE intake_address_id = %(address)s AND message_id = %(message_id)s
+FROM envelope JOIN body USING (id)
+     LEFT JOIN payload_version AS original ON original.message_id = envelope.id AND original.number = 1
+WHERE intake_address_id = %(address)s AND envelope.message_id = %(message_id)s
 """
 
 

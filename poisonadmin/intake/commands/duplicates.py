@@ -49,7 +49,14 @@ WITH lost AS MATERIALIZED (
     FROM staged_message AS staged
          JOIN address ON address.name = staged.address
          JOIN envelope AS first ON first.intake_address_id = address.id AND first.message_id = staged.message_id
-         LEFT JOIN body AS first_body ON first_body.id = first.id
+         -- What came in, also where somebody has changed it since.
+         LEFT JOIN LATERAL (
+             SELECT body.id, coalesce(original.payload, body.payload) AS payload,
+                    coalesce(original.headers, body.headers) AS headers
+             FROM body LEFT JOIN payload_version AS original
+                  ON original.message_id = body.id AND original.number = 1
+             WHERE body.id = first.id
+         ) AS first_body ON TRUE
          JOIN body AS own_body ON own_body.id = staged.id
     WHERE staged.batch = %(batch)s AND first.id <> staged.id
 ), kept AS (

@@ -66,7 +66,9 @@ FROM staged_message AS staged
      CROSS JOIN LATERAL jsonb_to_record(told.came_back) AS back (message_id bigint, attempt_number int)
      JOIN message ON message.id = back.message_id
      JOIN body AS sent ON sent.id = message.id
-     JOIN body AS came ON came.id = staged.id AND came.payload = sent.payload
+     JOIN body AS came ON came.id = staged.id AND (came.payload = sent.payload OR EXISTS (
+         SELECT FROM payload_version AS former
+         WHERE former.message_id = message.id AND former.payload = came.payload))
 WHERE staged.batch = %(batch)s AND position('"came_back":'::bytea IN staged.dead_letter) > 0
 ORDER BY staged.id
 """
@@ -84,7 +86,11 @@ SELECT staged_id, id, address_id, attempt_number, state, attempt_number, fingerp
 FROM (SELECT staged.id AS staged_id, message.id, message.address_id, message.attempt_number, message.state,
              convert_from(staged.dead_letter, 'UTF8')::jsonb AS letter FROM {_KNOWN}) AS known
      CROSS JOIN LATERAL jsonb_to_record(letter) AS one (told jsonb, fingerprint text, title text, error_class text)
-WHERE (SELECT payload FROM body WHERE body.id = known.id) = (SELECT payload FROM body WHERE body.id = staged_id)
+WHERE EXISTS (
+    SELECT FROM body AS came
+    WHERE came.id = staged_id AND came.payload IN (
+        SELECT payload FROM body WHERE body.id = known.id
+        UNION ALL SELECT payload FROM payload_version WHERE message_id = known.id))
   AND EXISTS (
     SELECT FROM jsonb_to_recordset(letter -> 'moves') AS move (queue text, reason text, at timestamptz, count int)
     WHERE move.at IS NOT NULL AND NOT EXISTS (

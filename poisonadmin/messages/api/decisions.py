@@ -8,12 +8,21 @@ from rest_framework import serializers
 from rest_framework.response import Response
 
 from poisonadmin.core.domain.access import Permission
+from poisonadmin.core.domain.addresses import MAX_ADDRESS_CHARS
 from poisonadmin.messages.api.messages import MESSAGE_DETAIL
 from poisonadmin.messages.commands.confirmations import confirm
 from poisonadmin.messages.queries.detail import get_message
-from poisonadmin.operations.commands.operations import decide_on
+from poisonadmin.operations.commands.beginning import decide_on
 from poisonadmin.operations.domain.actions import OperationAction
-from poisonadmin.web.api.contract import MAX_REASON_CHARS, Moment, ReasonInput, StrictSerializer, Text, contract
+from poisonadmin.web.api.contract import (
+    MAX_REASON_CHARS,
+    JsonObject,
+    Moment,
+    ReasonInput,
+    StrictSerializer,
+    Text,
+    contract,
+)
 from poisonadmin.web.api.routes import route
 from poisonadmin.web.api.view import ApiView, shown
 
@@ -119,6 +128,48 @@ class MessageReturn(_DecisionView):
         return self.decided(message_id, OperationAction.RETURN)
 
 
+class MessageRelease(_DecisionView):
+    """`/messages/{id}/release/`."""
+
+    @contract(Permission.DECIDE, "decisions", _GIVES, **_TERMS)
+    def post(self, message_id: int) -> Response:
+        """Take a message's bookmark off the poison list, and approve the message."""
+        return self.decided(message_id, OperationAction.RELEASE)
+
+
+class RedirectInput(ReasonInput):
+    """The address to deliver to."""
+
+    address = Text(max_length=MAX_ADDRESS_CHARS)
+
+
+class MessageRedirect(_DecisionView):
+    """`/messages/{id}/redirect/`."""
+
+    @contract(Permission.DECIDE, "decisions", _GIVES, **{**_TERMS, "body": RedirectInput})
+    def post(self, message_id: int) -> Response:
+        """Deliver a message in NDLV to another address than its return address."""
+        return self.decided(message_id, OperationAction.REDIRECT, params={"address": self.body["address"]})
+
+
+class PatchInput(ReasonInput):
+    """`json_patch` (RFC 6902), or `payload`, a text in the place of the whole payload; `headers`: `set`, `remove`."""
+
+    json_patch = serializers.ListField(required=False)
+    payload = Text(required=False, trim_whitespace=False, allow_blank=True)
+    headers = JsonObject(required=False)
+
+
+class MessagePatch(_DecisionView):
+    """`/messages/{id}/patch/`."""
+
+    @contract(Permission.DECIDE, "decisions", _GIVES, **{**_TERMS, "body": PatchInput})
+    def post(self, message_id: int) -> Response:
+        """Change a message in NDLV and deliver it: what it was is kept as a version. It takes `read_payload` too."""
+        params = {name: value for name, value in self.body.items() if name != "reason"}
+        return self.decided(message_id, OperationAction.PATCH, params=params)
+
+
 class ConfirmInput(StrictSerializer):
     """What there is to say, if anything; which delivery it was, as the header `PoisonAdmin-Attempt` says."""
 
@@ -149,5 +200,8 @@ urlpatterns = [
     route("messages/<id:message_id>/deliver_now/", MessageDeliverNow, name="api-message-deliver-now"),
     route("messages/<id:message_id>/postpone/", MessagePostpone, name="api-message-postpone"),
     route("messages/<id:message_id>/return/", MessageReturn, name="api-message-return"),
+    route("messages/<id:message_id>/release/", MessageRelease, name="api-message-release"),
+    route("messages/<id:message_id>/redirect/", MessageRedirect, name="api-message-redirect"),
+    route("messages/<id:message_id>/patch/", MessagePatch, name="api-message-patch"),
     route("messages/<id:message_id>/confirm/", MessageConfirm, name="api-message-confirm"),
 ]

@@ -27,6 +27,7 @@ from poisonadmin.messages.queries.detail import (
 )
 from poisonadmin.messages.queries.filters import parse_filter
 from poisonadmin.messages.queries.lists import ORDERINGS, MessageRow, list_messages
+from poisonadmin.messages.queries.versions import VersionRow, version_payload, versions
 from poisonadmin.store.models.claim import NodeEnd
 from poisonadmin.store.models.lane import AddressStatus
 from poisonadmin.web.api.attachments import attachment
@@ -48,7 +49,7 @@ from poisonadmin.web.api.contract import (
     time,
 )
 from poisonadmin.web.api.rendering import TakeAny
-from poisonadmin.web.api.shape import BREAKER, Shape
+from poisonadmin.web.api.shape import BREAKER, Shape, whole_list
 from poisonadmin.web.api.view import ApiView, shown
 
 _MESSAGE = {"state": State, "reason": Reason | None, "address_status": AddressStatus}
@@ -73,6 +74,7 @@ HISTORY = Shape(
     kinds={"from_state": State | None, "to_state": State, "event": Event, "reason": Reason | None},
 )
 HOP = Shape("Hop", HopRow)
+VERSION = Shape("Version", VersionRow)
 TRANSPORT = Shape("Transport", Transport)
 NEXT_STEP = Shape(
     "NextStep",
@@ -224,6 +226,27 @@ class MessageSchedule(ApiView):
         return Response(SCHEDULE.render(schedule(message_id, principal=self.principal)))
 
 
+class MessageVersions(ApiView):
+    """`/messages/{id}/versions/`."""
+
+    @contract(Permission.READ, "messages", {200: whole_list(VERSION)})
+    def get(self, message_id: int) -> Response:
+        """List the versions of the payload and the headers, newest first. Number 1 is what came in."""
+        return self.whole(VERSION, versions(message_id, principal=self.principal))
+
+
+class MessageVersionPayload(ApiView):
+    """`/messages/{id}/versions/{number}/payload/`."""
+
+    content_negotiation_class = TakeAny
+
+    @contract(Permission.READ_PAYLOAD, "messages", {200: Raw()})
+    def get(self, message_id: int, number: int) -> HttpResponseBase:
+        """Download the payload of a version."""
+        found = version_payload(message_id, number, principal=self.principal)
+        return attachment(self.request, found, f"message-{message_id}-version-{number}.payload")
+
+
 class MessagePayload(ApiView):
     """`/messages/{id}/payload/`."""
 
@@ -231,7 +254,7 @@ class MessagePayload(ApiView):
 
     @contract(Permission.READ_PAYLOAD, "messages", {200: Raw()})
     def get(self, message_id: int) -> HttpResponseBase:
-        """Download the payload: the bytes as they came in, always as an attachment, never as what they claim to be.
+        """Download the payload: what the next delivery carries, always as an attachment, never as what it claims to be.
 
         It is sent as it is read, a few megabytes at a time.
         """

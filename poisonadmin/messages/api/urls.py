@@ -12,6 +12,12 @@ urlpatterns = [
     route("messages/<id:message_id>/payload/", messages.MessagePayload, name="api-message-payload"),
     route("messages/<id:message_id>/schedule/", messages.MessageSchedule, name="api-message-schedule"),
     route("messages/<id:message_id>/transport/", messages.MessageTransport, name="api-message-transport"),
+    route("messages/<id:message_id>/versions/", messages.MessageVersions, name="api-message-versions"),
+    route(
+        "messages/<id:message_id>/versions/<id:number>/payload/",
+        messages.MessageVersionPayload,
+        name="api-message-version-payload",
+    ),
     *decisions.urlpatterns,
     route("failures/", failures.FailureList, name="api-failures"),
     *groups.urlpatterns,

@@ -1,14 +1,14 @@
 """Decisions of people on single messages or a handful: approve, mark FAIL, quarantine, restore, deliver now, postpone,
-return.
+return, redirect.
 
 Each locks the messages, refuses those that are out of scope, would go out of scope or are in another state, and changes
 the rest in one statement.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import NamedTuple, NotRequired, TypedDict, Unpack
+from typing import Any, NamedTuple, NotRequired, TypedDict, Unpack
 
 from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
@@ -18,11 +18,12 @@ from poisonadmin.core.commands.transaction_retry import retried
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound, PoisonAdminError, PreconditionFailed
 from poisonadmin.core.queries.address_ids import visible_ids
-from poisonadmin.messages.commands import schedule
+from poisonadmin.messages.commands import payload_versions, schedule
 from poisonadmin.messages.commands.admission import admit_again
 from poisonadmin.messages.commands.decision_statements import DECISIONS, HAND_BACK, DecisionStatement
 from poisonadmin.messages.domain.states import Event, State, TransitionNotAllowed
 from poisonadmin.messages.queries import refusals
+from poisonadmin.messages.queries.payload_changes import NotChanged, PayloadChange
 from poisonadmin.operations.domain.actions import OperationAction
 from poisonadmin.policies.domain.policy import Blame
 from poisonadmin.policies.queries.index import policy_index
@@ -63,11 +64,43 @@ class OperationRef:
     is_audited: bool = False
 
 
+class NotListed(PoisonAdminError):
+    """Raised when what is to be released is not on the poison list."""
+
+    code = "not_listed"
+    status = 409
+
+
+class Listed(PoisonAdminError):
+    """Raised when a message is on the poison list of the address that it is redirected to."""
+
+    code = "listed"
+    status = 409
+
+
+class ConversationEnded(PoisonAdminError):
+    """Raised when the conversation of a message has ended on the address that it is redirected to."""
+
+    code = "conversation_ended"
+    status = 409
+
+
+class PayloadNotChanged(PoisonAdminError):
+    """Raised when a change does not apply to a message."""
+
+    code = "payload_not_changed"
+    status = 409
+
+
 class Asked(TypedDict):
-    """What a decision is asked with. `expected_*`: what the caller has seen; None or left out: anything."""
+    """What a decision is asked with. `params`: what the action needs to know (operations/domain/params.py).
+
+    `expected_*`: what the caller has seen; None or left out: anything.
+    """
 
     principal: Principal
     reason: str
+    params: NotRequired[Mapping[str, Any]]
     operation: NotRequired[OperationRef | None]
     expected_state: NotRequired[str | None]
     expected_attempt: NotRequired[int | None]
@@ -77,7 +110,8 @@ class Asked(TypedDict):
 class Decided:
     """`refused` maps each message that was left alone to why: a code, or the state it is in.
 
-    `operations`: the latest operation of those that were refused, where they had one; `returns`: their return address.
+    `operations`: the latest operation of those that were refused, where they had one; `returns`: their return address;
+    `details`: more of why a change does not apply.
     `handed_back`: those of `changed` that their consumers have back. `awaits`: the operation that would change the rest
     once another person has signed it off; None where nothing waits.
     """
@@ -88,11 +122,12 @@ class Decided:
     operations: dict[int, int]
     returns: dict[int, str]
     handed_back: tuple[int, ...] = ()
+    details: Mapping[int, str | None] = field(default_factory=dict)
     awaits: int | None = None
 
 
 class _Locked(NamedTuple):
-    """A message that nobody else changes until the transaction ends; an approval puts it on its return address.
+    """A message that nobody else changes until the transaction ends; `return_address` is where it would go.
 
     `refusal`: why the decision leaves it alone (messages/queries/refusals.py). `operation_id`: the latest operation
     that had it delivered.
@@ -102,7 +137,7 @@ class _Locked(NamedTuple):
     state: str
     attempt_number: int
     return_address: str
-    return_id: int
+    return_id: int | None
     candidate: bool
     is_handed_back: bool
     operation_id: int | None
@@ -128,18 +163,22 @@ def decide(
     their bookmarks are released and their conversations reopened (rulings R6, R7). One that is `listed` on an address
     that delivers nowhere is handed back to its consumers: DLVD `handed_back`. An `expires_at` that has passed is taken
     away: a person wants the message delivered all the same. RETURN is an approval of what was moved (SEMANTICS WAS-3).
+    RELEASE is an approval of what is on the poison list. PATCH changes what they hold first, for an operation.
+    REDIRECT sends a message to the address in `params` instead, which has to take it as it is.
     A restored message has the reason that it last had in NDLV, or its own where it never was there.
-    Errors: `NotAllowed`. Shape: refused with `not_found`, `no_destination`, `oversized`, `not_moved`,
-    `precondition_failed`, or the state.
+    Errors: `NotAllowed`, `OutOfScope` (of the address in `params`). Shape: refused with `not_found`, `no_destination`,
+    `oversized`, `not_moved`, `not_listed`, `listed`, `conversation_ended`, `precondition_failed`, a code of
+    queries/payload_changes.py, or the state.
     """
     asked["principal"].require(Permission.DECIDE)
-    return retried(lambda: _decide_once(DECISIONS[action], ids, asked, until))
+    return retried(lambda: _decide_once(action, ids, asked, until))
 
 
 def only(decided: Decided, message_id: int) -> None:
     """Do nothing when the decision on this one message was carried out; raise why not otherwise.
 
-    Errors: `NotFound`, `NoDestination`, `Oversized`, `NotMoved`, `PreconditionFailed`, `TransitionNotAllowed`.
+    Errors: `NotFound`, `NoDestination`, `Oversized`, `NotMoved`, `NotListed`, `Listed`, `ConversationEnded`,
+    `PreconditionFailed`, `PayloadNotChanged`, `TransitionNotAllowed`.
     """
     why = decided.refused.get(message_id)
     if why is None:
@@ -152,29 +191,43 @@ def only(decided: Decided, message_id: int) -> None:
         raise Oversized("The payload is larger than its address takes; raise max_payload_bytes in its policy first.")
     if why == refusals.NOT_MOVED:
         raise NotMoved("This message was not moved; there is no other address to return it to.")
+    if why == refusals.NOT_LISTED:
+        raise NotListed("The message is not on the poison list; approve it instead.")
+    if why == refusals.LISTED:
+        raise Listed("The message is on the poison list of that address; release it there first.")
+    if why == refusals.CONVERSATION_ENDED:
+        raise ConversationEnded("The message's conversation has ended on that address.")
     if why == STALE:
         raise PreconditionFailed("The message has changed since it was read; nothing was done. Read it again.")
+    if message_id in decided.details:
+        detail = decided.details[message_id]
+        raise PayloadNotChanged(f"Nothing was changed: {why}{f' ({detail})' if detail else ''}.")
     raise TransitionNotAllowed(State(why), decided.event)
 
 
-def _decide_once(decision: DecisionStatement, ids: Sequence[int], asked: Asked, until: datetime | None) -> Decided:
+def _decide_once(action: OperationAction, ids: Sequence[int], asked: Asked, until: datetime | None) -> Decided:
     principal, reason = asked["principal"], asked["reason"]
+    decision = DECISIONS[action]
     with transaction.atomic(), connection.cursor() as cursor:
-        locked = _lock(cursor, decision, ids, visible_ids(principal))
+        known = {"until": until} | refusals.values(action, asked.get("params", {}), principal)
+        locked = _lock(cursor, decision, ids, {"visible": visible_ids(principal)} | known)
         refused = {message_id: refusals.NOT_FOUND for message_id in ids if message_id not in locked}
         for message_id, message in locked.items():
             if why := _refusal(message, asked):
                 refused[message_id] = why
         chosen = [message_id for message_id in locked if message_id not in refused]
+        details = _change(cursor, action, chosen, asked)
+        refused |= {message_id: error.code for message_id, error in details.items()}
+        chosen = [message_id for message_id in chosen if message_id not in details]
         handed_back: list[int] = []
-        if decision.event is Event.APPROVED and chosen:
+        if decision.admits and chosen:
             admit_again(cursor, chosen, actor=principal.name, note=reason)
             handed_back = [message_id for message_id in chosen if locked[message_id].is_handed_back]
         back = frozenset(handed_back)
         moved = [message_id for message_id in chosen if message_id not in back]
         for one, some in ((HAND_BACK, handed_back), (decision, moved)):
             if some:
-                _carry_out(cursor, one, [locked[message_id] for message_id in some], until, asked)
+                _carry_out(cursor, one, [locked[message_id] for message_id in some], known, asked)
     left = {message_id: message for message_id, message in locked.items() if message_id in refused}
     return Decided(
         decision.event,
@@ -183,29 +236,44 @@ def _decide_once(decision: DecisionStatement, ids: Sequence[int], asked: Asked, 
         {message_id: message.operation_id for message_id, message in left.items() if message.operation_id},
         {message_id: message.return_address for message_id, message in left.items()},
         tuple(handed_back),
+        {message_id: error.detail for message_id, error in details.items()},
     )
+
+
+def _change(cursor: CursorWrapper, action: OperationAction, ids: Sequence[int], asked: Asked) -> dict[int, NotChanged]:
+    """Change what the messages hold, where the action does; return those that the change does not apply to."""
+    if action is not OperationAction.PATCH:
+        return {}
+    operation = asked.get("operation")
+    assert operation is not None
+    wanted = PayloadChange(asked.get("params", {}))
+    return payload_versions.change(cursor, ids, wanted, actor=asked["principal"].name, operation_id=operation.id)
 
 
 def _carry_out(
     cursor: CursorWrapper,
     decision: DecisionStatement,
     messages: Sequence[_Locked],
-    until: datetime | None,
+    known: Mapping[str, Any],
     asked: Asked,
 ) -> None:
     principal, reason, operation = asked["principal"], asked["reason"], asked.get("operation")
     alone: list[int] = []
     cleared: list[int] = []
-    if decision.event is Event.APPROVED:
-        alone, cleared = _suspicions(cursor, messages)
+    if decision.delivers:
+        # Whoever redirects has made sure that there is such an address.
+        targets = {message.id: message.return_id for message in messages if message.return_id is not None}
+        assert len(targets) == len(messages)
+        alone, cleared = _suspicions(messages)
+        schedule.isolation_lanes(cursor, [targets[message_id] for message_id in alone])
         if operation is not None and operation.has_lanes:
-            schedule.operation_lanes(cursor, [message.return_id for message in messages], operation.id)
+            schedule.operation_lanes(cursor, targets.values(), operation.id)
     ids = [message.id for message in messages]
     values = {
+        **known,
         "ids": ids,
         "alone": alone,
         "cleared": cleared,
-        "until": until,
         "operation": operation.id if operation else None,
         "lanes": operation.id if operation and operation.has_lanes else None,
         "actor": principal.name,
@@ -218,16 +286,16 @@ def _carry_out(
 
 
 def _lock(
-    cursor: CursorWrapper, decision: DecisionStatement, ids: Sequence[int], visible: list[int] | None
+    cursor: CursorWrapper, decision: DecisionStatement, ids: Sequence[int], values: Mapping[str, Any]
 ) -> dict[int, _Locked]:
     """Lock the messages in the order of their ids and return those that exist."""
     cursor.execute(_LOCK, {"ids": list(ids)})
-    parts = {"is_handed_back": refusals.IS_HANDED_BACK, "joins": refusals.JOINS, "refusal": decision.refusal}
-    cursor.execute(_READ.format(**parts), {"ids": list(ids), "visible": visible})
+    parts = {"is_handed_back": refusals.IS_HANDED_BACK, "joins": decision.joins, "refusal": decision.refusal}
+    cursor.execute(_READ.format(**parts), {"ids": list(ids), **values})
     return {row[0]: _Locked(*row) for row in cursor.fetchall()}
 
 
-def _suspicions(cursor: CursorWrapper, approved: Sequence[_Locked]) -> tuple[list[int], list[int]]:
+def _suspicions(approved: Sequence[_Locked]) -> tuple[list[int], list[int]]:
     """Return which of the approved are tried alone again, and which are cleared, as their policies say (ruling R3).
 
     Under `all_in_flight` a candidate runs beside the others, as in SAP.
@@ -235,9 +303,8 @@ def _suspicions(cursor: CursorWrapper, approved: Sequence[_Locked]) -> tuple[lis
     policies = policy_index()
     candidates = [(one, policies.resolve(one.return_address).policy) for one in approved if one.candidate]
     cleared = [one.id for one, policy in candidates if policy.approve_clears_candidate]
-    alone = [one for one, policy in candidates if one.id not in cleared and policy.blame is Blame.EXACT]
-    schedule.isolation_lanes(cursor, [one.return_id for one in alone])
-    return [one.id for one in alone], cleared
+    alone = [one.id for one, policy in candidates if one.id not in cleared and policy.blame is Blame.EXACT]
+    return alone, cleared
 
 
 def _refusal(message: _Locked, asked: Asked) -> str | None:

@@ -71,6 +71,7 @@ class Event(StrEnum):
     REJECTED = "rejected"
     QUARANTINED = "quarantined"
     REDIRECTED = "redirected"
+    PATCHED = "patched"
     CONVERSATION_ENDED = "conversation_ended"
     EXPIRED = "expired"
     APPROVED = "approved"
@@ -90,6 +91,7 @@ DECISIONS = (
     Event.DELIVERED_NOW,
     Event.POSTPONED,
     Event.REDIRECTED,
+    Event.PATCHED,
 )
 
 
@@ -156,6 +158,8 @@ TRANSITIONS: tuple[Transition, ...] = (
     Transition(TBDL, Event.CONVERSATION_ENDED, (NDLV,), (Reason.CONVERSATION_ENDED,)),
     Transition(TBDL, Event.EXPIRED, (FAIL,), (Reason.EXPIRED,)),
     Transition(NDLV, Event.APPROVED, (TBDL,)),
+    Transition(NDLV, Event.REDIRECTED, (TBDL,)),
+    Transition(NDLV, Event.PATCHED, (TBDL,)),
     Transition(NDLV, Event.HANDED_BACK, (DLVD,), (Reason.HANDED_BACK,)),
     Transition(NDLV, Event.MARKED_FAIL, (FAIL,), (Reason.FAILED_BY_ADMIN,)),
     Transition(FAIL, Event.RESTORED, (NDLV,)),

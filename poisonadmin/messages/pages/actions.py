@@ -1,6 +1,6 @@
 """The actions that pages offer on messages, and carrying them out."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -9,13 +9,15 @@ from django.utils import timezone
 from poisonadmin.core.domain.access import Principal
 from poisonadmin.messages.commands.decisions import Decided
 from poisonadmin.messages.queries.lists import MessageRow
-from poisonadmin.operations.commands.operations import decide_on
+from poisonadmin.operations.commands.beginning import decide_on
 from poisonadmin.operations.domain.actions import ACTIONS, Action
+from poisonadmin.operations.domain.params import may_carry_out
 
 
-def offered(message: MessageRow) -> list[Action]:
-    """Return the actions that the message's state allows."""
-    return [action for action in ACTIONS.values() if action.allows(message)]
+def offered(message: MessageRow, principal: Principal) -> list[Action]:
+    """Return the actions that the message's state, and the principal's permissions, allow."""
+    allowed = [action for action in ACTIONS.values() if action.allows(message)]
+    return [action for action in allowed if may_carry_out(action.key, principal)]
 
 
 def perform(
@@ -25,14 +27,16 @@ def perform(
     principal: Principal,
     reason: str,
     delay_seconds: int | None = None,
+    params: Mapping[str, Any] | None = None,
     expected: tuple[str | None, int | None] = (None, None),
     is_one: bool = False,
 ) -> Decided:
-    """Carry the action out; `delay_seconds` is for those that take one, `expected` the (state, attempt) seen.
+    """Carry the action out; `delay_seconds` and `params` are for those that take some, `expected` the (state, attempt)
+    seen.
 
     `is_one`: on one message, whose refusal is an error.
     """
-    more: dict[str, Any] = {"expected_state": expected[0], "expected_attempt": expected[1]}
+    more: dict[str, Any] = {"params": params, "expected_state": expected[0], "expected_attempt": expected[1]}
     if action.delays:
         more["until"] = timezone.now() + timedelta(seconds=delay_seconds or action.delays[0][0])
     return decide_on(ids, action.key, principal=principal, reason=reason, is_one=is_one, **more)

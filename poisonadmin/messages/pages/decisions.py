@@ -12,10 +12,10 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST
 from django_htmx.http import HttpResponseClientRedirect, trigger_client_event
 
-from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.domain.access import OutOfScope, Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.queries.rows import MAX_ID
-from poisonadmin.messages.commands.decisions import Decided
+from poisonadmin.messages.commands.decisions import ConversationEnded, Decided, Listed, NoDestination, Oversized
 from poisonadmin.messages.domain.states import Event
 from poisonadmin.messages.pages.actions import perform
 from poisonadmin.messages.queries.approval_warnings import approval_warnings
@@ -24,9 +24,10 @@ from poisonadmin.messages.queries.lists import MessageRow, messages_by_id
 from poisonadmin.operations.domain.actions import ACTIONS, Action
 from poisonadmin.sign_offs.queries.needed import limits_of, sign_off_needed
 from poisonadmin.system.queries.overview import undecided_count
-from poisonadmin.web.pages.forms import PageForm, TextField, whole_number
+from poisonadmin.web.pages.forms import PageForm, TextField, sentence_of, whole_number
+from poisonadmin.web.pages.params import address_field
 from poisonadmin.web.pages.views import back_to, page
-from poisonadmin.web.pages.words import refusal_words
+from poisonadmin.web.pages.words import SIGN_OFF_NEEDED, refusal_words
 
 MAX_TICKED = 500
 MAX_DIGITS = 18
@@ -56,6 +57,7 @@ class DecisionForm(PageForm):
     origin = back = expected_state = forms.CharField(required=False, widget=forms.HiddenInput)
     expected_attempt = forms.IntegerField(min_value=0, max_value=MAX_ID, required=False, widget=forms.HiddenInput)
     delay_seconds = whole_number("Postpone by", limits=(0, MAX_ID), choices=[])
+    address = address_field()
     reason = TextField(
         "Reason",
         most=MAX_REASON_CHARS,
@@ -71,8 +73,10 @@ class DecisionForm(PageForm):
             self.fields["delay_seconds"].widget.choices = action.delays
         else:
             del self.fields["delay_seconds"]
+        if "address" not in action.params:
+            del self.fields["address"]
         for name, errors in self.errors.items():
-            if name != "reason":
+            if name not in ("reason", "address"):
                 raise InvalidDecision(f"{name}: {errors[0]}")
         self.ids = _ids(request.POST.getlist("id"))
         typed = self.cleaned_data
@@ -109,17 +113,26 @@ def carry_out(request: HttpRequest, principal: Principal, action: str) -> HttpRe
     form = DecisionForm(request, chosen)
     if not form.errors and not form.cleaned_data["reason"]:
         form.add_error("reason", "Say why; the reason is kept with the message.")
+    if "address" in form.fields and not form.errors and not form.cleaned_data["address"]:
+        form.add_error("address", "Say where it is to be delivered.")
     if form.errors:
         return _dialog(request, principal, chosen, form, 422)
-    decided = perform(
-        chosen,
-        form.ids,
-        principal=principal,
-        reason=form.cleaned_data["reason"],
-        delay_seconds=form.cleaned_data.get("delay_seconds"),
-        expected=form.expected,
-        is_one=form.page == "message",
-    )
+    try:
+        decided = perform(
+            chosen,
+            form.ids,
+            principal=principal,
+            reason=form.cleaned_data["reason"],
+            delay_seconds=form.cleaned_data.get("delay_seconds"),
+            params={name: form.cleaned_data[name] for name in chosen.params},
+            expected=form.expected,
+            is_one=form.page == "message",
+        )
+    except (OutOfScope, NoDestination, Oversized, Listed, ConversationEnded) as error:
+        if "address" not in form.fields:
+            raise
+        form.add_error("address", sentence_of(error))
+        return _dialog(request, principal, chosen, form, 422)
     _say(request, chosen, decided)
     return _answer(request, principal, form, decided)
 
@@ -140,7 +153,12 @@ def _dialog(
         "missing": len(set(form.ids)) - len(rows),
         "warnings": warnings(fitting) if action.event is Event.APPROVED else [],
         "sign_off": sign_off_needed(
-            limits_of(action.key), action.key, principal=principal, count=len(rows), ids=[row.id for row in rows]
+            limits_of(action.key),
+            action.key,
+            principal=principal,
+            count=len(rows),
+            ids=[row.id for row in rows],
+            target=form.cleaned_data.get("address") or None,
         ),
     }
     template = "messages/_decision.html" if request.htmx else "messages/decision.html"  # type: ignore[attr-defined]
@@ -162,7 +180,7 @@ def _split(rows: list[MessageRow], *, goes_back: bool) -> list[tuple[tuple[str, 
 def _say(request: HttpRequest, action: Action, decided: Decided) -> None:
     count = len(decided.changed)
     if decided.awaits is not None:
-        notes.warning(request, "Nothing is done yet: another person has to sign off.")
+        notes.warning(request, SIGN_OFF_NEEDED)
     if count:
         notes.success(request, f"{count} message{'' if count == 1 else 's'} {action.done}.")
     for why, skipped in Counter(decided.refused.values()).most_common():
@@ -189,6 +207,6 @@ def _answer(request: HttpRequest, principal: Principal, form: DecisionForm, deci
 
 
 def _action(key: str) -> Action:
-    if key not in ACTIONS:
+    if key not in ACTIONS or ACTIONS[key].page:
         raise Http404(key)
     return ACTIONS[key]

@@ -32,6 +32,7 @@ from poisonadmin.messages.queries.detail import (
     payload_start,
 )
 from poisonadmin.messages.queries.lists import MessageRow
+from poisonadmin.messages.queries.versions import versions
 from poisonadmin.sources.domain.broker_kinds import words_of
 from poisonadmin.web.pages import streams
 from poisonadmin.web.pages.crash_view import describe_crash
@@ -138,9 +139,10 @@ def show(request: HttpRequest, principal: Principal, message_id: int) -> HttpRes
         "history": _timeline(message, changes, made.results),
         "approval_warning": approval_warning_of(message),
         "crash_outcomes": CRASHES,
+        "versions": versions(message_id, principal=principal),
         "hops": hops(message_id, principal=principal).results,
         "schedule": schedule(message_id, principal=principal),
-        "actions": offered(message) if principal.may(Permission.DECIDE) else [],
+        "actions": offered(message, principal),
         "is_overdue": message.confirm_by is not None and message.confirm_by < timezone.now(),
         "final": message.state in {"DLVD", "FAIL"},
     }
@@ -153,7 +155,7 @@ def show(request: HttpRequest, principal: Principal, message_id: int) -> HttpRes
 
 @page(Permission.READ_PAYLOAD)
 def download(request: HttpRequest, principal: Principal, message_id: int) -> HttpResponseBase:
-    """Answer with the payload's bytes as they came in."""
+    """Answer with the payload's bytes, as the next delivery carries them."""
     return streams.download(request, payload(message_id, principal=principal), f"message-{message_id}.bin")
 
 

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from poisonadmin.messages.pages import blacklist, completion, decisions, detail, facets, groups, triage
+from poisonadmin.messages.pages import blacklist, completion, decisions, detail, edit, facets, groups, triage
 
 urlpatterns = [
     path("blacklist/", blacklist.show, name="blacklist"),
@@ -16,6 +16,9 @@ urlpatterns = [
     path("messages/decide/<slug:action>/", decisions.ask, name="messages-ask"),
     path("messages/decide/<slug:action>/now/", decisions.carry_out, name="messages-decide"),
     path("messages/<int:message_id>/", detail.show, name="messages-one"),
+    path("messages/<int:message_id>/edit/", edit.edit, name="messages-edit"),
+    path("messages/<int:message_id>/versions/<int:number>/", edit.version, name="messages-version"),
+    path("messages/<int:message_id>/versions/<int:number>/payload/", edit.download, name="messages-version-payload"),
     path("messages/<int:message_id>/payload/", detail.download, name="messages-payload"),
     *groups.urlpatterns,
 ]

@@ -220,7 +220,7 @@ def has_ever_crashed(principal: Principal) -> bool:
 
 
 def count_decided(principal: Principal) -> Count:
-    """Return how many blacklisted messages were approved or marked FAIL within 30 days.
+    """Return how many blacklisted messages were approved, redirected, patched or marked FAIL within 30 days.
 
     Only the latest 10,000 decisions are looked at.
     """
@@ -230,7 +230,7 @@ def count_decided(principal: Principal) -> Count:
         found = fetch_values(
             f"""WITH decided AS (
                   SELECT h.message_id, h.seq FROM history h JOIN message m ON m.id = h.message_id
-                  WHERE h.event IN ('approved', 'marked_fail') AND {scope}
+                  WHERE h.event IN ('approved', 'redirected', 'patched', 'marked_fail') AND {scope}
                     AND h.at > now() - interval '{DECIDED_DAYS} days' ORDER BY h.at DESC LIMIT {CAP})
                 SELECT count(DISTINCT message_id) FROM decided WHERE (
                   SELECT reason FROM history before WHERE before.message_id = decided.message_id

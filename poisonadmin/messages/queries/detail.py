@@ -14,6 +14,7 @@ from poisonadmin.delivery.queries.crashes import SandboxEndWords
 from poisonadmin.destinations.queries import destinations_seen
 from poisonadmin.messages.queries.lists import COLUMNS, JOINS, MessageRow, require_message
 from poisonadmin.messages.queries.merged_groups import SEEN_AS
+from poisonadmin.messages.queries.versions import OF_ATTEMPT, OF_CHANGE
 from poisonadmin.sources.domain.broker_kinds import BROKERS
 
 # The last move, while the message is where it has put it, and has not come home by it.
@@ -90,7 +91,7 @@ def get_message(message_id: int, *, principal: Principal) -> MessageDetail:
 
 
 def payload(message_id: int, *, principal: Principal) -> StoredBytes:
-    """Return the payload, the bytes as they came in, to be read slice by slice; raise NotFound."""
+    """Return the payload, the bytes that the next delivery carries, to be read slice by slice; raise NotFound."""
     require_message(message_id, principal, Permission.READ_PAYLOAD)
     found = stored_bytes("body", "payload", message_id)
     if found is None:
@@ -112,7 +113,8 @@ class AttemptRow(SandboxEndWords):
     `exit_status` is that of the sandbox that died, negative for a signal, whose name is `signal`; `output_text` is the
     last 8 kB that the handler printed. `host` and `node_end` (clean, lost, fenced) are the node's. `is_alone`: it was
     delivered by itself, as candidates are; None when that is no longer on record. `consumer_version`: as the consumer
-    stated it with its answer, where that was no plain success.
+    stated it with its answer, where that was no plain success. `version`: of the payload and the headers that it
+    carried.
     """
 
     attempt_number: int
@@ -139,6 +141,7 @@ class AttemptRow(SandboxEndWords):
     node_end: str | None
     is_alone: bool | None
     consumer_version: str | None
+    version: int
 
     @property
     def response_text(self) -> str | None:
@@ -148,7 +151,10 @@ class AttemptRow(SandboxEndWords):
 
 @dataclass(frozen=True)
 class HistoryRow:
-    """One state change; `note` is the reason that a person gave, `operation_id` the operation that decided on it."""
+    """One state change; `note` is the reason that a person gave, `operation_id` the operation that decided on it.
+
+    `version`: of the payload and the headers, where this change made one.
+    """
 
     seq: int
     at: datetime
@@ -160,6 +166,7 @@ class HistoryRow:
     actor: str
     note: str | None
     operation_id: int | None
+    version: int | None
 
 
 @dataclass(frozen=True)
@@ -186,7 +193,7 @@ def attempts(
         t.started_at, t.finished_at,
         t.error_class, t.cause_class, t.error_message, t.stack, t.title, t.fingerprint, {SEEN_AS} AS group_id,
         t.status_code, t.retry_after_ms, t.response, t.exit_status, t.output, t.move_to, n.id AS node_id, n.host,
-        n."end" AS node_end, c.is_isolation AS is_alone, t.consumer_version
+         n."end" AS node_end, c.is_isolation AS is_alone, t.consumer_version, {OF_ATTEMPT} AS version
         FROM attempt t LEFT JOIN claim c ON c.id = t.claim_id
         LEFT JOIN node n ON n.claim_id = t.claim_id AND n.shard = t.shard
         LEFT JOIN destination d ON d.id = t.destination_id
@@ -199,7 +206,8 @@ def history(
 ) -> Page[HistoryRow]:
     """Return the state changes; raise NotFound, InvalidCursor."""
     require_message(message_id, principal)
-    sql = f"SELECT {columns(HistoryRow, 'history')} FROM history WHERE message_id = %s"  # noqa: S608
+    sql = f"""SELECT seq, at, from_state, to_state, event, reason, attempt_number, actor, note, operation_id,
+        {OF_CHANGE} AS version FROM history WHERE message_id = %s"""  # noqa: S608
     return fetch_page(HistoryRow, sql, [message_id], window(cursor, limit, _BY_SEQ))
 
 

@@ -1,26 +1,64 @@
 """Why a decision leaves a message alone: one expression each, for carrying it out and for its preview.
 
 An expression is NULL for a message that the decision may change, else a code below, or the state that the message is
-in. It needs `JOINS`, and the parameter `visible`: the ids of the addresses that who decides sees, NULL for all.
+in. It needs `joins`, the parameter `visible`: the ids of the addresses that who decides sees, NULL for all, and
+`values`.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
+from poisonadmin.core.domain.access import OutOfScope, Principal
 from poisonadmin.delivery.domain.outcome import Outcome
 from poisonadmin.messages.domain.states import Reason, State
 from poisonadmin.operations.domain.actions import ACTIONS, OperationAction
+from poisonadmin.policies.queries.index import policy_index
 
 NOT_FOUND = "not_found"
 NO_DESTINATION = "no_destination"
 OVERSIZED = "oversized"
 NOT_MOVED = "not_moved"
 CRASHED = "crashed"
+LISTED = "listed"
+NOT_LISTED = "not_listed"
+CONVERSATION_ENDED = "conversation_ended"
+# Those that are about the address to which the message would go.
+OF_TARGET = frozenset({NO_DESTINATION, OVERSIZED, LISTED, CONVERSATION_ENDED})
 
+_JOINS = "JOIN address ON address.id = message.address_id JOIN envelope ON envelope.id = message.id"
 # `back`: the return address, to which an approval sends a message.
-JOINS = """
-JOIN address ON address.id = message.address_id JOIN envelope ON envelope.id = message.id
-JOIN address AS back ON back.id = coalesce(message.original_address_id, message.address_id)
+RETURN_ADDRESS = "JOIN address AS back ON back.id = coalesce(message.original_address_id, message.address_id)"
+# Where a redirected message goes. An address that no message has named yet is as its policy will make it.
+_TARGET = """
+JOIN (
+    SELECT id, name, destination_id, max_payload_bytes FROM address WHERE name = %(target)s
+    UNION ALL
+    SELECT NULL, %(target)s, (SELECT id FROM destination WHERE name = %(target_destination)s), %(target_most_bytes)s
+    WHERE NOT EXISTS (SELECT FROM address WHERE name = %(target)s)
+) AS back ON TRUE
 """
 # An approval hands it back to the consumers that reported it, since its address delivers nowhere.
 IS_HANDED_BACK = f"(message.reason IS NOT DISTINCT FROM '{Reason.LISTED}' AND back.destination_id IS NULL)"
+
+
+def joins(action: OperationAction) -> str:
+    """Return what `message` is joined with: its `address`, its `envelope`, and `back`, where it would go."""
+    return f"{_JOINS} {_TARGET if action is OperationAction.REDIRECT else RETURN_ADDRESS}"
+
+
+def values(action: OperationAction, params: Mapping[str, Any], principal: Principal) -> dict[str, Any]:
+    """Return the parameters of the expression. Errors: `OutOfScope`, for a target that the principal does not see."""
+    if action is not OperationAction.REDIRECT:
+        return {}
+    target = params["address"]
+    if not principal.sees(target):
+        raise OutOfScope("params.address", f"address {target}")
+    found = policy_index().resolve(target)
+    return {
+        "target": target,
+        "target_destination": found.destination,
+        "target_most_bytes": found.policy.max_payload_bytes,
+    }
 
 
 def _refusal(start: State, *conditions: tuple[str, str], goes_back: bool = False) -> str:
@@ -37,17 +75,37 @@ CASE WHEN %(visible)s::bigint[] IS NOT NULL AND NOT ({seen}) THEN '{NOT_FOUND}'
 
 _DELIVERS_NOWHERE = ("back.destination_id IS NULL", NO_DESTINATION)
 _IS_TOO_LARGE = ("envelope.payload_bytes > back.max_payload_bytes", OVERSIZED)
+_IS_LISTED = (
+    """EXISTS (SELECT FROM poison_entry AS entry WHERE entry.source = back.name AND entry.is_listed
+                     AND entry.bookmark = coalesce(envelope.bookmark, envelope.message_id))""",
+    LISTED,
+)
+_HAS_ENDED = (
+    """EXISTS (SELECT FROM conversation WHERE conversation.address_id = back.id AND ended_at IS NOT NULL
+                     AND conversation.conversation_id = envelope.conversation_id)""",
+    CONVERSATION_ENDED,
+)
+
+# Neither was it stopped for its bookmark, nor is an entry for it in force where it is.
+_IS_ON_NO_LIST = f"""message.reason IS DISTINCT FROM '{Reason.LISTED}'
+          AND NOT EXISTS (SELECT FROM poison_entry AS entry WHERE entry.message_id = message.id AND entry.is_listed)
+          AND NOT EXISTS (SELECT FROM poison_entry AS entry WHERE entry.source = address.name AND entry.is_listed
+                          AND entry.bookmark = coalesce(envelope.bookmark, envelope.message_id))"""  # noqa: S608
+
+_NOT_APPROVED = (
+    (f"{_DELIVERS_NOWHERE[0]} AND NOT {IS_HANDED_BACK}", NO_DESTINATION),
+    (f"{_IS_TOO_LARGE[0]} AND NOT {IS_HANDED_BACK}", OVERSIZED),
+)
 
 REFUSALS: dict[OperationAction, str] = {action.key: _refusal(action.start) for action in ACTIONS.values()} | {
-    OperationAction.APPROVE: _refusal(
-        State.NDLV,
-        (f"{_DELIVERS_NOWHERE[0]} AND NOT {IS_HANDED_BACK}", NO_DESTINATION),
-        (f"{_IS_TOO_LARGE[0]} AND NOT {IS_HANDED_BACK}", OVERSIZED),
-        goes_back=True,
-    ),
+    OperationAction.APPROVE: _refusal(State.NDLV, *_NOT_APPROVED, goes_back=True),
+    OperationAction.RELEASE: _refusal(State.NDLV, (_IS_ON_NO_LIST, NOT_LISTED), *_NOT_APPROVED, goes_back=True),
     OperationAction.RETURN: _refusal(
         State.NDLV, ("back.id = message.address_id", NOT_MOVED), _DELIVERS_NOWHERE, _IS_TOO_LARGE, goes_back=True
     ),
+    # Whether the change applies, and the result is too large, is not known here (queries/payload_changes.py).
+    OperationAction.PATCH: _refusal(State.NDLV, _DELIVERS_NOWHERE, goes_back=True),
+    OperationAction.REDIRECT: _refusal(State.NDLV, _DELIVERS_NOWHERE, _IS_TOO_LARGE, _IS_LISTED, _HAS_ENDED),
 }
 
 # A message `m` may have crashed its consumer whatever it is NDLV for, also where its policy counts no crashes but as

@@ -109,7 +109,8 @@ def _on_record(ids: list[int]) -> dict[int, dict[str, Any]]:
              (SELECT count(*) FROM attempt WHERE message_id = wanted.id
               AND outcome IN ('failed', 'imported', 'returned') AND attempt_number <= t.attempt_number
               AND attempt_number > coalesce((SELECT max(h.attempt_number) FROM history h WHERE h.message_id = wanted.id
-                AND h.event IN ('delivered', 'approved', 'handed_back') AND h.attempt_number < t.attempt_number), -1))
+                AND h.event IN ('delivered', 'approved', 'redirected', 'patched', 'handed_back')
+                AND h.attempt_number < t.attempt_number), -1))
            FROM unnest(%s::bigint[]) wanted(id)
            LEFT JOIN LATERAL (SELECT attempt_number, error_class, left(error_message, 2000) AS error_message
                               FROM attempt WHERE message_id = wanted.id AND outcome <> 'delivered'

@@ -6,13 +6,15 @@ from django.db import connection, transaction
 
 from poisonadmin.core.commands.transaction_retry import retried
 from poisonadmin.core.queries.rows import fetch_values
+from poisonadmin.messages.commands import payload_versions
 from poisonadmin.messages.commands.transitions import move
 from poisonadmin.messages.domain.states import Event, State
+from poisonadmin.operations.domain.actions import OperationAction
 from poisonadmin.store.models.operation import Operation
 
 MESSAGES_A_TRANSACTION = 5_000
 
-# It goes back to where it was approved, for the reason that it had there.
+# It goes back to where it was approved, for the reason that it had there. What it held before is put back as well.
 _UNDO = move(
     State.TBDL,
     Event.OPERATION_CANCELLED,
@@ -34,7 +36,7 @@ _UNDO = move(
              FROM history JOIN hop ON hop.message_id = history.message_id AND hop.at = history.at
                           JOIN address ON address.name = hop.from_address
              WHERE history.message_id = message.id AND history.operation_id = %(operation)s
-               AND history.event = 'approved' AND hop.to_address = here.name
+               AND hop.to_address = here.name
              ORDER BY seq DESC LIMIT 1
          ) AS former ON TRUE
          JOIN lane ON lane.address_id = coalesce(former.id, message.address_id) AND lane.is_plain
@@ -43,8 +45,10 @@ _UNDO = move(
         "reason": "former_reason",
         "address_id": "former_address_id",
         "lane_id": "former_lane_id",
-        "original_address_id": """CASE WHEN former_address_id <> message.address_id THEN message.address_id
-                                       ELSE message.original_address_id END""",
+        # An approval has brought it home; a redirect has kept where it was first.
+        "original_address_id": """CASE WHEN former_address_id = message.address_id THEN message.original_address_id
+                                       WHEN message.original_address_id IS NULL THEN message.address_id
+                                       ELSE NULLIF(message.original_address_id, former_address_id) END""",
     },
     shows=("from_name", "to_name"),
     beside="""hops AS (
@@ -82,7 +86,7 @@ def undo(operation: Operation, *, actor: str, note: str) -> int:
         "selection": operation.selection_id,
         "limit": MESSAGES_A_TRANSACTION,
     }
-    values = {"operation": operation.id, "actor": actor, "note": note}
+    values = {"operation": operation.id, "actor": actor, "note": note, "action": operation.action}
     while operation.has_lanes and (ids := fetch_values(_ON_LANES, wanted)):
         undone += retried(lambda ids=ids: _undo(values | {"ids": ids}))  # type: ignore[misc]
     for number in range(operation.pieces):
@@ -93,5 +97,7 @@ def undo(operation: Operation, *, actor: str, note: str) -> int:
 
 def _undo(values: dict[str, Any]) -> int:
     with transaction.atomic(), connection.cursor() as cursor:
+        if values["action"] == OperationAction.PATCH:
+            payload_versions.put_back(cursor, values["ids"], actor=values["actor"], operation_id=values["operation"])
         cursor.execute(_UNDO, values)
         return int(cursor.fetchone()[0])

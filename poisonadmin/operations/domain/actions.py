@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from poisonadmin.messages.domain.states import Event, State
+from poisonadmin.messages.domain.states import Event, Reason, State, allowed
 
 
 class OperationAction(StrEnum):
@@ -15,6 +15,9 @@ class OperationAction(StrEnum):
     DELIVER_NOW = "deliver_now"
     POSTPONE = "postpone"
     QUARANTINE = "quarantine"
+    REDIRECT = "redirect"
+    PATCH = "patch"
+    RELEASE = "release"
     RESTORE = "restore"
 
 
@@ -22,6 +25,8 @@ class OperationAction(StrEnum):
 class Action:
     """`start`: the state in which a message must be. `fits`: what else a message must be, so that it is offered.
 
+    `params`: what it is told besides which messages (operations/domain/params.py). `page`: the route of a page that
+    carries it out on one message, where that is no dialog.
     `label` is on the button, `verb` on the dialog's, `done` in the note after; `means` says what will happen.
     """
 
@@ -36,6 +41,8 @@ class Action:
     button: str = ""
     on_lists: bool = False
     delays: tuple[tuple[int, str], ...] = ()
+    params: tuple[str, ...] = ()
+    page: str = ""
     fits: Callable[[Any], bool] = field(default=lambda _: True)
 
     def allows(self, message: Any) -> bool:
@@ -84,6 +91,41 @@ ACTIONS: dict[str, Action] = {
             fits=lambda message: message.original_address not in (None, message.address),
         ),
         Action(
+            OperationAction.REDIRECT,
+            State.NDLV,
+            Event.REDIRECTED,
+            "Redirect…",
+            "Redirect",
+            "redirected",
+            "Will be delivered now at the address that you choose, with all attempts available there.",
+            "arrow-right",
+            params=("address",),
+        ),
+        Action(
+            OperationAction.PATCH,
+            State.NDLV,
+            Event.PATCHED,
+            "Edit and redeliver…",
+            "Patch and redeliver",
+            "patched",
+            "Will be redelivered now with the change, with all attempts available again. The former content is kept.",
+            "sliders",
+            params=("json_patch", "headers", "payload"),
+            page="messages-edit",
+        ),
+        Action(
+            OperationAction.RELEASE,
+            State.NDLV,
+            Event.APPROVED,
+            "Release…",
+            "Release from the poison list",
+            "released from the poison list",
+            "Will be taken off the poison list for every consumer, and redelivered now, or handed back to consumers "
+            "that reported it.",
+            "list-ban",
+            fits=lambda message: message.reason == Reason.LISTED,
+        ),
+        Action(
             OperationAction.DELIVER_NOW,
             State.TBDL,
             Event.DELIVERED_NOW,
@@ -127,4 +169,8 @@ ACTIONS: dict[str, Action] = {
     )
 }
 # Their members are accounted for when they have been delivered, or not; those of the others at once.
-DELIVERING = frozenset(OperationAction(key) for key, action in ACTIONS.items() if action.event is Event.APPROVED)
+DELIVERING = frozenset(
+    OperationAction(key)
+    for key, action in ACTIONS.items()
+    if action.start is State.NDLV and State.TBDL in allowed(State.NDLV, action.event)
+)

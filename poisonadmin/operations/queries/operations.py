@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -12,7 +12,7 @@ from poisonadmin.core.queries.address_ids import visible_ids
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Count, Key, Page, fetch_page, window
 from poisonadmin.core.queries.rows import all_given, bounded, fetch, fetch_rows
 from poisonadmin.messages.queries.lists import COLUMNS, JOINS, MessageRow
-from poisonadmin.operations.domain.actions import DELIVERING
+from poisonadmin.operations.domain.actions import DELIVERING, OperationAction
 from poisonadmin.operations.domain.ledger import Ledger, MemberOutcome, ledger
 from poisonadmin.operations.domain.lifecycle import OPEN_STATES, OperationState
 
@@ -127,7 +127,21 @@ def list_operations(
     without = " AND broke_glass_at IS NOT NULL" if broke_glass else ""
     sql = f"SELECT {_COLUMNS} {_FROM} WHERE operation.count >= {2 if on_sets else 0} AND {only}{open_ones}{without}"
     page = window(cursor, limit, _NEWEST_FIRST)
-    return fetch_page(OperationRow, sql, parameters, page)
+    found = fetch_page(OperationRow, sql, parameters, page)
+    return replace(found, results=[_shown(row, principal) for row in found.results])
+
+
+def _shown(row: OperationRow, principal: Principal, *, is_one: bool = False) -> OperationRow:
+    """Return the operation without what its parameters say of payloads, where the principal may not see those.
+
+    A payload is not repeated, since the message has it as a version; but with `is_one` while it waits for a sign-off.
+    """
+    may_see = principal.may(Permission.READ_PAYLOAD) or row.action != OperationAction.PATCH
+    has_payload = is_one and row.state == OperationState.WAITING_FOR_SIGN_OFF
+    params = {name: value for name, value in row.params.items() if may_see and (has_payload or name != "payload")}
+    if may_see and "payload" in row.params:
+        params["payload_bytes"] = len(row.params["payload"].encode())
+    return replace(row, params=params)
 
 
 def get_operation(operation_id: int, *, principal: Principal) -> OperationDetail:
@@ -139,7 +153,7 @@ def get_operation(operation_id: int, *, principal: Principal) -> OperationDetail
     found = fetch(OperationRow, sql, [*parameters, operation_id]) if 0 < operation_id < 2**63 else []
     if not found:
         raise NotFound(f"There is no operation {operation_id}.")
-    return _with_ledgers(found)[0]
+    return _with_ledgers([_shown(found[0], principal, is_one=True)])[0]
 
 
 def operations_of_runs(ids: Sequence[int], *, principal: Principal) -> dict[int, OperationDetail]:

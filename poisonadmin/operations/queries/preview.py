@@ -1,9 +1,9 @@
 """What an operation would do with a selection now, by the very checks that carrying it out makes."""
 
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.queries.address_ids import visible_ids
@@ -11,6 +11,8 @@ from poisonadmin.core.queries.rows import bounded, fetch_rows
 from poisonadmin.messages.queries import refusals
 from poisonadmin.messages.queries.approval_warnings import ApprovalWarning, approval_warning
 from poisonadmin.operations.domain.actions import DELIVERING, OperationAction
+from poisonadmin.operations.domain.params import checked_params
+from poisonadmin.operations.queries.change_preview import ChangePreview, NotChangedCount, preview_change
 from poisonadmin.operations.queries.selections import SelectionRow
 from poisonadmin.policies.queries.index import policy_index
 from poisonadmin.sign_offs.domain.sign_off import SignOffNeeded
@@ -38,7 +40,7 @@ GROUP BY 1, 2, 3, 4, 5, 6, 7
 class LeftAlone:
     """How many messages of an address will be left alone, and why: `code` is a code, or the state that they are in.
 
-    `detail`: the return address that delivers nowhere or takes no payload of that size, or the operation that has them.
+    `detail`: the address that does not take them, or the operation that has them.
     """
 
     code: str
@@ -68,7 +70,9 @@ class CrashWarning:
 class OperationPreview:
     """`count` is the selection's; `accepted` and the counts of `refused` sum to it.
 
-    `sign_off`: the limit that it exceeds, so that another person has to sign off; null where none has to.
+    `change`: to patch, what trying the change led to. Where that is not the whole, those it does not apply to are
+    among the `accepted`. `sign_off`: the limit that it exceeds, so that another person has to sign off; null where none
+    has to.
     """
 
     count: int
@@ -77,6 +81,7 @@ class OperationPreview:
     targets: list[Target]
     crashed: list[CrashWarning]
     sign_off: SignOffNeeded | None
+    change: ChangePreview | None
 
     @property
     def needs_sign_off(self) -> bool:
@@ -97,24 +102,40 @@ class _Sort(NamedTuple):
     n: int
 
 
-def preview(selection: SelectionRow, action: OperationAction, *, principal: Principal) -> OperationPreview:
-    """Return what the action would do. Errors: `NotAllowed`, `QueryTooExpensive`."""
-    principal.require(Permission.READ)
+def preview(
+    selection: SelectionRow, action: OperationAction, *, principal: Principal, params: Mapping[str, Any] | None = None
+) -> OperationPreview:
+    """Return what the action would do. Errors: `NotAllowed`, `InvalidOperation`, `NotFound`, `QueryTooExpensive`."""
+    principal.require(Permission.READ_PAYLOAD if action is OperationAction.PATCH else Permission.READ)
+    values = refusals.values(action, checked_params(action, params), principal)
     with bounded(PREVIEW_SECONDS):
-        statement = _SORTS.format(refusal=refusals.REFUSALS[action], joins=refusals.JOINS)
-        sorts = [
-            _Sort(*row) for row in fetch_rows(statement, {"selection": selection.id, "visible": visible_ids(principal)})
-        ]
-    taken = [one for one in sorts if one.why is None]
+        statement = _SORTS.format(refusal=refusals.REFUSALS[action], joins=refusals.joins(action))
+        known = values | {"selection": selection.id, "visible": visible_ids(principal)}
+        sorts = [_Sort(*row) for row in fetch_rows(statement, known)]
+        taken = [one for one in sorts if one.why is None]
+        change = None
+        if action is OperationAction.PATCH:
+            change = preview_change(known, checked_params(action, params), sum(one.n for one in taken))
+    refused = _refused([one for one in sorts if one.why is not None])
+    targets = _targets(taken, goes_back=action in DELIVERING)
+    if change is not None and change.is_whole:
+        refused += [LeftAlone(one.code, one.address, one.count, one.detail) for one in change.refused]
+        targets = _without(targets, change.refused)
     return OperationPreview(
         selection.count,
-        sum(one.n for one in taken),
-        _refused([one for one in sorts if one.why is not None]),
-        _targets(taken, goes_back=action in DELIVERING),
+        sum(one.count for one in targets),
+        refused,
+        targets,
         _crashed(taken) if action in DELIVERING else [],
         sign_off_needed(
-            limits_of(action), action, principal=principal, count=selection.count, selection_id=selection.id
+            limits_of(action),
+            action,
+            principal=principal,
+            count=selection.count,
+            selection_id=selection.id,
+            target=values.get("target"),
         ),
+        change,
     )
 
 
@@ -122,7 +143,7 @@ def refusal_of(why: str, operation_id: int | None, back: str) -> tuple[str, str 
     """Return code and detail of a refusal, for the preview and for an operation's results."""
     if operation_id is not None:
         return TAKEN, str(operation_id)
-    return why, back if why in (refusals.NO_DESTINATION, refusals.OVERSIZED) else None
+    return why, back if why in refusals.OF_TARGET else None
 
 
 def _refused(sorts: Iterable[_Sort]) -> list[LeftAlone]:
@@ -139,6 +160,15 @@ def _targets(taken: Iterable[_Sort], *, goes_back: bool) -> list[Target]:
     for one in taken:
         counts[(one.back, one.destination) if goes_back else (one.address, None)] += one.n
     return [Target(address, destination, n) for (address, destination), n in counts.most_common()]
+
+
+def _without(targets: Iterable[Target], refused: Iterable[NotChangedCount]) -> list[Target]:
+    """Return the targets without the messages that a change does not apply to."""
+    gone = Counter[str]()
+    for one in refused:
+        gone[one.target] += one.count
+    rest = [replace(target, count=target.count - gone[target.address]) for target in targets]
+    return [target for target in rest if target.count]
 
 
 def _crashed(taken: Iterable[_Sort]) -> list[CrashWarning]:

@@ -12,10 +12,10 @@ from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.core.commands.transaction_retry import retried
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
+from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.rows import fetch_values
 from poisonadmin.intake.domain.envelope import MessageEnvelope
-from poisonadmin.messages.commands.decisions import decide
+from poisonadmin.messages.commands.decisions import NotListed, decide
 from poisonadmin.operations.domain.actions import OperationAction
 from poisonadmin.poison_list.commands import entries
 from poisonadmin.poison_list.commands.entries import CountedReport, ListingLimits
@@ -26,13 +26,6 @@ from poisonadmin.store.models.poison import PoisonEntry
 FATAL = "Fatal error."
 DEFAULT_CRASH_LIMIT = 2
 DEFAULT_FAILURE_LIMIT = 1
-
-
-class NotListed(PoisonAdminError):
-    """Raised when an entry is to be released that is neither listed nor counted."""
-
-    code = "not_listed"
-    status = 409
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from poisonadmin.core.domain.errors import InvalidField, NotFound, all_checked, 
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.core.domain.names import mistake_in
 from poisonadmin.core.queries.rows import fetch_values
-from poisonadmin.operations.commands.operations import MAX_RATE, MAX_REASON_CHARS
+from poisonadmin.operations.commands.beginning import MAX_RATE, MAX_REASON_CHARS
 from poisonadmin.operations.domain.actions import DELIVERING
 from poisonadmin.restart_jobs.domain.runs import RESTART_ACTIONS
 from poisonadmin.restart_jobs.queries.restart_jobs import restart_filter

@@ -10,7 +10,7 @@ from poisonadmin.core.commands.transaction_retry import retried
 from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Principal
 from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
 from poisonadmin.core.queries.rows import fetch_values
-from poisonadmin.operations.commands.operations import RunOf, begin
+from poisonadmin.operations.commands.beginning import RunOf, begin
 from poisonadmin.operations.commands.selections import freeze
 from poisonadmin.operations.domain.actions import OperationAction
 from poisonadmin.restart_jobs.commands.restart_jobs import InvalidRestartJob, next_run, now, require_every_address

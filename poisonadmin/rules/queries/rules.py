@@ -11,7 +11,9 @@ from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.addresses import ANY_WORDS
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.rows import Versioned, fetch, fetch_by_id, fetch_rows
+from poisonadmin.rules.domain.content_rules import ContentRule, ContentRules, compile_content_rule
 from poisonadmin.rules.domain.failure_rules import FailureRule, compile_failure_rule
+from poisonadmin.rules.domain.json_schema import compile_schema
 from poisonadmin.rules.domain.rules import RuleDefinition, RuleFailed, Stage
 
 _SELECT = """SELECT r.id, r.stage, r.position, r.name, r.owner, r.note, r.match, r.action, r.is_enabled,
@@ -23,7 +25,7 @@ _DRY_RUN = """SELECT id, rule_id, rule_version, job_id, cut_off, read, matched, 
 _TITLES = "SELECT id, title FROM failure_group WHERE id = ANY(%s)"
 _RULES = """
 SELECT id, name, version, match::text, action::text FROM rule
-WHERE stage = 'after' AND is_enabled AND (ends_at IS NULL OR ends_at > now()) ORDER BY position, id
+WHERE stage = %(stage)s AND is_enabled AND (ends_at IS NULL OR ends_at > now()) ORDER BY position, id
 """
 
 
@@ -143,12 +145,29 @@ class FailureTable:
 def failure_rules() -> FailureTable:
     """Return the enabled rules after a failure, as they stand in this transaction."""
     table = FailureTable()
-    for row in fetch_rows(_RULES):
+    for row in fetch_rows(_RULES, {"stage": str(Stage.AFTER)}):
         try:
             table.rules.append(_compiled(*row))
         except RuleFailed as failed:
             table.broken.append(failed)
     return table
+
+
+def content_rules() -> ContentRules:
+    """Return the enabled rules before deliveries, as they stand in this transaction; those that can be asked."""
+    found: list[ContentRule] = []
+    for row in fetch_rows(_RULES, {"stage": str(Stage.BEFORE)}):
+        try:
+            found.append(_compiled_before(*row))
+        except RuleFailed:
+            continue
+    return ContentRules(found)
+
+
+@lru_cache(maxsize=1024)
+def _compiled_before(rule_id: int, name: str, version: int, match: str, action: str) -> ContentRule:
+    rule = RuleDefinition(rule_id, name, version, json.loads(match), json.loads(action))
+    return compile_content_rule(rule, compile_schema=compile_schema)
 
 
 @lru_cache(maxsize=1024)

@@ -8,7 +8,9 @@ from poisonadmin.core.commands import audit
 from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.queries.rows import fetch_values
-from poisonadmin.operations.commands.operations import OperationNotChanged, end_where_over, require_reason, start
+from poisonadmin.operations.commands.beginning import require_reason, start
+from poisonadmin.operations.commands.operations import OperationNotChanged, end_where_over
+from poisonadmin.operations.domain.actions import OperationAction
 from poisonadmin.operations.domain.lifecycle import OperationState
 from poisonadmin.operations.queries.operations import OperationDetail, get_operation
 from poisonadmin.sign_offs.domain.sign_off import SignOffDecision
@@ -90,17 +92,20 @@ def sign_off(
 
 
 def require_may_sign(operation: OperationDetail, principal: Principal) -> None:
-    """Do nothing for another person who may sign off, and sees where every member is and where it goes back to.
+    """Do nothing for another person who may sign off, and sees where every member is and where it would go.
 
-    Errors: `NotAllowed`, `AnotherPersonNeeded`, `QueryTooExpensive`.
+    Who signs off a change of payloads has to see them. Errors: `NotAllowed`, `AnotherPersonNeeded`,
+    `QueryTooExpensive`.
     """
     principal.require(Permission.SIGN_OFF)
+    if operation.action == OperationAction.PATCH:
+        principal.require(Permission.READ_PAYLOAD)
     if operation.requester == principal.person:
         raise AnotherPersonNeeded("Another person has to sign off what you have asked for.")
     if principal.sees_everything:
         return
-    for one in messages_at(operation.selection_id):
-        if not (principal.sees(one.address) and principal.sees(one.return_address)):
+    for one in messages_at(operation.selection_id, target=operation.params.get("address")):
+        if not all(principal.sees(address) for address in one.addresses):
             raise NotAllowed(f"Not all addresses of operation {operation.id} are in the scope of {principal.name}.")
 
 

@@ -25,13 +25,12 @@ class SignOffLimit:
 
 
 class MessagesAt(NamedTuple):
-    """How many members are at an address and return to another, and how many `earlier` messages.
+    """How many members have these `addresses`: where they are, return to or are redirected to; and `earlier` messages.
 
     Earlier ones are those of other operations of the same person, with the same action, in the last hour.
     """
 
-    address: str
-    return_address: str
+    addresses: frozenset[str]
     members: int
     earlier: int = 0
 
@@ -70,18 +69,18 @@ class SignOffNeeded:
 def strictest(limits: Sequence[SignOffLimit], messages: Iterable[MessagesAt]) -> SignOffNeeded | None:
     """Return the lowest of the limits that are exceeded, None where none is.
 
-    A message counts for a pattern that matches its address or its return address.
+    A message counts for a pattern that matches one of its addresses.
 
     >>> limits = [SignOffLimit("#", None, 5), SignOffLimit("a.*", "fail", 2)]
-    >>> strictest(limits, [MessagesAt("a.dlq", "a.x", 2), MessagesAt("b", "b", 3)]) is None
+    >>> strictest(limits, [MessagesAt(frozenset({"a.dlq", "a.x"}), 2), MessagesAt(frozenset({"b"}), 3)]) is None
     True
-    >>> strictest(limits, [MessagesAt("dlq", "a.x", 2, earlier=1), MessagesAt("b", "b", 3)])
+    >>> strictest(limits, [MessagesAt(frozenset({"dlq", "a.x"}), 2, earlier=1), MessagesAt(frozenset({"b"}), 3)])
     SignOffNeeded(match='a.*', action='fail', above=2, count=2, earlier=1)
     """
     index = PatternIndex(limit.match for limit in limits)
     counts = dict.fromkeys(index.patterns, (0, 0))
     for one in messages:
-        for pattern in {*index.matching(one.address), *index.matching(one.return_address)}:
+        for pattern in {pattern for address in one.addresses for pattern in index.matching(address)}:
             members, earlier = counts[pattern]
             counts[pattern] = (members + one.members, earlier + one.earlier)
     exceeded = [

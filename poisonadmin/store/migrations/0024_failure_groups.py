@@ -18,7 +18,7 @@ ALTER TABLE group_version SET (fillfactor = 50);
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("store", "0022_audit_seal"),
+        ("store", "0023_edited_messages"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

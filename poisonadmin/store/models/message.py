@@ -10,6 +10,7 @@ from django.db.models import Case, F, Q, When
 from django.db.models.functions import Now
 
 from poisonadmin.messages.domain.states import Reason, State
+from poisonadmin.store.models.append_only import APPEND_ONLY
 from poisonadmin.store.models.choices import only_values_of
 
 
@@ -149,7 +150,7 @@ class Message(models.Model):
 
 
 class Envelope(models.Model):
-    """What the producer said of a message; never changed after intake. `id` is the message's."""
+    """What the producer said of a message; only `payload_bytes` changes after intake. `id` is the message's."""
 
     id = models.BigIntegerField(primary_key=True)
     intake_address = models.ForeignKey("store.Address", models.DO_NOTHING, db_constraint=False, db_index=False)
@@ -182,8 +183,9 @@ class Envelope(models.Model):
 
 
 class Body(models.Model):
-    """The bytes of a message. `headers` is one JSON object of strings, UTF-8; both are parsed lazily and bounded.
+    """The bytes of a message, as the next delivery carries them; what they were before is in `PayloadVersion`.
 
+    `headers` is one JSON object of strings, UTF-8; both are parsed lazily and bounded.
     `transport`: JSON of what a broker said of it beyond headers (routing, typed properties, key), for the way back;
     NULL where it did not come from one.
     """
@@ -195,6 +197,29 @@ class Body(models.Model):
 
     class Meta:
         db_table = "body"
+
+
+class PayloadVersion(models.Model):
+    """What a message held before it was changed; number 1 is what came in. What it holds now is its `Body`.
+
+    `until_attempt`: the attempts up to this one, behind those of the version before, carried it; none where nothing was
+    delivered in between. `operation_id`: the operation that replaced it.
+    """
+
+    pk = models.CompositePrimaryKey("message_id", "number")
+    message_id = models.BigIntegerField()
+    number = models.IntegerField()
+    headers = models.BinaryField()
+    payload = models.BinaryField()
+    transport = models.BinaryField(null=True)
+    until_attempt = models.IntegerField()
+    replaced_at = models.DateTimeField(db_default=Now())
+    replaced_by = models.CharField(max_length=255)
+    operation_id = models.BigIntegerField()
+
+    class Meta:
+        db_table = "payload_version"
+        triggers = APPEND_ONLY
 
 
 class Hop(models.Model):

@@ -61,14 +61,15 @@ class Operation(models.Model):
     """A decision on a selection, and how far it is.
 
     `patterns`: the address patterns that who asked is limited to, as in `Principal`. `pieces`, `walked`: how many
-    pieces and members of the selection it has looked at. `changed`: members that had nothing to wait for. Any other
-    member has a row in `operation_result` once something is known of it. `has_lanes`: its messages wait on lanes of
-    their own, behind those that nobody decided on in bulk. `canary`: the members that are tried first, in their order;
-    `stage`: how many of its stages are over. While it `is_watched` what fails again halts it, as `halted_why` says.
-    `ended_at`: when every member was accounted for. `requester`: `Principal.person` who asked. `sign_off`: the limit
-    that it exceeds (`SignOffNeeded`), None for none; then another person says `sign_off_decision` before
-    `sign_off_expires_at`, or an administrator `broke_glass_at` its beginning. `restart_job_id`: the restart job whose
-    run it is; with `spares_crashed` it leaves alone what has crashed its consumer.
+    pieces and members of the selection it has looked at; `place`: how many of the next piece. `changed`: members that
+    had nothing to wait for. Any other member has a row in `operation_result` once something is known of it.
+    `has_lanes`: its messages wait on lanes of their own, behind those that nobody decided on in bulk. `canary`: the
+    members that are tried first, in their order; `stage`: how many of its stages are over. While it `is_watched` what
+    fails again halts it, as `halted_why` says. `ended_at`: when every member was accounted for. `requester`:
+    `Principal.person` who asked. `sign_off`: the limit that it exceeds (`SignOffNeeded`), None for none; then another
+    person says `sign_off_decision` before `sign_off_expires_at`, or an administrator `broke_glass_at` its beginning.
+    `restart_job_id`: the restart job whose run it is; with `spares_crashed` it leaves alone what has crashed its
+    consumer.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -81,6 +82,7 @@ class Operation(models.Model):
     has_lanes = models.BooleanField(db_default=False)
     count = models.IntegerField()
     pieces = models.IntegerField(db_default=0)
+    place = models.IntegerField(db_default=0)
     walked = models.IntegerField(db_default=0)
     changed = models.IntegerField(db_default=0)
     canary = ArrayField(models.BigIntegerField(), null=True)

@@ -4,6 +4,8 @@ from poisonadmin.delivery.domain.outcome import Outcome
 from poisonadmin.messages.domain.states import LABELS, Confirming, Event, Reason, State
 from poisonadmin.store.models.claim import NodeEnd
 
+SIGN_OFF_NEEDED = "Nothing is done yet: another person has to sign off."
+
 STATES: dict[str, str] = {str(state): f"{label} ({state})" for state, label in LABELS.items()}
 
 STATE_HINTS: dict[str, str] = {
@@ -89,6 +91,14 @@ REFUSALS: dict[str, str] = {
     "not_found": "not found in your scope",
     "no_destination": "its address has no destination; give it one first",
     "oversized": "its payload is larger than its address allows; raise max_payload_bytes in the policy first",
+    "listed": "it is on the poison list of the address that it would go to",
+    "conversation_ended": "its conversation has ended on the address that it would go to",
+    "not_json": "its payload is not JSON",
+    "patch_failed": "the patch does not apply to its payload",
+    "too_large_to_patch": "its payload, or the result, is too large to be patched",
+    "unchanged": "the change leaves it as it is",
+    "headers_too_large": "its headers would be too large",
+    "not_listed": "it is not on the poison list; approve it instead",
     "not_moved": "it was never moved, so there is nowhere to return it to",
     "precondition_failed": "it changed since this page was made",
     "transition_not_allowed": "its state does not allow this",

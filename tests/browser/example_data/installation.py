@@ -23,7 +23,7 @@ from poisonadmin.intake.domain.envelope import parse_envelope
 from poisonadmin.messages.commands.counts import fold
 from poisonadmin.messages.domain import failures
 from poisonadmin.messages.domain.failures import Failure
-from poisonadmin.operations.commands.operations import begin
+from poisonadmin.operations.commands.beginning import begin
 from poisonadmin.operations.domain.actions import OperationAction
 from poisonadmin.policies.commands import save_policy
 from poisonadmin.sign_offs.commands.rules import save_sign_off_rule

@@ -88,6 +88,10 @@ def frame_of(one: Outgoing, destination: str, routing: str, receipt: str) -> tup
     """Return the frame that sends a message: it does not expire, for a person wants it there."""
     known = one.transport_of(ARTEMIS)
     headers = _named(one.headers if known is None else known.get("headers"))
+    if known is not None and one.edited_headers:
+        gone = {name.lower() for name in one.edited_headers}
+        headers = {name: text for name, text in headers.items() if name.lower() not in gone}
+        headers |= _named(one.edited_headers)
     properties = _named((known or {}).get("properties"))
     group = one.conversation_id if known is None else known.get("group")
     own = {name.lower() for name in one.own_headers}

@@ -60,7 +60,11 @@ def record_of(one: Outgoing) -> dict[str, Any]:
         if one.content_type:
             headers.append((_CONTENT_TYPES[0], one.content_type.encode()))
     else:
-        headers = [(name, decoded(value)) for name, value in _pairs(known.get("headers")) if _is_kept(name)]
+        edited = one.edited_headers
+        gone = {name.lower() for name in edited}
+        pairs = [(name, value) for name, value in _pairs(known.get("headers")) if name.lower() not in gone]
+        headers = [(name, decoded(value)) for name, value in pairs if _is_kept(name)]
+        headers += [(name, text.encode()) for name, text in edited.items() if text is not None and _is_kept(name)]
         key = decoded(known.get("key"))
     headers = [(name, value) for name, value in headers if name not in one.own_headers]
     headers += [(name, text.encode()) for name, text in one.own_headers.items()]

@@ -91,6 +91,8 @@ def frames_of(one: Outgoing, login: Login, frame_bytes: int) -> bytes:
     """Return the frames that publish a message, to be routed or returned. Errors: `Unsendable`."""
     transport = one.transport_of(RABBITMQ)
     properties, headers = _returned(transport, login) if transport is not None else _converted(one)
+    if transport is not None and one.edited_headers:
+        headers = _edited(headers, one.edited_headers)
     for name, text in one.own_headers.items():
         headers += text_field(name, text)
     properties.setdefault("content_type", _short(one.content_type))
@@ -191,6 +193,18 @@ def _returned(transport: Mapping[str, Any], login: Login) -> tuple[dict[str, Val
     if isinstance(expiration, bytes) and not expiration.isdigit():
         del properties["expiration"]
     return properties, decoded(transport.get("headers")) or b""
+
+
+def _edited(table: bytes, edited: Mapping[str, str | None]) -> bytes:
+    """Return the headers as a person has changed them; those whose bytes do not make sense are as they were before."""
+    gone = {name.lower() for name in edited}
+    try:
+        kept = [table[start:end] for name, _, start, _, end in fields(table) if name.lower() not in gone]
+    except ValueError:
+        kept = [table]
+    return b"".join(kept) + b"".join(
+        text_field(name, text) for name, text in edited.items() if text is not None and not is_left_out(name)
+    )
 
 
 def _converted(one: Outgoing) -> tuple[dict[str, Value], bytes]:
