@@ -25,6 +25,7 @@ from poisonadmin.web.pages.views import page, pager
 
 _NOTES = {
     AlertKind.OPERATION_HALTED: "Only where all addresses of the operation match.",
+    AlertKind.BREAK_GLASS: "Where any address of the operation matches.",
     AlertKind.OVERDUE_DELIVERIES: "On addresses that deliver; messages of operations are not counted.",
     AlertKind.SOURCE_UNREACHABLE: "Sources belong to no address.",
 }

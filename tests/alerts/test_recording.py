@@ -22,6 +22,7 @@ from poisonadmin.operations.commands.selections import freeze
 from poisonadmin.operations.domain.actions import OperationAction
 from poisonadmin.store.models.alert import Alert, AlertDelivery, AlertRule
 from poisonadmin.store.models.attempt import FailureGroup
+from poisonadmin.store.models.history import CounterCheck
 from poisonadmin.store.models.intake import Source
 from poisonadmin.store.models.lane import Address
 from poisonadmin.store.models.operation import Operation
@@ -163,6 +164,36 @@ def test_a_halted_operation_is_reported_to_rules_that_cover_all_its_addresses(ma
     Operation.objects.update(state="running")
     record_alerts()
     assert kinds_open() == []
+
+
+def test_an_operation_without_its_sign_off_is_reported_for_a_day(make_rule: MakeRule) -> None:
+    make_rule(kinds=["break_glass"], addresses=["orders.#"])
+    make_rule("elsewhere", kinds=["break_glass"], addresses=["invoices.#"])
+    selection = freeze(ids=[take_dead(), take_dead("parked")], principal=SYSTEM)
+    operation = begin(selection, OperationAction.FAIL, reason="r", principal=SYSTEM)
+    assert record_alerts() == 0
+    Operation.objects.update(broke_glass_at=timezone.now())
+    assert record_alerts() == 1
+    assert Alert.objects.get().title == f"system began operation #{operation} on 2 messages without a sign-off"
+    assert record_alerts() == 0
+    age("operation", "broke_glass_at", timedelta(days=1))
+    record_alerts()
+    assert kinds_open() == []
+
+
+def test_counts_that_are_wrong_are_reported_until_they_are_right(make_rule: MakeRule) -> None:
+    make_rule(kinds=["counts_wrong"], addresses=["orders.#"])
+    take("orders.eu")
+    take("elsewhere")
+    for place in Address.objects.all():
+        CounterCheck.objects.create(address_id=place.id, seconds=0.1, wrong=3)
+    assert record_alerts() == 1
+    assert Alert.objects.get().title == "The counts of orders.eu are wrong by 3"
+    CounterCheck.objects.update(wrong=0)
+    record_alerts()
+    assert kinds_open() == []
+    CounterCheck.objects.update(wrong=1)
+    assert record_alerts() == 1
 
 
 def test_every_path_of_an_alert_is_a_page(make_rule: MakeRule) -> None:

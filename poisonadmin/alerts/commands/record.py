@@ -63,11 +63,13 @@ def record_alerts() -> int:
         cursor.execute(_OF_DISABLED)
     rules = list(AlertRule.objects.filter(is_enabled=True).order_by("id"))
     opened = _record_groups(rules)
+    with_open = set(fetch_rows("SELECT DISTINCT rule_id, kind FROM alert WHERE resolved_at IS NULL"))
     failed: Exception | None = None
     for rule in rules:
         for kind, find in LASTING.items():
             try:
-                opened += _record_lasting(rule, kind, find) if kind in rule.kinds else 0
+                if kind in rule.kinds:
+                    opened += _record_lasting(rule, kind, find, is_open=(rule.id, kind) in with_open)
             except Exception as error:
                 failed = error
     if failed is not None:
@@ -75,11 +77,13 @@ def record_alerts() -> int:
     return opened
 
 
-def _record_lasting(rule: AlertRule, kind: AlertKind, find: Any) -> int:
+def _record_lasting(rule: AlertRule, kind: AlertKind, find: Any, *, is_open: bool) -> int:
     try:
         found: list[Condition] = find(watched(rule.addresses, rule.limits.get(kind, 0)))
     except QueryTooExpensive:
         log.warning("an alert rule was not checked: its query took too long", rule=rule.name, kind=str(kind))
+        return 0
+    if not (found or is_open):
         return 0
     now_true = {one.subject: one for one in found}
     with transaction.atomic(), connection.cursor() as cursor:

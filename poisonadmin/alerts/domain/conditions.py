@@ -80,6 +80,17 @@ def source_unreachable(name: str, length: timedelta, error: str) -> str:
     return f"The source {one_line(name, 100)} cannot be read for {span(length)}: {one_line(error)}"
 
 
+def break_glass(operation_id: int, who: str, count: int) -> str:
+    """Return what an alert says of an operation that an administrator began without the sign-off that it needs."""
+    many = f"{count:,} message{'' if count == 1 else 's'}"
+    return f"{one_line(who, 100)} began operation #{operation_id} on {many} without a sign-off"
+
+
+def counts_wrong(address: str, wrong: int) -> str:
+    """Return what an alert says of an address whose counters differ from its messages."""
+    return f"The counts of {one_line(address)} are wrong by {wrong:,}"
+
+
 def operation_halted(operation_id: int, why: str | None) -> str:
     """Return what an alert says of an operation that halted."""
     return f"Operation #{operation_id} halted{f': {one_line(why)}' if why else ''}"

@@ -13,6 +13,8 @@ class AlertKind(StrEnum):
     ADDRESS_STOPPED = "address_stopped"
     SOURCE_UNREACHABLE = "source_unreachable"
     OPERATION_HALTED = "operation_halted"
+    BREAK_GLASS = "break_glass"
+    COUNTS_WRONG = "counts_wrong"
 
 
 class ChannelKind(StrEnum):
@@ -62,5 +64,7 @@ KINDS: Mapping[AlertKind, AlertKindInfo] = {
         "Source unreachable", Limit("Time without reading a source", 5), has_address=False
     ),
     AlertKind.OPERATION_HALTED: AlertKindInfo("Operation halted"),
+    AlertKind.BREAK_GLASS: AlertKindInfo("Operation without its sign-off"),
+    AlertKind.COUNTS_WRONG: AlertKindInfo("Counts wrong"),
 }
 GROUP_KINDS = (AlertKind.NEW_GROUP, AlertKind.GROUP_GROWS_AGAIN)

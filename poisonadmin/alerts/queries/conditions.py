@@ -149,12 +149,57 @@ def operation_halted(of: Watched) -> list[Condition]:
     ]
 
 
+def break_glass(of: Watched) -> list[Condition]:
+    """Return the operations that were begun without their sign-off within a day, on any of the watched addresses."""
+    where = "TRUE" if of.address_ids is None else "s.address_ids && %(addresses)s::bigint[]"
+    rows = fetch_rows(
+        f"""SELECT o.id, o.action, o.count, o.requested_by, o.broke_glass_at
+            FROM operation o JOIN selection s ON s.id = o.selection_id
+            WHERE o.broke_glass_at IS NOT NULL AND o.broke_glass_at > now() - interval '1 day' AND {where}
+            ORDER BY o.id""",  # noqa: S608
+        {"addresses": of.address_ids},
+    )
+    return [
+        Condition(
+            str(operation_id),
+            at.isoformat(),
+            titles.break_glass(operation_id, who, count),
+            f"/operations/{operation_id}/",
+            {"operation_id": str(operation_id), "action": action, "count": count, "requested_by": who},
+        )
+        for operation_id, action, count, who, at in rows
+    ]
+
+
+def counts_wrong(of: Watched) -> list[Condition]:
+    """Return the addresses whose counters differed from their messages when they were last compared."""
+    where, parameters = of.condition("address_id")
+    rows = fetch_rows(
+        f"""SELECT a.id, a.name, checked.wrong
+            FROM counter_check checked JOIN address a ON a.id = checked.address_id
+            WHERE checked.wrong > 0 AND {where} ORDER BY a.id""",  # noqa: S608
+        parameters,
+    )
+    return [
+        Condition(
+            str(address_id),
+            None,
+            titles.counts_wrong(name, wrong),
+            _address_path(name),
+            {"address": name, "wrong": wrong},
+        )
+        for address_id, name, wrong in rows
+    ]
+
+
 LASTING: Mapping[AlertKind, Callable[[Watched], list[Condition]]] = {
     AlertKind.OLDEST_UNDECIDED: oldest_undecided,
     AlertKind.OVERDUE_DELIVERIES: overdue_deliveries,
     AlertKind.ADDRESS_STOPPED: address_stopped,
     AlertKind.SOURCE_UNREACHABLE: source_unreachable,
     AlertKind.OPERATION_HALTED: operation_halted,
+    AlertKind.BREAK_GLASS: break_glass,
+    AlertKind.COUNTS_WRONG: counts_wrong,
 }
 """What lasts as long as its query finds it."""
 

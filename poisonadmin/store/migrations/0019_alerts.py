@@ -175,6 +175,8 @@ class Migration(migrations.Migration):
                         "kind__in",
                         [
                             "address_stopped",
+                            "break_glass",
+                            "counts_wrong",
                             "group_grows_again",
                             "new_group",
                             "oldest_undecided",
