@@ -120,6 +120,8 @@ def test_only_a_person_leads_on_from_ndlv_and_nothing_but_a_person_from_fail() -
     assert {(one.event, one.to_states) for one in leaving(State.NDLV)} == {
         (Event.APPROVED, (State.TBDL,)),
         (Event.HANDED_BACK, (State.DLVD,)),
+        (Event.REDIRECTED, (State.TBDL,)),
+        (Event.PATCHED, (State.TBDL,)),
         (Event.MARKED_FAIL, (State.FAIL,)),
     }
     assert {one.event for one in leaving(State.FAIL)} == {Event.RESTORED}

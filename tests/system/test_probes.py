@@ -35,7 +35,7 @@ def test_readyz_is_503_on_tables_of_another_version(db: None) -> None:
 
 def test_metrics_count_what_there_is(one_of_each: dict[str, Any]) -> None:
     text = Client().get("/metrics").content.decode()
-    assert 'poisonadmin_messages{state="NDLV"} 2.0' in text
+    assert 'poisonadmin_messages{state="NDLV"} 3.0' in text
     assert 'poisonadmin_stopped_messages{reason="failed_by_admin",state="FAIL"} 1.0' in text
     assert "poisonadmin_due 3.0" in text
     assert "poisonadmin_stuck 0.0" in text
