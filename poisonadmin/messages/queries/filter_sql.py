@@ -85,7 +85,7 @@ def one_of(column: str, values: Sequence[str] | Sequence[int]) -> str:
 
 
 # Up to so many messages a free word may name by id before the search walks the messages instead.
-FEW = 1000
+FEW = 10_000
 
 
 def compile_filter(message_filter: MessageFilter, principal: Principal) -> Where:
