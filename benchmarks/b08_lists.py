@@ -59,8 +59,13 @@ def _pages(world: World, count: int) -> list[Line]:
         browser.force_login(get_user_model().objects.get(username="admin"))
         slowest = {}
         for name, urls in _urls().items():
-            took = {url: _milliseconds(lambda url=url: _get(browser, url)) for url in urls}  # type: ignore[misc]
-            slowest[name] = max((quantile(times, 0.95), url) for url, times in took.items())
+            took = [
+                (quantile(_milliseconds(lambda url=url: _get(browser, url)), 0.95), url)  # type: ignore[misc]
+                for url in urls
+            ]
+            for ms, url in took:
+                say(f"    {ms:7.1f} ms  {url}")
+            slowest[name] = max(took)
     return [
         at_most(NAME, f"{name}, {count:,} messages, p95", ms, aim=AIM_MS, unit="ms", note=f"the slowest: {url}")
         for name, (ms, url) in slowest.items()

@@ -6,7 +6,7 @@ hand the planner can choose between walking the newest messages and an index.
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from poisonadmin.core.domain.access import Principal
@@ -87,7 +87,7 @@ def one_of(column: str, values: Sequence[str] | Sequence[int]) -> str:
 
 
 # Up to so many messages a free word may name by id before the search walks the messages instead.
-FEW = 1000
+FEW = 20_000
 
 
 def compile_filter(message_filter: MessageFilter, principal: Principal) -> Where:
@@ -123,6 +123,12 @@ def compile_filter(message_filter: MessageFilter, principal: Principal) -> Where
         elif term.field == "destination":
             sql = "coalesce(m.original_address_id, m.address_id) = ANY(%s)"
             ask(f"NOT {sql}" if term.negated else sql, [addresses_delivering_to(term.values, principal)])
+        elif term.field == "text" and not term.negated:
+            word = _word(term.values[0])
+            if isinstance(word, Branches):
+                errors.append(word)
+            else:
+                ask(*word)
         else:
             other_reasons |= {str(value) for value in term.values if term.field == "reason"}
             sql, values = _CONDITIONS[term.field](term)
@@ -204,8 +210,15 @@ def _key(term: Term) -> Condition:
 
 
 def _text(term: Term) -> Condition:
-    """Message and conversation ids, and business keys, that begin with the word; addresses and errors that hold it."""
-    word = term.values[0]
+    word = _word(term.values[0])
+    return word.condition if isinstance(word, Branches) else word
+
+
+def _word(word: str) -> Branches | Condition:
+    """Message and conversation ids, and business keys, that begin with the word; addresses and errors that hold it.
+
+    Few messages are named, and groups.
+    """
     start = word.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
     named = fetch_values(
         "(SELECT id FROM envelope WHERE message_id LIKE %s LIMIT %s)"
@@ -213,6 +226,11 @@ def _text(term: Term) -> Condition:
         " UNION (SELECT message_id FROM business_key WHERE value LIKE %s LIMIT %s)",
         [start, FEW + 1, start, FEW + 1, start, FEW + 1],
     )
+    error, addresses = messages_holding([word]), addresses_holding(word)
+    if len(named) <= FEW and error.ids is not None and not addresses:
+        return replace(error, ids=sorted({*named, *error.ids}))
+    sql: str
+    parameters: list[Any]
     if len(named) <= FEW:
         sql, parameters = "m.id = ANY(%s)", [named]
     else:
@@ -221,11 +239,11 @@ def _text(term: Term) -> Condition:
             " OR EXISTS (SELECT FROM business_key k WHERE k.message_id = m.id AND k.value LIKE %s)"
         )
         parameters = [start, start, start]
-    if found := addresses_holding(word):
+    if addresses:
         sql += " OR m.address_id = ANY(%s)"
-        parameters.append(found)
-    error, values = messages_holding([word]).condition
-    return f"{sql} OR {error}", [*parameters, *values]
+        parameters.append(addresses)
+    condition, values = error.condition
+    return f"{sql} OR {condition}", [*parameters, *values]
 
 
 # No EXISTS: the planner would make a join of it, and read all envelopes for the first fifty messages.
