@@ -125,10 +125,9 @@ class ProxiedQueue(ABC):
         return int(self.installation.rows("SELECT count(*) FROM body")[0][0])
 
     def approve_all(self) -> None:
-        """Have a restart job approve each message."""
-        job = {"name": self.queue, "schedule": "0 0 1 1 *", "filter": {"address": self.queue}, "is_enabled": False}
-        made = self.installation.post("restart-jobs/", job)
-        self.installation.post(f"restart-jobs/{made['id']}/run/")
+        """Have an operation approve each message."""
+        selection = {"filter": {"address": self.queue, "state": "NDLV"}}
+        self.installation.post("operations/", {"selection": selection, "action": "approve", "reason": "a test"})
 
     def until_all(self, state: str) -> None:
         """Return when all messages are in the state."""
