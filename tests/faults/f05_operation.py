@@ -39,7 +39,8 @@ def run(seed: int) -> Result:
         everything = {"match": "#", "settings": {}, "destination": destination.name}
         installation.post("policies/", everything)
         first = _begin(installation, {"filter": {"state": "NDLV"}})
-        second = _begin(installation, {"filter": {}, "limit": OVERLAPPING})
+        overlapping = installation.post("selections/", {"filter": {}, "limit": OVERLAPPING})
+        second = _begin(installation, overlapping["id"])
         kills = _kill_some(installation, dice)
         wrong, seconds = _until_over(installation, [first, second])
         arrivals = list(consumer.arrivals)
