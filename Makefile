@@ -40,16 +40,20 @@ install: $(INSTALLED) ## Make the virtual environment and install the locked dep
 .PHONY: assets
 assets: $(ASSETS) ## Install the locked front-end files
 
-.PHONY: test
-test: install assets ## Run the test suite in two processes; ARGS='-k claim' chooses, ARGS='-n 0' needs one
+.PHONY: programs
+programs: install ## Install Chromium and RabbitMQ, which tests need, where they are missing and we may
 	@$(BIN)/python tests/browser/ensure_chromium.py
 	@$(BIN)/python tests/brokers/ensure_rabbitmq.py
+
+.PHONY: test
+test: assets programs ## Run the test suite in two processes; ARGS='-k claim' chooses, ARGS='-n 0' needs one
 	$(BIN)/python -m pytest -n 2 --ignore tests/brokers -m 'not long' $(ARGS)
 
 .PHONY: test-long
 test-long: install assets ## Run the tests that take long by their nature: faults under load, memory, every page
 	@$(BIN)/python tests/browser/ensure_chromium.py
-	$(BIN)/python -m pytest -n 2 --ignore tests/brokers -m long $(ARGS)
+	@# To collect all the others as well takes four times as long.
+	$(BIN)/python -m pytest -n 2 -m long $$(grep -rl --include='test_*.py' --exclude-dir=brokers 'mark\.long' tests) $(ARGS)
 
 .PHONY: test-brokers
 test-brokers: export BROKER := $(or $(BROKER),rabbitmq artemis kafka)

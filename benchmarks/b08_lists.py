@@ -20,6 +20,7 @@ from poisonadmin.core.queries.rows import fetch_rows, fetch_values
 from poisonadmin.messages.commands.counter_checks import verify
 from poisonadmin.messages.commands.counts import fold
 from poisonadmin.messages.domain.states import State
+from poisonadmin.messages.pages.sets import GROUP_ORDERS
 from poisonadmin.messages.queries.facets import facets
 from poisonadmin.messages.queries.filters import parse_filter
 from poisonadmin.messages.queries.lists import COLUMNS, JOINS, list_messages
@@ -139,11 +140,21 @@ def _urls() -> dict[str, list[str]]:
     ]
     return {
         "overview": ["/"],
-        "lists of messages": [f"/messages/?{urlencode(one)}" for one in filters],
-        "failure groups": ["/groups/", "/groups/?error=timeout", f"/groups/{group}/", f"/groups/{few}/"],
-        "failures": ["/failures/", "/failures/?address=orders.eu.created", "/failures/?error=closed"],
+        "lists of messages": [f"/triage/?{urlencode(one)}" for one in filters],
+        "failure groups": [
+            *(f"/triage/?snoozed=false&group_by=failure&sort={sort}" for sort in GROUP_ORDERS),
+            "/triage/?failure=timeout&group_by=failure",
+            "/triage/?state=NDLV&address=orders.%23&group_by=failure",
+            f"/groups/{group}/",
+            f"/groups/{few}/",
+        ],
+        "sets": [
+            *(f"/triage/?group_by={one}" for one in ("address", "original_address", "destination", "reason")),
+            "/triage/?state=NDLV&group_by=address",
+        ],
+        "failures": [f"/triage/?{one}group_by=failures" for one in ("", "address=orders.eu.created&", "error=closed&")],
         "addresses": ["/addresses/", "/addresses/one/?name=orders.dlq"],
-        "blacklist": ["/blacklist/"],
+        "crashed": ["/triage/?state=NDLV&reason=blacklisted&group_by=crashes"],
     }
 
 

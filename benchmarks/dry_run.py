@@ -13,10 +13,10 @@ from benchmarks.world import World
 from poisonadmin.addresses.commands import ensure_addresses
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.core.domain.spark_settings import LOCAL_BATCH_MASTER
+from poisonadmin.messages.domain.id_ranges import IdRange
 from poisonadmin.rules.commands import table
 from poisonadmin.rules.commands.dry_runs import RANGE_MESSAGES, dry_run_due, request_dry_run
 from poisonadmin.rules.commands.table import RuleFields
-from poisonadmin.rules.domain.dry_run import IdRange
 from poisonadmin.rules.queries.rules import latest_dry_run
 from poisonadmin.store.models.rule import Rule
 from workers.spark.jobs.dry_run import try_rule

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 import psycopg
 import pyarrow as pa
 
+from poisonadmin.messages.domain.id_ranges import IdRange
 from poisonadmin.rules.domain.content_rules import MAX_JSON_BYTES
-from poisonadmin.rules.domain.dry_run import IdRange
 from workers.spark.jobs.dry_run import messages_in
 
 

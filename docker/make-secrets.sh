@@ -20,4 +20,9 @@ for name in postgres-superuser-password postgres-owner-password postgres-passwor
 done
 keep database-url "postgresql://poisonadmin:$(cat postgres-password)@postgres:5432/poisonadmin"
 keep migration-database-url "postgresql://poisonadmin_owner:$(cat postgres-owner-password)@postgres:5432/poisonadmin"
+# Two applications share the slots of a cluster, and nobody ends one from a page of Spark.
+keep spark-defaults.conf "$(printf '%s\n' 'spark.authenticate true' "spark.authenticate.secret $(random)" \
+    'spark.network.crypto.enabled true' 'spark.cores.max 24' 'spark.ui.killEnabled false' 'spark.speculation false' \
+    'spark.python.daemon.module workers.spark.daemon')
+"
 keep redis-url "redis://:$(cat valkey-password)@valkey:6379/0"

@@ -12,6 +12,7 @@ from urllib.parse import unquote, urlsplit
 import environ
 from django.core.exceptions import ImproperlyConfigured
 
+from poisonadmin.archive.domain.place import UnusableArchive, archive_place
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.domain.secret_settings import SPARK_REMOTE, UnusableSecret, secret_setting
 from poisonadmin.core.domain.ssrf import guard_from, parse_networks
@@ -174,6 +175,13 @@ class Environment:
             return source_roots(self._variables, home)
         except UnusableSourceRoots as error:
             raise ImproperlyConfigured(str(error).rstrip(".")) from None
+
+    def archive(self, home: Path) -> str:
+        """Return the directory or URL of the archive."""
+        try:
+            return archive_place(self._variables, home)
+        except UnusableArchive as error:
+            raise ImproperlyConfigured(str(error)) from None
 
     def check_spark(self) -> None:
         """Check where Spark's jobs are to run."""

@@ -126,6 +126,7 @@ env.check_spark()
 env.port("POISONADMIN_PORT", 8000)
 
 SOURCE_ROOTS = env.source_roots(HOME)
+ARCHIVE = env.archive(HOME)
 
 # --- mail -----------------------------------------------------------------------------------------------------------
 _mail = env.mail("POISONADMIN_MAIL_URL")

@@ -30,9 +30,11 @@ collect_ignore = ["handlers", "typing_settings.py"]
 hypothesis.settings.register_profile("long", max_examples=2000, stateful_step_count=60)
 
 # `pytest -n 2` gives each process one folder after the other, these first, so that both are busy to the end.
-LONGEST_FIRST = ("whole_system", "spark", "poisonguard", "web", "browser", "conformance", "messages", "embedded")
+LONGEST_FIRST = (
+    "whole_system", "web", "embedded", "messages", "spark", "browser", "poisonguard", "workers", "conformance",
+)  # fmt: skip
 # One SparkSession is enough for these; another process would start another JVM.
-WITH_SPARK = ("benchmarks", "intake", "rules", "sources")
+WITH_SPARK = (*("archive", "benchmarks", "comparisons", "intake", "reports", "rules", "searches", "sources", "tables"),)
 # So is one installation for these tests of brokers.
 WITH_INSTALLATION = ("test_artemis_side_by_side.py", "test_system.py")
 

@@ -68,6 +68,7 @@ app.conf.update(
                 "lane_tick": 30.0,
                 "count_tick": 30.0,
                 "housekeeping_tick": 600.0,
+                "archive_tick": 600.0,
             },
         }.items()
         for name, seconds in ticks.items()

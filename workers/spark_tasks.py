@@ -6,17 +6,27 @@ from functools import partial
 from typing import Any
 
 from celery.signals import worker_process_init, worker_shutting_down
+from django.conf import settings
 
+from poisonadmin.archive.commands.erasing import erase_due
+from poisonadmin.archive.commands.runs import archive_due
+from poisonadmin.comparisons.commands.carry_out import compare_due
 from poisonadmin.core.commands.locks import Tick, single_flight
+from poisonadmin.messages.commands.regrouping import regroup_due
+from poisonadmin.reports.commands.runs import report_due
 from poisonadmin.rules.commands.dry_runs import dry_run_due
 from poisonadmin.sources.commands.directories import ingest_due
 from poisonadmin.sources.commands.draining import Workshop, drain_due
-from workers import spark_worker
+from workers import search_loop, spark_worker
 from workers.celery_app import app, do_each, worker_name
+from workers.spark.archive_store import SparkArchiveStore
+from workers.spark.jobs.compare import compare
 from workers.spark.jobs.drain import count_waiting as waiting_in
 from workers.spark.jobs.drain import drain
 from workers.spark.jobs.dry_run import try_rule
 from workers.spark.jobs.ingest import stage_files
+from workers.spark.jobs.regroup import survey
+from workers.spark.jobs.report import collect
 from workers.spark_worker import SparkWorker
 
 # A little less than the tick's period, so that the next tick finds the worker free. In between nothing is claimed.
@@ -26,6 +36,8 @@ PUMP_SECONDS = 2.98
 @worker_process_init.connect  # type: ignore[untyped-decorator]
 def _start_spark(**_: Any) -> None:
     spark_worker.start(worker_name())
+    if worker_name() == spark_worker.BATCH:
+        search_loop.start(spark_worker.current())
 
 
 @worker_shutting_down.connect  # type: ignore[untyped-decorator]
@@ -42,13 +54,24 @@ def redeliver_tick(**_: Any) -> None:
 
 @app.task  # type: ignore[untyped-decorator]
 def batch_tick(**_: Any) -> None:
-    """Take in files, then dead letters, then go on with dry runs; each also when another one fails."""
-    do_each(*(partial(_unless_it_stops, work, spark_worker.current()) for work in (_ingest, _drain, _dry_run)))
+    """Take in files and dead letters, then do dry runs, comparisons, reports, regrouping and the archive.
+
+    Each is done also when another one fails.
+    """
+    works = (_ingest, _drain, _dry_run, _compare, _report, _regroup, _archive)
+    do_each(*(partial(_unless_it_stops, work, spark_worker.current()) for work in works))
 
 
 def _unless_it_stops(work: Callable[[SparkWorker], None], worker: SparkWorker) -> None:
     if not worker.is_stopping:
         work(worker)
+
+
+def _turn(worker: SparkWorker, tick: Tick, due: Callable[..., None], how: Any) -> None:
+    """Have a worker go on with what is due of a kind, by `how`, unless another one does just now."""
+    with single_flight(tick) as alone:
+        if alone:
+            due(how, worker=worker.name, keeper=worker.keeper, is_stopping=lambda: worker.is_stopping)
 
 
 def _ingest(worker: SparkWorker) -> None:
@@ -75,11 +98,25 @@ def _drain(worker: SparkWorker) -> None:
 
 
 def _dry_run(worker: SparkWorker) -> None:
-    with single_flight(Tick.DRY_RUN) as alone:
-        if alone:
-            dry_run_due(
-                partial(try_rule, worker.spark),
-                worker=worker.name,
-                keeper=worker.keeper,
-                is_stopping=lambda: worker.is_stopping,
-            )
+    _turn(worker, Tick.DRY_RUN, dry_run_due, partial(try_rule, worker.spark))
+
+
+def _compare(worker: SparkWorker) -> None:
+    _turn(worker, Tick.COMPARE, compare_due, partial(compare, worker.spark))
+
+
+def _regroup(worker: SparkWorker) -> None:
+    _turn(worker, Tick.REGROUP, regroup_due, partial(survey, worker.spark))
+
+
+def _report(worker: SparkWorker) -> None:
+    _turn(worker, Tick.REPORT, report_due, partial(collect, worker.spark))
+
+
+def _archive(worker: SparkWorker) -> None:
+    _turn(worker, Tick.ARCHIVE, _erase_and_archive, SparkArchiveStore(worker.spark, settings.ARCHIVE))
+
+
+def _erase_and_archive(store: SparkArchiveStore, *, is_stopping: Callable[[], bool], **worker: Any) -> None:
+    erase_due(store, is_stopping=is_stopping)
+    archive_due(store, is_stopping=is_stopping, **worker)

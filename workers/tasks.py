@@ -4,6 +4,7 @@ from typing import Any
 
 from poisonadmin.alerts.commands.record import record_alerts
 from poisonadmin.alerts.commands.send import forget_old, send_due
+from poisonadmin.archive.commands.runs import request_daily_run
 from poisonadmin.core.commands.locks import Tick, single_flight
 from poisonadmin.delivery.commands.crash_recovery import sweep_journals
 from poisonadmin.delivery.commands.ordered_conversations import clear_lanes
@@ -12,7 +13,11 @@ from poisonadmin.messages.commands.counts import fold
 from poisonadmin.messages.commands.expiry import expire_due
 from poisonadmin.operations.commands import operations
 from poisonadmin.operations.commands.selections import remove_expired
+from poisonadmin.reports.commands.notices import send_notices
+from poisonadmin.reports.commands.requests import remove_expired_reports
+from poisonadmin.reports.commands.saved import run_saved_due
 from poisonadmin.restart_jobs.commands.runs import run_due
+from poisonadmin.searches.commands.requests import remove_expired_searches
 from poisonadmin.sign_offs.commands.sign_off import expire_sign_offs
 from poisonadmin.sources.commands.broker_checks import answer_due
 from poisonadmin.system.commands.audit_seals import seal_audit
@@ -62,8 +67,16 @@ def housekeeping_tick(**_: Any) -> None:
         if alone:
             clean_up()
             remove_expired()
+            remove_expired_searches()
             forget_old()
+            remove_expired_reports()
             sweep_journals(LocalJournals())
+
+
+@app.task  # type: ignore[untyped-decorator]
+def archive_tick(**_: Any) -> None:
+    """Have the archive run once a day."""
+    request_daily_run()
 
 
 @app.task  # type: ignore[untyped-decorator]
@@ -76,10 +89,13 @@ def operation_tick(**_: Any) -> None:
 
 @app.task  # type: ignore[untyped-decorator]
 def restart_tick(**_: Any) -> None:
-    """Begin the runs of the restart jobs that are due."""
+    """Begin the runs of the restart jobs, and the saved reports, that are due."""
     with single_flight(Tick.RESTART) as alone:
         if alone:
             run_due()
+    with single_flight(Tick.SAVED_REPORTS) as alone:
+        if alone:
+            run_saved_due()
 
 
 @app.task  # type: ignore[untyped-decorator]
@@ -93,7 +109,7 @@ def seal_tick(**_: Any) -> None:
 @app.task  # type: ignore[untyped-decorator]
 def alert_tick(**_: Any) -> None:
     """Record what is the matter, and send what is due."""
-    do_each(_record_alerts, lambda: send_due(post))
+    do_each(_record_alerts, lambda: send_due(post), lambda: send_notices(post))
 
 
 def _record_alerts() -> None:

@@ -4,10 +4,10 @@ from typing import Any
 
 from rest_framework.response import Response
 
-from poisonadmin.addresses import commands as operations
-from poisonadmin.addresses import queries
+from poisonadmin.addresses import commands, queries
 from poisonadmin.addresses.queries import AddressRow
 from poisonadmin.core.domain.access import Permission
+from poisonadmin.operations.commands.address_resume import resume_without
 from poisonadmin.store.models.lane import AddressStatus
 from poisonadmin.web.api.contract import PAGE, Identifier, Paged, ReasonInput, choice, contract, pattern
 from poisonadmin.web.api.routes import route
@@ -15,7 +15,7 @@ from poisonadmin.web.api.shape import Shape
 from poisonadmin.web.api.view import ApiView
 
 _ADDRESS = {"status": AddressStatus}
-_HIDDEN_OF_ADDRESS = {"id", "in_force"}
+_HIDDEN_OF_ADDRESS = {"id", "in_force", "patterns"}
 ADDRESS = Shape(
     "Address",
     AddressRow,
@@ -69,20 +69,27 @@ class AddressPause(ApiView):
     @contract(Permission.PAUSE, "addresses", {200: ADDRESS_DETAIL}, body=ReasonInput, acts=True)
     def post(self, name: str) -> Response:
         """Deliver nothing more from the address until it is resumed."""
-        operations.pause(name, principal=self.principal, reason=self.body["reason"])
+        commands.pause(name, principal=self.principal, reason=self.body["reason"])
         return Response(ADDRESS_DETAIL.render(queries.get_address(name, principal=self.reader)))
 
 
 class AddressResume(ApiView):
     """`/addresses/{name}/resume/`."""
 
-    @contract(Permission.PAUSE, "addresses", {200: ADDRESS_DETAIL}, body=ResumeInput, acts=True)
+    @contract(Permission.PAUSE, "addresses", {200: ADDRESS_DETAIL, 202: ADDRESS_DETAIL}, body=ResumeInput, acts=True)
     def post(self, name: str) -> Response:
-        """Resume a paused or stopped address; `quarantine` names a message to stop first."""
-        operations.resume(
-            name, principal=self.principal, reason=self.body["reason"], quarantine=self.body["quarantine"]
-        )
-        return Response(ADDRESS_DETAIL.render(queries.get_address(name, principal=self.reader)))
+        """Resume a paused or stopped address; `quarantine` names a message to stop first.
+
+        202: that needs a sign-off. `Location` is the operation that waits, and the address is as it was.
+        """
+        quarantine, who = self.body["quarantine"], {"principal": self.principal, "reason": self.body["reason"]}
+        awaits = None
+        if quarantine is None:
+            commands.resume(name, **who)
+        else:
+            awaits = resume_without(name, quarantine, **who)
+        response = Response(ADDRESS_DETAIL.render(queries.get_address(name, principal=self.reader)))
+        return self.accepted(response, awaits)
 
 
 urlpatterns = [

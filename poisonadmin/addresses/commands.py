@@ -14,10 +14,7 @@ from poisonadmin.core.domain.addresses import validate_address
 from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.messages.commands import schedule
-from poisonadmin.messages.commands.decisions import decide, only
-from poisonadmin.operations.domain.actions import OperationAction
 from poisonadmin.policies.queries.index import policy_index
-from poisonadmin.store.models.message import Message
 
 _FIND = """
 SELECT address.name, address.id, lane.id, address.destination_id IS NOT NULL, address.max_payload_bytes
@@ -108,22 +105,9 @@ def pause(name: str, *, principal: Principal, reason: str) -> None:
     _set_status(name, principal=principal, reason=reason, from_statuses=("ON",), to_status="PAUSED")
 
 
-def resume(name: str, *, principal: Principal, reason: str, quarantine: int | None = None) -> None:
-    """Deliver from the address again; with `quarantine`, without this message, which becomes NDLV `quarantined` first.
-
-    Errors: `NotAllowed`, `NotFound`, `AddressStatusConflict`, `NotOnAddress`, and those of `decisions.only`.
-    """
-    with transaction.atomic():
-        if quarantine is not None:
-            _quarantine(name, quarantine, principal=principal, reason=reason)
-        _set_status(name, principal=principal, reason=reason, from_statuses=("PAUSED", "STOPPED"), to_status="ON")
-
-
-def _quarantine(name: str, message_id: int, *, principal: Principal, reason: str) -> None:
-    if not Message.objects.filter(id=message_id, address__name=name).exists():
-        raise NotOnAddress(f"The message {message_id} is not on {name}; nothing was done.")
-    decided = decide(OperationAction.QUARANTINE, [message_id], principal=principal, reason=reason)
-    only(decided, message_id)
+def resume(name: str, *, principal: Principal, reason: str) -> None:
+    """Deliver from the address again. Errors: `NotAllowed`, `NotFound`, `AddressStatusConflict`."""
+    _set_status(name, principal=principal, reason=reason, from_statuses=("PAUSED", "STOPPED"), to_status="ON")
 
 
 def _set_status(

@@ -40,10 +40,14 @@ class StoredAddress:
 
 @dataclass(frozen=True)
 class AddressRow(StoredAddress):
-    """With its counts and policy. `queues`: those auto-created under a dead-letter address, where one is shown."""
+    """With its counts and policy. `patterns`: of the policies that apply, the most specific first.
+
+    `queues`: those auto-created under a dead-letter address, where one is shown.
+    """
 
     counts: ByState
     in_force: Resolved
+    patterns: tuple[str, ...]
     queues: tuple[str, ...] = ()
 
     @property
@@ -131,4 +135,12 @@ def get_address(name: str, *, principal: Principal) -> AddressRow:
 def _with_counts(rows: Sequence[StoredAddress], principal: Principal) -> list[AddressRow]:
     counts = by_state_of_each("address_id", [row.id for row in rows], principal)
     policies = policy_index()
-    return [AddressRow(**vars(row), counts=counts[row.id], in_force=policies.resolve(row.name)) for row in rows]
+    return [
+        AddressRow(
+            **vars(row),
+            counts=counts[row.id],
+            in_force=policies.resolve(row.name),
+            patterns=policies.matching(row.name),
+        )
+        for row in rows
+    ]

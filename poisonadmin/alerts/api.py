@@ -27,7 +27,11 @@ from poisonadmin.web.api.view import ApiView, shown
 
 MAX_RECIPIENTS = 20
 MAX_RECIPIENT_CHARS = 2048
-ALERT = Shape("Alert", AlertRow, kinds={"kind": AlertKind, "delivery": AlertDeliveryState})
+ALERT = Shape(
+    "Alert",
+    AlertRow,
+    kinds={"kind": AlertKind, "delivery": AlertDeliveryState, "resolution": AlertDeliveryState | None},
+)
 ALERT_RULE = Shape("AlertRule", AlertRuleRow, kinds={"kinds": list[AlertKind], "channel": ChannelKind})
 ALERT_DELIVERY = Shape(
     "AlertDelivery",
@@ -49,7 +53,8 @@ class AlertRuleInput(StrictSerializer):
     """`limits`: minutes by kind, for `group_grows_again`, `oldest_undecided`, `overdue_deliveries` and
     `source_unreachable`. `to`: one URL for a webhook, mail addresses for e-mail.
 
-    `quiet_from` and `quiet_until`: `HH:MM` in `time_zone`, both or neither.
+    `quiet_from` and `quiet_until`: `HH:MM` in `time_zone`, both or neither. `send_resolved`: the end of alerts is sent,
+    too.
     """
 
     kinds = serializers.ListField(child=Text(max_length=32), min_length=1, max_length=len(AlertKind))
@@ -64,6 +69,7 @@ class AlertRuleInput(StrictSerializer):
     repeat_minutes = serializers.IntegerField(
         min_value=1, max_value=MAX_REPEAT_MINUTES, required=False, default=AlertRuleFields.repeat_minutes
     )
+    send_resolved = serializers.BooleanField(required=False, default=True)
     is_enabled = serializers.BooleanField(required=False, default=True)
 
 

@@ -25,7 +25,7 @@ from poisonadmin.web.pages.views import page, pager
 
 _NOTES = {
     AlertKind.OPERATION_HALTED: "Only where all addresses of the operation match.",
-    AlertKind.BREAK_GLASS: "Where any address of the operation matches.",
+    AlertKind.BREAK_GLASS: "Only where all addresses of the operation match.",
     AlertKind.OVERDUE_DELIVERIES: "On addresses that deliver; messages of operations are not counted.",
     AlertKind.SOURCE_UNREACHABLE: "Sources belong to no address.",
 }
@@ -64,6 +64,7 @@ class AlertRuleForm(StoredForm):
         needed=True,
         note="For alerts of one kind on the same group, address or source.",
     )
+    send_resolved = ticks("Send also when an alert is resolved", initial=True)
     quiet_from = TextField("Quiet from", hint="22:00", note="Empty: never quiet.")
     quiet_until = TextField("Quiet until", hint="06:00", note="What is still open then is sent together.")
     time_zone = TextField("Time zone", initial="UTC", needed=True, note="Such as Europe/Berlin.")
@@ -93,6 +94,7 @@ class AlertRuleForm(StoredForm):
             quiet_from=typed.get("quiet_from") or None,
             quiet_until=typed.get("quiet_until") or None,
             time_zone=typed.get("time_zone", ""),
+            send_resolved=typed.get("send_resolved", False),
             repeat_minutes=typed.get("repeat_minutes") or 0,
             is_enabled=typed.get("is_enabled", False),
         )

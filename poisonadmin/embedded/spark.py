@@ -13,7 +13,14 @@ import psutil
 
 from poisonadmin.core.domain.secret_settings import SPARK_REMOTE
 from poisonadmin.core.domain.socket_directory import fresh_directory
-from poisonadmin.core.domain.spark_settings import AUTHENTICATED, SETTINGS, SHARED_MASTER, SHORT_JOBS, sockets_in
+from poisonadmin.core.domain.spark_settings import (
+    AUTHENTICATED,
+    ON_THIS_MACHINE,
+    SETTINGS,
+    SHARED_MASTER,
+    SHORT_JOBS,
+    sockets_in,
+)
 from poisonadmin.embedded import class_archive
 from poisonadmin.embedded.environment import in_files
 from poisonadmin.embedded.plan import PROJECT
@@ -131,7 +138,7 @@ class ConnectServer:
         port, token = free_port(), secrets.token_urlsafe(32)
         logging = self._arguments.with_name("log4j2.properties")
         write_private(logging, _LOGGING)
-        settings = SETTINGS | AUTHENTICATED | _CONNECT | sockets_in(fresh_directory(self.sockets))
+        settings = SETTINGS | ON_THIS_MACHINE | AUTHENTICATED | _CONNECT | sockets_in(fresh_directory(self.sockets))
         settings |= {"spark.connect.grpc.binding.port": str(port), "spark.connect.authenticate.token": token}
         archive = class_archive.find(self.directory, self.archive_kind)
         arguments = [

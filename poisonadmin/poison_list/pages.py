@@ -9,11 +9,13 @@ from django_htmx.http import HttpResponseClientRedirect
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.queries.filter_values import InvalidFilter, checked_text
-from poisonadmin.poison_list.commands.reports import release
+from poisonadmin.operations.commands.bookmark_release import action_of, release_bookmark
 from poisonadmin.poison_list.queries.consumers import list_consumers, list_poison_sources
-from poisonadmin.poison_list.queries.entries import EntryRow, get_entry, list_entries
+from poisonadmin.poison_list.queries.entries import EntryRow, get_entry, list_entries, stopped_messages
+from poisonadmin.sign_offs.queries.needed import limits_of, sign_off_needed
 from poisonadmin.web.pages.sanitising import clipped, visible
 from poisonadmin.web.pages.views import MAX_REASON_CHARS, back_to, page, pager, reason_of
+from poisonadmin.web.pages.words import SIGN_OFF_NEEDED
 
 SHOWS: dict[str, tuple[str, dict[str, bool]]] = {
     "listed": ("Listed", {"listed": True}),
@@ -52,7 +54,7 @@ def show(request: HttpRequest, principal: Principal) -> HttpResponseBase:
 @page(Permission.DECIDE)
 def ask(request: HttpRequest, principal: Principal, entry_id: int) -> HttpResponseBase:
     """Ask why the entry is to be released. Nothing is changed."""
-    return _dialog(request, get_entry(entry_id, principal=principal))
+    return _dialog(request, principal, get_entry(entry_id, principal=principal))
 
 
 @require_POST
@@ -62,17 +64,25 @@ def carry_out(request: HttpRequest, principal: Principal, entry_id: int) -> Http
     entry = get_entry(entry_id, principal=principal)
     reason = reason_of(request)
     if not reason:
-        return _dialog(request, entry, "Enter a reason; it is kept with the entry.", 422)
-    release(entry_id, principal=principal, reason=reason)
-    name = clipped(visible(entry.bookmark), 80)
-    notes.success(request, f"{name} is released. Every consumer of its source handles it again from now on.")
-    back = back_to(request, reverse("poison_list"))
+        return _dialog(request, principal, entry, "Enter a reason; it is kept with the entry.", 422)
+    awaits = release_bookmark(entry_id, principal=principal, reason=reason)
+    if awaits is None:
+        name = clipped(visible(entry.bookmark), 80)
+        notes.success(request, f"{name} is released. Every consumer of its source handles it again from now on.")
+        back = back_to(request, reverse("poison_list"))
+    else:
+        notes.warning(request, SIGN_OFF_NEEDED)
+        back = reverse("operations-one", args=[awaits])
     return HttpResponseClientRedirect(back) if request.htmx else HttpResponseRedirect(back)  # type: ignore[attr-defined]
 
 
-def _dialog(request: HttpRequest, entry: EntryRow, error: str = "", status: int = 200) -> HttpResponseBase:
+def _dialog(
+    request: HttpRequest, principal: Principal, entry: EntryRow, error: str = "", status: int = 200
+) -> HttpResponseBase:
+    action, stopped = action_of(entry), stopped_messages(entry.id)
     context = {
         "entry": entry,
+        "sign_off": sign_off_needed(limits_of(action), action, principal=principal, count=len(stopped), ids=stopped),
         "error": error,
         "max_reason": MAX_REASON_CHARS,
         "back": back_to(request, reverse("poison_list")),

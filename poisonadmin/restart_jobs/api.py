@@ -10,8 +10,10 @@ from rest_framework.response import Response
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NEW
 from poisonadmin.operations.commands.beginning import MAX_REASON_CHARS
+from poisonadmin.operations.commands.selections import MAX_MEMBERS
 from poisonadmin.operations.domain.actions import OperationAction
 from poisonadmin.operations.domain.lifecycle import OperationState
+from poisonadmin.operations.domain.selection import SelectionOrder
 from poisonadmin.operations.queries.preview import OperationPreview, preview
 from poisonadmin.operations.queries.selections import get_selection
 from poisonadmin.restart_jobs.commands import restart_jobs as commands
@@ -44,7 +46,7 @@ class RestartPreview(OperationPreview):
 RESTART_JOB = Shape(
     "RestartJob",
     RestartJobRow,
-    kinds={"action": tuple(RESTART_ACTIONS), "last_outcome": RunOutcome | None},
+    kinds={"action": tuple(RESTART_ACTIONS), "order": SelectionOrder, "last_outcome": RunOutcome | None},
 )
 RESTART_RUN = Shape("RestartRun", RestartRunRow, kinds={"outcome": RunOutcome, "state": OperationState | None})
 RESTART_PREVIEW = Shape("RestartPreview", RestartPreview, kinds={"action": tuple(RESTART_ACTIONS)})
@@ -54,6 +56,8 @@ class RestartJobFields(StrictSerializer):
     """`schedule`: five cron fields, in UTC; null: the job runs on request only.
 
     `filter`: parameters of `GET /messages/`; `state` is always NDLV. `reason`: that of every run's operation.
+    `limit`: how many messages a run takes at most, the first in `order`. `canary`: each operation tries 1 message, then
+    10, then 100 before all others, and halts when they fail again.
     """
 
     schedule = Text(max_length=commands.MAX_SCHEDULE_CHARS, required=False, allow_null=True, default=None)
@@ -61,8 +65,13 @@ class RestartJobFields(StrictSerializer):
     action = serializers.ChoiceField(choices=[str(one) for one in RESTART_ACTIONS])
     reason = Text(max_length=MAX_REASON_CHARS)
     include_blacklisted = serializers.BooleanField(required=False, default=False)
+    limit = serializers.IntegerField(min_value=1, max_value=MAX_MEMBERS, required=False, allow_null=True, default=None)
+    order = serializers.ChoiceField(
+        choices=[str(one) for one in SelectionOrder], required=False, default=str(SelectionOrder.OLDEST)
+    )
     max_restarts = serializers.IntegerField(min_value=1, max_value=commands.MAX_RESTARTS, required=False, default=1)
     rate_per_second = serializers.FloatField(required=False, allow_null=True, default=None)
+    canary = serializers.BooleanField(required=False, default=False)
     is_enabled = serializers.BooleanField(required=False, default=False)
 
 

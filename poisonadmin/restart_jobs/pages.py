@@ -1,7 +1,7 @@
 """Restart jobs: what each does and its runs, the preview of a run, and the form for administrators."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from django.contrib import messages as notes
 from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
@@ -15,6 +15,7 @@ from poisonadmin.core.queries.filter_values import InvalidFilter
 from poisonadmin.operations.commands.beginning import MAX_REASON_CHARS
 from poisonadmin.operations.domain.actions import ACTIONS
 from poisonadmin.operations.domain.ledger import MemberOutcome
+from poisonadmin.operations.domain.selection import SelectionOrder
 from poisonadmin.operations.queries.selections import get_selection
 from poisonadmin.restart_jobs.commands import restart_jobs as commands
 from poisonadmin.restart_jobs.commands import runs
@@ -61,10 +62,25 @@ def _lines(parameters: Mapping[str, Sequence[str]]) -> str:
     return "\n".join(f"{name}={text}" for name, text in named)
 
 
+ORDERS: dict[str, str] = {
+    SelectionOrder.OLDEST: "Oldest first",
+    SelectionOrder.NEWEST: "Newest first",
+    SelectionOrder.RANDOM: "At random",
+    SelectionOrder.OLDEST_FAILURE: "Oldest failure first",
+    SelectionOrder.NEWEST_FAILURE: "Newest failure first",
+}
+
+
 class RestartJobForm(StoredForm):
     """A restart job. Its filter is a parameter of the list of messages a line."""
 
     object_type = "restart_job"
+    layout: ClassVar[tuple[tuple[str, str], ...]] = (
+        ("", "name action reason"),
+        ("Which messages", "filter limit order max_restarts include_blacklisted"),
+        ("How it delivers", "rate_per_second canary"),
+    )
+    rest = "When it runs"
     name = TextField("Name", most=commands.MAX_NAME_CHARS, needed=True)
     action = TextField("Action", choices=[(str(key), ACTIONS[key].verb) for key in RESTART_ACTIONS], needed=True)
     reason = TextField(
@@ -83,6 +99,8 @@ class RestartJobForm(StoredForm):
         note="Those of the list of messages: address, reason, group, error, q, key.<name> and so on. Empty: all"
         " messages that wait for a decision.",
     )
+    limit = whole_number("Most messages in a run", note="Empty: all that the filter finds.")
+    order = TextField("Which of them", choices=list(ORDERS.items()), initial=str(SelectionOrder.OLDEST))
     max_restarts = whole_number(
         "Most decisions on each message",
         initial=1,
@@ -92,6 +110,7 @@ class RestartJobForm(StoredForm):
     rate_per_second = decimal_number(
         "Most deliveries a second", note="On all workers together. Empty: as fast as the destinations take them."
     )
+    canary = ticks("Try 1, then 10, then 100 messages of a run first, and halt when they fail again")
     schedule = TextField(
         "Schedule: five cron fields, UTC",
         most=commands.MAX_SCHEDULE_CHARS,
@@ -110,8 +129,11 @@ class RestartJobForm(StoredForm):
             "reason": typed.get("reason", ""),
             "schedule": typed.get("schedule") or None,
             "filter": typed.get("filter") or {},
+            "limit": typed.get("limit"),
+            "order": typed.get("order") or SelectionOrder.OLDEST,
             "max_restarts": typed.get("max_restarts") or 0,
             "rate_per_second": typed.get("rate_per_second"),
+            "canary": typed.get("canary", False),
             "is_enabled": typed.get("is_enabled", False),
         }
 
@@ -165,6 +187,7 @@ def show(request: HttpRequest, principal: Principal, restart_job_id: int) -> Htt
         "job": row,
         "action": ACTIONS[row.action],
         "count": count_restartable(row),
+        "order": ORDERS[row.order],
         "messages_link": _messages(row),
         "runs": [(run, RUNS[run.outcome], _ledger(run)) for run in found.results],
         "pager": pager(request, found),

@@ -75,9 +75,9 @@ def _checked(query: str) -> str:
     if len(text) > MAX_QUERY_CHARS:
         raise InvalidSavedView("query", f"must have at most {MAX_QUERY_CHARS} characters.")
     try:
-        given = parse_qs(text, max_num_fields=200)
+        given = parse_qs(text, max_num_fields=200, strict_parsing=bool(text))
     except ValueError:
-        raise InvalidSavedView("query", "has more than 200 parameters.") from None
+        raise InvalidSavedView("query", "must be at most 200 parameters of a list, as in state=NDLV.") from None
     parse_filter(narrowing(given))
     return urlencode({name: texts for name, texts in given.items() if name in _KEPT or name not in OF_THE_PAGE}, True)
 

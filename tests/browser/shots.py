@@ -16,6 +16,8 @@ from tests.browser.ensure_chromium import chromium_path
 
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 BROKERS_BY_NAME = "|".join(kind.words for kind in BROKERS.values())
+CRASHED = "/triage/?state=NDLV&reason=blacklisted&group_by=crashes"
+GROUPS = "/triage/?snoozed=false&group_by=failure"
 WIDTHS = {"wide": (1440, 900), "narrow": (360, 740)}
 
 
@@ -89,9 +91,10 @@ def paths(page: Page, base: str) -> dict[str, str]:
         "undecided": "/triage/?state=NDLV",
         "nothing": "/triage/?message_id=no-such",
         "mistaken": "/triage/?q=address:a..b",
-        "blacklist": "/blacklist/",
-        "blacklist-nothing": "/blacklist/?address=elsewhere",
-        "groups": "/groups/",
+        "crashed": CRASHED,
+        "crashed-nothing": CRASHED + "&address=elsewhere",
+        "groups": GROUPS,
+        "groups-snoozed": "/triage/?snoozed=true&group_by=failure",
         "by-failure": "/triage/?state=NDLV&group_by=failure",
         "by-address": "/triage/?group_by=address",
         "by-header": "/triage/?group_by=header.content-type",
@@ -132,13 +135,13 @@ def paths(page: Page, base: str) -> dict[str, str]:
         ("message-undecided", "/triage/?state=NDLV", "a[data-open]"),
         ("message-waiting", "/triage/?state=TBDL", "a[data-open]"),
         ("message-imported", "/triage/?reason=imported", "a[data-open]"),
-        ("message-blacklisted", "/blacklist/", "a[data-open]"),
-        ("message-candidate", "/blacklist/", "a[id^=candidate]"),
-        ("bystanders", "/blacklist/", "a[href*='/bystanders/']"),
+        ("message-blacklisted", CRASHED, "a[data-open]"),
+        ("message-candidate", CRASHED, "a[id^=candidate]"),
+        ("bystanders", CRASHED, "a[href*='/bystanders/']"),
         ("node-lost", "/nodes/?show=lost", "a[data-open]"),
         ("poison-source", "/poison-list/?show=all", "section a[href*='?source=']"),
-        ("group", "/groups/", "a[data-open]"),
-        ("group-edit", "/groups/", "a[data-open]"),
+        ("group", GROUPS, "a[data-open]"),
+        ("group-edit", GROUPS, "a[data-open]"),
         ("operation", "/operations/", "a[data-open]"),
         ("operation-waiting", "/sign-offs/", "a[data-open]"),
         ("address", "/addresses/?status=PAUSED", "a[data-open]"),

@@ -1,4 +1,4 @@
-"""The blacklist, the nodes and the poison list in a real browser, against the real server."""
+"""The view of crashes, the nodes and the poison list in a real browser, against the real server."""
 
 import pytest
 from playwright.sync_api import expect
@@ -11,6 +11,7 @@ from poisonadmin.store.models.poison import Consumer, PoisonEntry
 from tests import crashes
 from tests.browser.axe import violations
 from tests.browser.conftest import Visit
+from tests.browser.shots import CRASHED
 from tests.fixtures.delivery import make_orders_destination
 from tests.fixtures.pages import waiting
 from tests.web.test_hostile_text import BARE, XSS
@@ -29,7 +30,7 @@ def test_blacklisted_messages_are_decided_on_with_a_warning_and_stay_in_sight(vi
     first, second = blacklisted(), blacklisted()
     page = visit.open_with_clock("/triage/")
     page.get_by_role("link", name="Crashed").click()
-    page.wait_for_url("**/blacklist/")
+    page.wait_for_url(f"**{CRASHED}")
     page.locator(f"#m-{first} summary").first.click()
     expect(page.locator(f"#m-{first} pre").first).to_contain_text("rendering label")
     page.locator(f"#m-{second} input[name=id]").click()
@@ -57,17 +58,17 @@ def test_blacklisted_messages_are_decided_on_with_a_warning_and_stay_in_sight(vi
 def test_what_is_blacklisted_meanwhile_is_announced(visit: Visit) -> None:
     make_orders_destination()
     blacklisted()
-    page = visit.open_with_clock("/blacklist/")
+    page = visit.open_with_clock(CRASHED)
     later = blacklisted()
     page.clock.fast_forward(10_000)
     page.get_by_role("link", name="1 new").click()
     expect(page.locator(f"#m-{later}")).to_be_visible()
 
 
-def test_bystanders_are_two_clicks_from_the_blacklist(visit: Visit) -> None:
+def test_bystanders_are_two_clicks_from_the_view(visit: Visit) -> None:
     make_orders_destination()
     first = blacklisted(bystanders=3)
-    page = visit.open("/blacklist/")
+    page = visit.open(CRASHED)
     page.get_by_role("link", name="3 of 3 bystanders delivered").click()
     expect(page.get_by_role("heading", level=1)).to_have_text(f"Bystanders of message #{first}")
     expect(page.locator("#rows tr")).to_have_count(3)
@@ -108,8 +109,8 @@ def test_nothing_that_a_crash_leaves_behind_runs_or_breaks_the_page(visit: Visit
     visit.page.set_viewport_size({"width": 320, "height": 900})
     node_id = Node.objects.earliest("id").id
     for path in (
-        "/blacklist/",
-        f"/blacklist/{killer}/bystanders/1/",
+        CRASHED,
+        f"/messages/{killer}/bystanders/1/",
         f"/messages/{killer}/",
         "/nodes/?show=all",
         f"/nodes/{node_id}/",

@@ -29,7 +29,7 @@ REFUSED = {
 # Between them they hold every colour there is.
 COLOURFUL = {
     *("overview", "messages", "message-undecided", "policies", "jobs", "mistaken", "missing"),
-    *("blacklist", "message-blacklisted", "nodes-all", "poison-list", "rules", "rule"),
+    *("crashed", "groups", "message-blacklisted", "nodes-all", "poison-list", "rules", "rule"),
     *("simulator", "message-held", "address-stopped", "restart-jobs", "alerts", "alert-delivery"),
 }
 

@@ -40,6 +40,10 @@ def test_an_operation_is_reviewed_and_signed_off(visit: Visit) -> None:
             found.append(f"{path}: wider than a window of 320 px")
         page.set_viewport_size({"width": 1280, "height": 900})
     assert found == []
+    page = visit.open(selection)
+    page.get_by_label("Most deliveries a second").fill("2")
+    page.get_by_text("3 at 2/s: about 2 s.").wait_for()
+    page = visit.open(review.removeprefix(visit.base))
     page.get_by_label("Reason").last.fill("checked with the shop")
     page.get_by_role("button", name="Sign off").click()
     page.get_by_text("Signed off by").wait_for()

@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
-from poisonadmin.addresses.commands import NotOnAddress, resume
+from poisonadmin.addresses.commands import NotOnAddress
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.delivery.commands import settle as settle_module
 from poisonadmin.delivery.commands.settle import settle
+from poisonadmin.operations.commands.address_resume import resume_without
 from poisonadmin.store.models.history import History
 from poisonadmin.store.models.lane import Address, Conversation
 from poisonadmin.store.models.message import Message
@@ -177,7 +178,7 @@ def test_a_stopped_address_is_resumed_without_the_message_that_stopped_it(broker
     [poison] = enqueue()
     refuse([poison], 5, "rolled_back")
     others = enqueue(2)
-    resume("orders.eu", principal=SYSTEM, reason="found it", quarantine=poison)
+    resume_without("orders.eu", poison, principal=SYSTEM, reason="found it")
     claim()
     answer(others)
     settle()
@@ -190,5 +191,5 @@ def test_an_address_is_not_resumed_without_a_message_that_is_elsewhere(broker: N
     refuse([poison], 5, "rolled_back")
     [elsewhere] = enqueue(address="orders.us")
     with pytest.raises(NotOnAddress):
-        resume("orders.eu", principal=SYSTEM, reason="found it", quarantine=elsewhere)
+        resume_without("orders.eu", elsewhere, principal=SYSTEM, reason="found it")
     assert Address.objects.get(name="orders.eu").status == "STOPPED"

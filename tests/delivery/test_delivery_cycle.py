@@ -1,6 +1,7 @@
 """Claim, settle, recover, expire: on a real database, without Spark."""
 
 import itertools
+from datetime import timedelta
 
 import pytest
 from django.db import connection
@@ -9,9 +10,10 @@ from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.delivery.commands.claim import ClaimRef, claim_due, seconds_until_due
 from poisonadmin.delivery.commands.recovery import recover
 from poisonadmin.delivery.commands.settle import Settled, settle
+from poisonadmin.delivery.domain.slots import slot_distance
 from poisonadmin.messages.commands.counts import fold
-from poisonadmin.messages.commands.decisions import only
 from poisonadmin.messages.commands.expiry import expire_due
+from poisonadmin.messages.commands.refused_decisions import only
 from poisonadmin.store.models.claim import Claim
 from poisonadmin.store.models.destination import Destination
 from poisonadmin.store.models.history import History
@@ -212,7 +214,7 @@ def test_two_claims_share_a_destinations_concurrency_while_more_waits_than_one_t
     enqueue(10)
     first, second = claim(limit=4), claim(limit=4)
     assert claim_due(tasks=1, limit=4) is None
-    assert [slots_of(one) for one in (first, second)] == [2, 3]
+    assert [slots_of(one) for one in (first, second)] == [3, 2]
 
 
 def test_all_claims_together_have_no_more_under_way_than_the_window_of_a_destination(destination: str) -> None:
@@ -240,8 +242,19 @@ def test_a_rate_reserves_slots_and_takes_no_more_than_start_within_a_second(dest
     assert len(taken.shards) == 1
     starts = list(Message.objects.filter(state="DLNG").order_by("start_at").values_list("start_at", flat=True))
     gaps = {round((b - a).total_seconds(), 3) for a, b in itertools.pairwise(starts) if a and b}
-    assert gaps == {0.25}
+    assert gaps == {round(slot_distance(4), 3)}
     assert claim_due(tasks=2) is None
+
+
+def test_the_slots_of_two_claims_never_overlap_and_a_few_have_a_while_to_be_begun_in(destination: str) -> None:
+    Destination.objects.update(max_rate_per_second=1000, next_slot="2020-01-01T00:00:00Z")
+    first = enqueue(2)
+    claim()
+    second = enqueue(2)
+    claim()
+    starts = dict(Message.objects.values_list("id", "start_at"))
+    assert starts[second[0]] - starts[first[0]] == timedelta(seconds=0.25)
+    assert starts[second[1]] - starts[second[0]] == timedelta(seconds=slot_distance(1000))
 
 
 def test_a_backlog_on_one_address_does_not_hide_the_others(destination: str) -> None:

@@ -14,16 +14,23 @@ class DueLane(NamedTuple):
 
 
 def room(destination_id: int, take: int = 100) -> Allowance:
-    return Allowance(destination_id, take, slots=8, shards=(0,), overlapped=4)
+    return Allowance(destination_id, take, at_once=8, shards=(0,), overlapped=4)
 
 
 A, B = 1, 2
 RATED, FREE = 7, 8
 
 
-def test_without_a_rate_it_takes_what_its_destinations_may() -> None:
+def test_without_a_rate_it_takes_a_quarter_and_at_least_what_is_under_way_at_once() -> None:
+    """What comes in meanwhile waits until it has been begun."""
     lanes = [DueLane(1, A, FREE), DueLane(2, B, FREE)]
-    assert operation_caps(lanes, [room(A), room(B, 5)], {}, spaced=()) == (LaneCap(1, A, 100), LaneCap(2, B, 5))
+    assert operation_caps(lanes, [room(A), room(B, 5)], {}, spaced=()) == (LaneCap(1, A, 25), LaneCap(2, B, 5))
+    assert operation_caps(lanes, [room(B, 20)], {}, spaced=()) == (LaneCap(2, B, 8),)
+
+
+def test_its_lanes_on_a_destination_share_that() -> None:
+    lanes = [DueLane(1, A, FREE), DueLane(2, A, FREE)]
+    assert operation_caps(lanes, [room(A)], {}, spaced=()) == (LaneCap(1, A, 13), LaneCap(2, A, 13))
 
 
 def test_with_a_rate_the_lanes_of_one_destination_share_the_slots() -> None:

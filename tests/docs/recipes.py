@@ -35,7 +35,6 @@ ACTION = Recipe(
     4,
     (
         Insertion("poisonadmin/messages/domain/states.py", '    RESTORED = "restored"', '    REOPENED = "reopened"'),
-        Insertion("poisonadmin/messages/domain/states.py", "    Event.RESTORED,", "    Event.REOPENED,"),
         Insertion(
             "poisonadmin/messages/domain/states.py",
             "    Transition(FAIL, Event.RESTORED, (NDLV,)),",
@@ -74,28 +73,34 @@ class MessageReopen(_DecisionView):
     """
 import django; django.setup()
 from django.urls import reverse
-from poisonadmin.messages.domain.states import DECISIONS, Event, page
+from poisonadmin.messages.domain.states import page
 from poisonadmin.messages.queries.refusals import REFUSALS
 from poisonadmin.operations.domain.actions import ACTIONS
 from poisonadmin.web.pages.words import EVENTS
 assert reverse("api-message-reopen", args=[1]) == "/api/v1/messages/1/reopen/"
 assert "| `DLVD` | `reopened` | `NDLV` | `returned` |" in page()
-assert "DLVD" in REFUSALS[ACTIONS["reopen"].key] and EVENTS["reopened"] == "Reopened" and Event.REOPENED in DECISIONS
+assert "DLVD" in REFUSALS[ACTIONS["reopen"].key] and EVENTS["reopened"] == "Reopened"
 """,
 )
 COLUMN = Recipe(
     "A column of a report",
     1,
-    (Insertion("poisonadmin/messages/queries/report.py", '    "payload_bytes",', '    "crash_count",'),),
+    (
+        Insertion(
+            "poisonadmin/reports/domain/columns.py",
+            '    _text("bookmark", "m.bookmark"),',
+            '    _text("name_of_address", "lower(m.address)"),',
+        ),
+    ),
     """
 import django; django.setup()
-import dataclasses
-from poisonadmin.messages.queries import report
-from poisonadmin.messages.queries.lists import MessageRow
-row = MessageRow(**{field.name: None for field in dataclasses.fields(MessageRow)} | {"crash_count": 7})
-report._on_record = lambda ids: {}
-[record] = report._records([row])
-assert dict(zip(report.COLUMNS, record, strict=True))["crash_count"] == "7"
+from poisonadmin.reports.domain.asked import asked_report
+from poisonadmin.reports.domain.reading import SparkDialect
+from poisonadmin.reports.queries.live import PostgresDialect
+for kind in ("failures", "attempts", "decisions"):
+    [column] = asked_report(kind, columns=["name_of_address"]).read
+    assert column.expression(PostgresDialect("UTC")) == column.expression(SparkDialect("UTC")) == "lower(m.address)"
+assert asked_report("failures", group_by=["name_of_address"]).columns == ("name_of_address", "count")
 """,
 )
 SETTING = Recipe(

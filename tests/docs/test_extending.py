@@ -52,7 +52,7 @@ def test_each_change_of_a_recipe_is_needed(recipe: Recipe, tmp_path: Path) -> No
 
 
 def test_no_other_file_knows_an_action() -> None:
-    assert files_that_mention(r"Event\.RESTORED|decisions\.restore\b|def restore\b") <= set(files_of(ACTION.heading))
+    assert files_that_mention(r"Event\.RESTORED\b|decisions\.restore\b|def restore\b") <= set(files_of(ACTION.heading))
 
 
 def test_no_other_file_knows_a_setting_but_its_use() -> None:

@@ -22,11 +22,22 @@ PROJECT = Path(__file__).resolve().parents[2]
 DOCKER = PROJECT / "docker"
 HOME = Path("/var/lib/poisonadmin")
 OWN = {"prepare", "web", "beat", "io", "spark-redelivery", "spark-batch"}
+CLUSTER = {"spark-master", "spark-worker-1", "spark-worker-2"}
 # Of the Compose Specification, what we use; anything else here is a typing error.
 TOP_LEVEL = {"name", "secrets", "services", "volumes"}
 SERVICE = {
     *("build", "cap_add", "cap_drop", "command", "depends_on", "environment", "healthcheck", "image", "init"),
-    *("mem_limit", "pids_limit", "ports", "restart", "secrets", "security_opt", "shm_size", "stop_grace_period"),
+    *(
+        "mem_limit",
+        "pids_limit",
+        "ports",
+        "profiles",
+        "restart",
+        "secrets",
+        "security_opt",
+        "shm_size",
+        "stop_grace_period",
+    ),
     *("stop_signal", "user", "volumes"),
 }
 HEALTHCHECK = {"test", "interval", "timeout", "retries", "start_period"}
@@ -61,7 +72,9 @@ def test_every_name_that_is_used_is_declared(compose: dict[str, Any]) -> None:
 
 def test_the_services_are_those_of_make_up(compose: dict[str, Any]) -> None:
     started = {spec.name for spec in plan.UP.workers({}, HOME)} | {"web"}
-    assert set(compose["services"]) == started | plan.SERVICES | {"prepare"} == OWN | plan.SERVICES
+    always = {name for name, service in compose["services"].items() if "profiles" not in service}
+    assert always == started | plan.SERVICES | {"prepare"} == OWN | plan.SERVICES
+    assert {*compose["services"]} - always == CLUSTER
 
 
 def test_each_process_has_the_command_of_make_up(compose: dict[str, Any]) -> None:

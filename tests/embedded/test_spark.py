@@ -88,6 +88,7 @@ def test_a_worker_of_this_user_runs_a_task(server: tuple[ConnectServer, psutil.P
     assert "task: [Row(id=0)]" in ended.stdout, ended.stderr
 
 
+@pytest.mark.long
 def test_a_python_process_without_tasks_ends_and_comes_again(server: tuple[ConnectServer, psutil.Process]) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", CLIENT],

@@ -19,6 +19,7 @@ from unittest import mock
 import django
 
 from tests.faults import (
+    f05_archive,
     f05_operation,
     f05_processes,
     f07_ingest,
@@ -92,7 +93,7 @@ def campaign(names: Sequence[str], seeds: Sequence[int]) -> Iterator[Result]:
                         yield from (_logged(installation, _run(installation, fault, seed)) for seed in seeds)
         except CannotStage as error:
             yield Result(f"({stage})", "not run", 0, str(error), 0, 0, 0, 0, 0, 0.0, (str(error),))
-    for name, run_alone in (f27_migrations.RUNS | f05_operation.RUNS).items():
+    for name, run_alone in (f27_migrations.RUNS | f05_operation.RUNS | f05_archive.RUNS).items():
         if _is_chosen(name, names):
             yield from (run_alone(seed) for seed in seeds)
 

@@ -8,10 +8,10 @@ from django.db import connection
 from poisonadmin.core.domain.access import SYSTEM, Role, principal
 from poisonadmin.messages.queries import blacklist
 from poisonadmin.messages.queries.blacklist import others_on
+from poisonadmin.messages.queries.filters import parse_filter
 from poisonadmin.store.models.message import Message
 from poisonadmin.system.queries import nodes
 from tests import crashes
-from tests.fixtures import decisions
 from tests.fixtures.delivery import enqueue, make_destination
 
 pytestmark = pytest.mark.django_db
@@ -46,31 +46,15 @@ def test_the_latest_comes_first_and_pages_go_on_by_keyset() -> None:
     assert back.results == found.results
 
 
-def test_what_was_decided_for_another_reason_is_not_counted() -> None:
-    suspect, other = enqueue(2)
-    crashes.crash(crashes.take([suspect]), suspect)
-    decisions.quarantine([other], principal=SYSTEM, reason="r")
-    decisions.approve([other], principal=SYSTEM, reason="r")
-    assert blacklist.count_decided(SYSTEM).n == 0
-
-
-def test_a_message_decided_twice_is_counted_once() -> None:
-    message_id = blacklisted()
-    decisions.mark_fail([message_id], principal=SYSTEM, reason="r")
-    decisions.restore([message_id], principal=SYSTEM, reason="r")
-    decisions.approve([message_id], principal=SYSTEM, reason="r")
-    assert blacklist.count_decided(SYSTEM).n == 1
-
-
 LIMITED = principal("kim", Role.VIEWER, ["orders.eu"])
 ASKS: dict[str, tuple[Callable[[], object], str]] = {
     "list": (lambda: blacklist.list_blacklisted(principal=SYSTEM), "message_blacklisted"),
     "narrowed": (
-        lambda: blacklist.list_blacklisted(principal=LIMITED, patterns=["orders.*"]),
+        lambda: blacklist.list_blacklisted(parse_filter({"address": ["orders.*"]}), principal=LIMITED),
         "message_blacklisted",
     ),
     "newer": (
-        lambda: blacklist.count_newer(principal=SYSTEM, patterns=(), since=Message.objects.latest("state_at").state_at),
+        lambda: blacklist.count_newer(principal=SYSTEM, since=Message.objects.latest("state_at").state_at),
         "message_blacklisted",
     ),
     "candidates": (lambda: blacklist.candidates(principal=SYSTEM, limit=10), "message_candidates"),

@@ -8,7 +8,7 @@ from django.test import Client
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.policies.commands import save_policy
 from tests import crashes
-from tests.messages.test_blacklist_page import blacklisted, some, text_of
+from tests.messages.test_crashed_page import blacklisted, some, text_of
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("orders_destination")]
 
@@ -57,9 +57,9 @@ def test_approving_warns_of_what_one_more_crash_does(
 ) -> None:
     message_id = blacklisted()
     save_policy("orders.eu", preset=None, settings=policy, destination=None, principal=SYSTEM)
-    asked = operator_browser.post("/messages/decide/approve/", {"id": [message_id], "origin": "blacklist"})
+    asked = operator_browser.post("/messages/decide/approve/", {"id": [message_id], "origin": "crashed"})
     assert warning in unescape(asked.content.decode())
-    failed = operator_browser.post("/messages/decide/fail/", {"id": [message_id], "origin": "blacklist"})
+    failed = operator_browser.post("/messages/decide/fail/", {"id": [message_id], "origin": "crashed"})
     assert "crashed what processed" not in failed.content.decode()
 
 

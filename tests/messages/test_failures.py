@@ -12,7 +12,7 @@ from poisonadmin.intake.commands.accept import accept
 from poisonadmin.intake.domain.envelope import parse_envelope
 from poisonadmin.messages.queries import failures, groups
 from poisonadmin.messages.queries.failures import FailureFilter, FailureRow, list_failures
-from poisonadmin.messages.queries.groups import GroupFilter
+from poisonadmin.messages.queries.filters import parse_filter
 from poisonadmin.store.models.attempt import Attempt, FailureGroup
 from tests.fixtures import decisions
 
@@ -74,7 +74,7 @@ def test_a_group_counts_by_state_and_by_hour(failed: list[FailureRow]) -> None:
     assert (first.error_class, first.failures, first.counts["NDLV"], first.last_at) == ("KeyError", 6, 6, NOW)
     assert (sum(first.trend), len(first.trend), first.trend[-1]) == (6, 24, 1)
     assert second.title.startswith("TimeoutError")
-    assert groups.list_groups(GroupFilter(error="keyerror"), principal=SYSTEM).results == [first]
+    assert groups.list_groups(parse_filter({"failure": ["keyerror"]}), principal=SYSTEM).results == [first]
 
 
 def test_a_group_shows_what_is_in_scope_only(failed: list[FailureRow]) -> None:
@@ -89,7 +89,8 @@ def test_a_group_shows_what_is_in_scope_only(failed: list[FailureRow]) -> None:
 
 def test_groups_come_in_any_order(failed: list[FailureRow]) -> None:
     keys, times = (
-        groups.list_groups(GroupFilter(error=error), principal=SYSTEM).results[0].id for error in ("key", "timeout")
+        groups.list_groups(parse_filter({"failure": [error]}), principal=SYSTEM).results[0].id
+        for error in ("key", "timeout")
     )
     decisions.mark_fail([row.message_id for row in failed if row.group_id == keys][:5], principal=SYSTEM, reason="r")
     FailureGroup.objects.filter(id=keys).update(failures=7, first_at=NOW, last_at=NOW - timedelta(days=2))

@@ -13,6 +13,9 @@ from poisonadmin.intake.domain.envelope import parse_envelope
 from poisonadmin.messages.queries import grouping
 from poisonadmin.messages.queries.filters import parse_filter
 from poisonadmin.messages.queries.grouping import GroupBy, Grouping, group_messages
+from poisonadmin.messages.queries.groups import list_groups
+from poisonadmin.messages.queries.lists import list_messages
+from poisonadmin.store.models.attempt import Attempt
 from tests.fixtures import decisions
 from tests.fixtures.delivery import make_orders_destination
 from tests.fixtures.pages import html_of
@@ -57,7 +60,8 @@ def test_sets_are_counted_by_what_they_share(filter_: dict[str, list[str]]) -> N
     assert sizes(by("address", filter_)) == {"orders.eu": (8, 7), "bills.eu": (4, 4)}
     assert sizes(by("reason", filter_)) == {"imported": (11, 11), "failed_by_admin": (1, 0)}
     assert sizes(by("original_address", filter_)) == {None: (12, 11)}
-    assert sorted(sizes(by("failure", filter_)).values()) == [(6, 5), (6, 6)]
+    groups = list_groups(parse_filter(filter_), principal=SYSTEM, ordering="-messages").results
+    assert sorted((one.messages, one.counts["NDLV"]) for one in groups) == [(6, 5), (6, 6)]
     assert sizes(by("header.x-tenant", filter_)) == {"t0": (3, 3), "t1": (4, 3), "t2": (4, 4), None: (1, 1)}
     assert sizes(by("key.order", filter_)) == {None: (12, 11)}
 
@@ -73,7 +77,7 @@ def test_a_set_says_when_its_messages_failed() -> None:
 @pytest.mark.usefixtures("ids")
 def test_sets_narrow_the_list_and_are_sorted_as_asked() -> None:
     make_orders_destination()
-    for what in (GroupBy.FAILURE, GroupBy.ADDRESS, GroupBy.DESTINATION, "header.x-tenant"):
+    for what in (GroupBy.ADDRESS, GroupBy.DESTINATION, "header.x-tenant"):
         found = by(what)
         for one in found.sets:
             if one.value is not None:
@@ -81,6 +85,29 @@ def test_sets_narrow_the_list_and_are_sorted_as_asked() -> None:
                 assert sum(each.messages for each in narrowed.sets) == one.messages, (what, one.value)
     assert [one.label for one in by("address", order="size").sets] == ["orders.eu", "bills.eu"]
     assert [one.label for one in by("address", order="last").sets] == ["bills.eu", "orders.eu"]
+
+
+def attempt(message: int, number: int, version: str | None, outcome: str = "failed") -> None:
+    """Write an attempt of a message, as its consumer's answer gives it."""
+    Attempt.objects.create(
+        message_id=message, attempt_number=number, finished_at=NOW, outcome=outcome, consumer_version=version
+    )
+
+
+def test_messages_are_grouped_and_found_by_the_version_that_failed_last(ids: list[int]) -> None:
+    for message in ids[:3]:
+        attempt(message, 1, "2.4.1")
+    attempt(ids[1], 2, "2.5.0")
+    attempt(ids[2], 2, None)
+    attempt(ids[3], 1, "2.5.0")
+    attempt(ids[3], 2, None, outcome="delivered")
+    assert sizes(by("consumer_version")) == {"2.5.0": (2, 2), "2.4.1": (1, 1), None: (9, 8)}
+    for version, found in (("2.5.0", {ids[1], ids[3]}), ("2.4.1", {ids[0]}), ("9", set())):
+        for params in ({"consumer_version": [version]}, {"q": [f'version:"{version}"']}):
+            listed = list_messages(parse_filter(params), principal=SYSTEM).results
+            assert {one.id for one in listed} == found, params
+    others = list_messages(parse_filter({"q": ["!consumer_version:2.5.0"]}), principal=SYSTEM).results
+    assert len(others) == 10
 
 
 @pytest.mark.usefixtures("ids")
@@ -93,7 +120,7 @@ def test_a_long_list_is_read_to_a_bound_and_says_so(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.usefixtures("ids")
 def test_who_is_limited_counts_what_he_sees() -> None:
-    for what in ("address", "header.x-tenant", "failure"):
+    for what in ("address", "header.x-tenant", "reason"):
         found = group_messages(parse_filter({}), what, principal=LIMITED)
         assert sum(one.messages for one in found.sets) == 4, what
 

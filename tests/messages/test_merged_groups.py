@@ -1,7 +1,6 @@
 """Failure groups merged into one are one everywhere, and split off are what they were."""
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from django.db import connection, transaction
@@ -15,7 +14,7 @@ from poisonadmin.messages.queries.counts import counts
 from poisonadmin.messages.queries.detail import attempts
 from poisonadmin.messages.queries.failures import FailureFilter, list_failures
 from poisonadmin.messages.queries.filters import parse_filter
-from poisonadmin.messages.queries.groups import GroupFilter, get_group, list_groups
+from poisonadmin.messages.queries.groups import get_group, list_groups
 from poisonadmin.messages.queries.lists import list_messages
 from poisonadmin.operations.commands.beginning import begin
 from poisonadmin.operations.domain.actions import OperationAction
@@ -51,9 +50,9 @@ def merged(*pairs: tuple[int, int]) -> None:
         merge(target, [other], principal=SYSTEM, reason="the same cause")
 
 
-def seen(**only: Any) -> list[int]:
+def seen(**only: list[str]) -> list[int]:
     """Return the ids of the groups in the list."""
-    return [group.id for group in list_groups(GroupFilter(**only), principal=SYSTEM).results]
+    return [group.id for group in list_groups(parse_filter(only), principal=SYSTEM).results]
 
 
 def messages_in(group_id: int, sign: str = "") -> list[int]:
@@ -126,7 +125,7 @@ def test_a_text_of_the_target_finds_what_is_merged_into_it() -> None:
     merged((into, away))
     found = list_messages(parse_filter({"error": ["keyerror"]}), principal=SYSTEM).results
     assert sorted(row.id for row in found) == [one, other]
-    assert seen(error="indexerror") == [into]
+    assert seen(failure=["indexerror"]) == [into]
 
 
 def test_merging_twice_changes_and_audits_nothing_more() -> None:
@@ -201,6 +200,27 @@ def test_who_is_limited_sees_of_a_merged_group_only_what_is_in_scope() -> None:
     assert "KeyError" not in (message.group_title or "")
     assert [(top.id, "KeyError" in top.title) for top in top_groups(ELSEWHERE)] == [(into, False)]
     assert counts(ELSEWHERE).by_group == {into: counts(ELSEWHERE).by_state}
+
+
+def test_who_is_limited_finds_no_group_by_a_text_that_is_out_of_scope() -> None:
+    def found(text: str) -> tuple[list[int], ...]:
+        groups = list_groups(parse_filter({"failure": [text]}), principal=ELSEWHERE).results
+        not_said = list_groups(parse_filter({"q": [f"!failure:{text}"]}), principal=ELSEWHERE).results
+        said = [
+            list_messages(parse_filter({name: [text]}), principal=ELSEWHERE).results for name in ("error", "failure")
+        ]
+        free = list_messages(parse_filter({"q": [text]}), principal=ELSEWHERE).results
+        unsaid = list_messages(parse_filter({"q": [f"!error:{text}"]}), principal=ELSEWHERE).results
+        failures = list_failures(FailureFilter(errors=(text,)), principal=ELSEWHERE).results
+        by_id = [[row.id for row in rows] for rows in (*said, free, unsaid)]
+        return [one.id for one in groups], [one.id for one in not_said], *by_id, [row.message_id for row in failures]
+
+    (_, into), (mine, away), (_, other) = died_of("KeyError"), died_of("IndexError", "bills.eu"), died_of("OSError")
+    merged((into, away), (into, other))
+    for text in ("keyerror", "oserror", "nosucherror"):
+        assert found(text) == ([], [into], [], [], [], [mine], []), text
+    assert found("indexerror") == ([into], [], [mine], [mine], [mine], [], [mine])
+    assert seen(failure=["oserror"]) == seen(failure=["keyerror"]) == [into]
 
 
 def test_the_ledger_takes_merged_failures_for_the_same_one() -> None:

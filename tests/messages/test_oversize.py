@@ -12,7 +12,7 @@ from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.delivery.commands.claim import claim_due
 from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.intake.commands.batch import accept_stream
-from poisonadmin.messages.commands import decisions
+from poisonadmin.messages.commands import refused_decisions
 from poisonadmin.messages.commands.oversize import reject_oversized, reject_waiting
 from poisonadmin.policies.commands import delete_policy, save_policy
 from poisonadmin.store.models.attempt import Attempt
@@ -172,8 +172,8 @@ def test_what_is_too_large_cannot_be_approved_before_the_limit_is_raised(small: 
     [large] = enqueue(payload=LARGE)
     asked = {"principal": SYSTEM, "reason": "send it"}
     assert approve([large], **asked).refused == {large: "oversized"}  # type: ignore[arg-type]
-    with pytest.raises(decisions.Oversized, match="max_payload_bytes"):
-        decisions.only(approve([large], **asked), large)  # type: ignore[arg-type]
+    with pytest.raises(refused_decisions.Oversized, match="max_payload_bytes"):
+        refused_decisions.only(approve([large], **asked), large)  # type: ignore[arg-type]
     limit(LIMIT + 1)
     assert approve([large], **asked).changed == (large,)  # type: ignore[arg-type]
     taken = claim()

@@ -80,6 +80,10 @@ def test_copies_that_double_a_document_are_stopped() -> None:
     assert refusal(b'{"a":[1,2,3,4,5,6,7,8]}', json_patch=doubling)[0] == "too_large_to_patch"
     text = b'{"a":"' + b"x" * 500_000 + b'"}'
     assert refusal(text, json_patch=doubling[:8])[0] == "too_large_to_patch"
+    # What is removed at once was copied all the same.
+    there_and_back = [{"op": "copy", "from": "/a", "path": "/b"}, {"op": "remove", "path": "/b"}]
+    many = b'{"a":[' + b",".join([b"[]"] * 3000) + b"]}"
+    assert refusal(many, json_patch=there_and_back * 34)[0] == "too_large_to_patch"
 
 
 def test_a_result_that_the_address_does_not_take_is_refused() -> None:

@@ -37,10 +37,33 @@ def test_the_example_of_the_design_is_understood() -> None:
         ("attempts:3", [("attempts", (3,))]),
         ("header.X-Kind:gold", [("header", ("gold",))]),
         ("50%_off\\", [("text", ("50%_off\\",))]),
+        ('error:"C:\\"', [("error", ("C:\\",))]),
+        ('payload:"customer-77"', [("payload", ("customer-77",))]),
+        ("payload:a payload:b", [("payload", ("a",)), ("payload", ("b",))]),
+        (r'payload:"{\"id\": \"7\"}" x', [("payload", ('{"id": "7"}',)), ("text", ("x",))]),
+        ("payload.$.a:7", [("payload_at", (7, "7"))]),
+        ('payload.$.a:"7"', [("payload_at", ("7",))]),
+        ("payload.$.a:true payload.$.a:x", [("payload_at", (True, "true", "x"))]),
     ],
 )
 def test_words_become_terms(text: str, terms: Any) -> None:
     assert [(term.field, term.values) for term in parse_search(text)] == terms
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "operator", "values"),
+    [
+        ("payload.$.order.total:>100", "$.order.total", ">", (100,)),
+        ("payload.$.order.total:<=-0.5", "$.order.total", "<=", (-0.5,)),
+        ("payload.$.items[*].sku:a", "$.items[*].sku", "=", ("a",)),
+        ("payload.$['a name'].b:*", "$['a name'].b", "present", ()),
+        ('payload.$["a:b"]:null', '$["a:b"]', "=", (None, "null")),
+        ("payload.$:7", "$", "=", (7, "7")),
+    ],
+)
+def test_a_place_in_a_payload_is_compared(text: str, path: str, operator: str, values: Any) -> None:
+    (term,) = parse_search(text)
+    assert (term.field, term.name, term.operator, term.values) == ("payload_at", path, operator, values)
 
 
 @pytest.mark.parametrize(
@@ -58,6 +81,10 @@ def test_words_become_terms(text: str, terms: Any) -> None:
         ('state:""', "has no value"),
         ("!", "has no value"),
         ("x " * 41, "at most 40 words"),
+        ("payload.$.a:>b", "compared with a number"),
+        ("payload.$..a:1", "is not a path"),
+        ("payload.a:1", "there is no field 'payload.a'"),
+        ("payload:" + " payload:".join("abcdefghijk"), "at most 10 words about payloads"),
         ("https://example.org", "quotation marks"),
     ],
 )
@@ -65,6 +92,13 @@ def test_a_word_that_is_not_understood_is_named(text: str, said: str) -> None:
     with pytest.raises(InvalidFilter, match=said.replace(":>", ".>")) as raised:
         parse_search(text)
     assert raised.value.parameter == "q"
+
+
+def test_a_filter_names_only_so_many_headers_and_keys() -> None:
+    names = [f"key.k{n}" for n in range(15)]
+    with pytest.raises(InvalidFilter, match="20 headers and business keys"):
+        parse_filter({name: ["v"] for name in names} | {"q": [" ".join(f"header.h{n}:v" for n in range(6))]})
+    assert len(parse_filter({name: ["v"] for name in names}).terms) == 15
 
 
 def test_a_filter_says_itself_as_url_parameters() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from poisonadmin.messages.commands.transitions import enter, move
+from poisonadmin.messages.commands.transitions import enter, move, stay
 from poisonadmin.messages.domain.states import Event, Reason, State, TransitionNotAllowed
 
 ROOT = Path(__file__).parents[2]
@@ -81,3 +81,9 @@ def test_a_message_does_not_enter_in_a_state_that_the_table_does_not_have() -> N
 def test_a_statement_that_does_not_ask_for_the_state_it_starts_from_is_refused() -> None:
     with pytest.raises(ValueError, match="TBDL"):
         move(State.TBDL, Event.EXPIRED, State.FAIL, chosen="SELECT id FROM message")
+
+
+@pytest.mark.parametrize(("event", "start"), [(Event.ASSIGNED, State.DLNG), (Event.APPROVED, State.NDLV)])
+def test_an_event_that_leads_elsewhere_or_nowhere_leaves_no_state_as_it_is(event: Event, start: State) -> None:
+    with pytest.raises(TransitionNotAllowed):
+        stay(event, [start], chosen=WAITING, beside="", then="SELECT 1")

@@ -44,6 +44,9 @@ def test_everything_that_matches_is_selected_previewed_and_approved(operator_bro
     operation = Operation.objects.get()
     assert (operation.rate_per_second, operation.requested_by) == (50.0, "operator")
     assert "Approve #" in html_of(operator_browser.get("/operations/"))
+    overview = html_of(operator_browser.get("/"))
+    assert overview.count('id="decision-') == 1
+    assert "Approve: 4 messages</a> by operator" in " ".join(overview.split())
 
 
 def test_the_reason_is_asked_for_and_what_is_wrong_is_said_at_its_field(operator_browser: Client) -> None:
@@ -53,7 +56,7 @@ def test_the_reason_is_asked_for_and_what_is_wrong_is_said_at_its_field(operator
     assert page.status_code == 422
     assert "This is required." in html_of(page)
     page = operator_browser.post(f"/operations/selections/{selection}/", {"reason": "r", "rate_per_second": "0"})
-    assert "Must be above 0" in html_of(page)
+    assert "Must be from 0.001" in html_of(page)
     assert not Operation.objects.exists()
 
 
@@ -94,5 +97,5 @@ def test_a_group_and_an_address_offer_to_decide_on_all(
     for path in ("/triage/?group_by=failure", "/addresses/"):
         assert operator_browser.get(path).status_code == 200
     address = html_of(operator_browser.get("/addresses/one/?name=orders.eu"))
-    assert "Decide on all 1" in address
-    assert "Decide on all 1" not in html_of(browser_of("viewer").get("/addresses/one/?name=orders.eu"))
+    assert "Select all 1 that match" in address
+    assert "Select all 1 that match" not in html_of(browser_of("viewer").get("/addresses/one/?name=orders.eu"))

@@ -10,6 +10,8 @@ from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Role, principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.delivery.commands.claim import claim_due
 from poisonadmin.delivery.commands.settle import settle
+from poisonadmin.delivery.domain.slots import slot_distance
+from poisonadmin.messages.commands import decisions as deciding
 from poisonadmin.messages.commands.confirmations import confirm
 from poisonadmin.messages.commands.expiry import expire_due
 from poisonadmin.operations.commands import beginning, selections
@@ -42,10 +44,12 @@ from tests.fixtures.delivery import (
     make_destination,
     states,
 )
+from tests.operations.follow import answer_claim, approve_all, ledger, state
 
 pytestmark = pytest.mark.django_db
 NDLV = {"state": ["NDLV"]}
 APPROVE, FAIL = OperationAction.APPROVE, OperationAction.FAIL
+KEPT = ("address_id", "original_address_id", "reason", "group_id", "undecided_at")
 
 
 @pytest.fixture(autouse=True)
@@ -58,22 +62,8 @@ def shop(db: None) -> None:
 def pieces_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut selections into pieces of two, and leave all but the first to the tick."""
     monkeypatch.setattr(selections, "MEMBERS_A_PIECE", 2)
+    monkeypatch.setattr(deciding, "LEAST_QUICK", 1)
     monkeypatch.setattr(beginning, "DECIDED_AT_ONCE", 0)
-
-
-def approve_all(**more: Any) -> int:
-    return begin(NDLV, APPROVE, reason="mended", principal=SYSTEM, **more)
-
-
-def ledger(operation_id: int) -> dict[str, int]:
-    """Return the lines of the ledger that are not 0, after checking that all of them sum to the count."""
-    found = get_operation(operation_id, principal=SYSTEM)
-    assert found.ledger.total == found.count
-    return {name: n for name, n in vars(found.ledger).items() if n}
-
-
-def state(operation_id: int) -> str:
-    return get_operation(operation_id, principal=SYSTEM).state
 
 
 def test_every_member_is_delivered_and_the_operation_is_over() -> None:
@@ -204,7 +194,7 @@ def test_a_pause_holds_what_is_not_begun_and_a_resume_lets_it_go(pieces_of_two: 
 def test_cancelling_brings_back_what_is_not_begun_as_it_was(pieces_of_two: None) -> None:
     moved = take_dead("orders.dlq", original_address="orders.eu")
     others = [take_dead() for _ in range(4)]
-    before = Message.objects.filter(id=moved).values("address_id", "original_address_id", "reason", "group_id").get()
+    before = Message.objects.filter(id=moved).values(*KEPT).get()
     operation = approve_all()
     carry_on()
     assert Message.objects.get(id=moved).original_address_id is None
@@ -217,7 +207,7 @@ def test_cancelling_brings_back_what_is_not_begun_as_it_was(pieces_of_two: None)
     back = [one for one in [moved, *others] if one not in under_way]
     assert moved in back
     assert states(back) == ["NDLV"] * 3
-    after = Message.objects.filter(id=moved).values("address_id", "original_address_id", "reason", "group_id").get()
+    after = Message.objects.filter(id=moved).values(*KEPT).get()
     assert after == before
     assert ledger(operation) == {"cancelled": 3, "unanswered": 2}
     answer(under_way)
@@ -280,7 +270,7 @@ def test_a_rate_spaces_the_deliveries_of_all_destinations_together() -> None:
     assert taken.size == 4
     assert len(taken.shards) == 1
     gaps = {b - a for a, b in itertools.pairwise(starts)}
-    assert gaps == {timedelta(seconds=0.25)}
+    assert gaps == {timedelta(seconds=slot_distance(4))}
     assert claim_due(tasks=1) is None
 
 
@@ -338,57 +328,6 @@ def test_what_is_wrong_is_named(more: dict[str, Any], field: str) -> None:
         begin(NDLV, asked.pop("action"), principal=SYSTEM, **asked)
     assert error.value.field == field
     assert not list_operations(principal=SYSTEM).results
-
-
-def answer_claim(outcome: str = "delivered", **columns: object) -> list[int]:
-    """Answer everything that is due; return what was."""
-    taken = claim()
-    ids = list(Message.objects.filter(claim_id=taken.id).values_list("id", flat=True))
-    answer(ids, outcome, **columns)
-    end_nodes(taken)
-    settle()
-    return ids
-
-
-def test_a_canary_tries_some_of_every_group_before_all_others() -> None:
-    """1, then 10, then 100, then all: a stage begins when the one before is answered."""
-    others = [take_dead("orders.us", exception_class=f"Error{n}") for n in range(20)]
-    for _ in range(130):
-        take_dead()
-    operation = approve_all(has_canary=True)
-    sizes = []
-    while state(operation) == "running":
-        carry_on()
-        if not Message.objects.filter(state="TBDL").exists():
-            break
-        delivered = answer_claim()
-        sizes.append(len(delivered))
-        if len(sizes) == 2:
-            assert len(set(delivered) & set(others)) >= 9, "a group each"
-        carry_on()
-    assert sizes == [1, 10, 100, 39]
-    assert ledger(operation) == {"delivered": 150}
-    assert state(operation) == "completed"
-
-
-def test_a_canary_that_fails_again_halts_the_operation_and_a_person_may_resume_it() -> None:
-    for _ in range(30):
-        take_dead()
-    operation = approve_all(has_canary=True)
-    carry_on()
-    for _ in range(2):
-        answer_claim("failed")
-    carry_on()
-    found = get_operation(operation, principal=SYSTEM)
-    assert (found.state, found.halted_why) == ("halted", "1 failed with another failure than before.")
-    carry_on()
-    assert ledger(operation) == {"failed_new": 1, "unanswered": 29}
-    change(operation, OperationChange.RESUME, reason="it is known", principal=SYSTEM)
-    carry_on()
-    assert len(answer_claim()) == 29
-    carry_on()
-    assert ledger(operation) == {"failed_new": 1, "delivered": 29}
-    assert state(operation) == "completed"
 
 
 def test_a_confirmation_is_in_the_ledger_whenever_it_comes() -> None:

@@ -40,6 +40,8 @@ def test_from_a_filter_over_the_preview_to_the_ledger(operator: Caller) -> None:
     assert operation["skipped"] == [{"code": "no_destination", "count": 1}]
     members = operator.get(f"operations/{operation['id']}/members/?outcome=skipped").json()["results"]
     assert [one["id"] for one in members] == [str(ids[1])]
+    every = operator.get(f"operations/{operation['id']}/members/").json()["results"]
+    assert [one["id"] for one in every] == [str(one) for one in ids]
 
 
 def test_an_operation_freezes_a_filter_by_itself(operator: Caller) -> None:
@@ -47,6 +49,27 @@ def test_an_operation_freezes_a_filter_by_itself(operator: Caller) -> None:
     asked = {"selection": {"filter": {"address": "orders.#"}}, "action": "fail", "reason": "hopeless"}
     operation = operator.post("operations/", asked).json()
     assert (operation["state"], operation["ledger"]["changed"]) == ("completed", 1)
+
+
+def test_a_dry_run_answers_with_the_preview_and_does_nothing(operator: Caller) -> None:
+    take_dead()
+    asked = {"selection": {"filter": {"state": "NDLV"}}, "action": "fail", "reason": "hopeless", "dry_run": True}
+    answer = operator.post("operations/", asked)
+    assert (answer.status_code, answer.json()["accepted"]) == (200, 1)
+    assert operator.get("operations/").json()["results"] == []
+
+
+@pytest.mark.parametrize("empty", [{"address": ""}, {"address": []}, {"state": [""]}, {"q": ""}, {"group": []}])
+def test_an_empty_value_never_means_everything(operator: Caller, empty: dict[str, object]) -> None:
+    take_dead()
+    name = next(iter(empty))
+    for path, asked in (
+        ("selections/", {"filter": empty}),
+        ("operations/", {"selection": {"filter": empty}, "action": "fail", "reason": "r"}),
+    ):
+        answer = operator.post(path, asked)
+        assert (answer.status_code, answer.json()["code"]) == (400, "invalid_parameter")
+        assert f"{name} is empty" in answer.json()["detail"]
 
 
 def test_the_same_request_again_begins_nothing(operator: Caller) -> None:
@@ -66,9 +89,9 @@ def test_it_is_paused_resumed_and_cancelled(operator: Caller) -> None:
     assert operation["canary"] is True
     assert operator.post(f"{path}pause/", {"reason": "wait"}).json()["state"] == "paused"
     assert operator.post(f"{path}pause/", {"reason": "wait"}).json()["code"] == "operation_state_conflict"
-    assert operator.post(f"{path}resume/", {"reason": "go"}).json()["state"] == "running"
+    assert operator.post(f"{path}resume/", {}).json()["state"] == "running"
     assert operator.post(f"{path}cancel/", {"reason": "stop"}).json()["ledger"]["cancelled"] == 1
-    assert operator.post(f"{path}cancel/", {}).status_code == 400
+    assert operator.post(f"{path}cancel/", {}).json()["code"] == "operation_state_conflict"
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Permission, Princ
 from poisonadmin.delivery.commands.claim import claim_due
 from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.intake.commands.accept import MessageIdConflict
-from poisonadmin.messages.commands.decisions import PayloadNotChanged
+from poisonadmin.messages.commands.refused_decisions import PayloadNotChanged
 from poisonadmin.messages.queries.detail import attempts, get_message, history, payload
 from poisonadmin.messages.queries.filters import parse_filter
 from poisonadmin.messages.queries.lists import list_messages

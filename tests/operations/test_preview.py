@@ -6,7 +6,8 @@ from collections import Counter
 import pytest
 
 from poisonadmin.core.domain.access import SYSTEM, Principal, Role, principal
-from poisonadmin.operations.commands.beginning import begin
+from poisonadmin.messages.commands import decisions as deciding
+from poisonadmin.operations.commands.beginning import begin, decide_on
 from poisonadmin.operations.commands.selections import freeze
 from poisonadmin.operations.domain.actions import ACTIONS, OperationAction
 from poisonadmin.operations.queries.operations import get_operation
@@ -23,6 +24,7 @@ pytestmark = pytest.mark.django_db
 WHY = {"principal": SYSTEM, "reason": "r"}
 PARAMS = {
     OperationAction.REDIRECT: {"address": "orders.small"},
+    OperationAction.ASSIGN: {"tags": {"add": ["eu"], "remove": ["new"]}},
     OperationAction.PATCH: {"json_patch": [{"op": "replace", "path": "/a", "value": "longer"}]},
 }
 LIMITED = principal("kim", Role.OPERATOR, ["orders.#", "*.dlq"])
@@ -50,13 +52,17 @@ def make(dice: random.Random) -> list[int]:
     Message.objects.filter(id__in=dice.sample(ids, 8), state="NDLV").update(reason="listed")
     Message.objects.filter(id__in=dice.sample(ids, 8), state="NDLV").update(candidate=True, crash_count=1)
     begin(freeze(ids=dice.sample(ids, 10), principal=SYSTEM), OperationAction.APPROVE, reason="r", principal=SYSTEM)
+    decide_on(dice.sample(ids, 10), OperationAction.ASSIGN, params={"tags": {"add": ["eu"]}}, **WHY)
     return ids
 
 
 @pytest.mark.parametrize("who", [SYSTEM, LIMITED], ids=["everything", "some addresses"])
 @pytest.mark.parametrize("action", [one for one in ACTIONS if one != OperationAction.POSTPONE])
-def test_the_preview_is_what_the_operation_does(action: OperationAction, who: Principal) -> None:
+def test_the_preview_is_what_the_operation_does(
+    action: OperationAction, who: Principal, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for seed in range(3):
+        monkeypatch.setattr(deciding, "LEAST_QUICK", 101 if seed == 1 else 1)
         ids = make(random.Random(f"{seed} {action}"))
         selection = get_selection(freeze(ids=ids, principal=who), principal=who)
         params = PARAMS.get(action)
@@ -79,7 +85,7 @@ def assert_as_foreseen(foreseen: OperationPreview, operation: int) -> None:
         now_at = Counter(
             Message.objects.filter(operation_id=operation, state="TBDL").values_list("address__name", flat=True)
         )
-        delivered_to = Counter({one.address: one.count for one in foreseen.targets if one.destination})
+        delivered_to = Counter({one.address: one.count for one in foreseen.targets if one.has_destination})
         assert now_at == delivered_to
 
 

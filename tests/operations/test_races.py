@@ -8,6 +8,7 @@ import pytest
 from django.db import connections
 
 from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.messages.commands import decisions
 from poisonadmin.messages.commands.counts import fold
 from poisonadmin.operations.commands.beginning import begin, decide_on
 from poisonadmin.operations.commands.selections import freeze
@@ -19,7 +20,7 @@ from poisonadmin.store.models.operation import Operation
 from tests.faults.invariants import all_broken
 from tests.fixtures.api import take_dead
 from tests.fixtures.delivery import make_destination
-from tests.messages.overlap import rows
+from tests.messages.overlap import overlap, rows
 
 pytestmark = pytest.mark.django_db(transaction=True)
 APPROVE, FAIL = OperationAction.APPROVE, OperationAction.FAIL
@@ -66,10 +67,10 @@ def test_operations_that_overlap_share_the_messages_and_clicks_take_theirs() -> 
     works += [partial(decide_on, [one], FAIL, reason="a click", principal=SYSTEM) for one in ids[::10]]
     with ThreadPoolExecutor(len(works)) as threads:
         list(threads.map(closing, works))
-    decisions = Counter(
+    decided = Counter(
         History.objects.filter(event__in=["approved", "marked_fail"]).values_list("message_id", flat=True)
     )
-    assert decisions == dict.fromkeys(ids, 1)
+    assert decided == dict.fromkeys(ids, 1)
     changed = approved = 0
     for operation in Operation.objects.all():
         ledger = get_operation(operation.id, principal=SYSTEM).ledger
@@ -80,5 +81,24 @@ def test_operations_that_overlap_share_the_messages_and_clicks_take_theirs() -> 
         Message.objects.filter(state="FAIL").count(),
         Message.objects.filter(state="TBDL").count(),
     )
+    fold()
+    assert all_broken(rows) == []
+
+
+@pytest.mark.parametrize("least_quick", [1, 101], ids=["quick", "locked"])
+def test_what_a_click_takes_while_an_operation_waits_for_it_is_left_to_the_click(
+    least_quick: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decisions, "LEAST_QUICK", least_quick)
+    first, clicked, last = (take_dead() for _ in range(3))
+    selection = freeze({"state": ["NDLV"]}, principal=SYSTEM)
+    found = overlap(
+        lambda: decide_on([clicked], FAIL, reason="a click", principal=SYSTEM),
+        lambda: begin(selection, APPROVE, reason="all of them", principal=SYSTEM),
+    )
+    assert found.waited
+    ledger = get_operation(found.second, principal=SYSTEM)
+    assert (ledger.ledger.unanswered, [(one.code, one.count) for one in ledger.skipped]) == (2, [("FAIL", 1)])
+    assert list(Message.objects.filter(state="TBDL").values_list("id", flat=True).order_by("id")) == [first, last]
     fold()
     assert all_broken(rows) == []

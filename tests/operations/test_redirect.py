@@ -166,7 +166,14 @@ def test_over_the_api_for_a_set_and_for_one(operator: Caller) -> None:
     selection = operator.post("selections/", {"ids": [str(one) for one in messages[:2]]}).json()["id"]
     asked = {"action": "redirect", "params": to(NEVER_NAMED)}
     foreseen = operator.post(f"selections/{selection}/preview/", asked).json()
-    assert foreseen["targets"] == [{"address": NEVER_NAMED, "destination": "shop", "count": 2}]
+    [target] = foreseen["targets"]
+    assert target == {
+        "address": NEVER_NAMED,
+        "destination": "shop",
+        "has_destination": True,
+        "waits": None,
+        "count": 2,
+    }
     assert operator.get(f"selections/{selection}/preview/?action=redirect").json()["code"] == "invalid_operation"
     begun = operator.post("operations/", {**asked, "selection": selection, "reason": "r"}).json()
     assert (begun["params"], begun["ledger"]["unanswered"]) == (to(NEVER_NAMED), 2)

@@ -6,7 +6,9 @@ from poisonadmin.core.domain.access import SYSTEM, Role, principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.filter_values import InvalidFilter
 from poisonadmin.operations.commands import selections
-from poisonadmin.operations.commands.selections import InvalidSelection, freeze, remove_expired
+from poisonadmin.operations.commands.beginning import begin
+from poisonadmin.operations.commands.selections import InvalidSelection, TooManySelections, freeze, remove_expired
+from poisonadmin.operations.domain.actions import OperationAction
 from poisonadmin.operations.domain.selection import SelectionOrder, ids_hash
 from poisonadmin.operations.queries.selections import get_selection_detail, list_members
 from poisonadmin.store.models.message import Message
@@ -35,6 +37,17 @@ def test_what_comes_later_is_no_member_and_is_counted() -> None:
     mark_fail([late, before[0]], principal=SYSTEM, reason="r")
     assert get_selection_detail(selection, principal=SYSTEM).arrived_since == 0
     assert members(selection) == before, "what is decided on stays a member"
+
+
+def test_an_account_keeps_only_so_many_that_nothing_was_done_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selections, "MAX_UNUSED_MEMBERS", 4)
+    for _ in range(2):
+        take_dead()
+    used, _ = freeze(NDLV, principal=SYSTEM), freeze(NDLV, principal=SYSTEM)
+    with pytest.raises(TooManySelections, match="2 selections of 4 messages"):
+        freeze(NDLV, principal=SYSTEM)
+    begin(used, OperationAction.FAIL, reason="r", principal=SYSTEM)
+    freeze(NDLV, principal=principal("olga", Role.OPERATOR))
 
 
 def test_an_old_message_that_meets_the_filter_only_now_has_arrived_since() -> None:

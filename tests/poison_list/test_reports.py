@@ -8,7 +8,8 @@ from django.db import connection, transaction
 
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.delivery.commands.settle import settle
-from poisonadmin.poison_list.commands.reports import Report, list_messages, release, report
+from poisonadmin.operations.commands.bookmark_release import release_bookmark
+from poisonadmin.poison_list.commands.reports import Report, list_messages, report
 from poisonadmin.poison_list.queries.consumers import list_consumers
 from poisonadmin.policies.commands import save_policy
 from poisonadmin.store.models.history import History
@@ -102,7 +103,7 @@ def test_a_change_number_moves_only_when_something_is_listed_or_released(db: Non
     second = reported("1", fatal=True)
     third = reported("1", fatal=True)
     assert first.change == 0 < second.change == third.change
-    release(third.id, principal=SYSTEM, reason="repaired")
+    release_bookmark(third.id, principal=SYSTEM, reason="repaired")
     assert PoisonEntry.objects.get().change > third.change
 
 

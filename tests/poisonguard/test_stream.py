@@ -14,8 +14,10 @@ from django.db import connection
 
 from poisonadmin.core.domain.access import SYSTEM, Permission, Role
 from poisonadmin.core.domain.errors import NotFound
+from poisonadmin.messages.commands.refused_decisions import NotListed
+from poisonadmin.operations.commands.bookmark_release import release_bookmark
 from poisonadmin.poison_list.api.events import MAX_STREAMS, MAX_STREAMS_EACH
-from poisonadmin.poison_list.commands.reports import NotListed, Report, release, report
+from poisonadmin.poison_list.commands.reports import Report, report
 from poisonadmin.store.models.poison import PoisonEntry
 from poisonadmin.system.commands.tokens import create
 from tests.fixtures.api import make_user
@@ -144,7 +146,7 @@ def test_every_guard_ends_up_knowing_exactly_what_is_listed(service: Service, ma
             else:
                 with contextlib.suppress(NotFound, NotListed):
                     entry = PoisonEntry.objects.filter(bookmark=bookmark).first()
-                    release(entry.id if entry else 0, principal=SYSTEM, reason="x")
+                    release_bookmark(entry.id if entry else 0, principal=SYSTEM, reason="x")
         connection.close()
 
     changing = [threading.Thread(target=change_at_random, args=(number,)) for number in range(3)]

@@ -17,7 +17,7 @@ from poisonadmin.policies.domain.policy import (
 from poisonadmin.policies.domain.settings import CHECKS, InvalidSetting, UnknownSetting, validate_settings
 from poisonadmin.policies.domain.warnings import warnings
 
-# R9's list, in its order.
+# R9's list, in its order, and retention.
 RULING = """
     redelivery_delay redelivery_delay_multiplier redelivery_collision_avoidance_factor max_redelivery_delay
     max_delivery_attempts dead_letter_address auto_create_dead_letter_resources dead_letter_queue_prefix
@@ -27,6 +27,7 @@ RULING = """
     rollbacks_count_as_failures failures_to_list crashes_to_list queue_off_after_rollbacks
     conversation_failure_limit conversation_error_address ordered max_payload_bytes business_keys fail_non_delivered
     persist_delivery_count_before_delivery on_exhausted
+    keep_delivered_days keep_failed_days
 """
 NAMES = RULING.split()
 
@@ -51,6 +52,8 @@ ACCEPTED = [
     ("on_exhausted", "stay", OnExhausted.STAY),
     ("business_keys", ["$.order.id", "X-Customer"], ("$.order.id", "X-Customer")),
     ("ordered", True, True),
+    ("keep_delivered_days", 0, 0),
+    ("keep_failed_days", None, None),
 ]
 
 REFUSED = [

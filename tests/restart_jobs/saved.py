@@ -4,12 +4,15 @@ from datetime import UTC, datetime
 from typing import Any
 
 from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.operations.commands.operations import carry_on
 from poisonadmin.restart_jobs.commands.restart_jobs import save_restart_job
-from poisonadmin.restart_jobs.commands.runs import run_due
+from poisonadmin.restart_jobs.commands.runs import run_due, run_once
+from poisonadmin.restart_jobs.queries.runs import RestartRunRow, list_runs
+from poisonadmin.store.models.message import Message
 from poisonadmin.store.models.restart_job import RestartJob, RestartRun
 from tests.fixtures.decisions import quarantine
-from tests.fixtures.delivery import enqueue
+from tests.fixtures.delivery import answer, claim, enqueue
 
 
 def save(name: str = "nightly", **fields: Any) -> RestartJob:
@@ -43,3 +46,30 @@ def run_all() -> list[RestartRun]:
     runs = run_due()
     carry_on()
     return runs
+
+
+def listed(job: RestartJob) -> list[RestartRunRow]:
+    """Return the runs of the job, newest first."""
+    return list_runs(job.id, principal=SYSTEM).results
+
+
+def decide(job: RestartJob) -> RestartRunRow:
+    """Run the job now, carry its operation out, and return the run as it is listed."""
+    run_once(job.id, principal=SYSTEM)
+    carry_on()
+    return listed(job)[0]
+
+
+def finish(ids: list[int], outcome: str = "delivered") -> None:
+    """Have messages that are due delivered, or fail."""
+    claim()
+    answer(ids, outcome)
+    settle()
+    carry_on()
+
+
+def deliver() -> None:
+    """Have whatever is due delivered, so that the operations on it are over."""
+    ids = list(Message.objects.filter(state="TBDL").values_list("id", flat=True))
+    if ids:
+        finish(ids)

@@ -6,6 +6,7 @@ import pytest
 from django.test import Client
 
 from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.operations.commands import beginning
 from poisonadmin.restart_jobs.commands.runs import run_once
 from poisonadmin.store.models.access import Access
 from poisonadmin.store.models.operation import Operation, Selection
@@ -24,6 +25,8 @@ TYPED = {
     "schedule": "0 4 * * *",
     "filter": "address=orders.#",
     "max_restarts": "2",
+    "limit": "500",
+    "order": "newest",
 }
 
 
@@ -36,20 +39,27 @@ def test_a_restart_job_is_saved_as_typed(admin: Client) -> None:
     assert admin.post(NEW, TYPED).status_code == 302
     row = RestartJob.objects.get()
     assert (row.schedule, row.filter, row.max_restarts) == ("0 4 * * *", {"address": ["orders.#"]}, 2)
+    assert (row.most, row.ordering, row.has_canary) == (500, "newest", False)
     assert (row.action, row.reason, row.is_enabled) == ("fail", "nobody asks for them after a week", False)
     assert (row.owner, row.owner_account[:5]) == ("admin", "user ")
 
 
 def test_the_form_is_filled_with_what_is_stored_and_with_the_filter_of_a_list(admin: Client) -> None:
-    job = save(action="return", rate_per_second=2.5, include_blacklisted=True)
+    job = save(action="return", rate_per_second=2.5, include_blacklisted=True, limit=500, order="random", canary=True)
     page = admin.get(f"/restart-jobs/{job.id}/edit/").content.decode()
     assert '<option value="return" selected>' in page
     assert 'value="2.5"' in page
+    assert '<option value="random" selected>' in page
+    assert 'value="500"' in page
+    shown = html_of(admin.get(f"/restart-jobs/{job.id}/"))
+    assert '<dd>500 messages<span class="sub">at random</span></dd>' in shown
+    assert "<dt>Canary</dt><dd>1, then 10, then 100 first</dd>" in shown
     assert "address=orders.eu" in admin.get(f"{NEW}?address=orders.eu&state=NDLV").content.decode()
 
 
 def test_all_mistakes_of_a_restart_job_are_shown_at_once(admin: Client) -> None:
     wrong = {"name": "", "reason": "", "schedule": "daily", "filter": "addres=orders", "max_restarts": "0"}
+    wrong |= {"limit": "0", "order": "largest", "canary": "on"}
     answer = admin.post(NEW, TYPED | wrong)
     text = answer.content.decode()
     assert answer.status_code == 422
@@ -109,13 +119,14 @@ def test_a_job_is_previewed_and_run_once_on_what_was_seen(admin: Client, destina
     assert "Preview it again." in html_of(again)
 
 
-def test_a_run_that_began_nothing_says_why(admin: Client, destination: str) -> None:
+def test_a_run_that_began_nothing_says_why(admin: Client, destination: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(beginning, "DECIDED_AT_ONCE", 0)
     job = save()
     assert "no message to decide on" in html_of(admin.post(f"/restart-jobs/{job.id}/run/", follow=True))
     undecided()
     run_once(job.id, principal=SYSTEM)
     answer = html_of(admin.post(f"/restart-jobs/{job.id}/run/", follow=True))
-    assert "of an earlier run is not over." in answer
+    assert "of an earlier run still has messages to begin with." in answer
     assert "Found nothing" in answer
     assert "Skipped" in html_of(admin.get("/restart-jobs/"))
 

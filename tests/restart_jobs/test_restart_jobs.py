@@ -40,6 +40,10 @@ def test_a_new_job_is_switched_off_and_needs_no_schedule(db: None) -> None:
         ({"action": "restore"}, "action"),
         ({"action": "fail", "rate_per_second": 5.0}, "rate_per_second"),
         ({"rate_per_second": 0.0}, "rate_per_second"),
+        ({"action": "fail", "canary": True}, "canary"),
+        ({"limit": 0}, "limit"),
+        ({"limit": 10**8}, "limit"),
+        ({"order": "largest"}, "order"),
     ],
 )
 def test_a_job_that_makes_no_sense_is_refused(fields: dict[str, Any], field: str) -> None:

@@ -1,4 +1,4 @@
-"""A run of a restart job is an operation: what it decides on, how often, as whom, and what it says when it may not."""
+"""A run of a restart job is an operation: when one begins, and what it says when it does not."""
 
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -6,12 +6,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
 from django.db import connections
 
-from poisonadmin.core.commands.authentication import authenticate, principal_of_user
-from poisonadmin.core.domain.access import SYSTEM, Permission, Role
-from poisonadmin.delivery.commands.settle import settle
+from poisonadmin.addresses.commands import pause, resume
+from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.operations.commands import beginning
 from poisonadmin.operations.commands.beginning import RunOf
 from poisonadmin.operations.commands.operations import carry_on, change
@@ -22,50 +20,16 @@ from poisonadmin.operations.queries.operations import get_operation
 from poisonadmin.restart_jobs.commands import runs
 from poisonadmin.restart_jobs.commands.restart_jobs import InvalidRestartJob, delete_restart_job
 from poisonadmin.restart_jobs.commands.runs import freeze_for_preview, run_due, run_once
-from poisonadmin.restart_jobs.queries.restart_jobs import count_restartable, get_restart_job
-from poisonadmin.restart_jobs.queries.runs import RestartRunRow, list_runs
-from poisonadmin.store.models.access import Access, ApiToken, Audit
+from poisonadmin.restart_jobs.queries.restart_jobs import get_restart_job
+from poisonadmin.store.models.access import Audit
 from poisonadmin.store.models.history import History
-from poisonadmin.store.models.message import Message
-from poisonadmin.store.models.operation import Operation, Selection
-from poisonadmin.store.models.poison import PoisonEntry
+from poisonadmin.store.models.operation import Operation
 from poisonadmin.store.models.restart_job import Restart, RestartJob
-from poisonadmin.system.commands.tokens import create as create_token
-from poisonadmin.system.commands.tokens import revoke
-from tests.fixtures.decisions import quarantine
-from tests.fixtures.delivery import answer, claim, counted, counters, enqueue, make_destination, states
-from tests.fixtures.pages import make_user
-from tests.restart_jobs.saved import make_due, run_all, save, undecided
+from tests.fixtures.delivery import claim, counted, counters, make_destination, states
+from tests.restart_jobs.saved import decide, deliver, finish, listed, make_due, run_all, save, undecided
 
 pytestmark = pytest.mark.django_db
 WHY: dict[str, Any] = {"principal": SYSTEM, "reason": "test"}
-
-
-def listed(job: RestartJob) -> list[RestartRunRow]:
-    """Return the runs of the job, newest first."""
-    return list_runs(job.id, principal=SYSTEM).results
-
-
-def decide(job: RestartJob) -> RestartRunRow:
-    """Run the job now, carry its operation out, and return the run as it is listed."""
-    run_once(job.id, principal=SYSTEM)
-    carry_on()
-    return listed(job)[0]
-
-
-def finish(ids: list[int]) -> None:
-    """Deliver messages that are due."""
-    claim()
-    answer(ids, "delivered")
-    settle()
-    carry_on()
-
-
-def deliver() -> None:
-    """Have whatever is due delivered, so that the operations on it are over."""
-    ids = list(Message.objects.filter(state="TBDL").values_list("id", flat=True))
-    if ids:
-        finish(ids)
 
 
 def test_a_due_job_begins_an_operation_on_what_its_filter_finds(destination: str) -> None:
@@ -126,114 +90,83 @@ def test_what_it_finds_nothing_for_is_listed_and_is_no_operation(destination: st
     assert [run.state for run in listed(job)] == [None]
 
 
-def test_a_message_is_decided_on_so_often_and_no_more(destination: str) -> None:
-    [message] = undecided()
-    job = save(max_restarts=2)
-    for outcome in ("begun", "begun", "nothing"):
-        make_due()
-        assert [run.outcome for run in run_all()] == [outcome]
-        if outcome == "begun":
-            quarantine([message], **WHY)
-            carry_on()
-    assert Restart.objects.get().times == 2
-    assert count_restartable(get_restart_job(job.id, principal=SYSTEM)).n == 0
-    other = save("other")
-    assert decide(other).count == 1
-    assert Restart.objects.filter(restart_job_id=other.id).get().times == 1
-
-
-def test_what_is_cancelled_before_it_began_may_be_decided_on_again(destination: str) -> None:
-    ids = undecided(2)
-    job = save()
-    [run] = run_all()
-    change(run.operation_id or 0, OperationChange.CANCEL, reason="not tonight", principal=SYSTEM)
-    carry_on()
-    assert states(ids) == ["NDLV", "NDLV"]
-    assert set(Restart.objects.values_list("times", flat=True)) == {0}
-    assert decide(job).count == 2
-
-
-def test_a_run_is_skipped_while_an_earlier_operation_is_not_over(destination: str) -> None:
-    undecided()
-    job = save()
-    [first] = run_all()
-    undecided()
-    make_due()
-    [second] = run_all()
-    assert second.outcome == "skipped"
-    assert second.detail == f"Operation #{first.operation_id} of an earlier run is not over."
-    assert run_once(job.id, principal=SYSTEM).outcome == "skipped"
-    assert Operation.objects.count() == 1
-    deliver()
-    make_due()
-    assert [run.outcome for run in run_all()] == ["begun"]
-
-
-def test_blacklisted_messages_are_decided_on_only_where_the_job_includes_them(destination: str) -> None:
-    suspect, plain = undecided(2)
-    Message.objects.filter(id=suspect).update(reason="blacklisted")
-    job = save()
-    assert decide(job).count == 1
-    assert states([suspect, plain]) == ["NDLV", "TBDL"]
-    deliver()
-    save(include_blacklisted=True)
-    assert decide(job).count == 1
-    assert states([suspect]) == ["TBDL"]
-
-
-@pytest.mark.conformance("SAP-p")
-def test_what_crashed_under_a_policy_that_counts_crashes_as_failures_is_not_restarted(db: None) -> None:
-    settings = {"crashes_count_as_failures": True, "blacklisting_enabled": False, "max_delivery_attempts": 1}
-    make_destination(**settings, on_exhausted="park")
-    [crashed] = enqueue()
-    claim()
-    answer([crashed], "crashed", error_class="HandlerKilled", fingerprint="c" * 16, title="killed")
-    settle()
-    assert states([crashed]) == ["NDLV"]
-    job = save()
-    assert count_restartable(get_restart_job(job.id, principal=SYSTEM)).n == 0
-    assert [run.outcome for run in run_all()] == ["nothing"]
-
-
-@pytest.mark.conformance("SAP-p")
-def test_sap_p_what_crashed_its_consumer_counts_as_blacklisted_whatever_its_reason(destination: str) -> None:
-    blacklisted, listed_, reported, suspected, exhausted = undecided(5)
-    Message.objects.filter(id=blacklisted).update(reason="blacklisted", crash_count=2)
-    Message.objects.filter(id=listed_).update(reason="listed", crash_count=1, candidate=True)
-    Message.objects.filter(id=reported).update(reason="listed")
-    PoisonEntry.objects.create(
-        source="orders.eu", bookmark="B1", why="Fatal error.", is_fatal=True, crashes=1, message_id=reported
-    )
-    Message.objects.filter(id=suspected).update(reason="attempts_exhausted", candidate=True)
-    Message.objects.filter(id=exhausted).update(reason="attempts_exhausted")
-    job = save()
-    assert count_restartable(get_restart_job(job.id, principal=SYSTEM)).n == 2
-    assert [run.outcome for run in run_all()] == ["begun"]
-    assert listed(job)[0].count == 2
-    assert states([blacklisted, listed_, reported, suspected, exhausted]) == ["NDLV", "NDLV", "NDLV", "TBDL", "TBDL"]
-
-
-@pytest.mark.conformance("SAP-p")
-def test_what_crashes_between_the_selection_and_its_turn_is_left_alone_too(
+def test_a_run_is_skipped_while_an_earlier_one_has_not_decided_on_all_its_messages(
     destination: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(beginning, "DECIDED_AT_ONCE", 0)
-    meanwhile, sound = undecided(2)
+    undecided()
     job = save()
-    [run] = run_due()
-    Message.objects.filter(id=meanwhile).update(reason="blacklisted", crash_count=2)
+    [first] = run_due()
+    undecided()
+    make_due()
+    [second] = run_due()
+    assert second.outcome == "skipped"
+    assert second.detail == f"Operation #{first.operation_id} of an earlier run still has messages to begin with."
+    assert run_once(job.id, principal=SYSTEM).outcome == "skipped"
+    assert get_restart_job(job.id, principal=SYSTEM).is_running is True
+    assert Operation.objects.count() == 1
     carry_on()
-    assert states([meanwhile, sound]) == ["NDLV", "TBDL"]
-    operation = get_operation(run.operation_id or 0, principal=SYSTEM)
-    assert [(one.code, one.count) for one in operation.skipped] == [("crashed", 1)]
-    assert list(Restart.objects.filter(restart_job_id=job.id).values_list("message_id", flat=True)) == [sound]
+    make_due()
+    assert [run.outcome for run in run_all()] == ["begun"]
 
 
-def test_what_cannot_be_delivered_is_left_alone_and_does_not_count(destination: str) -> None:
-    nowhere = undecided(3, address="parked")
-    assert decide(save()).ledger == Ledger(skipped=3)
-    assert states(nowhere) == ["NDLV"] * 3
-    assert not Restart.objects.exists()
+def test_messages_that_wait_for_days_for_their_next_attempt_keep_no_run_from_beginning(db: None) -> None:
+    make_destination(redelivery_delay=3 * 86_400_000, max_redelivery_delay=3 * 86_400_000)
+    waiting = undecided(2)
+    job = save(max_restarts=5)
+    [first] = run_all()
+    finish(waiting, "failed")
+    assert states(waiting) == ["TBDL", "TBDL"]
+    fresh = undecided()
+    make_due()
+    [second] = run_all()
+    assert (second.outcome, states(fresh)) == ("begun", ["TBDL"])
+    assert [(run.operation_id, run.count, run.ledger) for run in listed(job)] == [
+        (second.operation_id, 1, Ledger(unanswered=1)),
+        (first.operation_id, 2, Ledger(waiting=2)),
+    ], "each run keeps its own ledger, and the first one's operation stays open"
+    assert counted() == counters()
+
+
+def test_what_a_rate_holds_back_keeps_the_next_run_from_beginning_also_on_a_paused_address(destination: str) -> None:
+    ids = undecided(2)
+    save(rate_per_second=50.0)
+    assert [run.outcome for run in run_all()] == ["begun"]
+    pause("orders.eu", principal=SYSTEM, reason="maintenance")
+    undecided()
+    make_due()
+    assert [run.outcome for run in run_all()] == ["skipped"]
+    resume("orders.eu", principal=SYSTEM, reason="done")
+    finish(ids)
+    make_due()
+    assert [run.outcome for run in run_all()] == ["begun"]
+
+
+@pytest.mark.parametrize(
+    ("state", "why"),
+    [("paused", "is paused"), ("halted", "is halted"), ("waiting_for_sign_off", "waits for a sign-off")],
+)
+def test_a_run_is_skipped_while_a_person_has_to_look_at_an_earlier_one(destination: str, state: str, why: str) -> None:
+    undecided()
+    save()
+    [first] = run_all()
+    Operation.objects.update(state=state, sign_off_expires_at=datetime(2100, 1, 1, tzinfo=UTC))
+    make_due()
+    [second] = run_all()
+    assert second.detail == f"Operation #{first.operation_id} of an earlier run {why}."
+
+
+def test_what_is_left_of_a_cancelled_operation_keeps_no_run_from_beginning(destination: str) -> None:
+    ids = undecided()
+    save(max_restarts=2)
+    [first] = run_all()
+    claim()
+    change(first.operation_id or 0, OperationChange.CANCEL, reason="not tonight", principal=SYSTEM)
+    carry_on()
+    assert states(ids) == ["DLNG"]
+    undecided()
+    make_due()
+    assert [run.outcome for run in run_all()] == ["begun"]
 
 
 def test_a_job_in_trouble_does_not_keep_the_others_from_their_turn(
@@ -259,67 +192,6 @@ def test_a_job_in_trouble_does_not_keep_the_others_from_their_turn(
         ("begun", None),
     ]
     assert run_due() == [], "each is due again by its schedule"
-
-
-def owned(**access: Any) -> RestartJob:
-    """Return a job whose owner has had the given access since."""
-    user = make_user("pat", Role.ADMIN)
-    who = principal_of_user(user)
-    assert who is not None
-    job = save(principal=who)
-    Access.objects.filter(user=user).update(**access)
-    return job
-
-
-@pytest.mark.parametrize(
-    ("access", "why"),
-    [
-        ({"role": Role.OPERATOR}, "This needs the permission configure, which pat does not have."),
-        ({"address_patterns": ["orders.#"]}, "A restart job may decide on any address, and pat is limited to some."),
-    ],
-)
-def test_a_run_is_refused_when_its_owner_has_fewer_rights_than_when_it_was_saved(
-    destination: str, access: dict[str, Any], why: str
-) -> None:
-    ids = undecided(2)
-    job = owned(**access)
-    [run] = run_all()
-    assert run.outcome == "refused"
-    assert run.detail is not None
-    assert run.detail.startswith(why)
-    assert "save the restart job again" in run.detail
-    assert states(ids) == ["NDLV", "NDLV"]
-    assert not Selection.objects.exists()
-    assert run_once(job.id, principal=SYSTEM).outcome == "refused", "whoever asks: a run has the owner's rights"
-    save()
-    assert [one.outcome for one in run_all()] == ["begun"]
-
-
-def test_a_run_is_refused_when_the_account_of_its_owner_is_closed(destination: str) -> None:
-    undecided()
-    owned()
-    assert [run.outcome for run in run_all()] == ["begun"]
-    deliver()
-    undecided()
-    User.objects.filter(username="pat").update(is_active=False)
-    make_due()
-    [run] = run_all()
-    assert (run.outcome, run.detail and "owner, pat, is not in force" in run.detail) == ("refused", True)
-
-
-def test_a_job_that_a_token_has_saved_runs_while_the_token_is_in_force(destination: str) -> None:
-    made = create_token(make_user("pat", Role.ADMIN), "deploy", scopes=list(Permission), by="test")
-    found = authenticate(made.text)
-    assert found is not None
-    undecided()
-    save(principal=found[1])
-    assert [run.outcome for run in run_all()] == ["begun"]
-    deliver()
-    undecided()
-    revoke(ApiToken.objects.get().id, by="test")
-    make_due()
-    [run] = run_all()
-    assert (run.outcome, run.detail and "pat via deploy" in run.detail) == ("refused", True)
 
 
 @pytest.mark.django_db(transaction=True)  # the preview is to be later than the job
@@ -362,7 +234,10 @@ def test_changing_or_deleting_a_job_leaves_its_operation_alone(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_of_many_who_run_a_job_at_once_one_begins_an_operation(destination: str) -> None:
+def test_of_many_who_run_a_job_at_once_one_begins_an_operation(
+    destination: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(beginning, "DECIDED_AT_ONCE", 0)
     undecided(3)
     job = save()
 

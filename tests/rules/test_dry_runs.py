@@ -10,10 +10,11 @@ from pyspark.sql import SparkSession
 
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.delivery.commands.settle import settle
+from poisonadmin.messages.domain.id_ranges import IdRange
 from poisonadmin.rules.commands import dry_runs, table
 from poisonadmin.rules.commands.dry_runs import Examine, dry_run_due, request_dry_run
 from poisonadmin.rules.commands.table import NotDryRun, RuleFields, enable_rule
-from poisonadmin.rules.domain.dry_run import Found, IdRange, Trial
+from poisonadmin.rules.domain.dry_run import Found, Trial
 from poisonadmin.rules.queries.rules import DryRunNotFound, DryRunRow, latest_dry_run
 from poisonadmin.store.models.attempt import Attempt
 from poisonadmin.store.models.job import Job

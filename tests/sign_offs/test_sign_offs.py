@@ -20,7 +20,7 @@ from poisonadmin.operations.queries.selections import get_selection
 from poisonadmin.sign_offs.commands.rules import save_sign_off_rule
 from poisonadmin.sign_offs.commands.sign_off import AnotherPersonNeeded, HashMismatch, expire_sign_offs, sign_off
 from poisonadmin.sign_offs.domain.sign_off import SignOffDecision
-from poisonadmin.sign_offs.queries.awaited import waiting_count
+from poisonadmin.sign_offs.queries.awaited import begun_without_count, waiting_count
 from poisonadmin.store.models.access import Audit
 from poisonadmin.store.models.message import Message
 from poisonadmin.store.models.operation import Operation
@@ -201,8 +201,8 @@ def test_nobody_consents_to_what_has_expired_and_the_tick_cancels_it() -> None:
 
 def test_the_same_person_does_not_count_as_another() -> None:
     limit(1)
-    asks = Principal("rita via ci", Role.REVIEWER, RITA.permissions, account="token 1", user="user 7")
-    same = Principal("rita", Role.REVIEWER, RITA.permissions, account="user 7", user="user 7")
+    asks = Principal("rita via ci", Role.REVIEWER, RITA.permissions, account="token 1", user="rita")
+    same = Principal("rita", Role.REVIEWER, RITA.permissions, account="user 7", user="rita")
     namesake = Principal("rita", Role.REVIEWER, RITA.permissions, account="user 8", user="user 8")
     operation = begun(*dead(2), by=asks)
     assert (waiting_count(same), waiting_count(namesake)) == (0, 1)
@@ -287,6 +287,15 @@ def test_an_administrator_breaks_the_glass_alone_and_it_stays_visible() -> None:
     assert operation.sign_off is not None
     row = Audit.objects.get(action="operation.broke_glass")
     assert (row.actor, row.note, row.details["sign_off"]["above"]) == ("ada", "the parser is mended", 1)
+
+
+def test_reviewers_who_see_the_operation_are_told_of_broken_glass_for_a_day() -> None:
+    limit(1)
+    begun(*dead(2), by=ADA, break_glass=True)
+    elsewhere = principal("bill", Role.REVIEWER, ["bills.#"])
+    assert [begun_without_count(who) for who in (RITA, ADA, OLGA, elsewhere)] == [1, 0, 0, 0]
+    Operation.objects.update(broke_glass_at=Now() - timedelta(days=2))
+    assert begun_without_count(RITA) == 0
 
 
 def test_glass_that_need_not_be_broken_is_not() -> None:

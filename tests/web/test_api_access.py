@@ -18,6 +18,7 @@ ALERTS = {"kinds": ["new_group"], "addresses": ["orders.#"], "to": ["https://hoo
 RULE = {"name": "no orders", "match": {"address": "orders.#"}, "action": {"do": "reject"}}
 BROKER = {"kind": "rabbitmq", "config": {"url": "amqp://rabbit.example.org", "queues": ["orders.dlq"]}}
 RESTART_JOB = {"schedule": "0 4 * * *", "action": "approve", "reason": "because"}
+SAVED_REPORT = {"report": {"kind": "failures", "format": "csv"}, "days": 7}
 HTTP = {"kind": "http", "config": {"url": "https://hooks.example.org/in"}}
 
 # (route, method) -> path arguments (a name in `one_of_each`, or a text), body, and the status for viewer, operator,
@@ -60,7 +61,11 @@ EXPECTED: dict[tuple[str, str], Expectation] = {
         200,
         404,
     ),
+    ("api-message-assign", "post"): ({"message_id": "given_up"}, {**WHY, "tags": {"add": ["eu"]}}, 403, 200, 200, 404),
     ("api-message-confirm", "post"): ({"message_id": "delivered"}, {}, 403, 200, 200, 404),
+    ("api-comparisons", "post"): ({}, {"selection": {"filter": {"state": "NDLV"}}}, 202, 202, 202, 202),
+    ("api-comparison", "get"): ({"comparison_id": "comparison"}, None, 200, 200, 200, 404),
+    ("api-comparison-cancel", "post"): ({"comparison_id": "comparison"}, None, 403, 200, 200, 404),
     ("api-selections", "post"): ({}, {"filter": {"state": "NDLV"}}, 201, 201, 201, 201),
     ("api-selection", "get"): ({"selection_id": "selection"}, None, 200, 200, 200, 404),
     ("api-selection-messages", "get"): ({"selection_id": "selection"}, None, 200, 200, 200, 404),
@@ -77,6 +82,7 @@ EXPECTED: dict[tuple[str, str], Expectation] = {
     ),
     ("api-operation", "get"): ({"operation_id": "operation"}, None, 200, 200, 200, 404),
     ("api-operation-members", "get"): ({"operation_id": "operation"}, None, 200, 200, 200, 404),
+    ("api-operation-ledger", "get"): ({"operation_id": "operation"}, None, 200, 200, 200, 404),
     ("api-operation-pause", "post"): ({"operation_id": "operation"}, WHY, 403, 200, 200, 404),
     ("api-operation-resume", "post"): ({"operation_id": "operation"}, WHY, 403, 409, 409, 404),
     ("api-operation-cancel", "post"): ({"operation_id": "operation"}, WHY, 403, 200, 200, 404),
@@ -84,6 +90,10 @@ EXPECTED: dict[tuple[str, str], Expectation] = {
     ("api-views", "post"): ({}, {"name": "mine", "query": "state=NDLV"}, 201, 201, 201, 201),
     ("api-view", "get"): ({"view_id": "view"}, None, 200, 200, 200, 404),
     ("api-view", "delete"): ({"view_id": "view"}, None, 403, 403, 204, 404),
+    ("api-searches", "post"): ({}, {"q": "payload:x"}, 202, 202, 202, 202),
+    ("api-search", "get"): ({"search_id": "search"}, None, 200, 200, 200, 404),
+    ("api-search-messages", "get"): ({"search_id": "search"}, None, 200, 200, 200, 404),
+    ("api-search-cancel", "post"): ({"search_id": "search"}, None, 403, 403, 200, 404),
     # That which nobody has seen is signed off by nobody.
     ("api-operation-sign-offs", "post"): (
         {"operation_id": "waiting_operation"},
@@ -98,6 +108,20 @@ EXPECTED: dict[tuple[str, str], Expectation] = {
     ("api-sign-off-rule", "get"): ({"sign_off_rule_id": "sign_off_rule"}, None, 200, 200, 200, 404),
     ("api-sign-off-rule", "put"): ({"sign_off_rule_id": "sign_off_rule"}, {"above": 5}, 403, 403, 200, 404),
     ("api-sign-off-rule", "delete"): ({"sign_off_rule_id": "sign_off_rule"}, None, 403, 403, 204, 404),
+    ("api-archive", "get"): ({}, None, 200, 200, 200, 403),
+    ("api-archive-one", "get"): ({"run_id": "archive_run"}, None, 200, 200, 200, 403),
+    ("api-archive-run", "post"): ({}, {"dry_run": True}, 403, 403, 202, 403),
+    ("api-archive-cancel", "post"): ({"run_id": "archive_run"}, None, 403, 403, 200, 403),
+    ("api-archived-messages", "get"): ({}, None, 200, 200, 200, 200),
+    # It is not archived.
+    ("api-message-restore-from-archive", "post"): ({"message_id": "given_up"}, WHY, 403, 404, 404, 404),
+    ("api-legal-holds", "get"): ({}, None, 403, 403, 200, 403),
+    ("api-legal-holds", "post"): ({}, {"filter": {"address": "orders.#"}, **WHY}, 403, 403, 201, 403),
+    ("api-legal-hold", "get"): ({"hold_id": "legal_hold"}, None, 403, 403, 200, 403),
+    ("api-legal-hold-lift", "post"): ({"hold_id": "legal_hold"}, WHY, 403, 403, 200, 403),
+    ("api-erasures", "get"): ({}, None, 403, 403, 200, 403),
+    ("api-erasures", "post"): ({}, {"filter": {"message_id": "x"}, **WHY}, 403, 403, 202, 403),
+    ("api-erasure", "get"): ({"erasure_id": "erasure"}, None, 403, 403, 200, 403),
     ("api-failures", "get"): ({}, None, 200, 200, 200, 200),
     ("api-groups", "get"): ({}, None, 200, 200, 200, 200),
     ("api-group", "get"): ({"group_id": "group"}, None, 200, 200, 200, 404),
@@ -124,6 +148,18 @@ EXPECTED: dict[tuple[str, str], Expectation] = {
     ("api-policy-history", "get"): ({"policy_id": "policy"}, None, 200, 200, 200, 404),
     ("api-policy", "put"): ({"policy_id": "policy"}, {"match": "orders.#", "settings": {}}, 403, 403, 200, 404),
     ("api-policy", "delete"): ({"policy_id": "policy"}, None, 403, 403, 204, 404),
+    ("api-reports", "get"): ({}, None, 200, 200, 200, 200),
+    ("api-reports", "post"): ({}, {"kind": "failures"}, 200, 200, 200, 200),
+    # For who has asked, and nobody else.
+    ("api-report", "get"): ({"report_id": "report"}, None, 404, 404, 404, 404),
+    ("api-report-download", "get"): ({"report_id": "report"}, None, 404, 404, 404, 404),
+    ("api-report-cancel", "post"): ({"report_id": "report"}, None, 404, 404, 404, 404),
+    ("api-saved-reports", "get"): ({}, None, 200, 200, 200, 200),
+    ("api-saved-reports", "post"): ({}, SAVED_REPORT | {"name": "weekly"}, 201, 201, 201, 201),
+    ("api-saved-report", "get"): ({"saved_report_id": "saved_report"}, None, 200, 200, 200, 404),
+    ("api-saved-report", "put"): ({"saved_report_id": "saved_report"}, SAVED_REPORT, 403, 403, 403, 404),
+    ("api-saved-report", "delete"): ({"saved_report_id": "saved_report"}, None, 403, 403, 204, 404),
+    ("api-saved-report-run", "post"): ({"saved_report_id": "saved_report"}, None, 202, 202, 202, 404),
     ("api-restart-jobs", "get"): ({}, None, 200, 200, 200, 200),
     ("api-restart-jobs", "post"): ({}, RESTART_JOB | {"name": "nightly"}, 403, 403, 201, 403),
     ("api-restart-job", "get"): ({"restart_job_id": "restart_job"}, None, 200, 200, 200, 404),
@@ -192,6 +228,8 @@ LISTS_THAT_ARE_EMPTY_OUTSIDE = [
         "poison-list/",
         "restart-jobs/",
         "sign-off-rules/",
+        "reports/",
+        "saved-reports/",
         "rules/",
         "audit/",
         "operations/",

@@ -46,6 +46,8 @@ WRONG = [
     ("POISONADMIN_HANDLER_PATH", "relative/path"),
     ("POISONADMIN_SANDBOX_USER", "somebody-who-is-not-there"),
     ("POISONADMIN_SOURCE_ROOTS", "relative/path"),
+    ("POISONADMIN_ARCHIVE", "relative/path"),
+    ("POISONADMIN_ARCHIVE", "ftp://host/path"),
     ("POISONADMIN_SOURCE_ROOTS", "/srv:/etc/poison"),
     ("POISONADMIN_SECRET_KEY", f"{CANARY}\nof two lines"),
     ("REDIS_URL_FILE", f"redis://:{CANARY}@127.0.0.1/0"),

@@ -87,8 +87,8 @@ def planted(db: None) -> dict[str, str]:
         name=XSS[:100], source=BARE, version=XSS[:100], host=XSS, pid=1, bookmark=XSS, reported_by=XSS
     )
     return {
-        "blacklist": "/blacklist/",
-        "bystanders": f"/blacklist/{killer.id}/bystanders/1/",
+        "crashed": "/triage/?state=NDLV&reason=blacklisted&group_by=crashes",
+        "bystanders": f"/messages/{killer.id}/bystanders/1/",
         "killer": f"/messages/{killer.id}/",
         "nodes": "/nodes/?show=all",
         "lost nodes": "/nodes/?show=lost",

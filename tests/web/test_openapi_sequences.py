@@ -18,7 +18,11 @@ from tests.web.test_openapi import CHECKED, kept_connection, point_at_something,
 STEPS = 25
 SEQUENCES = 8
 # They need leave to read, and nothing more.
-READING_POSTS = ("/selections/", "/policies/preview/")
+# They change no message: what they begin reads.
+READING_POSTS = (
+    *("/selections/", "/policies/preview/", "/comparisons/", "/searches/", "/reports/", "/saved-reports/"),
+    "/saved-reports/{saved_report_id}/run/",
+)
 _REST = """
 SELECT (SELECT json_agg((m.id, m.state, m.attempt_number, m.due_at) ORDER BY m.id) FROM message AS m
         WHERE m.id = ANY(%(messages)s))::text,

@@ -11,15 +11,22 @@ from pytest_django import DjangoDbBlocker
 from poisonadmin.alerts.commands.record import record_alerts
 from poisonadmin.alerts.commands.rules import save_alert_rule
 from poisonadmin.alerts.domain.rules import AlertRuleFields
+from poisonadmin.archive.commands.holds import hold
+from poisonadmin.archive.commands.runs import request_run
+from poisonadmin.comparisons.commands.requests import request_comparison
 from poisonadmin.core.domain.access import SYSTEM, Permission
 from poisonadmin.operations.commands.beginning import begin, decide_on
 from poisonadmin.operations.commands.selections import freeze
 from poisonadmin.operations.domain.actions import OperationAction
 from poisonadmin.poison_list.commands.reports import Report, report
 from poisonadmin.policies.commands import save_policy
+from poisonadmin.reports.commands.requests import request_report
+from poisonadmin.reports.commands.saved import save_report
+from poisonadmin.reports.domain.asked import asked_report
 from poisonadmin.restart_jobs.commands.restart_jobs import save_restart_job
 from poisonadmin.rules.commands.table import RuleFields, create_rule
 from poisonadmin.saved_views.commands import save_view
+from poisonadmin.searches.commands.requests import request_search
 from poisonadmin.sign_offs.commands.rules import save_sign_off_rule
 from poisonadmin.sources.commands.broker_checks import request_source_check
 from poisonadmin.sources.commands.setup import save_source
@@ -65,11 +72,15 @@ ROUTES = {
     "overview-outcomes": Expected(),
     "triage": Expected(),
     "triage-facets": Expected(),
+    "triage-candidates": Expected(),
     "triage-completions": Expected(),
     "palette": Expected(),
     "views-save": Expected(method="post", sent={"name": "mine", "query": "state=NDLV"}, status=302),
     "views-remove": Expected(CONFIGURE, OF_AN_ADDRESS, "post", status=302),
     "triage-newer": Expected(sent={"since": "0"}),
+    "triage-search": Expected(method="post", sent={"query": "q=payload:x"}, status=302),
+    "triage-searching": Expected(READ, OF_AN_ADDRESS),
+    "triage-search-cancel": Expected(CONFIGURE, OF_AN_ADDRESS, "post", status=302),
     "triage-csv": Expected(EXPORT),
     "messages-ask": Expected(DECIDE, method="post", sent={"id": "{message}"}),
     "messages-decide": Expected(
@@ -80,15 +91,24 @@ ROUTES = {
     "messages-edit": Expected(DECIDE, OF_AN_ADDRESS),
     "messages-version": Expected(PAYLOAD, OF_AN_ADDRESS),
     "messages-version-payload": Expected(PAYLOAD, OF_AN_ADDRESS),
-    "blacklist": Expected(),
-    "blacklist-newer": Expected(sent={"since": "2026-01-01T00:00:00Z"}),
-    "blacklist-bystanders": Expected(READ, OF_AN_ADDRESS),
+    "messages-bystanders": Expected(READ, OF_AN_ADDRESS),
+    # Pages that are views of Triage now.
+    "messages": Expected(status=302),
+    "failures": Expected(status=302),
+    "groups": Expected(status=302),
+    "blacklist": Expected(status=302),
+    "blacklist-bystanders": Expected(status=302),
     "operations": Expected(),
     "operations-matching": Expected(),
+    "comparisons-ask": Expected(method="post", sent={"query": "state=NDLV"}, status=302),
+    "comparisons-one": Expected(READ, OF_AN_ADDRESS),
+    "comparisons-cancel": Expected(DECIDE, OF_AN_ADDRESS, "post", status=302),
     "operations-select": Expected(DECIDE, method="post", sent={"query": "state=NDLV"}, status=302),
     "operations-selection": Expected(READ, OF_AN_ADDRESS),
     "operations-selected": Expected(READ, OF_AN_ADDRESS),
+    "operations-duration": Expected(READ, OF_AN_ADDRESS, "post"),
     "operations-one": Expected(READ, OF_AN_ADDRESS),
+    "operations-csv": Expected(EXPORT, OF_AN_ADDRESS),
     "operations-members": Expected(READ, OF_AN_ADDRESS),
     "operations-change": Expected(DECIDE, OF_AN_ADDRESS, "post", {"reason": "r"}, 302),
     "sign_offs": Expected(),
@@ -96,13 +116,19 @@ ROUTES = {
     "sign_offs-new": Expected(CONFIGURE),
     "sign_offs-one": Expected(CONFIGURE),
     "sign_offs-delete": Expected(CONFIGURE, method="post", status=302),
-    "groups": Expected(),
+    "groups-ask-merge": Expected(DECIDE, OF_AN_ADDRESS, "post", {"value": "1"}),
+    "groups-merge-ticked": Expected(
+        DECIDE, OF_AN_ADDRESS, "post", {"into": "{group}", "group": "0", "reason": "r"}, 302
+    ),
     "groups-one": Expected(READ, OF_AN_ADDRESS),
     "groups-edit": Expected(DECIDE, OF_AN_ADDRESS),
     "groups-merge": Expected(DECIDE, OF_AN_ADDRESS, "post", {"group": "1", "reason": "r"}, 302),
     "groups-split": Expected(DECIDE, OF_AN_ADDRESS, "post", {"group": "1", "reason": "r"}, 302),
     "addresses": Expected(),
     "addresses-one": Expected(READ, OF_AN_ADDRESS, sent={"name": "orders.eu"}),
+    "addresses-destination": Expected(
+        CONFIGURE, method="post", sent={"name": "orders.eu", "destination": "shop", "version": "0"}, status=302
+    ),
     "addresses-ask-pause": Expected(PAUSE, OF_AN_ADDRESS, "post", {"name": "orders.eu"}),
     "addresses-ask-resume": Expected(PAUSE, OF_AN_ADDRESS, "post", {"name": "orders.eu"}),
     "addresses-pause": Expected(PAUSE, OF_AN_ADDRESS, "post", {"name": "orders.eu", "reason": "r"}, 302),
@@ -139,6 +165,15 @@ ROUTES = {
     "restart_jobs-previewed": Expected(CONFIGURE),
     "restart_jobs-run": Expected(CONFIGURE, method="post", status=302),
     "restart_jobs-delete": Expected(CONFIGURE, method="post", status=302),
+    "reports": Expected(EXPORT),
+    "reports-new": Expected(EXPORT),
+    "reports-summary": Expected(EXPORT),
+    # For who has asked, and nobody else.
+    "reports-one": Expected(EXPORT, OF_AN_ADDRESS, status=404),
+    "reports-download": Expected(EXPORT, OF_AN_ADDRESS, status=404),
+    "reports-cancel": Expected(EXPORT, OF_AN_ADDRESS, "post", status=404),
+    "reports-run": Expected(EXPORT, OF_AN_ADDRESS, "post", status=302),
+    "reports-remove": Expected(CONFIGURE, OF_AN_ADDRESS, "post", status=302),
     "alerts": Expected(),
     "alerts-new": Expected(CONFIGURE),
     "alerts-rule": Expected(CONFIGURE),
@@ -171,6 +206,14 @@ ROUTES = {
     "nodes": Expected(),
     "nodes-one": Expected(READ, OF_AN_ADDRESS),
     "audit": Expected(),
+    "archive": Expected(),
+    "archive-messages": Expected(),
+    "archive-restore": Expected(DECIDE, OF_AN_ADDRESS, "post", {"reason": "r"}, 404),  # it is not archived
+    "archive-run": Expected(CONFIGURE, method="post", status=302),
+    "archive-cancel": Expected(CONFIGURE, method="post", status=302),
+    "archive-hold": Expected(CONFIGURE, method="post", sent={"q": "address:orders.#", "reason": "r"}, status=302),
+    "archive-lift": Expected(CONFIGURE, method="post", sent={"reason": "r"}, status=302),
+    "archive-erase": Expected(CONFIGURE, method="post", sent={"q": "message:x", "reason": "r"}, status=302),
 }
 
 
@@ -227,8 +270,12 @@ def make_everything() -> dict[str, int]:
     decide_on([patched], OperationAction.PATCH, params=change, reason="r", principal=SYSTEM, is_one=True)
     line = RejectedLine.objects.create(source=source, batch="b", line=1, code="invalid_json", detail="no", raw=b"{")
     return {
+        "run_id": request_run(principal=SYSTEM).id,
+        "hold_id": hold({"address": "orders.#"}, reason="r", principal=SYSTEM).id,
         "selection_id": selection,
+        "comparison_id": request_comparison(selection_id=selection, principal=SYSTEM),
         "view_id": save_view("late", "address=orders.eu", is_shared=True, principal=SYSTEM),
+        "search_id": request_search({"q": ["payload:x"]}, principal=SYSTEM),
         "operation_id": begin(selection, OperationAction.APPROVE, reason="r", principal=SYSTEM),
         "message_id": message.id,
         "patched_id": patched,
@@ -242,6 +289,8 @@ def make_everything() -> dict[str, int]:
         "restart_job_id": restart_job.id,
         "sign_off_rule_id": save_sign_off_rule("orders.#", None, above=1_000, principal=SYSTEM).id,
         "alert_rule_id": alert_rule.id,
+        "report_id": request_report(asked_report("failures", format="csv"), principal=SYSTEM),
+        "saved_report_id": save_report("weekly", asked_report("failures"), is_shared=True, principal=SYSTEM)[0],
         "alert_delivery_id": AlertDelivery.objects.earliest("id").id,
         "rule_id": create_rule("before", fields, principal=SYSTEM).id,
         "source_id": source.id,
@@ -266,7 +315,8 @@ def _answer(client: Client, name: str, objects: dict[str, int]) -> int:
     expected = ROUTES[name]
     pattern = next(found for found in page_routes() if found.name == name)
     values = _values(pattern, objects)
-    sent = {key: text.format(message=objects["message_id"]) for key, text in expected.sent.items()}
+    ids = {"message": objects["message_id"], "group": objects["group_id"]}
+    sent = {key: text.format(**ids) for key, text in expected.sent.items()}
     return int(getattr(client, expected.method)(reverse(name, kwargs=values), sent).status_code)
 
 
@@ -365,7 +415,7 @@ def test_lists_of_an_outsider_name_nothing_of_others(
         "triage",
         "triage-facets",
         "palette",
-        "blacklist",
+        "triage-candidates",
         "addresses",
         "destinations",
         "policies",
@@ -373,6 +423,8 @@ def test_lists_of_an_outsider_name_nothing_of_others(
         "restart_jobs",
         "sign_offs",
         "alerts",
+        "reports",
+        "reports-summary",
         "rules",
         "nodes",
         "audit",

@@ -17,13 +17,27 @@ from poisonadmin.core.domain.access import Role
 from poisonadmin.web.api.connections import MAX_CONNECTIONS
 from poisonadmin.web.api.upload_limit import MAX_UPLOADS
 from tests.fixtures.api import caller_of, make_user
-from tests.fixtures.live_web import answers
+from tests.fixtures.live_web import answers, running_web
+from tests.patience import on_this_machine
 
 MIB = 1024 * 1024
 BATCH = "/api/v1/messages/batch/"
 UPLOAD = 200 * MIB
 
 Web = tuple[str, psutil.Process]
+
+
+@pytest.fixture(scope="module")
+def shared_web(test_database_url: str) -> Iterator[Web]:
+    """Run one web process for all tests here: whatever strangers did to it, it has to serve the next ones."""
+    with running_web() as running:
+        yield running
+
+
+@pytest.fixture
+def web(transactional_db: None, shared_web: Web) -> Web:
+    """Return the address of the web process, and the process."""
+    return shared_web
 
 
 def opened(address: str) -> socket.socket:
@@ -171,7 +185,7 @@ def test_half_open_connections_end_within_30_seconds_and_others_are_answered(
         open_ones = established(web)
     print(json.dumps({"gone after": round(time.monotonic() - began, 1), "slowest answer": round(max(waits), 3)}))
     assert open_ones == 0
-    assert median(waits) < 1
+    assert median(waits) < on_this_machine(1)
 
 
 def test_a_header_that_drips_is_cut_off(web: Web) -> None:
@@ -193,7 +207,7 @@ def test_beyond_the_limit_it_is_the_silent_ones_that_go(web: Web) -> None:
             stack.enter_context(opened(address))
         began = time.monotonic()
         assert answers(address)
-        assert time.monotonic() - began < 1
+        assert time.monotonic() - began < on_this_machine(1)
         assert established(web) <= MAX_CONNECTIONS
 
 

@@ -5,7 +5,7 @@ import re
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,8 +24,11 @@ PRIVATE = (
     "admin-token",
 )
 PRIVATE += ("valkey/valkey.conf", "planted/")
+# What tells pages of a kind apart: numbers in the path, and what is asked for.
+_WHICH = re.compile(r"(?<=/)\d+(?=/)|\?.*")
 _LINK = re.compile(rb"""(?:href|hx-get|data-url)="(/[^"#]*)""")
-_MOST_PAGES = 250
+# Lists have links to many pages of a kind; so many of each are followed.
+_OF_A_KIND = 6
 
 
 def processes(installation: Installation) -> list[psutil.Process]:
@@ -92,8 +95,8 @@ def pages(installation: Installation, user: str, password: str) -> Found:
     base = f"http://127.0.0.1:{installation.port}"
     browser, is_in = logged_in(installation, user, password)
     assert is_in
-    waiting, seen = deque(["/"]), {"/"}
-    while waiting and len(seen) < _MOST_PAGES:
+    waiting, seen, kinds = deque(["/"]), {"/"}, Counter[str]()
+    while waiting:
         place = waiting.popleft()
         try:
             body = browser.open(f"{base}{place}", timeout=30).read()
@@ -102,6 +105,10 @@ def pages(installation: Installation, user: str, password: str) -> Found:
         yield place, body
         for link in _LINK.findall(body):
             path = link.decode().replace("&amp;", "&")
-            if path not in seen and not path.startswith(("/static/", "/accounts/", "/events", "//")):
+            kind = _WHICH.sub("", path)
+            if path in seen or path.startswith(("/static/", "/accounts/", "/events", "//")):
+                continue
+            if kinds[kind] < _OF_A_KIND:
+                kinds[kind] += 1
                 seen.add(path)
                 waiting.append(path)

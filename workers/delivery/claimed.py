@@ -1,13 +1,14 @@
 """What a shard holds, read in two steps: who they are, then their bytes a few megabytes at a time."""
 
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
 import psycopg
 from psycopg.rows import args_row
 
+from poisonadmin.delivery.domain.slots import end_of_slots
 from poisonadmin.destinations.domain.http_config import InvalidDestination
 from poisonadmin.sources.domain.broker_kinds import BROKERS
 from workers.delivery.broker.sender import BrokerDestination, parse_broker_config
@@ -16,6 +17,9 @@ from workers.delivery.handler.destination import HandlerDestination, parse_handl
 from workers.delivery.http.exchange import HttpDestination, parse_http_config
 
 Destination = HttpDestination | HandlerDestination | BrokerDestination
+
+# Whose slots have their distances among themselves: a destination's, or an operation's there.
+_Spaced = tuple[int, int | None]
 
 _SLICE_MESSAGES = 500
 _SLICE_BYTES = 8 * 1024 * 1024
@@ -33,6 +37,8 @@ class Claimed(NamedTuple):
     content_type: str
     payload_bytes: int
     start_at: datetime | None
+    rate_per_second: float | None
+    operation_id: int | None
     expires_at: datetime | None
     bookmark: str | None
     blames_all: bool
@@ -45,7 +51,12 @@ class Claimed(NamedTuple):
 
 _CLAIMED = """
 SELECT message.id, message.attempt_number, address.name AS address, destination_id, envelope.message_id,
-       conversation_id, content_type, payload_bytes, start_at, message.expires_at, bookmark,
+       conversation_id, content_type, payload_bytes, start_at,
+       CASE WHEN start_at IS NOT NULL THEN (
+           SELECT least(max_rate_per_second, (SELECT rate_per_second FROM operation_pace
+                                              WHERE operation_pace.operation_id = message.operation_id))
+           FROM destination WHERE destination.id = destination_id) END AS rate_per_second,
+       message.operation_id, message.expires_at, bookmark,
        blame = 'all_in_flight' AS blames_all,
        (SELECT id FROM lane WHERE id = lane_id AND lane.conversation_id IS NOT NULL) AS chain,
        failure_count + 1 AS delivery_count,
@@ -143,6 +154,7 @@ def with_bodies(
 
     `brokers`: the ids of destinations that need what a broker once said of a message.
     """
+    ends = _ends_of_slots(claimed)
     for some in _slices(claimed):
         transport = "transport" if any(one.destination_id in brokers for one in some) else "NULL::bytea"
         rows = reader.execute(
@@ -151,10 +163,22 @@ def with_bodies(
             binary=True,
         ).fetchall()
         bodies = {row[0]: row for row in rows}
-        yield [_delivery(one, bodies[one.id]) for one in some]
+        yield [_delivery(one, bodies[one.id], ends) for one in some]
 
 
-def _delivery(one: Claimed, body: tuple[Any, ...]) -> Delivery:
+def _ends_of_slots(claimed: Sequence[Claimed]) -> dict[_Spaced, float]:
+    """Return where the slots that the claim has reserved end."""
+    slots: dict[_Spaced, list[float]] = {}
+    rates: dict[_Spaced, float] = {}
+    for one in claimed:
+        if one.start_at is not None and one.rate_per_second is not None:
+            spaced = one.destination_id, one.operation_id
+            slots.setdefault(spaced, []).append(one.start_at.timestamp())
+            rates[spaced] = one.rate_per_second
+    return {spaced: end_of_slots(min(some), max(some), rates[spaced]) for spaced, some in slots.items()}
+
+
+def _delivery(one: Claimed, body: tuple[Any, ...], ends: Mapping[_Spaced, float]) -> Delivery:
     _, stored, payload, transport = body
     headers = json.loads(stored)
     original, queue = one.original_address, None
@@ -170,6 +194,7 @@ def _delivery(one: Claimed, body: tuple[Any, ...]) -> Delivery:
         headers=headers,
         payload=payload,
         start_at=one.start_at.timestamp() if one.start_at else None,
+        start_before=ends.get((one.destination_id, one.operation_id)),
         conversation_id=one.conversation_id,
         expires_at=one.expires_at.timestamp() if one.expires_at else None,
         bookmark=one.bookmark,

@@ -11,7 +11,8 @@ from poisonadmin.rules.domain.content_rules import FilterDecision
 class Delivery:
     """One claimed message. Times are Unix seconds by the database's clock.
 
-    `start_at`: its slot, never begun earlier (None: at once). `expires_at`: not begun from then on.
+    `start_at`: its slot, never begun earlier (None: at once). `start_before`: where the slots of its claim end; not
+    begun from then on, nor from `expires_at` on.
     `chain`: the ordered conversation it belongs to, delivered one after the other, up to the first that is not.
     `blames_all`: a crash accuses all that are in delivery with it (SEMANTICS SAP-8), not only the one in turn.
     `ruling`: what a content rule has decided; then it is not delivered. `transport`: what the broker that it came from
@@ -29,6 +30,7 @@ class Delivery:
     headers: dict[str, str]
     payload: bytes
     start_at: float | None = None
+    start_before: float | None = None
     conversation_id: str | None = None
     expires_at: float | None = None
     bookmark: str | None = None

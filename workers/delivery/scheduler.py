@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable
 
 from poisonadmin.delivery.domain.outcome import LETS_FOLLOW, Outcome
+from poisonadmin.delivery.domain.slots import LATE_SECONDS
 from poisonadmin.rules.domain.rules import Before
 from workers.delivery.deliveries import Delivery, Tally
 from workers.delivery.outcomes import ruled_row
@@ -20,8 +21,6 @@ ROOM_SECONDS = 0.1
 _BYTES_PER_DELIVERY = 1024
 # How much may be held behind predecessors that are under way.
 GROUPED_BYTES = 32 * 1024 * 1024
-# A slot that was missed by more than this is not used: its message is released and gets another one.
-MAX_LAG_SECONDS = 1.0
 _AS_ANSWERED = {
     Before.DISCARD: Outcome.DISCARDED,
     Before.REDIRECT: Outcome.MOVED,
@@ -143,8 +142,9 @@ class OrderedGroups:
 class Scheduler:
     """The queue of one sender. `on_slot` is called in the event loop when the next slot has come.
 
-    Slots keep their distances: when one was used late, those behind it are late by as much, so that no burst makes
-    good for lost time.
+    Slots keep their distances: when one was used later than timers are, those behind it are late by as much, so that no
+    burst makes good for lost time. What would be so late that it fell among the slots of the next claim is left alone:
+    its message is released, and gets another slot.
     """
 
     def __init__(self, run: Run, waiting: Buffer, tally: Tally, on_slot: Callable[[], None]) -> None:
@@ -249,9 +249,9 @@ class Scheduler:
         if delivery.expires_at is not None and now >= delivery.expires_at:
             return False
         if delivery.start_at is not None:
-            if now - delivery.start_at > MAX_LAG_SECONDS:
+            if delivery.start_before is not None and now >= delivery.start_before:
                 return False
-            self._lag = max(self._lag, now - delivery.start_at)
+            self._lag = max(self._lag, now - delivery.start_at - LATE_SECONDS)
         return True
 
     def _slot_has_come(self) -> None:

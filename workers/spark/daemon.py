@@ -33,10 +33,15 @@ import pyspark.daemon
 import pyspark.sql.conversion
 import pyspark.worker
 
-import workers.delivery.shard
-import workers.spark.jobs.drain
-import workers.spark.jobs.ingest
-import workers.spark.jobs.redeliver  # noqa: F401
+import workers.spark.tables.source
+
+# Spark asks our tables what they can answer, and in which parts, in processes of their own, which do nothing else.
+if not any(argument.startswith("pyspark.sql.worker.") for argument in sys.argv):
+    import workers.delivery.shard
+    import workers.spark.jobs.drain
+    import workers.spark.jobs.ingest
+    import workers.spark.jobs.redeliver
+    import workers.spark.jobs.search  # noqa: F401
 
 _LOOK_SECONDS = 20.0
 _MOST_EMPTY_LOOKS = 6

@@ -27,11 +27,22 @@ def do_pieces(spark: SparkSession, count: int, work: Work, shape: RowSchema) -> 
     """Do the work for each piece from 0 to `count`; return the rows of all, in any order."""
     if not count:
         return []
-    if not (spark.conf.get("spark.master") or "").startswith("local["):
-        return _run(spark, count, count, work, shape)
-    tasks = min(count, BATCH_TASKS)
-    with _slots(tasks):
+    with batch_slots(spark, count) as tasks:
         return _run(spark, tasks, count, work, shape)
+
+
+@contextmanager
+def batch_slots(spark: SparkSession, wanted: int = BATCH_TASKS) -> Iterator[int]:
+    """Give the number of tasks that batch work may have, at most `wanted`; they are held until the end.
+
+    A cluster gives what is wanted. One process gives `BATCH_TASKS` in all, and waits for those that others hold.
+    """
+    if not (spark.conf.get("spark.master") or "").startswith("local["):
+        yield wanted
+        return
+    tasks = min(wanted, BATCH_TASKS)
+    with _slots(tasks):
+        yield tasks
 
 
 def _run(spark: SparkSession, tasks: int, count: int, work: Work, shape: RowSchema) -> list[dict[str, Any]]:

@@ -54,6 +54,11 @@ TRIED_PART = RowSchema(
         }
     ),
 )
+# One row a range of messages: how many failures were read in it, and how many are to have another fingerprint.
+REGROUPED_PART = RowSchema(
+    "part long, read long, changed long",
+    pa.schema({"part": pa.int64(), "read": pa.int64(), "changed": pa.int64()}),
+)
 # One row a shard of a broker source: domain/draining.py, Drained.
 DRAINED_SHARD = RowSchema(
     "staged long, recognised long, rejected long, is_empty boolean, error string",
@@ -65,5 +70,33 @@ DRAINED_SHARD = RowSchema(
             "is_empty": pa.bool_(),
             "error": pa.string(),
         }
+    ),
+)
+# One row a file of the archive; and first one a piece, whose `versions` (JSON) is not null.
+ARCHIVED_PART = RowSchema(
+    "piece long, versions string, table string, day string, root string, path string, rows long, bytes long,"
+    " sha256 string, rows_sha256 string, first_id long, last_id long",
+    pa.schema(
+        {
+            "piece": pa.int64(),
+            "versions": pa.string(),
+            "table": pa.string(),
+            "day": pa.string(),
+            "root": pa.string(),
+            "path": pa.string(),
+            "rows": pa.int64(),
+            "bytes": pa.int64(),
+            "sha256": pa.string(),
+            "rows_sha256": pa.string(),
+            "first_id": pa.int64(),
+            "last_id": pa.int64(),
+        }
+    ),
+)
+# One row a value of a field of a message, as poisonadmin/comparisons/domain/features.py says.
+FEATURE = RowSchema(
+    "id long, failing boolean, field string, text string, number double",
+    pa.schema(
+        {"id": pa.int64(), "failing": pa.bool_(), "field": pa.string(), "text": pa.string(), "number": pa.float64()}
     ),
 )

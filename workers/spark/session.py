@@ -18,7 +18,13 @@ from pyspark.sql import SparkSession
 
 from poisonadmin.core.domain.secret_settings import SPARK_REMOTE, secret_setting
 from poisonadmin.core.domain.socket_directory import temporary_directory
-from poisonadmin.core.domain.spark_settings import AUTHENTICATED, LOCAL_MASTER, SETTINGS, sockets_in
+from poisonadmin.core.domain.spark_settings import (
+    AUTHENTICATED,
+    LOCAL_MASTER,
+    ON_THIS_MACHINE,
+    SETTINGS,
+    sockets_in,
+)
 
 # An embedded server starts beside its workers.
 _SERVER_SECONDS = 60.0
@@ -56,6 +62,8 @@ def start_session(
         where = master or os.environ.get("SPARK_MASTER") or local
         builder = SparkSession.builder.appName(f"poisonadmin {app_name}").master(where)
         settings = SETTINGS | {"spark.driver.extraJavaOptions": " ".join(java_options)}
+        if where.startswith("local"):
+            settings |= ON_THIS_MACHINE
         if where.startswith("local") and not where.startswith("local-cluster"):
             directory = temporary_directory()
             atexit.register(shutil.rmtree, directory, ignore_errors=True)

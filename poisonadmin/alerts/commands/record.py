@@ -6,19 +6,17 @@ alert and its delivery, or neither; the next tick finds the same.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from typing import Any
 
 import structlog
 from django.db import connection, transaction
 
-from poisonadmin.alerts.channels.registry import CHANNELS
-from poisonadmin.alerts.commands.rules import new_webhook_id
+from poisonadmin.alerts.commands.planning import Planner
+from poisonadmin.alerts.commands.resolve import postpone_resolutions, resolve
 from poisonadmin.alerts.domain.conditions import MAX_TITLE_CHARS, Condition, one_line
-from poisonadmin.alerts.domain.kinds import GROUP_KINDS, AlertDeliveryState, AlertKind, ChannelKind
-from poisonadmin.alerts.domain.rules import quiet_hours
+from poisonadmin.alerts.domain.kinds import GROUP_KINDS, AlertKind
 from poisonadmin.alerts.queries.conditions import LASTING, UnseenGroup, places_of_groups, watched
-from poisonadmin.core.queries.rows import QueryTooExpensive, fetch_rows, fetch_values
+from poisonadmin.core.queries.rows import QueryTooExpensive, fetch_rows
 from poisonadmin.store.models.alert import Alert, AlertDelivery, AlertRule
 
 # A tick that follows goes on with the rest.
@@ -32,24 +30,17 @@ FROM failure_group g WHERE g.is_unseen ORDER BY g.fingerprint LIMIT %s FOR NO KE
 """
 _SEEN = "UPDATE failure_group SET is_unseen = FALSE WHERE id = ANY(%s)"
 _OPEN = "SELECT id, subject, mark FROM alert WHERE rule_id = %s AND kind = %s AND resolved_at IS NULL"
-_RESOLVE = "UPDATE alert SET resolved_at = now() WHERE id = ANY(%s) AND resolved_at IS NULL"
+_OPEN_GROUPS = "SELECT id, rule_id, kind, subject FROM alert WHERE kind = ANY(%s) AND resolved_at IS NULL ORDER BY id"
 _OF_DISABLED = """
 UPDATE alert SET resolved_at = now() FROM alert_rule r
 WHERE r.id = rule_id AND resolved_at IS NULL AND (NOT r.is_enabled OR alert.kind <> ALL(r.kinds))
 """
-# The same occurrence, seen again after the rule was switched off and on: it was reported.
-_REOPEN = """
-UPDATE alert SET resolved_at = NULL
-WHERE rule_id = %s AND kind = %s AND subject = %s AND mark = %s AND resolved_at IS NOT NULL
+# The same occurrences, seen again after the rule was switched off and on, for example: they were reported.
+_BEFORE = """
+SELECT id, subject, mark, coalesce(resolution_id, 0) FROM alert
+WHERE rule_id = %s AND kind = %s AND subject = ANY(%s) AND mark = ANY(%s) AND resolved_at IS NOT NULL
 """
-_LAST = """
-SELECT a.subject, max(d.planned_at) FROM alert a JOIN alert_delivery d ON d.id = a.delivery_id
-WHERE a.rule_id = %s AND a.kind = %s AND a.subject = ANY(%s) AND d.state <> 'dropped' GROUP BY 1
-"""
-_GATHERED = """
-SELECT max(planned_at) FROM alert_delivery
-WHERE rule_id = %s AND NOT is_test AND body IS NOT NULL AND planned_at <= %s AND planned_at > %s
-"""
+_BEGUN = "SELECT id, body IS NOT NULL FROM alert_delivery WHERE id = ANY(%s) ORDER BY id FOR UPDATE"
 log = structlog.get_logger(__name__)
 
 
@@ -96,8 +87,7 @@ def _record_lasting(rule: AlertRule, kind: AlertKind, find: Any, *, is_open: boo
             for subject, (alert_id, mark) in open_alerts.items()
             if subject not in now_true or now_true[subject].mark not in (None, mark)
         ]
-        if over:
-            cursor.execute(_RESOLVE, [over])
+        resolve(rule, kind, over)
         still = {subject for subject, (alert_id, _) in open_alerts.items() if alert_id not in over}
         return _open(rule, kind, [one for one in found if one.subject not in still])
 
@@ -115,13 +105,18 @@ def _record_groups(rules: Sequence[AlertRule]) -> int:
             for rule in rules:
                 opened += _report_groups(rule, groups, names)
             cursor.execute(_SEEN, [[one.id for one in groups]])
-    of_groups = "SELECT id, subject FROM alert WHERE kind = ANY(%s) AND resolved_at IS NULL"
-    open_alerts = fetch_rows(of_groups, [[str(kind) for kind in GROUP_KINDS]])
-    if open_alerts:
-        waiting = places_of_groups([int(subject) for _, subject in open_alerts])
-        over = [alert_id for alert_id, subject in open_alerts if int(subject) not in waiting]
-        with connection.cursor() as cursor:
-            cursor.execute(_RESOLVE, [over])
+    open_alerts = fetch_rows(_OPEN_GROUPS, [[str(kind) for kind in GROUP_KINDS]])
+    waiting = places_of_groups([int(subject) for *_, subject in open_alerts]) if open_alerts else {}
+    over: dict[tuple[int, str], list[int]] = {}
+    for alert_id, rule_id, kind, subject in open_alerts:
+        if int(subject) not in waiting:
+            over.setdefault((rule_id, kind), []).append(alert_id)
+    for rule in rules:
+        for kind in GROUP_KINDS:
+            if ids := over.get((rule.id, kind)):
+                with transaction.atomic():
+                    if _is_on(rule):
+                        resolve(rule, kind, ids)
     return opened
 
 
@@ -137,7 +132,7 @@ def _report_groups(rule: AlertRule, groups: Sequence[UnseenGroup], names: Mappin
             subjects = [one.subject for one in conditions]
             with connection.cursor() as cursor:
                 cursor.execute(_OPEN, [rule.id, kind])
-                cursor.execute(_RESOLVE, [[row[0] for row in cursor.fetchall() if row[1] in subjects]])
+                resolve(rule, kind, [row[0] for row in cursor.fetchall() if row[1] in subjects])
             opened += _open(rule, kind, conditions)
     return opened
 
@@ -152,76 +147,48 @@ def _address_names(groups: Sequence[UnseenGroup]) -> dict[int, str]:
     return dict(fetch_rows("SELECT id, name FROM address WHERE id = ANY(%s)", [list(ids - {None})]))
 
 
-@dataclass(frozen=True)
-class _Plan:
-    """When a delivery is to be made, and whether it waits for that."""
-
-    at: datetime
-    is_held: bool
-
-
 def _open(rule: AlertRule, kind: AlertKind, conditions: Sequence[Condition]) -> int:
     """Open alerts on conditions that have none open, each with its delivery; return how many. In a transaction."""
     if not conditions:
         return 0
-    now: datetime = fetch_values("SELECT now()")[0]
-    last = dict(fetch_rows(_LAST, [rule.id, kind, [one.subject for one in conditions]]))
-    gathered = _gathered_until(rule, now)
-    deliveries: dict[_Plan, AlertDelivery] = {}
-    opened = 0
+    planner = Planner(rule, kind, [one.subject for one in conditions])
+    marks = {one.subject: planner.now.isoformat() if one.mark is None else one.mark for one in conditions}
+    before = _before(rule, kind, marks)
+    openings: dict[str, AlertDelivery] = {}
     for one in conditions:
-        mark = now.isoformat() if one.mark is None else one.mark
-        if _reopened(rule, kind, one.subject, mark):
+        known = before.get((one.subject, marks[one.subject]))
+        if known is not None and not known.is_reported_over:
+            Alert.objects.filter(id=known.id).update(resolved_at=None, resolution=None)
             continue
-        plan = _plan(rule, now, last.get(one.subject), gathered)
-        if plan not in deliveries:
-            deliveries[plan] = _delivery(rule, plan, now)
+        openings[one.subject] = planner.opening(one.subject)
+        if known is not None:
+            Alert.objects.filter(id=known.id).update(resolved_at=None, resolution=None, delivery=openings[one.subject])
+            continue
         Alert.objects.create(
             rule=rule,
-            delivery=deliveries[plan],
+            delivery=openings[one.subject],
             kind=str(kind),
             subject=one.subject,
-            mark=mark,
+            mark=marks[one.subject],
             title=one_line(one.title, MAX_TITLE_CHARS),
             path=one.path,
             facts=dict(one.facts),
         )
-        opened += 1
-    return opened
+    postpone_resolutions(rule, kind, openings, planner)
+    return len(openings)
 
 
-def _reopened(rule: AlertRule, kind: AlertKind, subject: str, mark: str) -> bool:
-    with connection.cursor() as cursor:
-        cursor.execute(_REOPEN, [rule.id, kind, subject, mark])
-        return bool(cursor.rowcount)
+@dataclass(frozen=True)
+class _Before:
+    """An alert that is over. `is_reported_over`: that was sent, or is being sent."""
+
+    id: int
+    is_reported_over: bool
 
 
-def _gathered_until(rule: AlertRule, now: datetime) -> datetime | None:
-    """Return until when alerts are gathered, because something was sent a moment ago; None where they are not."""
-    length = timedelta(seconds=CHANNELS[ChannelKind(rule.channel)].gathers_seconds)
-    if not length:
-        return None
-    latest = fetch_values(_GATHERED, [rule.id, now, now - length])[0]
-    return None if latest is None else latest + length
-
-
-def _plan(rule: AlertRule, now: datetime, last: datetime | None, gathered: datetime | None) -> _Plan:
-    again = None if last is None else last + timedelta(minutes=rule.repeat_minutes)
-    at = max(one for one in (now, again, gathered) if one is not None)
-    is_held = again is not None and again > now
-    quiet = quiet_hours(rule.quiet_from, rule.quiet_until, rule.time_zone)
-    if quiet is not None and (end := quiet.ends_at(at)) is not None:
-        return _Plan(end, is_held=True)
-    return _Plan(at, is_held=is_held)
-
-
-def _delivery(rule: AlertRule, plan: _Plan, now: datetime) -> AlertDelivery:
-    """Return the delivery of this rule and plan that nobody has begun to send, or make it."""
-    same = AlertDelivery.objects.select_for_update().filter(
-        rule=rule, state=AlertDeliveryState.WAITING, body=None, is_test=False, is_held=plan.is_held
-    )
-    same = same.filter(planned_at__lte=now) if plan.at == now else same.filter(planned_at=plan.at)
-    found = same.order_by("id").first()
-    return found or AlertDelivery.objects.create(
-        rule=rule, webhook_id=new_webhook_id(), is_held=plan.is_held, planned_at=plan.at, due_at=plan.at
-    )
+def _before(rule: AlertRule, kind: AlertKind, marks: Mapping[str, str]) -> dict[tuple[str, str], _Before]:
+    """Return what is over of the same occurrences, by subject and mark, with the deliveries that say so locked."""
+    values = [rule.id, kind, list(marks), list(marks.values())]
+    over = fetch_rows(_BEFORE, values)
+    locked = dict(fetch_rows(_BEGUN, [[resolution for *_, resolution in over]]))
+    return {(subject, mark): _Before(alert_id, locked.get(to, False)) for alert_id, subject, mark, to in over}

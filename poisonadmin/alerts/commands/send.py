@@ -20,7 +20,7 @@ from django.db.models.functions import Now
 from poisonadmin.alerts.channels.contract import ChannelAnswer, HttpPost, Notice
 from poisonadmin.alerts.channels.registry import CHANNELS
 from poisonadmin.alerts.domain.kinds import AlertDeliveryState, ChannelKind
-from poisonadmin.alerts.domain.notices import MAX_TRIES, ReportedAlert, body_of, wait_seconds
+from poisonadmin.alerts.domain.notices import MAX_TRIES, NoticeType, ReportedAlert, body_of, wait_seconds
 from poisonadmin.core.commands.jobs import error_text
 from poisonadmin.core.queries.rows import fetch
 from poisonadmin.store.models.alert import AlertDelivery, AlertRule
@@ -33,18 +33,26 @@ SECONDS_A_TICK = 10.0
 KEPT_DAYS = 30
 
 # One of a rule at a time, so that a receiver that hangs does not take every place.
+# That something is over is sent after its beginning has arrived or was given up, and before what began instead.
 _DUE = """
 SELECT id, rule_id FROM (
-    SELECT DISTINCT ON (rule_id) id, rule_id, due_at FROM alert_delivery
-    WHERE state = 'waiting' AND due_at <= now() AND (is_test OR NOT %s) ORDER BY rule_id, due_at, id
+    SELECT DISTINCT ON (rule_id) id, rule_id, due_at FROM alert_delivery d
+    WHERE state = 'waiting' AND due_at <= now() AND (is_test OR NOT %s) AND NOT (is_resolution AND EXISTS (
+        SELECT FROM alert a JOIN alert_delivery opening ON opening.id = a.delivery_id
+        WHERE a.resolution_id = d.id AND opening.state = 'waiting'))
+    ORDER BY rule_id, due_at, is_resolution DESC, id
 ) AS first_of_rule ORDER BY due_at, id LIMIT %s
 """
 _LOCK = """
-SELECT d.id, d.webhook_id, d.tries, d.is_held, d.is_test, d.body, now() AS at
+SELECT d.id, d.webhook_id, d.tries, d.is_held, d.is_test, d.is_resolution, d.body, now() AS at
 FROM alert_delivery d WHERE d.id = %s AND d.state = 'waiting' AND d.due_at <= now() FOR UPDATE SKIP LOCKED
 """
 _ALERTS = """
 SELECT id, kind, title, path, facts, opened_at, resolved_at FROM alert WHERE delivery_id = %s ORDER BY id
+"""
+_RESOLVED = """
+SELECT id, kind, title, path, facts, opened_at, resolved_at FROM alert
+WHERE resolution_id = %s AND resolved_at IS NOT NULL ORDER BY id
 """
 _BEGIN = """
 UPDATE alert_delivery SET tries = tries + 1, body = %s, due_at = now() + %s * interval '1 s' WHERE id = %s
@@ -59,7 +67,8 @@ _FAILING = (
 _FORGET = (
     "DELETE FROM alert WHERE resolved_at < now() - %(kept)s * interval '1 day'",
     """DELETE FROM alert_delivery d WHERE state <> 'waiting' AND created_at < now() - %(kept)s * interval '1 day'
-        AND NOT EXISTS (SELECT FROM alert WHERE delivery_id = d.id)""",
+        AND NOT EXISTS (SELECT FROM alert WHERE delivery_id = d.id)
+        AND NOT EXISTS (SELECT FROM alert WHERE resolution_id = d.id)""",
 )
 
 
@@ -70,6 +79,7 @@ class _DueDelivery:
     tries: int
     is_held: bool
     is_test: bool
+    is_resolution: bool
     body: str | None
     at: datetime
 
@@ -128,7 +138,8 @@ def _begin(delivery_id: int, rule_id: int) -> _Try | None:
             cursor.execute(_FAILING, [False, rule.id])
             return None
         body = locked.body or _composed(locked, rule)
-        if body is None or not (rule.is_enabled or locked.is_test):
+        is_wanted = locked.is_test or (rule.is_enabled and (rule.send_resolved or not locked.is_resolution))
+        if body is None or not is_wanted:
             _end(locked.id, AlertDeliveryState.DROPPED)
             return None
         cursor.execute(_BEGIN, [body, wait_seconds(locked.tries + 1), locked.id])
@@ -145,18 +156,21 @@ def _end(delivery_id: int, state: AlertDeliveryState) -> None:
 
 def _composed(locked: _DueDelivery, rule: AlertRule) -> str | None:
     """Return what is to be sent. Of what was held only what is still so; None where that is nothing."""
-    alerts = [
-        one for one in fetch(ReportedAlert, _ALERTS, [locked.id]) if one.resolved_at is None or not locked.is_held
-    ]
+    if locked.is_resolution:
+        type_, alerts = NoticeType.RESOLVED, fetch(ReportedAlert, _RESOLVED, [locked.id])
+    else:
+        type_ = NoticeType.TEST if locked.is_test else NoticeType.OPENED
+        opened = fetch(ReportedAlert, _ALERTS, [locked.id])
+        alerts = [one for one in opened if one.resolved_at is None or not locked.is_held]
     if not alerts and not locked.is_test:
         return None
     return body_of(
         alerts,
+        type_=type_,
         rule=rule.name,
         installation=settings.ENVIRONMENT_NAME,
         base=settings.PUBLIC_URL,
         at=locked.at,
-        is_test=locked.is_test,
     )
 
 

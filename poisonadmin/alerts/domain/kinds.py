@@ -42,11 +42,15 @@ class Limit:
 
 @dataclass(frozen=True)
 class AlertKindInfo:
-    """`words`: the kind as pages say it. `has_address`: false for what belongs to no address, such as a source."""
+    """`words`: the kind as pages say it. `has_address`: false for what belongs to no address, such as a source.
+
+    `has_end`: false for what happened once, so that its end is no news.
+    """
 
     words: str
     limit: Limit | None = None
     has_address: bool = True
+    has_end: bool = True
 
 
 # A gap between two failures of a group that is shorter than this is no quiet.
@@ -64,7 +68,7 @@ KINDS: Mapping[AlertKind, AlertKindInfo] = {
         "Source unreachable", Limit("Time without reading a source", 5), has_address=False
     ),
     AlertKind.OPERATION_HALTED: AlertKindInfo("Operation halted"),
-    AlertKind.BREAK_GLASS: AlertKindInfo("Operation without its sign-off"),
+    AlertKind.BREAK_GLASS: AlertKindInfo("Operation without its sign-off", has_end=False),
     AlertKind.COUNTS_WRONG: AlertKindInfo("Counts wrong"),
 }
 GROUP_KINDS = (AlertKind.NEW_GROUP, AlertKind.GROUP_GROWS_AGAIN)

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from typing import Any
 
 # An alert beyond these is counted only.
@@ -12,6 +13,15 @@ TEST_TITLE = "This is a test alert"
 # Seconds between one try and the next: a day in all.
 WAITS_SECONDS = (10, 60, 300, 1800, 7200, 18_000, 28_800, 28_800)
 MAX_TRIES = len(WAITS_SECONDS) + 1
+
+
+class NoticeType(StrEnum):
+    """What is said of the alerts: that they began, or that they are over. REPORT: a saved report is ready."""
+
+    OPENED = "alerts.opened"
+    RESOLVED = "alerts.resolved"
+    TEST = "alerts.test"
+    REPORT = "report.ready"
 
 
 @dataclass(frozen=True)
@@ -37,17 +47,17 @@ def wait_seconds(tries: int) -> int:
 
 
 def body_of(
-    alerts: Sequence[ReportedAlert], *, rule: str, installation: str, base: str, at: datetime, is_test: bool
+    alerts: Sequence[ReportedAlert], *, type_: NoticeType, rule: str, installation: str, base: str, at: datetime
 ) -> str:
     """Return the JSON that is sent: `{type, timestamp, data}`, as Standard Webhooks has it.
 
     `base`: the dashboard's address, empty where none is known. `data.more`: how many alerts are not listed.
     """
     shown = [_shown(one, base) for one in alerts[:LISTED_ALERTS]]
-    if is_test:
+    if type_ is NoticeType.TEST:
         shown = [{"id": None, "kind": "test", "title": TEST_TITLE, "opened_at": _time(at), "resolved_at": None}]
     document = {
-        "type": "alerts.test" if is_test else "alerts.opened",
+        "type": str(type_),
         "timestamp": _time(at),
         "data": {
             "rule": rule,

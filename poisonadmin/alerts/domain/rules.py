@@ -26,7 +26,7 @@ class AlertRuleFields:
     """`limits`: minutes by kind, for kinds that have a limit. `to`: a URL, or mail addresses.
 
     `quiet_from`, `quiet_until`: `HH:MM` in `time_zone`, or both None. An alert on the same thing is sent at most once
-    in `repeat_minutes`.
+    in `repeat_minutes`. `send_resolved`: its end is sent, too.
     """
 
     name: str
@@ -39,6 +39,7 @@ class AlertRuleFields:
     quiet_until: str | None = None
     time_zone: str = "UTC"
     repeat_minutes: int = 60
+    send_resolved: bool = True
     is_enabled: bool = True
 
 

@@ -25,6 +25,7 @@ class AlertRow:
     """Something that a rule reports. `delivery_id`: what it is sent with; others may be sent with the same.
 
     `answer`: the latest answer of the receiver, or why there was none. `next_try_at`: null when no try is to come.
+    `resolution_id`, `resolution`: the delivery that says that it is over and its state, null where none does.
     """
 
     id: int
@@ -42,6 +43,8 @@ class AlertRow:
     tries: int
     next_try_at: datetime | None
     answer: str | None
+    resolution_id: int | None
+    resolution: str | None
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,10 @@ class AlertTry:
 
 @dataclass(frozen=True)
 class AlertDeliveryRow:
-    """Some alerts of a rule, sent together, with the answer to each try. `alerts`: how many."""
+    """Some alerts of a rule, sent together, with the answer to each try. `alerts`: how many.
+
+    `is_resolution`: it says that they are over.
+    """
 
     id: int
     rule_id: int
@@ -63,6 +69,7 @@ class AlertDeliveryRow:
     state: str
     is_held: bool
     is_test: bool
+    is_resolution: bool
     webhook_id: str
     tries: int
     planned_at: datetime
@@ -78,12 +85,16 @@ class AlertDeliveryRow:
 
 _ALERTS = """SELECT a.id, a.rule_id, r.name AS rule, a.kind, a.title, a.path, a.facts, a.opened_at, a.resolved_at,
  a.delivery_id, d.state AS delivery, d.is_held AND d.body IS NULL AS is_held, d.tries,
- CASE WHEN d.state = 'waiting' THEN d.due_at END AS next_try_at, d.log -> -1 ->> 'text' AS answer
+ CASE WHEN d.state = 'waiting' THEN d.due_at END AS next_try_at, d.log -> -1 ->> 'text' AS answer,
+ a.resolution_id, o.state AS resolution
  FROM alert a JOIN alert_rule r ON r.id = a.rule_id JOIN alert_delivery d ON d.id = a.delivery_id
+ LEFT JOIN alert_delivery o ON o.id = a.resolution_id
  WHERE a.rule_id = ANY(%s)"""
 _DELIVERY = """SELECT d.id, d.rule_id, r.name AS rule, d.state, d.is_held AND d.body IS NULL AS is_held, d.is_test,
- d.webhook_id, d.tries, d.planned_at, CASE WHEN d.state = 'waiting' THEN d.due_at END AS next_try_at, d.log,
- (SELECT count(*) FROM alert a WHERE a.delivery_id = d.id) AS alerts
+ d.is_resolution, d.webhook_id, d.tries, d.planned_at,
+ CASE WHEN d.state = 'waiting' THEN d.due_at END AS next_try_at, d.log,
+ CASE WHEN d.is_resolution THEN (SELECT count(*) FROM alert a WHERE a.resolution_id = d.id)
+      ELSE (SELECT count(*) FROM alert a WHERE a.delivery_id = d.id) END AS alerts
  FROM alert_delivery d JOIN alert_rule r ON r.id = d.rule_id WHERE d.id = %s"""
 
 

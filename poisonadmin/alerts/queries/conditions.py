@@ -10,6 +10,7 @@ from poisonadmin.alerts.domain.conditions import Condition
 from poisonadmin.alerts.domain.kinds import AlertKind
 from poisonadmin.core.queries.address_ids import address_ids
 from poisonadmin.core.queries.rows import bounded, fetch_rows, fetch_values
+from poisonadmin.messages.queries.counter_checks import wrong_counts_at
 from poisonadmin.messages.queries.counts import NOW
 
 CAP = 1000
@@ -150,8 +151,8 @@ def operation_halted(of: Watched) -> list[Condition]:
 
 
 def break_glass(of: Watched) -> list[Condition]:
-    """Return the operations that were begun without their sign-off within a day, on any of the watched addresses."""
-    where = "TRUE" if of.address_ids is None else "s.address_ids && %(addresses)s::bigint[]"
+    """Return the operations begun without their sign-off within a day, with all messages on watched addresses."""
+    where = "TRUE" if of.address_ids is None else "s.address_ids <@ %(addresses)s::bigint[]"
     rows = fetch_rows(
         f"""SELECT o.id, o.action, o.count, o.requested_by, o.broke_glass_at
             FROM operation o JOIN selection s ON s.id = o.selection_id
@@ -173,22 +174,15 @@ def break_glass(of: Watched) -> list[Condition]:
 
 def counts_wrong(of: Watched) -> list[Condition]:
     """Return the addresses whose counters differed from their messages when they were last compared."""
-    where, parameters = of.condition("address_id")
-    rows = fetch_rows(
-        f"""SELECT a.id, a.name, checked.wrong
-            FROM counter_check checked JOIN address a ON a.id = checked.address_id
-            WHERE checked.wrong > 0 AND {where} ORDER BY a.id""",  # noqa: S608
-        parameters,
-    )
     return [
         Condition(
-            str(address_id),
+            str(one.address_id),
             None,
-            titles.counts_wrong(name, wrong),
-            _address_path(name),
-            {"address": name, "wrong": wrong},
+            titles.counts_wrong(one.address, one.messages),
+            _address_path(one.address),
+            {"address": one.address, "wrong": one.messages},
         )
-        for address_id, name, wrong in rows
+        for one in wrong_counts_at(of.address_ids)
     ]
 
 

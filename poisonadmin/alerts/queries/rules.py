@@ -14,7 +14,8 @@ from poisonadmin.core.queries.rows import Versioned, fetch, fetch_by_id, fetch_r
 class AlertRuleRow(Versioned):
     """What to report, and to whom. `limits`: minutes by kind. `quiet_from`, `quiet_until`: times of day in `time_zone`.
 
-    `failing_since`: since when its deliveries fail, null while they do not. `open`: how many of its alerts are open.
+    `send_resolved`: it sends the end of alerts too. `failing_since`: since when its deliveries fail, null while they do
+    not. `open`: how many of its alerts are open.
     """
 
     id: int
@@ -28,6 +29,7 @@ class AlertRuleRow(Versioned):
     quiet_until: str | None
     time_zone: str
     repeat_minutes: int
+    send_resolved: bool
     is_enabled: bool
     failing_since: datetime | None
     open: int
@@ -37,7 +39,8 @@ class AlertRuleRow(Versioned):
 
 
 _SELECT = """SELECT r.id, r.name, r.kinds, r.addresses, r.limits, r.channel, r.send_to AS to, r.quiet_from,
- r.quiet_until, r.time_zone, r.repeat_minutes, r.is_enabled, r.failing_since, r.owner, r.version, r.updated_at,
+ r.quiet_until, r.time_zone, r.repeat_minutes, r.send_resolved, r.is_enabled, r.failing_since,
+ r.owner, r.version, r.updated_at,
  (SELECT count(*) FROM alert a WHERE a.rule_id = r.id AND a.resolved_at IS NULL) AS open FROM alert_rule r"""
 
 

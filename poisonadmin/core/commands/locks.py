@@ -42,6 +42,12 @@ class Tick(IntEnum):
     COUNTS = 11
     ALERTS = 12
     SEAL = 13
+    REGROUP = 14
+    ARCHIVE = 15
+    COMPARE = 16
+    REPORT = 17
+    SAVED_REPORTS = 18
+    SEARCH = 19
 
 
 @contextmanager
@@ -61,3 +67,17 @@ def alone(lock: Lock, key: int) -> Iterator[bool]:
 def single_flight(tick: Tick) -> AbstractContextManager[bool]:
     """Hold the tick's lock in this session meanwhile; yield False when somebody else holds it."""
     return alone(Lock.TICK, tick)
+
+
+@contextmanager
+def shared(lock: Lock) -> Iterator[bool]:
+    """Hold a lock in this session together with other sharers meanwhile; yield False when somebody has it alone."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_try_advisory_lock_shared(%s, 0)", [lock])
+        is_shared = bool(cursor.fetchone()[0])
+    try:
+        yield is_shared
+    finally:
+        if is_shared and connection.is_usable():  # a lost session holds nothing
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT pg_advisory_unlock_shared(%s, 0)", [lock])

@@ -7,7 +7,8 @@ class Lock(IntEnum):
     """The first half of each two-part lock key; the second is the id of what is locked, of a worker the number
     that it drew at its start, or 0.
 
-    NODE, JOB, SOURCE, IDEMPOTENCY_KEY, READER and WORKER are held by sessions, the others by transactions.
+    NODE, JOB, SOURCE, IDEMPOTENCY_KEY, READER and WORKER are held by sessions, the others by transactions. TABLES is
+    shared by those who read live rows and archived ones as one table, and taken alone by who moves rows between them.
     """
 
     NODE = 20
@@ -24,6 +25,8 @@ class Lock(IntEnum):
     SETTLE = 31
     WORKER = 32
     SIGN_OFF = 33
+    TABLES = 34
+    SEARCHES = 38
 
 
 def lock_key(row_id: int) -> int:

@@ -25,10 +25,10 @@ SETTINGS = {
     "spark.python.worker.reuse": "true",
     "spark.python.daemon.module": "workers.spark.daemon",
     "spark.driver.memory": "1g",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
     "spark.log.level": "ERROR",
 }
+# Where the executors are on this machine; those of a cluster reach the driver by its machine's name.
+ON_THIS_MACHINE = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 # Whoever is on this machine, a handler of another user among them, reaches the ports of the driver. Spark makes the
 # secret itself, where it runs in one process; a cluster is given one of its own.

@@ -8,11 +8,10 @@ import json
 from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.delivery.domain.claim_plan import Capacity
+from poisonadmin.delivery.domain.slots import slots_ahead
 from poisonadmin.destinations.domain import handler_config, http_config
 from poisonadmin.sources.domain import broker_kinds
 
-# How far ahead a claim reserves the slots of a rate; shorter than the time in which a task may begin deliveries.
-SLOT_HORIZON_SECONDS = 1.0
 # A broker's connection has a whole batch under way at once; any other delivery stands for itself.
 _DEFAULTS = json.dumps(
     {"http": http_config.DEFAULTS, "handler": handler_config.DEFAULTS, **broker_kinds.DESTINATION_DEFAULTS}
@@ -64,9 +63,3 @@ def capacities(cursor: CursorWrapper) -> list[Capacity]:
         )
         for rate, reserved_seconds, *values in cursor.fetchall()
     ]
-
-
-def slots_ahead(rate: float, reserved_seconds: float) -> int:
-    """Return how many slots start within the horizon; at least the next one, however slow the rate, once it is near."""
-    free_seconds = SLOT_HORIZON_SECONDS - reserved_seconds
-    return max(int(free_seconds * rate), 1) if free_seconds > 0 else 0

@@ -7,7 +7,7 @@ statement a message committed in between would be missed *and* its lane's floor 
 
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -19,7 +19,7 @@ from poisonadmin.core.commands.locks import try_lock
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.core.queries.rows import fetch_values
 from poisonadmin.delivery.commands import ordered_conversations
-from poisonadmin.delivery.commands.capacities import capacities, slots_ahead
+from poisonadmin.delivery.commands.capacities import capacities
 from poisonadmin.delivery.domain.claim_plan import (
     Allowance,
     Capacity,
@@ -30,6 +30,7 @@ from poisonadmin.delivery.domain.claim_plan import (
     operation_caps,
 )
 from poisonadmin.delivery.domain.lease import LEASE_SECONDS
+from poisonadmin.delivery.domain.slots import LEAD_SECONDS, LEAST_SPAN_SECONDS, SLACK_SECONDS, slots_ahead
 from poisonadmin.messages.commands.transitions import move
 from poisonadmin.messages.domain.states import Event, State
 
@@ -101,11 +102,14 @@ VALUES (now() + %(lease)s * interval '1 s', %(shards)s, 0, %(job)s, %(isolation)
 
 # A message's place among the ids says its shard and its slot: so the update needs no join, and walks the index once.
 _PLACE = "width_bucket(message.id, (SELECT ids FROM dealt))"
+# As delivery/domain/slots.py says.
+_FIRST_SLOT = f"now() + {LEAD_SECONDS} * interval '1 s'"
+_END_OF_SLOTS = f"GREATEST(max(start_at + distance), min(start_at) + {LEAST_SPAN_SECONDS} * interval '1 s')"
 _TAKE = move(
     State.TBDL,
     Event.CLAIMED,
     State.DLNG,
-    before="""caps AS (
+    before=f"""caps AS (
     SELECT * FROM unnest(%(lanes)s::bigint[], %(lane_destinations)s::bigint[], %(caps)s::int[], %(ordered)s::bool[],
                          %(run_dues)s::timestamptz[], %(paces)s::bigint[])
         AS c (lane_id, destination_id, cap, is_ordered, run_due, pace)
@@ -133,17 +137,16 @@ _TAKE = move(
 ), placed AS MATERIALIZED (
     SELECT id, destination_id, place, pace,
            (first_shard + CASE WHEN pace IS NULL THEN coalesce(run, place) %% shards ELSE 0 END) %% %(shards)s AS shard,
-           CASE WHEN pace IS NOT NULL THEN (
-                    SELECT GREATEST(own.next_slot, CASE WHEN rate IS NOT NULL THEN picked.next_slot END, now())
-                           + place / LEAST(rate, own.rate_per_second) * interval '1 s'
-                    FROM operation_pace AS own WHERE own.operation_id = pace)
-                WHEN rate IS NOT NULL THEN GREATEST(next_slot, now()) + place / rate * interval '1 s' END AS start_at
-    FROM picked
+           CASE WHEN pace IS NOT NULL OR rate IS NOT NULL THEN
+               GREATEST(own.next_slot, CASE WHEN rate IS NOT NULL THEN picked.next_slot END, {_FIRST_SLOT})
+               + place * {1 + SLACK_SECONDS} / LEAST(rate, own.rate_per_second) * interval '1 s' END AS start_at,
+           {1 + SLACK_SECONDS} / LEAST(rate, own.rate_per_second) * interval '1 s' AS distance
+    FROM picked LEFT JOIN operation_pace AS own ON own.operation_id = pace
 ), dealt AS (
     SELECT array_agg(id ORDER BY id) AS ids, array_agg(shard ORDER BY id) AS shards,
            array_agg(coalesce(start_at, 'infinity') ORDER BY id) AS starts
     FROM placed
-)""",
+)""",  # noqa: S608  (no input)
     chosen="SELECT unnest(ids) AS id FROM dealt",
     asks="TRUE",
     sets={
@@ -152,7 +155,7 @@ _TAKE = move(
         "shard": f"(SELECT shards FROM dealt)[{_PLACE}]",  # noqa: S608  (no input)
         "start_at": f"NULLIF((SELECT starts FROM dealt)[{_PLACE}], 'infinity')",  # noqa: S608  (no input)
     },
-    beside="""used AS (
+    beside=f"""used AS (
     SELECT shard, destination_id, count(*) AS n FROM placed GROUP BY 1, 2
 ), shards AS (
     INSERT INTO claim_shard (claim_id, shard, message_ids, sizes)
@@ -161,15 +164,14 @@ _TAKE = move(
          JOIN (SELECT shard, jsonb_object_agg(destination_id, n) AS sizes FROM used GROUP BY 1) AS used_there
          USING (shard)
 ), slots AS (
-    UPDATE destination SET next_slot = GREATEST(next_slot, now()) + used.n / max_rate_per_second * interval '1 s'
-    FROM (SELECT destination_id, sum(n) AS n FROM used GROUP BY 1) AS used
+    UPDATE destination SET next_slot = used.until
+    FROM (SELECT destination_id, {_END_OF_SLOTS} AS until FROM placed GROUP BY 1) AS used
     WHERE destination.id = used.destination_id AND max_rate_per_second IS NOT NULL
 ), paced AS (
-    UPDATE operation_pace AS own
-    SET next_slot = GREATEST(own.next_slot, now()) + used.n / own.rate_per_second * interval '1 s'
-    FROM (SELECT pace, count(*) AS n FROM placed WHERE pace IS NOT NULL GROUP BY pace) AS used
+    UPDATE operation_pace AS own SET next_slot = used.until
+    FROM (SELECT pace, {_END_OF_SLOTS} AS until FROM placed WHERE pace IS NOT NULL GROUP BY pace) AS used
     WHERE own.operation_id = used.pace
-)""",
+)""",  # noqa: S608  (no input)
     then="SELECT shard, destination_id, n FROM used",
 )
 
@@ -254,7 +256,7 @@ def _claim(
             cursor.execute("DELETE FROM claim WHERE id = %s", [claim_id])
             return None
         size = sum(one.messages for one in used)
-        plan = _plan(given, used)
+        plan = _plan(given, caps, used)
         cursor.execute("UPDATE claim SET size = %s, plan = %s WHERE id = %s", [size, json.dumps(plan), claim_id])
     return ClaimRef(claim_id, tuple(sorted({one.shard for one in used})), size, isolation)
 
@@ -267,18 +269,20 @@ def _operation_slots(cursor: CursorWrapper, operation_ids: Collection[int]) -> d
     return {operation_id: slots_ahead(rate, reserved) for operation_id, rate, reserved in cursor.fetchall()}
 
 
-def _plan(given: Sequence[Allowance], used: Sequence[_Taken]) -> dict[str, dict[str, Any]]:
-    """Return the claim's plan; a destination that has given all it may share leaves slots to the next claim."""
-    taken = Counter[int]()
+def _plan(given: Sequence[Allowance], caps: Iterable[LaneCap], used: Sequence[_Taken]) -> dict[str, dict[str, Any]]:
+    """Return the claim's plan; a destination that has given all that it might leaves room to the next claim."""
+    might, taken, shards = Counter[int](), Counter[int](), Counter[int]()
+    for cap in caps:
+        might[cap.destination_id] += cap.cap
     for one in used:
         taken[one.destination_id] += one.messages
-    return {
-        str(one.destination_id): {
-            "shards": one.shards,
-            "slots": one.slots if taken[one.destination_id] < one.take else one.overlapped,
-        }
-        for one in given
-    }
+        shards[one.destination_id] += 1
+    plan = {}
+    for allowance in given:
+        to = allowance.destination_id
+        at_once = allowance.overlapped if taken[to] >= min(allowance.take, might[to]) else allowance.at_once
+        plan[str(to)] = {"shards": allowance.shards, "slots": max(at_once // max(shards[to], 1), 1)}
+    return plan
 
 
 def _take(

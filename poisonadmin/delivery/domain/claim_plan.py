@@ -13,6 +13,8 @@ MESSAGES_WORTH_A_TASK = 400
 CLAIMS_AT_ONCE = 2
 # The busiest lane of a destination may have this share of its allowance while other lanes wait too.
 _FAIR_LANES = 4
+# Operations may have this share of it in one claim: what comes in meanwhile waits until one has been begun.
+_BULK_SHARE = 4
 
 
 @dataclass(frozen=True)
@@ -35,14 +37,14 @@ class Capacity:
 
 @dataclass(frozen=True)
 class Allowance:
-    """What a claim may take for one destination. `slots`: deliveries at once in each of its shards.
+    """What a claim may take for one destination. `at_once`: deliveries at once, in all of its shards.
 
-    `overlapped`: the slots where more is left behind than the claim takes, and the next claim is to begin beside it.
+    `overlapped`: the same where more is left behind than the claim takes, and the next claim is to begin beside it.
     """
 
     destination_id: int
     take: int
-    slots: int
+    at_once: int
     shards: tuple[int, ...]
     overlapped: int
 
@@ -61,9 +63,8 @@ def allowances(capacities: Iterable[Capacity], *, tasks: int, limit: int) -> tup
 
     Claims share a destination's concurrency and its window: one that has stopped answering has no more under way, in
     however many claims, than its window says. Two of them may have something to begin at a time, so that one delivers
-    while the other is being claimed; of a destination with a rate limit one, whose messages all go to one shard, which
-    spaces them. A consumer beyond a connection gets
-    nothing else while its candidates are tried: nobody could tell which message it died of.
+    while the other is being claimed. What has a rate limit goes to one shard, which spaces it. A consumer beyond a
+    connection gets nothing else while its candidates are tried: nobody could tell which message it died of.
     """
     given = []
     for index, capacity in enumerate(capacities):
@@ -75,14 +76,13 @@ def allowances(capacities: Iterable[Capacity], *, tasks: int, limit: int) -> tup
             continue
         if not capacity.isolates_itself and (capacity.isolated or capacity.has_candidates):
             continue
-        is_first = capacity.slots_ahead is None and not capacity.beginning
-        if is_first:  # smaller than the second, so that they do not end together
+        if capacity.slots_ahead is None and not capacity.beginning:
+            # Smaller than the second, so that they do not end together.
             take = max(take // CLAIMS_AT_ONCE, min(take, MESSAGES_WORTH_A_TASK))
         wanted = 1 if capacity.slots_ahead is not None else min(tasks, free, -(-take // MESSAGES_WORTH_A_TASK))
         shards = tuple((index + offset) % tasks for offset in range(wanted))
-        slots = free // wanted
-        overlapped = max(free // CLAIMS_AT_ONCE // wanted, 1) if is_first else slots
-        given.append(Allowance(capacity.destination_id, take, slots, shards, overlapped))
+        overlapped = min(free, -(-capacity.concurrency // CLAIMS_AT_ONCE))
+        given.append(Allowance(capacity.destination_id, take, free, shards, overlapped))
     return tuple(given)
 
 
@@ -142,12 +142,13 @@ class OperationLane(Protocol):
 
 def operation_caps(
     lanes: Sequence[OperationLane],
-    given: Iterable[Allowance],
+    given: Collection[Allowance],
     slots: Mapping[int, int],
     *,
     spaced: Collection[int],
 ) -> tuple[LaneCap, ...]:
-    """Return how much to take from the due lanes of operations: what the other lanes of a destination leave.
+    """Return how much to take from the due lanes of operations: what the other lanes of a destination leave, and never
+    more than a quarter of what it may be given.
 
     `slots`: how many messages each operation with a rate may have begun within the horizon; such a one gets slots of
     one destination at a time, and none of those in `spaced`, where others get slots of the destination's own rate.
@@ -164,5 +165,7 @@ def operation_caps(
         for to in [lane.destination_id]
     ]
     plain = [lane for lane in beside if lane.operation_id not in slots]
-    caps += [LaneCap(lane.id, lane.destination_id, takes[lane.destination_id]) for lane in plain]
+    bulk = {one.destination_id: max(one.take // _BULK_SHARE, min(one.take, one.at_once)) for one in given}
+    beside_it = Counter(lane.destination_id for lane in plain)
+    caps += [LaneCap(lane.id, to, -(-bulk[to] // beside_it[to])) for lane in plain for to in [lane.destination_id]]
     return tuple(cap for cap in caps if cap.cap)

@@ -5,6 +5,7 @@ from datetime import datetime
 
 from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.domain.addresses import matches
+from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.paging import MAX_LIMIT
 from poisonadmin.core.queries.rows import QueryTooExpensive, bounded, fetch, fetch_one, fetch_rows, fetch_values
 from poisonadmin.delivery.domain import hot_loops
@@ -26,7 +27,8 @@ from poisonadmin.delivery.queries.schedule_steps import (
 )
 from poisonadmin.messages.domain.states import Event, State
 from poisonadmin.messages.queries.approval_warnings import approval_warning_of
-from poisonadmin.messages.queries.detail import HistoryRow, MessageDetail, attempts, get_message, history
+from poisonadmin.messages.queries.detail import attempts, get_message, history
+from poisonadmin.messages.queries.detail_rows import HistoryRow, MessageDetail
 from poisonadmin.policies.domain.policy import Policy
 from poisonadmin.policies.queries.index import policy_index
 from poisonadmin.rules.domain.failure_rules import FailureRule
@@ -184,6 +186,8 @@ class Schedule:
 def schedule(message_id: int, *, principal: Principal) -> Schedule:
     """Return the explained schedule; raise NotFound."""
     message = get_message(message_id, principal=principal)
+    if message.archived:
+        raise NotFound(f"Message {message_id} is archived; it has no schedule.")
     shown = attempts(message_id, principal=principal, limit=SHOWN_STEPS)
     made = shown.results
     changes = history(message_id, principal=principal, limit=MAX_LIMIT).results
@@ -200,7 +204,7 @@ def schedule(message_id: int, *, principal: Principal) -> Schedule:
     in_conversation = None
     if message.conversation_id is not None and policy.conversation_failure_limit:
         in_conversation = place.conversation_failures or 0
-    last = next((row for row in changes if row.event != Event.CLAIMED), None)
+    last = next((row for row in changes if row.event not in (Event.CLAIMED, Event.ASSIGNED)), None)
     how = how_it_waits(message, policy, last, made) if is_alive and last else None
     of = attempts_in_all(policy, message.address)
     start = Start(

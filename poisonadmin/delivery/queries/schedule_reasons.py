@@ -9,7 +9,7 @@ from poisonadmin.delivery.domain.retry_schedule import explain
 from poisonadmin.delivery.domain.retry_series import paced_formula
 from poisonadmin.delivery.queries.schedule_rules import retry_rule
 from poisonadmin.messages.domain.states import Event, State
-from poisonadmin.messages.queries.detail import AttemptRow, HistoryRow, MessageDetail
+from poisonadmin.messages.queries.detail_rows import AttemptRow, HistoryRow, MessageDetail
 from poisonadmin.policies.domain.policy import Policy
 
 # A wait that was written down at the settle and the formula's differ by less than this when they are the same.

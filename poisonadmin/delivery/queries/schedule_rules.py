@@ -9,7 +9,7 @@ from poisonadmin.delivery.domain.retry_decision import RetryDecision
 from poisonadmin.delivery.domain.retry_limits import policy_wait
 from poisonadmin.delivery.domain.retry_series import Override
 from poisonadmin.messages.domain.states import Event, State
-from poisonadmin.messages.queries.detail import AttemptRow, HistoryRow, MessageDetail
+from poisonadmin.messages.queries.detail_rows import AttemptRow, HistoryRow, MessageDetail
 from poisonadmin.policies.domain.policy import Policy
 from poisonadmin.rules.domain.failure_rules import FailureRule, first_match, overridden
 

@@ -11,7 +11,7 @@ from poisonadmin.delivery.domain.retry_schedule import Explanation
 from poisonadmin.delivery.domain.retry_series import FailureStep, Override, paced_formula, series
 from poisonadmin.delivery.queries.schedule_rules import retry_rule
 from poisonadmin.messages.domain.states import Event, State
-from poisonadmin.messages.queries.detail import AttemptRow, HistoryRow
+from poisonadmin.messages.queries.detail_rows import AttemptRow, HistoryRow
 from poisonadmin.policies.domain.policy import Policy
 
 SHOWN_STEPS = 20

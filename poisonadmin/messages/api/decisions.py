@@ -3,7 +3,6 @@
 import re
 from typing import Any
 
-from django.urls import reverse
 from rest_framework import serializers
 from rest_framework.response import Response
 
@@ -14,6 +13,7 @@ from poisonadmin.messages.commands.confirmations import confirm
 from poisonadmin.messages.queries.detail import get_message
 from poisonadmin.operations.commands.beginning import decide_on
 from poisonadmin.operations.domain.actions import OperationAction
+from poisonadmin.operations.domain.params import MAX_OWNER_CHARS
 from poisonadmin.web.api.contract import (
     MAX_REASON_CHARS,
     JsonObject,
@@ -54,11 +54,7 @@ class _DecisionView(ApiView):
             **more,
         )
         message = get_message(message_id, principal=self.reader)
-        if decided.awaits is None:
-            return shown(MESSAGE_DETAIL, message)
-        response = shown(MESSAGE_DETAIL, message, 202)
-        response["Location"] = self.request.build_absolute_uri(reverse("api-operation", args=[decided.awaits]))
-        return response
+        return self.accepted(shown(MESSAGE_DETAIL, message), decided.awaits)
 
     def _expected(self) -> dict[str, Any]:
         found = self.if_match(_ETAG)
@@ -170,6 +166,23 @@ class MessagePatch(_DecisionView):
         return self.decided(message_id, OperationAction.PATCH, params=params)
 
 
+class AssignInput(ReasonInput):
+    """`owner`: the name of an account, null for nobody; left out, it stays. `tags`: lists, `add` and `remove`."""
+
+    owner = Text(required=False, allow_null=True, allow_blank=True, max_length=MAX_OWNER_CHARS)
+    tags = JsonObject(required=False)
+
+
+class MessageAssign(_DecisionView):
+    """`/messages/{id}/assign/`."""
+
+    @contract(Permission.DECIDE, "decisions", _GIVES, **{**_TERMS, "body": AssignInput})
+    def post(self, message_id: int) -> Response:
+        """Set the owner and tags of a message, in any state but DLNG. Its delivery is not touched."""
+        params = {name: value for name, value in self.body.items() if name != "reason"}
+        return self.decided(message_id, OperationAction.ASSIGN, params=params)
+
+
 class ConfirmInput(StrictSerializer):
     """What there is to say, if anything; which delivery it was, as the header `PoisonAdmin-Attempt` says."""
 
@@ -203,5 +216,6 @@ urlpatterns = [
     route("messages/<id:message_id>/release/", MessageRelease, name="api-message-release"),
     route("messages/<id:message_id>/redirect/", MessageRedirect, name="api-message-redirect"),
     route("messages/<id:message_id>/patch/", MessagePatch, name="api-message-patch"),
+    route("messages/<id:message_id>/assign/", MessageAssign, name="api-message-assign"),
     route("messages/<id:message_id>/confirm/", MessageConfirm, name="api-message-confirm"),
 ]

@@ -10,7 +10,8 @@ from poisonadmin.core.domain.access import Permission
 from poisonadmin.messages.commands.group_annotations import annotate
 from poisonadmin.messages.commands.merged_groups import MAX_MEMBERS, merge, split
 from poisonadmin.messages.domain.annotations import MAX_NOTE_CHARS, MAX_TAGS, MAX_URL_CHARS
-from poisonadmin.messages.queries.groups import ORDERINGS, GroupDetail, GroupFilter, GroupRow, get_group, list_groups
+from poisonadmin.messages.queries.filters import parse_filter
+from poisonadmin.messages.queries.groups import ORDERINGS, GroupDetail, GroupRow, get_group, list_groups
 from poisonadmin.web.api.contract import (
     PAGE,
     Identifier,
@@ -29,7 +30,10 @@ from poisonadmin.web.api.shape import Shape
 from poisonadmin.web.api.view import ApiView, shown
 
 GROUP = Shape("FailureGroup", GroupRow, leave_out=("revision",))
-_ORDERING = ordering(ORDERINGS, "By undecided messages, failures, last failure (the default) or first failure.")
+_ORDERING = ordering(
+    ORDERINGS,
+    "By undecided messages, messages, failures, failures in the last 24 hours, last failure (the default) or first.",
+)
 GROUP_DETAIL = Shape("FailureGroupDetail", GroupDetail, leave_out=("revision",))
 
 
@@ -68,8 +72,13 @@ class GroupList(ApiView):
     def get(self) -> Response:
         """List failure groups, the latest failure first unless `ordering` says otherwise."""
         query = self.query
-        only = GroupFilter(query["error"], query["owner"], query["tag"], query["snoozed"] or False)
-        return self.listed(GROUP, list_groups, only, ordering=query["ordering"] or "-last_at")
+        given = {
+            "failure": [query["error"] or ""],
+            "group_owner": [query["owner"] or ""],
+            "group_tag": query["tag"],
+            "snoozed": ["true" if query["snoozed"] else "false"],
+        }
+        return self.listed(GROUP, list_groups, parse_filter(given), ordering=query["ordering"] or "-last_at")
 
 
 class GroupOne(ApiView):

@@ -12,19 +12,8 @@ from poisonadmin.delivery.queries.schedule_steps import NextStep, PastStep
 from poisonadmin.intake.commands import accept
 from poisonadmin.intake.domain.envelope import ENVELOPE, parse_line
 from poisonadmin.messages.domain.states import Confirming, Event, Reason, State
-from poisonadmin.messages.queries.detail import (
-    AttemptRow,
-    HistoryRow,
-    HopRow,
-    MessageDetail,
-    Transport,
-    attempts,
-    get_message,
-    get_transport,
-    history,
-    hops,
-    payload,
-)
+from poisonadmin.messages.queries.detail import attempts, get_message, get_transport, history, hops, payload
+from poisonadmin.messages.queries.detail_rows import AttemptRow, HistoryRow, HopRow, MessageDetail, Transport
 from poisonadmin.messages.queries.filters import parse_filter
 from poisonadmin.messages.queries.lists import ORDERINGS, MessageRow, list_messages
 from poisonadmin.messages.queries.versions import VersionRow, version_payload, versions
@@ -108,9 +97,20 @@ FILTER = (
         "Part of its failure group's title, class or cause, or a phrase of its latest failure's message.",
         many=True,
     ),
+    text(
+        "failure",
+        "Part of its failure group's title, class or cause, or of the message of the group's sample.",
+        many=True,
+    ),
+    text("group_owner", "The name of the account that owns its failure group.", many=True),
+    text("group_tag", "A tag of its failure group.", many=True),
+    boolean("snoozed", "Whether its failure group is snoozed now."),
     text("destination", "Where the address that it would be delivered from, or again, delivers to.", many=True),
+    text("consumer_version", "What its consumer was when it failed last (`PoisonAdmin-Consumer-Version`).", many=True),
     text("conversation_id", many=True),
     text("message_id", many=True),
+    text("owner", "The account that cares for it; `none`: those without an owner.", many=True),
+    text("tag", "A tag of a rule or of a person, as it is written.", many=True),
     text(
         "q",
         "The search box: words and field:value pairs. `header.<name>=…`, `key.<name>=…` are parameters.",

@@ -14,7 +14,7 @@ from django.db.backends.utils import CursorWrapper
 from poisonadmin.messages.commands.oversize import reject_oversized
 from poisonadmin.messages.commands.transitions import move
 from poisonadmin.messages.domain.states import Event, Reason, State
-from poisonadmin.poison_list.commands.entries import release_for_messages
+from poisonadmin.poison_list.commands.entries import listed_messages, release_for_messages
 
 _IS_USED = """
 SELECT EXISTS (SELECT FROM poison_entry WHERE is_listed), EXISTS (SELECT FROM conversation WHERE ended_at IS NOT NULL)
@@ -87,16 +87,20 @@ FROM message JOIN envelope USING (id) JOIN envelope AS its ON its.bookmark = env
 WHERE message.id = ANY(%(ids)s)
 """
 
-_REOPEN = """
+_ENDED_BEFORE = """
+FROM message JOIN envelope USING (id) JOIN conversation
+     ON conversation.address_id = coalesce(message.original_address_id, message.address_id)
+        AND conversation.conversation_id = envelope.conversation_id
+WHERE message.id = ANY(%(ids)s) AND ended_at IS NOT NULL
+"""
+_OF_ENDED = f"SELECT message.id {_ENDED_BEFORE}"
+_REOPEN = f"""
 DELETE FROM conversation USING (
     SELECT conversation.address_id, conversation.conversation_id
-    FROM message JOIN envelope USING (id) JOIN conversation
-         ON conversation.address_id = coalesce(message.original_address_id, message.address_id)
-            AND conversation.conversation_id = envelope.conversation_id
-    WHERE message.id = ANY(%(ids)s) AND ended_at IS NOT NULL ORDER BY 1, 2 FOR UPDATE OF conversation
+    {_ENDED_BEFORE} ORDER BY 1, 2 FOR UPDATE OF conversation
 ) AS ended
 WHERE conversation.address_id = ended.address_id AND conversation.conversation_id = ended.conversation_id
-"""
+"""  # noqa: S608  (fragments are constants)
 
 
 def refuse_inadmissible(cursor: CursorWrapper, message_ids: Sequence[int], *, actor: str = "system") -> int:
@@ -140,6 +144,17 @@ def refuse_of_batch(cursor: CursorWrapper, batch: str, *, actor: str) -> int:
         return 0
     cursor.execute(_OF_BATCH, {"batch": batch})
     return refuse_excluded(cursor, [row[0] for row in cursor.fetchall()], actor=actor)
+
+
+def kept_out(cursor: CursorWrapper, message_ids: Sequence[int]) -> set[int]:
+    """Return those of the messages for which `admit_again` would take something away."""
+    cursor.execute(_IS_USED)
+    is_listing, has_ended = cursor.fetchone()
+    found = listed_messages(cursor, message_ids) if is_listing else set()
+    if has_ended:
+        cursor.execute(_OF_ENDED, {"ids": list(message_ids)})
+        found |= {row[0] for row in cursor.fetchall()}
+    return found
 
 
 def admit_again(cursor: CursorWrapper, message_ids: Sequence[int], *, actor: str, note: str) -> None:

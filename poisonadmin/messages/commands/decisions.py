@@ -1,8 +1,8 @@
 """Decisions of people on single messages or a handful: approve, mark FAIL, quarantine, restore, deliver now, postpone,
-return, redirect.
+return, redirect, assign.
 
-Each locks the messages, refuses those that are out of scope, would go out of scope or are in another state, and changes
-the rest in one statement.
+Of a set, what needs no more is changed in one statement first. The rest is locked: what is out of scope, would go out
+of scope or is in another state is refused, and what is left is changed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,14 +14,13 @@ from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.core.commands import audit
-from poisonadmin.core.commands.transaction_retry import retried
+from poisonadmin.core.commands.transaction_retry import TransactionRetry, retried
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.domain.errors import NotFound, PoisonAdminError, PreconditionFailed
 from poisonadmin.core.queries.address_ids import visible_ids
 from poisonadmin.messages.commands import payload_versions, schedule
-from poisonadmin.messages.commands.admission import admit_again
+from poisonadmin.messages.commands.admission import admit_again, kept_out
 from poisonadmin.messages.commands.decision_statements import DECISIONS, HAND_BACK, DecisionStatement
-from poisonadmin.messages.domain.states import Event, State, TransitionNotAllowed
+from poisonadmin.messages.domain.states import Event
 from poisonadmin.messages.queries import refusals
 from poisonadmin.messages.queries.payload_changes import NotChanged, PayloadChange
 from poisonadmin.operations.domain.actions import OperationAction
@@ -29,27 +28,9 @@ from poisonadmin.policies.domain.policy import Blame
 from poisonadmin.policies.queries.index import policy_index
 
 STALE = "precondition_failed"
-
-
-class NoDestination(PoisonAdminError):
-    """Raised when the return address of an approved message has no destination."""
-
-    code = "no_destination"
-    status = 409
-
-
-class Oversized(PoisonAdminError):
-    """Raised when an approved message is larger than its return address allows."""
-
-    code = "oversized"
-    status = 409
-
-
-class NotMoved(PoisonAdminError):
-    """Raised when a message is to return, but was never moved."""
-
-    code = "not_moved"
-    status = 409
+# Fewer are decided on in a transaction that cannot be run again: they are locked in the order of their ids, so that two
+# such decisions never wait for each other.
+LEAST_QUICK = 101
 
 
 @dataclass(frozen=True)
@@ -62,34 +43,6 @@ class OperationRef:
     id: int
     has_lanes: bool = False
     is_audited: bool = False
-
-
-class NotListed(PoisonAdminError):
-    """Raised when what is to be released is not on the poison list."""
-
-    code = "not_listed"
-    status = 409
-
-
-class Listed(PoisonAdminError):
-    """Raised when a message is on the poison list of the address that it is redirected to."""
-
-    code = "listed"
-    status = 409
-
-
-class ConversationEnded(PoisonAdminError):
-    """Raised when the conversation of a message has ended on the address that it is redirected to."""
-
-    code = "conversation_ended"
-    status = 409
-
-
-class PayloadNotChanged(PoisonAdminError):
-    """Raised when a change does not apply to a message."""
-
-    code = "payload_not_changed"
-    status = 409
 
 
 class Asked(TypedDict):
@@ -144,6 +97,14 @@ class _Locked(NamedTuple):
     refusal: str | None
 
 
+class _ChangedLane(NamedTuple):
+    """A lane with messages that were changed; `due_at`: when the first of them is due, None where none is."""
+
+    id: int
+    due_at: datetime | None
+    ids: list[int]
+
+
 # Two statements: what the lock waited for may have moved the message, and a join in the locking statement would then
 # lose the row.
 _LOCK = "SELECT FROM message WHERE id = ANY(%(ids)s) ORDER BY id FOR UPDATE"
@@ -165,53 +126,27 @@ def decide(
     away: a person wants the message delivered all the same. RETURN is an approval of what was moved (SEMANTICS WAS-3).
     RELEASE is an approval of what is on the poison list. PATCH changes what they hold first, for an operation.
     REDIRECT sends a message to the address in `params` instead, which has to take it as it is.
+    ASSIGN gives it the owner and tags in `params`, and leaves it where it is.
     A restored message has the reason that it last had in NDLV, or its own where it never was there.
     Errors: `NotAllowed`, `OutOfScope` (of the address in `params`). Shape: refused with `not_found`, `no_destination`,
-    `oversized`, `not_moved`, `not_listed`, `listed`, `conversation_ended`, `precondition_failed`, a code of
-    queries/payload_changes.py, or the state.
+    `oversized`, `not_moved`, `not_listed`, `listed`, `conversation_ended`, `no_owner`, `too_many_tags`, `unchanged`,
+    `precondition_failed`, a code of queries/payload_changes.py, or the state.
     """
     asked["principal"].require(Permission.DECIDE)
     return retried(lambda: _decide_once(action, ids, asked, until))
-
-
-def only(decided: Decided, message_id: int) -> None:
-    """Do nothing when the decision on this one message was carried out; raise why not otherwise.
-
-    Errors: `NotFound`, `NoDestination`, `Oversized`, `NotMoved`, `NotListed`, `Listed`, `ConversationEnded`,
-    `PreconditionFailed`, `PayloadNotChanged`, `TransitionNotAllowed`.
-    """
-    why = decided.refused.get(message_id)
-    if why is None:
-        return
-    if why == refusals.NOT_FOUND:
-        raise NotFound(f"There is no message {message_id}.")
-    if why == refusals.NO_DESTINATION:
-        raise NoDestination("The address that this message would go to delivers nowhere; give it a destination first.")
-    if why == refusals.OVERSIZED:
-        raise Oversized("The payload is larger than its address takes; raise max_payload_bytes in its policy first.")
-    if why == refusals.NOT_MOVED:
-        raise NotMoved("This message was not moved; there is no other address to return it to.")
-    if why == refusals.NOT_LISTED:
-        raise NotListed("The message is not on the poison list; approve it instead.")
-    if why == refusals.LISTED:
-        raise Listed("The message is on the poison list of that address; release it there first.")
-    if why == refusals.CONVERSATION_ENDED:
-        raise ConversationEnded("The message's conversation has ended on that address.")
-    if why == STALE:
-        raise PreconditionFailed("The message has changed since it was read; nothing was done. Read it again.")
-    if message_id in decided.details:
-        detail = decided.details[message_id]
-        raise PayloadNotChanged(f"Nothing was changed: {why}{f' ({detail})' if detail else ''}.")
-    raise TransitionNotAllowed(State(why), decided.event)
 
 
 def _decide_once(action: OperationAction, ids: Sequence[int], asked: Asked, until: datetime | None) -> Decided:
     principal, reason = asked["principal"], asked["reason"]
     decision = DECISIONS[action]
     with transaction.atomic(), connection.cursor() as cursor:
-        known = {"until": until} | refusals.values(action, asked.get("params", {}), principal)
-        locked = _lock(cursor, decision, ids, {"visible": visible_ids(principal)} | known)
-        refused = {message_id: refusals.NOT_FOUND for message_id in ids if message_id not in locked}
+        known = {"until": until, "visible": visible_ids(principal)}
+        known |= refusals.values(action, asked.get("params", {}), principal)
+        lanes = _change_plain(cursor, decision, ids, known, asked)
+        done = {message_id for lane in lanes for message_id in lane.ids}
+        rest = [message_id for message_id in ids if message_id not in done]
+        locked = _lock(cursor, decision, rest, known)
+        refused = {message_id: refusals.NOT_FOUND for message_id in rest if message_id not in locked}
         for message_id, message in locked.items():
             if why := _refusal(message, asked):
                 refused[message_id] = why
@@ -227,17 +162,37 @@ def _decide_once(action: OperationAction, ids: Sequence[int], asked: Asked, unti
         moved = [message_id for message_id in chosen if message_id not in back]
         for one, some in ((HAND_BACK, handed_back), (decision, moved)):
             if some:
-                _carry_out(cursor, one, [locked[message_id] for message_id in some], known, asked)
+                lanes += _carry_out(cursor, one, [locked[message_id] for message_id in some], known, asked)
+        schedule.schedule(cursor, [(lane.id, lane.due_at) for lane in lanes if lane.due_at is not None])
     left = {message_id: message for message_id, message in locked.items() if message_id in refused}
     return Decided(
         decision.event,
-        tuple(chosen),
+        (*sorted(done), *chosen),
         refused,
         {message_id: message.operation_id for message_id, message in left.items() if message.operation_id},
         {message_id: message.return_address for message_id, message in left.items()},
         tuple(handed_back),
         {message_id: error.detail for message_id, error in details.items()},
     )
+
+
+def _change_plain(
+    cursor: CursorWrapper, decision: DecisionStatement, ids: Sequence[int], known: Mapping[str, Any], asked: Asked
+) -> list[_ChangedLane]:
+    """Change those of a set that need no more than the statement; return the lanes that they are on.
+
+    Nobody has locked them: whoever changes one of them meanwhile keeps it, and it is left for the second look.
+    """
+    operation = asked.get("operation")
+    if operation is None or not decision.is_quick or len(ids) < LEAST_QUICK:
+        return []
+    if decision.admits:
+        out = kept_out(cursor, ids)
+        ids = [message_id for message_id in ids if message_id not in out]
+    if decision.delivers and operation.has_lanes:
+        cursor.execute(decision.targets, {"ids": list(ids), **known})
+        schedule.operation_lanes(cursor, [row[0] for row in cursor.fetchall()], operation.id)
+    return _execute(cursor, decision, ids, known, asked)
 
 
 def _change(cursor: CursorWrapper, action: OperationAction, ids: Sequence[int], asked: Asked) -> dict[int, NotChanged]:
@@ -256,47 +211,67 @@ def _carry_out(
     messages: Sequence[_Locked],
     known: Mapping[str, Any],
     asked: Asked,
-) -> None:
+) -> list[_ChangedLane]:
+    """Change locked messages that nothing refuses; return the lanes that they are on."""
     principal, reason, operation = asked["principal"], asked["reason"], asked.get("operation")
-    alone: list[int] = []
-    cleared: list[int] = []
+    suspicions: dict[str, list[int]] = {}
     if decision.delivers:
         # Whoever redirects has made sure that there is such an address.
         targets = {message.id: message.return_id for message in messages if message.return_id is not None}
         assert len(targets) == len(messages)
-        alone, cleared = _suspicions(messages)
-        schedule.isolation_lanes(cursor, [targets[message_id] for message_id in alone])
+        suspicions = _suspicions(messages)
+        schedule.isolation_lanes(cursor, [targets[message_id] for message_id in suspicions["alone"]])
         if operation is not None and operation.has_lanes:
             schedule.operation_lanes(cursor, targets.values(), operation.id)
-    ids = [message.id for message in messages]
+    lanes = _execute(cursor, decision, [message.id for message in messages], known, asked, **suspicions)
+    if sum(len(lane.ids) for lane in lanes) < len(messages):
+        raise TransactionRetry("What an address takes has changed since it was read.")
+    for message in messages if operation is None or not operation.is_audited else ():
+        audit.record(principal.name, f"message.{decision.event}", "message", str(message.id), note=reason)
+    return lanes
+
+
+def _execute(
+    cursor: CursorWrapper,
+    decision: DecisionStatement,
+    ids: Sequence[int],
+    known: Mapping[str, Any],
+    asked: Asked,
+    *,
+    candidates: Sequence[int] = (),
+    alone: Sequence[int] = (),
+    cleared: Sequence[int] = (),
+) -> list[_ChangedLane]:
+    operation = asked.get("operation")
     values = {
         **known,
-        "ids": ids,
-        "alone": alone,
-        "cleared": cleared,
+        "ids": list(ids),
+        "candidates": list(candidates),
+        "alone": list(alone),
+        "cleared": list(cleared),
         "operation": operation.id if operation else None,
         "lanes": operation.id if operation and operation.has_lanes else None,
-        "actor": principal.name,
-        "note": reason,
+        "actor": asked["principal"].name,
+        "note": asked["reason"],
     }
     cursor.execute(decision.statement, values)
-    schedule.schedule(cursor, cursor.fetchall())
-    for message_id in ids if operation is None or not operation.is_audited else ():
-        audit.record(principal.name, f"message.{decision.event}", "message", str(message_id), note=reason)
+    return [_ChangedLane(*row) for row in cursor.fetchall()]
 
 
 def _lock(
     cursor: CursorWrapper, decision: DecisionStatement, ids: Sequence[int], values: Mapping[str, Any]
 ) -> dict[int, _Locked]:
     """Lock the messages in the order of their ids and return those that exist."""
+    if not ids:
+        return {}
     cursor.execute(_LOCK, {"ids": list(ids)})
     parts = {"is_handed_back": refusals.IS_HANDED_BACK, "joins": decision.joins, "refusal": decision.refusal}
     cursor.execute(_READ.format(**parts), {"ids": list(ids), **values})
     return {row[0]: _Locked(*row) for row in cursor.fetchall()}
 
 
-def _suspicions(approved: Sequence[_Locked]) -> tuple[list[int], list[int]]:
-    """Return which of the approved are tried alone again, and which are cleared, as their policies say (ruling R3).
+def _suspicions(approved: Sequence[_Locked]) -> dict[str, list[int]]:
+    """Return the candidates, and which of them are tried alone again or are cleared, as their policies say (ruling R3).
 
     Under `all_in_flight` a candidate runs beside the others, as in SAP.
     """
@@ -304,7 +279,7 @@ def _suspicions(approved: Sequence[_Locked]) -> tuple[list[int], list[int]]:
     candidates = [(one, policies.resolve(one.return_address).policy) for one in approved if one.candidate]
     cleared = [one.id for one, policy in candidates if policy.approve_clears_candidate]
     alone = [one.id for one, policy in candidates if one.id not in cleared and policy.blame is Blame.EXACT]
-    return alone, cleared
+    return {"candidates": [one.id for one, _ in candidates], "alone": alone, "cleared": cleared}
 
 
 def _refusal(message: _Locked, asked: Asked) -> str | None:

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
-from django.contrib.auth.models import User
 from django.db import connection, transaction
 
 from poisonadmin.core.commands import audit
@@ -20,6 +19,7 @@ from poisonadmin.messages.domain.annotations import (
     checked_ticket_url,
 )
 from poisonadmin.messages.queries.groups import get_group
+from poisonadmin.messages.queries.owners import account_id
 from poisonadmin.store.models.failure_group import GroupAnnotation
 
 # Made where it is missing, and locked: of two who change it at once, the second reads what the first has made of it.
@@ -69,10 +69,10 @@ def _checked(changes: Mapping[str, Any]) -> dict[str, Any]:
 def _owner_id(username: str | None) -> int | None:
     if not username:
         return None
-    found = User.objects.filter(username=username, is_active=True, access__isnull=False).values_list("id", flat=True)
-    if not found:
+    found = account_id(username)
+    if found is None:
         raise InvalidAnnotation("owner", f"There is no account {username[:80]}")
-    return found[0]
+    return found
 
 
 def _now() -> datetime:

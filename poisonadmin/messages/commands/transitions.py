@@ -38,6 +38,7 @@ def move(
     chosen: str,
     asks: str | None = None,
     is_locked: bool = False,
+    is_as_read: bool = False,
     reason: Reason | None = None,
     sets: Mapping[str, str] | None = None,
     shows: Sequence[str] = (),
@@ -53,7 +54,8 @@ def move(
     original_address_id is set anew, and for whatever the rest names as `chosen`. It asks for the state, unless
     `is_locked` says that the caller has read it under the messages' locks, or unless `asks`, a condition on `message`,
     is given: then the update itself asks for the state and for that, of messages that nobody has locked before, and
-    sets nothing from `chosen`.
+    sets nothing from `chosen`. `is_as_read`: `chosen` has `message.xmin` as `version`, and what somebody else changes
+    before the update reaches it is left out.
     `event`: an expression over `chosen` where messages differ. `to` None: `sets` says it. `reason` None: `sets` says
     it, or it stays. `before`, `beside`: common table expressions that `chosen` needs, or that need `changed`. `note`:
     an expression over `changed`. `is_decision`: history names the operation, the parameter `operation`. `then`: the
@@ -78,6 +80,7 @@ def move(
     returned += [] if isinstance(event, Event) else [f"{event} AS event"]
     if asks is None:
         found = "FROM chosen WHERE message.id = chosen.id"
+        found += " AND message.xmin = chosen.version" if is_as_read else ""
     else:
         # One walk along the index instead of a search a message. The CASE keeps the planner, whose statistics are older
         # than any claim, from beginning with the state, and from making a join of a condition that it can hash.
@@ -132,6 +135,21 @@ WITH {_parts(before)}changed AS (
 ), {_parts(beside)}{history}, {_counts(None, to, ())}
 {then}
 """  # noqa: S608  (fragments are constants)
+
+
+def stay(event: Event, starts: Sequence[State], *, chosen: str, beside: str, then: str) -> str:
+    """Return the statement by which `event` leaves messages in their states, one of `starts`, and is written down.
+
+    `chosen`: a query for id, state, reason and attempt_number of messages that the caller has locked; they are in
+    `changed`. The rest as for `move`, of a decision.
+    """
+    for start in starts:
+        check(start, event, start)
+    return f"""
+WITH changed AS MATERIALIZED ({chosen}), {_parts(beside)}
+{_history(f"'{event}'", "state", "state", "%(note)s", is_decision=True)}
+{then}
+"""
 
 
 def _history(event: str, start: str, to: str, note: str, *, is_decision: bool = False) -> str:

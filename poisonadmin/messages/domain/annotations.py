@@ -1,4 +1,4 @@
-"""What people say of a failure group: which notes, ticket links, tags and snoozes there may be."""
+"""What people say of failure groups and messages: which notes, ticket links, tags and snoozes there may be."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -10,11 +10,13 @@ MAX_NOTE_CHARS = 4000
 MAX_URL_CHARS = 1000
 MAX_TAGS = 10
 MAX_TAG_CHARS = 30
+# Of a message, with those that rules have put on it.
+MAX_TAGS_OF_A_MESSAGE = 20
 MAX_SNOOZE = timedelta(days=366)
 
 
 class InvalidAnnotation(InvalidField):
-    """Raised when an annotation of a failure group may not be so; `field` names what is wrong."""
+    """Raised when an annotation may not be so; `field` names what is wrong."""
 
     code = "invalid_annotation"
 

@@ -31,7 +31,7 @@ _VARIABLE = re.compile(
     re.VERBOSE,
 )
 _BLANKS = re.compile(r"\s+")
-# Raise it with every change of what a fingerprint is made of; groups of older versions keep their messages.
+# Raise it with every change of what a fingerprint is made of; `manage.py regroup` then gives stored failures theirs.
 FINGERPRINT_VERSION = 1
 # For so long it is kept how many failures a group had in each hour.
 HOURS_KEPT_DAYS = 35
@@ -91,7 +91,9 @@ def fingerprint(failure: Failure) -> str:
     """
     frame = failure.frame
     place = f"at {frame}" if frame else f"says {mask(failure.message)}"
-    parts = (str(FINGERPRINT_VERSION), failure.cause_class or failure.exception_class, place)
+    # As they are stored, without NUL, so that a stored failure has the fingerprint that it was stored with.
+    cause = (failure.cause_class or failure.exception_class).replace("\0", "\ufffd")
+    parts = (str(FINGERPRINT_VERSION), cause, place.replace("\0", "\ufffd"))
     return hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()[:16]
 
 
@@ -126,6 +128,30 @@ def from_dead_letter(dead_letter: DeadLetter | Mapping[str, object]) -> Failure:
     reason = _text(told, "reason")
     named = _text(told, "exception_class") or thrown_class(stack) or reason or UNKNOWN_FAILURE
     return Failure(named, _text(told, "exception_message") or reason, cause_class=cause, stack=stack)
+
+
+def stored_failure(
+    *,
+    error_class: str,
+    cause_class: str | None,
+    message: str,
+    stack: str,
+    title: str,
+    is_reported: bool,
+) -> Failure | None:
+    """Return the failure that a row of the failure log was written of; None where the row does not say it all.
+
+    `is_reported`: it is that of a dead letter, of which the stack is all that is known. The frame that a deliverer knew
+    stands in the title.
+    """
+    if is_reported:
+        return Failure(error_class, message, cause_class=cause_class or root_cause_class(stack), stack=stack)
+    named = f"{_short_class(cause_class or error_class)} in "
+    if not title.startswith(named):
+        return Failure(error_class, message, cause_class=cause_class, stack=stack)
+    if len(title) >= MAX_TITLE_CHARS:
+        return None  # the frame was cut
+    return Failure(error_class, message, cause_class=cause_class, frames=(title.removeprefix(named),), stack=stack)
 
 
 def http_status_failure(status: int, reason: str, body_excerpt: str) -> Failure:

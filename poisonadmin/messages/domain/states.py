@@ -47,6 +47,7 @@ class Reason(StrEnum):
     RETURNED = "returned"
     FAILED_BY_ADMIN = "failed_by_admin"
     HANDED_BACK = "handed_back"
+    FROM_ARCHIVE = "from_archive"
 
 
 class Event(StrEnum):
@@ -79,20 +80,8 @@ class Event(StrEnum):
     MARKED_FAIL = "marked_fail"
     RESTORED = "restored"
     RETURNED = "returned"
-
-
-# What a person does to a message.
-DECISIONS = (
-    Event.APPROVED,
-    Event.HANDED_BACK,
-    Event.MARKED_FAIL,
-    Event.QUARANTINED,
-    Event.RESTORED,
-    Event.DELIVERED_NOW,
-    Event.POSTPONED,
-    Event.REDIRECTED,
-    Event.PATCHED,
-)
+    ASSIGNED = "assigned"
+    RESTORED_FROM_ARCHIVE = "restored_from_archive"
 
 
 @dataclass(frozen=True)
@@ -125,6 +114,7 @@ TRANSITIONS: tuple[Transition, ...] = (
         (Reason.RULE, Reason.REJECTED, Reason.OVERSIZED, Reason.DISCARDED_BY_POLICY),
     ),
     Transition(None, Event.IMPORTED, (NDLV,), (Reason.IMPORTED, Reason.LISTED)),
+    Transition(None, Event.RESTORED_FROM_ARCHIVE, (NDLV,), (Reason.FROM_ARCHIVE,)),
     Transition(TBDL, Event.CLAIMED, (DLNG,)),
     Transition(DLNG, Event.DELIVERED, (DLVD,)),
     Transition(
@@ -165,6 +155,8 @@ TRANSITIONS: tuple[Transition, ...] = (
     Transition(FAIL, Event.RESTORED, (NDLV,)),
     Transition(DLVD, Event.RETURNED, (NDLV,), (Reason.RETURNED,)),
     Transition(DLVD, Event.LISTED, (NDLV,), (Reason.LISTED,)),
+    # It leaves the state as it is. Of what is under way, the next event is that of its delivery.
+    *(Transition(state, Event.ASSIGNED, (state,)) for state in (TBDL, DLVD, NDLV, FAIL)),
 )
 
 

@@ -10,6 +10,7 @@ from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.queries.filter_values import checked_text
 from poisonadmin.messages.domain.states import Confirming, Reason, State
 from poisonadmin.messages.queries.filters import FIELDS, SPANS
+from poisonadmin.messages.queries.owners import NOBODY, owners_beginning, tags_beginning
 from poisonadmin.web.pages.views import page
 
 SHOWN = 12
@@ -39,4 +40,10 @@ def _completed(word: str, principal: Principal) -> list[str]:
         return [f"{name}:" for name in sorted({*FIELDS, *SPANS, "attempts"}) if word and name.startswith(word)]
     if field in _ADDRESSES:
         return [f"{field}:{name}" for name in names_holding(start, principal=principal, limit=SHOWN) if " " not in name]
+    if field == "owner":
+        names = owners_beginning(start, principal=principal, limit=SHOWN)
+        return [f"{field}:{name}" for name in (NOBODY, *names) if name.startswith(start) and " " not in name]
+    if field == "tag":
+        tags = tags_beginning(start, principal=principal, limit=SHOWN)
+        return [f"{field}:{tag}" for tag in tags if " " not in tag]
     return [f"{field}:{value}" for value in _WORDS.get(field, ()) if value.lower().startswith(start.lower())]

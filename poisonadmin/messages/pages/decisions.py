@@ -15,17 +15,35 @@ from django_htmx.http import HttpResponseClientRedirect, trigger_client_event
 from poisonadmin.core.domain.access import OutOfScope, Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.queries.rows import MAX_ID
-from poisonadmin.messages.commands.decisions import ConversationEnded, Decided, Listed, NoDestination, Oversized
+from poisonadmin.messages.commands.decisions import Decided
+from poisonadmin.messages.commands.refused_decisions import (
+    ConversationEnded,
+    Listed,
+    NoDestination,
+    NotAssigned,
+    Oversized,
+)
 from poisonadmin.messages.domain.states import Event
 from poisonadmin.messages.pages.actions import perform
 from poisonadmin.messages.queries.approval_warnings import approval_warnings
 from poisonadmin.messages.queries.blacklist import suspects
 from poisonadmin.messages.queries.lists import MessageRow, messages_by_id
+from poisonadmin.messages.queries.owners import account_names
 from poisonadmin.operations.domain.actions import ACTIONS, Action
+from poisonadmin.operations.domain.params import InvalidOperation
 from poisonadmin.sign_offs.queries.needed import limits_of, sign_off_needed
 from poisonadmin.system.queries.overview import undecided_count
 from poisonadmin.web.pages.forms import PageForm, TextField, sentence_of, whole_number
-from poisonadmin.web.pages.params import address_field
+from poisonadmin.web.pages.params import (
+    FIELDS_OF,
+    address_field,
+    field_of,
+    offer_owners,
+    owner_field,
+    params_of,
+    tags_add_field,
+    tags_remove_field,
+)
 from poisonadmin.web.pages.views import back_to, page
 from poisonadmin.web.pages.words import SIGN_OFF_NEEDED, refusal_words
 
@@ -33,7 +51,7 @@ MAX_TICKED = 500
 MAX_DIGITS = 18
 MAX_REASON_CHARS = 2000
 # Who asks for a decision, and the page that it is on.
-ORIGINS = {"message": "messages-one", "list": "triage", "blacklist": "blacklist"}
+ORIGINS = {"message": "messages-one", "list": "triage", "crashed": "triage"}
 
 
 def warnings(rows: Sequence[MessageRow]) -> list[str]:
@@ -50,7 +68,7 @@ class InvalidDecision(PoisonAdminError):
 class DecisionForm(PageForm):
     """A decision as it was sent; raises InvalidDecision for what no page of ours sends.
 
-    `ids`: the messages. `page`: the page that asks, which says how its rows look: message, list or blacklist; `target`:
+    `ids`: the messages. `page`: the page that asks, which says how its rows look: message, list or crashed; `target`:
     where that is. `expected`: state and attempt of a single message, when the page showed it.
     """
 
@@ -58,6 +76,9 @@ class DecisionForm(PageForm):
     expected_attempt = forms.IntegerField(min_value=0, max_value=MAX_ID, required=False, widget=forms.HiddenInput)
     delay_seconds = whole_number("Postpone by", limits=(0, MAX_ID), choices=[])
     address = address_field()
+    owner = owner_field()
+    tags_add = tags_add_field()
+    tags_remove = tags_remove_field()
     reason = TextField(
         "Reason",
         most=MAX_REASON_CHARS,
@@ -73,10 +94,13 @@ class DecisionForm(PageForm):
             self.fields["delay_seconds"].widget.choices = action.delays
         else:
             del self.fields["delay_seconds"]
-        if "address" not in action.params:
-            del self.fields["address"]
+        self.asked = [field for name in action.params for field in FIELDS_OF[name]]
+        for name in {"address", "owner", "tags_add", "tags_remove"} - set(self.asked):
+            del self.fields[name]
+        if "owner" in self.fields:
+            offer_owners(self.fields["owner"], account_names())
         for name, errors in self.errors.items():
-            if name not in ("reason", "address"):
+            if name not in ("reason", *self.asked):
                 raise InvalidDecision(f"{name}: {errors[0]}")
         self.ids = _ids(request.POST.getlist("id"))
         typed = self.cleaned_data
@@ -124,14 +148,15 @@ def carry_out(request: HttpRequest, principal: Principal, action: str) -> HttpRe
             principal=principal,
             reason=form.cleaned_data["reason"],
             delay_seconds=form.cleaned_data.get("delay_seconds"),
-            params={name: form.cleaned_data[name] for name in chosen.params},
+            params=params_of(form.cleaned_data, form.asked),
             expected=form.expected,
             is_one=form.page == "message",
         )
-    except (OutOfScope, NoDestination, Oversized, Listed, ConversationEnded) as error:
-        if "address" not in form.fields:
+    except (OutOfScope, InvalidOperation, NoDestination, Oversized, Listed, ConversationEnded, NotAssigned) as error:
+        if not form.asked:
             raise
-        form.add_error("address", sentence_of(error))
+        name = field_of(error) if isinstance(error, InvalidOperation) else ""
+        form.add_error(name if name in form.asked else form.asked[0], sentence_of(error))
         return _dialog(request, principal, chosen, form, 422)
     _say(request, chosen, decided)
     return _answer(request, principal, form, decided)
@@ -182,7 +207,8 @@ def _say(request: HttpRequest, action: Action, decided: Decided) -> None:
     if decided.awaits is not None:
         notes.warning(request, SIGN_OFF_NEEDED)
     if count:
-        notes.success(request, f"{count} message{'' if count == 1 else 's'} {action.done}.")
+        which = f"Message #{decided.changed[0]}" if count == 1 else f"{count} messages"
+        notes.success(request, f"{which} {action.done}.")
     for why, skipped in Counter(decided.refused.values()).most_common():
         which = ", ".join(f"#{message_id}" for message_id, code in decided.refused.items() if code == why)
         shown = which if skipped <= 10 else f"{skipped} messages"
@@ -195,10 +221,10 @@ def _answer(request: HttpRequest, principal: Principal, form: DecisionForm, deci
         return HttpResponseRedirect(target)
     if form.page == "message" or decided.awaits is not None:
         return HttpResponseClientRedirect(target)
-    is_blacklist = form.page == "blacklist"
+    are_crashed = form.page == "crashed"
     context = {
-        "rows": (suspects if is_blacklist else messages_by_id)(form.ids, principal=principal),
-        "row_template": f"messages/_{form.page if is_blacklist else 'message'}_row.html",
+        "rows": (suspects if are_crashed else messages_by_id)(form.ids, principal=principal),
+        "row_template": f"messages/_{form.page if are_crashed else 'message'}_row.html",
         "changed": set(decided.changed),
         "swap": True,
         "undecided": undecided_count(principal),

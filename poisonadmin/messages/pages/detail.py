@@ -20,9 +20,6 @@ from poisonadmin.messages.pages.opened_from import PARAMETER, opened_from
 from poisonadmin.messages.pages.payload_tree import MAX_SHOWN_BYTES, NoTree
 from poisonadmin.messages.queries.approval_warnings import approval_warning_of
 from poisonadmin.messages.queries.detail import (
-    AttemptRow,
-    HistoryRow,
-    MessageDetail,
     attempts,
     get_message,
     get_transport,
@@ -31,6 +28,7 @@ from poisonadmin.messages.queries.detail import (
     payload,
     payload_start,
 )
+from poisonadmin.messages.queries.detail_rows import AttemptRow, HistoryRow, MessageDetail
 from poisonadmin.messages.queries.lists import MessageRow
 from poisonadmin.messages.queries.versions import versions
 from poisonadmin.sources.domain.broker_kinds import words_of
@@ -74,7 +72,8 @@ def _timeline(message: MessageRow, history: Sequence[HistoryRow], attempts: Sequ
             steps.append(Step(row, "Cleared: delivered alone" if alone else "Cleared: delivered", "", "good"))
             is_suspect = False
         else:
-            steps.append(Step(row, event_words(row.event), "", _TONES.get(row.to_state, "")))
+            moved = row.event != Event.ASSIGNED
+            steps.append(Step(row, event_words(row.event), "", _TONES.get(row.to_state, "") if moved else ""))
     return steps[::-1]
 
 
@@ -137,12 +136,12 @@ def show(request: HttpRequest, principal: Principal, message_id: int) -> HttpRes
         "failure": last_failure,
         "frames": failures.folded(last_failure.stack) if last_failure and last_failure.stack else [],
         "history": _timeline(message, changes, made.results),
-        "approval_warning": approval_warning_of(message),
+        "approval_warning": None if message.archived else approval_warning_of(message),
         "crash_outcomes": CRASHES,
         "versions": versions(message_id, principal=principal),
         "hops": hops(message_id, principal=principal).results,
-        "schedule": schedule(message_id, principal=principal),
-        "actions": offered(message, principal),
+        "schedule": None if message.archived else schedule(message_id, principal=principal),
+        "actions": [] if message.archived else offered(message, principal),
         "is_overdue": message.confirm_by is not None and message.confirm_by < timezone.now(),
         "final": message.state in {"DLVD", "FAIL"},
     }

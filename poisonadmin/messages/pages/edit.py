@@ -11,7 +11,9 @@ from django.urls import reverse
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.messages.domain.states import State
-from poisonadmin.messages.queries.detail import MessageDetail, get_message, payload_start
+from poisonadmin.messages.pages.opened_from import PARAMETER, opened_from
+from poisonadmin.messages.queries.detail import get_message, payload_start
+from poisonadmin.messages.queries.detail_rows import MessageDetail
 from poisonadmin.messages.queries.payload_changes import NotChanged
 from poisonadmin.messages.queries.versions import version_diff, version_payload, versions
 from poisonadmin.operations.commands.beginning import decide_on
@@ -72,7 +74,7 @@ def _with_line_ends(typed: str, before: str) -> str:
     return lines.replace("\n", "\r\n") if has_crlf else lines
 
 
-@page(Permission.DECIDE, filters=())
+@page(Permission.DECIDE, filters=(PARAMETER,))
 def edit(request: HttpRequest, principal: Principal, message_id: int) -> HttpResponseBase:
     """Show payload and headers to be edited, then what that changes; deliver the message when it is confirmed."""
     principal.require(Permission.READ_PAYLOAD)
@@ -87,8 +89,12 @@ def edit(request: HttpRequest, principal: Principal, message_id: int) -> HttpRes
         if sample is not None and "begin" in request.POST:
             if not form.cleaned_data.get("reason"):
                 form.add_error("reason", "Say why; the reason is kept with the message.")
-            elif not form.errors and (target := _deliver(request, form, message_id, principal)):
-                return HttpResponseRedirect(target)
+            else:
+                # What comes next is read before the message leaves the list.
+                opened = opened_from(request, message_id, principal)
+                after = (opened.next or opened.back) if opened else None
+                if not form.errors and (target := _deliver(request, form, message_id, principal, after=after)):
+                    return HttpResponseRedirect(target)
     context = {
         "message": message,
         "action": ACTIONS[OperationAction.PATCH],
@@ -125,8 +131,13 @@ def _sample(form: EditForm, message: MessageDetail) -> ChangeSample | None:
     return None
 
 
-def _deliver(request: HttpRequest, form: EditForm, message_id: int, principal: Principal) -> str | None:
-    """Deliver the message, or have it wait for a sign-off; return the page that shows it, None where neither can be."""
+def _deliver(
+    request: HttpRequest, form: EditForm, message_id: int, principal: Principal, *, after: str | None
+) -> str | None:
+    """Deliver the message, or have it wait for a sign-off; return the page to show, None where neither can be.
+
+    `after`: the page that follows in the list that the message was opened from.
+    """
     try:
         decided = decide_on(
             [message_id],
@@ -145,7 +156,7 @@ def _deliver(request: HttpRequest, form: EditForm, message_id: int, principal: P
         notes.warning(request, SIGN_OFF_NEEDED)
         return reverse("operations-one", args=[decided.awaits])
     notes.success(request, f"Message #{message_id} was changed, and will be delivered now.")
-    return reverse("messages-one", args=[message_id])
+    return after or reverse("messages-one", args=[message_id])
 
 
 @page(Permission.READ_PAYLOAD, filters=())

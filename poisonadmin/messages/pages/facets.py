@@ -8,6 +8,7 @@ from django.shortcuts import render
 from django.urls import reverse
 
 from poisonadmin.core.domain.access import Principal
+from poisonadmin.messages.pages.crashed import CRASHES
 from poisonadmin.messages.queries.facets import FacetValue, facets
 from poisonadmin.messages.queries.filters import KEY, narrowing, parse_filter
 from poisonadmin.messages.queries.recent_facets import recent_facets
@@ -59,6 +60,8 @@ def show(request: HttpRequest, principal: Principal) -> HttpResponseBase:
             ("reason", "Reason", found.reason),
         )
     ]
+    if request.GET.get("group_by") == CRASHES:
+        shown = [facet for facet in shown if facet.title not in ("State", "Reason")]
     shown.append(ShownFacet("Failed", _spans(given, recent.failed), 0))
     shown += [ShownFacet(name, _links(given, KEY + name, values), 0) for name, values in recent.keys.items()]
     total = found.total

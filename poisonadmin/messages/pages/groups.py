@@ -1,4 +1,4 @@
-"""The failure groups: the list, one group, what people say of it, and merging."""
+"""A failure group: its messages, what people say of it, and merging."""
 
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time
@@ -7,52 +7,31 @@ from urllib.parse import urlencode
 
 from django import forms
 from django.contrib import messages as notes
-from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import path, reverse
 from django.views.decorators.http import require_POST
 
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.domain.errors import PoisonAdminError, PreconditionFailed
-from poisonadmin.core.queries.filter_values import checked_text, flag, number
+from poisonadmin.core.domain.errors import NotFound, PoisonAdminError, PreconditionFailed
+from poisonadmin.core.queries.filter_values import number
 from poisonadmin.messages.commands.group_annotations import annotate
 from poisonadmin.messages.commands.merged_groups import merge, split
 from poisonadmin.messages.domain.annotations import MAX_NOTE_CHARS, MAX_URL_CHARS
 from poisonadmin.messages.pages.failures import folded
-from poisonadmin.messages.pages.views_bar import views_bar
+from poisonadmin.messages.pages.opened_from import list_parameter
+from poisonadmin.messages.queries.axes import named
 from poisonadmin.messages.queries.detail import attempts
 from poisonadmin.messages.queries.failures import FailureFilter, list_failures
 from poisonadmin.messages.queries.filters import parse_filter
-from poisonadmin.messages.queries.groups import GroupDetail, GroupFilter, get_group, list_groups
+from poisonadmin.messages.queries.groups import GroupDetail, get_group, list_groups
 from poisonadmin.messages.queries.lists import list_messages
+from poisonadmin.messages.queries.owners import account_names
+from poisonadmin.operations.domain.actions import ACTIONS
 from poisonadmin.web.pages.forms import PageForm, TextField, drawn, texts_by_comma
-from poisonadmin.web.pages.views import NO_REASON, page, pager, reason_of, require_known
+from poisonadmin.web.pages.views import MAX_REASON_CHARS, NO_REASON, page, reason_of, require_known
 
-SHOWN_MESSAGES = 10
-
-
-@page(filters=("error", "owner", "tag", "snoozed"))
-def show_all(request: HttpRequest, principal: Principal) -> HttpResponseBase:
-    """Render the list, the latest failure first."""
-    given = request.GET
-    only = GroupFilter(
-        error=given.get("error"),
-        owner=given.get("owner"),
-        tags=tuple(checked_text("tag", tag) for tag in given.getlist("tag")),
-        is_snoozed=flag("snoozed", given.get("snoozed", "false")),
-    )
-    found = list_groups(only, principal=principal, cursor=given.get("cursor"))
-    context = {
-        "views": views_bar(request, principal),
-        "rows": found.results,
-        "pager": pager(request, found),
-        "values": given.dict(),
-        "is_snoozed": only.is_snoozed,
-        "filtered": bool(only.error or only.owner or only.tags),
-        "peak": max((hour for group in found.results for hour in group.trend), default=0),
-    }
-    return render(request, "messages/groups.html", context)
+SHOWN_MESSAGES = 5
 
 
 @page()
@@ -82,9 +61,8 @@ class AnnotationForm(PageForm):
         stored = {name: getattr(group, name) for name in ("revision", "ticket_url", "note")}
         stored |= {"owner": group.owner or "", "tags": list(group.tags)}
         super().__init__(data, initial=stored | {"snoozed_until": until and until.astimezone(UTC).date()})
-        names = User.objects.filter(is_active=True, access__isnull=False).values_list("username", flat=True)
         self.fields["owner"].choices = [("", "Nobody")] + [  # type: ignore[attr-defined]
-            (name, name) for name in sorted({*names, *([group.owner] if group.owner else [])})
+            (name, name) for name in sorted({*account_names(), *([group.owner] if group.owner else [])})
         ]
 
     def changes(self) -> dict[str, Any]:
@@ -138,7 +116,7 @@ def _page(
         "form": form,
         "counts": found.counts,
         "narrowed": urlencode({"group": found.id}),
-        "undecided_query": urlencode({"state": "NDLV", "group": found.id}),
+        "actions": [action for action in ACTIONS.values() if action.on_lists],
         "may_merge": may_merge,
         "others": _others(found, principal) if may_merge else [],
         **_latest(found, principal),
@@ -147,8 +125,10 @@ def _page(
 
 
 def _latest(found: GroupDetail, principal: Principal) -> dict[str, Any]:
-    """Return its latest messages, and its latest failure with the stack."""
-    latest = list_messages(parse_filter({"group": [str(found.id)]}), principal=principal, limit=SHOWN_MESSAGES)
+    """Return its latest undecided messages, or of all where none is, and its latest failure with the stack."""
+    given = {"group": [str(found.id)]} | ({"state": ["NDLV"]} if found.counts["NDLV"] else {})
+    latest = list_messages(parse_filter(given), principal=principal, limit=SHOWN_MESSAGES)
+    query = urlencode(given, doseq=True)
     failures = list_failures(FailureFilter(groups=(found.id,)), principal=principal, limit=1).results
     example = next(
         (
@@ -161,6 +141,11 @@ def _latest(found: GroupDetail, principal: Principal) -> dict[str, Any]:
     )
     return {
         "rows": latest.results,
+        "matching": latest.total(),
+        "heading": "Undecided messages" if "state" in given else "Messages",
+        "query": query,
+        "in_list": list_parameter(query),
+        "whole_list": f"{reverse('triage')}?{query}",
         "example": example,
         "example_id": failures[0].message_id if failures else None,
         "frames": folded(example.stack) if example and example.stack else [],
@@ -183,6 +168,26 @@ def merge_into(request: HttpRequest, principal: Principal, group_id: int) -> Htt
 
 @require_POST
 @page(Permission.DECIDE)
+def ask_to_merge(request: HttpRequest, principal: Principal) -> HttpResponseBase:
+    """Ask which of the ticked groups the others become part of, and why. Nothing is changed."""
+    ticked = [str(number("value", text)) for text in request.POST.getlist("value")]
+    if not principal.sees_everything:
+        raise NotFound("Only accounts that see every address merge failure groups.")
+    groups = named({"group": ticked}).values()
+    template = "messages/_merge.html" if request.htmx else "messages/merge.html"  # type: ignore[attr-defined]
+    return render(request, template, {"groups": groups, "max_reason": MAX_REASON_CHARS})
+
+
+@require_POST
+@page(Permission.DECIDE)
+def merge_ticked(request: HttpRequest, principal: Principal) -> HttpResponseBase:
+    """Merge the ticked groups into the one that was chosen."""
+    into = number("into", request.POST.get("into", ""))
+    return _moved(request, principal, into, merge, "{} merged into this one.")
+
+
+@require_POST
+@page(Permission.DECIDE)
 def split_off(request: HttpRequest, principal: Principal, group_id: int) -> HttpResponseBase:
     """Split the ticked groups off this one."""
     return _moved(request, principal, group_id, split, "{} split off.")
@@ -193,6 +198,7 @@ def _moved(
 ) -> HttpResponseBase:
     get_group(group_id, principal=principal)
     chosen = [number("group", text) for text in request.POST.getlist("group") if text]
+    chosen = [one for one in chosen if one != group_id]
     reason = reason_of(request)
     if not chosen or not reason:
         notes.error(request, NO_REASON if chosen else "Choose at least one group.")
@@ -206,7 +212,8 @@ def _moved(
 
 
 urlpatterns = [
-    path("groups/", show_all, name="groups"),
+    path("groups/merge/", ask_to_merge, name="groups-ask-merge"),
+    path("groups/merge/now/", merge_ticked, name="groups-merge-ticked"),
     path("groups/<int:group_id>/", show, name="groups-one"),
     path("groups/<int:group_id>/annotation/", edit, name="groups-edit"),
     path("groups/<int:group_id>/merge/", merge_into, name="groups-merge"),

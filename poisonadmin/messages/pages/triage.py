@@ -1,23 +1,26 @@
-"""Triage: messages that a filter finds, as a list, as sets of what they share, or as their failures."""
+"""Triage: messages that a filter finds, as a list, as sets of what they share, as their failures, or as crashes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.http import HttpRequest, HttpResponseBase
+from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import reverse
 
+from poisonadmin.archive.queries.search import ArchivedMessageRow, can_answer, list_archived
 from poisonadmin.core.commands import audit
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.queries.filter_values import InvalidFilter
+from poisonadmin.messages.pages import crashed, searched, sets
+from poisonadmin.messages.pages.crashed import CRASHES
 from poisonadmin.messages.pages.opened_from import list_parameter
 from poisonadmin.messages.pages.views_bar import views_bar
 from poisonadmin.messages.queries.counts import counts
 from poisonadmin.messages.queries.failures import FailureFilter, list_failures
-from poisonadmin.messages.queries.filters import MessageFilter, narrowing, parse_filter
-from poisonadmin.messages.queries.grouping import GroupBy, Grouping, MessageSet, SetOrder, group_messages
+from poisonadmin.messages.queries.filters import MOMENTS, MessageFilter, narrowing, parse_filter
+from poisonadmin.messages.queries.grouping import GroupBy
 from poisonadmin.messages.queries.lists import count_messages, list_messages
 from poisonadmin.messages.queries.report import MAX_ROWS, report
 from poisonadmin.operations.domain.actions import ACTIONS
@@ -32,8 +35,13 @@ CHIP_NAMES = {
     "state": "state",
     "reason": "reason",
     "group": "failure group",
+    "failure": "failure group holds",
+    "group_owner": "owner of the failure group",
+    "group_tag": "tag of the failure group",
+    "snoozed": "snoozed failure groups",
     "original_address": "original address",
     "confirmation": "consumer confirmation",
+    "consumer_version": "consumer version",
     "conversation_id": "conversation",
     "message_id": "message id",
     "received_after": "received after",
@@ -41,24 +49,29 @@ CHIP_NAMES = {
     "failed_after": "failed after",
     "failed_before": "failed before",
 }
-# What is shown of the messages that the filter finds: the messages, their failures, or sets of them.
-FAILURES = "failures"
+# What is shown of the messages that the filter finds: the messages, sets of them, their failures, or their crashes.
+FAILURE, FAILURES = "failure", "failures"
 SHOWN_AS = {
     "": "Messages",
-    GroupBy.FAILURE: "By failure",
+    FAILURE: "By failure",
     GroupBy.ADDRESS: "By address",
     GroupBy.ORIGINAL_ADDRESS: "By original address",
     GroupBy.DESTINATION: "By destination",
     GroupBy.REASON: "By reason",
+    GroupBy.OWNER: "By owner",
+    GroupBy.CONSUMER_VERSION: "By consumer version",
     FAILURES: "Failures",
+    CRASHES: "Crashes",
 }
-SET_ORDERS = {
-    SetOrder.UNDECIDED: "most undecided",
-    SetOrder.SIZE: "most messages",
-    SetOrder.TREND: "most in the last day",
-    SetOrder.LAST: "latest failure",
-    SetOrder.FIRST: "newest",
+# Fields of the form below *More filters*; what else the list is narrowed by, it carries along.
+FORM_FIELDS = {
+    *("state", "address", "reason", "confirmation", "error", "conversation_id", "message_id"),
+    *("failure", "group_owner", "group_tag", "snoozed", *MOMENTS),
 }
+SNOOZED = {"false": "left out", "true": "only these"}
+# Terms by which somebody looks for certain messages, which may be archived.
+LOOKED_UP = {"message_id", "conversation_id", "key", "text"}
+SHOWN_ARCHIVED = 10
 
 
 @dataclass(frozen=True)
@@ -70,36 +83,57 @@ class Chip:
     without: str
 
 
-@dataclass(frozen=True)
-class ShownSet:
-    """A set as the page names it. `link`: the list narrowed to it, None where no filter can say so."""
-
-    row: MessageSet
-    name: str
-    link: str | None
-
-
 @page()
 def show(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render the page: what the filter finds, as `group_by` says."""
     if tidy := tidied(request):
         return tidy
     by = request.GET.get("group_by", "")
-    content, template, problem = {}, "messages/_listed.html", None
+    if by == CRASHES and sorted(crashed.narrowed(_kept(request))) != sorted(_kept(request)):
+        return HttpResponseRedirect(href(request.path, _grouped(_kept(request), by)))
+    content: dict[str, Any] = {}
+    template, problem = "", None
     message_filter = MessageFilter()
     try:
         message_filter = parse_filter(_given(request))
-        if by == FAILURES:
-            content, template = _failures(request, principal, message_filter), "messages/_failures.html"
-        elif by:
-            content, template = _sets(request, principal, message_filter, by), "messages/_sets.html"
+        if searched.is_deep(message_filter):
+            by = ""
+            template, content = "searches/_searched.html", searched.content(request, principal)
         else:
-            content = _messages(request, principal, message_filter)
+            template, content = _shown(request, principal, message_filter, by)
     except PoisonAdminError as error:
         problem = error
-    empty = None if content.get("rows") or problem else _why_empty(message_filter, principal)
-    context = _frame(request, principal, by) | content | {"problem": problem, "empty": empty, "template": template}
+    empty = None
+    if not content.get("rows") and not problem and not searched.is_deep(message_filter):
+        empty = content.get("why_empty") or _why_empty(message_filter, principal)
+    context = (
+        _frame(request, principal, by)
+        | content
+        | {
+            "problem": problem,
+            "empty": empty,
+            "template": template,
+            "is_deep": searched.is_deep(message_filter),
+        }
+    )
     return render(request, "messages/triage.html", context, status=problem.status if problem else 200)
+
+
+def _shown(
+    request: HttpRequest, principal: Principal, message_filter: MessageFilter, by: str
+) -> tuple[str, dict[str, Any]]:
+    """Return the template for what the page shows, and what it holds."""
+    kept = _kept(request)
+    if by == "":
+        return "messages/_listed.html", _messages(request, principal, message_filter)
+    if by == FAILURES:
+        return "messages/_failures.html", _failures(request, principal, message_filter)
+    if by == CRASHES:
+        return "messages/_crashed.html", crashed.content(request, principal, message_filter)
+    if by == FAILURE:
+        return "messages/_groups.html", sets.failure_groups(request, principal, message_filter, by=by, kept=kept)
+    title = SHOWN_AS.get(by, by).removeprefix("By ").capitalize()
+    return "messages/_sets.html", sets.sets(request, principal, message_filter, by=by, kept=kept, title=title)
 
 
 def _frame(request: HttpRequest, principal: Principal, by: str) -> dict[str, Any]:
@@ -107,11 +141,13 @@ def _frame(request: HttpRequest, principal: Principal, by: str) -> dict[str, Any
     shown_as = [(href(request.path, _grouped(kept, one)), words, one == by) for one, words in SHOWN_AS.items()]
     return {
         "views": views_bar(request, principal),
-        "chips": _chips(request),
+        "chips": _chips(request, () if by != CRASHES else crashed.NARROWED),
         "values": {name: values[-1] for name, values in request.GET.lists()},
         "states": [(code, words, code in request.GET.getlist("state")) for code, words in STATES.items()],
         "reasons": REASONS,
         "confirmations": CONFIRMATIONS,
+        "snoozing": SNOOZED,
+        "carried": [pair for pair in _grouped(kept, by) if pair[0] not in FORM_FIELDS],
         "kept": kept,
         "shown_as": shown_as,
         "by": by,
@@ -132,13 +168,25 @@ def _messages(request: HttpRequest, principal: Principal, message_filter: Messag
     is_newest = found.results and ordering == "-id" and cursor is None
     return {
         "rows": found.results,
+        "archived": _archived(message_filter, principal) if cursor is None else [],
         "pager": pager(request, found),
         "ordering": ordering,
         "oldest_first": href(request.path, [*_kept(request), ("ordering", "id")]),
         "newest_first": href(request.path, _kept(request)),
-        "newest_id": found.results[0].id if is_newest else None,
+        "newer_link": _newer_link(request, found.results[0].id) if is_newest else None,
         "in_list": list_parameter(request.GET.urlencode()),
     }
+
+
+def _archived(message_filter: MessageFilter, principal: Principal) -> list[ArchivedMessageRow]:
+    """Return the newest archived messages that the filter finds, where it looks for some rather than lists many."""
+    if not any(term.field in LOOKED_UP for term in message_filter.terms) or not can_answer(message_filter):
+        return []
+    return list_archived(message_filter, principal=principal, limit=SHOWN_ARCHIVED).results
+
+
+def _newer_link(request: HttpRequest, newest_id: int) -> str:
+    return href(reverse("triage-newer"), [*_kept(request), ("since", str(newest_id))])
 
 
 def _failures(request: HttpRequest, principal: Principal, message_filter: MessageFilter) -> dict[str, Any]:
@@ -146,49 +194,19 @@ def _failures(request: HttpRequest, principal: Principal, message_filter: Messag
     return {"rows": found.results, "pager": pager(request, found)}
 
 
-def _sets(request: HttpRequest, principal: Principal, message_filter: MessageFilter, by: str) -> dict[str, Any]:
-    order = request.GET.get("sort", SetOrder.UNDECIDED)
-    grouping = group_messages(message_filter, by, principal=principal, order=order)
-    kept = _kept(request)
-    return {
-        "rows": [_shown(row, grouping, by, kept, request.path) for row in grouping.sets],
-        "grouping": grouping,
-        "shared_by": SHOWN_AS.get(by, by).removeprefix("By ").capitalize(),
-        "peak": max((hour for row in grouping.sets for hour in row.trend), default=0),
-        "orders": [
-            (href(request.path, [*_grouped(kept, by), ("sort", one)]), words, one == order)
-            for one, words in SET_ORDERS.items()
-        ],
-    }
-
-
-def _shown(row: MessageSet, grouping: Grouping, by: str, kept: Pairs, path: str) -> ShownSet:
-    if row.value is None:
-        return ShownSet(row, _none_of(by), None)
-    name = reason_words(row.value) if by == GroupBy.REASON else row.label or row.value
-    others = [pair for pair in kept if pair[0] != grouping.parameter]
-    return ShownSet(row, name, href(path, [*others, (grouping.parameter, row.value)]))
-
-
-def _none_of(by: str) -> str:
-    """Return what messages are called that have no value of this kind."""
-    known: dict[str, str] = {
-        GroupBy.FAILURE: "No failure yet",
-        GroupBy.ORIGINAL_ADDRESS: "Not moved",
-        GroupBy.DESTINATION: "No destination",
-        GroupBy.REASON: "No reason",
-    }
-    return known.get(by, f"No {by}")
-
-
 @page()
 def newer(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render the banner that says how many came since the list was made; empty when none did."""
-    since = request.GET.get("since", "")
-    if not (since.isascii() and since.isdigit() and len(since) <= 18):
-        raise InvalidFilter("since", "since is the id of a message.")
-    count = count_messages(parse_filter(_given(request)), principal=principal, since=int(since), cap=NEWER_CAP)
-    return render(request, "web/_newer.html", {"count": count, "link": href(reverse("triage"), _kept(request))})
+    message_filter, by = parse_filter(_given(request)), request.GET.get("group_by", "")
+    if by == CRASHES:
+        count = crashed.count_newer(request, principal, message_filter)
+    else:
+        since = request.GET.get("since", "")
+        if not (since.isascii() and since.isdigit() and len(since) <= 18):
+            raise InvalidFilter("since", "since is the id of a message.")
+        count = count_messages(message_filter, principal=principal, since=int(since), cap=NEWER_CAP)
+    link = href(reverse("triage"), _grouped(_kept(request), by))
+    return render(request, "web/_newer.html", {"count": count, "link": link})
 
 
 @page(Permission.EXPORT)
@@ -211,14 +229,16 @@ def _kept(request: HttpRequest) -> Pairs:
 
 
 def _grouped(kept: Pairs, by: str) -> Pairs:
-    return [*kept, ("group_by", by)] if by else kept
+    narrowed = crashed.narrowed(kept) if by == CRASHES else kept
+    return [*narrowed, ("group_by", by)] if by else kept
 
 
-def _chips(request: HttpRequest) -> list[Chip]:
+def _chips(request: HttpRequest, implied: Sequence[tuple[str, str]]) -> list[Chip]:
+    """Return the filters in force, but for what the view `implied`."""
     kept = pairs(request)
     chips = []
     for position, (name, value) in enumerate(kept):
-        if not narrowing({name: [value]}):
+        if (name, value) in implied or not narrowing({name: [value]}):
             continue
         rest = [pair for at, pair in enumerate(kept) if at != position and pair[0] != "cursor"]
         chips.append(Chip(CHIP_NAMES.get(name, name), _chip_value(name, value), href(request.path, rest)))
@@ -226,6 +246,8 @@ def _chips(request: HttpRequest) -> list[Chip]:
 
 
 def _chip_value(name: str, value: str) -> str:
+    if name == "snoozed":
+        return SNOOZED.get(value, value)
     return {"state": state_words, "reason": reason_words}.get(name, str)(value)
 
 

@@ -1,6 +1,7 @@
 """The views above the page Triage: those that everyone has, and those that people saved."""
 
 from dataclasses import dataclass
+from urllib.parse import parse_qsl
 
 from django.http import HttpRequest
 from django.urls import reverse
@@ -11,10 +12,13 @@ from poisonadmin.web.pages.views import href, pairs
 
 _OF_EVERYONE = (
     ("Undecided", "state=NDLV"),
+    ("Failure groups", "snoozed=false&group_by=failure"),
+    ("Crashed", "state=NDLV&reason=blacklisted&group_by=crashes"),
     ("Given up", "state=FAIL"),
     ("All messages", ""),
 )
-_PAGES = (("Failure groups", "groups"), ("Crashed", "blacklist"))
+# Where in a list one is, and in which order, makes no other view of it.
+_OF_THE_LIST = ("cursor", "sort", "ordering")
 
 
 @dataclass(frozen=True)
@@ -30,15 +34,14 @@ class ShownView:
 def views_bar(request: HttpRequest, principal: Principal) -> list[ShownView]:
     """Return the views that the principal can open, the one that is shown marked."""
     triage = reverse("triage")
-    here = href("", [pair for pair in pairs(request) if pair[0] != "cursor"]).lstrip("?")
-    on_triage = request.path == triage
+    here = [pair for pair in pairs(request) if pair[0] not in _OF_THE_LIST]
     views = [
-        ShownView(name, triage + (f"?{query}" if query else ""), on_triage and query == here)
+        ShownView(name, triage + (f"?{query}" if query else ""), sorted(here) == sorted(parse_qsl(query)))
         for name, query in _OF_EVERYONE
     ]
-    views[1:1] = [ShownView(name, reverse(route), request.path == reverse(route)) for name, route in _PAGES]
+    whole = href("", [pair for pair in pairs(request) if pair[0] != "cursor"]).lstrip("?")
     views += [
-        ShownView(row.name, f"{triage}?{row.query}", on_triage and row.query == here, row)
+        ShownView(row.name, f"{triage}?{row.query}", row.query == whole, row)
         for row in list_saved_views(principal=principal)
     ]
     return views

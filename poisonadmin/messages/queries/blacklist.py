@@ -1,17 +1,18 @@
 """The blacklist: messages that crashed what processed them too often, and those under suspicion."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.queries.address_ids import scope_condition
-from poisonadmin.core.queries.paging import CAP, DEFAULT_LIMIT, Count, Key, Page, count_rows, window
+from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Count, Key, Page, count_rows, window
 from poisonadmin.core.queries.rows import bounded, fetch, fetch_rows, fetch_values
 from poisonadmin.delivery.queries.crashes import CRASHED, CrashRow, crashes_of
 from poisonadmin.messages.domain.states import Reason, State
-from poisonadmin.messages.queries.counts import NOW, ByState, empty
+from poisonadmin.messages.queries.counts import ByState, empty
+from poisonadmin.messages.queries.filter_sql import compile_filter
+from poisonadmin.messages.queries.filters import MessageFilter, Term
 from poisonadmin.messages.queries.lists import (
     COLUMNS,
     JOINS,
@@ -19,6 +20,7 @@ from poisonadmin.messages.queries.lists import (
     MessageRow,
     capped_count,
     messages_by_id,
+    total,
 )
 
 Place = tuple[int, int]
@@ -110,7 +112,8 @@ def list_others(
 
 
 PAGE_ROWS = 25
-DECIDED_DAYS = 30
+EVERY = MessageFilter()
+_BLACKLISTED = (Term("state", (State.NDLV,)), Term("reason", (Reason.BLACKLISTED,)))
 _KEY = Key(("m.blacklisted_at", "m.id"), (datetime, int), fields=("state_at", "id"))
 # Spelt as in the partial index `message_candidates`. Whoever reads it adds OFFSET 0, a fence: the planner does not know
 # that most candidates are blacklisted, would count on many that wait, and walk all messages to find the first ones.
@@ -135,27 +138,24 @@ class Suspect:
 
 
 def list_blacklisted(
-    *, principal: Principal, patterns: Sequence[str] = (), cursor: str | None = None, limit: int = PAGE_ROWS
+    message_filter: MessageFilter = EVERY, *, principal: Principal, cursor: str | None = None, limit: int = PAGE_ROWS
 ) -> Page[Suspect]:
-    """Return one page, the latest first. Raise InvalidCursor, QueryTooExpensive."""
+    """Return one page of those that match, the latest first. Raise InvalidCursor, InvalidFilter, QueryTooExpensive."""
     principal.require(Permission.READ)
     page = window(cursor, limit, _KEY)
     with bounded():
-        scope, parameters = scope_condition(principal, patterns=patterns)
+        where = compile_filter(_besides_state(message_filter), principal)
         rows = fetch(
             MessageRow,
             f"""SELECT {COLUMNS} FROM (
-                  SELECT m.* FROM message m WHERE m.blacklisted_at IS NOT NULL AND {scope} AND {page.condition}
+                  SELECT m.* FROM message m WHERE m.blacklisted_at IS NOT NULL AND {where.whole} AND {page.condition}
                   {page.order}) m {JOINS} {page.order}""",  # noqa: S608
-            [*parameters, *page.parameters],
+            [*where.parameters, *page.parameters],
         )
         found = page.page(rows)
-        return Page(
-            _with_crashes(found.results, principal),
-            found.next,
-            found.previous,
-            lambda: count_blacklisted(principal=principal, patterns=patterns),
-        )
+        wanted = replace(message_filter, terms=(*message_filter.terms, *_BLACKLISTED))
+        suspected = _with_crashes(found.results, principal)
+        return Page(suspected, found.next, found.previous, lambda: total(wanted, principal=principal))
 
 
 def suspects(ids: Sequence[int], *, principal: Principal) -> list[Suspect]:
@@ -164,40 +164,40 @@ def suspects(ids: Sequence[int], *, principal: Principal) -> list[Suspect]:
         return _with_crashes(messages_by_id(ids, principal=principal), principal)
 
 
-def count_newer(*, principal: Principal, patterns: Sequence[str], since: datetime) -> Count:
+def count_newer(message_filter: MessageFilter = EVERY, *, principal: Principal, since: datetime) -> Count:
     """Return how many messages were blacklisted after `since`, counted no further than 100."""
-    return _count(principal, patterns, "m.blacklisted_at > %s", [since], cap=100)
-
-
-def count_blacklisted(*, principal: Principal, patterns: Sequence[str]) -> Count:
-    """Return how many messages are blacklisted, exactly."""
     principal.require(Permission.READ)
-    scope, parameters = scope_condition(principal, "c.address_id", patterns)
-    sql = f"""SELECT coalesce(sum(n), 0)::bigint FROM {NOW}
-              WHERE c.state = '{State.NDLV}' AND c.reason = '{Reason.BLACKLISTED}' AND {scope}"""  # noqa: S608
-    return Count(fetch_values(sql, parameters)[0], capped=False)
+    with bounded():
+        where = compile_filter(_besides_state(message_filter), principal)
+        return capped_count(f"m.blacklisted_at > %s AND {where.whole}", [since, *where.parameters], 100)
 
 
-def count_candidates(*, principal: Principal, patterns: Sequence[str] = ()) -> int:
+def count_candidates(message_filter: MessageFilter = EVERY, *, principal: Principal) -> int:
     """Return how many candidates wait for their delivery, or are delivered, alone."""
     principal.require(Permission.READ)
     with bounded():
-        scope, parameters = scope_condition(principal, patterns=patterns)
-        found: int = fetch_values(f"SELECT count(*) FROM ({_CANDIDATES} AND {scope} OFFSET 0) m", parameters)[0]  # noqa: S608
+        where = compile_filter(_besides_state(message_filter), principal)
+        found: int = fetch_values(
+            f"SELECT count(*) FROM ({_CANDIDATES} AND {where.whole} OFFSET 0) m",  # noqa: S608
+            where.parameters,
+        )[0]
     return found
 
 
-def candidates(*, principal: Principal, patterns: Sequence[str] = (), limit: int) -> list[Suspect]:
-    """Return the first candidates that wait for their delivery, or are delivered, alone; each with its last crash."""
+def candidates(message_filter: MessageFilter = EVERY, *, principal: Principal, limit: int) -> list[Suspect]:
+    """Return the first candidates that wait for their delivery, or are delivered, alone; each with its last crash.
+
+    The filter's state and reason are those of blacklisted messages, and left aside.
+    """
     principal.require(Permission.READ)
     with bounded():
-        scope, parameters = scope_condition(principal, patterns=patterns)
+        where = compile_filter(_besides_state(message_filter), principal)
         rows = fetch(
             MessageRow,
             f"""SELECT {COLUMNS} FROM (
-                  SELECT * FROM ({_CANDIDATES} AND {scope} OFFSET 0) m ORDER BY m.id LIMIT %s) m {JOINS}
+                  SELECT * FROM ({_CANDIDATES} AND {where.whole} OFFSET 0) m ORDER BY m.id LIMIT %s) m {JOINS}
                 ORDER BY m.id""",  # noqa: S608
-            [*parameters, limit],
+            [*where.parameters, limit],
         )
         crashes = crashes_of([row.id for row in rows], most=1)
         alone = fetch_values(
@@ -219,32 +219,9 @@ def has_ever_crashed(principal: Principal) -> bool:
         return bool(fetch_values(f"SELECT EXISTS (SELECT FROM attempt t{join} WHERE t.{CRASHED})", parameters)[0])  # noqa: S608
 
 
-def count_decided(principal: Principal) -> Count:
-    """Return how many blacklisted messages were approved, redirected, patched or marked FAIL within 30 days.
-
-    Only the latest 10,000 decisions are looked at.
-    """
-    principal.require(Permission.READ)
-    scope, parameters = scope_condition(principal)
-    with bounded():
-        found = fetch_values(
-            f"""WITH decided AS (
-                  SELECT h.message_id, h.seq FROM history h JOIN message m ON m.id = h.message_id
-                  WHERE h.event IN ('approved', 'redirected', 'patched', 'marked_fail') AND {scope}
-                    AND h.at > now() - interval '{DECIDED_DAYS} days' ORDER BY h.at DESC LIMIT {CAP})
-                SELECT count(DISTINCT message_id) FROM decided WHERE (
-                  SELECT reason FROM history before WHERE before.message_id = decided.message_id
-                    AND before.seq < decided.seq ORDER BY before.seq DESC LIMIT 1) = 'blacklisted'""",  # noqa: S608
-            parameters,
-        )[0]
-    return Count(found, found >= CAP)
-
-
-def _count(principal: Principal, patterns: Sequence[str], condition: str, values: list[Any], *, cap: int) -> Count:
-    principal.require(Permission.READ)
-    with bounded():
-        scope, parameters = scope_condition(principal, patterns=patterns)
-        return capped_count(f"{condition} AND {scope}", [*values, *parameters], cap)
+def _besides_state(message_filter: MessageFilter) -> MessageFilter:
+    """Return the filter without what all blacklisted messages have, which no index by crash names."""
+    return replace(message_filter, terms=tuple(one for one in message_filter.terms if one not in _BLACKLISTED))
 
 
 def _with_crashes(rows: Sequence[MessageRow], principal: Principal) -> list[Suspect]:

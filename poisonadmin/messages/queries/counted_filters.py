@@ -7,25 +7,21 @@ from typing import Any
 from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.queries.address_ids import address_ids, scope_condition
 from poisonadmin.core.queries.rows import fetch_values
+from poisonadmin.messages.queries import group_terms
+from poisonadmin.messages.queries.axes import ADDRESSES, COLUMNS
 from poisonadmin.messages.queries.counts import NOW
 from poisonadmin.messages.queries.dead_letter_queues import queues_of
 from poisonadmin.messages.queries.error_search import Condition
 from poisonadmin.messages.queries.filters import MessageFilter, Term
 from poisonadmin.messages.queries.merged_groups import with_members
 
-# What a filter calls it, and what the counters and `message` call it.
-COLUMNS = {
-    "state": "state",
-    "reason": "reason",
-    "group": "group_id",
-    "address": "address_id",
-    "original_address": "original_address_id",
-}
-
 
 @dataclass(frozen=True)
 class CountedFilter:
-    """What rows of the counters, `c`, must be: in `scope`, and all that `fields` says, by the filter's field."""
+    """What rows of the counters, `c`, must be: in `scope`, and all that `fields` says, by the filter's field.
+
+    `scope` is the caller's, with what the filter says of failure groups as such.
+    """
 
     scope: Condition
     fields: Mapping[str, Sequence[Condition]]
@@ -43,11 +39,15 @@ class CountedFilter:
 def counted_filter(message_filter: MessageFilter, principal: Principal) -> CountedFilter | None:
     """Return the filter as a condition on the counters; None where they do not tell what it asks for."""
     fields: dict[str, list[Condition]] = {}
+    scope: list[Condition] = [scope_condition(principal, "c.address_id")]
     for term in message_filter.terms:
+        if term.field in group_terms.FIELDS:
+            scope.append(_condition(group_terms.as_groups(term, principal)))
+            continue
         if term.field not in COLUMNS or (term.field == "address" and queues_of(term.values)):
             return None
         fields.setdefault(term.field, []).append(_condition(term))
-    return CountedFilter(scope_condition(principal, "c.address_id"), fields)
+    return CountedFilter(_all(scope), fields)
 
 
 def count_by_counters(message_filter: MessageFilter, principal: Principal) -> int | None:
@@ -59,8 +59,7 @@ def count_by_counters(message_filter: MessageFilter, principal: Principal) -> in
 
 
 def _condition(term: Term) -> Condition:
-    is_address = term.field in {"address", "original_address"}
-    values = address_ids(term.values) if is_address else list(term.values)
+    values = address_ids(term.values) if term.field in ADDRESSES else list(term.values)
     if term.field == "group":
         values = with_members(values)
     # As in filter_sql.py: what has no reason, group or original address has not the one that is named.

@@ -1,11 +1,12 @@
 """Whether the counters agree with the messages: compared in one snapshot, and what the tick has found."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.queries.address_ids import scope_condition
-from poisonadmin.core.queries.rows import fetch
+from poisonadmin.core.queries.address_ids import visible_ids
+from poisonadmin.core.queries.rows import all_given, fetch
 from poisonadmin.messages.queries.counts import COUNTED, NOW
 
 # One statement sees one snapshot: a change of a message and its deltas are in it together, or not at all.
@@ -44,6 +45,7 @@ def wrong_counters() -> list[WrongCounter]:
 class WrongCounts:
     """An address whose counters were wrong when they were last compared, by how many messages, too high or too low."""
 
+    address_id: int
     address: str
     messages: int
     checked_at: datetime
@@ -52,10 +54,15 @@ class WrongCounts:
 def wrong_counts(principal: Principal) -> list[WrongCounts]:
     """Return the addresses in scope whose counters were last found to be wrong; empty when all is well."""
     principal.require(Permission.READ)
-    scope, parameters = scope_condition(principal, "c.address_id")
+    return wrong_counts_at(visible_ids(principal))
+
+
+def wrong_counts_at(address_ids: Sequence[int] | None) -> list[WrongCounts]:
+    """Return those of these addresses, None for every one, whose counters were last found to be wrong, by name."""
+    where, parameters = all_given({"c.address_id = ANY(%s)": address_ids})
     return fetch(
         WrongCounts,
-        f"""SELECT a.name AS address, c.wrong AS messages, c.checked_at
-            FROM counter_check c JOIN address a ON a.id = c.address_id WHERE c.wrong > 0 AND {scope} ORDER BY 1""",  # noqa: S608
+        f"""SELECT a.id AS address_id, a.name AS address, c.wrong AS messages, c.checked_at
+            FROM counter_check c JOIN address a ON a.id = c.address_id WHERE c.wrong > 0 AND {where} ORDER BY 2""",  # noqa: S608
         parameters,
     )

@@ -1,18 +1,20 @@
 """One message: what is known of it, its bytes, its attempts, states and moves (newest first), its broker's report."""
 
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Any
-
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, NEWEST_FIRST, Key, Page, fetch_page, window
 from poisonadmin.core.queries.rows import MAX_ID, StoredBytes, columns, fetch_one, fetch_values, stored_bytes
-from poisonadmin.delivery.queries.crashes import SandboxEndWords
 from poisonadmin.destinations.queries import destinations_seen
-from poisonadmin.messages.queries.lists import COLUMNS, JOINS, MessageRow, require_message
+from poisonadmin.messages.queries import archived
+from poisonadmin.messages.queries.detail_rows import (
+    AttemptRow,
+    HistoryRow,
+    HopRow,
+    MessageDetail,
+    Transport,
+    json_object,
+)
+from poisonadmin.messages.queries.lists import COLUMNS, JOINS, require_message
 from poisonadmin.messages.queries.merged_groups import SEEN_AS
 from poisonadmin.messages.queries.versions import OF_ATTEMPT, OF_CHANGE
 from poisonadmin.sources.domain.broker_kinds import BROKERS
@@ -39,39 +41,6 @@ _BY_ATTEMPT = Key(("t.attempt_number",), (int,))
 _BY_SEQ = Key(("seq",), (int,))
 
 
-@dataclass(frozen=True)
-class MessageDetail(MessageRow):
-    """All of a message but its payload. `destination` is where its address delivers, None for a parking address and
-    where the reader may not see it; `has_destination` tells the two apart.
-
-    Of a message that was moved: `queue` is the one that was auto-created for it where it is now, `origin` the
-    properties that say where it comes from. `tags` are those that content rules have put on it.
-    `delivered_to`: `broker` when a broker has taken it and the consumer behind it has not confirmed it, `consumer` when
-    that one has, or took it itself; None unless it is DLVD. `confirm_by`: when its confirmation is overdue.
-    """
-
-    intake_address: str
-    bookmark: str | None
-    received_by: str
-    parent_id: int | None
-    destination: str | None
-    has_destination: bool
-    queue: str | None
-    origin: Mapping[str, str]
-    header_bytes: bytes
-    tags: Sequence[str]
-    delivered_to: str | None
-    confirm_by: datetime | None
-    confirmed_at: datetime | None
-    confirmed_by: str | None
-    confirmation_note: str | None
-
-    @property
-    def headers(self) -> dict[str, Any]:
-        """The producer's headers; empty when they cannot be read."""
-        return _json_object(self.header_bytes) or {}
-
-
 def get_message(message_id: int, *, principal: Principal) -> MessageDetail:
     """Return the message; raise NotFound."""
     principal.require(Permission.READ)
@@ -80,19 +49,22 @@ def get_message(message_id: int, *, principal: Principal) -> MessageDetail:
         CASE WHEN {seen} THEN d.name END AS destination, d.id IS NOT NULL AS has_destination,
         b.headers AS header_bytes, last.queue,
         coalesce({_ORIGIN}, '{{}}') AS origin,
-        coalesce((SELECT tags FROM message_tag WHERE message_id = m.id), '{{}}') AS tags,
-        {_DELIVERED_TO} AS delivered_to, c.confirm_by, c.confirmed_at, c.confirmed_by, c.note AS confirmation_note
+        {_DELIVERED_TO} AS delivered_to, c.confirm_by, c.confirmed_at, c.confirmed_by, c.note AS confirmation_note,
+        FALSE AS archived
         FROM message m {JOINS} JOIN address i ON i.id = e.intake_address_id JOIN body b ON b.id = m.id
         LEFT JOIN destination d ON d.id = a.destination_id {_LAST_MOVE} {_CONFIRMATION} WHERE m.id = %s"""  # noqa: S608
     found = fetch_one(MessageDetail, sql, [*own, list(BROKERS), message_id]) if 0 < message_id <= MAX_ID else None
-    if found is None or not principal.sees(found.address):
+    if found is None:
+        return archived.detail(message_id, principal=principal)
+    if not principal.sees(found.address):
         raise NotFound(f"There is no message {message_id}.")
     return found
 
 
 def payload(message_id: int, *, principal: Principal) -> StoredBytes:
     """Return the payload, the bytes that the next delivery carries, to be read slice by slice; raise NotFound."""
-    require_message(message_id, principal, Permission.READ_PAYLOAD)
+    if not require_message(message_id, principal, Permission.READ_PAYLOAD):
+        return archived.payload(message_id)
     found = stored_bytes("body", "payload", message_id)
     if found is None:
         raise NotFound(f"There is no message {message_id}.")
@@ -101,93 +73,18 @@ def payload(message_id: int, *, principal: Principal) -> StoredBytes:
 
 def payload_start(message_id: int, *, principal: Principal, most_bytes: int) -> bytes:
     """Return at most the first `most_bytes` of the payload, for a page; raise NotFound."""
-    require_message(message_id, principal, Permission.READ_PAYLOAD)
+    if not require_message(message_id, principal, Permission.READ_PAYLOAD):
+        return next(archived.payload(message_id).slices)[:most_bytes]
     found = fetch_values("SELECT substring(payload for %s) FROM body WHERE id = %s", [most_bytes, message_id])
     return bytes(found[0]) if found else b""
-
-
-@dataclass(frozen=True)
-class AttemptRow(SandboxEndWords):
-    """One delivery try. Number 0 is the failure that a dead letter had before import.
-
-    `exit_status` is that of the sandbox that died, negative for a signal, whose name is `signal`; `output_text` is the
-    last 8 kB that the handler printed. `host` and `node_end` (clean, lost, fenced) are the node's. `is_alone`: it was
-    delivered by itself, as candidates are; None when that is no longer on record. `consumer_version`: as the consumer
-    stated it with its answer, where that was no plain success. `version`: of the payload and the headers that it
-    carried.
-    """
-
-    attempt_number: int
-    outcome: str
-    node: str | None
-    destination: str | None
-    started_at: datetime | None
-    finished_at: datetime
-    error_class: str | None
-    cause_class: str | None
-    error_message: str | None
-    stack: str | None
-    title: str | None
-    fingerprint: str | None
-    group_id: int | None
-    status_code: int | None
-    retry_after_ms: int | None
-    response: bytes | None
-    exit_status: int | None
-    output: bytes | None
-    move_to: str | None
-    node_id: int | None
-    host: str | None
-    node_end: str | None
-    is_alone: bool | None
-    consumer_version: str | None
-    version: int
-
-    @property
-    def response_text(self) -> str | None:
-        """What can be read of the answer's first bytes; never markup to be trusted."""
-        return None if self.response is None else bytes(self.response).decode("utf-8", "replace")
-
-
-@dataclass(frozen=True)
-class HistoryRow:
-    """One state change; `note` is the reason that a person gave, `operation_id` the operation that decided on it.
-
-    `version`: of the payload and the headers, where this change made one.
-    """
-
-    seq: int
-    at: datetime
-    from_state: str | None
-    to_state: str
-    event: str
-    reason: str | None
-    attempt_number: int
-    actor: str
-    note: str | None
-    operation_id: int | None
-    version: int | None
-
-
-@dataclass(frozen=True)
-class HopRow:
-    """One move from an address to another; of a broker's, where `times` says how often, by the broker's own names."""
-
-    id: int
-    at: datetime
-    from_address: str
-    to_address: str
-    queue: str | None
-    reason: str
-    by: str
-    times: int | None
 
 
 def attempts(
     message_id: int, *, principal: Principal, cursor: str | None = None, limit: int = DEFAULT_LIMIT
 ) -> Page[AttemptRow]:
     """Return the failure log; raise NotFound, InvalidCursor."""
-    require_message(message_id, principal)
+    if not require_message(message_id, principal):
+        return archived.attempts(message_id)
     seen, own = destinations_seen(principal, "d.id")
     sql = f"""SELECT t.attempt_number, t.outcome, n.name AS node, CASE WHEN {seen} THEN d.name END AS destination,
         t.started_at, t.finished_at,
@@ -205,7 +102,8 @@ def history(
     message_id: int, *, principal: Principal, cursor: str | None = None, limit: int = DEFAULT_LIMIT
 ) -> Page[HistoryRow]:
     """Return the state changes; raise NotFound, InvalidCursor."""
-    require_message(message_id, principal)
+    if not require_message(message_id, principal):
+        return archived.history(message_id)
     sql = f"""SELECT seq, at, from_state, to_state, event, reason, attempt_number, actor, note, operation_id,
         {OF_CHANGE} AS version FROM history WHERE message_id = %s"""  # noqa: S608
     return fetch_page(HistoryRow, sql, [message_id], window(cursor, limit, _BY_SEQ))
@@ -215,32 +113,15 @@ def hops(
     message_id: int, *, principal: Principal, cursor: str | None = None, limit: int = DEFAULT_LIMIT
 ) -> Page[HopRow]:
     """Return the moves between addresses; raise NotFound, InvalidCursor."""
-    require_message(message_id, principal)
+    if not require_message(message_id, principal):
+        return archived.hops(message_id)
     sql = f"SELECT {columns(HopRow, 'hop')} FROM hop WHERE message_id = %s"  # noqa: S608
     return fetch_page(HopRow, sql, [message_id], window(cursor, limit, NEWEST_FIRST))
 
 
-@dataclass(frozen=True)
-class Transport:
-    """`transport`: `{broker, …}` as its broker reported it, bytes in it as `{base64}`; null where no broker did.
-
-    It is what the message is given back with, when it returns to a broker of this kind.
-    """
-
-    transport: Mapping[str, Any] | None
-
-
 def get_transport(message_id: int, *, principal: Principal) -> Transport:
     """Return what the message's broker reported of it; raise NotFound."""
-    require_message(message_id, principal)
+    if not require_message(message_id, principal):
+        return archived.transport(message_id)
     found = fetch_values("SELECT transport FROM body WHERE id = %s AND transport IS NOT NULL", [message_id])
-    return Transport(_json_object(found[0]) if found else None)
-
-
-def _json_object(stored: bytes) -> dict[str, Any] | None:
-    """Return the JSON object that stored bytes are; None when they are none."""
-    try:
-        found = json.loads(bytes(stored))
-    except (ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None
+    return Transport(json_object(found[0]) if found else None)

@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
+from poisonadmin.messages.queries.group_members import visible_members
 
 Condition = tuple[str, Sequence[Any]]
 
@@ -46,22 +48,23 @@ def phrases(texts: Sequence[str]) -> list[Phrase]:
     return [Phrase(words, f"{query}:*") for words, query in found if query]
 
 
-def groups_holding(texts: Sequence[str], *, with_sample: bool = False) -> list[int]:
+def groups_holding(texts: Sequence[str], visible: Sequence[int] | None, *, with_sample: bool = False) -> list[int]:
     """Return the ids of the failure groups whose title, class or cause holds one of `texts`, in any case; so do those
-    of the group that one is merged into.
+    of the group that one is merged into, where that is `visible` (None: all are).
 
     `with_sample`: or the message of the group's sample does. A search reads one attempt a group, by its key.
     """
     message = "left(t.error_message, 4000)" if with_sample else "NULL"
+    among, ids = ("", []) if visible is None else (" AND other.id = ANY(%s)", [list(visible)])
     return fetch_values(
         f"""SELECT g.id FROM failure_group g LEFT JOIN attempt t
             ON t.message_id = g.sample_message_id AND t.fingerprint = g.fingerprint
-            LEFT JOIN failure_group other ON other.id = g.merged_into_id
+            LEFT JOIN failure_group other ON other.id = g.merged_into_id{among}
             WHERE EXISTS (SELECT FROM unnest(%s::text[]) AS wanted (word)
               WHERE strpos(lower(concat_ws(chr(10), g.title, g.error_class, t.cause_class, {message},
                                          other.title, other.error_class)),
                            lower(word)) > 0) GROUP BY g.id""",  # noqa: S608
-        [list(texts)],
+        [*ids, list(texts)],
     )
 
 
@@ -97,21 +100,23 @@ class Branches:
         return f"m.group_id = ANY(%s) OR {sql}", [list(self.groups), *values]
 
 
-def messages_holding(texts: Sequence[str]) -> Branches:
-    """Return what finds each `message m` whose group, or whose latest failure's message, holds one of `texts`."""
+def messages_holding(texts: Sequence[str], principal: Principal) -> Branches:
+    """Return what finds each `message m` whose group, as the principal sees it, or whose latest failure's message,
+    holds one of `texts`.
+    """
     wanted = phrases(texts)
     found = _few(wanted, f"t.error_class IS NOT NULL AND NOT EXISTS ({_LATER})")
     each = f"EXISTS (SELECT FROM ({_LATEST}) AS latest WHERE {_HOLDS.format('latest', '%s')})"
     return Branches(
-        groups_holding(texts),
+        groups_holding(texts, visible_members(principal)),
         None if found is None else [message_id for message_id, _ in found],
         (each, [_patterns(wanted)]),
     )
 
 
-def attempt_condition(texts: Sequence[str]) -> Condition:
+def attempt_condition(texts: Sequence[str], principal: Principal) -> Condition:
     """Return the condition that an `attempt t` of the search fulfils, whose group is `failure_group g`."""
-    groups, wanted = groups_holding(texts), phrases(texts)
+    groups, wanted = groups_holding(texts, visible_members(principal)), phrases(texts)
     found = _few(wanted, "TRUE")
     # An OR with what is empty would keep the planner from going to the few.
     either: dict[str, Sequence[Any]] = {"g.id = ANY(%s)": [groups]} if groups else {}

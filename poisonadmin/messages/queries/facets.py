@@ -8,7 +8,8 @@ from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.queries.paging import CAP, COUNT_SECONDS, Count
 from poisonadmin.core.queries.rows import QueryTooExpensive, bounded, fetch_rows
 from poisonadmin.messages.domain.states import State
-from poisonadmin.messages.queries.counted_filters import COLUMNS, CountedFilter, counted_filter
+from poisonadmin.messages.queries.axes import COLUMNS, AxisValue, named
+from poisonadmin.messages.queries.counted_filters import CountedFilter, counted_filter
 from poisonadmin.messages.queries.counts import COUNTED, NOW_SEEN
 from poisonadmin.messages.queries.filters import MessageFilter
 from poisonadmin.messages.queries.lists import matching
@@ -18,11 +19,9 @@ SHOWN = 50
 
 
 @dataclass(frozen=True)
-class FacetValue:
-    """One value as a filter takes it (`?state=NDLV`, `?group=7`), what to call it, and how many messages have it."""
+class FacetValue(AxisValue):
+    """One value, and how many messages have it."""
 
-    value: str
-    label: str
     count: int
 
 
@@ -69,10 +68,10 @@ def facets(message_filter: MessageFilter, *, principal: Principal, limit: int = 
                 total, found = _counted(counted, limit)
             else:
                 total, found = _scanned(message_filter, principal, limit)
-            labels = _labels(found)
+            values = named({field: [key for key, _ in some.counts] for field, some in found.items()})
     except QueryTooExpensive:
         return Facets(None, **dict.fromkeys(COLUMNS, Facet((), 0)))
-    return Facets(total, **{field: _facet(field, found.get(field, _NONE), labels) for field in COLUMNS})
+    return Facets(total, **{field: _facet(field, found.get(field, _NONE), values) for field in COLUMNS})
 
 
 @dataclass(frozen=True)
@@ -143,30 +142,11 @@ def _most_frequent(rows: Sequence[Mapping[str, Any]], column: str, limit: int) -
     return _Values(ordered[:limit], sum(counts.values()))
 
 
-def _labels(found: Mapping[str, _Values]) -> dict[tuple[str, str], str]:
-    """Return the title of each group and the name of each address, by table and id."""
-
-    def ids(*fields: str) -> list[int]:
-        return sorted({int(value) for field in fields for value, _ in found.get(field, _NONE).counts})
-
-    rows = fetch_rows(
-        "SELECT 'group', id::text, title FROM failure_group WHERE id = ANY(%s)"
-        " UNION ALL SELECT 'address', id::text, name FROM address WHERE id = ANY(%s)",
-        [ids("group"), ids("address", "original_address")],
-    )
-    return {(table, key): label for table, key, label in rows}
-
-
-def _facet(field: str, found: _Values, labels: Mapping[tuple[str, str], str]) -> Facet:
+def _facet(field: str, found: _Values, named_values: Mapping[tuple[str, str], AxisValue]) -> Facet:
     counts = list(found.counts)
     if field == "state":
         by_state = dict(counts)
         counts = [(str(state), by_state.get(state, 0)) for state in State]
-    values = []
-    for value, n in counts:
-        if field in {"address", "original_address"}:
-            name = labels.get(("address", value), value)
-            values.append(FacetValue(name, name, n))
-        else:
-            values.append(FacetValue(value, labels.get((field, value), value), n))
-    return Facet(tuple(values), found.whole - sum(n for _, n in found.counts))
+    called = [(named_values.get((field, key), AxisValue(key, key)), n) for key, n in counts]
+    values = tuple(FacetValue(one.value, one.label, n) for one, n in called)
+    return Facet(values, found.whole - sum(n for _, n in found.counts))

@@ -14,12 +14,15 @@ from poisonadmin.core.queries.address_ids import address_ids, addresses_holding,
 from poisonadmin.core.queries.rows import fetch_values
 from poisonadmin.destinations.queries import addresses_delivering_to
 from poisonadmin.messages.domain.states import Reason, State
-from poisonadmin.messages.queries.counted_filters import COLUMNS
+from poisonadmin.messages.queries.axes import COLUMNS
 from poisonadmin.messages.queries.counts import CONFIRMING
 from poisonadmin.messages.queries.dead_letter_queues import DeadLetterQueue, in_any_queue, queues_of
+from poisonadmin.messages.queries.deep_terms import require_plain
 from poisonadmin.messages.queries.error_search import Branches, Condition, messages_holding
 from poisonadmin.messages.queries.filters import MessageFilter, Term
+from poisonadmin.messages.queries.group_terms import as_groups
 from poisonadmin.messages.queries.merged_groups import with_members
+from poisonadmin.messages.queries.owners import NOBODY
 
 # No index names `state` (store/models/message.py). What waits lies above the floors of the lanes that have something,
 # and what is under way is named by the open claims; both are few beside what is delivered. The CASE keeps the planner,
@@ -91,7 +94,11 @@ FEW = 20_000
 
 
 def compile_filter(message_filter: MessageFilter, principal: Principal) -> Where:
-    """Return the condition for what the filter says and the principal may see."""
+    """Return the condition for what the filter says and the principal may see.
+
+    Raise InvalidFilter `needs_search` for terms about payloads.
+    """
+    require_plain([term.field for term in message_filter.terms])
     ids: dict[str, list[int]] = {}
     if (visible := visible_ids(principal)) is not None:
         ids["address_id"] = visible
@@ -105,7 +112,7 @@ def compile_filter(message_filter: MessageFilter, principal: Principal) -> Where
         parameters.extend(values)
 
     other_reasons: set[str] = set()
-    for term in message_filter.terms:
+    for term in (as_groups(one, principal) for one in message_filter.terms):
         if term.field == "state" and term.negated:
             codes["state"] = _common(codes.get("state"), [one for one in State if one not in term.values])
         elif term.field in COLUMNS and not term.negated:
@@ -118,17 +125,16 @@ def compile_filter(message_filter: MessageFilter, principal: Principal) -> Where
                 found += [queue.address_id for queue in queues]
             column = COLUMNS[term.field]
             ids[column] = sorted(set(found) & set(ids.get(column, found)))
-        elif term.field == "error" and not term.negated:
-            errors.append(messages_holding(term.values))
+        elif term.field in ("error", "text"):
+            said = messages_holding(term.values, principal) if term.field == "error" else _word(term, principal)
+            if isinstance(said, Branches) and not term.negated:
+                errors.append(said)
+            else:
+                sql, values = said.condition if isinstance(said, Branches) else said
+                ask(f"({sql}) IS NOT TRUE" if term.negated else sql, values)
         elif term.field == "destination":
             sql = "coalesce(m.original_address_id, m.address_id) = ANY(%s)"
             ask(f"NOT {sql}" if term.negated else sql, [addresses_delivering_to(term.values, principal)])
-        elif term.field == "text" and not term.negated:
-            word = _word(term.values[0])
-            if isinstance(word, Branches):
-                errors.append(word)
-            else:
-                ask(*word)
         else:
             other_reasons |= {str(value) for value in term.values if term.field == "reason"}
             sql, values = _CONDITIONS[term.field](term)
@@ -209,16 +215,35 @@ def _key(term: Term) -> Condition:
     )
 
 
-def _text(term: Term) -> Condition:
-    word = _word(term.values[0])
-    return word.condition if isinstance(word, Branches) else word
+def _owner(term: Term) -> Condition:
+    accounts = fetch_values("SELECT id FROM auth_user WHERE username = ANY(%s)", [list(term.values)])
+    owned = "EXISTS (SELECT FROM message_owner o WHERE o.message_id = m.id AND o.owner_id = ANY(%s))"
+    if NOBODY in term.values:
+        owned += " OR NOT EXISTS (SELECT FROM message_owner o WHERE o.message_id = m.id)"
+    return owned, [accounts]
 
 
-def _word(word: str) -> Branches | Condition:
+def _tag(term: Term) -> Condition:
+    return "EXISTS (SELECT FROM message_tag t WHERE t.message_id = m.id AND t.tags && %s::varchar[])", [
+        list(term.values)
+    ]
+
+
+def _consumer_version(term: Term) -> Condition:
+    sql = """m.id IN (
+        SELECT t.message_id FROM attempt t
+        WHERE t.consumer_version = ANY(%s) AND t.outcome <> 'delivered' AND NOT EXISTS (
+            SELECT FROM attempt later WHERE later.message_id = t.message_id
+                AND later.attempt_number > t.attempt_number AND later.outcome <> 'delivered'))"""
+    return sql, [list(term.values)]
+
+
+def _word(term: Term, principal: Principal) -> Branches | Condition:
     """Message and conversation ids, and business keys, that begin with the word; addresses and errors that hold it.
 
     Few messages are named, and groups.
     """
+    word = str(term.values[0])
     start = word.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
     named = fetch_values(
         "(SELECT id FROM envelope WHERE message_id LIKE %s LIMIT %s)"
@@ -226,7 +251,7 @@ def _word(word: str) -> Branches | Condition:
         " UNION (SELECT message_id FROM business_key WHERE value LIKE %s LIMIT %s)",
         [start, FEW + 1, start, FEW + 1, start, FEW + 1],
     )
-    error, addresses = messages_holding([word]), addresses_holding(word)
+    error, addresses = messages_holding([word], principal), addresses_holding(word)
     if len(named) <= FEW and error.ids is not None and not addresses:
         return replace(error, ids=sorted({*named, *error.ids}))
     sql: str
@@ -255,7 +280,6 @@ _CONDITIONS: dict[str, Callable[[Term], Condition]] = {
     "reason": _column("m.reason = ANY(%s)"),
     "candidate": _candidate,
     "confirmation": _confirmation,
-    "error": lambda term: messages_holding(term.values).condition,
     "conversation_id": _envelope("conversation_id"),
     "message_id": _envelope("message_id"),
     "received_at": _compared(f"{_RECEIVED} {{operator}} %s"),
@@ -263,7 +287,9 @@ _CONDITIONS: dict[str, Callable[[Term], Condition]] = {
     "age": _compared(f"{_RECEIVED} > now() - %s"),
     "failure_age": _compared("m.failed_at > now() - %s"),
     "attempts": _compared("m.attempt_number {operator} %s"),
+    "consumer_version": _consumer_version,
     "header": _header,
+    "owner": _owner,
+    "tag": _tag,
     "key": _key,
-    "text": _text,
 }

@@ -17,6 +17,7 @@ from poisonadmin.core.queries.filter_values import (
 )
 from poisonadmin.messages.domain.business_keys import shortened
 from poisonadmin.messages.domain.states import Confirming, Reason, State
+from poisonadmin.messages.queries.deep_terms import PAYLOAD, PAYLOAD_AT, at_path, require_few
 
 HEADER = "header."
 KEY = "key."
@@ -26,19 +27,24 @@ MOMENTS = {
     "failed_after": ("failed_at", ">="),
     "failed_before": ("failed_at", "<"),
 }
+# A path may have names in quotation marks. Inside a quoted text, a backslash before a quotation mark stands for it.
 _TOKEN = re.compile(
-    r'(?P<negated>!?)(?:(?P<field>[A-Za-z_][\w.\-]*):)?(?:"(?P<quoted>[^"]*)"|(?P<plain>[^\s"]*))(?P<rest>\S*)'
+    r"""(?P<negated>!?)(?:(?P<field>payload\.\$(?:\['[^']+'\]|\["[^"]+"\]|[^\s:"'])*|[A-Za-z_][\w.\-]*):)?"""
+    r"""(?:"(?P<quoted>(?:\\"|[^"])*)"|(?P<plain>[^\s"]*))(?P<rest>\S*)"""
 )
 _SPACE = re.compile(r"\s*")
 _COMPARED = re.compile(r"(>=|<=|>|<|=)?(\d{1,9})")
 _SPAN = re.compile(r"(\d{1,6})([smhdw])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-_SHORT = {"conversation": "conversation_id", "message": "message_id"}
+_SHORT = {"conversation": "conversation_id", "message": "message_id", "version": "consumer_version"}
 # Words of the box that take a span, counted back from now. `since` is an older name of `received`.
 SPANS = {"received": "age", "since": "age", "failed": "failure_age"}
 # Parameters of a page with a list that narrow nothing.
 OF_THE_PAGE = {"cursor", "ordering", "since", "mark", "group_by", "sort"}
+_OTHERS = ("attempts", "header.<name>", "key.<name>", "payload", "payload.$.<path>")
 MAX_TOKENS = 40
+# Each is a look into an index of its own for every message.
+MAX_NAMED = 20
 MAX_SPAN = timedelta(days=36_500)
 
 
@@ -46,7 +52,8 @@ MAX_SPAN = timedelta(days=36_500)
 class Term:
     """One condition: `field` is any of `values` (`operator` =), or compares with the only one; `negated`: not so.
 
-    `name` is the header's for `header`, the key's for `key`.
+    `name` is the header's for `header`, the key's for `key`, and the JSON path for `payload_at`, whose operator may be
+    `present` too.
     """
 
     field: str
@@ -85,13 +92,20 @@ FIELDS: dict[str, Callable[[str, str], Any]] = {
     "address": address_or_pattern,
     "original_address": address_or_pattern,
     "group": number,
+    "failure": checked_text,
+    "group_owner": checked_text,
+    "group_tag": checked_text,
+    "snoozed": flag,
     "reason": reason,
     "candidate": flag,
     "confirmation": _confirming,
     "error": checked_text,
     "destination": checked_text,
+    "consumer_version": checked_text,
     "conversation_id": checked_text,
     "message_id": checked_text,
+    "owner": checked_text,
+    "tag": checked_text,
 }
 
 
@@ -103,6 +117,7 @@ class Token:
     field: str | None
     value: str
     text: str
+    is_quoted: bool
 
 
 def parse_search(text: str) -> tuple[Term, ...]:
@@ -118,7 +133,7 @@ def parse_search(text: str) -> tuple[Term, ...]:
     single: list[Term] = []
     for token in _tokens(text):
         term = _word_term(token)
-        if term.field in {"text", "attempts", *SPANS.values()}:
+        if term.field in {"text", "attempts", PAYLOAD, *SPANS.values()} or term.operator != "=":
             single.append(term)
             continue
         key = (term.field, term.negated, term.name)
@@ -126,6 +141,7 @@ def parse_search(text: str) -> tuple[Term, ...]:
         alternatives[key] = Term(
             term.field, (*(earlier.values if earlier else ()), *term.values), "=", term.negated, term.name
         )
+    require_few([term.field for term in (*alternatives.values(), *single)])
     return (*alternatives.values(), *single)
 
 
@@ -139,10 +155,11 @@ def _tokens(text: str) -> Iterator[Token]:
             )
         if (count := count + 1) > MAX_TOKENS:
             raise InvalidFilter("q", f"A search has at most {MAX_TOKENS} words.")
-        value = found["quoted"] if found["quoted"] is not None else found["plain"]
+        quoted = found["quoted"]
+        value = found["plain"] if quoted is None else quoted.replace('\\"', '"')
         if not value:
             raise InvalidFilter("q", f"{found[0]!r} has no value.")
-        yield Token(bool(found["negated"]), found["field"], value, found[0])
+        yield Token(bool(found["negated"]), found["field"], value, found[0], quoted is not None)
         at = found.end()
 
 
@@ -163,17 +180,29 @@ def _word_term(token: Token) -> Term:
         return Term("header", (token.value,), negated=token.negated, name=field.removeprefix(HEADER))
     if field.startswith(KEY) and len(field) > len(KEY):
         return Term("key", (shortened(token.value),), negated=token.negated, name=field.removeprefix(KEY))
+    if field == PAYLOAD:
+        return Term(PAYLOAD, (token.value,), negated=token.negated)
+    if field.startswith(f"{PAYLOAD}.$"):
+        return _payload_term(token, field.removeprefix(f"{PAYLOAD}."))
     if field not in FIELDS:
         raise InvalidFilter(
             "q",
             f"{token.text!r}: there is no field {field!r}. Fields are "
-            f"{', '.join(sorted({*FIELDS, *SPANS, 'attempts', 'header.<name>', 'key.<name>'}))}; "
+            f"{', '.join(sorted({*FIELDS, *SPANS, *_OTHERS}))}; "
             "put quotation marks around a text that holds a colon.",
         )
     try:
         return Term(field, (FIELDS[field](field, token.value),), negated=token.negated)
     except InvalidFilter as error:
         raise InvalidFilter("q", f"{token.text!r}: {error.detail}") from error
+
+
+def _payload_term(token: Token, path: str) -> Term:
+    try:
+        operator, values = at_path(path, token.value, is_quoted=token.is_quoted)
+    except InvalidFilter as error:
+        raise InvalidFilter("q", f"{token.text[:100]!r}: {error.detail}") from error
+    return Term(PAYLOAD_AT, values, operator, token.negated, path)
 
 
 def _attempts_term(token: Token) -> Term:
@@ -200,8 +229,9 @@ class MessageFilter:
 
 
 def narrowing(params: Mapping[str, Sequence[Any]]) -> dict[str, list[str]]:
-    """Return the parameters of a page with a list that narrow the list."""
-    return {name: [str(text) for text in texts] for name, texts in params.items() if name not in OF_THE_PAGE}
+    """Return the parameters of a page with a list that narrow the list; an empty field of a form narrows nothing."""
+    found = {name: [str(text) for text in texts if text != ""] for name, texts in params.items()}
+    return {name: texts for name, texts in found.items() if texts and name not in OF_THE_PAGE}
 
 
 def parse_filter(params: Mapping[str, Sequence[str]]) -> MessageFilter:
@@ -223,7 +253,17 @@ def parse_filter(params: Mapping[str, Sequence[str]]) -> MessageFilter:
             raise InvalidFilter(name, f"{name} is given {len(given)} times; {MAX_VALUES} are the most.")
         kept.extend((name, text) for text in given)
         terms.extend(_terms(name, given))
+    named = [term.name for term in terms if term.name]
+    if len(named) > MAX_NAMED:
+        raise InvalidFilter(named[-1][:100], f"A filter names {MAX_NAMED} headers and business keys at most.")
     return MessageFilter(tuple(terms), tuple(kept))
+
+
+def require_values(params: Mapping[str, Sequence[str]]) -> None:
+    """Do nothing where every parameter has a value, so that a slip never means everything; raise InvalidFilter."""
+    for name, texts in params.items():
+        if not texts or "" in texts:
+            raise InvalidFilter(name[:100], f"{name[:100]} is empty; leave it out instead.")
 
 
 def _terms(name: str, texts: Sequence[str]) -> list[Term]:

@@ -1,4 +1,4 @@
-"""A list of messages, counted by what they share: a failure, an address, a destination, a header, a business key."""
+"""A list of messages, counted by what they share: an address, a destination, a reason, a header, a business key."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,26 +10,29 @@ from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.queries.filter_values import InvalidFilter, checked_text
 from poisonadmin.core.queries.rows import bounded, fetch
 from poisonadmin.destinations.queries import destinations_seen
+from poisonadmin.messages.queries.axes import COLUMNS, AxisValue, named
 from poisonadmin.messages.queries.counted_filters import counted_filter
 from poisonadmin.messages.queries.counts import NOW
 from poisonadmin.messages.queries.filters import HEADER, KEY, MessageFilter
 from poisonadmin.messages.queries.lists import matching
-from poisonadmin.messages.queries.merged_groups import SEEN_AS
 
 SHOWN_SETS = 100
 TREND_HOURS = 24
 MESSAGES_READ = 50_000
 HEADERS_READ = 20_000
+# Where the counters know how many there are, messages are read for times and trend only.
+COUNTED_READ = 10_000
 
 
 class GroupBy(StrEnum):
-    """What messages can share, besides `header.<name>` and `key.<name>`."""
+    """What messages can share, besides a failure (`groups.py`), `header.<name>` and `key.<name>`."""
 
-    FAILURE = "failure"
     ADDRESS = "address"
     ORIGINAL_ADDRESS = "original_address"
     DESTINATION = "destination"
     REASON = "reason"
+    OWNER = "owner"
+    CONSUMER_VERSION = "consumer_version"
 
 
 class SetOrder(StrEnum):
@@ -44,7 +47,7 @@ class SetOrder(StrEnum):
 
 @dataclass(frozen=True)
 class Dimension:
-    """`parameter`: of the filter that narrows to one set. `key`: SQL over the message `m`, `label` over its `key`.
+    """`parameter`: of the filter that narrows to one set. `key`: SQL over the message `m`.
 
     `most`: how many messages are read at most; to look into headers costs more. `is_counted`: the counters have it,
     and `key` and `join` fit them too.
@@ -53,24 +56,25 @@ class Dimension:
     parameter: str
     key: str
     join: str = ""
-    label: str = "key"
     parameters: tuple[Any, ...] = ()
     most: int = MESSAGES_READ
     is_counted: bool = True
 
 
-_FIXED = {
-    GroupBy.FAILURE: Dimension(
-        "group",
-        f"({SEEN_AS})::text",
-        "LEFT JOIN failure_group g ON g.id = m.group_id",
-        label="(SELECT g.title FROM failure_group g WHERE g.id = key::bigint)",
+# An attempt a message, by its key.
+_LAST_FAILURE = """LEFT JOIN LATERAL (
+    SELECT t.consumer_version FROM attempt t WHERE t.message_id = m.id AND t.outcome <> 'delivered'
+    ORDER BY t.attempt_number DESC LIMIT 1) failed ON TRUE"""
+_FIXED: dict[str, Dimension] = {
+    GroupBy.OWNER: Dimension(
+        "owner",
+        "u.username",
+        "LEFT JOIN message_owner w ON w.message_id = m.id LEFT JOIN auth_user u ON u.id = w.owner_id",
+        is_counted=False,
     ),
-    GroupBy.ADDRESS: Dimension("address", "a.name", "JOIN address a ON a.id = m.address_id"),
-    GroupBy.ORIGINAL_ADDRESS: Dimension(
-        "original_address", "a.name", "LEFT JOIN address a ON a.id = m.original_address_id"
+    GroupBy.CONSUMER_VERSION: Dimension(
+        "consumer_version", "failed.consumer_version", _LAST_FAILURE, most=HEADERS_READ, is_counted=False
     ),
-    GroupBy.REASON: Dimension("reason", "m.reason"),
 }
 _ORDERS = {
     SetOrder.UNDECIDED: "undecided DESC, messages DESC",
@@ -92,7 +96,7 @@ WITH found AS MATERIALIZED ({newest}), hours AS (
                AS by_hour
     FROM hours GROUP BY 1
 ), sets AS ({sets})
-SELECT key AS value, {label} AS label, messages, undecided, first_at, last_at, by_hour,
+SELECT key AS value, messages, undecided, first_at, last_at, by_hour,
        (SELECT count(*) FROM found) AS read
 FROM sets ORDER BY {order}, key LIMIT {shown}
 """
@@ -111,7 +115,6 @@ LEFT JOIN read USING (key)
 @dataclass(frozen=True)
 class _CountedSet:
     value: str | None
-    label: str | None
     messages: int
     undecided: int
     first_at: datetime | None
@@ -163,8 +166,9 @@ def group_messages(
         raise InvalidFilter("sort", f"Sets are sorted by {', '.join(SetOrder)}, not by {order[:40]!r}.")
     dimension = _dimension(by, principal)
     counted = counted_filter(message_filter, principal) if dimension.is_counted else None
+    most = dimension.most if counted is None else COUNTED_READ
     with bounded():
-        newest, parameters = matching(message_filter, principal, dimension.most + 1)
+        newest, parameters = matching(message_filter, principal, most + 1)
         parameters = [*parameters, *dimension.parameters]
         sets = _READ_ONLY
         if counted is not None:
@@ -175,26 +179,29 @@ def group_messages(
             newest=newest,
             key=dimension.key,
             join=dimension.join,
-            label=dimension.label,
             sets=sets,
             hours=TREND_HOURS,
             order=_ORDERS[SetOrder(order)],
             shown=SHOWN_SETS + 1,
         )
         rows = fetch(_CountedSet, sql, parameters)
-    is_cut = bool(rows) and rows[0].read > dimension.most
+        keys = [row.value for row in rows if row.value is not None]
+        names = named({dimension.parameter: keys}) if dimension.parameter in COLUMNS else {}
+    is_cut = bool(rows) and rows[0].read > most
     return Grouping(
         dimension.parameter,
-        [_with_trend(row) for row in rows[:SHOWN_SETS]],
+        [_shown(row, names.get((dimension.parameter, row.value or ""))) for row in rows[:SHOWN_SETS]],
         len(rows) > SHOWN_SETS,
-        dimension.most if is_cut else None,
+        most if is_cut else None,
         is_exact=counted is not None or not is_cut,
     )
 
 
 def _dimension(by: str, principal: Principal) -> Dimension:
+    if by in COLUMNS and by in set(GroupBy):
+        return Dimension(by, f"m.{COLUMNS[by]}::text")
     if by in _FIXED:
-        return _FIXED[GroupBy(by)]
+        return _FIXED[by]
     if by == GroupBy.DESTINATION:
         seen, parameters = destinations_seen(principal, "d.id")
         join = f"""JOIN address a ON a.id = coalesce(m.original_address_id, m.address_id)
@@ -215,10 +222,12 @@ def _dimension(by: str, principal: Principal) -> Dimension:
         join = "LEFT JOIN business_key k ON k.message_id = m.id AND k.name = %s"
         return Dimension(name, "k.value", join, parameters=(name.removeprefix(KEY),), is_counted=False)
     raise InvalidFilter(
-        "group_by", f"Messages are grouped by {', '.join(GroupBy)}, header.<name> or key.<name>, not by {by[:40]!r}."
+        "group_by",
+        f"Messages are grouped by failure, {', '.join(GroupBy)}, header.<name> or key.<name>, not by {by[:40]!r}.",
     )
 
 
-def _with_trend(row: _CountedSet) -> MessageSet:
+def _shown(row: _CountedSet, name: AxisValue | None) -> MessageSet:
+    value, label = (name.value, name.label) if name else (row.value, row.value)
     trend = tuple(row.by_hour.get(str(hours_ago), 0) for hours_ago in reversed(range(TREND_HOURS)))
-    return MessageSet(row.value, row.label, row.messages, row.undecided, row.first_at, row.last_at, trend)
+    return MessageSet(value, label, row.messages, row.undecided, row.first_at, row.last_at, trend)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from poisonadmin.archive.queries.messages import require_archived
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.filter_values import InvalidFilter
@@ -26,7 +27,9 @@ COLUMNS = f"""m.id, e.message_id, a.name AS address, m.state, m.reason, m.candid
  g.title AS group_title, coalesce((SELECT jsonb_object_agg(k.name, k.value) FROM business_key k
  WHERE k.message_id = m.id), jsonb_build_object()) AS business_keys, m.attempt_number - (SELECT count(*)::int
  FROM history h WHERE h.message_id = m.id AND h.event = 'released') AS attempts_begun,
- a.status AS address_status"""  # noqa: S608
+ a.status AS address_status, (SELECT username FROM auth_user JOIN message_owner ON owner_id = auth_user.id
+ WHERE message_owner.message_id = m.id) AS owner, coalesce((SELECT tags FROM message_tag
+ WHERE message_tag.message_id = m.id), ARRAY[]::text[]) AS tags"""  # noqa: S608
 JOINS = """JOIN envelope e ON e.id = m.id JOIN address a ON a.id = m.address_id
  LEFT JOIN address o ON o.id = m.original_address_id LEFT JOIN failure_group g ON g.id = m.group_id"""
 
@@ -36,6 +39,7 @@ class MessageRow:
     """A message as lists show it. `group_title` is its last failure in one line, `business_keys` what the policy of its
     address had named at intake. `attempts_begun` leaves out what was claimed and put back before it was begun, which
     `attempt_number` counts. Nothing is delivered while `address_status` is not ON, whatever is due.
+    `owner`: the account that cares for it. `tags`: those of rules and of people.
     """
 
     id: int
@@ -61,6 +65,8 @@ class MessageRow:
     business_keys: Mapping[str, str]
     attempts_begun: int
     address_status: str
+    owner: str | None
+    tags: Sequence[str]
 
     @property
     def etag(self) -> str:
@@ -130,16 +136,23 @@ def messages_by_id(ids: Sequence[int], *, principal: Principal) -> list[MessageR
     return [row for row in rows if principal.sees(row.address)]
 
 
-def require_message(message_id: int, principal: Principal, permission: Permission = Permission.READ) -> None:
-    """Do nothing when the message is there and in scope, and the permission too; raise NotFound, NotAllowed."""
+def require_message(message_id: int, principal: Principal, permission: Permission = Permission.READ) -> bool:
+    """Return whether the message is in the database, and not archived.
+
+    Errors: `NotFound`, also out of scope; `MessageErased`; `NotAllowed`.
+    """
     principal.require(permission)
     found = []
     if 0 < message_id <= MAX_ID:
         found = fetch_values(
             "SELECT a.name FROM message m JOIN address a ON a.id = m.address_id WHERE m.id = %s", [message_id]
         )
-    if not found or not principal.sees(found[0]):
+    if not found:
+        require_archived(message_id, principal)
+        return False
+    if not principal.sees(found[0]):
         raise NotFound(f"There is no message {message_id}.")
+    return True
 
 
 def count_messages(

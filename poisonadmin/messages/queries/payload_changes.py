@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from jsonpatch import JsonPatch, JsonPatchException
-from jsonpointer import JsonPointerException
+from jsonpointer import JsonPointerException, resolve_pointer
 
 from poisonadmin.core.domain import strict_json
 from poisonadmin.core.domain.strict_json import InvalidJson, Number
@@ -29,8 +29,8 @@ HEADERS_TOO_LARGE = "headers_too_large"
 # A larger payload is not parsed, a larger result not made.
 MAX_PATCHED_BYTES = 1024 * 1024
 MAX_RESULT_BYTES = 4 * 1024 * 1024
-# `copy` can double a document each time.
-MAX_NODES = 200_000
+# `copy` can double a document each time. Of all operations on a message together: a second's work.
+MAX_COPIED_VALUES = 100_000
 MAX_DIFF_LINES = 2_000
 MAX_DETAIL_CHARS = 255
 
@@ -152,14 +152,17 @@ class PayloadChange:
             before = strict_json.dumps_exact(document, most_bytes=MAX_RESULT_BYTES, is_ascii=is_ascii)
         except InvalidJson as error:
             raise NotChanged(NOT_JSON, error.code) from None
+        left = MAX_COPIED_VALUES
         for number, (operation, patch) in enumerate(self._operations, start=1):
             where = f"operation {number}: {operation['op']} {operation['path']}"
             try:
+                if operation["op"] == "copy":
+                    left -= _values_in(resolve_pointer(document, operation["from"]), most=left + 1)
+                    if left < 0:
+                        raise NotChanged(TOO_LARGE_TO_PATCH, where)
                 document = patch.apply(document, in_place=True)
             except (JsonPatchException, JsonPointerException, RecursionError):
                 raise NotChanged(PATCH_FAILED, where) from None
-            if operation["op"] == "copy" and _is_above(MAX_NODES, document):
-                raise NotChanged(TOO_LARGE_TO_PATCH, where)
         try:
             after = strict_json.dumps_exact(document, most_bytes=MAX_RESULT_BYTES, is_ascii=is_ascii)
         except InvalidJson as error:
@@ -196,20 +199,18 @@ def _object(raw: bytes) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _is_above(most: int, document: Any) -> bool:
-    """Return whether a document has more values than `most`."""
+def _values_in(document: Any, *, most: int) -> int:
+    """Return how many values a document has, itself included; `most` where it has as many or more."""
     left = [document]
     seen = 0
-    while left and seen <= most:
+    while left and seen + len(left) < most:
         one = left.pop()
         seen += 1
         if isinstance(one, dict):
             left.extend(one.values())
         elif isinstance(one, list):
             left.extend(one)
-        if len(left) > most:
-            return True
-    return seen > most
+    return min(seen + len(left), most)
 
 
 def diff(before: MessageContent, after: MessageContent) -> list[str] | None:

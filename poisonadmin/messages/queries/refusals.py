@@ -5,12 +5,14 @@ in. It needs `joins`, the parameter `visible`: the ids of the addresses that who
 `values`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from poisonadmin.core.domain.access import OutOfScope, Principal
 from poisonadmin.delivery.domain.outcome import Outcome
+from poisonadmin.messages.domain.annotations import MAX_TAGS_OF_A_MESSAGE
 from poisonadmin.messages.domain.states import Reason, State
+from poisonadmin.messages.queries.owners import account_id
 from poisonadmin.operations.domain.actions import ACTIONS, OperationAction
 from poisonadmin.policies.queries.index import policy_index
 
@@ -22,20 +24,29 @@ CRASHED = "crashed"
 LISTED = "listed"
 NOT_LISTED = "not_listed"
 CONVERSATION_ENDED = "conversation_ended"
+NO_OWNER = "no_owner"
+TOO_MANY_TAGS = "too_many_tags"
+UNCHANGED = "unchanged"
 # Those that are about the address to which the message would go.
 OF_TARGET = frozenset({NO_DESTINATION, OVERSIZED, LISTED, CONVERSATION_ENDED})
 
-_JOINS = "JOIN address ON address.id = message.address_id JOIN envelope ON envelope.id = message.id"
+_ENVELOPE = "JOIN envelope ON envelope.id = message.id"
+_ADDRESS = "JOIN address ON address.id = message.address_id"
 # `back`: the return address, to which an approval sends a message.
 RETURN_ADDRESS = "JOIN address AS back ON back.id = coalesce(message.original_address_id, message.address_id)"
 # Where a redirected message goes. An address that no message has named yet is as its policy will make it.
 _TARGET = """
 JOIN (
-    SELECT id, name, destination_id, max_payload_bytes FROM address WHERE name = %(target)s
+    SELECT id, name, destination_id, max_payload_bytes, status FROM address WHERE name = %(target)s
     UNION ALL
-    SELECT NULL, %(target)s, (SELECT id FROM destination WHERE name = %(target_destination)s), %(target_most_bytes)s
+    SELECT NULL, %(target)s, (SELECT id FROM destination WHERE name = %(target_destination)s), %(target_most_bytes)s,
+           'ON'
     WHERE NOT EXISTS (SELECT FROM address WHERE name = %(target)s)
 ) AS back ON TRUE
+"""
+_ASSIGNED = """
+LEFT JOIN message_owner AS own ON own.message_id = message.id
+LEFT JOIN message_tag AS tagged ON tagged.message_id = message.id
 """
 # An approval hands it back to the consumers that reported it, since its address delivers nowhere.
 IS_HANDED_BACK = f"(message.reason IS NOT DISTINCT FROM '{Reason.LISTED}' AND back.destination_id IS NULL)"
@@ -43,11 +54,24 @@ IS_HANDED_BACK = f"(message.reason IS NOT DISTINCT FROM '{Reason.LISTED}' AND ba
 
 def joins(action: OperationAction) -> str:
     """Return what `message` is joined with: its `address`, its `envelope`, and `back`, where it would go."""
-    return f"{_JOINS} {_TARGET if action is OperationAction.REDIRECT else RETURN_ADDRESS}"
+    more = _ASSIGNED if action is OperationAction.ASSIGN else ""
+    return f"{_ADDRESS} {_ENVELOPE} {_TARGET if action is OperationAction.REDIRECT else RETURN_ADDRESS} {more}"
+
+
+def joins_of_delivery(action: OperationAction) -> str:
+    """Return what an action that delivers needs of `joins` to be carried out: each costs a search a message."""
+    return f"{_ENVELOPE} {target_join(action)}"
+
+
+def target_join(action: OperationAction) -> str:
+    """Return the join with `back`, where an action sends messages to; it must exist."""
+    return "JOIN address AS back ON back.name = %(target)s" if action is OperationAction.REDIRECT else RETURN_ADDRESS
 
 
 def values(action: OperationAction, params: Mapping[str, Any], principal: Principal) -> dict[str, Any]:
     """Return the parameters of the expression. Errors: `OutOfScope`, for a target that the principal does not see."""
+    if action is OperationAction.ASSIGN:
+        return _assignment(params)
     if action is not OperationAction.REDIRECT:
         return {}
     target = params["address"]
@@ -61,15 +85,27 @@ def values(action: OperationAction, params: Mapping[str, Any], principal: Princi
     }
 
 
-def _refusal(start: State, *conditions: tuple[str, str], goes_back: bool = False) -> str:
-    """Return the expression; `conditions`: what else keeps a message in `start` from being changed, and its code."""
+def _assignment(params: Mapping[str, Any]) -> dict[str, Any]:
+    owner = params.get("owner")
+    tags = params.get("tags", {})
+    return {
+        "sets_owner": "owner" in params,
+        "owner": owner,
+        "owner_id": None if owner is None else account_id(owner),
+        "tags_added": tags.get("add", []),
+        "tags_removed": tags.get("remove", []),
+    }
+
+
+def _refusal(starts: Sequence[State], *conditions: tuple[str, str], goes_back: bool = False) -> str:
+    """Return the expression; `conditions`: what else keeps a message in `starts` from being changed, and its code."""
     seen = "message.address_id = ANY(%(visible)s::bigint[])"
     if goes_back:
         seen += " AND back.id = ANY(%(visible)s::bigint[])"
     cases = "".join(f"\n     WHEN {condition} THEN '{code}'" for condition, code in conditions)
     return f"""
 CASE WHEN %(visible)s::bigint[] IS NOT NULL AND NOT ({seen}) THEN '{NOT_FOUND}'
-     WHEN message.state <> '{start}' THEN message.state{cases} END
+     WHEN message.state NOT IN ({", ".join(f"'{one}'" for one in starts)}) THEN message.state{cases} END
 """
 
 
@@ -97,15 +133,33 @@ _NOT_APPROVED = (
     (f"{_IS_TOO_LARGE[0]} AND NOT {IS_HANDED_BACK}", OVERSIZED),
 )
 
-REFUSALS: dict[OperationAction, str] = {action.key: _refusal(action.start) for action in ACTIONS.values()} | {
-    OperationAction.APPROVE: _refusal(State.NDLV, *_NOT_APPROVED, goes_back=True),
-    OperationAction.RELEASE: _refusal(State.NDLV, (_IS_ON_NO_LIST, NOT_LISTED), *_NOT_APPROVED, goes_back=True),
+_HAS_NOW = "coalesce(tagged.tags, '{}')::text[]"
+_NOT_ASSIGNED = (
+    ("%(owner)s::text IS NOT NULL AND %(owner_id)s::bigint IS NULL", NO_OWNER),
+    (
+        f"""%(tags_added)s::text[] <> '{{}}' AND cardinality(ARRAY(
+          SELECT unnest({_HAS_NOW} || %(tags_added)s::text[]) EXCEPT SELECT unnest(%(tags_removed)s::text[])
+        )) > {MAX_TAGS_OF_A_MESSAGE}""",
+        TOO_MANY_TAGS,
+    ),
+    (
+        f"""NOT (%(sets_owner)s AND own.owner_id IS DISTINCT FROM %(owner_id)s::bigint)
+          AND {_HAS_NOW} @> %(tags_added)s::text[] AND NOT {_HAS_NOW} && %(tags_removed)s::text[]""",
+        UNCHANGED,
+    ),
+)
+_NDLV = (State.NDLV,)
+
+REFUSALS: dict[OperationAction, str] = {action.key: _refusal(action.starts) for action in ACTIONS.values()} | {
+    OperationAction.APPROVE: _refusal(_NDLV, *_NOT_APPROVED, goes_back=True),
+    OperationAction.RELEASE: _refusal(_NDLV, (_IS_ON_NO_LIST, NOT_LISTED), *_NOT_APPROVED, goes_back=True),
     OperationAction.RETURN: _refusal(
-        State.NDLV, ("back.id = message.address_id", NOT_MOVED), _DELIVERS_NOWHERE, _IS_TOO_LARGE, goes_back=True
+        _NDLV, ("back.id = message.address_id", NOT_MOVED), _DELIVERS_NOWHERE, _IS_TOO_LARGE, goes_back=True
     ),
     # Whether the change applies, and the result is too large, is not known here (queries/payload_changes.py).
-    OperationAction.PATCH: _refusal(State.NDLV, _DELIVERS_NOWHERE, goes_back=True),
-    OperationAction.REDIRECT: _refusal(State.NDLV, _DELIVERS_NOWHERE, _IS_TOO_LARGE, _IS_LISTED, _HAS_ENDED),
+    OperationAction.PATCH: _refusal(_NDLV, _DELIVERS_NOWHERE, goes_back=True),
+    OperationAction.REDIRECT: _refusal(_NDLV, _DELIVERS_NOWHERE, _IS_TOO_LARGE, _IS_LISTED, _HAS_ENDED),
+    OperationAction.ASSIGN: _refusal(ACTIONS[OperationAction.ASSIGN].starts, *_NOT_ASSIGNED),
 }
 
 # A message `m` may have crashed its consumer whatever it is NDLV for, also where its policy counts no crashes but as

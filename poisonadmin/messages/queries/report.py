@@ -1,20 +1,17 @@
 """The failure report: any list of messages as CSV, safe to open in a spreadsheet."""
 
-import csv
-import io
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
 
 from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.domain.spreadsheet import cell, header_line, lines
 from poisonadmin.core.queries.rows import fetch_rows
 from poisonadmin.messages.queries.filters import MessageFilter
 from poisonadmin.messages.queries.lists import MessageRow, iter_messages
 
 MAX_ROWS = 10_000
 SLICE = 500
-BYTE_ORDER_MARK = "\ufeff"
 # Fields of `MessageRow`, and what `_records` adds to them.
 COLUMNS = (
     "id",
@@ -35,42 +32,30 @@ COLUMNS = (
     "conversation_id",
     "content_type",
     "payload_bytes",
+    "owner",
+    "tags",
 )
 _ON_RECORD = ("error_class", "error_message", "original_address", "failure_count")
-# What makes a spreadsheet read a cell as a formula, and the full-width forms that some take for the same.
-_STARTERS = frozenset("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
-_SKIPPED = " \u00a0\u3000\u200b\ufeff\x00"
 
 
 def report(message_filter: MessageFilter, *, principal: Principal, mark: bool = False) -> Iterator[bytes]:
     """Yield the report as RFC 4180 CSV in UTF-8, some hundred rows a piece, newest message first.
 
     At most 10,000 messages; when more match, the last record says so. With `mark` a byte order mark comes first, which
-    makes spreadsheets read it as UTF-8. Every cell is guarded by `guarded`.
+    makes spreadsheets read it as UTF-8. Every cell is guarded (core/domain/spreadsheet.py).
     """
     principal.require(Permission.EXPORT)
-    yield ((BYTE_ORDER_MARK if mark else "") + _csv([COLUMNS])).encode()
+    yield header_line(COLUMNS, mark=mark)
     rows = iter_messages(message_filter, principal, MAX_ROWS + 1)
     written = 0
     while batch := list(islice(rows, SLICE)):
         kept = batch[: MAX_ROWS - written]
         written += len(kept)
-        yield _csv(_records(kept)).encode("utf-8", "backslashreplace")
+        yield lines(_records(kept))
         if len(kept) < len(batch):
             notice = f"Cut at {MAX_ROWS:,} messages; more match. Narrow the filter to see the rest."
-            yield _csv([(notice, *[""] * (len(COLUMNS) - 1))]).encode()
+            yield lines([(notice, *[""] * (len(COLUMNS) - 1))])
             return
-
-
-def guarded(text: str) -> str:
-    """Return the cell such that no spreadsheet runs it: an apostrophe goes before what would start a formula.
-
-    >>> guarded("=1+1"), guarded(" @SUM(A1)"), guarded("a=b"), guarded("＝1")
-    ("'=1+1", "' @SUM(A1)", 'a=b', "'＝1")
-    """
-    start = text.lstrip(_SKIPPED)[:1]
-    # A tab or line break may hide behind the blanks, or be the blank itself.
-    return f"'{text}" if start in _STARTERS and text else text
 
 
 def _records(rows: Sequence[MessageRow]) -> Iterator[tuple[str, ...]]:
@@ -82,19 +67,12 @@ def _records(rows: Sequence[MessageRow]) -> Iterator[tuple[str, ...]]:
             | kept
             | {
                 "failure_group": row.group_title,
+                "tags": ", ".join(row.tags or ()),
                 "original_address": row.original_address or kept["original_address"],
                 "failure_count": row.failure_count or kept["failure_count"],
             }
         )
-        yield tuple(_cell(values[column]) for column in COLUMNS)
-
-
-def _cell(value: object) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return guarded(str(value).replace("\x00", "␀"))
+        yield tuple(cell(values[column]) for column in COLUMNS)
 
 
 def _on_record(ids: list[int]) -> dict[int, dict[str, Any]]:
@@ -118,9 +96,3 @@ def _on_record(ids: list[int]) -> dict[int, dict[str, Any]]:
         [ids],
     )
     return {message_id: dict(zip(_ON_RECORD, values, strict=True)) for message_id, *values in rows}
-
-
-def _csv(records: Sequence[Sequence[str]] | Iterator[Sequence[str]]) -> str:
-    text = io.StringIO(newline="")
-    csv.writer(text, lineterminator="\r\n").writerows(records)
-    return text.getvalue()

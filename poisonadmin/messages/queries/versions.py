@@ -7,6 +7,7 @@ from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.rows import StoredBytes, fetch, fetch_rows, fetch_values, stored_bytes
 from poisonadmin.messages.queries import payload_changes
+from poisonadmin.messages.queries.archived import archived_version_payload, archived_versions
 from poisonadmin.messages.queries.lists import require_message
 from poisonadmin.messages.queries.payload_changes import MessageContent
 
@@ -58,13 +59,15 @@ class VersionRow:
 
 def versions(message_id: int, *, principal: Principal) -> list[VersionRow]:
     """Return the versions, newest first; raise NotFound."""
-    require_message(message_id, principal)
+    if not require_message(message_id, principal):
+        return [VersionRow(*one) for one in archived_versions(message_id)]
     return fetch(VersionRow, _VERSIONS, {"id": message_id})
 
 
 def version_payload(message_id: int, number: int, *, principal: Principal) -> StoredBytes:
     """Return the payload of a version, to be read slice by slice; raise NotFound."""
-    require_message(message_id, principal, Permission.READ_PAYLOAD)
+    if not require_message(message_id, principal, Permission.READ_PAYLOAD):
+        return archived_version_payload(message_id, number)
     found = stored_bytes("payload_version", "payload", message_id, number, where="message_id = %s AND number = %s")
     if found is None and _newest(message_id) == number:
         found = stored_bytes("body", "payload", message_id)

@@ -11,16 +11,20 @@ from django.db import connection, transaction
 from django.db.models.functions import Now
 
 from poisonadmin.core.commands import audit, locks
+from poisonadmin.core.commands.transaction_retry import retried
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.locks import Lock, lock_key
-from poisonadmin.messages.commands.decisions import Decided, only
+from poisonadmin.messages.commands.decisions import Decided
+from poisonadmin.messages.commands.refused_decisions import only
 from poisonadmin.messages.queries import refusals
+from poisonadmin.messages.queries.owners import account_id
 from poisonadmin.operations.commands.carry_out import carry_out_piece, decide, record
 from poisonadmin.operations.commands.operations import end_where_over
 from poisonadmin.operations.commands.selections import freeze
 from poisonadmin.operations.domain.actions import DELIVERING, OperationAction
 from poisonadmin.operations.domain.canary import STAGE_ENDS
 from poisonadmin.operations.domain.lifecycle import OperationState
+from poisonadmin.operations.domain.pace import UNLIMITED, Pace
 from poisonadmin.operations.domain.params import InvalidOperation, checked_params, may_carry_out
 from poisonadmin.operations.queries.selections import SelectionRow, get_selection
 from poisonadmin.sign_offs.domain.sign_off import SignOffNeeded
@@ -28,7 +32,6 @@ from poisonadmin.sign_offs.queries.needed import limits_of, sign_off_needed
 from poisonadmin.store.models.operation import Operation, OperationPace, Selection, SelectionPiece
 
 MAX_REASON_CHARS = 2000
-MAX_RATE = 100_000.0
 # Few enough to be decided on at once: they wait for nobody, and nobody waits for them.
 DECIDED_AT_ONCE = 100
 
@@ -78,9 +81,7 @@ def begin(
     require(action, principal)
     if break_glass:
         principal.require(Permission.BREAK_GLASS)
-    kept = _checked(action, reason, rate_per_second, until, params)
-    if has_canary and action not in DELIVERING:
-        raise InvalidOperation("canary", f"has no meaning for {action}, which delivers nothing.")
+    kept = _checked(action, reason, Pace(rate_per_second, has_canary), until, params)
     with transaction.atomic():
         selection_id = selection if isinstance(selection, int) else freeze(selection, principal=principal.as_reader)
         operation = _create(
@@ -123,10 +124,25 @@ def decide_on(
     `expected`: `expected_state` and `expected_attempt`, what the caller has seen. What is not found is refused as such.
     `is_one`: there is one message, and an operation only where the action is carried out on it, or could be.
     One that needs a sign-off waits: `awaits` of what is returned names it, and nothing was changed.
-    Errors: `NotAllowed`, `InvalidOperation`; with `is_one` those of `decisions.only`.
+    Errors: `NotAllowed`, `InvalidOperation`; with `is_one` those of `refused_decisions.only`.
     """
     require(action, principal)
-    kept = _checked(action, reason, None, until, params)
+    kept = _checked(action, reason, UNLIMITED, until, params)
+    decided, operation = retried(lambda: _decide_on(ids, action, reason, principal, kept, is_one=is_one, **expected))
+    end_where_over(operation.id)
+    return decided
+
+
+def _decide_on(
+    ids: Sequence[int],
+    action: OperationAction,
+    reason: str,
+    principal: Principal,
+    kept: Mapping[str, Any],
+    *,
+    is_one: bool,
+    **expected: Any,
+) -> tuple[Decided, Operation]:
     with transaction.atomic(), connection.cursor() as cursor:
         operation = _create(freeze(ids=ids, principal=principal.as_reader), action, reason, principal, None, kept)
         if operation.state == OperationState.RUNNING:
@@ -138,8 +154,7 @@ def decide_on(
                 transaction.set_rollback(True)
         if is_one:
             only(decided, ids[0])
-    end_where_over(operation.id)
-    return decided
+    return decided, operation
 
 
 def require(action: OperationAction, principal: Principal) -> None:
@@ -157,25 +172,25 @@ def _members(operation: Operation) -> set[int]:
 
 def require_reason(reason: str) -> None:
     """Do nothing where there is a reason; raise InvalidOperation."""
-    if not reason.strip() or len(reason) > MAX_REASON_CHARS:
-        raise InvalidOperation("reason", f"must be 1 to {MAX_REASON_CHARS} characters.")
+    if not any(one.isalnum() for one in reason) or len(reason) > MAX_REASON_CHARS:
+        raise InvalidOperation("reason", f"must be 1 to {MAX_REASON_CHARS} characters, with a letter or a digit.")
 
 
 def _checked(
     action: OperationAction,
     reason: str,
-    rate_per_second: float | None,
+    pace: Pace,
     until: datetime | None,
     params: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
     require_reason(reason)
-    if rate_per_second is not None and action not in DELIVERING:
-        raise InvalidOperation("rate_per_second", f"has no meaning for {action}, which delivers nothing.")
-    if rate_per_second is not None and not 0 < rate_per_second <= MAX_RATE:
-        raise InvalidOperation("rate_per_second", f"must be above 0 and at most {MAX_RATE:.0f}.")
+    pace.check(action)
     if (until is None) is (action is OperationAction.POSTPONE):
         raise InvalidOperation("until", "is required to postpone, and for nothing else.")
-    return checked_params(action, params) | ({} if until is None else {"until": until.isoformat()})
+    kept = checked_params(action, params)
+    if kept.get("owner") is not None and account_id(kept["owner"]) is None:
+        raise InvalidOperation("params.owner", f"There is no account {kept['owner'][:80]}.")
+    return kept | ({} if until is None else {"until": until.isoformat()})
 
 
 def _create(

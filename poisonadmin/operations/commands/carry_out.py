@@ -120,9 +120,9 @@ def _next(piece: list[int] | None, canary: list[int] | None, stage: int, walked:
 def decide(operation: Operation, ids: Sequence[int], **expected: Any) -> Decided:
     """Carry the operation's action out on these messages, for who asked for it. Errors: those of the decision."""
     action, principal = OperationAction(operation.action), principal_of(operation)
-    target = refusals.values(action, operation.params, principal)
-    if target and target["target_destination"] is not None:
-        ensure_addresses([target["target"]])  # where messages are redirected to, unless it would deliver nowhere
+    known = refusals.values(action, operation.params, principal)
+    if known.get("target_destination") is not None:
+        ensure_addresses([known["target"]])  # where messages are redirected to, unless it would deliver nowhere
     until = operation.params.get("until")
     ref = OperationRef(operation.id, has_lanes=operation.has_lanes, is_audited=operation.count > 1)
     return decisions.decide(

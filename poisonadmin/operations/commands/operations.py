@@ -13,6 +13,7 @@ from poisonadmin.core.domain.locks import Lock
 from poisonadmin.core.queries.rows import fetch_values
 from poisonadmin.messages.commands import schedule
 from poisonadmin.operations.commands.carry_out import carry_out_piece
+from poisonadmin.operations.commands.rights import why_not_allowed
 from poisonadmin.operations.commands.undo import undo
 from poisonadmin.operations.domain.canary import STAGE_ENDS, why_halt
 from poisonadmin.operations.domain.lifecycle import CHANGES, OperationChange, OperationState
@@ -60,6 +61,8 @@ def change(operation_id: int, what: OperationChange, *, reason: str, principal: 
     """
     principal.require(Permission.DECIDE)
     found = get_operation(operation_id, principal=principal.as_reader)
+    if what is OperationChange.RESUME and (why := why_not_allowed(found)):
+        raise OperationNotChanged(f"{why} Cancel it, and decide on its messages yourself.")
     starts, to = CHANGES[what]
     with transaction.atomic(), connection.cursor() as cursor:
         values: dict[str, Any] = {
@@ -114,6 +117,9 @@ def _step(operation_id: int) -> bool:
     operation = Operation.objects.get(id=operation_id)
     if operation.state == OperationState.CANCELLED:
         undo(operation, actor=operation.requested_by, note=operation.reason)
+    elif why := why_not_allowed(operation):
+        _halt(operation.id, why)
+        return False
     elif operation.is_watched and _watch(operation):
         return False
     elif carry_out_piece(operation):
@@ -132,18 +138,22 @@ def _watch(operation: Operation) -> bool:
     is_stage = operation.stage < len(STAGE_ENDS) and operation.walked >= min(
         STAGE_ENDS[operation.stage], len(operation.canary or ())
     )
-    why = why_halt(ledger)
-    with transaction.atomic(), connection.cursor() as cursor:
-        if why is not None:
-            cursor.execute(_HALT, {"id": operation.id, "why": why})
-            if cursor.rowcount:
-                schedule.hold_lanes(cursor, operation.id, is_held=True)
-                details = {"why": why}
-                audit.record("system", "operation.halt", "operation", str(operation.id), details=details)
-            return True
-        if is_stage and is_answered:
+    if why := why_halt(ledger):
+        _halt(operation.id, why)
+        return True
+    if is_stage and is_answered:
+        with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute(_NEXT_STAGE, {"id": operation.id, "stage": operation.stage})
     return False
+
+
+def _halt(operation_id: int, why: str) -> None:
+    """Halt a running operation; what is under way ends."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(_HALT, {"id": operation_id, "why": why})
+        if cursor.rowcount:
+            schedule.hold_lanes(cursor, operation_id, is_held=True)
+            audit.record("system", "operation.halt", "operation", str(operation_id), details={"why": why})
 
 
 def end_where_over(operation_id: int) -> None:

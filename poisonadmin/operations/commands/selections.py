@@ -5,18 +5,22 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.db import connection, transaction
+from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.domain.errors import InvalidField
+from poisonadmin.core.domain.errors import InvalidField, PoisonAdminError
 from poisonadmin.core.queries.address_ids import scope_condition
 from poisonadmin.core.queries.rows import bounded
 from poisonadmin.messages.queries.filter_sql import compile_filter
-from poisonadmin.messages.queries.filters import parse_filter
+from poisonadmin.messages.queries.filters import parse_filter, require_values
 from poisonadmin.operations.domain.selection import MEMBERS_A_PIECE, SelectionOrder
 
 KEPT_HOURS = 24
 MAX_MEMBERS = 10_000_000
 MAX_IDS = 10_000
+# Of one account, that nothing was done with: some 200 MB.
+MAX_UNUSED = 1_000
+MAX_UNUSED_MEMBERS = 25_000_000
 # To freeze millions takes seconds.
 FREEZE_SECONDS = 120
 
@@ -51,7 +55,20 @@ DELETE FROM selection WHERE id IN (
     SELECT id FROM selection WHERE used_at IS NULL AND expires_at <= now() ORDER BY id LIMIT 100 FOR UPDATE SKIP LOCKED
 ) RETURNING id
 """
+_UNUSED = """
+SELECT count(*), coalesce(sum(count), 0) FROM selection WHERE used_at IS NULL AND created_by = %s AND expires_at > now()
+"""
 _PIECES = "DELETE FROM selection_piece WHERE selection_id = ANY(%(selections)s)"
+
+
+_NOT_NARROWED: tuple[str, Sequence[Any]] = ("TRUE", ())
+
+
+class TooManySelections(PoisonAdminError):
+    """Raised when an account keeps too many selections that nothing was done with."""
+
+    code = "too_many_selections"
+    status = 429
 
 
 class InvalidSelection(InvalidField):
@@ -66,28 +83,30 @@ def freeze(
     ids: Sequence[int] | None = None,
     order: SelectionOrder = SelectionOrder.OLDEST,
     most: int | None = None,
-    narrowed: tuple[str, Sequence[Any]] = ("TRUE", ()),
+    narrowed: tuple[str, Sequence[Any]] = _NOT_NARROWED,
     principal: Principal,
 ) -> int:
     """Freeze the messages that a filter (`GET /messages/`) finds, or those of `ids`, and return the selection's id.
 
     Only what the principal sees becomes a member. `most`: how many at most, the first in `order`. `narrowed`: what else
-    must hold of a message `m`, and its parameters.
+    must hold of a message `m`, and its parameters; it may be all that is given.
     Errors: `NotAllowed`, `InvalidFilter`, `InvalidSelection`, `QueryTooExpensive`.
     """
     principal.require(Permission.READ)
-    if (message_filter is None) == (ids is None):
+    is_narrowed = narrowed != _NOT_NARROWED
+    if (message_filter is None) == (ids is None) and not (is_narrowed and ids is None):
         raise InvalidSelection("filter", "give a filter or ids, and not both.")
     if ids is not None and not 1 <= len(ids) <= MAX_IDS:
         raise InvalidSelection("ids", f"must be 1 to {MAX_IDS} ids; a filter can mean more.")
-    if most is not None and not 1 <= most <= MAX_MEMBERS:
-        raise InvalidSelection("limit", f"must be within 1..{MAX_MEMBERS}.")
+    require_limit(most)
     asked = None if message_filter is None else {name: list(texts) for name, texts in message_filter.items()}
+    require_values(asked or {})
     with bounded(FREEZE_SECONDS), connection.cursor() as cursor:
         found, parameters = _among(ids, asked, principal)
         sql = f"({found}) AND ({narrowed[0]})"
         first = "" if most is None else f"ORDER BY {_FIRST[order]} LIMIT {most}"
         direction = "DESC" if order in _NEWEST_FIRST else "ASC"
+        _require_room(cursor, principal)
         cursor.execute(
             _OPEN,
             {
@@ -102,6 +121,23 @@ def freeze(
         statement = _FREEZE.format(direction=direction, size=MEMBERS_A_PIECE, where=sql, first=first)
         cursor.execute(statement, [*parameters, *narrowed[1], selection_id, selection_id])
     return int(selection_id)
+
+
+def require_limit(most: int | None) -> None:
+    """Do nothing where a selection may be limited to so many messages; raise InvalidSelection."""
+    if most is not None and not 1 <= most <= MAX_MEMBERS:
+        raise InvalidSelection("limit", f"must be within 1..{MAX_MEMBERS}.")
+
+
+def _require_room(cursor: CursorWrapper, principal: Principal) -> None:
+    """Raise TooManySelections where an account keeps too many selections that nothing was done with."""
+    cursor.execute(_UNUSED, [principal.name])
+    selections, members = cursor.fetchone()
+    if selections >= MAX_UNUSED or members >= MAX_UNUSED_MEMBERS:
+        raise TooManySelections(
+            f"{principal.name} has {selections} selections of {members} messages that nothing was done with. "
+            f"Each is removed after {KEPT_HOURS} hours; use one of them."
+        )
 
 
 def _among(

@@ -22,8 +22,7 @@ _UNDO = move(
     chosen="""
     SELECT message.id, coalesce(former.id, message.address_id) AS former_address_id, message.address_id, message.state,
            message.reason, message.group_id, message.original_address_id,
-           (SELECT reason FROM history WHERE message_id = message.id AND to_state = 'NDLV' ORDER BY seq DESC LIMIT 1)
-               AS former_reason,
+           undecided.reason AS former_reason, undecided.at AS former_at,
            here.name AS from_name, former.name AS to_name, lane.id AS former_lane_id
     FROM (
         SELECT * FROM message
@@ -39,10 +38,15 @@ _UNDO = move(
                AND hop.to_address = here.name
              ORDER BY seq DESC LIMIT 1
          ) AS former ON TRUE
+         LEFT JOIN LATERAL (
+             SELECT reason, at FROM history
+             WHERE message_id = message.id AND to_state = 'NDLV' ORDER BY seq DESC LIMIT 1
+         ) AS undecided ON TRUE
          JOIN lane ON lane.address_id = coalesce(former.id, message.address_id) AND lane.is_plain
 """,
     sets={
         "reason": "former_reason",
+        "state_at": "coalesce(former_at, now())",  # it has waited for a decision since then
         "address_id": "former_address_id",
         "lane_id": "former_lane_id",
         # An approval has brought it home; a redirect has kept where it was first.

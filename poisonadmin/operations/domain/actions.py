@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from poisonadmin.messages.domain.states import Event, Reason, State, allowed
+from poisonadmin.messages.domain.states import Event, Reason, State, allowed, sources
 
 
 class OperationAction(StrEnum):
@@ -19,11 +19,14 @@ class OperationAction(StrEnum):
     PATCH = "patch"
     RELEASE = "release"
     RESTORE = "restore"
+    ASSIGN = "assign"
 
 
 @dataclass(frozen=True)
 class Action:
-    """`start`: the state in which a message must be. `fits`: what else a message must be, so that it is offered.
+    """`start`: the state in which a message must be; None: any in which the event is legal.
+
+    `fits`: what else a message must be, so that it is offered.
 
     `params`: what it is told besides which messages (operations/domain/params.py). `page`: the route of a page that
     carries it out on one message, where that is no dialog.
@@ -31,7 +34,7 @@ class Action:
     """
 
     key: OperationAction
-    start: State
+    start: State | None
     event: Event
     label: str
     verb: str
@@ -47,7 +50,12 @@ class Action:
 
     def allows(self, message: Any) -> bool:
         """Return whether a row of a list of messages may be so changed; the command has the last word."""
-        return message.state == self.start and self.fits(message)
+        return message.state in self.starts and self.fits(message)
+
+    @property
+    def starts(self) -> tuple[State, ...]:
+        """Return the states in which a message may be."""
+        return sources(self.event) if self.start is None else (self.start,)
 
 
 _DELAYS = ((600, "10 minutes"), (3600, "1 hour"), (4 * 3600, "4 hours"), (86_400, "1 day"), (7 * 86_400, "7 days"))
@@ -165,6 +173,18 @@ ACTIONS: dict[str, Action] = {
             "restored",
             "Will wait for a decision again.",
             "refresh",
+        ),
+        Action(
+            OperationAction.ASSIGN,
+            None,
+            Event.ASSIGNED,
+            "Assign…",
+            "Assign",
+            "assigned",
+            "Will get the owner and tags that you choose. Nothing is delivered.",
+            "user",
+            on_lists=True,
+            params=("owner", "tags"),
         ),
     )
 }

@@ -4,7 +4,8 @@ from enum import StrEnum
 
 
 class OperationState(StrEnum):
-    """WAITING_FOR_SIGN_OFF: nothing is done before another person consents. HALTED: its canary stopped it.
+    """WAITING_FOR_SIGN_OFF: nothing is done before another person consents. HALTED: its canary stopped it,
+    or who asked for it may not decide any more.
 
     CANCELLED: nothing more begins; what is under way ends.
     """

@@ -11,8 +11,10 @@ from poisonadmin.core.domain.errors import InvalidField
 from poisonadmin.core.domain.strict_json import InvalidJson
 from poisonadmin.destinations.domain.http_config import is_reserved
 from poisonadmin.intake.domain.envelope_fields import LIMITS
+from poisonadmin.messages.domain.annotations import MAX_TAGS_OF_A_MESSAGE, InvalidAnnotation, checked_tags
 from poisonadmin.operations.domain.actions import ACTIONS, OperationAction
 
+MAX_OWNER_CHARS = 150
 MAX_PATCH_OPERATIONS = 100
 MAX_PATCH_BYTES = 64 * 1024
 MAX_HEADER_CHANGES = 50
@@ -41,7 +43,8 @@ def checked_params(action: OperationAction, given: Mapping[str, Any] | None) -> 
     """Return the parameters of an action as they are kept. Errors: `InvalidOperation`.
 
     REDIRECT: `address`. PATCH: `json_patch` (RFC 6902) or `payload`, a text that takes the place of the whole payload;
-    `headers`: `set`, an object of strings, and `remove`, a list of names.
+    `headers`: `set`, an object of strings, and `remove`, a list of names. ASSIGN: `owner`, the name of an account, null
+    for nobody; `tags`: `add` and `remove`, lists of texts.
 
     >>> checked_params(OperationAction.REDIRECT, {"address": "orders.repaired"})
     {'address': 'orders.repaired'}
@@ -141,7 +144,43 @@ def _headers(value: Any) -> dict[str, Any]:
     return {name: part for name, part in (("set", to_set), ("remove", to_remove)) if part}
 
 
+def _assign(given: Mapping[str, Any]) -> dict[str, Any]:
+    if not given:
+        raise InvalidOperation("params.owner", "choose an owner or tags.")
+    checks: dict[str, Callable[[Any], Any]] = {"owner": _owner, "tags": _tags}
+    return {name: checks[name](value) for name, value in given.items()}
+
+
+def _owner(value: Any) -> str | None:
+    if value is not None and (not isinstance(value, str) or len(value) > MAX_OWNER_CHARS or not value.isprintable()):
+        raise InvalidOperation("params.owner", "must be the name of an account, or null for nobody.")
+    return value or None
+
+
+def _tags(value: Any) -> dict[str, list[str]]:
+    field = "params.tags"
+    if not isinstance(value, dict) or not value or set(value) - {"add", "remove"}:
+        raise InvalidOperation(field, "must be an object with add or remove, lists of tags.")
+    for name, tags in value.items():
+        if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
+            raise InvalidOperation(f"{field}.{name}", "must be a list of texts.")
+    try:
+        added = checked_tags(value.get("add", []))
+    except InvalidAnnotation as error:
+        raise InvalidOperation(f"{field}.add", error.reason) from None
+    removed = sorted({tag.strip() for tag in value.get("remove", [])})
+    if len(removed) > MAX_TAGS_OF_A_MESSAGE or not all(0 < len(one) <= 50 and one.isprintable() for one in removed):
+        most = f"at most {MAX_TAGS_OF_A_MESSAGE} printable texts of 1 to 50 characters"
+        raise InvalidOperation(f"{field}.remove", f"must be {most}.")
+    if not added and not removed:
+        raise InvalidOperation(field, "must name at least one tag.")
+    if both := set(added) & set(removed):
+        raise InvalidOperation(f"{field}.remove", f"names {min(both)}, which is to be added.")
+    return {"add": added, "remove": removed}
+
+
 _CHECKS: dict[OperationAction, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
     OperationAction.REDIRECT: _redirect,
     OperationAction.PATCH: _patch,
+    OperationAction.ASSIGN: _assign,
 }

@@ -15,6 +15,7 @@ from poisonadmin.messages.queries.lists import COLUMNS, JOINS, MessageRow
 from poisonadmin.operations.domain.actions import DELIVERING, OperationAction
 from poisonadmin.operations.domain.ledger import Ledger, MemberOutcome, ledger
 from poisonadmin.operations.domain.lifecycle import OPEN_STATES, OperationState
+from poisonadmin.operations.queries.selections import members_in_scope
 
 _COLUMNS = """operation.id, selection_id, action, state, reason, params, rate_per_second, operation.count,
  ids_hash AS hash, canary IS NOT NULL AS canary, walked, changed, halted_why,
@@ -25,11 +26,9 @@ _RECORDED = """
 SELECT operation_id, outcome, code, count(*) FROM operation_result WHERE operation_id = ANY(%s) GROUP BY 1, 2, 3
 """
 _RECORDED_MEMBERS = "SELECT message_id AS id FROM operation_result WHERE operation_id = %s AND outcome = %s"
-# The outcome of a member without a row follows from whether it was decided on.
 _OTHER_MEMBERS = """
 SELECT id FROM (
-    SELECT member.id, CASE WHEN piece.number < operation.pieces OR member.id = ANY(canary[1:walked]) THEN %s
-                           WHEN operation.state = 'cancelled' THEN 'cancelled' ELSE 'unanswered' END AS outcome
+    SELECT member.id, {outcome} AS outcome
     FROM operation JOIN selection_piece AS piece USING (selection_id)
          CROSS JOIN LATERAL unnest(message_ids) AS member (id)
     WHERE operation.id = %s AND NOT EXISTS (
@@ -203,6 +202,17 @@ def recorded_results(operation_id: int) -> dict[str, int]:
 _IDS = Key(("member.id",), (int,), descending=False, fields=("id",))
 
 
+def outcome_without_row(action: str) -> str:
+    """Return the expression for the outcome of a `member` of a `piece` that has no result.
+
+    It follows from whether the `operation` with this action has decided on it.
+    """
+    decided = MemberOutcome.UNANSWERED if action in DELIVERING else MemberOutcome.CHANGED
+    return f"""CASE WHEN piece.number < operation.pieces OR member.id = ANY(canary[1:walked]) THEN '{decided}'
+         WHEN operation.state = '{OperationState.CANCELLED}' THEN '{MemberOutcome.CANCELLED}'
+         ELSE '{MemberOutcome.UNANSWERED}' END"""
+
+
 def list_operation_members(
     operation: OperationDetail,
     outcome: MemberOutcome,
@@ -213,18 +223,19 @@ def list_operation_members(
 ) -> Page[MessageRow]:
     """Return a page of the members with this outcome as they are now, oldest first.
 
-    Errors: `InvalidCursor`, `QueryTooExpensive`.
+    Those that have moved out of the caller's scope since are left out. Errors: `InvalidCursor`, `QueryTooExpensive`.
     """
     principal.require(Permission.READ)
     page = window(cursor, limit, _IDS)
     members, parameters = _RECORDED_MEMBERS, [operation.id, str(outcome)]
     if outcome in (MemberOutcome.CHANGED, MemberOutcome.CANCELLED, MemberOutcome.UNANSWERED):
-        is_open = operation.action in DELIVERING
-        members += f" UNION ALL {_OTHER_MEMBERS}"
-        parameters += [str(MemberOutcome.UNANSWERED if is_open else MemberOutcome.CHANGED), operation.id, str(outcome)]
+        members += f" UNION ALL {_OTHER_MEMBERS.format(outcome=outcome_without_row(operation.action))}"
+        parameters += [operation.id, str(outcome)]
+    seen, visible = members_in_scope(principal)
     sql = f"""
-SELECT {COLUMNS} FROM (SELECT member.id FROM ({members}) AS member WHERE {page.condition} {page.order}) AS member
-JOIN message m ON m.id = member.id {JOINS} {page.order.partition(" LIMIT")[0]}"""  # noqa: S608  (fragments are constants)
+SELECT {COLUMNS} FROM (
+    SELECT member.id FROM ({members}) AS member WHERE {seen} AND {page.condition} {page.order}
+) AS member JOIN message m ON m.id = member.id {JOINS} {page.order.partition(" LIMIT")[0]}"""  # noqa: S608  (fragments are constants)
     with bounded():
-        rows = fetch(MessageRow, sql, [*parameters, *page.parameters])
+        rows = fetch(MessageRow, sql, [*parameters, *visible, *page.parameters])
     return page.page(rows, lambda: Count(getattr(operation.ledger, outcome), capped=False))

@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
-from poisonadmin.core.queries.address_ids import visible_ids
+from poisonadmin.core.queries.address_ids import scope_condition, visible_ids
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Count, Key, Page, window
 from poisonadmin.core.queries.rows import bounded, fetch, fetch_by_id, fetch_values
 from poisonadmin.messages.queries.filter_sql import compile_filter
@@ -97,15 +98,27 @@ SELECT count(*) FROM (
 def list_members(
     selection: SelectionRow, *, principal: Principal, cursor: str | None = None, limit: int = DEFAULT_LIMIT
 ) -> Page[MessageRow]:
-    """Return a page of the members as they are now, oldest first. Errors: `InvalidCursor`, `QueryTooExpensive`."""
+    """Return a page of the members as they are now, oldest first.
+
+    Those that have moved out of the caller's scope since are left out. Errors: `InvalidCursor`, `QueryTooExpensive`.
+    """
     principal.require(Permission.READ)
     page = window(cursor, limit, _IDS)
+    seen, visible = members_in_scope(principal)
     bound = f"AND {page.condition.replace('m.id', 'member.id')} {page.order.replace('m.id', 'member.id')}"
     sql = f"""
 SELECT {COLUMNS} FROM (
     SELECT member.id FROM (SELECT unnest(message_ids) AS id FROM selection_piece WHERE selection_id = %s) AS member
-    WHERE TRUE {bound}
+    WHERE {seen} {bound}
 ) AS member JOIN message m ON m.id = member.id {JOINS} {page.order.partition(" LIMIT")[0]}"""  # noqa: S608  (fragments are constants)
     with bounded():
-        rows = fetch(MessageRow, sql, [selection.id, *page.parameters])
+        rows = fetch(MessageRow, sql, [selection.id, *visible, *page.parameters])
     return page.page(rows, lambda: Count(selection.count, capped=False))
+
+
+def members_in_scope(principal: Principal) -> tuple[str, list[Any]]:
+    """Return the condition that a `member` is where the principal sees it now, and its parameters."""
+    if principal.sees_everything:
+        return "TRUE", []
+    scope, values = scope_condition(principal, "seen.address_id")
+    return f"EXISTS (SELECT FROM message AS seen WHERE seen.id = member.id AND {scope})", values

@@ -11,6 +11,7 @@ from poisonadmin.intake.domain import envelope_fields
 from poisonadmin.intake.domain.envelope import MessageEnvelope, parse_envelope
 from poisonadmin.intake.domain.envelope_fields import LIMITS, InvalidEnvelope
 from poisonadmin.messages.domain.states import State
+from poisonadmin.operations.commands.bookmark_release import release_bookmark
 from poisonadmin.poison_list.commands import consumers, reports
 from poisonadmin.poison_list.queries.entries import EntryRow, get_entry, list_entries
 from poisonadmin.web.api.contract import (
@@ -99,11 +100,14 @@ class PoisonList(ApiView):
 class PoisonEntryRelease(ApiView):
     """`/poison-list/{id}/release/`."""
 
-    @contract(Permission.DECIDE, "poison list", {200: POISON_ENTRY}, body=ReasonInput, acts=True)
+    @contract(Permission.DECIDE, "poison list", {200: POISON_ENTRY, 202: POISON_ENTRY}, body=ReasonInput, acts=True)
     def post(self, entry_id: int) -> Response:
-        """Take a bookmark off the list: consumers handle it again, and its counts start anew."""
-        reports.release(entry_id, principal=self.principal, reason=self.body["reason"])
-        return Response(POISON_ENTRY.render(get_entry(entry_id, principal=self.reader)))
+        """Take a bookmark off the list: consumers handle it again, and its counts start anew.
+
+        202: the messages that it stopped need a sign-off. `Location` is the operation that waits; nothing was done.
+        """
+        awaits = release_bookmark(entry_id, principal=self.principal, reason=self.body["reason"])
+        return self.accepted(Response(POISON_ENTRY.render(get_entry(entry_id, principal=self.reader))), awaits)
 
 
 class ConsumerHeartbeat(ApiView):

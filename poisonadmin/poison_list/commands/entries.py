@@ -149,13 +149,20 @@ def _notify(cursor: CursorWrapper, entries: Sequence[ChangedEntry]) -> None:
 
 
 _LISTED_OF_MESSAGES = """
-SELECT id FROM poison_entry WHERE message_id = ANY(%(ids)s) AND is_listed
+SELECT id, message_id FROM poison_entry WHERE message_id = ANY(%(ids)s) AND is_listed
 UNION
-SELECT entry.id FROM message JOIN envelope USING (id) JOIN address ON address.id = message.address_id
+SELECT entry.id, message.id
+FROM message JOIN envelope USING (id) JOIN address ON address.id = message.address_id
      JOIN poison_entry AS entry ON entry.source = address.name AND entry.is_listed
                                AND entry.bookmark = coalesce(envelope.bookmark, envelope.message_id)
 WHERE message.id = ANY(%(ids)s)
 """
+
+
+def listed_messages(cursor: CursorWrapper, message_ids: Sequence[int]) -> set[int]:
+    """Return those of the messages that have a listed bookmark where they are, or a listed entry of their own."""
+    cursor.execute(_LISTED_OF_MESSAGES, {"ids": list(message_ids)})
+    return {message_id for _, message_id in cursor.fetchall()}
 
 
 def release_for_messages(cursor: CursorWrapper, message_ids: Sequence[int], *, actor: str, note: str) -> None:
@@ -164,5 +171,5 @@ def release_for_messages(cursor: CursorWrapper, message_ids: Sequence[int], *, a
     Call with the messages locked, inside the transaction that approves them (ruling R7).
     """
     cursor.execute(_LISTED_OF_MESSAGES, {"ids": list(message_ids)})
-    if listed := [row[0] for row in cursor.fetchall()]:
-        release(cursor, listed, actor=actor, note=note)
+    if listed := {entry_id for entry_id, _ in cursor.fetchall()}:
+        release(cursor, sorted(listed), actor=actor, note=note)

@@ -13,15 +13,11 @@ from django.db.backends.utils import CursorWrapper
 from poisonadmin.core.commands.transaction_retry import retried
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
-from poisonadmin.core.queries.rows import fetch_values
 from poisonadmin.intake.domain.envelope import MessageEnvelope
-from poisonadmin.messages.commands.decisions import NotListed, decide
-from poisonadmin.operations.domain.actions import OperationAction
 from poisonadmin.poison_list.commands import entries
 from poisonadmin.poison_list.commands.entries import CountedReport, ListingLimits
-from poisonadmin.poison_list.commands.stored_messages import MAX_MESSAGES, list_waiting, messages_of, store_listed
+from poisonadmin.poison_list.commands.stored_messages import list_waiting, messages_of, store_listed
 from poisonadmin.policies.queries.index import policy_index
-from poisonadmin.store.models.poison import PoisonEntry
 
 FATAL = "Fatal error."
 DEFAULT_CRASH_LIMIT = 2
@@ -44,18 +40,6 @@ class Report:
     envelope: MessageEnvelope | None = None
     consumer: str | None = None
 
-
-_STOPPED = f"""
-SELECT message.id FROM poison_entry AS entry JOIN address ON address.name = entry.source
-     JOIN envelope ON envelope.bookmark = entry.bookmark JOIN message ON message.id = envelope.id
-WHERE entry.id = %(entry)s AND message.address_id = address.id AND state = 'NDLV' AND reason = 'listed'
-UNION
-SELECT message.id FROM poison_entry AS entry JOIN address ON address.name = entry.source
-     JOIN envelope ON envelope.message_id = entry.bookmark AND envelope.bookmark IS NULL
-     JOIN message ON message.id = envelope.id
-WHERE entry.id = %(entry)s AND message.address_id = address.id AND state = 'NDLV' AND reason = 'listed'
-ORDER BY 1 LIMIT {MAX_MESSAGES}
-"""  # noqa: S608  (a number of ours)
 
 _OF_MESSAGES = """
 SELECT message.id, address.name, coalesce(envelope.bookmark, envelope.message_id)
@@ -128,26 +112,3 @@ def list_messages(
         counted.setdefault(_limits_at(source), []).append(CountedReport(source, bookmark, why[number], number))
     for limits in sorted(counted):
         entries.count(cursor, counted[limits], fatal=fatal, limits=limits, by=actor, is_listed=True)
-
-
-def release(entry_id: int, *, principal: Principal, reason: str) -> None:
-    """Take a bookmark off the list, for every consumer; its counts start again at 0.
-
-    The messages that it stopped are approved along with it; one that cannot go anywhere stays as it is.
-    Errors: `NotAllowed`, `NotFound`, `NotListed`. Source: SEMANTICS AMPS-f, AMPS-h, ruling R7.
-    """
-    principal.require(Permission.DECIDE)
-    row = PoisonEntry.objects.filter(id=entry_id).values_list("source", flat=True).first()
-    if row is None or not principal.sees(row):
-        raise NotFound(f"There is no entry {entry_id} on the poison list.")
-    stopped = fetch_values(_STOPPED, {"entry": entry_id})
-    # An approval releases the bookmark in its own transaction; what is left to do is where nothing could be approved.
-    approved = decide(OperationAction.APPROVE, stopped, principal=principal, reason=reason).changed if stopped else ()
-
-    def release_once() -> None:
-        with transaction.atomic(), connection.cursor() as cursor:
-            released = entries.release(cursor, [entry_id], actor=principal.name, note=reason)
-            if not (released or approved):
-                raise NotListed("This bookmark is not listed, and nothing is counted against it.")
-
-    retried(release_once)

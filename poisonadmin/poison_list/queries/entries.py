@@ -8,10 +8,12 @@ from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.address_ids import pattern_regex
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, fetch_page, window
-from poisonadmin.core.queries.rows import fetch, fetch_by_id
+from poisonadmin.core.queries.rows import fetch, fetch_by_id, fetch_values
 from poisonadmin.poison_list.queries.feed import EntryChange
 
 _KEY = Key(("p.id",), (int,))
+# A bookmark names one message, but nothing makes producers keep to that.
+MAX_STOPPED = 1_000
 # What is reported again after its release counts again, and is no longer released.
 _RELEASED = "(p.released_at IS NOT NULL AND NOT p.is_listed AND p.crashes + p.failures = 0)"
 
@@ -105,3 +107,21 @@ def source_scope(principal: Principal, column: str) -> tuple[list[str], list[Any
         conditions.append(f"{column} || '.' ~ ANY(%s::text[])")
         parameters.append([pattern_regex(pattern) for pattern in patterns])
     return conditions, parameters
+
+
+_STOPPED = f"""
+SELECT message.id FROM poison_entry AS entry JOIN address ON address.name = entry.source
+     JOIN envelope ON envelope.bookmark = entry.bookmark JOIN message ON message.id = envelope.id
+WHERE entry.id = %(entry)s AND message.address_id = address.id AND state = 'NDLV' AND reason = 'listed'
+UNION
+SELECT message.id FROM poison_entry AS entry JOIN address ON address.name = entry.source
+     JOIN envelope ON envelope.message_id = entry.bookmark AND envelope.bookmark IS NULL
+     JOIN message ON message.id = envelope.id
+WHERE entry.id = %(entry)s AND message.address_id = address.id AND state = 'NDLV' AND reason = 'listed'
+ORDER BY 1 LIMIT {MAX_STOPPED}
+"""  # noqa: S608  (a number of ours)
+
+
+def stopped_messages(entry_id: int) -> list[int]:
+    """Return the messages in NDLV that the bookmark has stopped, rising, as many as one decision takes."""
+    return fetch_values(_STOPPED, {"entry": entry_id})

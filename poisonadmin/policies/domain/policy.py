@@ -97,6 +97,9 @@ class Policy:
     max_payload_bytes: int = 64 * 1024 * 1024
     business_keys: tuple[str, ...] = ()
 
+    keep_delivered_days: int | None = 30  # None: for ever
+    keep_failed_days: int | None = 400
+
     @property
     def counts_beyond_the_message(self) -> bool:
         """Whether a delivery ends a count that is not the message's own: of its conversation, or of roll-backs."""

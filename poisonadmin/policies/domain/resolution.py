@@ -60,6 +60,10 @@ class PolicyIndex:
         # Addresses may be many; the sets of patterns that match them are few.
         self._cache: dict[tuple[str, ...], Resolved] = {}
 
+    def matching(self, address: str) -> tuple[str, ...]:
+        """Return the patterns of the policies that apply to `address`, the most specific first."""
+        return self._index.matching(address)
+
     def resolve(self, address: str) -> Resolved:
         """Return what is in force on `address`, merged field by field, the most specific pattern first."""
         patterns = self._index.matching(address)

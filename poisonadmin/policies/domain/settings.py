@@ -28,6 +28,7 @@ MAX_AFFIX_CHARS = 64
 MAX_ENGINE_CHARS = 64
 MAX_BUSINESS_KEYS = 5
 MAX_BUSINESS_KEY_CHARS = 255
+MAX_KEPT_DAYS = 36_500
 
 Check = Callable[[object], object]
 
@@ -167,6 +168,7 @@ def _business_keys(value: object) -> tuple[str, ...]:
 
 _delay = _integer(0, MAX_DELAY_MS)
 _limit = _integer(0, MAX_COUNT)
+_days = _or_none(_integer(0, MAX_KEPT_DAYS))
 
 # The settings as pages group them: those of a system, or of a subject, with the check of each.
 SECTIONS: dict[str, dict[str, Check]] = {
@@ -219,6 +221,10 @@ SECTIONS: dict[str, dict[str, Check]] = {
         "max_payload_bytes": _integer(1, MAX_PAYLOAD_BYTES),
         "business_keys": _business_keys,
         "persist_delivery_count_before_delivery": _boolean,
+    },
+    "Retention": {
+        "keep_delivered_days": _days,
+        "keep_failed_days": _days,
     },
 }
 CHECKS: dict[str, Check] = {name: check for checks in SECTIONS.values() for name, check in checks.items()}

@@ -18,7 +18,7 @@ from poisonadmin.policies.pages.simulator import context_of
 from poisonadmin.policies.queries.policies import get_policy, list_policies, policy_history, resolve_address
 from poisonadmin.policies.queries.values import values_in_force
 from poisonadmin.web.pages.forms import saved_or_shown
-from poisonadmin.web.pages.views import page, require_known, tidied
+from poisonadmin.web.pages.views import href, page, require_known, tidied
 
 
 @page()
@@ -44,6 +44,8 @@ def edit(request: HttpRequest, principal: Principal, policy_id: int | None = Non
     policy = None if policy_id is None else get_policy(policy_id, principal=principal)
     names = [row.name for row in list_destinations(principal=principal, limit=500).results]
     suggested = {"match": request.GET.get("match", "")}
+    address = request.GET.get("address")
+    back = href(reverse("addresses-one"), [("name", address)]) if address else reverse("policies")
     form = PolicyForm(request.POST if request.method == "POST" else None, policy, names, initial=suggested)
 
     def save() -> str:
@@ -60,11 +62,12 @@ def edit(request: HttpRequest, principal: Principal, policy_id: int | None = Non
             expected_version=form.expected_version(),
         )
         notes.success(request, f"The policy {typed.pattern} is saved, and in force from the next failure on.")
-        return reverse("policies")
+        return back
 
     def context() -> dict[str, Any]:
         versions = [] if policy_id is None else policy_history(policy_id, principal=principal)
-        return {"policy": policy, "versions": versions} | context_of(form, principal, is_new=policy is None)
+        shown = {"policy": policy, "versions": versions, "back": back}
+        return shown | context_of(form, principal, is_new=policy is None)
 
     if "preview" in request.POST and form.is_valid():
         return render(request, "policies/policy.html", context() | {"form": form})

@@ -1,6 +1,6 @@
 """Restart jobs: saved and removed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -14,8 +14,10 @@ from poisonadmin.core.domain.errors import InvalidField, NotFound, all_checked, 
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.core.domain.names import mistake_in
 from poisonadmin.core.queries.rows import fetch_values
-from poisonadmin.operations.commands.beginning import MAX_RATE, MAX_REASON_CHARS
-from poisonadmin.operations.domain.actions import DELIVERING
+from poisonadmin.operations.commands.beginning import require_reason
+from poisonadmin.operations.commands.selections import require_limit
+from poisonadmin.operations.domain.pace import Pace
+from poisonadmin.operations.domain.selection import SelectionOrder
 from poisonadmin.restart_jobs.domain.runs import RESTART_ACTIONS
 from poisonadmin.restart_jobs.queries.restart_jobs import restart_filter
 from poisonadmin.store.models.restart_job import RestartJob
@@ -81,8 +83,11 @@ def check_restart_job(
     reason: str,
     schedule: str | None = None,
     filter: Mapping[str, Sequence[str]] | None = None,  # noqa: A002  (the field's name everywhere)
+    limit: int | None = None,
+    order: str = SelectionOrder.OLDEST,
     max_restarts: int = 1,
     rate_per_second: float | None = None,
+    canary: bool = False,
     is_enabled: bool = False,
 ) -> dict[str, Any]:
     """Return what is kept of a restart job that may be so; raise InvalidRestartJob, InvalidFilter."""
@@ -91,10 +96,13 @@ def check_restart_job(
         {
             "name": lambda: _check_name(name),
             "action": lambda: _check_action(action),
-            "reason": lambda: _check_reason(reason),
+            "reason": _as_ours(lambda: require_reason(reason)),
             "schedule": lambda: _check_schedule(schedule or None, is_enabled=is_enabled),
             "max_restarts": lambda: _check_times(max_restarts),
-            "rate_per_second": lambda: _check_rate(rate_per_second, action),
+            "limit": _as_ours(lambda: require_limit(limit)),
+            "order": lambda: _check_order(order),
+            "rate_per_second": _as_ours(lambda: Pace(rate_per_second).check(action)),
+            "canary": _as_ours(lambda: Pace(has_canary=canary).check(action)),
             "filter": lambda: restart_filter(asked),
         }
     )
@@ -103,8 +111,11 @@ def check_restart_job(
         "filter": {field: list(texts) for field, texts in asked.items()},
         "action": str(action),
         "reason": reason,
+        "most": limit,
+        "ordering": str(order),
         "max_restarts": max_restarts,
         "rate_per_second": rate_per_second,
+        "has_canary": canary,
         "is_enabled": is_enabled,
     }
 
@@ -119,9 +130,9 @@ def _check_action(action: str) -> None:
         raise InvalidRestartJob("action", f"must be one of {', '.join(RESTART_ACTIONS)}.")
 
 
-def _check_reason(reason: str) -> None:
-    if not reason.strip() or len(reason) > MAX_REASON_CHARS:
-        raise InvalidRestartJob("reason", f"must be 1 to {MAX_REASON_CHARS} characters.")
+def _check_order(order: str) -> None:
+    if order not in set(SelectionOrder):
+        raise InvalidRestartJob("order", f"must be one of {', '.join(SelectionOrder)}.")
 
 
 def _check_schedule(schedule: str | None, *, is_enabled: bool) -> None:
@@ -136,11 +147,16 @@ def _check_times(max_restarts: int) -> None:
         raise InvalidRestartJob("max_restarts", f"must be within 1..{MAX_RESTARTS}.")
 
 
-def _check_rate(rate_per_second: float | None, action: str) -> None:
-    if rate_per_second is not None and action not in DELIVERING:
-        raise InvalidRestartJob("rate_per_second", f"has no meaning for {action}, which delivers nothing.")
-    if rate_per_second is not None and not 0 < rate_per_second <= MAX_RATE:
-        raise InvalidRestartJob("rate_per_second", f"must be above 0 and at most {MAX_RATE:.0f}.")
+def _as_ours(check: Callable[[], None]) -> Callable[[], None]:
+    """Return a check of operations or selections that raises its mistakes as those of a restart job."""
+
+    def checked() -> None:
+        try:
+            check()
+        except InvalidField as error:
+            raise InvalidRestartJob(error.field, error.reason) from None
+
+    return checked
 
 
 def delete_restart_job(job_id: int, *, principal: Principal) -> None:

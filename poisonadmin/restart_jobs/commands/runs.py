@@ -9,10 +9,12 @@ from poisonadmin.core.commands.authentication import principal_of_account
 from poisonadmin.core.commands.transaction_retry import retried
 from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Principal
 from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
-from poisonadmin.core.queries.rows import fetch_values
+from poisonadmin.core.queries.rows import fetch_rows, fetch_values
 from poisonadmin.operations.commands.beginning import RunOf, begin
 from poisonadmin.operations.commands.selections import freeze
 from poisonadmin.operations.domain.actions import OperationAction
+from poisonadmin.operations.domain.lifecycle import OperationState
+from poisonadmin.operations.domain.selection import SelectionOrder
 from poisonadmin.restart_jobs.commands.restart_jobs import InvalidRestartJob, next_run, now, require_every_address
 from poisonadmin.restart_jobs.domain.runs import RunOutcome
 from poisonadmin.restart_jobs.queries.restart_jobs import GOING, restart_filter, restartable
@@ -111,8 +113,8 @@ def _run(job: RestartJob, *, asked_by: str | None = None, selection_id: int | No
     """Begin an operation on what the filter of the locked job finds, and list the run whatever becomes of it."""
     # Later than any preview that did not see the run's transaction.
     run = RestartRun(restart_job_id=job.id, at=fetch_values("SELECT clock_timestamp()")[0], asked_by=asked_by)
-    if going := fetch_values(GOING.format(job="%s"), [job.id]):
-        run.outcome, run.detail = RunOutcome.SKIPPED, f"Operation #{going[0]} of an earlier run is not over."
+    if going := fetch_rows(GOING.format(job="%s"), [job.id]):
+        run.outcome, run.detail = RunOutcome.SKIPPED, _why_skipped(*going[0])
     else:
         try:
             with transaction.atomic():  # nothing of a run that fails stays
@@ -124,6 +126,14 @@ def _run(job: RestartJob, *, asked_by: str | None = None, selection_id: int | No
             run.outcome, run.detail = RunOutcome.FAILED, error.detail
     run.save(force_insert=True)
     return run
+
+
+def _why_skipped(operation_id: int, state: str) -> str:
+    words = {
+        OperationState.RUNNING: "still has messages to begin with",
+        OperationState.WAITING_FOR_SIGN_OFF: "waits for a sign-off",
+    }
+    return f"Operation #{operation_id} of an earlier run {words.get(OperationState(state), f'is {state}')}."
 
 
 def _begin(job: RestartJob, selection_id: int | None) -> int | None:
@@ -138,13 +148,15 @@ def _begin(job: RestartJob, selection_id: int | None) -> int | None:
         reason=job.reason,
         principal=actor,
         rate_per_second=job.rate_per_second,
+        has_canary=job.has_canary,
         run_of=RunOf(job.id, spares_crashed=not job.include_blacklisted),
     )
 
 
 def _freeze(job: RestartJob, actor: Principal) -> int:
     narrowed = restartable(job.id, include_blacklisted=job.include_blacklisted, max_restarts=job.max_restarts)
-    return freeze(restart_filter(job.filter), narrowed=narrowed, principal=actor)
+    order = SelectionOrder(job.ordering)
+    return freeze(restart_filter(job.filter), order=order, most=job.most, narrowed=narrowed, principal=actor)
 
 
 def _name_of(job: RestartJob) -> str:

@@ -9,7 +9,8 @@ RESTART_ACTIONS = (OperationAction.APPROVE, OperationAction.RETURN, OperationAct
 
 
 class RunOutcome(StrEnum):
-    """BEGUN: it began an operation. NOTHING: its filter found no message. SKIPPED: an earlier operation was not over.
+    """BEGUN: it began an operation. NOTHING: its filter found no message. SKIPPED: an earlier operation had
+    messages to begin with.
 
     REFUSED: the owner may no longer have it run. FAILED: an error.
     """

@@ -11,8 +11,9 @@ from poisonadmin.core.queries.filter_values import InvalidFilter
 from poisonadmin.core.queries.paging import Count
 from poisonadmin.core.queries.rows import Versioned, bounded, fetch, fetch_by_id
 from poisonadmin.messages.domain.states import State
+from poisonadmin.messages.queries.deep_terms import require_plain
 from poisonadmin.messages.queries.filter_sql import compile_filter
-from poisonadmin.messages.queries.filters import parse_filter
+from poisonadmin.messages.queries.filters import parse_filter, require_values
 from poisonadmin.messages.queries.lists import capped_count
 from poisonadmin.messages.queries.refusals import CRASHED_NOTHING
 
@@ -23,8 +24,9 @@ COUNTED = 10_000
 class RestartJobRow(Versioned):
     """A saved filter whose runs are operations. `filter`: parameters of `GET /messages/`.
 
-    `schedule`: cron fields, UTC; None: it runs on request only. `last_*`: its latest run. `is_running`: the operation
-    of a run is not over.
+    `schedule`: cron fields, UTC; None: it runs on request only. `limit`: how many messages a run takes at most, the
+    first in `order`. `canary`: each operation tries some first. `last_*`: its latest run. `is_running`: an operation of
+    it still has messages to begin with, and runs are skipped.
     """
 
     id: int
@@ -34,8 +36,11 @@ class RestartJobRow(Versioned):
     action: str
     reason: str
     include_blacklisted: bool
+    limit: int | None
+    order: str
     max_restarts: int
     rate_per_second: float | None
+    canary: bool
     is_enabled: bool
     next_at: datetime | None
     last_at: datetime | None
@@ -48,9 +53,20 @@ class RestartJobRow(Versioned):
     updated_at: datetime
 
 
-GOING = "SELECT operation.id FROM operation WHERE ended_at IS NULL AND operation.restart_job_id = {job}"
+# What keeps the next run from beginning. Messages that failed and wait for their next attempt do not: an approval may
+# wait so for days. With a rate, deliveries that are due do, also while their address is paused: two runs would go at
+# twice the rate.
+GOING = """
+SELECT operation.id, operation.state FROM operation
+WHERE ended_at IS NULL AND operation.restart_job_id = {job} AND (
+    operation.state IN ('waiting_for_sign_off', 'paused', 'halted')
+    OR operation.state = 'running' AND (walked < operation.count OR operation.rate_per_second IS NOT NULL AND EXISTS (
+        SELECT FROM lane WHERE lane.operation_id = operation.id AND next_due <= now()))
+) ORDER BY operation.id
+"""
 _SELECT = f"""
-SELECT job.id, name, schedule, filter, action, reason, include_blacklisted, max_restarts, rate_per_second, is_enabled,
+SELECT job.id, name, schedule, filter, action, reason, include_blacklisted, most AS "limit", ordering AS "order",
+       max_restarts, rate_per_second, has_canary AS canary, is_enabled,
        CASE WHEN is_enabled THEN next_at END AS next_at, run.at AS last_at, run.outcome AS last_outcome,
        run.detail AS last_detail, run.operation_id AS last_operation_id,
        EXISTS ({GOING.format(job="job.id")}) AS is_running, owner, version, updated_at
@@ -77,12 +93,13 @@ def get_restart_job(job_id: int, *, principal: Principal) -> RestartJobRow:
 def restart_filter(params: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
     """Return the filter of a restart job's selections: what its parameters say, of the messages in NDLV.
 
-    Raise InvalidFilter, also for a state other than NDLV.
+    Raise InvalidFilter, also for a state other than NDLV, and for terms about payloads.
     """
     if any(text.upper() != State.NDLV for text in params.get("state", ())):
         raise InvalidFilter("state", "A restart job decides on messages in NDLV, and no others.")
     narrowed = {name: list(texts) for name, texts in params.items()} | {"state": [str(State.NDLV)]}
-    parse_filter(narrowed)
+    require_values(narrowed)
+    require_plain([term.field for term in parse_filter(narrowed).terms])
     return narrowed
 
 
@@ -97,8 +114,9 @@ def restartable(job_id: int, *, include_blacklisted: bool, max_restarts: int) ->
 
 
 def count_restartable(job: RestartJobRow) -> Count:
-    """Return how many messages a run of the job would select now, counting no further than 10,000."""
+    """Return how many messages a run of the job could select now, counting no further than 10,000, or its limit."""
     where = compile_filter(parse_filter(restart_filter(job.filter)), SYSTEM)
     sql, parameters = restartable(job.id, include_blacklisted=job.include_blacklisted, max_restarts=job.max_restarts)
     with bounded():
-        return capped_count(f"{where.whole} AND {sql}", [*where.parameters, *parameters], COUNTED)
+        found = capped_count(f"{where.whole} AND {sql}", [*where.parameters, *parameters], COUNTED)
+    return Count(job.limit, capped=False) if job.limit is not None and found.n >= job.limit else found

@@ -13,9 +13,11 @@ from django.db.models.functions import Now
 from poisonadmin.core.commands import audit, jobs
 from poisonadmin.core.commands.jobs import JobHeartbeat
 from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.messages.domain.id_ranges import IdRange
+from poisonadmin.messages.queries.id_ranges import next_ranges
 from poisonadmin.rules.commands.table import locked_rule
 from poisonadmin.rules.domain import rules as domain
-from poisonadmin.rules.domain.dry_run import Found, IdRange, Trial, from_json
+from poisonadmin.rules.domain.dry_run import Found, Trial, from_json
 from poisonadmin.store.models.job import Job, JobKind, JobState
 from poisonadmin.store.models.lane import Address
 from poisonadmin.store.models.message import Message
@@ -28,8 +30,6 @@ RANGE_MESSAGES = 25_000
 RANGES_A_WAVE = 16
 # A worker has other things to do: after this long the rest is left to the next tick.
 TURN_SECONDS = 10.0
-
-_NEXT = "SELECT id FROM message WHERE id > %s AND id <= %s ORDER BY id OFFSET %s LIMIT 1"
 
 
 def request_dry_run(rule_id: int, *, principal: Principal) -> DryRun:
@@ -93,7 +93,7 @@ def _go_on(run: DryRun, job_id: int, examine: Examine, must_pause: Callable[[], 
     while after < run.cut_off:
         if must_pause():
             return
-        ranges = _ranges(after, run.cut_off)
+        ranges = next_ranges(after, run.cut_off, messages=RANGE_MESSAGES, most=RANGES_A_WAVE)
         for one in examine(trial, ranges):
             found.add(one)
         if found.error is not None:
@@ -130,19 +130,6 @@ def _trial(run: DryRun) -> Trial | None:
     rule = domain.RuleDefinition(row.id, row.name, row.version, row.match, row.action)
     covered = [address_id for address_id, name in Address.objects.values_list("id", "name") if rule.covers(name)]
     return Trial(domain.Stage(row.stage), rule, tuple(covered))
-
-
-def _ranges(after: int, cut_off: int) -> list[IdRange]:
-    """Return the next ranges, each of about as many messages, however the ids are spread."""
-    ranges: list[IdRange] = []
-    with connection.cursor() as cursor:
-        while after < cut_off and len(ranges) < RANGES_A_WAVE:
-            cursor.execute(_NEXT, [after, cut_off, RANGE_MESSAGES - 1])
-            row = cursor.fetchone()
-            until = row[0] if row else cut_off
-            ranges.append(IdRange(after, until))
-            after = until
-    return ranges
 
 
 def _store(run: DryRun, found: Found, after: int) -> None:

@@ -4,12 +4,12 @@ The JSON parser and the compiler of JSON Schemas are passed in, since this packa
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from poisonadmin.core.domain.globs import Test, glob
-from poisonadmin.core.domain.json_path import Path, parse_path, values_at
+from poisonadmin.core.domain.globs import glob
+from poisonadmin.rules.domain.json_conditions import json_condition, within
 from poisonadmin.rules.domain.rules import Before, RuleDefinition, RuleFailed, Stage, validate_rule
 
 # A larger payload is not looked into: conditions on its JSON do not hold. Rules on the size are made for it.
@@ -78,7 +78,7 @@ Condition = Callable[[Subject], bool]
 def _conditions_of(match: Mapping[str, Any], compile_schema: CompileSchema) -> Iterable[Condition]:
     """Yield the conditions that all must hold, the cheap ones first."""
     if size := match.get("size"):
-        inside = _within(size)
+        inside = within(size)
         yield lambda subject: inside(subject.size)
     if pattern := match.get("content_type"):
         fits = glob(pattern, ignore_case=True)
@@ -118,54 +118,8 @@ def _header_condition(one: Mapping[str, Any]) -> Condition:
 
 
 def _json_condition(one: Mapping[str, Any]) -> Condition:
-    path = parse_path(one["path"])
-    if "absent" in one:
-        return lambda subject: not _any(subject, path, lambda _: True)
-    if "missing" in one:
-        # 0 and false are values; a text, a list or an object without anything in it is none.
-        return lambda subject: not _any(subject, path, lambda value: value not in (None, "", [], {}))
-    name, expected = next((name, value) for name, value in one.items() if name != "path")
-    test = _VALUE_TESTS[name](expected)
-    return lambda subject: _any(subject, path, test)
-
-
-def _any(subject: Subject, path: Path, test: Callable[[Any], bool]) -> bool:
-    return any(test(value) for value in values_at(subject.document(), path))
-
-
-def _equals(expected: Any) -> Callable[[Any], bool]:
-    # In JSON true is not 1, which it is in Python.
-    return lambda value: value == expected and isinstance(value, bool) is isinstance(expected, bool)
-
-
-def _one_of(expected: Sequence[Any]) -> Callable[[Any], bool]:
-    known = {(isinstance(one, bool), one) for one in expected}
-    return lambda value: not isinstance(value, list | dict) and (isinstance(value, bool), value) in known
-
-
-def _like(pattern: str) -> Callable[[Any], bool]:
-    fits: Test = glob(pattern)
-    return lambda value: isinstance(value, str) and fits(value)
-
-
-def _within(bounds: Mapping[str, Any]) -> Callable[[Any], bool]:
-    low, high = bounds.get("min", float("-inf")), bounds.get("max", float("inf"))
-    return lambda value: isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
-
-
-def _outside(bounds: Mapping[str, Any]) -> Callable[[Any], bool]:
-    inside = _within(bounds)
-    return lambda value: not inside(value)
-
-
-_VALUE_TESTS: dict[str, Callable[[Any], Callable[[Any], bool]]] = {
-    "present": lambda _: lambda _: True,
-    "equals": _equals,
-    "one_of": _one_of,
-    "like": _like,
-    "within": _within,
-    "outside": _outside,
-}
+    holds = json_condition(one)
+    return lambda subject: holds(subject.document())
 
 
 class FilterDecision(NamedTuple):

@@ -23,14 +23,6 @@ class Trial:
     address_ids: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class IdRange:
-    """The messages with ids above `after`, up to `until`."""
-
-    after: int
-    until: int
-
-
 @dataclass
 class Found:
     """What the rule came to in some ranges. `places`: how many it matched, and the first ids, by place."""

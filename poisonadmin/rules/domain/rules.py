@@ -161,14 +161,15 @@ def validate_rule(
     ({'size': {'min': 10}}, {'do': 'reject'})
     """
     both = {
-        "match": partial(_checked_match, Stage(stage), match),
+        "match": partial(checked_match, Stage(stage), match),
         "action": partial(_checked_action, Stage(stage), action),
     }
     found = all_checked(both)
     return found["match"], found["action"]
 
 
-def _checked_match(stage: Stage, match: Mapping[str, Any]) -> dict[str, Any]:
+def checked_match(stage: Stage, match: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the conditions of a rule as they are to be stored. Raise InvalidRule."""
     if not isinstance(match, Mapping):
         raise InvalidRule("match", "must be an object.")
     known = CONDITIONS[stage]

@@ -9,11 +9,13 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST
 from django_htmx.http import reselect, reswap, retarget
 
+from poisonadmin.core.domain import strict_json
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.rules.commands import dry_runs, table
-from poisonadmin.rules.domain.rules import Stage
+from poisonadmin.rules.domain.fields import InvalidRule
+from poisonadmin.rules.domain.rules import Stage, checked_match
 from poisonadmin.rules.pages.condition_formatter import action_text, match_lines
-from poisonadmin.rules.pages.form import FORMS
+from poisonadmin.rules.pages.form import FORMS, RuleForm
 from poisonadmin.rules.queries.rules import DryRunNotFound, DryRunRow, RuleRow, get_rule, latest_dry_run, list_rules
 from poisonadmin.web.pages.forms import saved_or_shown
 from poisonadmin.web.pages.views import MAX_REASON_CHARS, NO_REASON, page, reason_of, require_known
@@ -50,7 +52,8 @@ def edit(
     """Show the form of a rule, and save it when it is sent."""
     row = None if rule_id is None else get_rule(rule_id, principal=principal)
     of = FORMS[Stage(row.stage if row else stage)]
-    form = of(request.POST if request.method == "POST" else None, row, initial={"owner": principal.name})
+    initial = {"owner": principal.name} | ({} if row else _asked_match(request, of))
+    form = of(request.POST if request.method == "POST" else None, row, initial=initial)
 
     def save() -> str:
         fields = form.rule()
@@ -63,6 +66,16 @@ def edit(
         return reverse("rules-one", args=[saved.id])
 
     return saved_or_shown(request, form, save, "rules/rule_form.html", lambda: {"rule": row})
+
+
+def _asked_match(request: HttpRequest, form: type[RuleForm]) -> dict[str, Any]:
+    """Return the conditions that a link has prepared (`match`, as JSON). Errors: `InvalidRule`, `InvalidJson`."""
+    if "match" not in request.GET:
+        return {}
+    match = strict_json.loads(request.GET["match"].encode("utf-8", "backslashreplace"))
+    if not isinstance(match, dict):
+        raise InvalidRule("match", "must be a JSON object.")
+    return dict(checked_match(form.stage, match))
 
 
 @require_POST

@@ -1,7 +1,7 @@
 """The table of rules, and what dry runs have found."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
@@ -162,6 +162,19 @@ def content_rules() -> ContentRules:
         except RuleFailed:
             continue
     return ContentRules(found)
+
+
+def names_before(addresses: Collection[str], *, principal: Principal) -> list[str]:
+    """Return the names of the enabled rules before deliveries that concern one of these addresses, in their order.
+
+    Only of those that the principal sees. Their other conditions are not looked at.
+    """
+    principal.require(Permission.READ)
+    return [
+        one.rule.name
+        for one in content_rules().rules
+        if any(map(one.rule.covers, addresses)) and covers_rule(principal, one.rule.match)
+    ]
 
 
 @lru_cache(maxsize=1024)

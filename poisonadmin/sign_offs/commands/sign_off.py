@@ -10,6 +10,7 @@ from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.queries.rows import fetch_values
 from poisonadmin.operations.commands.beginning import require_reason, start
 from poisonadmin.operations.commands.operations import OperationNotChanged, end_where_over
+from poisonadmin.operations.commands.rights import why_not_allowed
 from poisonadmin.operations.domain.actions import OperationAction
 from poisonadmin.operations.domain.lifecycle import OperationState
 from poisonadmin.operations.queries.operations import OperationDetail, get_operation
@@ -87,7 +88,10 @@ def sign_off(
             details={**counted, **asked, "sign_off": found.sign_off},
         )
         if decision is SignOffDecision.CONSENT:
-            start(Operation.objects.get(id=operation_id))
+            operation = Operation.objects.get(id=operation_id)
+            if why := why_not_allowed(operation):
+                raise OperationNotChanged(f"{why} It can only be refused.")
+            start(operation)
     end_where_over(operation_id)
 
 

@@ -8,7 +8,7 @@ from poisonadmin.operations.domain.actions import OperationAction
 from poisonadmin.sign_offs.domain.sign_off import MessagesAt, SignOffLimit, SignOffNeeded, strictest
 
 COUNT_SECONDS = 60
-_LIMITS = "SELECT match, action, above FROM sign_off_rule WHERE action IS NULL OR action = %s"
+_LIMITS = "SELECT match, action, above FROM sign_off_rule WHERE action = %s OR (action IS NULL AND %s)"
 # What was signed off, or begun without, was decided by more than one limit.
 _EARLIER = """
 SELECT selection_id, params ->> 'address', count FROM operation
@@ -33,8 +33,8 @@ GROUP BY 1, 2, 3
 
 
 def limits_of(action: OperationAction) -> list[SignOffLimit]:
-    """Return the limits that hold for an action."""
-    return fetch(SignOffLimit, _LIMITS, [str(action)])
+    """Return the limits that hold for an action. Owner and tags can be set back: only a rule that names it counts."""
+    return fetch(SignOffLimit, _LIMITS, [str(action), action is not OperationAction.ASSIGN])
 
 
 def sign_off_needed(

@@ -13,7 +13,8 @@ class AlertRule(models.Model):
     """What to report, and to whom; the fields as in alerts/domain/rules.py.
 
     `secrets`: of a webhook, the newest first; the one before is used too until `old_secret_until`. `failing_since`:
-    when the first of the tries failed that have failed since the last one that did not.
+    when the first of the tries failed that have failed since the last one that did not. `send_resolved`: it sends too
+    that an alert is over.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -29,6 +30,7 @@ class AlertRule(models.Model):
     quiet_until = models.CharField(max_length=5, null=True)
     time_zone = models.CharField(max_length=64)
     repeat_minutes = models.IntegerField()
+    send_resolved = models.BooleanField(db_default=False)
     is_enabled = models.BooleanField(db_default=True)
     failing_since = models.DateTimeField(null=True)
     owner = models.CharField(max_length=255)
@@ -45,7 +47,8 @@ class AlertDelivery(models.Model):
 
     `body` is written with the first try, and stays; while it is NULL more alerts may join. `due_at`: of the next try;
     it is moved before a try begins, so that one that dies is made again. `planned_at`: of the first. `is_held`: it
-    waits for the end of quiet hours, or of a rule's pause, and what is over by then is left out. `log`: the answers.
+    waits for the end of quiet hours, or of a rule's pause, and what is over by then is left out. `is_resolution`: it
+    says that its alerts are over. `log`: the answers.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -53,6 +56,7 @@ class AlertDelivery(models.Model):
     state = models.CharField(max_length=8, db_default=AlertDeliveryState.WAITING.value)
     is_held = models.BooleanField(db_default=False)
     is_test = models.BooleanField(db_default=False)
+    is_resolution = models.BooleanField(db_default=False)
     webhook_id = models.CharField(max_length=64, unique=True)
     body = models.TextField(null=True)
     tries = models.IntegerField(db_default=0)
@@ -69,11 +73,15 @@ class AlertDelivery(models.Model):
 
 
 class Alert(models.Model):
-    """One occurrence, once a rule. `subject` and `mark` as in alerts/domain/conditions.py; open until `resolved_at`."""
+    """One occurrence, once a rule. `subject` and `mark` as in alerts/domain/conditions.py; open until `resolved_at`.
+
+    `delivery`: with which it is sent that it began; `resolution`: that it is over, None where that is not sent.
+    """
 
     id = models.BigAutoField(primary_key=True)
     rule = models.ForeignKey(AlertRule, models.CASCADE, db_index=False)
     delivery = models.ForeignKey(AlertDelivery, models.CASCADE)
+    resolution = models.ForeignKey(AlertDelivery, models.CASCADE, related_name="+", null=True)
     kind = models.CharField(max_length=32)
     subject = models.CharField(max_length=64)
     mark = models.CharField(max_length=64)

@@ -2,14 +2,39 @@
 
 import pgtrigger
 
+_NEVER_EMPTIED = pgtrigger.Trigger(
+    name="never_emptied",
+    level=pgtrigger.Statement,
+    when=pgtrigger.Before,
+    operation=pgtrigger.Truncate,
+    func="RAISE EXCEPTION 'Cannot truncate rows from % table', TG_TABLE_NAME;",
+)
 # They refuse UPDATE, DELETE and TRUNCATE to everybody, the owner of the table too.
 APPEND_ONLY = (
     pgtrigger.Protect(name="append_only", operation=pgtrigger.Update | pgtrigger.Delete),
+    _NEVER_EMPTIED,
+)
+# The same for rows of messages; those of a message go with it once it is archived or erased, and with nothing else.
+KEPT_WITH_MESSAGE = (
+    pgtrigger.Protect(name="append_only", operation=pgtrigger.Update),
+    _NEVER_EMPTIED,
     pgtrigger.Trigger(
-        name="never_emptied",
+        name="goes_with_message",
         level=pgtrigger.Statement,
-        when=pgtrigger.Before,
-        operation=pgtrigger.Truncate,
-        func="RAISE EXCEPTION 'Cannot truncate rows from % table', TG_TABLE_NAME;",
+        when=pgtrigger.After,
+        operation=pgtrigger.Delete,
+        referencing=pgtrigger.Referencing(old="gone"),  # type: ignore[no-untyped-call]
+        declare=[("first", "bigint"), ("last", "bigint")],
+        func="""
+            SELECT min(message_id), max(message_id) INTO first, last FROM gone;
+            IF EXISTS (SELECT FROM gone WHERE message_id IN (SELECT id FROM message WHERE id BETWEEN first AND last))
+               OR EXISTS (SELECT FROM gone WHERE message_id NOT IN (
+                   SELECT id FROM archived_message WHERE id BETWEEN first AND last
+                   UNION ALL SELECT id FROM erased_message WHERE id BETWEEN first AND last))
+            THEN
+                RAISE EXCEPTION 'pgtrigger: Cannot delete rows from % table', TG_TABLE_NAME;
+            END IF;
+            RETURN NULL;
+        """,
     ),
 )

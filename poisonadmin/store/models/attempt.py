@@ -62,6 +62,12 @@ class Attempt(models.Model):
                 condition=~Q(outcome=Outcome.DELIVERED),
             ),
             models.Index("claim_id", "shard", "message_id", name="attempt_crashes", condition=Q(outcome__in=CRASHES)),
+            models.Index(
+                "consumer_version",
+                "message_id",
+                name="attempt_by_version",
+                condition=Q(consumer_version__isnull=False),
+            ),
             BrinIndex(fields=["finished_at"], name="attempt_by_time", pages_per_range=32),
         ]
 

@@ -5,8 +5,8 @@ from django.db import models
 from django.db.models import Func, Q, Value
 from django.db.models.functions import Now
 
-from poisonadmin.messages.domain.states import DECISIONS, Event, State
-from poisonadmin.store.models.append_only import APPEND_ONLY
+from poisonadmin.messages.domain.states import Event, State
+from poisonadmin.store.models.append_only import KEPT_WITH_MESSAGE
 from poisonadmin.store.models.choices import only_values_of
 
 
@@ -39,10 +39,8 @@ class History(models.Model):
         indexes = [
             # Rows arrive in the order of time: a few kilobytes of block ranges serve the chart of the last hours.
             BrinIndex("at", name="history_in_time", pages_per_range=32, autosummarize=True),
-            # Decisions are rare beside what happens without a person, so an index of their own stays small.
-            models.Index("at", name="history_decisions", condition=Q(event__in=DECISIONS)),
         ]
-        triggers = APPEND_ONLY
+        triggers = KEPT_WITH_MESSAGE
 
 
 class CounterDelta(models.Model):

@@ -13,6 +13,11 @@ class JobKind(StrEnum):
     REDELIVER = "redeliver"
     INGEST = "ingest"
     DRY_RUN = "dry_run"
+    REGROUP = "regroup"
+    ARCHIVE = "archive"
+    SEARCH = "search"
+    COMPARE = "compare"
+    REPORT = "report"
 
 
 class JobState(StrEnum):

@@ -4,13 +4,14 @@ None of the three has a database foreign key: rows arrive by the hundred thousan
 the referenced row anyway, and a trigger a row would halve that rate (docs/decisions/0002-three-tables-a-message.md).
 """
 
+from django.conf import settings
 from django.contrib.postgres.indexes import BrinIndex
 from django.db import models
 from django.db.models import Case, F, Q, When
 from django.db.models.functions import Now
 
 from poisonadmin.messages.domain.states import Reason, State
-from poisonadmin.store.models.append_only import APPEND_ONLY
+from poisonadmin.store.models.append_only import KEPT_WITH_MESSAGE
 from poisonadmin.store.models.choices import only_values_of
 
 
@@ -219,7 +220,7 @@ class PayloadVersion(models.Model):
 
     class Meta:
         db_table = "payload_version"
-        triggers = APPEND_ONLY
+        triggers = KEPT_WITH_MESSAGE
 
 
 class Hop(models.Model):
@@ -243,6 +244,19 @@ class Hop(models.Model):
         indexes = [
             models.Index("queue", "to_address", "message_id", name="hop_by_queue", condition=Q(queue__isnull=False))
         ]
+
+
+class MessageOwner(models.Model):
+    """Who cares for a message, apart from its row, which every change of state rewrites. Its tags are in rule.py."""
+
+    message_id = models.BigIntegerField(primary_key=True)
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.CASCADE, db_constraint=False, db_index=False, related_name="+"
+    )
+
+    class Meta:
+        db_table = "message_owner"
+        indexes = [models.Index("owner", "message_id", name="message_owner_by_owner")]
 
 
 class Confirmation(models.Model):

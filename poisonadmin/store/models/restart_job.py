@@ -4,6 +4,7 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from poisonadmin.operations.domain.selection import SelectionOrder
 from poisonadmin.restart_jobs.domain.runs import RESTART_ACTIONS, RunOutcome
 from poisonadmin.store.models.choices import only_values_of
 
@@ -12,8 +13,9 @@ class RestartJob(models.Model):
     """Decides on NDLV messages by itself (SEMANTICS SAP-13): each run is an operation on what its filter finds then.
 
     `schedule`: five cron fields, UTC; None: it runs on request only. `filter` is that of `GET /messages/`: parameter ->
-    texts. It decides on a message at most `max_restarts` times. A run has the rights that the owner has at that time:
-    `owner_account` is the `account` of a `Principal`, empty for PoisonAdmin itself.
+    texts; `most`: how many messages a run takes, the first in `ordering`. It decides on a message at most
+    `max_restarts` times. `has_canary`: its operations try some messages first. A run has the rights that the owner
+    has at that time: `owner_account` is the `account` of a `Principal`, empty for PoisonAdmin itself.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -23,8 +25,11 @@ class RestartJob(models.Model):
     action = models.CharField(max_length=16)
     reason = models.TextField()
     include_blacklisted = models.BooleanField(db_default=False)
+    most = models.IntegerField(null=True)
+    ordering = models.CharField(max_length=16, db_default=SelectionOrder.OLDEST.value)
     max_restarts = models.IntegerField(db_default=1)
     rate_per_second = models.FloatField(null=True)
+    has_canary = models.BooleanField(db_default=False)
     is_enabled = models.BooleanField(db_default=False)
     next_at = models.DateTimeField(null=True)
     owner = models.CharField(max_length=255)
@@ -36,6 +41,7 @@ class RestartJob(models.Model):
         db_table = "restart_job"
         constraints = [
             only_values_of("action", RESTART_ACTIONS),
+            only_values_of("ordering", SelectionOrder),
             models.CheckConstraint(
                 condition=Q(is_enabled=False) | Q(schedule__isnull=False), name="restart_job_on_by_schedule"
             ),

@@ -3,6 +3,7 @@
 from enum import StrEnum
 
 from django.contrib.postgres.fields import ArrayField
+from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 from django.db.models.functions import Now
 
@@ -93,10 +94,11 @@ class BusinessKey(models.Model):
 
 
 class MessageTag(models.Model):
-    """Tags that content rules have put on a message."""
+    """Tags that rules and people have put on a message."""
 
     message_id = models.BigIntegerField(primary_key=True)
     tags = ArrayField(models.CharField(max_length=50))
 
     class Meta:
         db_table = "message_tag"
+        indexes = [GinIndex(fields=["tags"], name="message_tag_by_tag")]

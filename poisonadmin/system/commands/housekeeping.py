@@ -31,6 +31,7 @@ _STATEMENTS = (
     # Failed logins of any name that strangers try; so many are kept as are of use.
     """DELETE FROM axes_accessattempt WHERE attempt_time < now() - interval '12 hours'
        OR id <= (SELECT max(id) - 50000 FROM axes_accessattempt)""",
+    "DELETE FROM comparison WHERE expires_at < now()",
     "DELETE FROM consumer WHERE heartbeat_at < now() - interval '7 days'",
     f"DELETE FROM group_hour WHERE hour < now() - interval '{HOURS_KEPT_DAYS} days'",  # noqa: S608
     "DELETE FROM worker WHERE heartbeat_at < now() - interval '1 day'",
@@ -41,9 +42,9 @@ _STATEMENTS = (
 def clean_up() -> None:
     """Remove what has had its time, and what intake left behind.
 
-    Looks at brokers after a quarter of an hour, idempotency keys after a day, jobs of redelivery and of brokers after
-    two, claims, nodes and consumers after a week, failures by hour after five, runs of restart jobs that began nothing
-    after 30 days.
+    Looks at brokers after a quarter of an hour, idempotency keys and comparisons after a day, jobs of redelivery and of
+    brokers after two, claims, nodes and consumers after a week, failures by hour after five, runs of restart jobs that
+    began nothing after 30 days.
     """
     with connection.cursor() as cursor:
         for statement in _STATEMENTS:

@@ -11,12 +11,15 @@ from poisonadmin.messages.domain.states import Reason, State
 from poisonadmin.messages.queries import blacklist
 from poisonadmin.messages.queries.counter_checks import wrong_counts
 from poisonadmin.messages.queries.counts import counts, empty, unconfirmed
+from poisonadmin.operations.domain.actions import ACTIONS
+from poisonadmin.operations.queries.operations import list_operations
 from poisonadmin.system.queries import activity, overview
 from poisonadmin.web.pages.views import page, require_known
 
 SPAN_WORDS = {900: "15 min", 3600: "1 hour", 21_600: "6 hours", 86_400: "1 day"}
 DEFAULT_SPAN = 900
 JOBS_SHOWN = 5
+DECISIONS_SHOWN = 8
 SERIES = ("delivered", "retried", "undecided", "failed")
 
 
@@ -72,5 +75,7 @@ def _lists(principal: Principal) -> dict[str, Any]:
     return {
         "groups": overview.top_groups(principal),
         "jobs": activity.list_jobs(principal=principal, limit=JOBS_SHOWN).results,
-        "decisions": overview.recent_decisions(principal),
+        "decisions": [
+            (row, ACTIONS[row.action]) for row in list_operations(principal=principal, limit=DECISIONS_SHOWN).results
+        ],
     }

@@ -10,7 +10,8 @@ from poisonadmin.addresses.queries import names_holding
 from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.queries.filter_values import checked_text
 from poisonadmin.core.queries.rows import QueryTooExpensive
-from poisonadmin.messages.queries.groups import GroupFilter, list_groups
+from poisonadmin.messages.queries.filters import parse_filter
+from poisonadmin.messages.queries.groups import list_groups
 from poisonadmin.messages.queries.lists import messages_by_id
 from poisonadmin.saved_views.queries import list_saved_views
 from poisonadmin.system.pages.shell import sections_for
@@ -67,7 +68,8 @@ def _addresses(text: str, principal: Principal) -> list[PalettePlace]:
 
 def _failures(text: str, principal: Principal) -> list[PalettePlace]:
     try:
-        groups = list_groups(GroupFilter(error=text), principal=principal, limit=OF_A_KIND).results
+        named = parse_filter({"failure": [text], "snoozed": ["false"]})
+        groups = list_groups(named, principal=principal, limit=OF_A_KIND).results
     except QueryTooExpensive:
         return []
     return [PalettePlace("Failure", group.title, reverse("groups-one", args=[group.id])) for group in groups]

@@ -8,7 +8,7 @@ from django.http import HttpRequest
 
 from poisonadmin.alerts.queries.rules import failing_rules
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.sign_offs.queries.awaited import waiting_count
+from poisonadmin.sign_offs.queries.awaited import begun_without_count, waiting_count
 from poisonadmin.system.queries.overview import undecided_count
 from poisonadmin.web.pages.errors import request_id
 
@@ -30,10 +30,11 @@ SECTIONS: tuple[tuple[str, tuple[SidebarEntry, ...]], ...] = (
         "Triage",
         (
             SidebarEntry("Overview", "overview", "home", "o"),
-            SidebarEntry("Triage", "triage", "mail", "m", also=("messages", "groups", "blacklist")),
+            SidebarEntry("Triage", "triage", "mail", "m", also=("messages", "groups", "failures", "blacklist")),
             SidebarEntry("Operations", "operations", "check", "t"),
             SidebarEntry("Sign-offs", "sign_offs", "shield", "i"),
             SidebarEntry("Restart jobs", "restart_jobs", "refresh", "r"),
+            SidebarEntry("Reports", "reports", "file", "p", Permission.EXPORT),
         ),
     ),
     (
@@ -51,6 +52,7 @@ SECTIONS: tuple[tuple[str, tuple[SidebarEntry, ...]], ...] = (
             SidebarEntry("Jobs", "jobs", "activity", "j"),
             SidebarEntry("Nodes", "nodes", "server", "n"),
             SidebarEntry("Alerts", "alerts", "bell", "w"),
+            SidebarEntry("Archive", "archive", "layers", "h"),
             SidebarEntry("Audit", "audit", "book", "u"),
         ),
     ),
@@ -81,6 +83,7 @@ def shell(request: HttpRequest) -> dict[str, Any]:
         "failing_alerts": None if getattr(request, "htmx", False) else failing_rules(principal),
         "undecided": None if getattr(request, "htmx", False) else undecided_count(principal),
         "sign_offs_waiting": None if getattr(request, "htmx", False) else waiting_count(principal),
+        "begun_without": None if getattr(request, "htmx", False) else begun_without_count(principal),
     }
 
 

@@ -12,17 +12,15 @@ from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.queries.address_ids import scope_condition, visible_ids
 from poisonadmin.core.queries.filter_values import InvalidFilter
 from poisonadmin.core.queries.rows import bounded, fetch, fetch_one, fetch_values
-from poisonadmin.messages.domain.states import DECISIONS, State
+from poisonadmin.messages.domain.states import State
 from poisonadmin.messages.queries.counts import NOW
-from poisonadmin.messages.queries.groups import IS_SNOOZED
+from poisonadmin.messages.queries.group_terms import IS_SNOOZED
 from poisonadmin.messages.queries.merged_groups import SEEN_AS
 from poisonadmin.system.queries.nodes import ALIVE
 
 OVERDUE_SECONDS = 10
 CAP = 10_000
 
-# Spelt out as in the partial index `history_decisions`, which a parameter would hide from the planner.
-_DECISIONS = ", ".join(f"'{event}'" for event in DECISIONS)
 SECONDS_TO_READ = 3
 # Span in seconds -> width of a bar in seconds: some sixty bars each.
 SPANS = {900: 15, 3600: 60, 21_600: 300, 86_400: 1800}
@@ -33,8 +31,9 @@ REMEMBERED_CHARTS = 64
 
 @dataclass(frozen=True)
 class Due:
-    """`due` counts what should be delivered now, `overdue` what is late by more than 10 s, `held` what is due on an
-    address that does not deliver; each counted up to 10,000. `next_due` is when the next one is due, at the earliest.
+    """`due` counts what should be delivered now, `overdue` what is late by more than 10 s and waits for no operation,
+    `held` what is due on an address that does not deliver; each counted up to
+    10,000. `next_due` is when the next one is due, at the earliest.
     """
 
     due: int
@@ -72,20 +71,6 @@ class Fleet:
     last_seen_at: datetime | None
 
 
-@dataclass(frozen=True)
-class Decision:
-    """One message that a person decided on."""
-
-    message_id: int
-    address: str
-    event: str
-    from_state: str | None
-    to_state: str
-    actor: str
-    note: str | None
-    at: datetime
-
-
 def undecided_count(principal: Principal) -> int:
     """Return how many messages wait for a decision."""
     principal.require(Permission.READ)
@@ -101,13 +86,14 @@ def due(principal: Principal) -> Due:
     row = fetch_one(
         Due,
         f"""WITH waiting AS (
-              SELECT l.is_open, m.due_at FROM lane l
+              SELECT l.is_open, l.operation_id IS NULL AS is_live, m.due_at FROM lane l
               JOIN LATERAL (SELECT due_at FROM message WHERE lane_id = l.id AND state = 'TBDL' AND due_at <= now()
                               AND due_at >= l.next_due
                             ORDER BY due_at LIMIT {CAP}) m ON true
               WHERE {scope} LIMIT {CAP})
             SELECT count(*) FILTER (WHERE is_open) AS due,
-                   count(*) FILTER (WHERE is_open AND due_at < now() - interval '{OVERDUE_SECONDS} s') AS overdue,
+                   count(*) FILTER (WHERE is_open AND is_live AND due_at < now() - interval '{OVERDUE_SECONDS} s')
+                       AS overdue,
                    count(*) FILTER (WHERE NOT is_open) AS held,
                    (SELECT min(l.next_due) FROM lane l WHERE l.is_open AND l.next_due > now() AND {scope}) AS next_due
             FROM waiting""",  # noqa: S608
@@ -162,20 +148,6 @@ def fleet() -> Fleet:
     return row
 
 
-def recent_decisions(principal: Principal, limit: int = 8) -> list[Decision]:
-    """Return the latest decisions of people."""
-    principal.require(Permission.READ)
-    scope, parameters = scope_condition(principal, "m.address_id")
-    return fetch(
-        Decision,
-        f"""SELECT h.message_id, a.name AS address, h.event, h.from_state, h.to_state, h.actor, h.note, h.at
-            FROM history h JOIN message m ON m.id = h.message_id JOIN address a ON a.id = m.address_id
-            WHERE h.event IN ({_DECISIONS}) AND h.actor <> 'system' AND {scope}
-            ORDER BY h.at DESC LIMIT %s""",  # noqa: S608
-        [*parameters, limit],
-    )
-
-
 @dataclass(frozen=True)
 class Bucket:
     """What happened in one bar's width from `at`. `retried`: failed and waits for its next delivery."""
@@ -225,7 +197,8 @@ def _read_buckets(ids: Sequence[int] | None, step: timedelta, since: datetime) -
                        count(*) FILTER (WHERE to_state = '{State.NDLV}') AS undecided,
                        count(*) FILTER (WHERE to_state = '{State.FAIL}') AS failed
                 FROM history h{join}
-                WHERE h.at >= %s AND (h.to_state IN ('DLVD', 'NDLV', 'FAIL') OR h.event = 'failed') GROUP BY 1""",  # noqa: S608
+                WHERE h.at >= %s AND (h.to_state IN ('DLVD', 'NDLV', 'FAIL') OR h.event = 'failed')
+                  AND h.event <> 'assigned' GROUP BY 1""",  # noqa: S608
             [step, *parameters, since],
         )
 

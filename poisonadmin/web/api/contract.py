@@ -1,5 +1,6 @@
 """What one method of one view takes and gives, said once; permissions, checks and the OpenAPI document all read it."""
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -25,6 +26,7 @@ from poisonadmin.web.api.shape import ID, JsonSchema, Shape
 
 Parse = Callable[[str, str], Any]
 MAX_REASON_CHARS = 2000
+_DECIMAL = re.compile(r"-?[0-9]{1,12}(\.[0-9]{1,12})?")
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 
@@ -123,6 +125,17 @@ def identifier(name: str, about: str = "", *, many: bool = False) -> Parameter:
 def boolean(name: str, about: str = "") -> Parameter:
     """Return a parameter that takes true or false."""
     return Parameter(name, flag, {"type": "boolean"}, about)
+
+
+def decimal(name: str, about: str = "") -> Parameter:
+    """Return a parameter that takes a number."""
+
+    def parse(name: str, text: str) -> float:
+        if _DECIMAL.fullmatch(text):
+            return float(text)
+        raise InvalidFilter(name, f"{name} is a number such as 0.5, not {text[:40]!r}.")
+
+    return Parameter(name, parse, {"type": "number"}, about)
 
 
 def pattern(name: str, about: str = "", *, many: bool = True, required: bool = False) -> Parameter:

@@ -42,6 +42,7 @@ The OpenAPI document is at `/api/v1/schema/`, and a page to try it out is at `/a
   A phrase is compared word by word, its last word by the beginning; case and punctuation do not count.
   Only the first 4,000 characters of a message are searched.
   `original_address` is where a message failed that was moved since.
+  `consumer_version`, or `version:` in the box, is what its consumer stated with its latest failure.
   `address` also takes a dead-letter queue, by its name or as `DLA::DLQ.orders`.
   A search that reads for more than ten seconds is stopped (`query_too_expensive`).
 - **Idempotency**: send an `Idempotency-Key` with a POST that acts.

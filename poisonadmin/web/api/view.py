@@ -9,6 +9,7 @@ from typing import Any
 import structlog
 from django.http import HttpResponse
 from django.http.response import HttpResponseBase
+from django.urls import reverse
 from rest_framework import exceptions
 from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.request import Request
@@ -144,6 +145,13 @@ class ApiView(APIView):
         """Return a new object, whose URL is its list's with `name` behind it."""
         response = shown(shape, row, 201)
         response["Location"] = self.request.build_absolute_uri(f"{name}/")
+        return response
+
+    def accepted(self, response: Response, operation_id: int | None) -> Response:
+        """Return the answer; where an operation waits for a sign-off, as 202 with its URL: nothing was done."""
+        if operation_id is not None:
+            response.status_code = 202
+            response["Location"] = self.request.build_absolute_uri(reverse("api-operation", args=[operation_id]))
         return response
 
     def listed(self, shape: Shape, query: Callable[..., Page[Any]], *args: Any, **only: Any) -> Response:

@@ -1,13 +1,15 @@
 """Fields for what an action is told besides which messages it is for (operations/domain/params.py)."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
+
+from django import forms
 
 from poisonadmin.core.domain import strict_json
 from poisonadmin.core.domain.access import OutOfScope
 from poisonadmin.core.domain.addresses import MAX_ADDRESS_CHARS, validate_address
 from poisonadmin.core.domain.errors import InvalidField
-from poisonadmin.web.pages.forms import TextField, texts_by_line
+from poisonadmin.web.pages.forms import TextField, drawn, texts_by_comma, texts_by_line
 
 # The fields that ask for a parameter. A whole payload is edited on the page of its message.
 FIELDS_OF: dict[str, tuple[str, ...]] = {
@@ -15,6 +17,8 @@ FIELDS_OF: dict[str, tuple[str, ...]] = {
     "json_patch": ("json_patch",),
     "headers": ("headers_set", "headers_remove"),
     "payload": (),
+    "owner": ("owner",),
+    "tags": ("tags_add", "tags_remove"),
 }
 PARAM_FIELDS = tuple(name for names in FIELDS_OF.values() for name in names)
 # How an operation's parameters are called where they are shown.
@@ -23,7 +27,11 @@ PARAM_WORDS = {
     "json_patch": "JSON Patch",
     "headers": "Headers",
     "payload_bytes": "Payload in bytes",
+    "owner": "Owner",
+    "tags": "Tags",
 }
+# No account is called so.
+NOBODY_CHOSEN = "/nobody"
 MAX_PATCH_CHARS = 100_000
 
 
@@ -69,11 +77,58 @@ def headers_remove_field() -> TextField:
     return TextField("Remove headers", read=texts_by_line, write="\n".join, rows=2, note="One name a line.")
 
 
+def owner_field() -> forms.ChoiceField:
+    """Return the field for the owner of messages; `offer_owners` says who there is."""
+    return forms.ChoiceField(**drawn("Owner", choices=[]))
+
+
+def offer_owners(field: forms.Field, names: Iterable[str]) -> None:
+    """Have the field for the owner offer these accounts."""
+    field.choices = [  # type: ignore[attr-defined]
+        ("", "Leave as it is"),
+        (NOBODY_CHOSEN, "Nobody"),
+        *((name, name) for name in names),
+    ]
+
+
+def tags_add_field() -> TextField:
+    """Return the field for tags to be added."""
+    return texts_by_comma("Add tags", note="Words, separated by commas.")
+
+
+def tags_remove_field() -> TextField:
+    """Return the field for tags to be removed."""
+    return texts_by_comma("Remove tags", note="As they are written, separated by commas.")
+
+
 def params_of(typed: Mapping[str, Any], fields: Iterable[str]) -> dict[str, Any]:
     """Return the parameters that were typed into these fields."""
     given = {name: typed[name] for name in fields if typed.get(name)}
-    headers = {name.removeprefix("headers_"): given.pop(name) for name in FIELDS_OF["headers"] if name in given}
-    return given | ({"headers": headers} if headers else {})
+    if given.get("owner") == NOBODY_CHOSEN:
+        given["owner"] = None
+    for name in ("headers", "tags"):
+        parts = {one.removeprefix(f"{name}_"): given.pop(one) for one in FIELDS_OF[name] if one in given}
+        given |= {name: parts} if parts else {}
+    return given
+
+
+def param_lines(params: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return what an operation was told besides which messages, as pages show it.
+
+    >>> param_lines({"owner": None, "tags": {"add": ["eu"], "remove": ["new", "x"]}})
+    [('Owner', 'nobody'), ('Tags', 'add eu; remove new, x')]
+    """
+    words: dict[str, Callable[[Any], str]] = {
+        "owner": lambda owner: owner or "nobody",
+        "tags": lambda tags: "; ".join(f"{what} {', '.join(some)}" for what, some in tags.items() if some),
+    }
+    return [
+        (PARAM_WORDS[name], words.get(name, _words)(given)) for name, given in params.items() if name in PARAM_WORDS
+    ]
+
+
+def _words(given: Any) -> str:
+    return given if isinstance(given, str) else strict_json.dumps(given).decode()
 
 
 def field_of(error: InvalidField | OutOfScope) -> str:

@@ -31,6 +31,7 @@ REASONS: dict[str, str] = {
     Reason.RETURNED: "Came back from the broker",
     Reason.FAILED_BY_ADMIN: "Failed by an administrator",
     Reason.HANDED_BACK: "Handed back to its consumers",
+    Reason.FROM_ARCHIVE: "Restored from the archive",
 }
 
 # An event is called by its name, unless there is more to say.
@@ -99,6 +100,8 @@ REFUSALS: dict[str, str] = {
     "unchanged": "the change leaves it as it is",
     "headers_too_large": "its headers would be too large",
     "not_listed": "it is not on the poison list; approve it instead",
+    "no_owner": "the account is gone",
+    "too_many_tags": "it would have too many tags",
     "not_moved": "it was never moved, so there is nowhere to return it to",
     "precondition_failed": "it changed since this page was made",
     "transition_not_allowed": "its state does not allow this",

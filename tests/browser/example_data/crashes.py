@@ -10,7 +10,8 @@ from django.utils import timezone
 from poisonadmin.core.domain.access import SYSTEM, Role, principal
 from poisonadmin.intake.commands.accept import accept
 from poisonadmin.intake.domain.envelope import parse_envelope
-from poisonadmin.poison_list.commands.reports import Report, release, report
+from poisonadmin.operations.commands.bookmark_release import release_bookmark
+from poisonadmin.poison_list.commands.reports import Report, report
 from poisonadmin.store.models.poison import Consumer, PoisonEntry
 from tests import crashes
 from tests.fixtures import decisions
@@ -109,7 +110,7 @@ def _make_poison_list() -> None:
                 Report(source=source, bookmark=bookmark, why=why, fatal=fatal, consumer="printer-1"), principal=SYSTEM
             )
     entry = PoisonEntry.objects.get(bookmark="7|1|")
-    release(entry.id, principal=principal("mara", Role.OPERATOR), reason="The exchange answers again.")
+    release_bookmark(entry.id, principal=principal("mara", Role.OPERATOR), reason="The exchange answers again.")
     now = timezone.now()
     for name, source, silent, ended, bookmark in (
         ("printer-1", LABELS, 0, False, "parcel-00051"),

@@ -13,6 +13,7 @@ from psycopg.rows import class_row
 from pyspark.sql import SparkSession
 
 from poisonadmin.core.domain.secret_settings import database_url
+from poisonadmin.messages.domain.id_ranges import IdRange
 from poisonadmin.rules.domain.content_rules import (
     MAX_JSON_BYTES,
     ContentRule,
@@ -20,7 +21,7 @@ from poisonadmin.rules.domain.content_rules import (
     Subject,
     compile_content_rule,
 )
-from poisonadmin.rules.domain.dry_run import Found, IdRange, Trial
+from poisonadmin.rules.domain.dry_run import Found, Trial
 from poisonadmin.rules.domain.failure_rules import compile_failure_rule
 from poisonadmin.rules.domain.json_schema import compile_schema
 from poisonadmin.rules.domain.rules import RuleFailed, Stage

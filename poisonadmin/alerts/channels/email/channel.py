@@ -12,10 +12,12 @@ from django.core.validators import validate_email
 
 from poisonadmin.alerts.channels.contract import AlertChannel, ChannelAnswer, HttpPost, Notice
 from poisonadmin.alerts.domain.conditions import one_line
+from poisonadmin.alerts.domain.notices import NoticeType
 from poisonadmin.alerts.domain.rules import InvalidAlertRule
 
 MAX_RECIPIENTS = 20
 SHOWN_CHARS = 500
+_SENDERS = {NoticeType.REPORT: "saved report"}
 
 
 def check(to: Sequence[str]) -> list[str]:
@@ -39,10 +41,14 @@ def send(notice: Notice, post: HttpPost) -> ChannelAnswer:  # noqa: ARG001  (all
     count = len(alerts) + document["data"]["more"]
     rule = document["data"]["rule"]
     what = alerts[0]["title"] if count == 1 else f"{count:,} alerts by the rule {rule}"
+    if document["type"] == NoticeType.RESOLVED:
+        what = f"Resolved: {what}"
     sender = settings.DEFAULT_FROM_EMAIL
     mail = EmailMessage(
         subject=one_line(f"[PoisonAdmin {document['data']['installation']}] {what}", 200),
-        body=_text(alerts, document["data"]["more"], rule),
+        body=_text(
+            alerts, document["data"]["more"], f"{_SENDERS.get(document['type'], 'alert rule')} {one_line(rule)}"
+        ),
         from_email=sender,
         to=list(notice.to),
         headers={
@@ -57,7 +63,7 @@ def send(notice: Notice, post: HttpPost) -> ChannelAnswer:  # noqa: ARG001  (all
     return ChannelAnswer(is_taken=True, text="The mail server has taken it.")
 
 
-def _text(alerts: Sequence[dict[str, Any]], more: int, rule: str) -> str:
+def _text(alerts: Sequence[dict[str, Any]], more: int, sender: str) -> str:
     parts = [
         "\n".join(
             [
@@ -70,7 +76,7 @@ def _text(alerts: Sequence[dict[str, Any]], more: int, rule: str) -> str:
     ]
     if more:
         parts.append(f"And {more:,} more.")
-    return "\n\n".join([*parts, f"Sent by the alert rule {one_line(rule)}."]) + "\n"
+    return "\n\n".join([*parts, f"Sent by the {sender}."]) + "\n"
 
 
 def _domain(sender: str) -> str:

@@ -1,0 +1,99 @@
+"""B14: a report of a million rows in each format, against COPY of the same query to CSV."""
+
+import os
+from functools import partial
+
+import psycopg
+from django.conf import settings
+from django.db import connection
+from pyspark.sql import SparkSession
+
+from benchmarks import loads
+from benchmarks.dry_run import fill
+from benchmarks.memory import MIB, forget_peak, resident_bytes
+from benchmarks.results import Line, alternate, at_most, compared, pairs_of, say
+from benchmarks.stopwatch import Rate, Stopwatch
+from benchmarks.world import World
+from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.core.domain.spark_settings import LOCAL_BATCH_MASTER
+from poisonadmin.messages.domain.id_ranges import IdRange
+from poisonadmin.reports.commands import files
+from poisonadmin.reports.commands.requests import request_report
+from poisonadmin.reports.commands.runs import report_due
+from poisonadmin.reports.domain.asked import AskedReport, ReportFormat, asked_report
+from poisonadmin.reports.queries.live import range_statements
+from poisonadmin.store.models.report import RequestedReport
+from workers.spark.jobs.report import collect
+from workers.spark.session import start_session
+
+NAME = "B14"
+ROWS = 1_000_000
+COPY = "COPY of the same query to CSV"
+
+
+def run(world: World) -> list[Line]:
+    """Measure. The job is called as the worker calls it; the peak is of this process, the worker's, without the JVM."""
+    # Only those that were stopped are rows.
+    rows = world.count(ROWS, least=5_000)
+    loads.empty()
+    fill(rows * 2)
+    loads.settle_down()
+    settings.HOME = world.directory
+    spark = start_session("benchmark", local=LOCAL_BATCH_MASTER)
+    peaks: dict[str, int] = {}
+    lines: list[Line] = []
+    try:
+        make(spark, _asked(ReportFormat.CSV), rows, peaks)  # the JVM and the Python tasks are warm from here on
+        for written_as in ReportFormat:
+            asked = _asked(written_as)
+            measures = [
+                (str(written_as), partial(make, spark, asked, rows, peaks)),
+                (COPY, partial(copy, asked, rows)),
+            ]
+            pairs = pairs_of(alternate(measures, rounds=world.rounds, unit="rows"), str(written_as), COPY)
+            lines.append(compared(NAME, f"{rows:,} rows as {written_as} / {COPY}", pairs, unit="rows", aim=0.5))
+            peak = peaks[str(written_as)] / MIB
+            lines.append(at_most(NAME, f"{rows:,} rows as {written_as}: peak of the worker", peak, aim=300, unit="MB"))
+    finally:
+        spark.stop()
+        loads.empty()
+        RequestedReport.objects.all().delete()
+    return lines
+
+
+def _asked(written_as: ReportFormat) -> AskedReport:
+    return asked_report("failures", format=written_as, filter={"state": ["NDLV"]})
+
+
+def make(spark: SparkSession, asked: AskedReport, rows: int, peaks: dict[str, int]) -> Rate:
+    """Have a report made, whole; return its rate, and keep the peak of this process's memory."""
+    forget_peak(os.getpid())
+    watch = Stopwatch()
+    with watch:
+        report_id = request_report(asked, principal=SYSTEM)
+        report_due(partial(collect, spark), worker="benchmark", seconds=3600)
+    row = RequestedReport.objects.get(id=report_id)
+    assert (row.state, row.rows) == ("ready", rows), (row.state, row.rows, row.error)
+    peaks[str(asked.format)] = max(peaks.get(str(asked.format), 0), resident_bytes(os.getpid(), "VmHWM"))
+    say(f"      {row.bytes or 0:,} bytes")
+    files.remove(report_id)
+    return watch.rate(rows)
+
+
+def copy(asked: AskedReport, rows: int) -> Rate:
+    """Have the database write the same rows as CSV into a file."""
+    (statement,) = range_statements(asked, SYSTEM, [IdRange(0, 2**62)])
+    connection.ensure_connection()
+    target = files.directory_of(0).parent / "copy.csv"
+    watch = Stopwatch()
+    with (
+        watch,
+        psycopg.connect(os.environ["DATABASE_URL"]) as session,
+        session.cursor() as cursor,
+        target.open("wb") as file,
+        cursor.copy(f"COPY ({statement}) TO STDOUT (FORMAT csv)") as blocks,
+    ):
+        for block in blocks:
+            file.write(block)
+    target.unlink()
+    return watch.rate(rows)

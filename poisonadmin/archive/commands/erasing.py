@@ -1,0 +1,274 @@
+"""Erasures: messages leave the database and the archive, and a tombstone says who had them erased, when and why.
+
+First what is live goes, then what is archived stops counting, then the files that had it are written anew without it.
+What is done is in the rows: an erasure goes on after any crash, and does nothing twice.
+"""
+
+import json
+import secrets
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, Protocol
+
+from django.conf import settings
+from django.db import connection, transaction
+from django.db.backends.utils import CursorWrapper
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from poisonadmin.archive.commands.holds import Filter, checked_filter, require_archivist
+from poisonadmin.archive.commands.runs import manifest
+from poisonadmin.archive.domain.chosen import APPEND_ONLY, TABLES
+from poisonadmin.archive.domain.pieces import WrittenFile
+from poisonadmin.archive.domain.place import manifest_path
+from poisonadmin.archive.domain.runs import ErasureState, PieceState
+from poisonadmin.archive.queries.search import archived_where
+from poisonadmin.core.commands import audit, jobs
+from poisonadmin.core.domain.access import SYSTEM, Principal
+from poisonadmin.core.domain.locks import Lock
+from poisonadmin.core.queries.rows import fetch_rows, fetch_values
+from poisonadmin.messages.commands.decisions import decide
+from poisonadmin.messages.queries.counts import COUNTED
+from poisonadmin.messages.queries.filter_sql import compile_filter
+from poisonadmin.messages.queries.filters import parse_filter
+from poisonadmin.operations.domain.actions import OperationAction
+from poisonadmin.store.models.archive import ArchiveFile, ArchiveRun, Erasure, LegalHold
+
+PIECE_MESSAGES = 1_000
+TURN_SECONDS = 10.0
+SECONDS_AFTER_ERROR = 60
+
+_DELETE_MESSAGES = f"""
+WITH gone AS (
+    DELETE FROM message WHERE id = ANY(%(ids)s) RETURNING id, address_id, state, reason, group_id, original_address_id
+), counted AS (
+    INSERT INTO counter_delta ({COUNTED}, delta) SELECT {COUNTED}, -count(*) FROM gone GROUP BY {COUNTED}
+)
+INSERT INTO erased_message (id, erasure_id, address_id) SELECT id, %(erasure)s, address_id FROM gone
+"""  # noqa: S608  (constants)
+# What else quotes messages. A group keeps its title while other failures have it.
+_FORGET = """
+DELETE FROM business_key WHERE message_id = ANY(%(ids)s);
+UPDATE failure_words AS w SET (message_ids, attempt_numbers) = (
+    SELECT coalesce(array_agg(one.id), '{}'), coalesce(array_agg(one.number), '{}')
+    FROM unnest(w.message_ids, w.attempt_numbers) AS one (id, number) WHERE one.id <> ALL(%(ids)s))
+WHERE message_ids && %(ids)s::bigint[];
+DELETE FROM failure_words WHERE message_ids = '{}';
+UPDATE failure_group AS g SET sample_message_id = NULL,
+    title = CASE WHEN EXISTS (SELECT FROM attempt WHERE fingerprint = g.fingerprint AND outcome <> 'delivered')
+                 THEN title ELSE error_class END
+WHERE sample_message_id = ANY(%(ids)s);
+UPDATE poison_entry SET why = 'erased' WHERE message_id = ANY(%(ids)s);
+UPDATE operation SET params = params - 'payload' - 'headers' WHERE action = 'patch' AND id = ANY(%(patched)s)
+"""
+_PATCHED = "SELECT DISTINCT operation_id FROM history WHERE message_id = ANY(%s) AND event = 'patched'"
+# The rows in files stop counting; they are rewritten later.
+_ERASE_ARCHIVED = """
+WITH gone AS (DELETE FROM archived_message WHERE id = ANY(%(ids)s) RETURNING id, piece_id, address_id),
+left_out AS (INSERT INTO archive_left_out (piece_id, message_id) SELECT piece_id, id FROM gone)
+INSERT INTO erased_message (id, erasure_id, address_id) SELECT id, %(erasure)s, address_id FROM gone
+"""
+_TO_REWRITE = """
+SELECT piece_id, array_agg(message_id) FROM archive_left_out JOIN erased_message ON id = message_id
+GROUP BY piece_id ORDER BY piece_id LIMIT 1
+"""
+_FORMER = """
+SELECT id, path FROM archive_file AS f WHERE NOT is_current AND EXISTS (
+    SELECT FROM archive_piece WHERE id = f.piece_id AND state = %s)
+"""
+
+
+class FileStore(Protocol):
+    """What keeps the files. Passed in: what writes (workers) imports this package."""
+
+    def rewrite(self, place: str, file: WrittenFile, without: Collection[int], path: str) -> WrittenFile | None:
+        """Write a file anew without the rows of some messages, and read it back; None when nothing is left of it."""
+
+    def put(self, path: str, content: bytes) -> None:
+        """Put a small file, whole or not at all."""
+
+    def remove(self, paths: Iterable[str]) -> None:
+        """Remove files, also such as are gone."""
+
+
+def request_erasure(given: Filter, *, reason: str, principal: Principal) -> Erasure:
+    """Have what matches now erased. Errors: `NotAllowed`, `InvalidFilter`, `NothingNamed`.
+
+    What is under way is left alone, and so is what a legal hold names. A filter that the archive's index cannot answer
+    is refused: it would leave archived messages behind.
+    """
+    require_archivist(principal)
+    texts = checked_filter(given)
+    archived_where(parse_filter(texts), SYSTEM)
+    with transaction.atomic():
+        made = Erasure.objects.create(filter=texts, reason=reason, requested_by=principal.name)
+        # Not the filter: it may name the person.
+        audit.record(principal.name, "erasure.requested", "erasure", str(made.id), note=reason)
+    made.refresh_from_db()
+    return made
+
+
+def erase_due(
+    store: FileStore, *, is_stopping: Callable[[], bool] = lambda: False, seconds: float = TURN_SECONDS
+) -> None:
+    """Go on with the erasure that is asked for, for about `seconds`. Call under `single_flight(Tick.ARCHIVE)`."""
+    erasure = Erasure.objects.filter(Q(waits_until=None) | Q(waits_until__lte=Now()), ended_at=None).first()
+    until = time.monotonic() + seconds
+    try:
+        remove_former(store)
+        if erasure is not None:
+            _go_on(erasure, store, lambda: is_stopping() or time.monotonic() >= until)
+    except Exception as error:
+        if erasure is not None and not is_stopping():
+            connection.close_if_unusable_or_obsolete()
+            Erasure.objects.filter(id=erasure.id).update(
+                error=jobs.error_text(error)[:4000], waits_until=Now() + timedelta(seconds=SECONDS_AFTER_ERROR)
+            )
+        raise
+
+
+def _go_on(erasure: Erasure, store: FileStore, must_pause: Callable[[], bool]) -> None:
+    asked = parse_filter(erasure.filter)
+    holds = [parse_filter(one.filter) for one in LegalHold.objects.filter(lifted_at=None)]
+    for ids_of, erase in ((_live_ids, _erase_live), (_archived_ids, _erase_archived)):
+        while ids := ids_of(asked, holds):
+            if must_pause() or not erase(erasure, ids):
+                return
+    while rows := fetch_rows(_TO_REWRITE):
+        if must_pause() or not _rewrite(store, *rows[0]):
+            return
+    remove_former(store)
+    left = len(_live_ids(asked, [], is_any=True)) + len(_archived_ids(asked, []))
+    with transaction.atomic():
+        erased = fetch_values("SELECT count(*) FROM erased_message WHERE erasure_id = %s", [erasure.id])[0]
+        totals = {"erased": erased, "left_alone": left}
+        # The filter may name the person, and has done its work.
+        Erasure.objects.filter(id=erasure.id, ended_at=None).update(
+            state=ErasureState.DONE, ended_at=Now(), totals=totals, filter={}, error=None
+        )
+        audit.record(erasure.requested_by, "erasure.done", "erasure", str(erasure.id), details=totals)
+
+
+def _live_ids(asked: Any, holds: Sequence[Any], *, is_any: bool = False) -> list[int]:
+    where = compile_filter(asked, SYSTEM)
+    conditions, parameters = [f"({where.whole})"], [*where.parameters]
+    for one in holds:
+        held = compile_filter(one, SYSTEM)
+        conditions.append(f"({held.whole}) IS NOT TRUE")
+        parameters += held.parameters
+    if not is_any:
+        conditions.append("m.state IN ('DLVD', 'FAIL', 'NDLV')")
+    most = 10_000 if is_any else PIECE_MESSAGES
+    sql = f"SELECT m.id FROM message m WHERE {' AND '.join(conditions)} ORDER BY m.id LIMIT {most}"  # noqa: S608
+    return fetch_values(sql, parameters)
+
+
+def _archived_ids(asked: Any, holds: Sequence[Any]) -> list[int]:
+    where, parameters = archived_where(asked, SYSTEM)
+    conditions = [f"({where})"]
+    for one in holds:
+        held, values = archived_where(one, SYSTEM, is_wide=True)
+        conditions.append(f"({held}) IS NOT TRUE")
+        parameters = [*parameters, *values]
+    sql = f"SELECT r.id FROM archived_message r WHERE {' AND '.join(conditions)} ORDER BY r.id LIMIT {PIECE_MESSAGES}"  # noqa: S608
+    return fetch_values(sql, parameters)
+
+
+def _erase_live(erasure: Erasure, ids: Sequence[int]) -> bool:
+    undecided = fetch_values("SELECT id FROM message WHERE id = ANY(%s) AND state = 'NDLV'", [list(ids)])
+    if undecided:
+        # What waits for a decision is given up first, so that those behind it in its conversation go on.
+        decide(OperationAction.FAIL, undecided, principal=SYSTEM, reason=f"erasure {erasure.id}")
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT id FROM message WHERE id = ANY(%s) AND state IN ('DLVD', 'FAIL') ORDER BY id FOR UPDATE",
+            [list(ids)],
+        )
+        chosen = [row[0] for row in cursor.fetchall()]
+        cursor.execute(_PATCHED, [chosen])
+        patched = [row[0] for row in cursor.fetchall() if row[0] is not None]
+        values: dict[str, Any] = {"ids": chosen, "erasure": erasure.id, "patched": patched}
+        cursor.execute(_DELETE_MESSAGES, values)
+        for table, key in TABLES.items():
+            if table in APPEND_ONLY:
+                cursor.execute("SELECT * FROM forget_kept_rows(%s, %s)", [table, chosen])
+            elif table != "message":
+                cursor.execute(f"DELETE FROM {table} WHERE {key} = ANY(%s)", [chosen])  # noqa: S608  (constants)
+        _forget(cursor, values)
+    return bool(chosen)
+
+
+def _erase_archived(erasure: Erasure, ids: Sequence[int]) -> bool:
+    with transaction.atomic(), connection.cursor() as cursor:
+        if not _try_alone(cursor):
+            return False
+        values: dict[str, Any] = {"ids": list(ids), "erasure": erasure.id, "patched": []}
+        cursor.execute(_ERASE_ARCHIVED, values)
+        _forget(cursor, values)
+    return True
+
+
+def _forget(cursor: CursorWrapper, values: dict[str, Any]) -> None:
+    for statement in _FORGET.split(";"):
+        cursor.execute(statement, values)
+
+
+def _rewrite(store: FileStore, piece_id: int, ids: Collection[int]) -> bool:
+    """Write the files of a piece anew without some messages; return False while somebody reads the tables."""
+    replaced: list[tuple[ArchiveFile, WrittenFile | None]] = []
+    token = secrets.token_hex(4)
+    for file in ArchiveFile.objects.filter(piece_id=piece_id, is_current=True):
+        if any(file.first_id <= one <= file.last_id for one in ids):
+            stem = file.path.removesuffix(".parquet").rpartition("-")[0]
+            replaced.append((file, store.rewrite(settings.ARCHIVE, _written(file), ids, f"{stem}-{token}.parquet")))
+    with transaction.atomic(), connection.cursor() as cursor:
+        if not _try_alone(cursor):
+            store.remove(new.path for _, new in replaced if new is not None)
+            return False
+        for old, new in replaced:
+            ArchiveFile.objects.filter(id=old.id).update(is_current=False)
+            if new is not None:
+                ArchiveFile.objects.create(
+                    run_id=old.run_id,
+                    piece_id=piece_id,
+                    table_name=new.table,
+                    is_current=True,
+                    **{name: value for name, value in vars(new).items() if name != "table"},
+                )
+        cursor.execute(
+            "DELETE FROM archive_left_out WHERE piece_id = %s AND message_id = ANY(%s)", [piece_id, list(ids)]
+        )
+    run = ArchiveRun.objects.get(archivepiece=piece_id)
+    if run.ended_at is not None:
+        store.put(manifest_path(run.id), json.dumps(manifest(run), indent=1).encode())
+    remove_former(store)
+    return True
+
+
+def remove_former(store: FileStore) -> None:
+    """Remove the files in whose place others are; their rows are kept until then, so that none is forgotten."""
+    former: Mapping[int, str] = dict(fetch_rows(_FORMER, [PieceState.ARCHIVED]))
+    if former:
+        store.remove(former.values())
+        ArchiveFile.objects.filter(id__in=list(former), is_current=False).delete()
+
+
+def _written(file: ArchiveFile) -> WrittenFile:
+    return WrittenFile(
+        file.table_name,
+        file.day,
+        file.root,
+        file.path,
+        file.rows,
+        file.bytes,
+        file.sha256,
+        file.rows_sha256,
+        file.first_id,
+        file.last_id,
+    )
+
+
+def _try_alone(cursor: CursorWrapper) -> bool:
+    cursor.execute("SELECT pg_try_advisory_xact_lock(%s, 0)", [Lock.TABLES])
+    return bool(cursor.fetchone()[0])

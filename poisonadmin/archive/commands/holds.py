@@ -1,0 +1,96 @@
+"""Legal holds: what matches one is neither archived nor erased until it is lifted."""
+
+from collections.abc import Mapping, Sequence
+
+from django.db import connection, transaction
+from django.db.models.functions import Now
+
+from poisonadmin.core.commands import audit
+from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Permission, Principal
+from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
+from poisonadmin.messages.queries.filter_sql import compile_filter
+from poisonadmin.messages.queries.filters import parse_filter, require_values
+from poisonadmin.store.models.archive import LegalHold
+
+Filter = Mapping[str, Sequence[str] | str]
+_HELD = "INSERT INTO held_message (message_id) SELECT m.id FROM message m WHERE m.id > %s AND m.id <= %s AND {held}"
+
+
+class NothingNamed(PoisonAdminError):
+    """Raised when a filter that must name messages is empty."""
+
+    code = "empty_filter"
+
+    def __init__(self) -> None:
+        super().__init__("The filter names nothing; say which messages, for example by an address or a business key.")
+
+
+class HoldLifted(PoisonAdminError):
+    """Raised when a legal hold was lifted before."""
+
+    code = "hold_lifted"
+    status = 409
+
+    def __init__(self) -> None:
+        super().__init__("This legal hold was lifted before.")
+
+
+def require_archivist(principal: Principal) -> None:
+    """Do nothing for who may configure and sees every address; raise NotAllowed."""
+    principal.require(Permission.CONFIGURE)
+    if not principal.sees_everything:
+        raise NotAllowed("The archive is about all addresses; this account is limited to some.")
+
+
+def checked_filter(given: Filter) -> dict[str, list[str]]:
+    """Return a filter's parameters as lists. Errors: `InvalidFilter`, `NothingNamed`."""
+    texts = {name: [values] if isinstance(values, str) else list(values) for name, values in given.items()}
+    require_values(texts)
+    if not parse_filter(texts).terms:
+        raise NothingNamed
+    return texts
+
+
+def hold(given: Filter, *, reason: str, principal: Principal) -> LegalHold:
+    """Keep what matches from now on. Errors: `NotAllowed`, `InvalidFilter`, `NothingNamed`."""
+    require_archivist(principal)
+    texts = checked_filter(given)
+    with transaction.atomic():
+        made = LegalHold.objects.create(filter=texts, reason=reason, created_by=principal.name)
+        audit.record(
+            principal.name, "legal_hold.created", "legal_hold", str(made.id), note=reason, details={"filter": texts}
+        )
+    made.refresh_from_db()
+    return made
+
+
+def lift(hold_id: int, *, reason: str, principal: Principal) -> LegalHold:
+    """Keep it no more. Errors: `NotAllowed`, `NotFound`, `HoldLifted`."""
+    require_archivist(principal)
+    with transaction.atomic():
+        found = LegalHold.objects.select_for_update().filter(id=hold_id).first()
+        if found is None:
+            raise NotFound(f"There is no legal hold {hold_id}.")
+        if found.lifted_at is not None:
+            raise HoldLifted
+        LegalHold.objects.filter(id=hold_id).update(lifted_at=Now(), lifted_by=principal.name, lift_reason=reason)
+        audit.record(principal.name, "legal_hold.lifted", "legal_hold", str(hold_id), note=reason)
+    found.refresh_from_db()
+    return found
+
+
+def note_held(after: int, until: int) -> list[int]:
+    """Write down which messages of a piece are held now, and return the ids of the holds that were asked.
+
+    Call it in the transaction that also plans what is done with the others.
+    """
+    holds = list(LegalHold.objects.filter(lifted_at=None).order_by("id"))
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM held_message WHERE message_id > %s AND message_id <= %s", [after, until])
+        for one in holds:
+            where = compile_filter(parse_filter(one.filter), SYSTEM)
+            cursor.execute(
+                f"{_HELD.format(held=where.whole)} ON CONFLICT DO NOTHING",
+                [after, until, *where.parameters],
+            )
+    return [one.id for one in holds]

@@ -1,0 +1,92 @@
+"""A piece goes from the database to its files, in one transaction: the files count from then on, the rows are gone.
+
+What the deletes remove is compared with what was written; one changed row, and nothing of it happens.
+"""
+
+from typing import Any
+
+from django.db import connection, transaction
+from django.db.backends.utils import CursorWrapper
+
+from poisonadmin.archive.domain.chosen import APPEND_ONLY, CHOSEN, TABLES
+from poisonadmin.archive.domain.runs import PieceState
+from poisonadmin.core.domain.locks import Lock
+from poisonadmin.messages.queries.counts import COUNTED
+from poisonadmin.store.models.archive import ArchiveFile, ArchivePiece, LegalHold
+
+_INDEX = f"""
+INSERT INTO archived_message (id, piece_id, address_id, state, reason, group_id, state_at, received_at, failed_at,
+                              message_id, conversation_id)
+SELECT found.id, %(piece)s, address_id, state, reason, group_id, state_at, e.received_at, failed_at, e.message_id,
+       e.conversation_id
+FROM (SELECT m.* {CHOSEN}) AS found JOIN envelope AS e ON e.id = found.id
+WHERE e.id > %(after)s AND e.id <= %(until)s ORDER BY found.id
+"""  # noqa: S608  (constants)
+_IDS = "SELECT id FROM archived_message WHERE id > %(after)s AND id <= %(until)s AND piece_id = %(piece)s"
+_GONE = "SELECT count(*), coalesce(sum(xmin::text::bigint), 0)::bigint FROM gone"
+# The deltas of what was counted before it went.
+_DELETE_MESSAGES = f"""
+WITH gone AS (
+    DELETE FROM message USING ({_IDS}) AS chosen
+    WHERE message.id = chosen.id AND message.id > %(after)s AND message.id <= %(until)s
+    RETURNING message.xmin, state, address_id, reason, group_id, original_address_id
+), counted AS (
+    INSERT INTO counter_delta ({COUNTED}, delta) SELECT {COUNTED}, -count(*) FROM gone GROUP BY {COUNTED}
+)
+{_GONE}
+"""  # noqa: S608  (constants)
+_FIGURES = """
+INSERT INTO day_figure (day, address_id, figure, n)
+SELECT (state_at AT TIME ZONE 'UTC')::date, address_id, state, count(*) FROM archived_message
+WHERE id > %(after)s AND id <= %(until)s AND piece_id = %(piece)s GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
+ON CONFLICT (day, address_id, figure) DO UPDATE SET n = day_figure.n + excluded.n
+"""
+
+
+class PieceChanged(Exception):
+    """Raised when something of a piece is not any more as it was written."""
+
+
+def prune(piece: ArchivePiece, cutoffs: str) -> bool:
+    """Have the files of a written piece count, and remove its rows; return False while somebody reads the tables.
+
+    Errors: `PieceChanged`: a row is not as it was written; then nothing has happened.
+    """
+    values: dict[str, Any] = {"piece": piece.id, "after": piece.after_id, "until": piece.until_id, "cutoffs": cutoffs}
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SELECT pg_try_advisory_xact_lock(%s, 0)", [Lock.TABLES])
+        if not cursor.fetchone()[0]:
+            return False
+        cursor.execute("SELECT state FROM archive_piece WHERE id = %(piece)s FOR UPDATE", values)
+        if cursor.fetchone()[0] != PieceState.WRITTEN:
+            return True
+        # Nobody begins to hold anything until this is over.
+        cursor.execute("LOCK TABLE legal_hold IN SHARE MODE")
+        if _holds() != piece.held_by:
+            raise PieceChanged
+        cursor.execute(_INDEX, values)
+        for table in TABLES:
+            if _delete(cursor, table, values) != tuple(piece.rows[table]):
+                raise PieceChanged
+        cursor.execute(_FIGURES, values)
+        ArchiveFile.objects.filter(piece=piece).update(is_current=True)
+        ArchivePiece.objects.filter(id=piece.id).update(state=PieceState.ARCHIVED)
+    return True
+
+
+def _delete(cursor: CursorWrapper, table: str, values: dict[str, Any]) -> tuple[int, int]:
+    if table == "message":
+        cursor.execute(_DELETE_MESSAGES, values)
+    elif table in APPEND_ONLY:
+        cursor.execute(f"SELECT * FROM forget_kept_rows('{table}', ARRAY({_IDS}))", values)  # noqa: S608  (constants)
+    else:
+        key = TABLES[table]
+        gone = f"""DELETE FROM {table} AS one USING ({_IDS}) AS chosen WHERE one.{key} = chosen.id
+            AND one.{key} > %(after)s AND one.{key} <= %(until)s RETURNING one.xmin"""  # noqa: S608  (constants)
+        cursor.execute(f"WITH gone AS ({gone}) {_GONE}", values)
+    n, versions = cursor.fetchone()
+    return int(n), int(versions)
+
+
+def _holds() -> list[int]:
+    return list(LegalHold.objects.filter(lifted_at=None).order_by("id").values_list("id", flat=True))

@@ -1,0 +1,157 @@
+"""An archived message is live again, with all its rows and its id, and waits for a decision."""
+
+import json
+import time
+from typing import Any
+
+from django.db import IntegrityError, connection, transaction
+from django.db.backends.utils import CursorWrapper
+
+from poisonadmin.addresses.commands import ensure_addresses
+from poisonadmin.archive.queries.messages import require_archived, rows_of
+from poisonadmin.core.commands import audit
+from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
+from poisonadmin.core.domain.locks import Lock
+from poisonadmin.messages.commands.transitions import enter
+from poisonadmin.messages.domain.states import Event, Reason, State
+
+WAIT_SECONDS = 3.0
+
+# It is counted once more when it is archived once more.
+_TAKE = """
+WITH taken AS (DELETE FROM archived_message WHERE id = %s RETURNING piece_id, address_id, state, state_at), counted AS (
+    UPDATE day_figure AS f SET n = n - 1 FROM taken
+    WHERE f.day = (state_at AT TIME ZONE 'UTC')::date AND f.address_id = taken.address_id AND figure = state)
+SELECT piece_id FROM taken
+"""
+_ENVELOPE = """
+INSERT INTO envelope (id, intake_address_id, message_id, conversation_id, bookmark, content_type, payload_bytes,
+                      expires_at, received_at, received_by, parent_id)
+SELECT %(id)s, address.id, %(message_id)s, %(conversation_id)s, %(bookmark)s, %(content_type)s, %(payload_bytes)s,
+       %(expires_at)s, %(received_at)s, %(received_by)s, %(parent_id)s
+FROM address WHERE name = %(intake_address)s
+"""
+_BODY = """
+INSERT INTO body (id, headers, payload, transport)
+VALUES (%(id)s, convert_to(%(headers)s, 'UTF8'), %(payload)s, %(transport)s)
+"""
+_ENTER = enter(
+    Event.RESTORED_FROM_ARCHIVE,
+    State.NDLV,
+    reason=Reason.FROM_ARCHIVE,
+    columns={
+        "id": "%(id)s",
+        "address_id": "address.id",
+        "lane_id": "lane.id",
+        "attempt_number": "%(attempt_number)s",
+        "failure_count": "%(failure_count)s",
+        "crash_count": "%(crash_count)s",
+        "candidate": "%(candidate)s",
+        "failed_at": "%(failed_at)s::timestamptz",
+        "group_id": "(SELECT id FROM failure_group WHERE fingerprint = %(fingerprint)s)",
+        "original_address_id": "(SELECT id FROM address WHERE name = %(original_address)s)",
+    },
+    chosen="""address JOIN lane ON lane.address_id = address.id AND lane.is_plain
+              WHERE address.name = %(address)s""",
+)
+_ATTEMPT = """
+INSERT INTO attempt (message_id, attempt_number, claim_id, shard, destination_id, started_at, finished_at, outcome,
+                     error_class, cause_class, error_message, stack, fingerprint, title, status_code, retry_after_ms,
+                     response, exit_status, output, move_to, rule_id, ruling, error_code, consumer_version)
+VALUES (%(message_id)s, %(attempt_number)s, %(claim_id)s, %(shard)s, %(destination_id)s, %(started_at)s,
+        %(finished_at)s, %(outcome)s, %(error_class)s, %(cause_class)s, %(error_message)s, %(stack)s, %(fingerprint)s,
+        %(title)s, %(status_code)s, %(retry_after_ms)s, %(response)s, %(exit_status)s, %(output)s, %(move_to)s,
+        %(rule_id)s, %(ruling)s, %(error_code)s, %(consumer_version)s)
+ON CONFLICT (message_id, attempt_number) DO NOTHING
+"""
+_HISTORY = """
+INSERT INTO history (message_id, seq, from_state, to_state, event, reason, attempt_number, actor, note, operation_id,
+                     at)
+VALUES (%(message_id)s, %(seq)s, %(from_state)s, %(to_state)s, %(event)s, %(reason)s, %(attempt_number)s, %(actor)s,
+        %(note)s, %(operation_id)s, %(at)s)
+"""
+_EXTRA = {
+    kind: f"INSERT INTO {kind} SELECT * FROM jsonb_populate_record(NULL::{kind}, %s::jsonb)"  # noqa: S608
+    for kind in ("hop", "payload_version", "confirmation")
+}
+_OWNER = "INSERT INTO message_owner (message_id, owner_id) SELECT %(id)s, id FROM auth_user WHERE username = %(owner)s"
+_TAGS = "INSERT INTO message_tag (message_id, tags) SELECT %s, array_agg(one) FROM jsonb_array_elements_text(%s) AS one"
+
+
+class TablesInUse(PoisonAdminError):
+    """Raised when a report or a search has been reading the archive for some seconds; try again in a while."""
+
+    code = "tables_in_use"
+    status = 409
+
+    def __init__(self) -> None:
+        super().__init__("A report or a search is reading the archive just now; try again in a while.")
+
+
+class IdTaken(PoisonAdminError):
+    """Raised when another message with the same message id was taken in at the address since."""
+
+    code = "message_id_taken"
+    status = 409
+
+    def __init__(self, message_id: str, address: str) -> None:
+        super().__init__(f"Another message {message_id!r} was taken in at {address} since this one was archived.")
+
+
+def restore_from_archive(message_id: int, *, reason: str, principal: Principal) -> None:
+    """Make an archived message live: NDLV, `from_archive`, with its bytes, attempts, history and id.
+
+    Errors: `NotAllowed`, `NotFound`, `MessageErased`, `ArchiveUnreadable`, `TablesInUse`, `IdTaken`.
+    """
+    principal.require(Permission.DECIDE)
+    require_archived(message_id, principal.as_reader)
+    with transaction.atomic(), connection.cursor() as cursor:
+        _alone(cursor)
+        cursor.execute(_TAKE, [message_id])
+        if (found := cursor.fetchone()) is None:
+            raise NotFound(f"Message {message_id} is not archived any more.")
+        rows = {table: rows_of(message_id, table, piece_id=found[0]) for table in _TABLES}
+        message = rows["messages"][0]
+        ensure_addresses([one for one in (message[name] for name in _ADDRESSES) if one is not None])
+        cursor.execute("INSERT INTO archive_left_out (piece_id, message_id) VALUES (%s, %s)", [found[0], message_id])
+        _write(cursor, message, rows, {"actor": principal.name, "note": reason})
+        audit.record(principal.name, "message.restored_from_archive", "message", str(message_id), note=reason)
+
+
+_TABLES = ("messages", "attempts", "history", "extras")
+_ADDRESSES = ("address", "original_address", "intake_address")
+
+
+def _alone(cursor: CursorWrapper) -> None:
+    """Hold the tables alone, so that no reader finds the message twice or not at all; raise TablesInUse."""
+    until = time.monotonic() + WAIT_SECONDS
+    while True:
+        cursor.execute("SELECT pg_try_advisory_xact_lock(%s, 0)", [Lock.TABLES])
+        if cursor.fetchone()[0]:
+            return
+        if time.monotonic() >= until:
+            raise TablesInUse
+        time.sleep(0.1)
+
+
+def _write(
+    cursor: CursorWrapper, message: dict[str, Any], rows: dict[str, list[dict[str, Any]]], decision: dict[str, Any]
+) -> None:
+    try:
+        with transaction.atomic():
+            cursor.execute(_ENVELOPE, message)
+    except IntegrityError as error:
+        raise IdTaken(message["message_id"], message["intake_address"]) from error
+    cursor.execute(_BODY, message)
+    for row in rows["attempts"]:
+        cursor.execute(_ATTEMPT, row)
+    for row in rows["history"]:
+        cursor.execute(_HISTORY, row)
+    for row in rows["extras"]:
+        cursor.execute(_EXTRA[row["kind"]], [row["row"]])
+    if message["owner"] is not None:
+        cursor.execute(_OWNER, message)
+    if json.loads(message["tags"] or "[]"):
+        cursor.execute(_TAGS, [message["id"], message["tags"]])
+    cursor.execute(_ENTER, message | decision)

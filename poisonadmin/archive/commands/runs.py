@@ -1,0 +1,382 @@
+"""Runs of the archive: asked for, done piece by piece by whoever can (Spark), cancelled.
+
+A piece is planned, written to files by a task, read back, and pruned (pruning.py). How far a run is stands in its rows,
+so that it goes on after any crash: what was not noted is written again under another name, and the files that nobody
+noted are removed at the end.
+"""
+
+import json
+import secrets
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any, Protocol
+
+from django.conf import settings
+from django.db import connection, transaction
+from django.db.models import Max, Q, Sum
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from poisonadmin.archive.commands.holds import note_held, require_archivist
+from poisonadmin.archive.commands.pruning import PieceChanged, prune
+from poisonadmin.archive.domain.chosen import CHOSEN
+from poisonadmin.archive.domain.pieces import PieceOrder, WriteOrder, WrittenPiece
+from poisonadmin.archive.domain.place import manifest_path, run_directory
+from poisonadmin.archive.domain.runs import ArchiveRunState, PieceState
+from poisonadmin.archive.queries.cutoffs import cutoffs
+from poisonadmin.core.commands import audit, jobs, locks
+from poisonadmin.core.commands.jobs import JobHeartbeat
+from poisonadmin.core.commands.transaction_retry import retried
+from poisonadmin.core.domain.access import SYSTEM, Principal
+from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
+from poisonadmin.core.domain.locks import Lock
+from poisonadmin.core.queries.rows import fetch_rows
+from poisonadmin.messages.queries.id_ranges import next_ranges
+from poisonadmin.store.models.archive import ArchiveFile, ArchivePiece, ArchiveRun
+from poisonadmin.store.models.job import Job, JobKind, JobState
+from poisonadmin.store.models.message import Message
+
+PIECE_MESSAGES = 25_000
+PIECES_A_WAVE = 4
+# A worker has other things to do: after this long the rest is left to the next tick.
+TURN_SECONDS = 10.0
+# After an error it goes on by itself, with another job.
+SECONDS_AFTER_ERROR = 60
+_PHASE = "archiving"
+_COUNT = f"""
+SELECT a.name, m.state, count(*) {CHOSEN} GROUP BY 1, 2
+"""
+_FORGET_WORDS = """
+DELETE FROM failure_words WHERE id > %(after)s AND id <= %(until)s AND NOT EXISTS (
+    SELECT FROM unnest(message_ids) AS one (id) JOIN message ON message.id = one.id)
+"""
+_WORDS_A_PIECE = 20_000
+FIGURES_KEPT_MONTHS = 25
+
+
+class ArchiveStore(Protocol):
+    """What keeps the files. Passed in: what writes (workers) imports this package."""
+
+    def write(self, order: WriteOrder, pieces: Sequence[PieceOrder]) -> Mapping[int, WrittenPiece]:
+        """Write the pieces and read them back."""
+
+    def put(self, path: str, content: bytes) -> None:
+        """Put a small file, whole or not at all."""
+
+    def remove(self, paths: Iterable[str]) -> None:
+        """Remove files, also such as are gone."""
+
+    def listed(self, directory: str) -> list[str]:
+        """Return the paths of all files below a directory of the archive."""
+
+
+class RunNotOpen(PoisonAdminError):
+    """Raised when a run that is over is cancelled."""
+
+    code = "archive_run_over"
+    status = 409
+
+    def __init__(self, state: str) -> None:
+        super().__init__(f"The run is {state}; only a running one can be cancelled.")
+
+
+def request_run(*, as_of: datetime | None = None, is_dry_run: bool = False, principal: Principal) -> ArchiveRun:
+    """Have the archive run; return the run of this kind that is under way, where there is one.
+
+    `as_of`: as if it were then. Errors: `NotAllowed`.
+    """
+    require_archivist(principal)
+    with transaction.atomic(), connection.cursor() as cursor:
+        locks.hold(cursor, Lock.CONFIGURATION)
+        open_run = ArchiveRun.objects.filter(ended_at=None, is_dry_run=is_dry_run).first()
+        if open_run is not None:
+            return open_run
+        then = as_of or timezone.now()
+        made = ArchiveRun.objects.create(
+            as_of=then,
+            is_dry_run=is_dry_run,
+            cut_off=Message.objects.aggregate(last=Max("id"))["last"] or 0,
+            cutoffs=cutoffs(then),
+            requested_by=principal.name,
+        )
+        if principal is not SYSTEM:
+            details = {"as_of": then.isoformat(), "is_dry_run": is_dry_run}
+            audit.record(principal.name, "archive.run_requested", "archive_run", str(made.id), details=details)
+    made.refresh_from_db()
+    return made
+
+
+def request_daily_run() -> None:
+    """Have the archive run where none has been asked for since midnight (UTC)."""
+    today = timezone.now().replace(hour=0, minute=0, second=0, microsecond=0)
+    if not ArchiveRun.objects.filter(is_dry_run=False).filter(Q(requested_at__gte=today) | Q(ended_at=None)).exists():
+        request_run(principal=SYSTEM)
+
+
+def cancel_run(run_id: int, *, principal: Principal) -> ArchiveRun:
+    """Have a run stop behind its present piece; what is archived stays so.
+
+    Errors: `NotAllowed`, `NotFound`, `RunNotOpen`.
+    """
+    require_archivist(principal)
+    with transaction.atomic():
+        run = ArchiveRun.objects.select_for_update().filter(id=run_id).first()
+        if run is None:
+            raise NotFound(f"There is no archive run {run_id}.")
+        if run.ended_at is not None:
+            raise RunNotOpen(run.state)
+        ArchiveRun.objects.filter(id=run_id).update(is_cancelling=True, waits_until=None)
+        audit.record(principal.name, "archive.run_cancelled", "archive_run", str(run_id))
+    run.refresh_from_db()
+    return run
+
+
+def archive_due(
+    store: ArchiveStore,
+    *,
+    worker: str,
+    keeper: JobHeartbeat | None = None,
+    is_stopping: Callable[[], bool] = lambda: False,
+    seconds: float = TURN_SECONDS,
+) -> None:
+    """Go on with the run that is asked for, for about `seconds`. Call under `single_flight(Tick.ARCHIVE)`."""
+    run = ArchiveRun.objects.filter(Q(waits_until=None) | Q(waits_until__lte=Now()), ended_at=None).first()
+    if run is None:
+        return
+    until = time.monotonic() + seconds
+    job_id = _job_of(run, worker)
+    if keeper:
+        keeper.hold(job_id)
+    try:
+        _Turn(run, job_id, store, lambda: is_stopping() or time.monotonic() >= until).go_on()
+    except Exception as error:
+        if is_stopping():  # the error is the stop's doing
+            return
+        connection.close_if_unusable_or_obsolete()
+        text = jobs.error_text(error)
+        jobs.fail(job_id, error=text)
+        ArchiveRun.objects.filter(id=run.id).update(
+            waits_until=Now() + timedelta(seconds=SECONDS_AFTER_ERROR), error=text[:4000]
+        )
+        raise
+    finally:
+        if keeper:
+            keeper.release(job_id)
+
+
+def _job_of(run: ArchiveRun, worker: str) -> int:
+    """Return its job, begun anew where the former one was given up with its worker."""
+    if run.job_id is not None and Job.objects.filter(id=run.job_id, state=JobState.RUNNING, worker=worker).exists():
+        return run.job_id
+    params = {"archive_run": run.id, "dry_run": run.is_dry_run}
+    job_id = jobs.begin(JobKind.ARCHIVE, worker=worker, params=params, phase=_PHASE, total=run.cut_off)
+    ArchiveRun.objects.filter(id=run.id).update(job_id=job_id)
+    return job_id
+
+
+class _Turn:
+    """What a worker does of a run until it must pause."""
+
+    def __init__(self, run: ArchiveRun, job_id: int, store: ArchiveStore, must_pause: Callable[[], bool]) -> None:
+        self._run = run
+        self._job_id = job_id
+        self._store = store
+        self._must_pause = must_pause
+        self._cutoffs = json.dumps(run.cutoffs)
+
+    def go_on(self) -> None:
+        """Write and prune pieces until the run is over."""
+        while not self._must_pause():
+            if ArchiveRun.objects.filter(id=self._run.id, is_cancelling=True).exists():
+                self._drop_written()
+                self._end(ArchiveRunState.CANCELLED)
+                return
+            if self._run.is_dry_run:
+                is_over = self._count_some()
+            else:
+                pieces = list(self._open_pieces()) or self._plan()
+                is_over = not pieces
+                if pieces and not self._archive(pieces):
+                    return
+            jobs.move(self._job_id, phase=_PHASE, done=self._run.planned, total=self._run.cut_off)
+            if is_over:
+                self._finish()
+                return
+
+    def _open_pieces(self) -> Iterable[ArchivePiece]:
+        states = (PieceState.PLANNED, PieceState.WRITTEN)
+        return ArchivePiece.objects.filter(run=self._run, state__in=states).order_by("number")
+
+    def _plan(self) -> list[ArchivePiece]:
+        ranges = next_ranges(self._run.planned, self._run.cut_off, messages=PIECE_MESSAGES, most=PIECES_A_WAVE)
+        if not ranges:
+            return []
+        last = ArchivePiece.objects.filter(run=self._run).aggregate(last=Max("number"))["last"]
+        first = 0 if last is None else last + 1
+        with transaction.atomic():
+            planned = [
+                ArchivePiece.objects.create(run=self._run, number=first + n, after_id=one.after, until_id=one.until)
+                for n, one in enumerate(ranges)
+            ]
+            ArchiveRun.objects.filter(id=self._run.id).update(planned=ranges[-1].until)
+        self._run.planned = ranges[-1].until
+        return planned
+
+    def _archive(self, pieces: Sequence[ArchivePiece]) -> bool:
+        """Archive the pieces, in a wave; return False when somebody reads the tables just now."""
+        planned = [piece for piece in pieces if piece.state == PieceState.PLANNED]
+        if planned:
+            self._write(planned)
+        for piece in ArchivePiece.objects.filter(id__in=[one.id for one in pieces], state=PieceState.WRITTEN):
+            try:
+                if not retried(partial(prune, piece, self._cutoffs)):
+                    return False
+            except PieceChanged:
+                self._forget_files(piece)
+        return True
+
+    def _write(self, pieces: Sequence[ArchivePiece]) -> None:
+        held_by = {}
+        for piece in pieces:
+            with transaction.atomic():
+                held_by[piece.id] = note_held(piece.after_id, piece.until_id)
+        order = WriteOrder(settings.ARCHIVE, self._run.id, self._cutoffs)
+        # Also a task of a worker that is gone may still write: no two tries have one name.
+        asked = [
+            PieceOrder(piece.id, piece.after_id, piece.until_id, f"{piece.number}-{secrets.token_hex(4)}")
+            for piece in pieces
+        ]
+        for piece_id, written in self._store.write(order, asked).items():
+            _note(self._run, piece_id, written, held_by[piece_id])
+
+    def _forget_files(self, piece: ArchivePiece) -> None:
+        """Have a piece that has changed meanwhile written anew."""
+        paths = list(ArchiveFile.objects.filter(piece=piece).values_list("path", flat=True))
+        with transaction.atomic():
+            ArchivePiece.objects.filter(id=piece.id, state=PieceState.WRITTEN).update(state=PieceState.PLANNED)
+            ArchiveFile.objects.filter(piece=piece, is_current=False).delete()
+        self._store.remove(paths)
+
+    def _drop_written(self) -> None:
+        for piece in ArchivePiece.objects.filter(run=self._run, state=PieceState.WRITTEN):
+            self._forget_files(piece)
+
+    def _count_some(self) -> bool:
+        ranges = next_ranges(self._run.planned, self._run.cut_off, messages=PIECE_MESSAGES, most=PIECES_A_WAVE)
+        if not ranges:
+            return True
+        values = {"after": self._run.planned, "until": ranges[-1].until, "cutoffs": self._cutoffs}
+        by_address: dict[str, dict[str, int]] = self._run.totals.setdefault("addresses", {})
+        with transaction.atomic():
+            note_held(values["after"], values["until"])  # type: ignore[arg-type]
+            for address, state, count in fetch_rows(_COUNT, values):
+                states = by_address.setdefault(address, {})
+                states[state] = states.get(state, 0) + count
+            self._run.planned = ranges[-1].until
+            ArchiveRun.objects.filter(id=self._run.id).update(totals=self._run.totals, planned=self._run.planned)
+        return False
+
+    def _finish(self) -> None:
+        if not self._run.is_dry_run:
+            forget_words()
+            forget_figures()
+            self._store.put(manifest_path(self._run.id), json.dumps(manifest(self._run), indent=1).encode())
+            self._sweep()
+        self._end(ArchiveRunState.DONE)
+
+    def _sweep(self) -> None:
+        """Remove what earlier tries left."""
+        known = set(ArchiveFile.objects.filter(run=self._run).values_list("path", flat=True))
+        known.add(manifest_path(self._run.id))
+        self._store.remove(path for path in self._store.listed(run_directory(self._run.id)) if path not in known)
+
+    def _end(self, state: ArchiveRunState) -> None:
+        totals = self._run.totals if self._run.is_dry_run else totals_of(self._run.id)
+        with transaction.atomic():
+            ArchivePiece.objects.filter(run=self._run, state=PieceState.PLANNED).update(state=PieceState.EMPTY)
+            ArchiveRun.objects.filter(id=self._run.id).update(state=state, ended_at=Now(), totals=totals, error=None)
+            if state is ArchiveRunState.CANCELLED:
+                jobs.cancel(self._job_id)
+            else:
+                jobs.succeed(self._job_id, counts=_counts(totals), done=self._run.planned)
+
+
+def _note(run: ArchiveRun, piece_id: int, written: WrittenPiece, held_by: Sequence[int]) -> None:
+    """Note the files of a piece, and what the database had of it."""
+    state = PieceState.WRITTEN if written.files else PieceState.EMPTY
+    with transaction.atomic():
+        changed = ArchivePiece.objects.filter(id=piece_id, state=PieceState.PLANNED).update(
+            state=state, rows=written.versions, held_by=list(held_by)
+        )
+        if changed:
+            ArchiveFile.objects.bulk_create(
+                ArchiveFile(
+                    run=run,
+                    piece_id=piece_id,
+                    table_name=file.table,
+                    path=file.path,
+                    day=file.day,
+                    root=file.root,
+                    rows=file.rows,
+                    bytes=file.bytes,
+                    sha256=file.sha256,
+                    rows_sha256=file.rows_sha256,
+                    first_id=file.first_id,
+                    last_id=file.last_id,
+                )
+                for file in written.files
+            )
+
+
+def manifest(run: ArchiveRun) -> dict[str, Any]:
+    """Return what a run has written, file by file, as its manifest says it."""
+    files = ArchiveFile.objects.filter(run=run, is_current=True).order_by("id")
+    return {
+        "run": run.id,
+        "as_of": run.as_of.isoformat(),
+        "requested_by": run.requested_by,
+        "files": [
+            {
+                "table": file.table_name,
+                "path": file.path,
+                "day": file.day.isoformat(),
+                "root": file.root,
+                "rows": file.rows,
+                "bytes": file.bytes,
+                "sha256": file.sha256,
+                "rows_sha256": file.rows_sha256,
+            }
+            for file in files
+        ],
+    }
+
+
+def totals_of(run_id: int) -> dict[str, dict[str, int]]:
+    """Return rows and bytes by table of what a run has archived."""
+    found = ArchiveFile.objects.filter(run_id=run_id, is_current=True).values("table_name")
+    sums = found.annotate(sum_rows=Sum("rows"), sum_bytes=Sum("bytes")).order_by("table_name")
+    return {one["table_name"]: {"rows": one["sum_rows"], "bytes": one["sum_bytes"]} for one in sums}
+
+
+def _counts(totals: Mapping[str, Any]) -> dict[str, int]:
+    if "addresses" in totals:
+        return {"messages": sum(sum(states.values()) for states in totals["addresses"].values())}
+    return {table: sums["rows"] for table, sums in totals.items()}
+
+
+def forget_words() -> None:
+    """Remove the words of failures' messages that no message in the database has any more."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT coalesce(min(id), 1) - 1, coalesce(max(id), 0) FROM failure_words")
+        after, last = cursor.fetchone()
+        while after < last:
+            cursor.execute(_FORGET_WORDS, {"after": after, "until": after + _WORDS_A_PIECE})
+            after += _WORDS_A_PIECE
+
+
+def forget_figures() -> None:
+    """Remove figures of days that are kept long enough."""
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM day_figure WHERE day < now() - %s * interval '1 month'", [FIGURES_KEPT_MONTHS])

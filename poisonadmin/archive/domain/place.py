@@ -1,0 +1,76 @@
+"""Where the archive is: a directory, or an object store that speaks S3's protocol."""
+
+from collections.abc import Mapping
+from datetime import date
+from pathlib import Path
+from urllib.parse import quote, urlsplit
+
+ARCHIVE = "POISONADMIN_ARCHIVE"
+_DEFAULT = "archive"
+_RUN = "run="
+
+
+class UnusableArchive(ValueError):
+    """Raised when POISONADMIN_ARCHIVE is neither an absolute directory nor an S3 URL with a bucket."""
+
+
+def archive_place(environment: Mapping[str, str], home: Path) -> str:
+    """Return the directory or URL of `POISONADMIN_ARCHIVE`; `archive` in the home by default.
+
+    Errors: `UnusableArchive`.
+
+    >>> archive_place({}, Path("/var/lib/poisonadmin"))
+    '/var/lib/poisonadmin/archive'
+    >>> archive_place({"POISONADMIN_ARCHIVE": "s3://bucket/poison/?region=eu-central-1"}, Path("/"))
+    's3://bucket/poison/?region=eu-central-1'
+    """
+    text = environment.get(ARCHIVE, "").strip()
+    if not text:
+        return str(home / _DEFAULT)
+    if "://" in text:
+        parts = urlsplit(text)
+        if parts.scheme != "s3" or not parts.hostname or parts.username or parts.password:
+            raise UnusableArchive(f"{ARCHIVE} must be a directory or s3://bucket/path, without keys")
+        return text
+    path = Path(text)
+    if not path.is_absolute() or path == Path("/"):
+        raise UnusableArchive(f"{ARCHIVE} must be an absolute directory or s3://bucket/path")
+    return str(path)
+
+
+def within(place: str, path: str) -> str:
+    """Return the path or URL of a file in the archive; what a URL asks for stays at its end.
+
+    >>> within("s3://bucket/poison/?region=eu-central-1", "run=1/a.parquet")
+    's3://bucket/poison/run=1/a.parquet?region=eu-central-1'
+    """
+    before, mark, query = place.partition("?")
+    return f"{before.rstrip('/')}/{path}{mark}{query}"
+
+
+def path_of(file: str) -> str:
+    """Return the path within the archive of a file that `within` names.
+
+    >>> path_of("/srv/archive/run=1/messages/day=2026-01-01/root=a/0-x.parquet")
+    'run=1/messages/day=2026-01-01/root=a/0-x.parquet'
+    """
+    return file.partition("?")[0][max(file.rfind(_RUN), 0) :]
+
+
+def run_directory(run_id: int) -> str:
+    """Return the directory of a run's files."""
+    return f"{_RUN}{run_id}"
+
+
+def file_path(run_id: int, table: str, day: date, root: str, piece: str) -> str:
+    """Return the path of a file; no two tries of a piece have one name.
+
+    >>> file_path(3, "history", date(2026, 1, 31), "orders", "12-5f0c")
+    'run=3/history/day=2026-01-31/root=orders/12-5f0c.parquet'
+    """
+    return f"{run_directory(run_id)}/{table}/day={day}/root={quote(root, safe='')}/{piece}.parquet"
+
+
+def manifest_path(run_id: int) -> str:
+    """Return the path of a run's manifest."""
+    return f"{run_directory(run_id)}/manifest.json"

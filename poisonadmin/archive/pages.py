@@ -1,0 +1,159 @@
+"""The page Archive: runs, archived messages, legal holds and erasures."""
+
+from collections.abc import Callable
+from typing import Any
+
+from django.contrib import messages as notes
+from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
+from django.shortcuts import render
+from django.urls import path, reverse
+from django.views.decorators.http import require_POST
+
+from poisonadmin.archive.commands.erasing import request_erasure
+from poisonadmin.archive.commands.holds import hold, lift
+from poisonadmin.archive.commands.restoring import restore_from_archive
+from poisonadmin.archive.commands.runs import cancel_run, request_run
+from poisonadmin.archive.queries.runs import archive_size, list_erasures, list_holds, list_runs
+from poisonadmin.archive.queries.search import list_archived
+from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.messages.queries.filters import parse_filter
+from poisonadmin.web.pages.views import NO_REASON, page, pager, reason_of
+
+SHOWN = 20
+
+
+@page(filters=())
+def show(request: HttpRequest, principal: Principal) -> HttpResponseBase:
+    """Render the runs, and for administrators legal holds and erasures; who is limited to addresses sees none."""
+    if not principal.sees_everything:
+        return render(request, "archive/limited.html")
+    found = list_runs(principal=principal, cursor=request.GET.get("cursor"), limit=SHOWN)
+    context: dict[str, Any] = {
+        "size": archive_size(principal=principal),
+        "rows": found.results,
+        "pager": pager(request, found),
+    }
+    if principal.may(Permission.CONFIGURE):
+        context["holds"] = [(row, _words(row.filter)) for row in list_holds(principal=principal, limit=SHOWN).results]
+        context["erasures"] = list_erasures(principal=principal, limit=SHOWN).results
+    return render(request, "archive/archive.html", context)
+
+
+@page(filters=("q",))
+def find(request: HttpRequest, principal: Principal) -> HttpResponseBase:
+    """Render the archived messages that a search finds."""
+    asked = request.GET.get("q", "")
+    found = list_archived(
+        parse_filter({"q": [asked]} if asked else {}), principal=principal, cursor=request.GET.get("cursor")
+    )
+    context = {"rows": found.results, "pager": pager(request, found), "search_text": asked}
+    return render(request, "archive/messages.html", context)
+
+
+@require_POST
+@page(Permission.DECIDE)
+def restore_message(request: HttpRequest, principal: Principal, message_id: int) -> HttpResponseBase:
+    """Make an archived message live again."""
+    target = reverse("messages-one", args=[message_id])
+    return _done(
+        request,
+        lambda reason: restore_from_archive(message_id, reason=reason, principal=principal),
+        "The message is restored. It waits for a decision.",
+        target,
+    )
+
+
+@require_POST
+@page(Permission.CONFIGURE, is_for_all=True)
+def run(request: HttpRequest, principal: Principal) -> HttpResponseBase:
+    """Have the archive run, or count."""
+    made = request_run(is_dry_run="dry_run" in request.POST, principal=principal)
+    notes.success(request, f"Run {made.id} is under way; this page shows how far it is.")
+    return HttpResponseRedirect(reverse("archive"))
+
+
+@require_POST
+@page(Permission.CONFIGURE, is_for_all=True)
+def cancel(request: HttpRequest, principal: Principal, run_id: int) -> HttpResponseBase:
+    """Have a run stop."""
+    try:
+        cancel_run(run_id, principal=principal)
+    except PoisonAdminError as error:
+        notes.error(request, error.detail)
+    else:
+        notes.success(request, f"Run {run_id} stops behind its present piece.")
+    return HttpResponseRedirect(reverse("archive"))
+
+
+@require_POST
+@page(Permission.CONFIGURE, is_for_all=True)
+def hold_matching(request: HttpRequest, principal: Principal) -> HttpResponseBase:
+    """Hold what a search finds, now and later."""
+    return _done(
+        request,
+        lambda reason: hold(_typed(request), reason=reason, principal=principal),
+        "The legal hold is in force.",
+        reverse("archive"),
+    )
+
+
+@require_POST
+@page(Permission.CONFIGURE, is_for_all=True)
+def lift_hold(request: HttpRequest, principal: Principal, hold_id: int) -> HttpResponseBase:
+    """Lift a legal hold."""
+    return _done(
+        request,
+        lambda reason: lift(hold_id, reason=reason, principal=principal),
+        "The legal hold is lifted.",
+        reverse("archive"),
+    )
+
+
+@require_POST
+@page(Permission.CONFIGURE, is_for_all=True)
+def erase(request: HttpRequest, principal: Principal) -> HttpResponseBase:
+    """Have what a search finds erased."""
+    return _done(
+        request,
+        lambda reason: request_erasure(_typed(request), reason=reason, principal=principal),
+        "The erasure is under way; this page shows how far it is.",
+        reverse("archive"),
+    )
+
+
+def _typed(request: HttpRequest) -> dict[str, list[str]]:
+    text = request.POST.get("q", "").strip()
+    return {"q": [text]} if text else {}
+
+
+def _words(given: Any) -> str:
+    return " ".join(text if name == "q" else f"{name}:{text}" for name, texts in given.items() for text in texts)
+
+
+def _done(request: HttpRequest, act: Callable[[str], object], words: str, target: str) -> HttpResponseBase:
+    reason = reason_of(request)
+    if not reason:
+        notes.error(request, NO_REASON)
+        return HttpResponseRedirect(target)
+    try:
+        act(reason)
+    except PoisonAdminError as error:
+        if error.status in (403, 404):
+            raise
+        notes.error(request, error.detail)
+    else:
+        notes.success(request, words)
+    return HttpResponseRedirect(target)
+
+
+urlpatterns = [
+    path("archive/", show, name="archive"),
+    path("archive/messages/", find, name="archive-messages"),
+    path("archive/messages/<int:message_id>/restore/", restore_message, name="archive-restore"),
+    path("archive/run/", run, name="archive-run"),
+    path("archive/runs/<int:run_id>/cancel/", cancel, name="archive-cancel"),
+    path("archive/holds/", hold_matching, name="archive-hold"),
+    path("archive/holds/<int:hold_id>/lift/", lift_hold, name="archive-lift"),
+    path("archive/erasures/", erase, name="archive-erase"),
+]

@@ -1,0 +1,18 @@
+"""Which files of the archive stand for rows that are no longer in the database."""
+
+from datetime import date
+
+from django.conf import settings
+
+from poisonadmin.archive.domain.place import within
+from poisonadmin.core.queries.rows import all_given, fetch_values
+
+
+def archived_files(table: str, *, since: date | None = None, until: date | None = None) -> list[str]:
+    """Return the paths or URLs of a table's files; of messages that ended from `since` to `until`.
+
+    Rows in them that do not count (`archive_left_out`) are left out by who reads them: workers/spark/tables/source.py.
+    """
+    where, parameters = all_given({"day >= %s": since, "day <= %s": until})
+    sql = f"SELECT path FROM archive_file WHERE is_current AND table_name = %s AND {where} ORDER BY day, id"  # noqa: S608
+    return [within(settings.ARCHIVE, path) for path in fetch_values(sql, [table, *parameters])]

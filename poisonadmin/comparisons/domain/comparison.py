@@ -1,0 +1,43 @@
+"""What a comparison is asked for, how it stands, and what it came to."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from poisonadmin.comparisons.domain.findings import Finding
+
+# So many messages are looked at; of more, chosen ones.
+MAX_FAILING = 10_000
+MAX_OTHERS = 100_000
+# Payloads of all of them together.
+MAX_BYTES = 512 * 1024 * 1024
+
+
+class ComparisonState(StrEnum):
+    """How a comparison stands."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Which messages are compared, by their ids, rising; and whether by their payloads, too."""
+
+    failing: Sequence[int]
+    others: Sequence[int]
+    with_payload: bool
+
+
+@dataclass(frozen=True)
+class ComparisonAnswer:
+    """What a comparison came to: how many messages were compared, fields seen, conditions tried; the best first."""
+
+    failing: int
+    others: int
+    fields: int
+    tested: int
+    findings: Sequence[Finding]

@@ -1,0 +1,151 @@
+"""Pages of comparisons: what messages have in common, and one click to the messages, or to a rule."""
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from urllib.parse import parse_qs
+
+from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
+from django.shortcuts import render
+from django.urls import path, reverse
+from django.views.decorators.http import require_POST
+from django_htmx.http import HttpResponseClientRefresh
+
+from poisonadmin.comparisons.commands import requests
+from poisonadmin.comparisons.domain.conditions import FieldCondition, condition_from
+from poisonadmin.comparisons.domain.follow_ups import rule_match, search_parameter
+from poisonadmin.comparisons.domain.sentences import percent
+from poisonadmin.comparisons.queries.comparisons import ComparisonRow, FindingRow, get_comparison
+from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.domain.errors import NotFound
+from poisonadmin.core.queries.filter_values import InvalidFilter
+from poisonadmin.messages.queries.filters import narrowing, parse_filter, parse_search
+from poisonadmin.operations.queries.selections import get_selection
+from poisonadmin.web.pages.views import Pairs, href, page
+
+
+@dataclass(frozen=True)
+class ShownFinding:
+    """A finding as the page shows it: its conditions as text, and where its buttons lead; None for no button."""
+
+    conditions: Sequence[FieldCondition]
+    also: Sequence[FieldCondition]
+    share: float
+    share_of_others: float
+    percent: str
+    percent_of_others: str
+    lift: float
+    p_value: float
+    messages: str | None
+    rule: str | None
+
+
+@require_POST
+@page()
+def ask(request: HttpRequest, principal: Principal) -> HttpResponseBase:
+    """Ask what messages have in common: a `selection`, what failed again of an `operation`, ticked ones (`id`, or
+    `value` of the sets that share `parameter`), or else what `query`, the filter of a list, finds now."""
+    if selection := request.POST.get("selection"):
+        made = requests.request_comparison(selection_id=_number(selection), principal=principal)
+    elif operation := request.POST.get("operation"):
+        made = requests.compare_failures_of(_number(operation), principal=principal)
+    elif ids := request.POST.getlist("id"):
+        made = requests.compare_ids([_number(one) for one in ids], principal=principal)
+    else:
+        given = parse_qs(request.POST.get("query", "").lstrip("?"), max_num_fields=200)
+        if ticked := request.POST.getlist("value"):
+            given[request.POST.get("parameter", "")] = ticked
+        made = requests.request_comparison(message_filter=narrowing(given), principal=principal)
+    return HttpResponseRedirect(reverse("comparisons-one", args=[made]))
+
+
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 20):
+        raise NotFound(f"There is no {text[:40]!r}.")
+    return int(text)
+
+
+@page(filters=())
+def one(request: HttpRequest, principal: Principal, comparison_id: int) -> HttpResponseBase:
+    """Show a comparison; it refreshes by itself until it is over."""
+    row = get_comparison(comparison_id, principal=principal)
+    context = {
+        "comparison": row,
+        "findings": [_shown(finding, row, principal) for finding in row.findings],
+        "others_link": None if row.against is None else _triage(row.against),
+        "is_part": (row.failing_count or 0) > (row.failing or 0) or (row.others_count or 0) > (row.others or 0),
+    }
+    is_live = request.htmx  # type: ignore[attr-defined]
+    if is_live and row.is_over:
+        return HttpResponseClientRefresh()
+    return render(request, "comparisons/_live.html" if is_live else "comparisons/comparison.html", context)
+
+
+@require_POST
+@page()
+def cancel(_: HttpRequest, principal: Principal, comparison_id: int) -> HttpResponseBase:
+    """Cancel a comparison, and show it; one that is over by now is shown, too."""
+    with suppress(requests.ComparisonOver):
+        requests.cancel_comparison(comparison_id, principal=principal)
+    return HttpResponseRedirect(reverse("comparisons-one", args=[comparison_id]))
+
+
+def _shown(finding: FindingRow, row: ComparisonRow, principal: Principal) -> ShownFinding:
+    conditions, also = ([condition_from(vars(one)) for one in some] for some in (finding.conditions, finding.also))
+    return ShownFinding(
+        conditions,
+        also,
+        finding.share,
+        finding.share_of_others,
+        percent(finding.share),
+        percent(finding.share_of_others),
+        finding.lift,
+        finding.p_value,
+        _messages_link(conditions, row, principal),
+        _rule_link(conditions) if principal.may(Permission.CONFIGURE) else None,
+    )
+
+
+def _messages_link(conditions: Sequence[FieldCondition], row: ComparisonRow, principal: Principal) -> str | None:
+    """Return the list that the selection was made of, narrowed to the finding; None where a search cannot say it."""
+    narrowed = [search_parameter(each) for each in conditions]
+    if not all(narrowed):
+        return None
+    try:
+        chosen = get_selection(row.selection_id, principal=principal).filter or {}
+    except NotFound:
+        chosen = {}
+    found = {name: list(texts) for name, texts in chosen.items()}
+    for parameter in narrowed:
+        name, text = parameter or ("", "")
+        if name == "q":
+            found["q"] = [" ".join([*found.get("q", []), text])]
+        else:
+            found[name] = [text]
+    try:
+        # A word that names no field of the search would be looked for as a text.
+        is_understood = all(
+            term.field != "text" for name, text in filter(None, narrowed) if name == "q" for term in parse_search(text)
+        )
+        parse_filter(found)
+    except InvalidFilter:
+        return None
+    return _triage(found) if is_understood else None
+
+
+def _triage(parameters: Mapping[str, Sequence[str]]) -> str:
+    pairs: Pairs = [(name, text) for name, texts in parameters.items() for text in texts]
+    return href(reverse("triage"), pairs)
+
+
+def _rule_link(conditions: Sequence[FieldCondition]) -> str | None:
+    match = rule_match(conditions)
+    return None if match is None else href(reverse("rules-new"), [("match", json.dumps(match, ensure_ascii=False))])
+
+
+urlpatterns = [
+    path("comparisons/", ask, name="comparisons-ask"),
+    path("comparisons/<int:comparison_id>/", one, name="comparisons-one"),
+    path("comparisons/<int:comparison_id>/cancel/", cancel, name="comparisons-cancel"),
+]

@@ -1,0 +1,136 @@
+"""Regrouping: all stored failures get the fingerprints that the rules of this version make of them.
+
+Whoever can (Spark) notes which failures change, a wave at a time; then what becomes of the groups is decided at once;
+then failures move, some messages at a time. How far it is stands in its row, so it goes on after any crash, and
+deliveries go on beside it.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+
+from django.db import connection, transaction
+from django.db.models import F, Max, Q
+from django.db.models.functions import Now
+
+from poisonadmin.core.commands import audit, jobs, locks
+from poisonadmin.core.commands.jobs import JobHeartbeat
+from poisonadmin.core.domain.locks import Lock
+from poisonadmin.core.queries.rows import fetch_values
+from poisonadmin.messages.commands.regroup_groups import decide_on_groups
+from poisonadmin.messages.commands.regroup_pieces import bring_along, move_piece
+from poisonadmin.messages.domain.id_ranges import IdRange
+from poisonadmin.messages.queries.id_ranges import next_ranges
+from poisonadmin.store.models.job import Job, JobKind, JobState
+from poisonadmin.store.models.message import Message
+from poisonadmin.store.models.regrouping import Regrouping
+
+Survey = Callable[[int, Sequence[IdRange]], tuple[int, int]]
+"""Notes what changes in some ranges, for the regrouping of this id; returns how many failures were read, and how many
+change. Passed in: what surveys (workers) imports this package."""
+
+RANGE_MESSAGES = 25_000
+RANGES_A_WAVE = 16
+# A worker has other things to do: after this long the rest is left to the next tick.
+TURN_SECONDS = 10.0
+# After an error it goes on by itself, with another job.
+SECONDS_AFTER_ERROR = 60
+
+_LEFT = "SELECT count(*) FROM regrouped_attempt"
+# A group that stood for a former fingerprint goes when nothing has it: no failure, and no message of one since.
+_REMOVE_FORMER = """
+DELETE FROM failure_group g WHERE id = ANY(%s) AND failures = 0
+AND NOT EXISTS (SELECT FROM attempt WHERE fingerprint = g.fingerprint AND outcome <> 'delivered')
+AND NOT EXISTS (SELECT FROM message WHERE group_id = g.id)
+"""
+
+
+def request_regrouping(*, actor: str) -> Regrouping:
+    """Have all failures grouped anew; return the regrouping that is under way, where there is one."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        locks.hold(cursor, Lock.CONFIGURATION)
+        under_way = Regrouping.objects.filter(finished_at=None).first()
+        if under_way is not None:
+            return under_way
+        made = Regrouping.objects.create(
+            cut_off=Message.objects.aggregate(last=Max("id"))["last"] or 0, requested_by=actor
+        )
+        audit.record(actor, "regrouping.requested", "regrouping", str(made.id))
+    made.refresh_from_db()
+    return made
+
+
+def regroup_due(
+    survey: Survey,
+    *,
+    worker: str,
+    keeper: JobHeartbeat | None = None,
+    is_stopping: Callable[[], bool] = lambda: False,
+    seconds: float = TURN_SECONDS,
+) -> None:
+    """Go on with the regrouping that is asked for, for about `seconds`. Call under `single_flight(Tick.REGROUP)`."""
+    run = Regrouping.objects.filter(Q(waits_until=None) | Q(waits_until__lte=Now()), finished_at=None).first()
+    if run is None:
+        return
+    until = time.monotonic() + seconds
+    job_id = _job_of(run, worker)
+    if keeper:
+        keeper.hold(job_id)
+    try:
+        _go_on(run, job_id, survey, lambda: is_stopping() or time.monotonic() >= until)
+    except Exception as error:
+        if is_stopping():  # the error is the stop's doing
+            return
+        connection.close_if_unusable_or_obsolete()
+        jobs.fail(job_id, error=jobs.error_text(error))
+        Regrouping.objects.filter(id=run.id).update(waits_until=Now() + timedelta(seconds=SECONDS_AFTER_ERROR))
+        raise
+    finally:
+        if keeper:
+            keeper.release(job_id)
+
+
+def _go_on(run: Regrouping, job_id: int, survey: Survey, must_pause: Callable[[], bool]) -> None:
+    while run.planned_at is None:
+        if must_pause():
+            return
+        if run.surveyed >= run.cut_off:
+            jobs.move(job_id, phase="deciding on groups")
+            decide_on_groups(run.id)
+        else:
+            ranges = next_ranges(run.surveyed, run.cut_off, messages=RANGE_MESSAGES, most=RANGES_A_WAVE)
+            read, changed = survey(run.id, ranges)
+            Regrouping.objects.filter(id=run.id).update(
+                surveyed=ranges[-1].until, read=F("read") + read, changed=F("changed") + changed
+            )
+            jobs.move(job_id, phase="reading failures", done=run.read + read)
+        run.refresh_from_db()
+    left = fetch_values(_LEFT)[0]
+    while moved := move_piece():
+        left -= moved
+        jobs.move(job_id, phase="moving failures", done=run.changed - left, total=run.changed)
+        if must_pause():
+            return
+    for dissolved, stays in run.dissolved.items():
+        while bring_along(int(dissolved), stays):
+            if must_pause():
+                return
+    _finish(run, job_id)
+
+
+def _finish(run: Regrouping, job_id: int) -> None:
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(_REMOVE_FORMER, [run.former])
+        cursor.execute("DELETE FROM regroup_move")
+        Regrouping.objects.filter(id=run.id).update(finished_at=Now())
+        jobs.succeed(job_id, counts={"read": run.read, "changed": run.changed}, done=run.changed)
+
+
+def _job_of(run: Regrouping, worker: str) -> int:
+    """Return its job, begun anew where the former one was given up with its worker."""
+    if run.job_id is not None and Job.objects.filter(id=run.job_id, state=JobState.RUNNING, worker=worker).exists():
+        return run.job_id
+    params = {"regrouping": run.id}
+    job_id = jobs.begin(JobKind.REGROUP, worker=worker, params=params, phase="reading failures")
+    Regrouping.objects.filter(id=run.id).update(job_id=job_id)
+    return job_id

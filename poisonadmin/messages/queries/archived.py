@@ -1,0 +1,204 @@
+"""One archived message, as the page and the API show live ones. Callers have checked that it may be seen."""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from poisonadmin.archive.queries.messages import require_archived, rows_of
+from poisonadmin.core.domain.access import Principal
+from poisonadmin.core.domain.errors import NotFound
+from poisonadmin.core.queries.paging import Page
+from poisonadmin.core.queries.rows import StoredBytes, fetch_rows
+from poisonadmin.messages.queries.detail_rows import (
+    AttemptRow,
+    HistoryRow,
+    HopRow,
+    MessageDetail,
+    Transport,
+    json_object,
+)
+
+_GROUPS = """
+SELECT fingerprint, coalesce(merged_into_id, id) FROM failure_group WHERE fingerprint = ANY(%s)
+"""
+
+
+def detail(message_id: int, *, principal: Principal) -> MessageDetail:
+    """Return the message; raise NotFound, MessageErased, ArchiveUnreadable."""
+    known = require_archived(message_id, principal)
+    row = _message(message_id)
+    confirmed: dict[str, Any] = next((json.loads(one["row"]) for one in _extras(message_id, "confirmation")), {})
+    return MessageDetail(
+        id=message_id,
+        message_id=row["message_id"],
+        address=known.address,
+        state=row["state"],
+        reason=row["reason"],
+        candidate=row["candidate"],
+        attempt_number=row["attempt_number"],
+        failure_count=row["failure_count"],
+        crash_count=row["crash_count"],
+        due_at=None,
+        state_at=row["state_at"],
+        received_at=row["received_at"],
+        failed_at=row["failed_at"],
+        expires_at=row["expires_at"],
+        conversation_id=row["conversation_id"],
+        content_type=row["content_type"],
+        payload_bytes=row["payload_bytes"],
+        original_address=row["original_address"],
+        group_id=row["group_id"],
+        group_title=row["failure"],
+        business_keys=json.loads(row["keys"] or "{}"),
+        attempts_begun=row["attempt_number"],
+        address_status=known.address_status,
+        owner=row["owner"],
+        tags=json.loads(row["tags"] or "[]"),
+        intake_address=row["intake_address"],
+        bookmark=row["bookmark"],
+        received_by=row["received_by"],
+        parent_id=row["parent_id"],
+        destination=None,
+        has_destination=False,
+        queue=None,
+        origin={},
+        header_bytes=(row["headers"] or "{}").encode(),
+        delivered_to="consumer" if confirmed.get("confirmed_at") else None,
+        confirm_by=_moment(confirmed.get("confirm_by")),
+        confirmed_at=_moment(confirmed.get("confirmed_at")),
+        confirmed_by=confirmed.get("confirmed_by"),
+        confirmation_note=confirmed.get("note"),
+        archived=True,
+    )
+
+
+def payload(message_id: int) -> StoredBytes:
+    """Return the payload, in one slice."""
+    return _bytes(_message(message_id)["payload"] or b"")
+
+
+def transport(message_id: int) -> Transport:
+    """Return what the message's broker reported of it."""
+    found = _message(message_id)["transport"]
+    return Transport(None if found is None else json_object(found))
+
+
+def attempts(message_id: int) -> Page[AttemptRow]:
+    """Return the failure log, newest first, whole. Of nodes and crashes it has the node's name."""
+    rows = rows_of(message_id, "attempts")
+    groups = dict(fetch_rows(_GROUPS, [[row["fingerprint"] for row in rows if row["fingerprint"]]]))
+    ends = [one["until_attempt"] for one in _versions(message_id)]
+    found = [
+        AttemptRow(
+            **{name: row[name] for name in _ATTEMPT},
+            group_id=groups.get(row["fingerprint"]),
+            node_id=None,
+            host=None,
+            node_end=None,
+            is_alone=None,
+            version=1 + sum(end < row["attempt_number"] for end in ends),
+        )
+        for row in rows
+    ]
+    return Page(sorted(found, key=lambda row: -row.attempt_number), None, None)
+
+
+def history(message_id: int) -> Page[HistoryRow]:
+    """Return the state changes, newest first, whole."""
+    rows = [
+        HistoryRow(**{name: value for name, value in row.items() if name != "message_id"}, version=None)
+        for row in rows_of(message_id, "history")
+    ]
+    return Page(sorted(rows, key=lambda row: -row.seq), None, None)
+
+
+def hops(message_id: int) -> Page[HopRow]:
+    """Return the moves between addresses, newest first, whole."""
+    rows = [json.loads(one["row"]) for one in _extras(message_id, "hop")]
+    found = [
+        HopRow(**{name: row[name] for name in HopRow.__dataclass_fields__} | {"at": _moment(row["at"])}) for row in rows
+    ]
+    return Page(sorted(found, key=lambda row: -row.id), None, None)
+
+
+def archived_versions(message_id: int) -> list[tuple[int, int | None, datetime | None, str | None, int | None, int]]:
+    """Return of each version, newest first, the fields of a `VersionRow`."""
+    former = _versions(message_id)
+    newest = (1 + len(former), None, None, None, None, int(_message(message_id)["payload_bytes"]))
+    return [
+        newest,
+        *(
+            (
+                row["number"],
+                row["until_attempt"],
+                _moment(row["replaced_at"]),
+                row["replaced_by"],
+                row["operation_id"],
+                len(_unhexed(row["payload"])),
+            )
+            for row in sorted(former, key=lambda row: -int(row["number"]))
+        ),
+    ]
+
+
+def archived_version_payload(message_id: int, number: int) -> StoredBytes:
+    """Return the payload of a version, in one slice; raise NotFound."""
+    former = _versions(message_id)
+    if number == 1 + len(former):
+        return payload(message_id)
+    for row in former:
+        if row["number"] == number:
+            return _bytes(_unhexed(row["payload"]))
+    raise NotFound(f"There is no version {number} of message {message_id}.")
+
+
+_ATTEMPT = [
+    "attempt_number",
+    "outcome",
+    "node",
+    "destination",
+    "started_at",
+    "finished_at",
+    "error_class",
+    "cause_class",
+    "error_message",
+    "stack",
+    "title",
+    "fingerprint",
+    "status_code",
+    "retry_after_ms",
+    "response",
+    "exit_status",
+    "output",
+    "move_to",
+    "consumer_version",
+]
+
+
+def _message(message_id: int) -> Mapping[str, Any]:
+    found = rows_of(message_id, "messages")
+    if not found:
+        raise NotFound(f"There is no message {message_id}.")
+    return found[0]
+
+
+def _extras(message_id: int, kind: str) -> list[dict[str, Any]]:
+    return [row for row in rows_of(message_id, "extras") if row["kind"] == kind]
+
+
+def _versions(message_id: int) -> Sequence[dict[str, Any]]:
+    return [json.loads(one["row"]) for one in _extras(message_id, "payload_version")]
+
+
+def _bytes(value: bytes) -> StoredBytes:
+    return StoredBytes(len(value), iter([value]))
+
+
+def _unhexed(text: str) -> bytes:
+    """Return the bytes that PostgreSQL writes into JSON as `\\x…`."""
+    return bytes.fromhex(text.removeprefix("\\x"))
+
+
+def _moment(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)

@@ -1,0 +1,374 @@
+"""Making the files of reports, a wave at a time: rows into parts, then the parts into the file.
+
+How far a report is stands in its row, and what is read in its parts, so a job that is cut off goes on where it was. A
+part is whole when it has its name, and it is read again when the row does not count it. The file is made of the parts
+from the beginning; a worker that is ended meanwhile begins with that again, and reads nothing twice.
+"""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+import pyarrow as pa
+from django.db import connection, transaction
+
+from poisonadmin.core.commands import audit, jobs
+from poisonadmin.core.commands.authentication import principal_of_account
+from poisonadmin.core.commands.jobs import JobHeartbeat
+from poisonadmin.core.commands.locks import shared
+from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Principal
+from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.domain.locks import Lock
+from poisonadmin.core.queries.rows import bounded
+from poisonadmin.messages.queries.id_bounds import id_bounds
+from poisonadmin.messages.queries.id_ranges import next_ranges
+from poisonadmin.reports.commands import files
+from poisonadmin.reports.commands.formats import batch_of, writer_of
+from poisonadmin.reports.commands.notices import note_ready
+from poisonadmin.reports.commands.requests import KEPT_HOURS
+from poisonadmin.reports.domain.asked import AskedReport, Row, folded, from_json
+from poisonadmin.reports.domain.kinds import Grain
+from poisonadmin.reports.domain.reading import Reading
+from poisonadmin.reports.queries.archived import archive_version, archived_days, archived_on, archived_where
+from poisonadmin.reports.queries.live import live_where, range_statements
+from poisonadmin.reports.queries.reports import patterns_json
+from poisonadmin.reports.queries.rows import SECONDS, grouped, require_export
+from poisonadmin.store.models.job import Job, JobKind, JobState
+from poisonadmin.store.models.report import RequestedReport
+
+Collect = Callable[[Reading], Any]
+"""Reads a wave and returns it as an Arrow table. Passed in: what reads (workers) imports this package."""
+
+RANGE_MESSAGES = 10_000
+# A payload's beginning is so much larger than a row.
+RANGE_PAYLOADS = 1_000
+RANGES_A_WAVE = 8
+# A worker has other things to do: after this long the rest is left to the next tick, and a report gives way to others.
+TURN_SECONDS = 10.0
+SLICE_SECONDS = 3.0
+# So many rows are written before somebody may cut in.
+BATCH_ROWS = 5_000
+MAX_GROUPS = 100_000
+
+_TAKE = """
+UPDATE report SET state = 'running', moved_at = now()
+WHERE id = (SELECT id FROM report WHERE state IN ('queued', 'running') ORDER BY moved_at NULLS FIRST, id LIMIT 1)
+RETURNING id
+"""
+_STORE = """
+UPDATE report SET place = %s::jsonb, done = %s, total = %s, moved_at = now() WHERE id = %s AND state = 'running'
+"""
+_READY = f"""
+UPDATE report SET state = 'ready', rows = %s, bytes = %s, sha256 = %s, ended_at = now(), done = total,
+                  expires_at = now() + interval '{KEPT_HOURS} hours', place = '{{}}'
+WHERE id = %s AND state = 'running'
+"""  # noqa: S608
+_FAIL = """
+UPDATE report SET state = 'failed', error = %s, ended_at = now() WHERE id = %s AND state IN ('queued', 'running')
+"""
+
+
+class TooManyGroups(PoisonAdminError):
+    """Raised when a report has more groups than anybody reads."""
+
+    code = "too_many_groups"
+    status = 422
+
+
+@dataclass
+class _Place:
+    """How far a report is: live messages up to the id `after`, then `days` of the archive; `parts` so far."""
+
+    after: int
+    until: int
+    days: list[str]
+    archive: str
+    parts: int = 0
+
+    @property
+    def is_read(self) -> bool:
+        return self.after >= self.until and not self.days
+
+
+# Files that are being made, by report. They end with this process, and are begun again from the parts.
+_being_made: dict[int, "_Making"] = {}
+
+
+@dataclass
+class _Making:
+    """A file that is being made, and how many rows of it are written."""
+
+    file: Iterator[int]
+    rows: int = 0
+
+    def give_up(self) -> None:
+        """Let go of the file."""
+        self.file.close()  # type: ignore[attr-defined]
+
+
+def report_due(
+    collect: Collect,
+    *,
+    worker: str,
+    keeper: JobHeartbeat | None = None,
+    is_stopping: Callable[[], bool] = lambda: False,
+    seconds: float = TURN_SECONDS,
+) -> None:
+    """Go on with the reports that are asked for, in turns of a few seconds each, for about `seconds`.
+
+    Call under `single_flight(Tick.REPORT)`.
+    """
+    until = time.monotonic() + seconds
+    while time.monotonic() < until and not is_stopping():
+        row = _take()
+        if row is None:
+            return
+        job_id = _job_of(row, worker)
+        if keeper:
+            keeper.hold(job_id)
+        slice_end = min(until, time.monotonic() + SLICE_SECONDS)
+        try:
+            if not _go_on(row, job_id, collect, lambda end=slice_end: is_stopping() or time.monotonic() >= end):  # type: ignore[misc]
+                return
+        except PoisonAdminError as error:
+            _end(row, job_id, error.detail)
+        except Exception as error:
+            if is_stopping():  # the error is the stop's doing
+                return
+            connection.close_if_unusable_or_obsolete()
+            _end(row, job_id, jobs.error_text(error))
+            raise
+        finally:
+            if keeper:
+                keeper.release(job_id)
+
+
+def _take() -> RequestedReport | None:
+    """Return the open report that has waited longest for a turn."""
+    with connection.cursor() as cursor:
+        cursor.execute(_TAKE)
+        found = cursor.fetchone()
+    _forget_others()
+    return RequestedReport.objects.get(id=found[0]) if found else None
+
+
+def _forget_others() -> None:
+    """Give up the files of reports that were cancelled."""
+    if _being_made:
+        still = set(
+            RequestedReport.objects.filter(id__in=list(_being_made), state="running").values_list("id", flat=True)
+        )
+        for report_id in set(_being_made) - still:
+            _being_made.pop(report_id).give_up()
+            files.remove(report_id)
+
+
+def _go_on(row: RequestedReport, job_id: int, collect: Collect, must_pause: Callable[[], bool]) -> bool:
+    """Go on with a report until it is made or must pause; return whether others may have a turn."""
+    asked, principal = from_json(row.asked), _acting(row)
+    require_export(asked, principal)
+    place = _Place(**row.place) if row.place else None
+    while place is None or not place.is_read:
+        # Between one look at the archive and the reading of its rows, or of those that are not there, nothing moves.
+        with shared(Lock.TABLES) as may_read:
+            if not may_read:
+                jobs.move(job_id, phase="waiting for the archive", done=row.done)
+                return False
+            if place is None or place.archive != archive_version():
+                place = _begin(row, asked, principal)
+            if not place.is_read:
+                _read_wave(row, asked, principal, place, collect)
+        if not _store(row, place):
+            return _cancelled(row, job_id)
+        jobs.move(job_id, phase="reading rows", done=row.done, total=row.total)
+        if must_pause():
+            return True
+    return _go_on_writing(row, job_id, asked, place, must_pause)
+
+
+def _acting(row: RequestedReport) -> Principal:
+    """Return who asked, with the rights of now. Errors: `NotAllowed`, also where the scope has changed since."""
+    found = principal_of_account(row.account) if row.account else SYSTEM
+    if found is None:
+        raise NotAllowed(f"The account or token of {row.requested_by} is not in force.")
+    if patterns_json(found) != patterns_json_of(row):
+        raise NotAllowed(f"{row.requested_by} is limited to other addresses than when the report was asked for.")
+    return found
+
+
+def patterns_json_of(row: RequestedReport) -> str:
+    """Return what who asked for a report was limited to."""
+    return patterns_json(Principal("", SYSTEM.role, frozenset(), tuple(tuple(some) for some in row.patterns)))
+
+
+def _begin(row: RequestedReport, asked: AskedReport, principal: Principal) -> _Place:
+    """Return the place from which a report is read, from its beginning; what was read before is no more."""
+    files.remove(row.id)
+    files.make_directory(row.id)
+    days = [day.isoformat() for day in archived_days(asked)]
+    first, last = 0, row.cut_off
+    with bounded(SECONDS):
+        where = live_where(asked, principal)
+        if where.times:
+            bounds = id_bounds(where.times)
+            if not bounds.elsewhere:
+                first, last = max(bounds.first - 1, 0), min(bounds.last, row.cut_off)
+    row.total = max(last - first, 1) + sum(_weight(one) for one in days)
+    row.done = 0
+    # What is read whole has one wave, also of no messages.
+    is_whole = asked.of_kind.grain is Grain.POISON
+    return _Place(-1 if is_whole else first, 0 if is_whole else last, days, archive_version())
+
+
+def _weight(_day: str) -> int:
+    # Of the bar of progress: a day of the archive is read about as fast as so many ids.
+    return 100_000
+
+
+def _read_wave(row: RequestedReport, asked: AskedReport, principal: Principal, place: _Place, collect: Collect) -> None:
+    if place.after < place.until:
+        _read_live(row, asked, principal, place, collect)
+        return
+    day = place.days.pop(0)
+    where = archived_where(asked, principal)
+    _keep(row, place, collect(Reading(asked, archived=archived_on(date.fromisoformat(day), asked, where))))
+    row.done += _weight(day)
+
+
+def _read_live(row: RequestedReport, asked: AskedReport, principal: Principal, place: _Place, collect: Collect) -> None:
+    if asked.of_kind.grain is Grain.POISON:
+        until, ranges = place.until, []
+    else:
+        messages = RANGE_PAYLOADS if asked.shows_payload else RANGE_MESSAGES
+        ranges = next_ranges(place.after, place.until, messages=messages, most=RANGES_A_WAVE)
+        until = ranges[-1].until
+    with bounded(SECONDS):
+        statements = range_statements(asked, principal, ranges)
+    _keep(row, place, collect(Reading(asked, statements)))
+    row.done += until - max(place.after, 0)
+    place.after = until
+
+
+def _keep(row: RequestedReport, place: _Place, found: Any) -> None:
+    """Write the rows of a wave as a part, whole or not at all."""
+    if not found.num_rows:
+        return
+    part = files.part_of(row.id, place.parts)
+    written = part.with_suffix(".arrow-new")
+    with pa.OSFile(str(written), "wb") as sink, pa.ipc.new_file(sink, found.schema) as writer:
+        writer.write_table(found, max_chunksize=BATCH_ROWS)
+    files.put_in_place(written, part)
+    place.parts += 1
+
+
+def _store(row: RequestedReport, place: _Place) -> bool:
+    """Write down how far the report is; return whether it is still wanted."""
+    with connection.cursor() as cursor:
+        cursor.execute(_STORE, [json.dumps(vars(place)), row.done, row.total, row.id])
+        return bool(cursor.rowcount)
+
+
+def _cancelled(row: RequestedReport, job_id: int) -> bool:
+    making = _being_made.pop(row.id, None)
+    if making is not None:
+        making.give_up()
+    files.remove(row.id)
+    jobs.cancel(job_id)
+    return True
+
+
+def _go_on_writing(
+    row: RequestedReport, job_id: int, asked: AskedReport, place: _Place, must_pause: Callable[[], bool]
+) -> bool:
+    """Go on with the file, and end the report when it is whole."""
+    making = _being_made.setdefault(row.id, _Making(_make_file(row.id, asked, place.parts)))
+    try:
+        for rows in making.file:
+            making.rows = rows
+            if must_pause():
+                if not _store(row, place):
+                    return _cancelled(row, job_id)
+                phase = f"writing the file: {making.rows:,} rows"
+                jobs.move(job_id, phase=phase, done=row.done, total=row.total)
+                return True
+    except BaseException:
+        _being_made.pop(row.id, None)
+        raise
+    _being_made.pop(row.id, None)
+    return _finish(row, job_id, asked, making.rows)
+
+
+def _make_file(report_id: int, asked: AskedReport, parts: int) -> Iterator[int]:
+    """Make the file of the parts; yield how many rows are written, now and then and at the end."""
+    path = files.file_of(report_id, asked.format)
+    written = path.with_name(f"new-{path.name}")
+    writer, rows = writer_of(asked, written), 0
+    try:
+        for batch in _batches(report_id, asked, parts):
+            writer.write(batch)
+            rows += batch.num_rows
+            yield rows
+    finally:
+        writer.close()
+    files.put_in_place(written, path)
+    yield rows
+
+
+def _batches(report_id: int, asked: AskedReport, parts: int) -> Iterator[Any]:
+    found = (batch for number in range(parts) for batch in _part(report_id, number))
+    if asked.measures is None:
+        yield from found
+        return
+    rows = folded(asked, grouped(asked, _counted(found)))
+    if len(rows) > MAX_GROUPS:
+        raise TooManyGroups(f"There are more than {MAX_GROUPS:,} groups; group by something with fewer values.")
+    for start in range(0, len(rows), BATCH_ROWS):
+        yield batch_of(asked, rows[start : start + BATCH_ROWS])
+
+
+def _part(report_id: int, number: int) -> Iterator[Any]:
+    with pa.OSFile(str(files.part_of(report_id, number)), "rb") as source, pa.ipc.open_file(source) as reader:
+        for place in range(reader.num_record_batches):
+            yield reader.get_batch(place)
+
+
+def _counted(batches: Iterator[Any]) -> Iterator[Row]:
+    for batch in batches:
+        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+
+def _finish(row: RequestedReport, job_id: int, asked: AskedReport, rows: int) -> bool:
+    """Let the report be ready, in one transaction with what says so to others; the parts go when that stands."""
+    path = files.file_of(row.id, asked.format)
+    sha256, size = files.sha256_of(path), path.stat().st_size
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(_READY, [rows, size, sha256, row.id])
+        if cursor.rowcount:
+            details = {"rows": rows, "bytes": size, "sha256": sha256, "columns": list(asked.columns)}
+            audit.record(row.requested_by, "report.made", "report", str(row.id), details=details)
+            jobs.succeed(job_id, counts={"rows": rows}, done=row.total)
+            note_ready(row.id)
+    if not cursor.rowcount:
+        return _cancelled(row, job_id)
+    files.remove_parts(row.id)
+    return True
+
+
+def _end(row: RequestedReport, job_id: int, error: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(_FAIL, [error[:4000], row.id])
+    _being_made.pop(row.id, None)
+    files.remove(row.id)
+    jobs.fail(job_id, error=error)
+
+
+def _job_of(row: RequestedReport, worker: str) -> int:
+    """Return the report's job, begun anew where the former one was given up with its worker."""
+    if row.job_id is not None and Job.objects.filter(id=row.job_id, state=JobState.RUNNING, worker=worker).exists():
+        return row.job_id
+    job_id = jobs.begin(JobKind.REPORT, worker=worker, params={"report_id": row.id}, phase="reading rows")
+    RequestedReport.objects.filter(id=row.id).update(job_id=job_id)
+    return job_id

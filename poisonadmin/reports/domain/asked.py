@@ -1,0 +1,268 @@
+"""What a report is asked for with, checked, and the columns of its result."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from poisonadmin.core.domain.errors import all_checked
+from poisonadmin.reports.domain.columns import ColumnType, InvalidReport, ReportColumn, named
+from poisonadmin.reports.domain.kinds import (
+    COUNT,
+    KINDS,
+    POLICY,
+    Counts,
+    Grain,
+    KindInfo,
+    Measures,
+    PeriodBy,
+    ReportKind,
+)
+
+MAX_COLUMNS = 60
+MAX_GROUPS_BY = 4
+Row = tuple[Any, ...]
+
+
+class ReportFormat(StrEnum):
+    """How the rows are written."""
+
+    JSON = "json"
+    CSV = "csv"
+    XLSX = "xlsx"
+    NDJSON = "ndjson"
+    PARQUET = "parquet"
+
+
+class ReportState(StrEnum):
+    """Where a report stands. A READY one has a file until it is EXPIRED."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    READY = "ready"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    EXPIRED = "expired"
+
+
+OPEN = (ReportState.QUEUED, ReportState.RUNNING)
+
+
+@dataclass(frozen=True)
+class Period:
+    """From `since`, before `until`; either may be None."""
+
+    since: datetime | None = None
+    until: datetime | None = None
+    by: PeriodBy = PeriodBy.FAILED
+
+    def conditions(self, time: str) -> tuple[tuple[str, datetime], ...]:
+        """Return each bound as the beginning of a condition on the time, and its value."""
+        bounds = ((f"{time} >=", self.since), (f"{time} <", self.until))
+        return tuple((sql, value) for sql, value in bounds if value is not None)
+
+
+@dataclass(frozen=True)
+class AskedReport:
+    """A report as it was asked for. `filter`: parameters of `GET /messages/`. `columns` are those of its result."""
+
+    kind: ReportKind
+    format: ReportFormat
+    filter: Mapping[str, Sequence[str]]
+    columns: tuple[str, ...]
+    period: Period
+    time_zone: str
+    group_by: tuple[str, ...]
+
+    @property
+    def of_kind(self) -> KindInfo:
+        """Its kind."""
+        return KINDS[self.kind]
+
+    @property
+    def measures(self) -> Measures | None:
+        """What is said of each group; None where a row of the query is a row of the report."""
+        return self.of_kind.measures or (COUNT if self.group_by else None)
+
+    @property
+    def read(self) -> tuple[ReportColumn, ...]:
+        """The columns of the query: those of the rows, or what the groups are made of and what is counted in them."""
+        if self.measures is None:
+            return tuple(_column(self.of_kind, name) for name in self.columns)
+        of = self.measures.of
+        return (*(_column(self.of_kind, name) for name in self.group_by), *([] if of is None else [of]))
+
+    @property
+    def schema(self) -> tuple[tuple[str, ColumnType], ...]:
+        """The name and the type of each column of the result."""
+        types = self._offered()
+        return tuple((name, types[name]) for name in self.columns)
+
+    def _offered(self) -> dict[str, ColumnType]:
+        if self.measures is None:
+            return {name: _column(self.of_kind, name).type for name in self.columns}
+        groups = {name: _column(self.of_kind, name).type for name in self.group_by}
+        return groups | dict(self.measures.columns)
+
+    @property
+    def shows_payload(self) -> bool:
+        """Whether a column, or a group, is of payloads."""
+        return any(column.is_payload for column in self.read)
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """What the rows are joined with."""
+        return frozenset().union(*(column.needs for column in self.read))
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what `from_json` reads."""
+        period = self.period
+        return {
+            "kind": str(self.kind),
+            "format": str(self.format),
+            "filter": {name: list(texts) for name, texts in self.filter.items()},
+            "columns": list(self.columns),
+            "period": {
+                "from": None if period.since is None else period.since.isoformat(),
+                "to": None if period.until is None else period.until.isoformat(),
+                "by": str(period.by),
+            },
+            "time_zone": self.time_zone,
+            "group_by": list(self.group_by),
+        }
+
+
+def from_json(kept: Mapping[str, Any]) -> AskedReport:
+    """Return the report that `AskedReport.as_json` wrote; raise InvalidReport where it can be no more."""
+    period = kept["period"]
+    since, until = (None if (text := period[end]) is None else datetime.fromisoformat(text) for end in ("from", "to"))
+    return asked_report(
+        kept["kind"],
+        format=kept["format"],
+        filter=kept["filter"],
+        columns=kept["columns"],
+        period=Period(since, until, PeriodBy(period["by"])),
+        time_zone=kept["time_zone"],
+        group_by=kept["group_by"],
+    )
+
+
+def asked_report(
+    kind: str,
+    *,
+    format: str = ReportFormat.JSON,  # noqa: A002  (the field's name everywhere)
+    filter: Mapping[str, Sequence[str]] | None = None,  # noqa: A002
+    columns: Sequence[str] = (),
+    period: Period | None = None,
+    time_zone: str = "UTC",
+    group_by: Sequence[str] = (),
+) -> AskedReport:
+    """Return the report of these wishes; where no columns are chosen those of its kind. Errors: `InvalidReport`."""
+    first = all_checked(
+        {"kind": lambda: _kind(kind), "format": lambda: _format(format), "zone": lambda: _zone(time_zone)}
+    )
+    info = KINDS[first["kind"]]
+    groups = tuple(group_by) or info.group_by
+    _check_names(info, groups, "group_by", MAX_GROUPS_BY)
+    if any(_column(info, name).type is ColumnType.BYTES for name in groups):
+        raise InvalidReport("group_by", "payloads make no groups; choose a header or a business key.")
+    found = AskedReport(
+        first["kind"], first["format"], dict(filter or {}), tuple(columns), period or Period(), time_zone, groups
+    )
+    _check_period(found.period)
+    if found.measures is None:
+        _check_names(info, columns, "columns", MAX_COLUMNS)
+        return found if columns else _with(found, info.default)
+    offered = (*groups, *(name for name, _ in found.measures.columns))
+    for name in columns:
+        if name not in offered:
+            raise InvalidReport(
+                "columns", f"{name[:60]!r} is no column of these groups; those are {', '.join(offered)}."
+            )
+    _refuse_twice(columns, "columns")
+    return found if columns else _with(found, offered)
+
+
+def _with(found: AskedReport, columns: Iterable[str]) -> AskedReport:
+    return AskedReport(**{**vars(found), "columns": tuple(columns)})
+
+
+def offered_columns(kind: ReportKind) -> tuple[str, ...]:
+    """Return the names of the columns that a kind has, besides headers and business keys."""
+    return tuple(column.name for column in KINDS[kind].columns)
+
+
+def _column(info: KindInfo, name: str) -> ReportColumn:
+    found = info.by_name.get(name) or (named(name) if info.grain is not Grain.POISON else None)
+    if found is None:
+        more = "" if info.grain is Grain.POISON else ", header.<name>, key.<name>"
+        known = ", ".join(column.name for column in info.columns)
+        raise InvalidReport("columns", f"there is no column {name[:60]!r}; those are {known}{more}.")
+    return found
+
+
+def _check_names(info: KindInfo, names: Sequence[str], field: str, most: int) -> None:
+    if len(names) > most:
+        raise InvalidReport(field, f"may have {most} names at most.")
+    for name in names:
+        try:
+            _column(info, name)
+        except InvalidReport as error:
+            raise InvalidReport(field, error.reason) from None
+        if field == "columns" and name == POLICY.name:
+            raise InvalidReport(field, "policy is a group, and no column.")
+    _refuse_twice(names, field)
+
+
+def _refuse_twice(names: Sequence[str], field: str) -> None:
+    if len(set(names)) < len(names):
+        raise InvalidReport(field, "names something twice.")
+
+
+def _kind(kind: str) -> ReportKind:
+    try:
+        return ReportKind(kind)
+    except ValueError:
+        raise InvalidReport("kind", f"must be one of {', '.join(ReportKind)}.") from None
+
+
+def _format(text: str) -> ReportFormat:
+    try:
+        return ReportFormat(text)
+    except ValueError:
+        raise InvalidReport("format", f"must be one of {', '.join(ReportFormat)}.") from None
+
+
+def _zone(name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        raise InvalidReport("time_zone", f"{name[:60]!r} is no time zone such as Europe/Berlin.") from None
+
+
+def _check_period(period: Period) -> None:
+    if period.since is not None and period.until is not None and period.since >= period.until:
+        raise InvalidReport("period", "ends before it begins.")
+
+
+def folded(asked: AskedReport, groups: Mapping[Row, Counts]) -> list[Row]:
+    """Return the rows of a report from how often each group has which value; the largest groups first.
+
+    Shape: the columns of `asked.schema`.
+    """
+    assert asked.measures is not None
+    names = (*asked.group_by, *(name for name, _ in asked.measures.columns))
+    places = [names.index(name) for name in asked.columns]
+    rows = [(*group, *asked.measures.measure(counts)) for group, counts in groups.items()]
+    sizes = {row: sum(counts.values()) for row, counts in zip(rows, groups.values(), strict=True)}
+    ordered = sorted(rows, key=lambda row: _order(asked, row, sizes[row]))
+    return [tuple(row[place] for place in places) for row in ordered]
+
+
+def _order(asked: AskedReport, row: Row, size: int) -> tuple[Any, ...]:
+    # Rows of a time, or of attempts, read best in their order; all others by size.
+    group = tuple((value is not None, value if value is not None else 0) for value in row[: len(asked.group_by)])
+    is_in_order = any(name.endswith(("_day", "_hour", "attempt_number")) for name in asked.group_by)
+    return group if is_in_order else (-size, group)

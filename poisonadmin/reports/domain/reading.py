@@ -1,0 +1,70 @@
+"""What a task is told to read: a wave of a report's rows, live ones or archived ones."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from zoneinfo import ZoneInfo
+
+from poisonadmin.reports.domain.asked import AskedReport
+
+
+@dataclass(frozen=True)
+class Archived:
+    """Files of the archive by table, paths or URLs; `where`: what must hold of their messages, as Spark's SQL over `m`,
+    and `rows`: of the rows of the report.
+    """
+
+    files: dict[str, list[str]]
+    where: str
+    rows: str
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A wave: `statements` for the database, which tasks share, or `archived` files."""
+
+    asked: AskedReport
+    statements: Sequence[str] = ()
+    archived: Archived | None = None
+
+
+class SparkDialect:
+    """The expressions of columns as Spark says them."""
+
+    def __init__(self, time_zone: str) -> None:
+        self._zone = spark_text(ZoneInfo(time_zone).key)
+
+    def day(self, at: str) -> str:
+        """Return the day, in the report's time zone."""
+        return f"date_format({self._local(at)}, 'yyyy-MM-dd')"
+
+    def hour(self, at: str) -> str:
+        """Return the day and the hour, in the report's time zone."""
+        return f"date_format({self._local(at)}, 'yyyy-MM-dd HH:00')"
+
+    def _local(self, at: str) -> str:
+        return f"convert_timezone(current_timezone(), {self._zone}, CAST({at} AS timestamp_ntz))"
+
+    def seconds(self, since: str, until: str) -> str:
+        """Return how many seconds lie between two times."""
+        return f"((unix_micros({until}) - unix_micros({since})) / 1000000D)"
+
+    def header(self, name: str) -> str:
+        """Return a header."""
+        return f"from_json(m.headers, 'map<string,string>')[{spark_text(name)}]"
+
+    def key(self, name: str) -> str:
+        """Return a business key."""
+        return f"from_json(m.keys, 'map<string,string>')[{spark_text(name)}]"
+
+    def payload(self, most: int) -> str:
+        """Return the beginning of the payload."""
+        return f"substring(m.payload, 1, {int(most)})"
+
+
+def spark_text(text: str) -> str:
+    r"""Return a text as Spark's SQL writes it.
+
+    >>> spark_text("it's \\d")
+    "'it\\'s \\\\d'"
+    """
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -1,0 +1,181 @@
+"""The form that asks for a report, shows its first rows, and keeps it under a name."""
+
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime, time, timedelta
+from typing import Any, ClassVar
+from zoneinfo import ZoneInfo
+
+from django import forms
+
+from poisonadmin.alerts.channels.registry import CHANNELS
+from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.queries.filter_values import InvalidFilter
+from poisonadmin.reports.commands import saved
+from poisonadmin.reports.domain.asked import AskedReport, Period, ReportFormat, asked_report
+from poisonadmin.reports.domain.columns import InvalidReport
+from poisonadmin.reports.domain.kinds import KINDS, PeriodBy, ReportKind
+from poisonadmin.reports.queries.live import report_filter
+from poisonadmin.web.pages.forms import (
+    PageForm,
+    TextField,
+    drawn,
+    lines_of,
+    texts_by_comma,
+    texts_by_line,
+    ticks,
+    whole_number,
+)
+
+FORMATS: dict[str, str] = {
+    ReportFormat.XLSX: "Excel (.xlsx)",
+    ReportFormat.CSV: "CSV",
+    ReportFormat.NDJSON: "NDJSON",
+    ReportFormat.PARQUET: "Parquet",
+    ReportFormat.JSON: "JSON",
+}
+BY: dict[str, str] = {PeriodBy.FAILED: "by when it happened", PeriodBy.RECEIVED: "by when the message came in"}
+# What a link to the form may say, beside the filter.
+SAID = ("kind", "first", "last", "time_zone")
+_OF_THE_LIST = {"cursor", "ordering", "since", "mark", "group_by", "sort"}
+
+
+def parameters(text: str) -> dict[str, list[str]]:
+    """Return the parameters of lines such as `address=orders.#`; raise InvalidReport."""
+    found: dict[str, list[str]] = {}
+    for line in texts_by_line(text):
+        name, equals, value = (part.strip() for part in line.partition("="))
+        if not equals or not value:
+            raise InvalidReport("filter", f"{line[:80]!r} is no parameter such as `address=orders.#`.")
+        found.setdefault(name, []).append(value)
+    return found
+
+
+def parameter_lines(given: Mapping[str, Sequence[str]]) -> str:
+    """Return a parameter of a filter a line."""
+    named = [(name, text) for name, texts in given.items() if name not in _OF_THE_LIST for text in texts]
+    return "\n".join(f"{name}={text}" for name, text in named)
+
+
+def _day(text: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise InvalidReport("period", f"{text[:40]!r} is no day such as 2026-01-31.") from None
+
+
+def _days(label: str, **look: Any) -> TextField:
+    return TextField(label, read=_day, write=lambda day: day.isoformat(), **look)
+
+
+class ReportForm(PageForm):
+    """A report. Its days are those of its time zone, both of them included."""
+
+    layout: ClassVar[tuple[tuple[str, str], ...]] = (
+        ("", "kind format filter"),
+        ("Period", "first last by time_zone"),
+        ("Columns and groups", "columns group_by"),
+    )
+    rest = "To keep it under a name"
+    kind = TextField("Kind", choices=[(str(kind), info.words) for kind, info in KINDS.items()], needed=True)
+    format = TextField("Format", choices=list(FORMATS.items()), initial=str(ReportFormat.XLSX))
+    filter = TextField(
+        "Filter: one parameter a line",
+        read=parameters,
+        write=parameter_lines,
+        rows=3,
+        hint="address=orders.#",
+        note="Those of the list of messages: state, address, reason, group, q, key.<name> and so on. Empty: all.",
+    )
+    first = _days("From the day", hint="2026-01-31", note="Empty: from the beginning.")
+    last = _days("To the day", hint="2026-02-28", note="Empty: until now.")
+    by = TextField("Which time", choices=list(BY.items()), initial=str(PeriodBy.FAILED))
+    time_zone = TextField("Time zone", initial="UTC", needed=True, note="Such as Europe/Berlin.")
+    columns = texts_by_comma(
+        "Columns, in their order", note="Empty: those that the kind usually shows. header.<name> and key.<name> too."
+    )
+    group_by = texts_by_comma("Groups of equal", note="Counts rows. Such as failed_day, address. Empty: none.")
+    name = TextField("Name", most=saved.MAX_NAME_CHARS)
+    days = whole_number("Of the last whole days", note="Instead of the period above.")
+    schedule = TextField(
+        "Schedule: five cron fields", most=saved.MAX_SCHEDULE_CHARS, hint="0 7 * * 1", note="In the time zone above."
+    )
+    is_shared = ticks("Share it with others")
+    channel = forms.ChoiceField(
+        choices=[("", "Nobody"), *((str(kind), channel.words) for kind, channel in CHANNELS.items())],
+        **drawn("When it is ready, tell by", choices=[]),
+    )
+    to = lines_of("At", rows=2, note="Mail addresses, one a line, or one URL. They get a link and no rows.")
+
+    def asked(self) -> AskedReport:
+        """Return the report as typed. Errors: `InvalidReport`."""
+        typed = self.cleaned_data
+        zone = typed.get("time_zone") or "UTC"
+        found = asked_report(
+            typed.get("kind", ""),
+            format=typed.get("format") or ReportFormat.XLSX,
+            filter=typed.get("filter") or {},
+            columns=typed.get("columns") or (),
+            time_zone=zone,
+            group_by=typed.get("group_by") or (),
+        )
+        since, last = typed.get("first"), typed.get("last")
+        until = None if last is None else last + timedelta(days=1)
+        by = PeriodBy.RECEIVED if typed.get("by") == PeriodBy.RECEIVED else PeriodBy.FAILED
+        if since is not None and until is not None and since >= until:
+            raise InvalidReport("period", "ends before it begins.")
+        period = Period(_midnight(since, zone), _midnight(until, zone), by)
+        return AskedReport(**{**vars(found), "period": period})
+
+    def kept(self) -> dict[str, Any]:
+        """Return what is said of keeping it under a name."""
+        typed = self.cleaned_data
+        return {
+            "days": typed.get("days"),
+            "schedule": typed.get("schedule") or None,
+            "is_shared": typed.get("is_shared", False),
+            "channel": typed.get("channel") or None,
+            "to": typed.get("to") or [],
+        }
+
+    def check(self) -> None:
+        """Raise what the command would refuse."""
+        asked = self.asked()
+        report_filter(asked)
+        if self.data.get("do") == "save":
+            saved.check_saved_report(self.cleaned_data.get("name", ""), asked, **self.kept())
+
+    def field_of(self, error: PoisonAdminError) -> str:
+        """Return the field of an error."""
+        if isinstance(error, InvalidFilter):
+            return "filter"
+        found = super().field_of(error)
+        return "first" if found == "period" else found
+
+
+def _midnight(day: date | None, zone: str) -> datetime | None:
+    return None if day is None else datetime.combine(day, time(), ZoneInfo(zone))
+
+
+def columns_by_kind() -> list[tuple[str, str]]:
+    """Return what a form says of the columns of each kind: its words, and the names."""
+    return [(info.words, ", ".join(column.name for column in info.columns)) for info in KINDS.values()]
+
+
+def initial_of(asked: AskedReport) -> dict[str, Any]:
+    """Return what a form holds for a report like this one."""
+    zone = ZoneInfo(asked.time_zone)
+    since, until = asked.period.since, asked.period.until
+    return {
+        "kind": str(asked.kind),
+        "format": str(asked.format),
+        "filter": asked.filter,
+        "first": None if since is None else since.astimezone(zone).date(),
+        "last": None if until is None else (until - timedelta(seconds=1)).astimezone(zone).date(),
+        "by": str(asked.period.by),
+        "time_zone": asked.time_zone,
+        "columns": list(asked.columns),
+        "group_by": list(asked.group_by),
+    }
+
+
+KIND_WORDS = {str(kind): KINDS[kind].words for kind in ReportKind}

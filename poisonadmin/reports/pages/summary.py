@@ -1,0 +1,115 @@
+"""What a support lead shows on Monday, on one page that prints: failures, groups, ages, decisions, redeliveries."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlencode
+
+from django.http import HttpRequest, HttpResponseBase
+from django.shortcuts import render
+from django.urls import reverse
+
+from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.queries.filter_values import InvalidFilter, address_or_pattern
+from poisonadmin.core.queries.rows import QueryTooExpensive
+from poisonadmin.reports.commands.saved import last_days
+from poisonadmin.reports.domain.asked import AskedReport, Row, asked_report
+from poisonadmin.reports.domain.kinds import BRACKETS
+from poisonadmin.reports.pages.forms import SAID, initial_of
+from poisonadmin.reports.pages.plots import Plot, largest, stacked
+from poisonadmin.reports.queries.archived import archived_days
+from poisonadmin.reports.queries.rows import rows_at_once
+from poisonadmin.reports.queries.summary import failures_by_day, top_groups
+from poisonadmin.web.pages.views import page
+
+SPANS = {"1": "Yesterday", "7": "7 days", "28": "28 days"}
+SHOWN = 15
+SHOWN_ATTEMPTS = 12
+Draw = Callable[[list[Row]], Plot]
+
+
+@dataclass(frozen=True)
+class SummarySection:
+    """A part of the page. `rows` None: it takes too long to count while a page waits. `link`: the whole of it.
+
+    `leaves_out_archive`: archived messages are not in it.
+    """
+
+    columns: tuple[str, ...]
+    rows: list[Row] | None
+    link: str
+    plot: Plot | None = None
+    leaves_out_archive: bool = False
+
+
+@page(Permission.EXPORT, filters=("days", "time_zone", "address"))
+def show(request: HttpRequest, principal: Principal) -> HttpResponseBase:
+    """Render the page for the last whole days."""
+    days = request.GET.get("days", "7")
+    if days not in SPANS:
+        raise InvalidFilter("days", f"days is one of {', '.join(SPANS)}.")
+    zone = request.GET.get("time_zone", "UTC")
+    address = request.GET.get("address", "")
+    patterns = [address_or_pattern("address", address)] if address else []
+    base = asked_report("attempts", time_zone=zone, filter={"address": patterns} if patterns else {})
+    period = last_days(int(days), datetime.now(UTC), base).period
+    by_day = failures_by_day(period, zone, principal=principal, patterns=patterns)
+
+    def section(kind: str, *, has_period: bool = True, plot: Draw | None = None) -> SummarySection:
+        asked = asked_report(kind, time_zone=zone, filter=base.filter)
+        asked = replace(asked, period=period) if has_period else asked
+        return _section(asked, principal, plot)
+
+    context = {
+        "spans": SPANS,
+        "days": days,
+        "zone": zone,
+        "address": address,
+        "period": period,
+        "failures": by_day,
+        "failures_plot": stacked(
+            [f"{day:%b} {day.day}" for day in by_day.days],
+            largest(by_day.by_address),
+            label=f"{by_day.total:,} failures by day and address",
+        ),
+        "addresses": [(name, sum(counts)) for name, counts in list(by_day.by_address.items())[:SHOWN]],
+        "groups": top_groups(period, principal=principal, patterns=patterns),
+        "ageing": section("ageing", has_period=False, plot=_ages),
+        "time_to_decision": section("time_to_decision"),
+        "redelivery": section("redelivery", plot=_successes),
+    }
+    return render(request, "reports/summary.html", context)
+
+
+def _section(asked: AskedReport, principal: Principal, plot: Draw | None) -> SummarySection:
+    rows: list[Row] | None
+    try:
+        rows = rows_at_once(asked, principal=principal).rows
+    except QueryTooExpensive:
+        rows = None
+    link = f"{reverse('reports-new')}?{urlencode(_as_query(asked), doseq=True)}"
+    drawn = plot(rows) if plot is not None and rows else None
+    shown = None if rows is None else rows[:SHOWN]
+    return SummarySection(asked.columns, shown, link, drawn, leaves_out_archive=bool(archived_days(asked)))
+
+
+def _as_query(asked: AskedReport) -> dict[str, Any]:
+    given = {name: value for name, value in initial_of(asked).items() if name in SAID and value is not None}
+    return given | {name: list(texts) for name, texts in asked.filter.items()}
+
+
+def _ages(rows: list[Row]) -> Plot:
+    names = [name.replace("_", " ") for name, _ in BRACKETS]
+    series = {str(row[0]): row[1 : 1 + len(names)] for row in rows}
+    total = sum(sum(values) for values in series.values())
+    return stacked(names, largest(series), label=f"{total:,} undecided messages by age and address")
+
+
+def _successes(rows: list[Row]) -> Plot:
+    """Return how many tries delivered, and how many did not, by the number of the attempt."""
+    numbers = sorted({row[1] for row in rows})[:SHOWN_ATTEMPTS]
+    delivered = [sum(row[3] for row in rows if row[1] == number) for number in numbers]
+    failed = [sum(row[4] for row in rows if row[1] == number) for number in numbers]
+    series = {"delivered": delivered, "not delivered": failed}
+    return stacked([f"attempt {number}" for number in numbers], series, label="Tries by attempt and result")

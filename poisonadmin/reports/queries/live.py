@@ -1,0 +1,249 @@
+"""The rows of a report that are in the database, as SQL: what a request reads at once, and a task range by range."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from django.db import connection
+
+from poisonadmin.core.domain.access import Principal
+from poisonadmin.messages.domain.id_ranges import IdRange
+from poisonadmin.messages.domain.states import State
+from poisonadmin.messages.queries.filter_sql import Where, compile_filter
+from poisonadmin.messages.queries.filters import MessageFilter, Term, parse_filter, require_values
+from poisonadmin.messages.queries.merged_groups import SEEN_AS
+from poisonadmin.poison_list.queries.entries import source_scope
+from poisonadmin.reports.domain.asked import AskedReport
+from poisonadmin.reports.domain.columns import ColumnType
+from poisonadmin.reports.domain.kinds import DECISIONS, Grain, PeriodBy, ReportKind
+
+Sql = tuple[str, list[Any]]
+SQL_TYPES = {
+    ColumnType.TEXT: "text",
+    ColumnType.WHOLE: "bigint",
+    ColumnType.DECIMAL: "float8",
+    ColumnType.TIME: "timestamptz",
+    ColumnType.BYTES: "bytea",
+}
+# Where a row stands among those of its message; and how often rows of a group have a value.
+ID, PLACE, COUNT = "_id", "_place", "_count"
+
+# The planner looks through this: what is not asked for is not read.
+_MESSAGES = f"""
+SELECT m.id, e.message_id, a.name AS address, o.name AS original_address, m.state, m.reason, m.state_at, e.received_at,
+       e.received_by, m.failed_at, e.expires_at, e.conversation_id, e.bookmark, e.content_type, e.payload_bytes,
+       m.attempt_number, m.failure_count, m.crash_count, {SEEN_AS} AS group_id, g.fingerprint, g.title AS failure,
+       m.operation_id,
+       (SELECT username FROM message_owner JOIN auth_user ON auth_user.id = owner_id WHERE message_id = m.id) AS owner,
+       (SELECT array_to_string(tags, ', ') FROM message_tag WHERE message_id = m.id) AS tags
+FROM {{messages}} AS m JOIN envelope AS e ON e.id = m.id{{envelopes}} JOIN address AS a ON a.id = m.address_id
+     LEFT JOIN address AS o ON o.id = m.original_address_id LEFT JOIN failure_group AS g ON g.id = m.group_id
+WHERE {{where}}
+"""  # noqa: S608  (fragments are constants)
+_TRY = """
+SELECT t.message_id, t.attempt_number, t.started_at, t.finished_at, t.outcome, t.error_class, t.cause_class,
+       left(t.error_message, 2000) AS error_message, t.title, t.status_code, d.name AS destination, t.ruling,
+       (SELECT name FROM node WHERE claim_id = t.claim_id AND shard = t.shard LIMIT 1) AS node,
+       (SELECT name FROM rule WHERE id = t.rule_id) AS rule, t.consumer_version
+FROM attempt AS t LEFT JOIN destination AS d ON d.id = t.destination_id
+"""
+_LAST = f"""
+LEFT JOIN LATERAL ({_TRY} WHERE t.message_id = m.id AND t.outcome <> 'delivered' AND t.error_class IS NOT NULL
+                   ORDER BY t.attempt_number DESC LIMIT 1) AS t ON TRUE
+"""
+_DECIDED = ", ".join(f"'{event}'" for event in DECISIONS)
+# Beside the decisions themselves what they led to, and when a message began to wait for one.
+_HISTORY = f"""
+SELECT h.*, lead(h.to_state) OVER life AS next_state, lead(h.at) OVER life AS next_at, lag(h.at) OVER life AS before_at
+FROM history AS h
+WHERE {{of}} AND h.event <> 'assigned' AND (h.event IN ({_DECIDED}) OR h.to_state IN ('DLVD', 'NDLV', 'FAIL'))
+WINDOW life AS (PARTITION BY h.message_id ORDER BY h.seq)
+"""  # noqa: S608
+_POISON = """
+SELECT 'blacklisted' AS what, m.id, a.name AS address, e.message_id, e.bookmark, g.title AS why,
+       m.crash_count::bigint AS crashes, m.failure_count::bigint AS failures, m.state_at AS since, e.received_at,
+       NULL AS reported_by
+FROM message AS m JOIN envelope AS e ON e.id = m.id JOIN address AS a ON a.id = m.address_id
+     LEFT JOIN failure_group AS g ON g.id = m.group_id
+WHERE m.blacklisted_at IS NOT NULL AND {where}
+UNION ALL
+SELECT 'listed', p.message_id, p.source, NULL, p.bookmark, p.why, p.crashes, p.failures, p.listed_at, p.listed_at,
+       p.reported_by
+FROM poison_entry AS p WHERE p.is_listed AND {entries}
+"""
+
+
+class PostgresDialect:
+    """The expressions of columns as PostgreSQL says them. `%` is doubled: values stand beside the SQL."""
+
+    def __init__(self, time_zone: str) -> None:
+        self._zone = _literal(time_zone)
+
+    def day(self, at: str) -> str:
+        """Return the day, in the report's time zone."""
+        return f"to_char({at} AT TIME ZONE {self._zone}, 'YYYY-MM-DD')"
+
+    def hour(self, at: str) -> str:
+        """Return the day and the hour, in the report's time zone."""
+        return f"to_char({at} AT TIME ZONE {self._zone}, 'YYYY-MM-DD HH24:00')"
+
+    def seconds(self, since: str, until: str) -> str:
+        """Return how many seconds lie between two times."""
+        return f"extract(epoch FROM ({until}) - ({since}))::float8"
+
+    def header(self, name: str) -> str:
+        """Return a header; NULL where one of the headers holds what no text of the database can."""
+        return (
+            "CASE WHEN position('\\\\u0000'::bytea IN b.headers) = 0"
+            f" THEN convert_from(b.headers, 'UTF8')::json ->> {_literal(name)} END"
+        )
+
+    def key(self, name: str) -> str:
+        """Return a business key."""
+        return f"(SELECT k.value FROM business_key k WHERE k.message_id = m.id AND k.name = {_literal(name)})"  # noqa: S608
+
+    def payload(self, most: int) -> str:
+        """Return the beginning of the payload."""
+        return f"substring(b.payload FROM 1 FOR {int(most)})"
+
+
+def _literal(text: str) -> str:
+    escaped = text.replace("'", "''").replace("%", "%%")
+    return f"'{escaped}'" if "\\" not in text else "E'" + escaped.replace("\\", "\\\\") + "'"
+
+
+def report_filter(asked: AskedReport) -> MessageFilter:
+    """Return the filter of a report, with what its kind and its period say of messages. Errors: `InvalidFilter`."""
+    require_values(asked.filter)
+    found = parse_filter(asked.filter)
+    terms = list(found.terms)
+    if asked.kind is ReportKind.AGEING:
+        terms.append(Term("state", (State.NDLV,)))
+    for operator, value in _message_times(asked):
+        terms.append(Term(_time_field(asked), (value,), operator))
+    return replace(found, terms=tuple(terms))
+
+
+def _message_times(asked: AskedReport) -> list[tuple[str, Any]]:
+    """Return what the period says of a time of the message itself, which indexes of messages know."""
+    if asked.of_kind.grain is Grain.POISON:
+        return []
+    if asked.of_kind.grain is not Grain.MESSAGE and asked.period.by is PeriodBy.FAILED:
+        return []
+    return [(sql.strip(), value) for sql, value in asked.period.conditions("")]
+
+
+def _time_field(asked: AskedReport) -> str:
+    return "received_at" if asked.period.by is PeriodBy.RECEIVED else "failed_at"
+
+
+def live_where(asked: AskedReport, principal: Principal) -> Where:
+    """Return what the filter says of live messages, in the principal's scope: the same as in the list of messages."""
+    where = compile_filter(report_filter(asked), principal)
+    if asked.of_kind.grain is not Grain.MESSAGE or asked.of_kind.only == "TRUE":
+        return where
+    return replace(where, sql=f"{where.sql} AND {asked.of_kind.only}")
+
+
+def live_rows(
+    asked: AskedReport, where: Where, principal: Principal, *, ids: IdRange | None = None, messages: Sql | None = None
+) -> Sql:
+    """Return the query for the rows of a report, or the counts of its groups, and its parameters.
+
+    `ids`: of the messages in a range only. `messages`: of those that this query of `message` returns, without looking
+    at the filter again. Shape: the columns of `asked.read`, then `_id` and `_place`, or `_count`.
+    """
+    rows, parameters = _source(asked, where, principal, ids, messages)
+    dialect = PostgresDialect(asked.time_zone)
+    shown = [f'({one.expression(dialect)})::{SQL_TYPES[one.type]} AS "{_quoted(one.name)}"' for one in asked.read]
+    if asked.measures is not None:
+        groups = ", ".join(str(place + 1) for place in range(len(shown)))
+        return f'SELECT {", ".join(shown)}, count(*)::bigint AS "{COUNT}" FROM {rows} GROUP BY {groups}', parameters  # noqa: S608
+    row_id, place = _PLACES[asked.of_kind.grain]
+    shown += [f'({row_id})::bigint AS "{ID}"', f'({place})::bigint AS "{PLACE}"']
+    return f"SELECT {', '.join(shown)} FROM {rows}", parameters  # noqa: S608
+
+
+def _quoted(name: str) -> str:
+    return name.replace('"', '""').replace("%", "%%")
+
+
+_PLACES = {
+    Grain.MESSAGE: ("m.id", "0"),
+    Grain.ATTEMPT: ("m.id", "t.attempt_number"),
+    Grain.DECISION: ("m.id", "h.seq"),
+    Grain.POISON: ("p.id", "0"),
+}
+
+
+def _source(asked: AskedReport, where: Where, principal: Principal, ids: IdRange | None, messages: Sql | None) -> Sql:
+    grain = asked.of_kind.grain
+    if grain is Grain.POISON:
+        return _poison(asked, where, principal)
+    within, parameters = _messages(where, ids, messages)
+    rows = f"({within}) AS m"
+    if "body" in asked.needs:
+        rows += f" LEFT JOIN body AS b ON b.id = m.id{_between('b.id', ids)}"
+    if grain is Grain.MESSAGE:
+        return rows + (_LAST if "last" in asked.needs else ""), parameters
+    times = [] if _message_times(asked) else asked.period.conditions(asked.of_kind.times[asked.period.by])
+    if grain is Grain.ATTEMPT:
+        rows += f" JOIN ({_TRY} WHERE TRUE{_between('t.message_id', ids)}) AS t ON t.message_id = m.id"
+    else:
+        of, values = _decided_messages(asked, ids, bool(times))
+        rows += f" JOIN ({_HISTORY.format(of=of)}) AS h ON h.message_id = m.id"
+        parameters = [*parameters, *values]
+    conditions = " AND ".join([asked.of_kind.only, *(f"{sql} %s" for sql, _ in times)])
+    return f"{rows} WHERE {conditions}", [*parameters, *(value for _, value in times)]
+
+
+def _messages(where: Where, ids: IdRange | None, messages: Sql | None) -> Sql:
+    if messages is not None:
+        return _MESSAGES.format(messages=f"({messages[0]})", envelopes="", where="TRUE"), messages[1]
+    # Said of each table that is joined: the planner then reads them side by side, and looks none up row by row.
+    within = f"{where.whole}{_between('m.id', ids)}"
+    return _MESSAGES.format(messages="message", envelopes=_between("e.id", ids), where=within), where.parameters
+
+
+def _between(column: str, ids: IdRange | None) -> str:
+    return "" if ids is None else f" AND {column} > {int(ids.after)} AND {column} <= {int(ids.until)}"
+
+
+def _decided_messages(asked: AskedReport, ids: IdRange | None, is_by_decision: bool) -> Sql:
+    """Return the condition that a message was decided on in the period, of all of its history."""
+    if ids is not None:
+        return f"TRUE{_between('h.message_id', ids)}", []
+    if not is_by_decision:
+        return "TRUE", []
+    times = asked.period.conditions("d.at")
+    conditions = " AND ".join([f"d.event IN ({_DECIDED})", *(f"{sql} %s" for sql, _ in times)])
+    return (
+        f"h.message_id IN (SELECT d.message_id FROM history AS d WHERE {conditions})",  # noqa: S608
+        [value for _, value in times],
+    )
+
+
+def _poison(asked: AskedReport, where: Where, principal: Principal) -> Sql:
+    conditions, values = source_scope(principal, "p.source")
+    conditions = list(conditions)
+    if asked.filter:
+        conditions.append(f"p.message_id IN (SELECT m.id FROM message AS m WHERE {where.whole})")  # noqa: S608
+        values = [*values, *where.parameters]
+    entries = " AND ".join(["TRUE", *conditions])
+    times = asked.period.conditions(asked.of_kind.times[asked.period.by])
+    within = " AND ".join(["TRUE", *(f"{sql} %s" for sql, _ in times)])
+    rows = f"({_POISON.format(where=where.whole, entries=entries)}) AS p WHERE {within}"
+    return rows, [*where.parameters, *values, *(value for _, value in times)]
+
+
+def as_text(sql: Sql) -> str:
+    """Return a query with its values in it, for a task that asks the database by itself."""
+    return str(connection.ops.compose_sql(*sql))  # type: ignore[attr-defined]
+
+
+def range_statements(asked: AskedReport, principal: Principal, ranges: Sequence[IdRange]) -> list[str]:
+    """Return a query for each range of messages; one alone for a kind that is read whole."""
+    where = live_where(asked, principal)
+    if asked.of_kind.grain is Grain.POISON:
+        return [as_text(live_rows(asked, where, principal))]
+    return [as_text(live_rows(asked, where, principal, ids=ids)) for ids in ranges]

@@ -1,0 +1,62 @@
+"""Saved reports: one's own, and those that others share.
+
+A filter can name addresses: who is limited to some sees none of others.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.domain.errors import NotFound
+from poisonadmin.core.queries.rows import Versioned, fetch, fetch_by_id
+
+
+@dataclass(frozen=True)
+class SavedReportRow(Versioned):
+    """A report under a name. `asked`: kind, filter, columns, period, time zone, groups and format.
+
+    `days`: its period is so many whole days before a run; None: the period of `asked`. `schedule`: five cron fields in
+    its time zone. `channel`, `to`: how others are told of a run of the schedule. `last_error`: why the latest one
+    was refused. `last_report_id`: its latest run.
+    """
+
+    id: int
+    name: str
+    owner: str
+    is_shared: bool
+    asked: Mapping[str, Any]
+    days: int | None
+    schedule: str | None
+    next_at: datetime | None
+    channel: str | None
+    to: Sequence[str]
+    last_error: str | None
+    last_report_id: int | None
+    version: int
+    updated_at: datetime
+
+
+_SELECT = """
+SELECT s.id, name, owner, is_shared, s.asked, days, schedule, next_at, channel, send_to AS "to", last_error,
+       (SELECT max(id) FROM report WHERE saved_id = s.id) AS last_report_id, version, updated_at
+FROM saved_report s
+"""
+
+
+def list_saved_reports(*, principal: Principal) -> list[SavedReportRow]:
+    """Return the principal's saved reports and the shared ones of others, by name."""
+    principal.require(Permission.EXPORT)
+    where = "WHERE owner_account = %s AND owner = %s OR is_shared AND %s ORDER BY name, id"
+    return fetch(SavedReportRow, f"{_SELECT} {where}", [principal.account, principal.name, principal.sees_everything])
+
+
+def get_saved_report(saved_id: int, *, principal: Principal) -> SavedReportRow:
+    """Return the saved report; raise NotFound, also for another's that is not shared."""
+    principal.require(Permission.EXPORT)
+    found = fetch_by_id(SavedReportRow, f"{_SELECT} WHERE s.id = %s", saved_id)
+    is_shown = found is not None and (found.owner == principal.name or (found.is_shared and principal.sees_everything))
+    if found is None or not is_shown:
+        raise NotFound(f"There is no saved report {saved_id}.")
+    return found

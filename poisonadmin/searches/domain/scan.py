@@ -1,0 +1,88 @@
+"""What a scan looks for in each message, as values that are passed to whoever reads them (Spark)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from poisonadmin.messages.domain.id_ranges import IdRange
+
+_BOUNDS = {">": "above", ">=": "min", "<": "below", "<=": "max"}
+
+
+@dataclass(frozen=True)
+class PayloadHolds:
+    """The payload has these bytes somewhere; a text stands for its UTF-8. Case counts."""
+
+    held: bytes
+    negated: bool = False
+
+
+@dataclass(frozen=True)
+class PayloadAt:
+    """The payload is JSON, of at most `MAX_JSON_BYTES`, and the condition of a content rule holds of it."""
+
+    condition: Mapping[str, Any]
+    negated: bool = False
+
+
+@dataclass(frozen=True)
+class HeaderIs:
+    """One of these texts, each a member of the JSON object, is in the headers."""
+
+    members: Sequence[str]
+    negated: bool = False
+
+
+Clause = PayloadHolds | PayloadAt | HeaderIs
+
+
+@dataclass(frozen=True)
+class ColumnIs:
+    """For archived messages: a column is one of `values` (None: it is null), or compares with the only one.
+
+    `name`: of JSON objects the member, of JSON arrays `[]` for any element.
+    """
+
+    column: str
+    values: Sequence[Any]
+    operator: str = "="
+    negated: bool = False
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A message that was found. The texts and the time are known of archived ones only."""
+
+    id: int
+    message_id: str | None = None
+    address: str | None = None
+    state: str | None = None
+    received_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Wave:
+    """What is read at once: live messages in `ranges`, of `ids` only where these are given, or archived ones in `files`
+    (paths or URLs) that are what `columns` say."""
+
+    clauses: Sequence[Clause]
+    ranges: Sequence[IdRange] = ()
+    ids: Sequence[int] | None = None
+    files: Sequence[str] = ()
+    columns: Sequence[ColumnIs] = field(default=())
+
+
+def condition_at(path: str, operator: str, values: Sequence[Any]) -> dict[str, Any]:
+    """Return a comparison with a place in a payload as the condition of a content rule.
+
+    >>> condition_at("$.total", ">", [100])
+    {'path': '$.total', 'between': {'above': 100}}
+    """
+    if operator == "present":
+        return {"path": path, "present": True}
+    if operator == "=":
+        return {"path": path, "one_of": list(values)}
+    name = _BOUNDS[operator]
+    return {"path": path, "within" if name in ("min", "max") else "between": {name: values[0]}}

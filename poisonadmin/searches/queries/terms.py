@@ -1,0 +1,94 @@
+"""What a filter asks: of each message that is read, of live rows by SQL, and of archived rows by their columns."""
+
+from collections.abc import Callable
+from datetime import datetime
+
+from poisonadmin.core.domain.access import Principal
+from poisonadmin.core.queries.address_ids import address_ids, visible_ids
+from poisonadmin.core.queries.filter_values import InvalidFilter
+from poisonadmin.core.queries.rows import fetch_values
+from poisonadmin.messages.queries.deep_terms import DEEP, PAYLOAD, PAYLOAD_AT
+from poisonadmin.messages.queries.filter_sql import member
+from poisonadmin.messages.queries.filters import MessageFilter, Term
+from poisonadmin.messages.queries.group_terms import FIELDS, as_groups
+from poisonadmin.messages.queries.merged_groups import with_members
+from poisonadmin.messages.queries.owners import NOBODY
+from poisonadmin.searches.domain.scan import Clause, ColumnIs, HeaderIs, PayloadAt, PayloadHolds, condition_at
+
+HEADER = "header"
+# Of more addresses the archive is not asked: each is compared with.
+MAX_ADDRESSES = 10_000
+_OUTSIDE = {"text": "words without a field"}
+_CLAUSES: dict[str, Callable[[Term], Clause]] = {
+    PAYLOAD: lambda term: PayloadHolds(str(term.values[0]).encode(), term.negated),
+    PAYLOAD_AT: lambda term: PayloadAt(condition_at(term.name, term.operator, term.values), term.negated),
+    HEADER: lambda term: HeaderIs([member(term.name, value).decode() for value in term.values], term.negated),
+}
+
+
+def reads_payloads(message_filter: MessageFilter) -> bool:
+    """Return whether a filter asks about payloads."""
+    return any(term.field in DEEP for term in message_filter.terms)
+
+
+def clauses_of(message_filter: MessageFilter) -> list[Clause]:
+    """Return what is looked for in payloads and headers. Raise InvalidFilter where a filter asks for neither."""
+    found = [_CLAUSES[term.field](term) for term in message_filter.terms if term.field in _CLAUSES]
+    if not found:
+        raise InvalidFilter(
+            "q", 'A search names a payload or a header, as in payload:"customer-77"; other lists are GET /messages/.'
+        )
+    return found
+
+
+def plain_of(message_filter: MessageFilter) -> MessageFilter:
+    """Return the filter without what is looked for in payloads and headers."""
+    return MessageFilter(tuple(term for term in message_filter.terms if term.field not in _CLAUSES))
+
+
+def archive_columns(
+    message_filter: MessageFilter, principal: Principal, now: datetime
+) -> tuple[list[ColumnIs], list[str]]:
+    """Return what the other terms, and the scope, ask of archived messages, and the names of those that ask of what the
+    archive's messages do not have."""
+    columns: list[ColumnIs] = []
+    outside: list[str] = []
+    for term in plain_of(message_filter).terms:
+        column = _column(as_groups(term, principal), now)
+        if column is None or len(column.values) > MAX_ADDRESSES:
+            outside.append(_OUTSIDE.get(term.field, term.field))
+        else:
+            columns.append(column)
+    if (visible := visible_ids(principal)) is not None:
+        names = _names(visible)
+        columns.append(ColumnIs("address", names))
+        if len(names) > MAX_ADDRESSES:
+            outside.append("the addresses in scope")
+    return columns, outside
+
+
+def _column(term: Term, now: datetime) -> ColumnIs | None:
+    if term.field in ("state", "reason", "message_id", "conversation_id"):
+        return ColumnIs(term.field, [str(value) for value in term.values], negated=term.negated)
+    if term.field in ("address", "original_address"):
+        return ColumnIs(term.field, _names(address_ids(term.values)), negated=term.negated)
+    if term.field == "group" or term.field in FIELDS:
+        return ColumnIs("group_id", with_members(term.values), negated=term.negated)
+    if term.field == "owner":
+        return ColumnIs("owner", [None if one == NOBODY else one for one in term.values], negated=term.negated)
+    if term.field == "tag":
+        return ColumnIs("tags", term.values, negated=term.negated, name="[]")
+    if term.field == "key":
+        return ColumnIs("keys", term.values, negated=term.negated, name=term.name)
+    if term.field == "attempts":
+        return ColumnIs("attempt_number", term.values, term.operator, term.negated)
+    if term.field in ("received_at", "failed_at"):
+        return ColumnIs(term.field, term.values, term.operator, term.negated)
+    if term.field in ("age", "failure_age"):
+        column = "received_at" if term.field == "age" else "failed_at"
+        return ColumnIs(column, [now - term.values[0]], ">", term.negated)
+    return None
+
+
+def _names(ids: list[int]) -> list[str]:
+    return fetch_values("SELECT name FROM address WHERE id = ANY(%s) ORDER BY id", [ids])

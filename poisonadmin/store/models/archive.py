@@ -1,0 +1,206 @@
+"""What is archived: runs that move final messages out of the database, and the files that they wrote."""
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from poisonadmin.archive.domain.runs import ArchiveRunState, ErasureState, PieceState
+from poisonadmin.store.models.choices import only_values_of
+
+
+class ArchiveRun(models.Model):
+    """One run of the archive. `as_of`: the time at which what is kept too long is archived; that of the request mostly.
+
+    Of messages up to `cut_off`, pieces are planned up to `planned`. `cutoffs`: by address id, the last `state_at` of
+    what is archived of those delivered and of those that failed; null: none of these. `totals`: rows and bytes by
+    table; of a dry run, messages by address. A piece's rows are in the database until it is archived, and in its files
+    from then on: never in both, never in neither. `waits_until`: after an error.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    state = models.CharField(max_length=12, db_default=ArchiveRunState.RUNNING.value)
+    as_of = models.DateTimeField()
+    is_dry_run = models.BooleanField(db_default=False)
+    cut_off = models.BigIntegerField(db_default=0)
+    planned = models.BigIntegerField(db_default=0)
+    cutoffs = models.JSONField(default=dict)
+    totals = models.JSONField(default=dict)
+    error = models.TextField(null=True)
+    job_id = models.BigIntegerField(null=True)
+    is_cancelling = models.BooleanField(db_default=False)
+    waits_until = models.DateTimeField(null=True)
+    requested_by = models.CharField(max_length=255)
+    requested_at = models.DateTimeField(db_default=Now())
+    ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        db_table = "archive_run"
+        constraints = [only_values_of("state", ArchiveRunState)]
+        indexes = [models.Index("id", name="archive_run_open", condition=Q(ended_at__isnull=True))]
+
+
+class ArchivePiece(models.Model):
+    """The messages of a run with ids above `after_id`, up to `until_id`.
+
+    `held_by`: the legal holds that were asked when it was written. `rows`: what the database had of it then, by table
+    `[rows, sum of their xmin]`; nothing has changed while these are the same.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    run = models.ForeignKey(ArchiveRun, models.PROTECT)
+    number = models.IntegerField()
+    after_id = models.BigIntegerField()
+    until_id = models.BigIntegerField()
+    state = models.CharField(max_length=8, db_default=PieceState.PLANNED.value)
+    held_by = ArrayField(models.BigIntegerField(), default=list)
+    rows = models.JSONField(default=dict)
+
+    class Meta:
+        db_table = "archive_piece"
+        constraints = [
+            only_values_of("state", PieceState),
+            models.UniqueConstraint(fields=["run", "number"], name="archive_piece_once"),
+        ]
+
+
+class ArchiveFile(models.Model):
+    """A Parquet file: rows of one table of messages that ended on a day at addresses of one root.
+
+    `path`: within the archive. `first_id`, `last_id`: of its messages. `is_current`: its rows are nowhere else, but for
+    those of `ArchiveLeftOut`; a file that is not yet, or no longer, is not read. `sha256`: of its bytes;
+    `rows_sha256`: of its rows, as workers/spark/tables/row_digest.py says.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    run = models.ForeignKey(ArchiveRun, models.PROTECT)
+    piece = models.ForeignKey(ArchivePiece, models.PROTECT)
+    table_name = models.CharField(max_length=20)
+    path = models.CharField(max_length=1000, unique=True)
+    day = models.DateField()
+    root = models.CharField(max_length=255)
+    rows = models.BigIntegerField()
+    bytes = models.BigIntegerField()
+    sha256 = models.CharField(max_length=64)
+    rows_sha256 = models.CharField(max_length=64)
+    first_id = models.BigIntegerField()
+    last_id = models.BigIntegerField()
+    is_current = models.BooleanField(db_default=False)
+
+    class Meta:
+        db_table = "archive_file"
+        indexes = [models.Index("table_name", "day", "root", name="archive_file_read", condition=Q(is_current=True))]
+
+
+class ArchivedMessage(models.Model):
+    """By what an archived message is found, and the piece whose files have the rest. Its business keys stay as well."""
+
+    id = models.BigIntegerField(primary_key=True)
+    piece_id = models.BigIntegerField()
+    address_id = models.BigIntegerField()
+    state = models.CharField(max_length=4)
+    reason = models.CharField(max_length=32, null=True)
+    group_id = models.BigIntegerField(null=True)
+    state_at = models.DateTimeField()
+    received_at = models.DateTimeField()
+    failed_at = models.DateTimeField(null=True)
+    message_id = models.CharField(max_length=255)
+    conversation_id = models.CharField(max_length=255, null=True)
+
+    class Meta:
+        db_table = "archived_message"
+        indexes = [
+            models.Index(fields=["message_id"], opclasses=["varchar_pattern_ops"], name="archived_by_message_id"),
+            models.Index(
+                fields=["conversation_id"],
+                opclasses=["varchar_pattern_ops"],
+                name="archived_by_conversation",
+                condition=Q(conversation_id__isnull=False),
+            ),
+            models.Index("address_id", "id", name="archived_by_address"),
+        ]
+
+
+class ArchiveLeftOut(models.Model):
+    """A message whose rows in the files of a piece do not count any more: it is live again, or erased."""
+
+    pk = models.CompositePrimaryKey("piece_id", "message_id")
+    piece_id = models.BigIntegerField()
+    message_id = models.BigIntegerField()
+
+    class Meta:
+        db_table = "archive_left_out"
+
+
+class LegalHold(models.Model):
+    """What matches `filter` (parameters of `GET /messages/`) is neither archived nor erased until it is lifted."""
+
+    id = models.BigAutoField(primary_key=True)
+    filter = models.JSONField(default=dict)
+    reason = models.TextField()
+    created_by = models.CharField(max_length=255)
+    created_at = models.DateTimeField(db_default=Now())
+    lifted_by = models.CharField(max_length=255, null=True)
+    lifted_at = models.DateTimeField(null=True)
+    lift_reason = models.TextField(null=True)
+
+    class Meta:
+        db_table = "legal_hold"
+        indexes = [models.Index("id", name="legal_hold_in_force", condition=Q(lifted_at__isnull=True))]
+
+
+class HeldMessage(models.Model):
+    """A message that some hold keeps out of the piece that is being written."""
+
+    message_id = models.BigIntegerField(primary_key=True)
+
+    class Meta:
+        db_table = "held_message"
+
+
+class Erasure(models.Model):
+    """The removal of messages, live and archived. `totals`: how many were erased, and left alone because of what."""
+
+    id = models.BigAutoField(primary_key=True)
+    filter = models.JSONField(default=dict)
+    reason = models.TextField()
+    state = models.CharField(max_length=8, db_default=ErasureState.RUNNING.value)
+    totals = models.JSONField(default=dict)
+    error = models.TextField(null=True)
+    waits_until = models.DateTimeField(null=True)
+    requested_by = models.CharField(max_length=255)
+    requested_at = models.DateTimeField(db_default=Now())
+    ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        db_table = "erasure"
+        constraints = [only_values_of("state", ErasureState)]
+        indexes = [models.Index("id", name="erasure_open", condition=Q(ended_at__isnull=True))]
+
+
+class ErasedMessage(models.Model):
+    """What is left of a message that was erased: its number, where it was, and the erasure, which says who and why.
+
+    While it is in `ArchiveLeftOut` too, the files of that piece still have its rows.
+    """
+
+    id = models.BigIntegerField(primary_key=True)
+    erasure = models.ForeignKey(Erasure, models.PROTECT, db_index=False)
+    address_id = models.BigIntegerField()
+    erased_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        db_table = "erased_message"
+
+
+class DayFigure(models.Model):
+    """A count of a day (UTC) at an address, kept for 25 months: `figure` is a state in which messages ended."""
+
+    pk = models.CompositePrimaryKey("day", "address_id", "figure")
+    day = models.DateField()
+    address_id = models.BigIntegerField()
+    figure = models.CharField(max_length=20)
+    n = models.BigIntegerField()
+
+    class Meta:
+        db_table = "day_figure"

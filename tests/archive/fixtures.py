@@ -1,0 +1,71 @@
+"""Messages that are final, and a run of the archive."""
+
+from collections.abc import Sequence
+
+import pytest
+from django.conf import settings
+from django.db import connection
+from pyspark.sql import SparkSession
+
+from poisonadmin.archive.commands.runs import archive_due
+from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.core.queries.rows import fetch_rows, fetch_values
+from poisonadmin.intake.commands.batch import accept_stream
+from tests.fixtures.decisions import mark_fail, quarantine
+from workers.spark.archive_store import SparkArchiveStore
+
+
+@pytest.fixture
+def place(tmp_path, settings) -> str:
+    settings.ARCHIVE = str(tmp_path / "archive")
+    return settings.ARCHIVE
+
+
+def put(count: int, address: str = "orders.eu", prefix: str = "m") -> list[int]:
+    lines = b"".join(
+        b'{"address": "%s", "message_id": "%s-%d", "payload": "\\u00e9 secret-%d", "headers": {"n": "%d"}}\n'
+        % (address.encode(), prefix.encode(), n, n, n)
+        for n in range(count)
+    )
+    assert accept_stream([lines], principal=SYSTEM).accepted == count
+    return sorted(fetch_values("SELECT id FROM message ORDER BY id DESC LIMIT %s", [count]))
+
+
+def fail(ids: Sequence[int], days_ago: int = 500) -> None:
+    """Give messages up, as if it had been so long ago."""
+    quarantine(ids, principal=SYSTEM, reason="no")
+    assert mark_fail(ids, principal=SYSTEM, reason="given up").changed
+    age(ids, days_ago)
+
+
+def age(ids: Sequence[int], days: int) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE message SET state_at = now() - %s * interval '1 day' WHERE id = ANY(%s)", [days, ids])
+
+
+def archive(spark: SparkSession, seconds: float = 60) -> None:
+    archive_due(SparkArchiveStore(spark, settings.ARCHIVE), worker="batch", seconds=seconds)
+
+
+TABLES = [
+    "message",
+    "envelope",
+    "body",
+    "attempt",
+    "history",
+    "hop",
+    "confirmation",
+    "message_owner",
+    "message_tag",
+    "payload_version",
+]
+
+
+def rows_of(ids: Sequence[int]) -> dict[str, list[str]]:
+    """Return every row that the database has of messages, as text."""
+    found = {}
+    for table in TABLES:
+        key = "id" if table in ("message", "envelope", "body") else "message_id"
+        sql = f"SELECT to_jsonb(one)::text FROM {table} AS one WHERE {key} = ANY(%s) ORDER BY 1"
+        found[table] = [row[0] for row in fetch_rows(sql, [list(ids)])]
+    return found

@@ -1,0 +1,103 @@
+"""Erased messages are in no table and in no file; a tombstone says who had them erased, and why."""
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from django.conf import settings
+from pyspark.sql import SparkSession
+
+from poisonadmin.archive.commands.erasing import erase_due, request_erasure
+from poisonadmin.archive.commands.holds import NothingNamed, hold
+from poisonadmin.archive.commands.restoring import restore_from_archive
+from poisonadmin.archive.commands.runs import request_run
+from poisonadmin.archive.queries.files import archived_files
+from poisonadmin.archive.queries.messages import MessageErased
+from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.core.queries.filter_values import InvalidFilter
+from poisonadmin.core.queries.rows import fetch_rows, fetch_values
+from poisonadmin.messages.queries.counter_checks import wrong_counters
+from poisonadmin.messages.queries.detail import get_message
+from poisonadmin.store.models.archive import Erasure
+from tests.archive.fixtures import archive, fail, place, put, rows_of  # noqa: F401  (a fixture)
+from tests.fixtures.decisions import quarantine
+from workers.spark.archive_store import SparkArchiveStore
+from workers.spark.tables.frames import Extent, read_table
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("place")]
+
+
+def erase(spark: SparkSession, **asked) -> Erasure:
+    made = request_erasure(asked, reason="asked for by the person", principal=SYSTEM)
+    erase_due(SparkArchiveStore(spark, settings.ARCHIVE), seconds=60)
+    made.refresh_from_db()
+    assert (made.state, made.error) == ("done", None)
+    return made
+
+
+def payloads(place: str) -> set[bytes]:  # noqa: F811
+    return {
+        bytes(one)
+        for path in Path(place).rglob("run=*/messages/**/*.parquet")
+        for one in pq.read_table(path).column("payload").to_pylist()
+    }
+
+
+def test_what_is_live_is_erased(spark: SparkSession) -> None:
+    final, undecided, waiting = put(3)
+    fail([final], days_ago=0)
+    quarantine([undecided], principal=SYSTEM, reason="no")
+    made = erase(spark, message_id=["m-0", "m-1", "m-2"])
+    assert made.totals == {"erased": 2, "left_alone": 1}
+    assert fetch_values("SELECT id FROM message") == [waiting]
+    assert not any(rows_of([final, undecided]).values())
+    assert wrong_counters() == []
+    with pytest.raises(MessageErased, match="by system: asked for by the person"):
+        get_message(final, principal=SYSTEM)
+    assert made.filter == {}
+
+
+def test_what_is_archived_is_erased_from_its_files(spark: SparkSession, place: str) -> None:  # noqa: F811
+    ids = put(3)
+    fail(ids)
+    request_run(principal=SYSTEM)
+    archive(spark)
+    assert payloads(place) == {f"é secret-{n}".encode() for n in range(3)}
+    erase(spark, message_id="m-1")
+    assert payloads(place) == {f"é secret-{n}".encode() for n in (0, 2)}
+    found = read_table(spark, "messages", Extent(files=archived_files("messages")), columns=["id"], tasks=1).collect()
+    assert sorted(row.id for row in found) == [ids[0], ids[2]]
+    assert len(list(Path(place).rglob("*.parquet"))) == len(archived_files("messages") + archived_files("history"))
+    assert fetch_rows("SELECT * FROM archive_left_out") == []
+    with pytest.raises(MessageErased):
+        get_message(ids[1], principal=SYSTEM)
+
+
+def test_the_old_files_of_a_restored_message_lose_it_too(spark: SparkSession, place: str) -> None:  # noqa: F811
+    ids = put(2)
+    fail(ids)
+    request_run(principal=SYSTEM)
+    archive(spark)
+    restore_from_archive(ids[0], reason="look", principal=SYSTEM)
+    erase(spark, message_id="m-0")
+    assert payloads(place) == {"é secret-1".encode()}
+    assert fetch_values("SELECT count(*) FROM message") == [0]
+
+
+def test_what_a_hold_names_is_not_erased(spark: SparkSession) -> None:
+    live, archived = put(1, "orders.eu"), put(1, "orders.us", "n")
+    fail(live, days_ago=0)
+    fail(archived)
+    request_run(principal=SYSTEM)
+    archive(spark)
+    hold({"address": "orders.#"}, reason="lawsuit", principal=SYSTEM)
+    made = erase(spark, address="orders.#")
+    assert made.totals == {"erased": 0, "left_alone": 2}
+    assert get_message(archived[0], principal=SYSTEM).archived
+
+
+def test_a_filter_that_the_archive_cannot_answer_erases_nothing() -> None:
+    with pytest.raises(InvalidFilter, match="cannot be asked of archived messages"):
+        request_erasure({"header.n": "1"}, reason="r", principal=SYSTEM)
+    with pytest.raises(NothingNamed):
+        request_erasure({}, reason="r", principal=SYSTEM)

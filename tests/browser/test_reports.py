@@ -1,0 +1,80 @@
+"""Reports in a real browser: asked for with a preview, followed to its file, and the summary on screen and on paper."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from django.db import connection
+from playwright.sync_api import expect
+
+from poisonadmin.reports.commands import files
+from poisonadmin.reports.domain.asked import ReportFormat
+from poisonadmin.store.models.report import RequestedReport
+from tests.browser.axe import violations
+from tests.browser.conftest import Visit
+from tests.reports.made import message
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def failures() -> None:
+    """Make failures of three weeks on seven addresses."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT id FROM failure_group LIMIT 1")
+        (group_id,) = cursor.fetchone()
+        cursor.execute("SELECT id FROM address ORDER BY id")
+        addresses = [row[0] for row in cursor.fetchall()]
+        for day in range(28):
+            hour = (datetime.now(UTC) - timedelta(days=day)).replace(hour=12, minute=0, second=0, microsecond=0)
+            for place, address_id in enumerate(addresses):
+                cursor.execute(
+                    "INSERT INTO group_hour (group_id, hour, address_id, failures) VALUES (%s, %s, %s, %s)"
+                    " ON CONFLICT DO NOTHING",
+                    [group_id, hour, address_id, (day * 7 + place * 13) % 40 + 1],
+                )
+
+
+def test_a_report_is_previewed_made_and_downloaded(visit: Visit, tmp_path: Path) -> None:
+    message("orders.eu")
+    page = visit.open("/reports/")
+    expect(page.get_by_role("heading", name="No reports")).to_be_visible()
+    page.get_by_role("link", name="New report").click()
+    page.get_by_label("Filter: one parameter a line").fill("address=orders.#")
+    page.get_by_label("Format").select_option("csv")
+    page.get_by_role("button", name="Preview").click()
+    expect(page.get_by_role("region", name="Rows of the preview")).to_contain_text("orders.eu")
+    assert violations(page) == []
+    page.get_by_role("button", name="Make the report").click()
+    page.wait_for_url("**/reports/*/")
+    expect(page.locator("#report")).to_contain_text("queued")
+    row = RequestedReport.objects.get()
+    files.make_directory(row.id)
+    files.file_of(row.id, ReportFormat.CSV).write_text('"id"\n1\n')
+    RequestedReport.objects.update(
+        state="ready", rows=1, bytes=7, sha256="0" * 64, expires_at=datetime.now(UTC) + timedelta(days=7)
+    )
+    link = page.get_by_role("link", name="Download")
+    expect(link).to_be_visible()
+    with page.expect_download() as download:
+        link.click()
+    assert download.value.suggested_filename == f"failures-{row.id}.csv"
+    assert visit.complaints == []
+
+
+def test_the_summary_is_drawn_and_printed(visit: Visit) -> None:
+    for address in ("orders.eu", "orders.us", "billing.invoices", "stock", "mail.out", "audit.trail", "crm"):
+        message(address, at=datetime.now(UTC) - timedelta(hours=30))
+    failures()
+    page = visit.open("/reports/summary/?days=28")
+    expect(page.get_by_role("img", name="failures by day and address")).to_be_visible()
+    for theme in ("light", "dark"):
+        page.emulate_media(color_scheme=theme)
+        page.reload()
+        assert violations(page) == []
+    page.emulate_media(media="print")
+    expect(page.get_by_role("navigation", name="Pages")).to_be_hidden()
+    expect(page.get_by_role("img", name="failures by day and address")).to_be_visible()
+    page.emulate_media(media="screen")
+    page.set_viewport_size({"width": 390, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert visit.complaints == []

@@ -1,0 +1,90 @@
+"""F5: workers, Spark and the database killed at seeded moments of a run of the archive."""
+
+import contextlib
+import os
+import random
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pyarrow.parquet as pq
+
+from tests.faults import invariants
+from tests.faults.kills import jvm_of, kill, until_database_answers
+from tests.faults.run import Result
+from tests.faults.stages import staged
+from tests.whole_system.installation import PROJECT, Installation
+
+FAMILY, NAME = "F5", "archive run"
+BACKLOG = 200_000
+KILLS = 10
+VICTIMS = ("spark-batch", "postgres", "java", "io", "beat")
+COMPLETED_SECONDS = 900
+_LIVE = "SELECT message_id, seq FROM history"
+
+
+def run(seed: int) -> Result:
+    """Archive what is final of a backlog, kill something ten times, and find each row of history exactly once."""
+    dice = random.Random(f"{FAMILY} {NAME} {seed}")
+    with staged("plain") as installation:
+        _load(installation)
+        before = Counter(installation.rows(_LIVE))
+        asked = installation.ask("POST", "archive/run/", {"as_of": "2100-01-01T00:00:00Z"}).expect(202)
+        kills = _kill_some(installation, dice)
+        wrong, seconds = _until_over(installation, str(asked["id"]))
+        after = Counter(installation.rows(_LIVE)) + _archived(installation)
+        if after != before:
+            wrong.append(f"{sum((before - after).values())} rows are lost, {sum((after - before).values())} doubled")
+        wrong += invariants.all_broken(installation.rows)
+        count = installation.rows("SELECT count(*) FROM archived_message")[0][0]
+    moment = f"kill -9 of {', '.join(kills)} while {count:,} messages are archived"
+    return Result(FAMILY, NAME, seed, moment, count, 0, 0, 0, 0, seconds, tuple(wrong))
+
+
+def _load(installation: Installation) -> None:
+    command = [sys.executable, "manage.py", "load_backlog", "--messages", str(BACKLOG), "--groups", "40"]
+    environment = os.environ | installation.environment
+    subprocess.run(command, cwd=PROJECT, env=environment, check=True, stdout=subprocess.DEVNULL)
+
+
+def _archived(installation: Installation) -> Counter[tuple[int, int]]:
+    found: Counter[tuple[int, int]] = Counter()
+    query = "SELECT path FROM archive_file WHERE is_current AND table_name = 'history'"
+    for (path,) in installation.rows(query):
+        rows = pq.read_table(Path(installation.home, "archive", path), columns=["message_id", "seq"])
+        found.update(zip(*(column.to_pylist() for column in rows.columns), strict=True))
+    return found
+
+
+def _kill_some(installation: Installation, dice: random.Random) -> list[str]:
+    kills: list[str] = []
+    while len(kills) < KILLS:
+        time.sleep(dice.uniform(0.5, 5.0))
+        name = dice.choice(VICTIMS)
+        # Killed before, and not started again yet.
+        with contextlib.suppress(psutil.NoSuchProcess, StopIteration, KeyError):
+            victim = jvm_of(installation, "spark-batch") if name == "java" else installation.process_of(name)
+            kill(installation, victim)
+            kills.append(name)
+    return kills
+
+
+def _until_over(installation: Installation, run_id: str) -> tuple[list[str], float]:
+    """Wait until the run is over; return what is wrong, and how long it took."""
+    until_database_answers(installation)
+    installation.until_ready()
+    began = time.monotonic()
+    found = None
+    while time.monotonic() - began < COMPLETED_SECONDS:
+        found = installation.get(f"archive/{run_id}/")
+        if found["ended_at"] is not None:
+            return ([] if found["state"] == "done" else [f"the run is {found}"]), time.monotonic() - began
+        time.sleep(1)
+    return [f"not done within {COMPLETED_SECONDS} s: {found}"], time.monotonic() - began
+
+
+RUNS: dict[str, Callable[[int], Result]] = {f"{FAMILY} {NAME}": run}

@@ -1,0 +1,78 @@
+"""Failures as a version with other rules has grouped them, and regrouping without a Spark worker."""
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from poisonadmin.messages.commands.regrouping import regroup_due, request_regrouping
+from poisonadmin.messages.domain import failures
+from poisonadmin.messages.domain.failures import Failure
+from poisonadmin.messages.domain.id_ranges import IdRange
+from poisonadmin.store.models.message import Message
+from poisonadmin.store.models.regrouping import Regrouping
+from workers.spark.jobs import regroup
+
+Rule = Callable[[Failure], str]
+
+
+def of(*parts: str) -> str:
+    """Return a fingerprint of a former rule."""
+    return hashlib.sha256("\0".join(("former", *parts)).encode()).hexdigest()[:16]
+
+
+def by_class(failure: Failure) -> str:
+    """Return the same for all failures of a class: the rules of this version split them."""
+    return of(failure.exception_class)
+
+
+def by_words(failure: Failure) -> str:
+    """Return the same for the same words only: the rules of this version make one of many."""
+    return of(failure.exception_class, failure.message)
+
+
+def renamed(failure: Failure) -> str:
+    """Return another one for what is the same by the rules of this version."""
+    return of(failures.fingerprint(failure))
+
+
+@contextmanager
+def grouped(rule: Rule) -> Iterator[None]:
+    """Have what is taken in meanwhile grouped by a former rule."""
+    now = failures.fingerprint
+
+    def former(failure: Failure) -> str:
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(failures, "fingerprint", now)
+            return rule(failure)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(failures, "fingerprint", former)
+        yield
+
+
+def here(regrouping_id: int, ranges: Sequence[IdRange]) -> tuple[int, int]:
+    """Do what the Spark job does, in this process."""
+    rows: list[dict[str, Any]] = []
+    for part in range(len(ranges)):
+        rows += regroup._survey_range(regrouping_id, ranges, part)
+    return sum(row["read"] for row in rows), sum(row["changed"] for row in rows)
+
+
+def regrouped(survey: Any = here) -> Regrouping:
+    """Ask for a regrouping, carry it out, and return it."""
+    run = request_regrouping(actor="test")
+    for _ in range(1000):
+        regroup_due(survey, worker="tests", seconds=0.05)
+        run.refresh_from_db()
+        if run.finished_at is not None:
+            return run
+    raise AssertionError(f"it does not end: {vars(run)}")
+
+
+def groups_of(ids: Sequence[int]) -> list[int | None]:
+    """Return the group of each message, in the order given."""
+    found = dict(Message.objects.filter(id__in=ids).values_list("id", "group_id"))
+    return [found[message_id] for message_id in ids]

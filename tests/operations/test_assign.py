@@ -1,0 +1,248 @@
+"""Owner and tags of messages: set on any number at once, found again, and no business of their deliveries."""
+
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from poisonadmin.core.domain.access import SYSTEM, Role, principal
+from poisonadmin.core.domain.errors import NotFound
+from poisonadmin.delivery.queries.schedule import schedule
+from poisonadmin.messages.commands.refused_decisions import NotAssigned
+from poisonadmin.messages.queries.detail import get_message, history
+from poisonadmin.messages.queries.filters import parse_filter
+from poisonadmin.messages.queries.grouping import group_messages
+from poisonadmin.messages.queries.lists import list_messages
+from poisonadmin.operations.commands import beginning, selections
+from poisonadmin.operations.commands.beginning import begin, decide_on
+from poisonadmin.operations.commands.operations import carry_on
+from poisonadmin.operations.commands.selections import freeze
+from poisonadmin.operations.domain.actions import OperationAction
+from poisonadmin.operations.domain.params import InvalidOperation
+from poisonadmin.operations.queries.operations import get_operation
+from poisonadmin.sign_offs.commands.rules import save_sign_off_rule
+from poisonadmin.store.models.message import Message, MessageOwner
+from poisonadmin.store.models.rule import MessageTag
+from tests.fixtures import decisions
+from tests.fixtures.api import Caller, make_user, take, take_dead
+from tests.fixtures.delivery import claim, counted, counters, make_destination, states
+from tests.fixtures.pages import html_of
+from tests.operations.follow import ledger
+
+pytestmark = pytest.mark.django_db
+NDLV = {"state": ["NDLV"]}
+ASSIGN = OperationAction.ASSIGN
+
+
+@pytest.fixture(autouse=True)
+def shop(db: None) -> None:
+    """Let `orders.#` deliver, and let kim and lee have accounts."""
+    make_destination()
+    for name in ("kim", "lee"):
+        make_user(name, Role.OPERATOR, [])
+
+
+def assign(ids: list[int], **params: Any) -> None:
+    decide_on(ids, ASSIGN, params=params, reason="r", principal=SYSTEM)
+
+
+def found(**params: list[str]) -> list[int]:
+    return sorted(row.id for row in list_messages(parse_filter(params), principal=SYSTEM).results)
+
+
+def test_a_whole_selection_gets_an_owner_and_tags_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selections, "MEMBERS_A_PIECE", 2)
+    monkeypatch.setattr(beginning, "DECIDED_AT_ONCE", 0)
+    ids = [take_dead() for _ in range(5)]
+    assign(ids[:1], owner="kim", tags={"add": ["eu", "new"]})
+    before = list(Message.objects.order_by("id").values())
+    params = {"owner": "kim", "tags": {"add": ["EU", "late"], "remove": ["new"]}}
+    operation = begin(NDLV, ASSIGN, reason="handed over", principal=SYSTEM, params=params)
+    carry_on()
+    assert get_operation(operation, principal=SYSTEM).state == "completed"
+    assert ledger(operation) == {"changed": 5}
+    assert list(Message.objects.order_by("id").values()) == before
+    for row in list_messages(parse_filter(NDLV), principal=SYSTEM).results:
+        assert (row.owner, list(row.tags)) == ("kim", ["eu", "late"])
+    [step, *_] = history(ids[1], principal=SYSTEM).results
+    assert (step.event, step.from_state, step.to_state) == ("assigned", "NDLV", "NDLV")
+    assert (step.operation_id, step.note, step.actor) == (operation, "handed over", "system")
+    assert counted() == counters()
+
+
+def test_what_is_so_already_is_left_alone() -> None:
+    ids = [take_dead() for _ in range(3)]
+    assign(ids[:1], owner="kim", tags={"add": ["eu"]})
+    operation = begin(NDLV, ASSIGN, reason="r", principal=SYSTEM, params={"owner": "kim", "tags": {"add": ["eu"]}})
+    assert {one.code: one.count for one in get_operation(operation, principal=SYSTEM).skipped} == {"unchanged": 1}
+    assert ledger(operation) == {"skipped": 1, "changed": 2}
+
+
+def test_owner_and_tags_are_taken_away_and_what_is_not_named_stays() -> None:
+    [message] = [take_dead()]
+    MessageTag.objects.create(message_id=message, tags=["Odd one", "eu"])  # as a rule puts it
+    assign([message], owner="kim")
+    assert (get_message(message, principal=SYSTEM).owner, MessageTag.objects.get().tags) == ("kim", ["Odd one", "eu"])
+    assign([message], tags={"remove": ["Odd one"]})
+    assert (get_message(message, principal=SYSTEM).owner, MessageTag.objects.get().tags) == ("kim", ["eu"])
+    assign([message], owner=None)
+    assert not MessageOwner.objects.exists()
+    assert list(get_message(message, principal=SYSTEM).tags) == ["eu"]
+
+
+def test_it_fits_any_state_but_that_of_what_is_under_way() -> None:
+    under_way = take()
+    claim()
+    waiting, undecided, given_up = take(), take_dead(), take_dead()
+    decisions.mark_fail([given_up], principal=SYSTEM, reason="r")
+    ids = [under_way, waiting, undecided, given_up]
+    decided = decide_on(ids, ASSIGN, params={"owner": "kim"}, reason="r", principal=SYSTEM)
+    assert decided.refused == {under_way: "DLNG"}
+    assert states(ids) == ["DLNG", "TBDL", "NDLV", "FAIL"]
+    assert found(owner=["kim"]) == [waiting, undecided, given_up]
+
+
+def test_the_schedule_of_what_waits_is_explained_as_before() -> None:
+    waiting = take()
+    before = schedule(waiting, principal=SYSTEM)
+    assign([waiting], owner="kim")
+    assert schedule(waiting, principal=SYSTEM) == before
+
+
+def test_messages_are_found_by_owner_and_by_tag() -> None:
+    ids = [take_dead() for _ in range(4)]
+    assign(ids[:2], owner="kim")
+    assign(ids[2:3], owner="lee")
+    assign(ids[1:3], tags={"add": ["eu"]})
+    assert found(owner=["kim"]) == ids[:2]
+    assert found(owner=["kim", "lee"]) == ids[:3]
+    assert found(owner=["none"]) == ids[3:]
+    assert found(owner=["nobody-of-this-name"]) == []
+    assert found(q=["!owner:kim"]) == ids[2:]
+    assert found(q=["owner:kim tag:eu"]) == [ids[1]]
+    assert found(tag=["eu", "us"]) == ids[1:3]
+    assert found(q=["!tag:eu"]) == [ids[0], ids[3]]
+
+
+def test_messages_are_grouped_by_owner() -> None:
+    ids = [take_dead() for _ in range(4)]
+    assign(ids[:2], owner="kim")
+    assign(ids[2:3], owner="lee")
+    sets = group_messages(parse_filter(NDLV), "owner", principal=SYSTEM).sets
+    assert [(one.value, one.messages, one.undecided) for one in sets] == [("kim", 2, 2), ("lee", 1, 1), (None, 1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("params", "field"),
+    [
+        ({}, "params.owner"),
+        ({"owner": "nobody-of-this-name"}, "params.owner"),
+        ({"owner": 7}, "params.owner"),
+        ({"tags": ["eu"]}, "params.tags"),
+        ({"tags": {}}, "params.tags"),
+        ({"tags": {"add": [], "remove": []}}, "params.tags"),
+        ({"tags": {"add": ["two words"]}}, "params.tags.add"),
+        ({"tags": {"add": [7]}}, "params.tags.add"),
+        ({"tags": {"add": ["x"] * 5 + [f"t{n}" for n in range(10)]}}, "params.tags.add"),
+        ({"tags": {"remove": ["x" * 51]}}, "params.tags.remove"),
+        ({"tags": {"add": ["eu"], "remove": ["eu"]}}, "params.tags.remove"),
+        ({"address": "orders.us"}, "params.address"),
+    ],
+)
+def test_what_is_wrong_is_named(params: dict[str, Any], field: str) -> None:
+    take_dead()
+    with pytest.raises(InvalidOperation) as error:
+        begin(NDLV, ASSIGN, reason="r", principal=SYSTEM, params=params)
+    assert error.value.field == field
+
+
+def test_a_message_has_a_limited_number_of_tags() -> None:
+    [message] = [take_dead()]
+    for first in (0, 10):
+        assign([message], tags={"add": [f"t{n}" for n in range(first, first + 10)]})
+    one_more = {"tags": {"add": ["more"]}}
+    with pytest.raises(NotAssigned, match="at most 20 tags"):
+        decide_on([message], ASSIGN, params=one_more, reason="r", principal=SYSTEM, is_one=True)
+    instead = {"tags": {"add": ["more"], "remove": ["t0"]}}
+    decide_on([message], ASSIGN, params=instead, reason="r", principal=SYSTEM, is_one=True)
+    assert len(MessageTag.objects.get().tags) == 20
+
+
+def test_an_account_that_goes_meanwhile_does_not_stop_the_operation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(beginning, "DECIDED_AT_ONCE", 0)
+    ids = [take_dead() for _ in range(2)]
+    assign(ids[:1], owner="lee")
+    operation = begin(NDLV, ASSIGN, reason="r", principal=SYSTEM, params={"owner": "kim"})
+    User.objects.filter(username__in=["kim", "lee"]).delete()
+    carry_on()
+    shown = get_operation(operation, principal=SYSTEM)
+    assert (shown.state, [(one.code, one.count) for one in shown.skipped]) == ("completed", [("no_owner", 2)])
+    assert not MessageOwner.objects.exists()
+
+
+def test_what_is_out_of_scope_is_not_assigned() -> None:
+    here, there = take_dead(), take_dead("elsewhere.x")
+    limited = principal("ann", Role.OPERATOR, ["orders.#"])
+    decided = decide_on([here, there], ASSIGN, params={"owner": "kim"}, reason="r", principal=limited)
+    assert (decided.changed, decided.refused) == ((here,), {there: "not_found"})
+    with pytest.raises(NotFound):
+        begin(freeze(NDLV, principal=SYSTEM), ASSIGN, reason="r", principal=limited, params={"owner": "kim"})
+
+
+def test_only_a_rule_that_names_it_asks_for_a_sign_off() -> None:
+    for _ in range(3):
+        take_dead()
+    save_sign_off_rule("orders.#", None, above=1, principal=SYSTEM)
+    assert ledger(begin(NDLV, ASSIGN, reason="r", principal=SYSTEM, params={"owner": "kim"})) == {"changed": 3}
+    save_sign_off_rule("orders.#", "assign", above=2, principal=SYSTEM)
+    waits = begin(NDLV, ASSIGN, reason="r", principal=SYSTEM, params={"owner": "lee"})
+    assert get_operation(waits, principal=SYSTEM).state == "waiting_for_sign_off"
+
+
+def test_one_message_is_assigned_over_the_api(operator: Caller) -> None:
+    [message] = [take_dead()]
+    asked = {"reason": "mine", "owner": "kim", "tags": {"add": ["eu"]}}
+    answer = operator.post(f"messages/{message}/assign/", asked)
+    assert (answer.status_code, answer.json()["owner"], answer.json()["tags"]) == (200, "kim", ["eu"])
+    again = operator.post(f"messages/{message}/assign/", asked)
+    assert (again.status_code, again.json()["code"]) == (409, "not_assigned")
+    assert [one["id"] for one in operator.get("messages/?owner=kim&tag=eu").json()["results"]] == [str(message)]
+    unknown = operator.post(f"messages/{message}/assign/", asked | {"owner": "nobody-of-this-name"})
+    assert (unknown.status_code, unknown.json()["code"]) == (400, "invalid_operation")
+
+
+def test_on_pages_a_selection_is_assigned_and_shows_it(operator_browser: Client) -> None:
+    ids = [take_dead() for _ in range(2)]
+    selection = f"/operations/selections/{freeze(NDLV, principal=SYSTEM)}/?action=assign"
+    form = html_of(operator_browser.get(selection))
+    assert "Add tags" in form
+    assert "Most deliveries a second" not in form
+    nothing = html_of(operator_browser.post(selection, {}))
+    assert "Choose an owner or tags." in nothing
+    chosen = {"owner": "kim", "tags_add": "eu, late", "tags_remove": ""}
+    assert "2 of 2 will be assigned" in html_of(operator_browser.post(selection, chosen))
+    begun = operator_browser.post(selection, chosen | {"reason": "handed over", "begin": "1"})
+    shown = html_of(operator_browser.get(begun["Location"]))
+    assert "Assign 2 messages" in shown
+    assert "add eu, late" in shown
+    message = html_of(operator_browser.get(f"/messages/{ids[0]}/"))
+    assert "/triage/?owner=kim" in message
+    assert "/triage/?tag=eu" in message
+    listed = html_of(operator_browser.get("/triage/?q=owner:kim"))
+    assert "Owner: kim" in listed
+    for word, option in (("owner:k", "owner:kim"), ("owner:n", "owner:none"), ("tag:l", "tag:late"), ("own", "owner:")):
+        assert f'value="{option}"' in html_of(operator_browser.get("/triage/completions/", {"q": word}))
+
+
+def test_the_dialog_of_one_message_says_at_its_field_what_is_wrong(operator_browser: Client) -> None:
+    [message] = [take_dead()]
+    asked = {"id": str(message), "origin": "message", "reason": "mine"}
+    assert "Add tags" in html_of(operator_browser.post("/messages/decide/assign/", asked))
+    wrong = operator_browser.post("/messages/decide/assign/now/", asked | {"tags_add": "two words"})
+    assert (wrong.status_code, "Must be words of 1 to 30 characters" in html_of(wrong)) == (422, True)
+    done = operator_browser.post("/messages/decide/assign/now/", asked | {"owner": "/nobody", "tags_add": "eu"})
+    assert done.status_code == 302
+    again = operator_browser.post("/messages/decide/assign/now/", asked | {"tags_add": "eu"})
+    assert (again.status_code, "has this owner and these tags already" in html_of(again)) == (422, True)
+    assert MessageTag.objects.get().tags == ["eu"]

@@ -1,0 +1,320 @@
+"""How a report is made: cancelled, cut off at any line, out of date, over live and archived messages."""
+
+import os
+import signal
+from datetime import UTC
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from django.db import connection, transaction
+from pyspark.sql import SparkSession
+
+from poisonadmin.core.domain.access import SYSTEM, Principal, Role, principal
+from poisonadmin.messages.domain.id_ranges import IdRange
+from poisonadmin.reports.commands import files, runs
+from poisonadmin.reports.commands.requests import (
+    ReportOver,
+    cancel_report,
+    download_of,
+    remove_expired_reports,
+    request_report,
+)
+from poisonadmin.reports.commands.runs import Collect, report_due
+from poisonadmin.reports.domain.asked import Period, ReportFormat, asked_report
+from poisonadmin.reports.domain.reading import Reading
+from poisonadmin.reports.queries.archived import NotInArchive
+from poisonadmin.reports.queries.rows import rows_at_once
+from poisonadmin.store.models.access import Access, Audit
+from poisonadmin.store.models.archive import ArchiveFile, ArchivePiece, ArchiveRun
+from poisonadmin.store.models.report import RequestedReport
+from tests.fixtures.api import make_user
+from tests.reports.conftest import Make
+from tests.reports.made import DAY, NOON, attempt, message
+from tests.reports.test_kinds import decided
+from workers.spark.tables.columns import TABLES, arrow_schema
+from workers.spark.tables.frames import Extent, read_table
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def archive(spark: SparkSession, home: Path, ids: list[int], day: str) -> None:
+    """Move messages to the archive, as one of its runs does."""
+    run = ArchiveRun.objects.create(as_of=NOON, requested_by="test", state="done")
+    piece = ArchivePiece.objects.create(run=run, number=0, after_id=min(ids) - 1, until_id=max(ids), state="archived")
+    extent = Extent([IdRange(one - 1, one) for one in ids])
+    for name in ("messages", "attempts", "history"):
+        path = home / "archive" / f"{name}-{run.id}.parquet"
+        path.parent.mkdir(exist_ok=True)
+        table = read_table(spark, name, extent, tasks=1).toArrow().cast(arrow_schema(TABLES[name].columns))
+        pq.write_table(table, path)
+        ArchiveFile.objects.create(
+            run=run,
+            piece=piece,
+            table_name=name,
+            path=path.name,
+            day=day,
+            root="orders",
+            rows=table.num_rows,
+            bytes=path.stat().st_size,
+            sha256="",
+            rows_sha256="",
+            first_id=min(ids),
+            last_id=max(ids),
+            is_current=True,
+        )
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SET LOCAL session_replication_role = replica")
+        for table, column in (
+            ("message", "id"), ("envelope", "id"), ("body", "id"), ("attempt", "message_id"),
+            ("history", "message_id"), ("business_key", "message_id"), ("message_tag", "message_id"),
+        ):  # fmt: skip
+            cursor.execute(f"DELETE FROM {table} WHERE {column} = ANY(%s)", [ids])
+
+
+def some_messages() -> list[int]:
+    """Make messages with everything that a report can show, in all kinds of states."""
+    ids = [*decided(), message("orders.us", headers={"X-Kind": "it's"}, payload="\u00e9"), message(state="DLVD")]
+    attempt(ids[0], 1, "failed", error_class="Boom", error_message="no", status_code=503, consumer_version="4.2")
+    attempt(ids[0], 2, "delivered", at=NOON + DAY)
+    attempt(ids[6], 1, "crashed", error_class="Crash")
+    with connection.cursor() as cursor:
+        cursor.execute("INSERT INTO business_key (message_id, name, value) VALUES (%s, 'cust''omer', '77')", [ids[0]])
+        cursor.execute("INSERT INTO message_tag (message_id, tags) VALUES (%s, '{eu,late}')", [ids[0]])
+    return ids
+
+
+WHOLE = ["failures", "attempts", "decisions"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "wishes"),
+    [
+        *((kind, {}) for kind in WHOLE),
+        *((kind, {"period": Period(NOON, NOON + DAY)}) for kind in WHOLE),
+        ("failures", {"columns": ["id", "header.X-Kind", "key.cust'omer", "tags", "payload", "failed_hour"]}),
+        ("failures", {"filter": {"q": ["!tag:late !address:orders.us attempts:<9"]}}),
+        ("failures", {"filter": {"address": ["orders.#"], "key.cust'omer": ["77"]}}),
+        ("failures", {"filter": {"header.X-Kind": ["it's"]}}),
+        ("failures", {"filter": {"failure": ["TimeoutError"], "owner": ["none"], "reason": ["imported"]}}),
+        ("failures", {"group_by": ["received_day", "address"], "time_zone": "Asia/Tokyo"}),
+        ("attempts", {"group_by": ["outcome", "consumer_version"]}),
+        ("redelivery", {}),
+        ("time_to_decision", {}),
+    ],
+)
+def test_archived_messages_are_in_a_report_as_if_they_were_live(
+    make: Make, spark: SparkSession, home: Path, kind: str, wishes: dict[str, Any]
+) -> None:
+    ids = some_messages()
+    before = rows_at_once(asked_report(kind, **wishes), principal=SYSTEM)
+    archive(spark, home, ids[:2], "2026-03-02")
+    archive(spark, home, ids[5:], "2026-03-03")
+    row = make(kind, format="parquet", **wishes)
+    assert row.error is None
+    table = pq.read_table(files.file_of(row.id, ReportFormat.PARQUET))
+    found = [
+        tuple(value.encode() if name == "payload" and value is not None else value for name, value in one.items())
+        for one in table.to_pylist()
+    ]
+    assert before.rows
+    assert sorted(found, key=repr) == sorted(before.rows, key=repr)
+    assert RequestedReport.objects.get(id=row.id).place == {}
+
+
+def test_archived_messages_stay_within_the_scope(make: Make, spark: SparkSession, home: Path) -> None:
+    ids = some_messages()
+    archive(spark, home, ids[4:], "2026-03-02")
+    user = make_user("eve", Role.VIEWER, ["*.us"])
+    only = principal_of(user.id, "eve", ["*.us"])
+    row = make("failures", columns=["address"], format="parquet", principal=only)
+    assert pq.read_table(files.file_of(row.id, ReportFormat.PARQUET)).to_pylist() == [{"address": "orders.us"}]
+
+
+def principal_of(user_id: int, name: str, patterns: list[str]) -> Principal:
+    from dataclasses import replace
+
+    return replace(principal(name, Role.VIEWER, patterns), account=f"user {user_id}", user=f"user {user_id}")
+
+
+def test_what_archived_messages_cannot_say_is_refused_by_its_name(
+    spark: SparkSession, read: Collect, home: Path
+) -> None:
+    ids = some_messages()
+    archive(spark, home, ids[:1], "2026-03-02")
+    asked = {"filter": {"consumer_version": ["4.2"]}}
+    with pytest.raises(NotInArchive) as refused:
+        request_report(asked_report("failures", **asked), principal=SYSTEM)
+    assert refused.value.parameter == "consumer_version"
+    recent = Period(NOON + 2 * DAY)
+    assert request_report(asked_report("failures", period=recent, **asked), principal=SYSTEM)
+
+
+def rows_in(report_id: int) -> list[int]:
+    return [one["id"] for one in pq.read_table(files.file_of(report_id, ReportFormat.PARQUET)).to_pylist()]
+
+
+def test_rows_that_move_to_the_archive_meanwhile_are_neither_lost_nor_doubled(
+    read: Collect, spark: SparkSession, home: Path
+) -> None:
+    ids = [message() for _ in range(14)]
+    asked = asked_report("failures", columns=["id"], format="parquet")
+    report_id = request_report(asked, principal=SYSTEM)
+    report_due(read, worker="tests", seconds=0.01)
+    assert RequestedReport.objects.get(id=report_id).place["parts"] == 1
+    archive(spark, home, [ids[0], ids[12]], "2026-03-02")
+    report_due(read, worker="tests", seconds=300)
+    assert sorted(rows_in(report_id)) == ids
+
+
+@pytest.mark.parametrize("written_as", ["csv", "xlsx"])
+def test_a_report_that_gives_way_after_every_step_has_every_row(
+    read: Collect, monkeypatch: pytest.MonkeyPatch, written_as: str
+) -> None:
+    monkeypatch.setattr(runs, "BATCH_ROWS", 4)
+    for _ in range(14):
+        message()
+    report_id = request_report(asked_report("failures", columns=["id"], format=written_as), principal=SYSTEM)
+    monkeypatch.setattr(runs, "SLICE_SECONDS", 0.0)
+    report_due(read, worker="tests", seconds=300)
+    assert RequestedReport.objects.get(id=report_id).rows == 14
+
+
+class Killed(BaseException):
+    """The end of the worker, at some line."""
+
+
+@pytest.mark.parametrize("at", range(1, 9))
+def test_a_worker_that_dies_at_any_line_costs_no_row_and_doubles_none(
+    read: Collect, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    ids = [message() for _ in range(14)]
+    asked = asked_report("failures", columns=["id"], format="parquet")
+    report_id = request_report(asked, principal=SYSTEM)
+    steps = 0
+
+    def dies(name: str, module: Any) -> None:
+        does = getattr(module, name)
+
+        def step(*arguments: Any, **named: Any) -> Any:
+            nonlocal steps
+            steps += 1
+            if steps == at:
+                raise Killed
+            return does(*arguments, **named)
+
+        monkeypatch.setattr(module, name, step)
+
+    with monkeypatch.context():
+        for name in ("_store", "_keep", "_finish"):
+            dies(name, runs)
+        for name in ("put_in_place", "sha256_of", "remove_parts"):
+            dies(name, files)
+        with pytest.raises(Killed):
+            report_due(read, worker="tests", seconds=300)
+    runs._being_made.clear()
+    report_due(read, worker="tests", seconds=300)
+    row = RequestedReport.objects.get(id=report_id)
+    assert (row.state, row.rows, rows_in(report_id)) == ("ready", 14, ids)
+    assert [one.name for one in files.directory_of(report_id).iterdir() if not one.name.startswith("part")] == [
+        "report.parquet"
+    ]
+
+
+def test_a_worker_that_is_killed_in_the_middle_is_followed_by_another(
+    read: Collect, test_database_url: str, home: Path
+) -> None:
+    ids = [message() for _ in range(14)]
+    report_id = request_report(asked_report("failures", columns=["id"], format="parquet"), principal=SYSTEM)
+    connection.close()
+    child = os.fork()
+    if child == 0:
+        waves = 0
+
+        def read_and_die(reading: Reading) -> Any:
+            nonlocal waves
+            waves += 1
+            if waves == 2:
+                os.kill(os.getpid(), signal.SIGKILL)
+            # Without Spark, whose gateway is the parent's.
+            import adbc_driver_postgresql.dbapi as adbc
+            import pyarrow as pa
+
+            with adbc.connect(test_database_url, autocommit=True) as session, session.cursor() as cursor:
+                tables = []
+                for statement in reading.statements:
+                    cursor.execute(statement)
+                    tables.append(cursor.fetch_arrow_table())
+            return pa.concat_tables(tables).select(["id"])
+
+        report_due(read_and_die, worker="first", seconds=300)
+        os._exit(1)
+    assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
+    row = RequestedReport.objects.get(id=report_id)
+    assert (row.state, row.place["parts"]) == ("running", 1)
+    report_due(read, worker="second", seconds=300)
+    assert rows_in(report_id) == ids
+
+
+def test_a_report_that_is_cancelled_ends_and_leaves_no_file(read: Collect) -> None:
+    for _ in range(14):
+        message()
+    report_id = request_report(asked_report("failures", format="csv"), principal=SYSTEM)
+    report_due(read, worker="tests", seconds=0.01)
+    assert files.directory_of(report_id).exists()
+    cancel_report(report_id, principal=SYSTEM)
+    with pytest.raises(ReportOver):
+        cancel_report(report_id, principal=SYSTEM)
+    report_due(read, worker="tests", seconds=300)
+    remove_expired_reports()
+    assert RequestedReport.objects.get(id=report_id).state == "cancelled"
+    assert not files.directory_of(report_id).exists()
+    assert Audit.objects.filter(action="report.cancelled").count() == 1
+
+
+def test_a_file_is_for_nobody_else_and_goes_when_it_expires(make: Make) -> None:
+    message()
+    row = make("failures", format="csv")
+    path = files.file_of(row.id, ReportFormat.CSV)
+    assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+    assert [one.name for one in path.parent.iterdir()] == ["report.csv"]
+    content, name = download_of(row.id, principal=SYSTEM)
+    assert (name, b"".join(content.slices)) == (f"failures-{row.id}.csv", path.read_bytes())
+    assert Audit.objects.get(action="report.downloaded").details["sha256"] == row.sha256
+    assert remove_expired_reports() == []
+    assert path.exists()
+    RequestedReport.objects.update(expires_at=NOON.astimezone(UTC))
+    assert remove_expired_reports() == [row.id]
+    assert not path.exists()
+    with pytest.raises(ReportOver):
+        download_of(row.id, principal=SYSTEM)
+
+
+def test_who_has_lost_rights_gets_no_rows(make: Make, read: Collect) -> None:
+    message()
+    user = make_user("eve", Role.VIEWER, [])
+    report_id = request_report(asked_report("failures", format="csv"), principal=principal_of(user.id, "eve", []))
+    Access.objects.filter(user=user).update(address_patterns=["orders.us"])
+    report_due(read, worker="tests", seconds=300)
+    row = RequestedReport.objects.get(id=report_id)
+    assert row.state == "failed"
+    assert "limited to other addresses" in str(row.error)
+    assert not files.directory_of(report_id).exists()
+
+
+def test_an_error_ends_a_report_and_lets_the_next_one_go_on(read: Collect) -> None:
+    message()
+    first = request_report(asked_report("failures", format="csv"), principal=SYSTEM)
+    second = request_report(asked_report("attempts", format="csv"), principal=SYSTEM)
+
+    def fails(reading: Reading) -> Any:
+        if reading.asked.kind == "failures":
+            raise ValueError("no rows today")
+        return read(reading)
+
+    with pytest.raises(ValueError, match="no rows today"):
+        report_due(fails, worker="tests", seconds=300)
+    report_due(fails, worker="tests", seconds=300)
+    assert [RequestedReport.objects.get(id=one).state for one in (first, second)] == ["failed", "ready"]
+    assert RequestedReport.objects.get(id=first).error == "ValueError: no rows today"

@@ -1,0 +1,53 @@
+"""Searches in the API."""
+
+import pytest
+
+from poisonadmin.searches.commands.searching import search_due
+from tests.fixtures.api import Caller
+from tests.fixtures.delivery import enqueue
+from tests.searches.plain import PLAIN
+
+pytestmark = pytest.mark.django_db
+
+
+def test_a_search_is_asked_for_and_ends_with_a_selection(viewer: Caller, outsider: Caller) -> None:
+    (found, *_), _ = enqueue(payload={"customer": "77"}), enqueue(payload={"customer": "78"})
+    answer = viewer.post("searches/", {"q": "payload.$.customer:77", "filter": {"state": "TBDL"}})
+    begun = answer.json()
+    assert answer.status_code == 202
+    assert answer["Location"].endswith(f"/api/v1/searches/{begun['id']}/")
+    assert (begun["state"], begun["progress"], begun["hits"], begun["selection"]) == ("running", 0.0, 0, None)
+    search_due(PLAIN)
+    ended = viewer.get(f"searches/{begun['id']}/").json()
+    assert (ended["state"], ended["progress"], ended["hits"], ended["archived_hits"]) == ("completed", 1.0, 1, 0)
+    assert [(one["id"], one["archived"]) for one in ended["first"]] == [(str(found), False)]
+    assert viewer.get(f"selections/{ended['selection']}/").json()["count"] == 1
+    listed = viewer.get(f"searches/{begun['id']}/messages/").json()["results"]
+    assert [one["id"] for one in listed] == [str(found)]
+    assert outsider.get(f"searches/{begun['id']}/").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ({"q": "state:NDLV"}, "invalid_parameter"),
+        ({"q": "payload.$.a:>x"}, "invalid_parameter"),
+        ({"q": "payload:x", "filter": {"colour": "red"}}, "unknown_parameter"),
+    ],
+)
+def test_what_cannot_be_searched_is_refused(viewer: Caller, body: object, code: str) -> None:
+    answer = viewer.post("searches/", body)
+    assert (answer.status_code, answer.json()["code"]) == (400, code)
+
+
+def test_one_cancels_ones_own(viewer: Caller, operator: Caller) -> None:
+    search = viewer.post("searches/", {"q": "payload:x"}).json()["id"]
+    assert operator.post(f"searches/{search}/cancel/").status_code == 403
+    assert viewer.post(f"searches/{search}/cancel/").json()["state"] == "cancelled"
+    assert viewer.post(f"searches/{search}/cancel/").json()["code"] == "search_ended"
+
+
+def test_a_list_says_how_payloads_are_searched(viewer: Caller) -> None:
+    answer = viewer.get("messages/?q=payload:x").json()
+    assert answer["code"] == "needs_search"
+    assert "/api/v1/searches/" in answer["detail"]

@@ -1,0 +1,402 @@
+"""Deep searches: what they find, in live messages and in archived ones, and for whom."""
+
+import base64
+import gzip
+import json
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from django.db import connection
+from pyspark.sql import SparkSession
+
+from poisonadmin.core.commands.authentication import principal_of_user
+from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Permission, Principal, Role, principal
+from poisonadmin.core.domain.errors import NotFound
+from poisonadmin.core.queries.filter_values import InvalidFilter
+from poisonadmin.intake.commands.batch import accept_stream
+from poisonadmin.messages.domain.id_ranges import IdRange
+from poisonadmin.messages.queries.filters import parse_filter
+from poisonadmin.messages.queries.lists import list_messages
+from poisonadmin.operations.queries.selections import get_selection, list_members
+from poisonadmin.searches.commands import requests, searching
+from poisonadmin.searches.commands.requests import SearchEnded, TooManySearches, cancel_search, request_search
+from poisonadmin.searches.commands.searching import Searching, search_due
+from poisonadmin.searches.domain.scan import Hit, Wave
+from poisonadmin.searches.queries.searches import SearchRow, first_found, get_search, list_found
+from poisonadmin.store.models.access import Access
+from poisonadmin.store.models.archive import ArchiveFile, ArchivePiece, ArchiveRun
+from poisonadmin.store.models.job import Job
+from tests.fixtures.api import make_user
+from tests.fixtures.decisions import quarantine
+from tests.searches.plain import PLAIN
+from workers.spark.jobs.search import find
+from workers.spark.tables.columns import TABLES, arrow_schema
+from workers.spark.tables.frames import Extent, read_table
+
+LIMITED = principal("lee", Role.VIEWER, ["orders.#"])
+WITHOUT_PAYLOADS = Principal("reader", Role.VIEWER, frozenset({Permission.READ}))
+
+
+@pytest.fixture
+def going(
+    transactional_db: None, spark: SparkSession, test_database_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Searching:
+    """Return what searches are carried out with."""
+    monkeypatch.setenv("DATABASE_URL", test_database_url)
+    return Searching(partial(find, spark), lambda path: str(tmp_path / path), worker="tests")
+
+
+def put(*payloads: bytes, address: str = "orders.eu", headers: Sequence[dict[str, str]] = ()) -> list[int]:
+    """Store messages with these payloads; return their ids."""
+    lines = [
+        json.dumps(
+            {
+                "address": address,
+                "payload_base64": base64.b64encode(payload).decode(),
+                "headers": headers[n] if headers else {},
+            }
+        ).encode()
+        + b"\n"
+        for n, payload in enumerate(payloads)
+    ]
+    report = accept_stream(lines, principal=SYSTEM)
+    assert report.accepted == len(payloads), report
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT id FROM message ORDER BY id DESC LIMIT %s", [len(payloads)])
+        return sorted(row[0] for row in cursor.fetchall())
+
+
+def searched(q: str, going: Searching, who: Principal = SYSTEM, **params: list[str]) -> SearchRow:
+    """Return what a search has found."""
+    search_id = request_search({"q": [q], **params}, principal=who)
+    search_due(going)
+    return get_search(search_id, principal=who)
+
+
+def ids_of(search: SearchRow, who: Principal = SYSTEM) -> list[int]:
+    return sorted(row.id for row in first_found(search, principal=who, limit=500))
+
+
+def archive(spark: SparkSession, directory: Path, ids: Sequence[int]) -> None:
+    """Move messages into a file of the archive, as far as a search sees it."""
+    extent = Extent([IdRange(min(ids) - 1, max(ids))])
+    rows = read_table(spark, "messages", extent, tasks=1).toArrow().cast(arrow_schema(TABLES["messages"].columns))
+    name = f"{ids[0]}.parquet"
+    pq.write_table(rows, directory / name)
+    with connection.cursor() as cursor:
+        for table in ("envelope", "body", "business_key", "message"):
+            key = "message_id" if table == "business_key" else "id"
+            cursor.execute(f"DELETE FROM {table} WHERE {key} = ANY(%s)", [list(ids)])
+    run = ArchiveRun.objects.create(as_of="2026-01-01T00:00Z", state="done", requested_by="tests")
+    piece = ArchivePiece.objects.create(run=run, number=0, after_id=min(ids) - 1, until_id=max(ids), state="archived")
+    ArchiveFile.objects.create(
+        run=run, piece=piece, table_name="messages", path=name, day="2026-01-01", root="orders", rows=len(ids), bytes=1,
+        sha256="0" * 64, rows_sha256="0" * 64, first_id=min(ids), last_id=max(ids), is_current=True,
+    )  # fmt: skip
+
+
+PAYLOADS = [
+    b'{"customer": "customer-77", "order": {"total": 120.5, "lines": [{"sku": "a"}, {"sku": "b"}]}}',
+    b'{"customer": "Customer-77", "order": {"total": 100}}',
+    b'{"customer": "customer-7", "order": {"total": "120"}}',
+    b"\xff\xfe customer-77 \x00 binary",
+    gzip.compress(b"customer-77", mtime=0),
+    '{"näme": "Zoë", "ok": true, "gone": null, "n": 7}'.encode(),
+    b'{"n\\u00e4me": "Zo\\u00eb", "n": 7.0, "order": []}',
+    b"[" * 2000 + b"]" * 2000,
+    b'{"n": "7"}',
+    b"",
+    b"not json: total 120",
+]
+
+
+@pytest.mark.parametrize(
+    ("q", "places"),
+    [
+        ('payload:"customer-77"', [0, 3]),
+        ('payload:"ustomer-77"', [0, 1, 3]),
+        ("payload:customer payload:binary", [3]),
+        ('!payload:"customer-77" payload:customer', [1, 2]),
+        ("payload:Zoë", [5]),
+        (r'payload:"\"n\": 7"', [5, 6]),
+        ("payload.$.order.total:>100", [0]),
+        ("payload.$.order.total:>=100", [0, 1]),
+        ("payload.$.order.total:<=100", [1]),
+        ("payload.$.order.total:>99 payload.$.order.total:<101", [1]),
+        ("payload.$.order.total:120", [2]),
+        ("payload.$.order.lines[*].sku:b", [0]),
+        ("payload.$.näme:Zoë", [5, 6]),
+        ('payload.$.näme:"Zoë"', [5, 6]),
+        ("payload.$.n:7", [5, 6, 8]),
+        ('payload.$.n:"7"', [8]),
+        ("payload.$.ok:true", [5]),
+        ("payload.$.gone:null", [5]),
+        ("payload.$.order:*", [0, 1, 2, 6]),
+        ("payload.$.n:* !payload.$.n:>1", [8]),
+        ("!payload.$.order:* payload:customer", [3]),
+    ],
+)
+def test_what_is_looked_for_in_payloads_is_found(q: str, places: list[int], going: Searching) -> None:
+    ids = put(*PAYLOADS)
+    found = searched(q, going)
+    assert (found.state, found.hits, found.progress, found.error) == ("completed", len(places), 1.0, None)
+    assert ids_of(found) == [ids[place] for place in places]
+
+
+def test_deep_terms_go_with_all_others(going: Searching) -> None:
+    eu = put(b"a x", b"b x", b"c")
+    us = put(b"a x", b"d x", address="orders.us")
+    quarantine([eu[0], us[1]], principal=SYSTEM, reason="no")
+    assert ids_of(searched("state:NDLV payload:x", going)) == [eu[0], us[1]]
+    assert ids_of(searched("payload:x", going, state=["NDLV"], address=["orders.us"])) == [us[1]]
+    assert ids_of(searched("address:orders.* !state:NDLV payload:x", going)) == [eu[1], us[0]]
+
+
+def test_few_messages_are_read_by_their_ids(going: Searching) -> None:
+    ids = put(*(b"x %d" % n for n in range(60)))
+    quarantine(ids[10:13], principal=SYSTEM, reason="no")
+    waves: list[Wave] = []
+
+    def noted(wave: Wave) -> Sequence[Hit]:
+        waves.append(wave)
+        return going.find(wave)
+
+    found = searched("state:NDLV payload:x", Searching(noted, going.in_archive, worker="tests"))
+    assert ids_of(found) == ids[10:13]
+    assert [wave.ids for wave in waves] == [ids[10:13]]
+
+
+def test_headers_are_compared_whole(going: Searching) -> None:
+    ids = put(b"1", b"2", b"3", headers=[{"X-Trace": 'a"b'}, {"X-Trace": "ab"}, {"X-Other": "ab"}])
+    assert ids_of(searched("header.X-Trace:ab", going)) == [ids[1]]
+    assert ids_of(searched("!header.X-Trace:ab payload:3", going)) == [ids[2]]
+
+
+def test_the_hits_are_frozen(going: Searching) -> None:
+    ids = put(b"x", b"y", b"x")
+    found = searched("payload:x", going)
+    selection = get_selection(int(found.selection or 0), principal=SYSTEM)
+    assert [row.id for row in list_members(selection, principal=SYSTEM).results] == [ids[0], ids[2]]
+    assert selection.filter is None
+    assert Job.objects.get(kind="search").state == "succeeded"
+    assert searched("payload:nothing", going).selection is None
+
+
+def test_archived_messages_are_found_and_counted_apart(going: Searching, spark: SparkSession, tmp_path: Path) -> None:
+    kept = put(b'{"a": 2} x', b"x", headers=[{"t": "1"}, {"t": "2"}])
+    gone = put(b'{"a": 2}', b"x", b"y", headers=[{"t": "1"}, {"t": "2"}, {"t": "1"}])
+    quarantine([gone[1]], principal=SYSTEM, reason="no")
+    archive(spark, tmp_path, gone)
+    found = searched("payload:x", going)
+    assert (found.hits, found.archived_hits) == (3, 1)
+    assert [(row.id, row.archived, row.state) for row in first_found(found, principal=SYSTEM)] == [
+        (kept[1], False, "TBDL"), (kept[0], False, "TBDL"), (gone[1], True, "NDLV"),
+    ]  # fmt: skip
+    assert get_selection(int(found.selection or 0), principal=SYSTEM).count == 2
+    assert ids_of(searched("header.t:1", going)) == [kept[0], gone[0], gone[2]]
+    assert ids_of(searched("payload.$.a:2", going)) == [gone[0]]
+    only_archived = searched("payload:y", going)
+    assert (only_archived.hits, only_archived.archived_hits, only_archived.selection) == (1, 1, None)
+
+
+@pytest.mark.parametrize(
+    ("q", "places"),
+    [
+        ("state:NDLV", [1]),
+        ("!state:NDLV", [0, 2]),
+        ("address:orders.#", [0, 1, 2]),
+        ("address:other", []),
+        ("message:m-2", [2]),
+        ("conversation:c", [1]),
+        ("received:1h attempts:<1", [0, 1, 2]),
+        ("!received:1h", []),
+        ("key.id:7", [1]),
+        ("owner:none", [0, 1, 2]),
+        ("tag:late", []),
+        ("reason:quarantined", [1]),
+        ("group:99", []),
+    ],
+)
+def test_other_terms_hold_in_the_archive(
+    q: str, places: list[int], going: Searching, spark: SparkSession, tmp_path: Path
+) -> None:
+    lines = b"".join(
+        json.dumps({"address": "orders.eu", "message_id": f"m-{n}", "payload": "x"} | more).encode() + b"\n"
+        for n, more in enumerate([{}, {"conversation_id": "c"}, {}])
+    )
+    assert accept_stream([lines], principal=SYSTEM).accepted == 3
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT id FROM message ORDER BY id")
+        ids = [row[0] for row in cursor.fetchall()]
+        cursor.execute("INSERT INTO business_key (message_id, name, value) VALUES (%s, 'id', '7')", [ids[1]])
+    quarantine([ids[1]], principal=SYSTEM, reason="no")
+    live = ids_of(searched(f"payload:x {q}", going))
+    archive(spark, tmp_path, ids)
+    found = searched(f"payload:x {q}", going)
+    assert ids_of(found) == live == [ids[place] for place in places]
+    assert found.archived_hits == len(places)
+
+
+def test_what_the_archive_cannot_be_asked_leaves_it_out(going: Searching, spark: SparkSession, tmp_path: Path) -> None:
+    archive(spark, tmp_path, put(b"x"))
+    found = searched("payload:x error:Timeout", going)
+    assert (found.hits, found.outside_archive) == (0, ["error"])
+
+
+def test_nobody_finds_what_is_out_of_scope(going: Searching, spark: SparkSession, tmp_path: Path) -> None:
+    archive(spark, tmp_path, put(b"x", address="secret.old"))
+    mine, _ = put(b"x"), put(b"x", address="secret.new")
+    found = searched("payload:x", going, LIMITED)
+    assert (found.hits, ids_of(found, LIMITED)) == (1, mine)
+    whole = searched("payload:x", going)
+    assert whole.hits == 3
+    with pytest.raises(NotFound):
+        get_search(whole.id, principal=LIMITED)
+    assert get_search(found.id, principal=SYSTEM).hits == 1
+
+
+def test_payloads_are_searched_by_who_may_read_them(going: Searching) -> None:
+    ids = put(b"x", headers=[{"t": "1"}])
+    with pytest.raises(NotAllowed):
+        request_search({"q": ["payload:x"]}, principal=WITHOUT_PAYLOADS)
+    found = searched("header.t:1", going, WITHOUT_PAYLOADS)
+    assert [row.id for row in list_found(found, principal=WITHOUT_PAYLOADS).results] == ids
+    deep = searched("payload:x", going)
+    with pytest.raises(NotAllowed):
+        get_search(deep.id, principal=WITHOUT_PAYLOADS)
+
+
+def test_a_search_that_is_cut_off_goes_on_where_it_was(going: Searching, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(searching, "FIRST_MESSAGES", 4)
+    ids = put(*(b"x" for _ in range(20)))
+    search_id = request_search({"q": ["payload:x"]}, principal=SYSTEM)
+    calls = 0
+
+    def dies(wave: Wave) -> Sequence[Hit]:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            raise KeyboardInterrupt
+        return going.find(wave)
+
+    with pytest.raises(KeyboardInterrupt):
+        search_due(Searching(dies, going.in_archive, worker="tests"))
+    half = get_search(search_id, principal=SYSTEM)
+    assert (half.state, half.hits) == ("running", 4)
+    assert 0 < half.progress < 1
+    assert ids_of(half) == ids[-4:]
+    search_due(going)
+    assert ids_of(get_search(search_id, principal=SYSTEM)) == ids
+
+
+def test_a_search_is_cancelled(going: Searching, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(searching, "FIRST_MESSAGES", 4)
+    put(*(b"x" for _ in range(20)))
+    search_id = request_search({"q": ["payload:x"]}, principal=SYSTEM)
+
+    def cancels(wave: Wave) -> Sequence[Hit]:
+        found = going.find(wave)
+        cancel_search(search_id, principal=SYSTEM)
+        return found
+
+    search_due(Searching(cancels, going.in_archive, worker="tests"))
+    found = get_search(search_id, principal=SYSTEM)
+    assert (found.state, found.hits, found.selection) == ("cancelled", 0, None)
+    assert Job.objects.get(kind="search").state == "cancelled"
+    with pytest.raises(SearchEnded):
+        cancel_search(search_id, principal=SYSTEM)
+
+
+def test_an_error_ends_the_search(going: Searching) -> None:
+    put(b"x")
+    search_id = request_search({"q": ["payload:x"]}, principal=SYSTEM)
+
+    def fails(_: Wave) -> Sequence[Hit]:
+        raise OSError("no room")
+
+    with pytest.raises(OSError, match="no room"):
+        search_due(Searching(fails, going.in_archive, worker="tests"))
+    found = get_search(search_id, principal=SYSTEM)
+    assert (found.state, found.error) == ("failed", "OSError: no room")
+
+
+def test_no_more_is_kept_than_there_is_room_for(going: Searching, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(searching, "FIRST_MESSAGES", 4)
+    monkeypatch.setattr(searching, "MAX_HITS", 5)
+    ids = put(*(b"x" for _ in range(20)))
+    found = searched("payload:x", going)
+    assert (found.hits, found.is_capped, ids_of(found)) == (5, True, ids[-5:])
+
+
+def test_accounts_take_turns(going: Searching, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(searching, "FIRST_MESSAGES", 4)
+    monkeypatch.setattr(searching, "TURN_SECONDS", 0.0)
+    monkeypatch.setattr(searching, "WAVE_SECONDS", 0.0)  # each is as small as can be
+    put(*(b"x" for _ in range(12)))
+    for q, who in (("payload:x1", SYSTEM), ("payload:x2", SYSTEM), ("payload:y", LIMITED)):
+        request_search({"q": [q]}, principal=who)
+    looked_for: list[Any] = []
+
+    def noted(wave: Wave) -> Sequence[Hit]:
+        looked_for.append(wave.clauses[0])
+        return ()
+
+    search_due(Searching(noted, going.in_archive, worker="tests"))
+    asked = [one.held for one in looked_for]
+    assert asked[:4] == [b"x1", b"y", b"x1", b"y"]
+    assert asked[-1] == b"x2"
+
+
+def test_an_account_has_few_searches_at_once(going: Searching, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "MAX_RUNNING", 2)
+    one = request_search({"q": ["payload:x"]}, principal=SYSTEM)
+    assert request_search({"q": ["payload:x"]}, principal=SYSTEM, finds_former=True) == one
+    request_search({"q": ["payload:y"]}, principal=SYSTEM)
+    with pytest.raises(TooManySearches):
+        request_search({"q": ["payload:z"]}, principal=SYSTEM)
+    request_search({"q": ["payload:z"]}, principal=LIMITED)
+
+
+def test_searches_are_removed_after_a_day(going: Searching) -> None:
+    put(b"x")
+    found = searched("payload:x", going)
+    assert requests.remove_expired_searches() == 0
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE search SET expires_at = now() - interval '1 s'")
+    with pytest.raises(NotFound):
+        get_search(found.id, principal=SYSTEM)
+    assert requests.remove_expired_searches() == 1
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM search_hit")
+        assert cursor.fetchone()[0] == 0
+
+
+@pytest.mark.django_db
+def test_a_list_cannot_be_narrowed_by_payloads() -> None:
+    with pytest.raises(InvalidFilter, match="search job") as refused:
+        list_messages(parse_filter({"q": ["payload:x"]}), principal=SYSTEM)
+    assert refused.value.code == "needs_search"
+    with pytest.raises(InvalidFilter, match="names a payload or a header"):
+        request_search({"q": ["state:NDLV"]}, principal=SYSTEM)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_rights_that_are_taken_away_are_taken_from_searches() -> None:
+    eu, us = put(b"x"), put(b"x", address="orders.us")
+    user = make_user("kim", Role.VIEWER, [])
+    kim = principal_of_user(user)
+    assert kim is not None
+    limited = request_search({"q": ["payload:x"]}, principal=kim)
+    Access.objects.filter(user=user).update(address_patterns=["orders.eu"])
+    search_due(PLAIN)
+    assert (ids_of(get_search(limited, principal=SYSTEM)), len(us)) == (eu, 1)
+    refused = request_search({"q": ["payload:x"]}, principal=kim)
+    Access.objects.filter(user=user).delete()
+    search_due(PLAIN)
+    found = get_search(refused, principal=SYSTEM)
+    assert (found.state, found.hits) == ("failed", 0)
+    assert "kim may not do this any more" in (found.error or "")

@@ -1,0 +1,50 @@
+"""Carries out searches, in a thread of its own: who searches waits for the first hits, and ticks may take long."""
+
+import logging
+import threading
+import time
+from functools import partial
+
+from django.conf import settings
+from django.db import InterfaceError, OperationalError, close_old_connections, connections
+
+from poisonadmin.archive.domain.place import within
+from poisonadmin.core.commands.jobs import first_line
+from poisonadmin.core.commands.locks import Tick, single_flight
+from poisonadmin.searches.commands.searching import Searching, search_due
+from workers.spark.jobs.search import find
+from workers.spark_worker import SparkWorker
+
+LOOK_SECONDS = 0.5
+SECONDS_AFTER_ERROR = 5.0
+
+log = logging.getLogger(__name__)
+
+
+def start(worker: SparkWorker) -> None:
+    """Carry out searches from now on, until the worker is to end."""
+    threading.Thread(target=_run, args=[worker], name="searches", daemon=True).start()
+
+
+def _run(worker: SparkWorker) -> None:
+    searching = Searching(
+        partial(find, worker.spark),
+        partial(within, settings.ARCHIVE),
+        worker=worker.name,
+        keeper=worker.keeper,
+        is_stopping=lambda: worker.is_stopping,
+    )
+    while not worker.is_stopping:
+        close_old_connections()
+        try:
+            with single_flight(Tick.SEARCH) as alone:
+                if alone:
+                    search_due(searching)
+        except (OperationalError, InterfaceError) as error:
+            log.warning("the database does not answer: %s", first_line(error))
+            time.sleep(SECONDS_AFTER_ERROR)
+        except Exception:
+            log.exception("a search has failed")
+            time.sleep(SECONDS_AFTER_ERROR)
+        time.sleep(LOOK_SECONDS)
+    connections.close_all()

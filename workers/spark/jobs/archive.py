@@ -1,0 +1,165 @@
+"""The `archive` job: pieces of messages are written to Parquet files, which are then read back.
+
+A task has a piece: one snapshot of the database, some files a table, and what the database had in that snapshot.
+`archive.commands.runs` calls it, compares that with what there is then, and removes the rows.
+"""
+
+import json
+import os
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import ExitStack
+from datetime import date
+from functools import partial
+from typing import Any
+
+import adbc_driver_postgresql.dbapi as adbc
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from psycopg import sql
+from pyspark.sql import SparkSession
+
+from poisonadmin.archive.domain.chosen import CHOSEN, versions_of
+from poisonadmin.archive.domain.pieces import PieceOrder, WriteOrder, WrittenFile, WrittenPiece
+from poisonadmin.archive.domain.place import file_path
+from poisonadmin.core.domain.secret_settings import database_url
+from workers.spark.pieces import do_pieces
+from workers.spark.schemas import ARCHIVED_PART
+from workers.spark.tables.archive_files import NewFile, located, read_back
+from workers.spark.tables.columns import ARCHIVED, Table, arrow_schema
+
+_BATCH_BYTES = "adbc.postgresql.batch_size_hint_bytes"
+_MOST_BATCH_BYTES = str(8 * 1024 * 1024)
+_DAY, _ROOT = "archive_day", "archive_root"
+_CHOOSE = f"""
+CREATE TEMP TABLE chosen ON COMMIT DROP AS
+SELECT m.id, to_char(m.state_at AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS day, split_part(a.name, '.', 1) AS root
+{CHOSEN} ORDER BY m.id
+"""
+
+
+class PieceNotWritten(RuntimeError):
+    """Raised when what was read back from the files of a piece is not what the database has."""
+
+
+def write_pieces(spark: SparkSession, order: WriteOrder, pieces: Sequence[PieceOrder]) -> dict[int, WrittenPiece]:
+    """Write the pieces and read them back; return what was written by the piece's id.
+
+    A piece may be written again, under another name. The tasks read `DATABASE_URL` from their environment.
+    """
+    return as_written(do_pieces(spark, len(pieces), partial(_write_piece, order, tuple(pieces)), ARCHIVED_PART))
+
+
+def as_written(rows: Sequence[dict[str, Any]]) -> dict[int, WrittenPiece]:
+    """Return what tasks have written, by the piece's id."""
+    written = {row["piece"]: WrittenPiece(json.loads(row["versions"])) for row in rows if row["versions"] is not None}
+    for row in rows:
+        if row["versions"] is None:
+            piece, day = row.pop("piece"), date.fromisoformat(row.pop("day"))
+            row.pop("versions")
+            written[piece].files.append(WrittenFile(day=day, **row))
+    return written
+
+
+def _write_piece(order: WriteOrder, pieces: Sequence[PieceOrder], part: int) -> list[dict[str, Any]]:
+    piece = pieces[part]
+    values = {
+        "cutoffs": sql.Literal(order.cutoffs).as_string(), "after": str(piece.after), "until": str(piece.until),
+    }  # fmt: skip
+    with adbc.connect(database_url(os.environ)) as session, session.cursor() as cursor:
+        cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        cursor.execute(_CHOOSE % values)
+        cursor.execute("ANALYZE chosen")
+        cursor.execute(versions_of("chosen") % values)
+        versions = {name: [int(n), int(sum_of)] for name, n, sum_of in cursor.fetchall()}
+        files: list[WrittenFile] = []
+        if versions["message"][0]:
+            for table in ARCHIVED:
+                files += _write_table(cursor, table, order, piece)
+        session.rollback()
+    _compare(files, versions)
+    return [
+        {"piece": piece.id, "versions": json.dumps(versions)},
+        *({"piece": piece.id, **vars(file), "day": str(file.day)} for file in files),
+    ]
+
+
+def _compare(files: Sequence[WrittenFile], versions: dict[str, list[int]]) -> None:
+    there = {
+        "messages": versions["message"][0],
+        "attempts": versions["attempt"][0],
+        "history": versions["history"][0],
+        "extras": sum(versions[table][0] for table in ("hop", "payload_version", "confirmation")),
+    }
+    for name, count in there.items():
+        found = sum(file.rows for file in files if file.table == name)
+        if found != count:
+            raise PieceNotWritten(f"The database has {count} rows of {name}, the files have {found}.")
+
+
+def _write_table(cursor: Any, table: Table, order: WriteOrder, piece: PieceOrder) -> list[WrittenFile]:
+    schema = arrow_schema(table.columns)
+    joins = " ".join(dict.fromkeys(column.join for column in table.columns if column.join))
+    joins %= {"after": piece.after, "until": piece.until}
+    columns = ", ".join(column.as_sql for column in table.columns)
+    query = f"""
+        SELECT {columns}, chosen.day AS {_DAY}, chosen.root AS {_ROOT}
+        FROM {table.own} JOIN chosen ON chosen.id = {table.id} {joins}
+        WHERE {table.id} > {piece.after} AND {table.id} <= {piece.until} ORDER BY {table.id}
+    """  # noqa: S608  (constants and numbers)
+    cursor.adbc_statement.set_options(**{_BATCH_BYTES: _MOST_BATCH_BYTES})
+    cursor.execute(query)
+    key = schema.names[0]
+    with ExitStack() as files:
+        open_files: dict[tuple[str, str], NewFile] = {}
+        for batch in cursor.fetch_record_batch():
+            for (day, root), rows in _divided(batch, schema):
+                if (day, root) not in open_files:
+                    path = file_path(order.run_id, table.name, date.fromisoformat(day), root, piece.name)
+                    open_files[day, root] = files.enter_context(NewFile(order.place, path, schema, key))
+                open_files[day, root].add(rows)
+        written = [
+            WrittenFile(table.name, date.fromisoformat(day), root, **vars(file.finished()))
+            for (day, root), file in open_files.items()
+        ]
+    for one in written:
+        found = read_back(order.place, one.path, schema)
+        if found != (one.rows, one.rows_sha256, one.sha256):
+            raise PieceNotWritten(f"{one.path} does not read back as it was written.")
+    return written
+
+
+def rewrite_file(place: str, file: WrittenFile, without: Collection[int], path: str) -> WrittenFile | None:
+    """Write a file anew at `path`, without the rows of some messages, and read it back; None when none are left.
+
+    Errors: `PieceNotWritten`: the file is not as it was noted, or the new one does not read back.
+    """
+    schema = arrow_schema(next(table for table in ARCHIVED if table.name == file.table).columns)
+    key = schema.names[0]
+    if read_back(place, file.path, schema) != (file.rows, file.rows_sha256, file.sha256):
+        raise PieceNotWritten(f"{file.path} is not what was written.")
+    where, full = located(place, file.path)
+    gone, left = pa.array(list(without), pa.int64()), 0
+    with where.open_input_file(full) as stored, pq.ParquetFile(stored) as old, ExitStack() as new:
+        target: NewFile | None = None
+        for batch in old.iter_batches():
+            rows = batch.filter(pc.invert(pc.is_in(batch.column(key), value_set=gone))).cast(schema)
+            if rows.num_rows:
+                target = target or new.enter_context(NewFile(place, path, schema, key))
+                target.add(rows)
+                left += rows.num_rows
+        finished = target.finished() if target is not None else None
+    if finished is None:
+        return None
+    if read_back(place, path, schema) != (left, finished.rows_sha256, finished.sha256):
+        raise PieceNotWritten(f"{path} does not read back as it was written.")
+    return WrittenFile(file.table, file.day, file.root, **vars(finished))
+
+
+def _divided(batch: pa.RecordBatch, schema: pa.Schema) -> Iterator[tuple[tuple[str, str], pa.RecordBatch]]:
+    """Yield the rows of each day and root, in their order."""
+    place = pc.binary_join_element_wise(batch.column(_DAY), batch.column(_ROOT), "/")
+    rows = batch.select(schema.names).cast(schema)
+    for one in place.unique().to_pylist():
+        day, _, root = one.partition("/")
+        yield (day, root), rows.filter(pc.equal(place, one))

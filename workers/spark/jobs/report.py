@@ -1,0 +1,172 @@
+"""The `report` job: the rows of a wave of a report, read from the database or from the archive's files."""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import adbc_driver_postgresql.dbapi as adbc
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as fn
+
+from poisonadmin.core.domain.secret_settings import database_url
+from poisonadmin.reports.domain.asked import AskedReport
+from poisonadmin.reports.domain.columns import ColumnType
+from poisonadmin.reports.domain.kinds import DECISIONS, Grain
+from poisonadmin.reports.domain.reading import Archived, Reading, SparkDialect
+from workers.spark.pieces import batch_slots
+from workers.spark.tables.frames import Extent, read_table
+
+ID, PLACE, COUNT = "_id", "_place", "_count"
+_TYPES = {
+    ColumnType.TEXT: (pa.string(), "string"),
+    ColumnType.WHOLE: (pa.int64(), "long"),
+    ColumnType.DECIMAL: (pa.float64(), "double"),
+    ColumnType.TIME: (pa.timestamp("us", tz="UTC"), "timestamp"),
+    ColumnType.BYTES: (pa.binary(), "binary"),
+}
+_ENDS = ("DLVD", "NDLV", "FAIL")
+
+
+def collect(spark: SparkSession, reading: Reading) -> pa.Table:
+    """Return the rows of a wave in the order of their messages, or how often its groups have which value.
+
+    Shape: the columns of `asked.read`; for groups also `_count`.
+    """
+    wanted = _columns(reading.asked)
+    with batch_slots(spark) as tasks:
+        if reading.archived is None:
+            frame = _live(spark, reading.statements, tasks, wanted)
+        else:
+            frame = _archived(spark, reading.asked, reading.archived, tasks)
+        found = frame.toArrow().cast(_arrow(wanted))
+    if reading.asked.measures is not None:
+        return found
+    ordered = found.sort_by([(ID, "ascending"), (PLACE, "ascending")])
+    return ordered.drop_columns([ID, PLACE])
+
+
+def _columns(asked: AskedReport) -> list[tuple[str, ColumnType]]:
+    more = [COUNT] if asked.measures is not None else [ID, PLACE]
+    return [*((one.name, one.type) for one in asked.read), *((name, ColumnType.WHOLE) for name in more)]
+
+
+def _arrow(columns: Iterable[tuple[str, ColumnType]]) -> pa.Schema:
+    return pa.schema([(name, _TYPES[kind][0]) for name, kind in columns])
+
+
+def _live(
+    spark: SparkSession, statements: Sequence[str], tasks: int, columns: Sequence[tuple[str, ColumnType]]
+) -> DataFrame:
+    tasks = max(1, min(tasks, len(statements)))
+    declared = ", ".join(f"`{name.replace('`', '``')}` {_TYPES[kind][1]}" for name, kind in columns)
+    ask = partial(_ask, tuple(statements), tasks, _arrow(columns))
+    return spark.range(0, tasks, 1, tasks).mapInArrow(ask, declared)
+
+
+def _ask(
+    statements: Sequence[str], tasks: int, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    with adbc.connect(database_url(os.environ), autocommit=True) as connection:
+        for batch in batches:
+            for task in batch.column(0).to_pylist():
+                for statement in statements[task::tasks]:
+                    with connection.cursor() as cursor:
+                        cursor.execute(statement)
+                        for found in cursor.fetch_record_batch():
+                            yield pa.RecordBatch.from_arrays(found.cast(schema).columns, schema=schema)
+
+
+def _archived(spark: SparkSession, asked: AskedReport, archived: Archived, tasks: int) -> DataFrame:
+    def read(name: str, columns: Sequence[str] | None = None) -> DataFrame:
+        return read_table(spark, name, Extent(files=archived.files[name]), columns=columns, tasks=tasks)
+
+    messages = only_of_messages(read("messages", _message_columns(asked, archived)), archived.where)
+    rows = _rows(asked, messages, read)
+    return shown(rows.where(archived.rows), asked)
+
+
+def _message_columns(asked: AskedReport, archived: Archived) -> list[str]:
+    """Return the columns of messages that are asked for; headers and payload cost most."""
+    dialect = SparkDialect(asked.time_zone)
+    said = " ".join([archived.where, archived.rows, *(one.expression(dialect) for one in asked.read)])
+    bulky = [name for name in ("headers", "payload") if f"m.{name}" in said]
+    return [*_LIGHT, *bulky]
+
+
+_LIGHT = (
+    *("id", "message_id", "address", "original_address", "state", "reason", "state_at", "received_at", "received_by"),
+    *("failed_at", "expires_at", "conversation_id", "bookmark", "content_type", "payload_bytes", "attempt_number"),
+    *("failure_count", "crash_count", "group_id", "fingerprint", "failure", "operation_id", "owner", "tags", "keys"),
+)
+
+
+def only_of_messages(messages: DataFrame, where: str) -> DataFrame:
+    """Return the messages for which the condition holds, with `tags` as text and `tag_list` as JSON."""
+    named = messages.withColumnRenamed("tags", "tag_list")
+    return (
+        named.withColumn("tags", fn.expr("array_join(from_json(tag_list, 'array<string>'), ', ')"))
+        .alias("m")
+        .where(where)
+    )
+
+
+def _rows(asked: AskedReport, messages: DataFrame, read: Any) -> DataFrame:
+    grain = asked.of_kind.grain
+    of_message = fn.expr("t.message_id = m.id")
+    if grain is Grain.MESSAGE:
+        if "last" not in asked.needs:
+            return messages
+        return messages.join(last_failures(_tries(read("attempts"))).alias("t"), of_message, how="left")
+    if grain is Grain.ATTEMPT:
+        return messages.join(_tries(read("attempts")).alias("t"), of_message, how="inner")
+    lives = with_neighbours(read("history")).alias("h")
+    return messages.join(lives, fn.expr("h.message_id = m.id"), how="inner")
+
+
+def _tries(attempts: DataFrame) -> DataFrame:
+    return attempts.select(
+        *("message_id", "attempt_number", "started_at", "finished_at", "outcome", "error_class", "cause_class"),
+        fn.substring("error_message", 1, 2000).alias("error_message"),
+        *("title", "status_code", "destination", "ruling", "node", "rule", "consumer_version"),
+    )
+
+
+def last_failures(attempts: DataFrame) -> DataFrame:
+    """Return the last try of each message that failed with an error."""
+    latest = Window.partitionBy("message_id").orderBy(fn.desc("attempt_number"))
+    failed = attempts.where("outcome <> 'delivered' AND error_class IS NOT NULL")
+    return failed.withColumn("_nth", fn.row_number().over(latest)).where("_nth = 1").drop("_nth")
+
+
+def with_neighbours(history: DataFrame) -> DataFrame:
+    """Return decisions and what ended a stay, each with the state and the time of the next, and the time before."""
+    life = Window.partitionBy("message_id").orderBy("seq")
+    is_wanted = fn.col("event").isin(*DECISIONS) | fn.col("to_state").isin(*_ENDS)
+    return (
+        history.where((fn.col("event") != "assigned") & is_wanted)
+        .withColumn("next_state", fn.lead("to_state").over(life))
+        .withColumn("next_at", fn.lead("at").over(life))
+        .withColumn("before_at", fn.lag("at").over(life))
+    )
+
+
+_PLACES = {Grain.MESSAGE: "0", Grain.ATTEMPT: "t.attempt_number", Grain.DECISION: "h.seq"}
+
+
+def shown(rows: DataFrame, asked: AskedReport) -> DataFrame:
+    """Return the columns of the report, or the counts of its groups."""
+    dialect = SparkDialect(asked.time_zone)
+    columns = [fn.expr(one.expression(dialect)).cast(_TYPES[one.type][1]).alias(one.name) for one in asked.read]
+    if asked.measures is None:
+        places = [
+            fn.expr("m.id").cast("long").alias(ID),
+            fn.expr(_PLACES[asked.of_kind.grain]).cast("long").alias(PLACE),
+        ]
+        return rows.select(*columns, *places)
+    selected = rows.select(*columns)
+    # By place: a name may hold a dot.
+    plain = selected.toDF(*(f"c{place}" for place in range(len(columns))))
+    counted = plain.groupBy(*plain.columns).agg(fn.count(fn.lit(1)).alias(COUNT))
+    return counted.toDF(*(one.name for one in asked.read), COUNT)

@@ -1,0 +1,247 @@
+"""The tables that Spark reads: their columns, as the database has them and as the archive keeps them.
+
+A row of `messages` is a message; `attempts`, `history` and `operations` are what was tried, changed and decided. Times
+are in UTC. `headers`, `keys` (business keys) and `tags` are JSON.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow as pa
+
+_SPARK = {
+    pa.int64(): "long",
+    pa.int32(): "int",
+    pa.string(): "string",
+    pa.binary(): "binary",
+    pa.timestamp("us", tz="UTC"): "timestamp",
+    pa.bool_(): "boolean",
+    pa.float64(): "double",
+}
+_POSTGRES = {
+    pa.int64(): "bigint",
+    pa.int32(): "integer",
+    pa.string(): "text",
+    pa.binary(): "bytea",
+    pa.timestamp("us", tz="UTC"): "timestamptz",
+    pa.bool_(): "boolean",
+    pa.float64(): "float8",
+}
+_LONG, _INT, _TEXT, _BYTES = pa.int64(), pa.int32(), pa.string(), pa.binary()
+_TIME, _BOOL, _DOUBLE = pa.timestamp("us", tz="UTC"), pa.bool_(), pa.float64()
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column. `sql`: over the table's own row and what `join` adds."""
+
+    name: str
+    type: pa.DataType
+    sql: str
+    join: str = ""
+
+    @property
+    def as_sql(self) -> str:
+        """The column as the database gives it, in the type that Arrow expects."""
+        return f'({self.sql})::{_POSTGRES[self.type]} AS "{self.name}"'
+
+    @property
+    def as_spark(self) -> str:
+        """The column as Spark declares it."""
+        return f"`{self.name}` {_SPARK[self.type]}"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table. `own`: its own rows in the database; `id`: the id of the message, or the row, that ranges are of."""
+
+    name: str
+    own: str
+    id: str
+    columns: tuple[Column, ...]
+
+    @cached_property
+    def by_name(self) -> dict[str, Column]:
+        """The columns by name."""
+        return {column.name: column for column in self.columns}
+
+    def chosen(self, names: Iterable[str] | None = None) -> list[Column]:
+        """Return the columns of these names, in that order; all of them by default. Errors: `KeyError`."""
+        return list(self.columns) if names is None else [self.by_name[name] for name in names]
+
+    def select(self, columns: Sequence[Column], conditions: Sequence[tuple[Column, str]] = ()) -> str:
+        """Return the query for these columns of the rows with ids above %(after)s, up to %(until)s.
+
+        `conditions`: SQL on columns, `{}` for the column's expression; text, not to come from outside.
+        """
+        needed = dict.fromkeys(column.join for column in (*columns, *(column for column, _ in conditions)))
+        where = "".join(f" AND ({text.format(f'({column.sql})')})" for column, text in conditions)
+        return (
+            f"SELECT {', '.join(column.as_sql for column in columns)} FROM {self.own} {' '.join(filter(None, needed))}"  # noqa: S608
+            f" WHERE {self.id} > %(after)s AND {self.id} <= %(until)s{where}"
+        )
+
+
+def arrow_schema(columns: Iterable[Column]) -> pa.Schema:
+    """Return the columns as Arrow carries them."""
+    return pa.schema([(column.name, column.type) for column in columns])
+
+
+def spark_schema(columns: Iterable[Column]) -> str:
+    """Return the columns as Spark declares them."""
+    return ", ".join(column.as_spark for column in columns)
+
+
+# The range is said of each large table: the planner then reads them side by side, and looks none up row by row.
+_ENVELOPE = "JOIN envelope AS e ON e.id = m.id AND e.id > %(after)s AND e.id <= %(until)s"
+_BODY = "LEFT JOIN body AS b ON b.id = m.id AND b.id > %(after)s AND b.id <= %(until)s"
+_ADDRESS = "JOIN address AS a ON a.id = m.address_id"
+_ORIGINAL = "LEFT JOIN address AS o ON o.id = m.original_address_id"
+_GROUP = "LEFT JOIN failure_group AS g ON g.id = m.group_id"
+_OWNER = "LEFT JOIN message_owner AS w ON w.message_id = m.id LEFT JOIN auth_user AS u ON u.id = w.owner_id"
+
+MESSAGES = Table(
+    "messages",
+    "message AS m",
+    "m.id",
+    (
+        Column("id", _LONG, "m.id"),
+        Column("message_id", _TEXT, "e.message_id", _ENVELOPE),
+        Column("address", _TEXT, "a.name", _ADDRESS),
+        Column("original_address", _TEXT, "o.name", _ORIGINAL),
+        Column("state", _TEXT, "m.state"),
+        Column("reason", _TEXT, "m.reason"),
+        Column("state_at", _TIME, "m.state_at"),
+        Column("received_at", _TIME, "e.received_at", _ENVELOPE),
+        Column("received_by", _TEXT, "e.received_by", _ENVELOPE),
+        Column("failed_at", _TIME, "m.failed_at"),
+        Column("conversation_id", _TEXT, "e.conversation_id", _ENVELOPE),
+        Column("bookmark", _TEXT, "e.bookmark", _ENVELOPE),
+        Column("content_type", _TEXT, "e.content_type", _ENVELOPE),
+        Column("payload_bytes", _INT, "e.payload_bytes", _ENVELOPE),
+        Column("expires_at", _TIME, "e.expires_at", _ENVELOPE),
+        Column("parent_id", _LONG, "e.parent_id", _ENVELOPE),
+        Column("attempt_number", _INT, "m.attempt_number"),
+        Column("failure_count", _INT, "m.failure_count"),
+        Column("crash_count", _INT, "m.crash_count"),
+        Column("group_id", _LONG, "coalesce(g.merged_into_id, m.group_id)", _GROUP),
+        Column("fingerprint", _TEXT, "g.fingerprint", _GROUP),
+        Column("failure", _TEXT, "g.title", _GROUP),
+        Column("operation_id", _LONG, "m.operation_id"),
+        Column("owner", _TEXT, "u.username", _OWNER),
+        Column(
+            "tags",
+            _TEXT,
+            "(SELECT array_to_json(tags) FROM message_tag WHERE message_id = m.id)",
+        ),
+        Column(
+            "keys",
+            _TEXT,
+            "(SELECT json_object_agg(name, value ORDER BY name) FROM business_key WHERE message_id = m.id)",
+        ),
+        Column("headers", _TEXT, "convert_from(b.headers, 'UTF8')", _BODY),
+        Column("payload", _BYTES, "b.payload", _BODY),
+        Column("transport", _BYTES, "b.transport", _BODY),
+        Column("candidate", _BOOL, "m.candidate"),
+        Column("intake_address", _TEXT, "(SELECT name FROM address WHERE id = e.intake_address_id)", _ENVELOPE),
+    ),
+)
+
+_MESSAGE_OF_ATTEMPT = "JOIN message AS m ON m.id = t.message_id JOIN address AS a ON a.id = m.address_id"
+ATTEMPTS = Table(
+    "attempts",
+    "attempt AS t",
+    "t.message_id",
+    (
+        Column("message_id", _LONG, "t.message_id"),
+        Column("attempt_number", _INT, "t.attempt_number"),
+        Column("address", _TEXT, "a.name", _MESSAGE_OF_ATTEMPT),
+        Column("destination", _TEXT, "(SELECT name FROM destination WHERE id = t.destination_id)"),
+        Column("node", _TEXT, "(SELECT name FROM node WHERE claim_id = t.claim_id AND shard = t.shard LIMIT 1)"),
+        Column("started_at", _TIME, "t.started_at"),
+        Column("finished_at", _TIME, "t.finished_at"),
+        Column("outcome", _TEXT, "t.outcome"),
+        Column("error_class", _TEXT, "t.error_class"),
+        Column("cause_class", _TEXT, "t.cause_class"),
+        Column("error_message", _TEXT, "t.error_message"),
+        Column("stack", _TEXT, "t.stack"),
+        Column("fingerprint", _TEXT, "t.fingerprint"),
+        Column("title", _TEXT, "t.title"),
+        Column("status_code", _INT, "t.status_code"),
+        Column("retry_after_ms", _LONG, "t.retry_after_ms"),
+        Column("response", _BYTES, "t.response"),
+        Column("exit_status", _INT, "t.exit_status"),
+        Column("output", _BYTES, "t.output"),
+        Column("move_to", _TEXT, "t.move_to"),
+        Column("rule", _TEXT, "(SELECT name FROM rule WHERE id = t.rule_id)"),
+        Column("ruling", _TEXT, "t.ruling"),
+        Column("error_code", _INT, "t.error_code"),
+        Column("consumer_version", _TEXT, "t.consumer_version"),
+        Column("claim_id", _LONG, "t.claim_id"),
+        Column("shard", _INT, "t.shard"),
+        Column("destination_id", _LONG, "t.destination_id"),
+        Column("rule_id", _LONG, "t.rule_id"),
+    ),
+)
+
+HISTORY = Table(
+    "history",
+    "history AS h",
+    "h.message_id",
+    (
+        Column("message_id", _LONG, "h.message_id"),
+        Column("seq", _LONG, "h.seq"),
+        Column("from_state", _TEXT, "h.from_state"),
+        Column("to_state", _TEXT, "h.to_state"),
+        Column("event", _TEXT, "h.event"),
+        Column("reason", _TEXT, "h.reason"),
+        Column("attempt_number", _INT, "h.attempt_number"),
+        Column("actor", _TEXT, "h.actor"),
+        Column("note", _TEXT, "h.note"),
+        Column("operation_id", _LONG, "h.operation_id"),
+        Column("at", _TIME, "h.at"),
+    ),
+)
+
+OPERATIONS = Table(
+    "operations",
+    "operation AS p",
+    "p.id",
+    (
+        Column("id", _LONG, "p.id"),
+        Column("action", _TEXT, "p.action"),
+        Column("state", _TEXT, "p.state"),
+        Column("reason", _TEXT, "p.reason"),
+        Column("params", _TEXT, "p.params"),
+        Column("rate_per_second", _DOUBLE, "p.rate_per_second"),
+        Column("count", _INT, "p.count"),
+        Column("changed", _INT, "p.changed"),
+        Column("halted_why", _TEXT, "p.halted_why"),
+        Column("requested_by", _TEXT, "p.requested_by"),
+        Column("requested_at", _TIME, "p.requested_at"),
+        Column("ended_at", _TIME, "p.ended_at"),
+        Column("sign_off_by", _TEXT, "p.sign_off_by"),
+        Column("sign_off_reason", _TEXT, "p.sign_off_reason"),
+        Column("broke_glass", _BOOL, "p.broke_glass_at IS NOT NULL"),
+        Column("restart_job_id", _LONG, "p.restart_job_id"),
+    ),
+)
+
+TABLES = {table.name: table for table in (MESSAGES, ATTEMPTS, HISTORY, OPERATIONS)}
+
+# What a restored message needs besides, and few messages have: rows of three tables, as JSON.
+EXTRAS = Table(
+    "extras",
+    """(SELECT message_id, 'hop' AS kind, to_jsonb(hop) AS row FROM hop
+     UNION ALL SELECT message_id, 'payload_version', to_jsonb(payload_version) FROM payload_version
+     UNION ALL SELECT message_id, 'confirmation', to_jsonb(confirmation) FROM confirmation) AS x""",
+    "x.message_id",
+    (
+        Column("message_id", _LONG, "x.message_id"),
+        Column("kind", _TEXT, "x.kind"),
+        Column("row", _TEXT, "x.row"),
+    ),
+)
+# Operations stay in the database, with their results: they are few, and their ledgers say what became of messages.
+ARCHIVED = (MESSAGES, ATTEMPTS, HISTORY, EXTRAS)

@@ -1,0 +1,137 @@
+"""A Spark data source: rows of the live tables by ranges of ids, then of the archive's files.
+
+Each range is one query of its own, so that no snapshot of the database is held for longer than that.
+"""
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import adbc_driver_postgresql.dbapi as adbc
+import psycopg
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from pyarrow import fs
+from pyspark.sql import datasource as asked
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from poisonadmin.archive.domain.place import path_of
+from poisonadmin.core.domain.secret_settings import database_url
+from workers.spark.tables.columns import TABLES, Column, Table, arrow_schema, spark_schema
+from workers.spark.tables.filters import as_expression, as_sql, is_known
+
+FORMAT = "poisonadmin"
+_BATCH_ROWS = 2_000
+_LEFT_OUT = """
+SELECT path, array_agg(message_id) FROM archive_file JOIN archive_left_out USING (piece_id)
+WHERE path = ANY(%s) GROUP BY path
+"""
+# Of single messages, in one query.
+_MANY_IDS = 2_000
+
+
+class Part(InputPartition):
+    """What one task reads: ranges of ids of the database, lists of single ids, and files of the archive."""
+
+    def __init__(
+        self, ranges: Sequence[tuple[int, int]], files: Sequence[str], some: Sequence[Sequence[int]] = ()
+    ) -> None:
+        super().__init__(None)
+        self.ranges = ranges
+        self.files = files
+        self.some = some
+
+
+class TableSource(DataSource):
+    """Options: `table`; `ranges`: JSON of [after, until] pairs; `files`: JSON of paths or URLs; `ids`: JSON of ids;
+    `tasks`: at most."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return what `spark.read.format` calls it."""
+        return FORMAT
+
+    def schema(self) -> str:
+        """Return all columns of the table; a reader that names a schema reads no others."""
+        return spark_schema(TABLES[self.options["table"]].columns)
+
+    def reader(self, schema: StructType) -> "TableReader":
+        """Return what reads the columns of the schema."""
+        return TableReader(TABLES[self.options["table"]], schema.fieldNames(), self.options)
+
+
+class TableReader(DataSourceReader):
+    """Reads some columns of a table."""
+
+    def __init__(self, table: Table, names: Sequence[str], options: Mapping[str, str]) -> None:
+        self._table = table
+        self._columns = table.chosen(names)
+        self._ranges = [(int(after), int(until)) for after, until in json.loads(options.get("ranges", "[]"))]
+        self._files: list[str] = json.loads(options.get("files", "[]"))
+        ids: list[int] = json.loads(options.get("ids", "[]"))
+        self._some = [ids[start : start + _MANY_IDS] for start in range(0, len(ids), _MANY_IDS)]
+        self._tasks = int(options.get("tasks", "1"))
+        self._filters: list[asked.Filter] = []
+
+    def pushFilters(self, filters: list[asked.Filter]) -> Iterable[asked.Filter]:  # noqa: N802  (Spark's name)
+        """Keep the filters that can be answered here, and return the others."""
+        self._filters = [one for one in filters if is_known(one, self._table)]
+        return [one for one in filters if one not in self._filters]
+
+    def partitions(self) -> list[Part]:
+        """Return what each task reads: every range, list and file once, spread over the tasks."""
+        step = self._tasks
+        parts = [Part(self._ranges[n::step], self._files[n::step], self._some[n::step]) for n in range(step)]
+        return [part for part in parts if part.ranges or part.files or part.some] or [Part([], [])]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a part."""
+        assert isinstance(partition, Part)
+        schema = arrow_schema(self._columns)
+        if partition.ranges or partition.some:
+            yield from self._live(partition, schema)
+        left_out = _left_out(partition.files, self._table) if partition.files else {}
+        for file in partition.files:
+            yield from _archived(file, self._columns, schema, self._filters, left_out.get(path_of(file)))
+
+    def _live(self, part: Part, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        conditions = as_sql(self._filters, self._table)
+        query = self._table.select(self._columns, conditions)
+        queries = [query % {"after": after, "until": until} for after, until in part.ranges]
+        for ids in part.some:
+            text = f"{self._table.id} = ANY('{{{','.join(map(str, ids))}}}'::bigint[])"
+            queries.append(f"{query} AND {text}" % {"after": ids[0] - 1, "until": ids[-1]})
+        with adbc.connect(database_url(os.environ), autocommit=True) as connection:
+            for one in queries:
+                with connection.cursor() as cursor:
+                    cursor.execute(one)
+                    for batch in cursor.fetch_record_batch():
+                        yield batch.cast(schema)
+
+
+def _left_out(files: Sequence[str], table: Table) -> dict[str, pc.Expression]:
+    """Return of each path which rows count, where some do not: their messages are live again, or erased."""
+    with psycopg.connect(database_url(os.environ), connect_timeout=5) as connection:
+        found = connection.execute(_LEFT_OUT, [[path_of(file) for file in files]]).fetchall()
+    key = pc.field(table.columns[0].name)
+    return {path: ~key.isin(ids) for path, ids in found}
+
+
+def _archived(
+    file: str,
+    columns: Sequence[Column],
+    schema: pa.Schema,
+    filters: Sequence[asked.Filter],
+    left_out: pc.Expression | None,
+) -> Iterator[pa.RecordBatch]:
+    expression = as_expression(filters)
+    if left_out is not None:
+        expression = left_out if expression is None else expression & left_out
+    where, path = fs.FileSystem.from_uri(file) if "://" in file else (fs.LocalFileSystem(), file)
+    batches = ds.dataset(path, filesystem=where, format="parquet").to_batches(
+        columns=[column.name for column in columns], filter=expression, batch_size=_BATCH_ROWS
+    )
+    for batch in batches:
+        yield batch.cast(schema)
