@@ -12,7 +12,7 @@ from django_htmx.http import HttpResponseClientRefresh
 
 from poisonadmin.alike_groups.commands import decisions
 from poisonadmin.alike_groups.commands.requests import request_search
-from poisonadmin.alike_groups.domain.differences import FramePair, WordMark, frame_pairs, marked_words
+from poisonadmin.alike_groups.domain.differences import FramePair, MarkedText, frame_pairs, marked_words
 from poisonadmin.alike_groups.domain.proposals import ProposalState
 from poisonadmin.alike_groups.queries.proposals import ProposalRow, get_proposal, latest_search, list_proposals
 from poisonadmin.core.domain.access import Permission, Principal
@@ -29,7 +29,7 @@ class ShownProposal:
     row: ProposalRow
     percent: int
     frames: Sequence[FramePair]
-    messages: tuple[Sequence[WordMark], Sequence[WordMark]]
+    messages: tuple[Sequence[MarkedText], Sequence[MarkedText]]
 
     @property
     def differs_in_words(self) -> bool:

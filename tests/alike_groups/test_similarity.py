@@ -11,7 +11,7 @@ from poisonadmin.alike_groups.domain.compared import (
     compared,
     compared_from,
 )
-from poisonadmin.alike_groups.domain.differences import WordMark, frame_pairs, in_words, marked_words
+from poisonadmin.alike_groups.domain.differences import MarkedText, frame_pairs, in_words, marked_words
 from poisonadmin.alike_groups.domain.similarity import ALIKE, similarity, tokens
 from poisonadmin.messages.domain.failures import Failure
 from tests.alike_groups.planted import exactly, plant
@@ -143,8 +143,8 @@ def test_frames_stand_side_by_side() -> None:
         ("a.C.c", "a.C.c", True),
     ]
     assert marked_words(failed(message="no order, of Ada"), failed(message="no order")) == (
-        [WordMark("no order,", is_same=True), WordMark("of Ada", is_same=False)],
-        [WordMark("no order", is_same=True)],
+        [MarkedText("no order,", is_same=True), MarkedText("of Ada", is_same=False)],
+        [MarkedText("no order", is_same=True)],
     )
 
 

@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from poisonadmin.messages.domain.id_ranges import IdRange
+from workers.spark.jobs.alike import alike_pairs
 from workers.spark.session import start_session
 from workers.spark.tables.columns import TABLES
 from workers.spark.tables.frames import Extent, read_table
@@ -31,7 +32,12 @@ def _by_address(spark: SparkSession, extent: Extent) -> DataFrame:
     )
 
 
-JOBS = {**{name: _table(name) for name in TABLES}, "by address": _by_address}
+def _alike(spark: SparkSession, _: Extent) -> DataFrame:
+    rows = [(place, [f"{place // 2} {n}" for n in range(10)] + [f"own {place}"]) for place in range(40)]
+    return alike_pairs(spark.createDataFrame(rows, "place int, tokens array<string>"))
+
+
+JOBS = {**{name: _table(name) for name in TABLES}, "by address": _by_address, "alike": _alike}
 
 
 def main() -> None:

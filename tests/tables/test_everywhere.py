@@ -40,6 +40,7 @@ def test_jobs_give_the_same_rows_everywhere(spark: SparkSession, test_database_u
         local, *others = [everything(own | place, file) for place in places]
     assert len(local["messages"]) == 60
     assert sum(int(row[2]) for row in local["by address"]) == len(local["history"]) == 75
+    assert sorted(int(first) for first, _, _ in local["alike"]) == [*range(0, 40, 2)]
     for other in others:
         assert other == local
 

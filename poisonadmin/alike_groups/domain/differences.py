@@ -31,25 +31,25 @@ def frame_pairs(left: ComparedFailure, right: ComparedFailure) -> list[FramePair
 
 
 @dataclass(frozen=True)
-class WordMark:
+class MarkedText:
     """Words of a message in a row. `is_same`: the other message has each of them, too."""
 
     text: str
     is_same: bool
 
 
-def marked_words(left: ComparedFailure, right: ComparedFailure) -> tuple[list[WordMark], list[WordMark]]:
+def marked_words(left: ComparedFailure, right: ComparedFailure) -> tuple[list[MarkedText], list[MarkedText]]:
     """Return both messages, their words marked by whether the other one has them.
 
     >>> marked_words(ComparedFailure("E", "no order of Ada", ()), ComparedFailure("E", "no order", ()))[0]
-    [WordMark(text='no order', is_same=True), WordMark(text='of Ada', is_same=False)]
+    [MarkedText(text='no order', is_same=True), MarkedText(text='of Ada', is_same=False)]
     """
     return _marked(left, {*right.words}), _marked(right, {*left.words})
 
 
-def _marked(failure: ComparedFailure, others: Collection[str]) -> list[WordMark]:
+def _marked(failure: ComparedFailure, others: Collection[str]) -> list[MarkedText]:
     runs = groupby(failure.message.split(), key=lambda text: not (word := word_of(text)) or word in others)
-    return [WordMark(" ".join(run), is_same) for is_same, run in runs]
+    return [MarkedText(" ".join(run), is_same) for is_same, run in runs]
 
 
 def in_words(left: ComparedFailure, right: ComparedFailure, *, names: tuple[str, str]) -> str:
