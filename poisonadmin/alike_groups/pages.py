@@ -32,6 +32,11 @@ class ShownProposal:
     messages: tuple[Sequence[MarkedText], Sequence[MarkedText]]
 
     @property
+    def sentences(self) -> list[tuple[str, bool]]:
+        """The proposal's text in pieces, each with whether it is code."""
+        return [(piece, at % 2 == 1) for at, piece in enumerate(self.row.text.split("`"))]
+
+    @property
     def differs_in_words(self) -> bool:
         """Whether one message has words that the other has not."""
         return any(not part.is_same for words in self.messages for part in words)

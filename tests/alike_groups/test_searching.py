@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
+from django.db import connection
 from django.db.models.functions import Now
 
 from poisonadmin.alike_groups.commands.carry_out import MAX_TRIES, search_due
@@ -11,6 +12,7 @@ from poisonadmin.alike_groups.commands.decisions import ProposalChanged, dismiss
 from poisonadmin.alike_groups.commands.requests import request_daily_search, request_search
 from poisonadmin.alike_groups.domain.proposals import AlikeAnswer, ComparedGroup, ProposalState
 from poisonadmin.alike_groups.queries import compared_groups as groups_query
+from poisonadmin.alike_groups.queries import proposals as proposals_query
 from poisonadmin.alike_groups.queries.proposals import ProposalRow, get_proposal, latest_search, list_proposals
 from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Role, principal
 from poisonadmin.core.domain.errors import NotFound
@@ -19,7 +21,7 @@ from poisonadmin.messages.commands.group_annotations import annotate
 from poisonadmin.messages.commands.merged_groups import merge, split
 from poisonadmin.messages.queries.groups import get_group
 from poisonadmin.store.models.access import Audit
-from poisonadmin.store.models.alike_groups import AlikeSearch
+from poisonadmin.store.models.alike_groups import AlikeSearch, GroupProposal
 from poisonadmin.store.models.attempt import FailureGroup
 from poisonadmin.store.models.job import Job
 from poisonadmin.store.models.message import Message
@@ -246,3 +248,22 @@ def test_of_many_those_that_failed_last_are_compared(monkeypatch: pytest.MonkeyP
     FailureGroup.objects.exclude(id__in=[first, second]).update(last_at=Now() - timedelta(days=1))
     row = searched()
     assert (row.groups, row.left_out, row.proposals) == (2, 1, 1)
+
+
+def test_the_list_and_the_groups_are_read_by_their_indexes() -> None:
+    take_in_alike()
+    searched()
+    (row,) = GroupProposal.objects.all()
+    fields = {name: value for name, value in vars(row).items() if name not in ("_state", "id", "digest", "place")}
+    GroupProposal.objects.bulk_create(GroupProposal(**fields, place=n, digest=f"{n}") for n in range(1, 3_000))
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE group_proposal, failure_group")
+        sql, parameters = proposals_query._select("p.state = %s", ["open"], SYSTEM)
+        cursor.execute(f"EXPLAIN {sql} ORDER BY p.place, p.id LIMIT 51", parameters)
+        listed = "\n".join(line for (line,) in cursor.fetchall())
+        # There are few failures, so that to read them all is cheapest.
+        cursor.execute("SET LOCAL enable_seqscan = off")
+        cursor.execute(f"EXPLAIN {groups_query._COMPARED}", [groups_query.MAX_COMPARED])
+        compared = "\n".join(line for (line,) in cursor.fetchall())
+    assert "group_proposal_listed" in listed, listed
+    assert "attempt_by_group" in compared, compared
