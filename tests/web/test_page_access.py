@@ -391,7 +391,9 @@ def test_a_limited_administrator_gets_no_form_that_cannot_be_sent(
     assert _answer(client, name, objects) == 403
 
 
-@pytest.mark.parametrize("name", ["destinations", "policies", "addresses", "rules", "overview", "triage"])
+@pytest.mark.parametrize(
+    "name", ["destinations", "policies", "addresses", "rules", "overview", "triage", "groups-alike"]
+)
 def test_a_list_that_hides_something_does_not_say_that_there_is_nothing(
     name: str, objects: dict[str, int], browser_of: Callable[[str], Client]
 ) -> None:

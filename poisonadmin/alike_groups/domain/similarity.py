@@ -7,7 +7,7 @@ from poisonadmin.alike_groups.domain.compared import ComparedFailure
 # So alike, and it is proposed to merge the groups.
 ALIKE = 0.75
 # Pairs whose sets of tokens share less cannot be so alike; no need to look at them.
-WORTH_COMPARING = 0.35
+WORTH_COMPARING = 0.45
 _FRAMES, _WORDS, _KIND = 0.6, 0.25, 0.15
 _WORDS_ALONE, _KIND_ALONE = 0.7, 0.3
 # Without frames the words are all there is. One of them may be a name that nothing masks; with more it is another one.

@@ -31,7 +31,7 @@ from workers.spark.tables.frames import Extent, read_table
 _BANDS, _HASHES_A_BAND = 40, 3
 # In a band each has so many neighbours, and the first one of all that share it: many of one kind stay a star.
 _NEIGHBOURS = 20
-_MOST_PAIRS = 50_000
+_MOST_PAIRS = 100_000
 _TOKEN_BITS = 20
 _SEED = 20_260_123
 _REPORTED = [str(Outcome.IMPORTED), str(Outcome.RETURNED)]
