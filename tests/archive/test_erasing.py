@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 
 from poisonadmin.archive.commands.erasing import erase_due, request_erasure
 from poisonadmin.archive.commands.holds import NothingNamed, hold
+from poisonadmin.archive.commands.requests import request_run
 from poisonadmin.archive.commands.restoring import restore_from_archive
-from poisonadmin.archive.commands.runs import request_run
 from poisonadmin.archive.queries.files import archived_files
 from poisonadmin.archive.queries.messages import MessageErased
 from poisonadmin.core.domain.access import SYSTEM

@@ -4,8 +4,8 @@ import pytest
 from django.db import connection
 from pyspark.sql import SparkSession
 
+from poisonadmin.archive.commands.requests import request_run
 from poisonadmin.archive.commands.restoring import IdTaken, TablesInUse, restore_from_archive
-from poisonadmin.archive.commands.runs import request_run
 from poisonadmin.archive.queries.files import archived_files
 from poisonadmin.archive.queries.search import list_archived
 from poisonadmin.core.domain.access import SYSTEM, Role, principal

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from poisonadmin.archive.commands import runs
 from poisonadmin.archive.commands.holds import hold, lift
-from poisonadmin.archive.commands.runs import cancel_run, request_daily_run, request_run
+from poisonadmin.archive.commands.requests import cancel_run, request_daily_run, request_run
 from poisonadmin.archive.queries.files import archived_files
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values

@@ -14,6 +14,7 @@ from django.db import connection, transaction
 
 from poisonadmin.core.commands import jobs
 from poisonadmin.core.commands.authentication import principal_of_account
+from poisonadmin.core.commands.job_work import job_of
 from poisonadmin.core.commands.jobs import JobHeartbeat
 from poisonadmin.core.commands.locks import shared
 from poisonadmin.core.domain.access import Permission, Principal, Role
@@ -29,7 +30,7 @@ from poisonadmin.searches.commands.requests import KEPT_HOURS
 from poisonadmin.searches.domain.scan import Hit, Wave
 from poisonadmin.searches.domain.states import SearchState
 from poisonadmin.searches.queries.terms import archive_columns, clauses_of, plain_of
-from poisonadmin.store.models.job import Job, JobKind, JobState
+from poisonadmin.store.models.job import JobKind
 from poisonadmin.store.models.search import Search
 
 Find = Callable[[Wave], Sequence[Hit]]
@@ -132,7 +133,7 @@ def _turn(search_id: int, searching: Searching) -> None:
     until = time.monotonic() + TURN_SECONDS
     _changed(_TURN, [search_id])
     search = Search.objects.get(id=search_id)
-    job_id = _job_of(search, searching.worker)
+    job_id = job_of(search, JobKind.SEARCH, worker=searching.worker, params={"search_id": search.id}, phase=PHASE)
     searching.hold(search_id, job_id)
     try:
         asked = _Asked(search)
@@ -295,14 +296,3 @@ def _changed(sql: str, parameters: Sequence[Any]) -> bool:
     with connection.cursor() as cursor:
         cursor.execute(sql, parameters)
         return bool(cursor.rowcount)
-
-
-def _job_of(search: Search, worker: str) -> int:
-    """Return the search's job, begun anew where the former one was given up with its worker."""
-    if search.job_id is not None:
-        running = Job.objects.filter(id=search.job_id, state=JobState.RUNNING, worker=worker)
-        if running.exists():
-            return search.job_id
-    job_id = jobs.begin(JobKind.SEARCH, worker=worker, params={"search_id": search.id}, phase=PHASE)
-    Search.objects.filter(id=search.id).update(job_id=job_id)
-    return job_id
