@@ -22,7 +22,8 @@ from poisonadmin.store.models.archive import Erasure
 from tests.archive.fixtures import archive, fail, place, put, rows_of  # noqa: F401  (a fixture)
 from tests.fixtures.decisions import quarantine
 from workers.spark.archive_store import SparkArchiveStore
-from workers.spark.tables.frames import Extent, read_table
+from workers.spark.tables.extent import Extent
+from workers.spark.tables.frames import read_table
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("place")]
 

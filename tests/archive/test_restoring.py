@@ -16,7 +16,8 @@ from poisonadmin.messages.queries.detail import attempts, get_message, history, 
 from poisonadmin.messages.queries.filters import parse_filter
 from tests.archive.fixtures import age, archive, fail, place, put, rows_of  # noqa: F401  (a fixture)
 from tests.fixtures.decisions import mark_fail
-from workers.spark.tables.frames import Extent, read_table
+from workers.spark.tables.extent import Extent
+from workers.spark.tables.frames import read_table
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("place")]
 LIMITED = principal("pat", Role.OPERATOR, ["invoices.*"])

@@ -21,7 +21,6 @@ from poisonadmin.core.domain.access import Permission, Principal, Role
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
-from poisonadmin.messages.domain.id_ranges import IdRange
 from poisonadmin.messages.queries.filter_sql import compile_filter
 from poisonadmin.messages.queries.filters import MessageFilter, parse_filter
 from poisonadmin.messages.queries.id_ranges import last_ranges
@@ -39,7 +38,7 @@ Find = Callable[[Wave], Sequence[Hit]]
 MAX_HITS = 100_000
 # The first wave is small, for the first hits; then as many messages as take about `WAVE_SECONDS`.
 FIRST_MESSAGES = 4_000
-MOST_MESSAGES = 250_000
+MOST_MESSAGES = 500_000
 RANGES_A_WAVE = 2
 WAVE_SECONDS = 2.0
 # So few are read by their ids, where they are fewer than one in so many.
@@ -113,7 +112,7 @@ class Searching:
 
     def took(self, search_id: int, seconds: float) -> None:
         """Let the next wave take about `WAVE_SECONDS`, after one that took so long."""
-        factor = 2 if seconds < WAVE_SECONDS / 2 else 0.5 if seconds > WAVE_SECONDS * 2 else 1
+        factor = min(max(WAVE_SECONDS / seconds, 0.5), 4)
         messages = int(self.wave_of(search_id) * factor)
         self.messages[search_id] = max(min(messages, MOST_MESSAGES), RANGES_A_WAVE)
 
@@ -214,9 +213,7 @@ def _live_wave(search: Search, asked: _Asked, find: Find, messages: int) -> bool
     if wanted is None:
         hits = find(Wave(asked.clauses, ranges))
     elif wanted and len(wanted) <= FEW and len(wanted) * ONE_IN < messages:
-        middle = wanted[len(wanted) // 2]
-        halves = [IdRange(middle, wanted[-1]), IdRange(wanted[0] - 1, middle)]
-        hits = find(Wave(asked.clauses, [half for half in halves if half.after < half.until], ids=wanted))
+        hits = find(Wave(asked.clauses, ids=wanted))
     elif wanted:
         known = set(wanted)
         hits = [hit for hit in find(Wave(asked.clauses, ranges)) if hit.id in known]
