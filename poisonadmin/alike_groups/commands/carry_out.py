@@ -5,6 +5,7 @@ A search is done in one go of some seconds. One that is cut off is begun anew, a
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from django.db import connection, transaction
 from django.db.models import F
@@ -21,6 +22,7 @@ from poisonadmin.alike_groups.domain.proposals import (
 )
 from poisonadmin.alike_groups.queries.compared_groups import compared_groups, groups_digest
 from poisonadmin.core.commands import jobs, locks
+from poisonadmin.core.commands.job_work import working_on
 from poisonadmin.core.commands.jobs import JobHeartbeat
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.store.models.alike_groups import AlikeSearch, GroupProposal
@@ -49,26 +51,14 @@ def search_due(
         _end(row, SearchState.FAILED, error=f"It was begun {MAX_TRIES} times, and ended its worker each time.")
         return
     job_id = _begin(row, worker)
-    if keeper:
-        keeper.hold(job_id)
-    try:
+    with working_on(job_id, fail=partial(_fail, row, job_id), keeper=keeper, is_stopping=is_stopping):
         _carry_out(row, job_id, compare)
-    except Exception as error:
-        connection.close_if_unusable_or_obsolete()
-        if is_stopping():  # the error is the stop's doing: this try does not count
-            jobs.cancel(job_id)
-            AlikeSearch.objects.filter(id=row.id, finished_at=None).update(
-                state=SearchState.QUEUED, phase=None, tries=F("tries") - 1
-            )
-            return
-        with transaction.atomic():
-            text = jobs.error_text(error)
-            _end(row, SearchState.FAILED, error=text[:4000])
-            jobs.fail(job_id, error=text)
-        raise
-    finally:
-        if keeper:
-            keeper.release(job_id)
+        return
+    # The worker stops: this try does not count.
+    AlikeSearch.objects.filter(id=row.id, finished_at=None).update(
+        state=SearchState.QUEUED, phase=None, tries=F("tries") - 1
+    )
+    jobs.cancel(job_id)
 
 
 def _begin(row: AlikeSearch, worker: str) -> int:
@@ -120,6 +110,12 @@ def _row(one: Proposal, answer: AlikeAnswer) -> GroupProposal:
         text=in_words(into, group, names=(f"#{one.into.seen_as}", f"#{one.group.seen_as}")),
         digest=one.digest,
     )
+
+
+def _fail(row: AlikeSearch, job_id: int, error: str) -> None:
+    with transaction.atomic():
+        _end(row, SearchState.FAILED, error=error[:4000])
+        jobs.fail(job_id, error=error)
 
 
 def _end(row: AlikeSearch, state: SearchState, **result: object) -> None:

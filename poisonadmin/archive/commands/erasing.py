@@ -18,13 +18,14 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from poisonadmin.archive.commands.holds import Filter, checked_filter, require_archivist
-from poisonadmin.archive.commands.runs import manifest
+from poisonadmin.archive.commands.manifest import manifest
 from poisonadmin.archive.domain.chosen import APPEND_ONLY, TABLES
 from poisonadmin.archive.domain.pieces import WrittenFile
 from poisonadmin.archive.domain.place import manifest_path
 from poisonadmin.archive.domain.runs import ErasureState, PieceState
 from poisonadmin.archive.queries.search import archived_where
 from poisonadmin.core.commands import audit, jobs
+from poisonadmin.core.commands.job_work import SECONDS_AFTER_ERROR, TURN_SECONDS
 from poisonadmin.core.domain.access import SYSTEM, Principal
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
@@ -36,8 +37,6 @@ from poisonadmin.operations.domain.actions import OperationAction
 from poisonadmin.store.models.archive import ArchiveFile, ArchiveRun, Erasure, LegalHold
 
 PIECE_MESSAGES = 1_000
-TURN_SECONDS = 10.0
-SECONDS_AFTER_ERROR = 60
 
 _DELETE_MESSAGES = f"""
 WITH gone AS (

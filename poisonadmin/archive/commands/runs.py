@@ -1,4 +1,4 @@
-"""Runs of the archive: asked for, done piece by piece by whoever can (Spark), cancelled.
+"""Runs of the archive, done piece by piece by whoever can (Spark).
 
 A piece is planned, written to files by a task, read back, and pruned (pruning.py). How far a run is stands in its rows,
 so that it goes on after any crash: what was not noted is written again under another name, and the files that nobody
@@ -9,51 +9,38 @@ import json
 import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from typing import Any, Protocol
 
 from django.conf import settings
-from django.db import connection, transaction
-from django.db.models import Max, Q, Sum
+from django.db import transaction
+from django.db.models import Max, Q
 from django.db.models.functions import Now
-from django.utils import timezone
 
-from poisonadmin.archive.commands.holds import note_held, require_archivist
+from poisonadmin.archive.commands.holds import note_held
+from poisonadmin.archive.commands.leftovers import forget_figures, forget_words
+from poisonadmin.archive.commands.manifest import manifest, totals_of
 from poisonadmin.archive.commands.pruning import PieceChanged, prune
 from poisonadmin.archive.domain.chosen import CHOSEN
 from poisonadmin.archive.domain.pieces import PieceOrder, WriteOrder, WrittenPiece
 from poisonadmin.archive.domain.place import manifest_path, run_directory
 from poisonadmin.archive.domain.runs import ArchiveRunState, PieceState
-from poisonadmin.archive.queries.cutoffs import cutoffs
-from poisonadmin.core.commands import audit, jobs, locks
+from poisonadmin.core.commands import jobs
+from poisonadmin.core.commands.job_work import SECONDS_AFTER_ERROR, TURN_SECONDS, job_of, working_on
 from poisonadmin.core.commands.jobs import JobHeartbeat
 from poisonadmin.core.commands.transaction_retry import retried
-from poisonadmin.core.domain.access import SYSTEM, Principal
-from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
-from poisonadmin.core.domain.locks import Lock
 from poisonadmin.core.queries.rows import fetch_rows
 from poisonadmin.messages.queries.id_ranges import next_ranges
 from poisonadmin.store.models.archive import ArchiveFile, ArchivePiece, ArchiveRun
-from poisonadmin.store.models.job import Job, JobKind, JobState
-from poisonadmin.store.models.message import Message
+from poisonadmin.store.models.job import JobKind
 
 PIECE_MESSAGES = 25_000
 PIECES_A_WAVE = 4
-# A worker has other things to do: after this long the rest is left to the next tick.
-TURN_SECONDS = 10.0
-# After an error it goes on by itself, with another job.
-SECONDS_AFTER_ERROR = 60
 _PHASE = "archiving"
 _COUNT = f"""
 SELECT a.name, m.state, count(*) {CHOSEN} GROUP BY 1, 2
 """
-_FORGET_WORDS = """
-DELETE FROM failure_words WHERE id > %(after)s AND id <= %(until)s AND NOT EXISTS (
-    SELECT FROM unnest(message_ids) AS one (id) JOIN message ON message.id = one.id)
-"""
-_WORDS_A_PIECE = 20_000
-FIGURES_KEPT_MONTHS = 25
 
 
 class ArchiveStore(Protocol):
@@ -72,67 +59,6 @@ class ArchiveStore(Protocol):
         """Return the paths of all files below a directory of the archive."""
 
 
-class RunNotOpen(PoisonAdminError):
-    """Raised when a run that is over is cancelled."""
-
-    code = "archive_run_over"
-    status = 409
-
-    def __init__(self, state: str) -> None:
-        super().__init__(f"The run is {state}; only a running one can be cancelled.")
-
-
-def request_run(*, as_of: datetime | None = None, is_dry_run: bool = False, principal: Principal) -> ArchiveRun:
-    """Have the archive run; return the run of this kind that is under way, where there is one.
-
-    `as_of`: as if it were then. Errors: `NotAllowed`.
-    """
-    require_archivist(principal)
-    with transaction.atomic(), connection.cursor() as cursor:
-        locks.hold(cursor, Lock.CONFIGURATION)
-        open_run = ArchiveRun.objects.filter(ended_at=None, is_dry_run=is_dry_run).first()
-        if open_run is not None:
-            return open_run
-        then = as_of or timezone.now()
-        made = ArchiveRun.objects.create(
-            as_of=then,
-            is_dry_run=is_dry_run,
-            cut_off=Message.objects.aggregate(last=Max("id"))["last"] or 0,
-            cutoffs=cutoffs(then),
-            requested_by=principal.name,
-        )
-        if principal is not SYSTEM:
-            details = {"as_of": then.isoformat(), "is_dry_run": is_dry_run}
-            audit.record(principal.name, "archive.run_requested", "archive_run", str(made.id), details=details)
-    made.refresh_from_db()
-    return made
-
-
-def request_daily_run() -> None:
-    """Have the archive run where none has been asked for since midnight (UTC)."""
-    today = timezone.now().replace(hour=0, minute=0, second=0, microsecond=0)
-    if not ArchiveRun.objects.filter(is_dry_run=False).filter(Q(requested_at__gte=today) | Q(ended_at=None)).exists():
-        request_run(principal=SYSTEM)
-
-
-def cancel_run(run_id: int, *, principal: Principal) -> ArchiveRun:
-    """Have a run stop behind its present piece; what is archived stays so.
-
-    Errors: `NotAllowed`, `NotFound`, `RunNotOpen`.
-    """
-    require_archivist(principal)
-    with transaction.atomic():
-        run = ArchiveRun.objects.select_for_update().filter(id=run_id).first()
-        if run is None:
-            raise NotFound(f"There is no archive run {run_id}.")
-        if run.ended_at is not None:
-            raise RunNotOpen(run.state)
-        ArchiveRun.objects.filter(id=run_id).update(is_cancelling=True, waits_until=None)
-        audit.record(principal.name, "archive.run_cancelled", "archive_run", str(run_id))
-    run.refresh_from_db()
-    return run
-
-
 def archive_due(
     store: ArchiveStore,
     *,
@@ -146,34 +72,17 @@ def archive_due(
     if run is None:
         return
     until = time.monotonic() + seconds
-    job_id = _job_of(run, worker)
-    if keeper:
-        keeper.hold(job_id)
-    try:
-        _Turn(run, job_id, store, lambda: is_stopping() or time.monotonic() >= until).go_on()
-    except Exception as error:
-        if is_stopping():  # the error is the stop's doing
-            return
-        connection.close_if_unusable_or_obsolete()
-        text = jobs.error_text(error)
-        jobs.fail(job_id, error=text)
-        ArchiveRun.objects.filter(id=run.id).update(
-            waits_until=Now() + timedelta(seconds=SECONDS_AFTER_ERROR), error=text[:4000]
-        )
-        raise
-    finally:
-        if keeper:
-            keeper.release(job_id)
-
-
-def _job_of(run: ArchiveRun, worker: str) -> int:
-    """Return its job, begun anew where the former one was given up with its worker."""
-    if run.job_id is not None and Job.objects.filter(id=run.job_id, state=JobState.RUNNING, worker=worker).exists():
-        return run.job_id
     params = {"archive_run": run.id, "dry_run": run.is_dry_run}
-    job_id = jobs.begin(JobKind.ARCHIVE, worker=worker, params=params, phase=_PHASE, total=run.cut_off)
-    ArchiveRun.objects.filter(id=run.id).update(job_id=job_id)
-    return job_id
+    job_id = job_of(run, JobKind.ARCHIVE, worker=worker, params=params, phase=_PHASE, total=run.cut_off)
+    with working_on(job_id, fail=partial(_fail, run, job_id), keeper=keeper, is_stopping=is_stopping):
+        _Turn(run, job_id, store, lambda: is_stopping() or time.monotonic() >= until).go_on()
+
+
+def _fail(run: ArchiveRun, job_id: int, error: str) -> None:
+    jobs.fail(job_id, error=error)
+    ArchiveRun.objects.filter(id=run.id).update(
+        waits_until=Now() + timedelta(seconds=SECONDS_AFTER_ERROR), error=error[:4000]
+    )
 
 
 class _Turn:
@@ -330,53 +239,7 @@ def _note(run: ArchiveRun, piece_id: int, written: WrittenPiece, held_by: Sequen
             )
 
 
-def manifest(run: ArchiveRun) -> dict[str, Any]:
-    """Return what a run has written, file by file, as its manifest says it."""
-    files = ArchiveFile.objects.filter(run=run, is_current=True).order_by("id")
-    return {
-        "run": run.id,
-        "as_of": run.as_of.isoformat(),
-        "requested_by": run.requested_by,
-        "files": [
-            {
-                "table": file.table_name,
-                "path": file.path,
-                "day": file.day.isoformat(),
-                "root": file.root,
-                "rows": file.rows,
-                "bytes": file.bytes,
-                "sha256": file.sha256,
-                "rows_sha256": file.rows_sha256,
-            }
-            for file in files
-        ],
-    }
-
-
-def totals_of(run_id: int) -> dict[str, dict[str, int]]:
-    """Return rows and bytes by table of what a run has archived."""
-    found = ArchiveFile.objects.filter(run_id=run_id, is_current=True).values("table_name")
-    sums = found.annotate(sum_rows=Sum("rows"), sum_bytes=Sum("bytes")).order_by("table_name")
-    return {one["table_name"]: {"rows": one["sum_rows"], "bytes": one["sum_bytes"]} for one in sums}
-
-
 def _counts(totals: Mapping[str, Any]) -> dict[str, int]:
     if "addresses" in totals:
         return {"messages": sum(sum(states.values()) for states in totals["addresses"].values())}
     return {table: sums["rows"] for table, sums in totals.items()}
-
-
-def forget_words() -> None:
-    """Remove the words of failures' messages that no message in the database has any more."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT coalesce(min(id), 1) - 1, coalesce(max(id), 0) FROM failure_words")
-        after, last = cursor.fetchone()
-        while after < last:
-            cursor.execute(_FORGET_WORDS, {"after": after, "until": after + _WORDS_A_PIECE})
-            after += _WORDS_A_PIECE
-
-
-def forget_figures() -> None:
-    """Remove figures of days that are kept long enough."""
-    with connection.cursor() as cursor:
-        cursor.execute("DELETE FROM day_figure WHERE day < now() - %s * interval '1 month'", [FIGURES_KEPT_MONTHS])

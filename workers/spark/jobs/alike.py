@@ -25,7 +25,8 @@ from poisonadmin.delivery.domain.outcome import Outcome
 from poisonadmin.messages.domain.failures import Failure, stored_failure
 from workers.spark.pieces import batch_slots
 from workers.spark.schemas import COMPARED_FAILURE
-from workers.spark.tables.frames import Extent, read_table
+from workers.spark.tables.extent import Extent
+from workers.spark.tables.frames import read_table
 
 # A pair that has half of its tokens in common shares a band in 995 of 1,000 cases, one that has a tenth in 39.
 _BANDS, _HASHES_A_BAND = 40, 3
