@@ -10,6 +10,7 @@ from django.conf import settings
 
 from poisonadmin.alike_groups.commands.carry_out import search_due as alike_due
 from poisonadmin.archive.commands.erasing import erase_due
+from poisonadmin.archive.commands.regrouping import ArchivedRegrouping
 from poisonadmin.archive.commands.runs import archive_due
 from poisonadmin.comparisons.commands.carry_out import compare_due
 from poisonadmin.core.commands.locks import Tick, single_flight
@@ -29,6 +30,7 @@ from workers.spark.jobs.dry_run import try_rule
 from workers.spark.jobs.ingest import stage_files
 from workers.spark.jobs.regroup import survey
 from workers.spark.jobs.report import collect
+from workers.spark.regroup_store import SparkRegroupStore
 from workers.spark_worker import SparkWorker
 
 # A little less than the tick's period, so that the next tick finds the worker free. In between nothing is claimed.
@@ -109,7 +111,8 @@ def _compare(worker: SparkWorker) -> None:
 
 
 def _regroup(worker: SparkWorker) -> None:
-    _turn(worker, Tick.REGROUP, regroup_due, partial(survey, worker.spark))
+    archived = ArchivedRegrouping(SparkRegroupStore(worker.spark, settings.ARCHIVE))
+    _turn(worker, Tick.REGROUP, partial(regroup_due, archived=archived), partial(survey, worker.spark))
 
 
 def _alike(worker: SparkWorker) -> None:

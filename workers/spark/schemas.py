@@ -114,3 +114,19 @@ COMPARED_FAILURE = RowSchema(
         }
     ),
 )
+# One row an archived failure, `was` and `fingerprint` the same where it keeps it.
+REGROUPED_FAILURE = RowSchema(
+    "was string, fingerprint string, title string, error_class string, message_id long, attempt_number int,"
+    " finished_at timestamp",
+    pa.schema(
+        {
+            "was": pa.string(),
+            "fingerprint": pa.string(),
+            "title": pa.string(),
+            "error_class": pa.string(),
+            "message_id": pa.int64(),
+            "attempt_number": pa.int32(),
+            "finished_at": pa.timestamp("us", tz="UTC"),
+        }
+    ),
+)
