@@ -4,7 +4,7 @@ from rest_framework.response import Response
 
 from poisonadmin.alike_groups.commands import decisions
 from poisonadmin.alike_groups.commands.requests import request_search
-from poisonadmin.alike_groups.domain.proposals import ProposalState, SearchState
+from poisonadmin.alike_groups.domain.proposals import AlikeSearchState, ProposalState
 from poisonadmin.alike_groups.queries.proposals import (
     AlikeSearchRow,
     ProposalRow,
@@ -19,7 +19,7 @@ from poisonadmin.web.api.routes import route
 from poisonadmin.web.api.shape import Shape
 from poisonadmin.web.api.view import ApiView, shown
 
-SEARCH = Shape("AlikeGroupsSearch", AlikeSearchRow, kinds={"state": SearchState})
+SEARCH = Shape("AlikeGroupsSearch", AlikeSearchRow, kinds={"state": AlikeSearchState})
 PROPOSAL = Shape("GroupProposal", ProposalRow, kinds={"state": ProposalState})
 GROUP = Shape("FailureGroupDetail", GroupDetail, leave_out=("revision",))
 

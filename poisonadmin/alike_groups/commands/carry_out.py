@@ -14,10 +14,10 @@ from django.db.models.functions import Now
 from poisonadmin.alike_groups.domain.differences import in_words
 from poisonadmin.alike_groups.domain.proposals import (
     AlikeAnswer,
+    AlikeSearchState,
     ComparedGroup,
     Proposal,
     ProposalState,
-    SearchState,
     propose,
 )
 from poisonadmin.alike_groups.queries.compared_groups import compared_groups, groups_digest
@@ -48,7 +48,7 @@ def search_due(
     if row is None:
         return
     if row.tries >= MAX_TRIES:
-        _end(row, SearchState.FAILED, error=f"It was begun {MAX_TRIES} times, and ended its worker each time.")
+        _end(row, AlikeSearchState.FAILED, error=f"It was begun {MAX_TRIES} times, and ended its worker each time.")
         return
     job_id = _begin(row, worker)
     with working_on(job_id, fail=partial(_fail, row, job_id), keeper=keeper, is_stopping=is_stopping):
@@ -56,7 +56,7 @@ def search_due(
         return
     # The worker stops: this try does not count.
     AlikeSearch.objects.filter(id=row.id, finished_at=None).update(
-        state=SearchState.QUEUED, phase=None, tries=F("tries") - 1
+        state=AlikeSearchState.QUEUED, phase=None, tries=F("tries") - 1
     )
     jobs.cancel(job_id)
 
@@ -68,7 +68,7 @@ def _begin(row: AlikeSearch, worker: str) -> int:
     with transaction.atomic():
         job_id = jobs.begin(JobKind.ALIKE_GROUPS, worker=worker, params={"alike_search": row.id}, phase=_PHASE)
         AlikeSearch.objects.filter(id=row.id, finished_at=None).update(
-            state=SearchState.RUNNING, phase=_PHASE, tries=F("tries") + 1, job_id=job_id
+            state=AlikeSearchState.RUNNING, phase=_PHASE, tries=F("tries") + 1, job_id=job_id
         )
     return job_id
 
@@ -85,7 +85,7 @@ def _carry_out(row: AlikeSearch, job_id: int, compare: Compare) -> None:
         GroupProposal.objects.bulk_create(_row(one, answer) for one in found)
         _end(
             row,
-            SearchState.DONE,
+            AlikeSearchState.DONE,
             groups=answer.compared,
             left_out=now.left_out + len(now.groups) - answer.compared,
             proposals=len(found),
@@ -114,9 +114,9 @@ def _row(one: Proposal, answer: AlikeAnswer) -> GroupProposal:
 
 def _fail(row: AlikeSearch, job_id: int, error: str) -> None:
     with transaction.atomic():
-        _end(row, SearchState.FAILED, error=error[:4000])
+        _end(row, AlikeSearchState.FAILED, error=error[:4000])
         jobs.fail(job_id, error=error)
 
 
-def _end(row: AlikeSearch, state: SearchState, **result: object) -> None:
+def _end(row: AlikeSearch, state: AlikeSearchState, **result: object) -> None:
     AlikeSearch.objects.filter(id=row.id, finished_at=None).update(state=state, finished_at=Now(), phase=None, **result)

@@ -3,7 +3,7 @@
 from django.db import connection, transaction
 from django.utils import timezone
 
-from poisonadmin.alike_groups.domain.proposals import SearchState
+from poisonadmin.alike_groups.domain.proposals import AlikeSearchState
 from poisonadmin.alike_groups.queries.compared_groups import groups_digest
 from poisonadmin.core.commands import audit, locks
 from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Permission, Principal
@@ -33,7 +33,7 @@ def request_daily_search() -> None:
     today = timezone.now().replace(hour=0, minute=0, second=0, microsecond=0)
     if AlikeSearch.objects.filter(requested_at__gte=today).exists():
         return
-    last = AlikeSearch.objects.filter(state=SearchState.DONE).order_by("-requested_at").first()
+    last = AlikeSearch.objects.filter(state=AlikeSearchState.DONE).order_by("-requested_at").first()
     digest = groups_digest()
     if digest and (last is None or last.groups_digest != digest):
         request_search(principal=SYSTEM)

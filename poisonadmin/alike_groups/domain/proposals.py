@@ -13,7 +13,7 @@ from poisonadmin.alike_groups.domain.similarity import ALIKE, similarity
 MAX_PROPOSALS = 1_000
 
 
-class SearchState(StrEnum):
+class AlikeSearchState(StrEnum):
     """How a search for groups that look alike stands."""
 
     QUEUED = "queued"

@@ -95,7 +95,7 @@ class ProposalRow:
 
 
 @dataclass(frozen=True)
-class _Stored:
+class _StoredProposal:
     id: int
     state: str
     place: int
@@ -129,7 +129,7 @@ def list_proposals(
     page = window(cursor, limit, _KEY)
     with bounded():
         sql, parameters = _select("p.state = %s", [str(state)], principal)
-        found = fetch_page(_Stored, sql, parameters, page)
+        found = fetch_page(_StoredProposal, sql, parameters, page)
         return Page(_shown(found.results, principal), found.next, found.previous, found.counting)
 
 
@@ -138,7 +138,7 @@ def get_proposal(proposal_id: int, *, principal: Principal) -> ProposalRow:
     principal.require(Permission.READ)
     if 0 < proposal_id <= MAX_ID:
         sql, parameters = _select("p.id = %s", [proposal_id], principal)
-        if found := fetch(_Stored, sql, parameters):
+        if found := fetch(_StoredProposal, sql, parameters):
             return _shown(found, principal)[0]
     raise NotFound(f"There is no proposal {proposal_id}.")
 
@@ -173,7 +173,7 @@ def _select(which: str, parameters: list[Any], principal: Principal) -> tuple[st
     return _PROPOSALS.format(which=which), parameters
 
 
-def _shown(found: Sequence[_Stored], principal: Principal) -> list[ProposalRow]:
+def _shown(found: Sequence[_StoredProposal], principal: Principal) -> list[ProposalRow]:
     ids = sorted({one for row in found for one in (row.into_id, row.group_id)})
     members = members_seen(ids, visible_members(principal), principal)
     by_group: dict[int, list[Any]] = {one: [] for one in ids}

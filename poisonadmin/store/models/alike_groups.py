@@ -4,7 +4,7 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from poisonadmin.alike_groups.domain.proposals import ProposalState, SearchState
+from poisonadmin.alike_groups.domain.proposals import AlikeSearchState, ProposalState
 from poisonadmin.store.models.choices import only_values_of
 
 
@@ -14,7 +14,7 @@ class AlikeSearch(models.Model):
     no failure of theirs is live. `tries`: workers that have begun it."""
 
     id = models.BigAutoField(primary_key=True)
-    state = models.CharField(max_length=12, db_default=SearchState.QUEUED.value)
+    state = models.CharField(max_length=12, db_default=AlikeSearchState.QUEUED.value)
     requested_by = models.CharField(max_length=255)
     requested_at = models.DateTimeField(db_default=Now())
     phase = models.CharField(max_length=100, null=True)
@@ -29,7 +29,7 @@ class AlikeSearch(models.Model):
 
     class Meta:
         db_table = "alike_search"
-        constraints = [only_values_of("state", SearchState)]
+        constraints = [only_values_of("state", AlikeSearchState)]
         indexes = [
             models.Index("id", name="alike_search_open", condition=Q(finished_at__isnull=True)),
             models.Index(fields=["-requested_at"], name="alike_search_recent"),
