@@ -161,7 +161,7 @@ def test_who_is_limited_sees_proposals_of_failures_in_scope_only_and_merges_none
         request_search(principal=LIMITED)
     shown = latest_search(principal=LIMITED)
     assert shown is not None
-    assert (shown.groups, shown.left_out, shown.proposals) == (None, None, None)
+    assert (shown.requested_by, shown.groups, shown.left_out, shown.proposals) == (None, None, None, None)
 
 
 def test_who_may_not_decide_asks_for_nothing() -> None:

@@ -35,12 +35,13 @@ SELECT id, state, requested_by, requested_at, phase, groups, left_out, proposals
 @dataclass(frozen=True)
 class AlikeSearchRow:
     """A search for groups that look alike. `groups`: fingerprints that were compared, `left_out`: those that were not,
-    `proposals`: how many it made; null until it is done, and for accounts that are limited to addresses.
+    `proposals`: how many it made; null until it is done. For accounts that are limited to addresses these, who asked
+    and the error are null.
     """
 
     id: int
     state: str
-    requested_by: str
+    requested_by: str | None
     requested_at: datetime
     phase: str | None
     groups: int | None
@@ -57,7 +58,8 @@ class AlikeSearchRow:
 
 @dataclass(frozen=True)
 class AlikeGroup:
-    """A group, and the failure of it that was compared: of the message `message_id`. `frames`: the application's, the
+    """A group, and the failure of it that was compared: of the message `message_id`. `error_class`: of the cause, with
+    the status of an HTTP answer; `message`: without what varies; `frames`: the application's, the
     one nearest to the cause first. Failures and times are in the reader's scope.
     """
 
@@ -162,7 +164,7 @@ def get_search(search_id: int, *, principal: Principal) -> AlikeSearchRow:
 def _for(principal: Principal, row: AlikeSearchRow) -> AlikeSearchRow:
     if principal.sees_everything:
         return row
-    return replace(row, groups=None, left_out=None, proposals=None)
+    return replace(row, requested_by=None, groups=None, left_out=None, proposals=None, error=None)
 
 
 def _select(which: str, parameters: list[Any], principal: Principal) -> tuple[str, list[Any]]:
