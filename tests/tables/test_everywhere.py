@@ -64,6 +64,7 @@ def test_jobs_give_the_same_rows_everywhere(spark: SparkSession, test_database_u
         "report": 30,
         "report of files": 10,
         "report of groups": 2,
+        "alike": 20,
         "comparison": 5,
         "dry run": 2,
         "archive": 1,
@@ -108,6 +109,7 @@ def asked_of_all(spark: SparkSession, directory: Path) -> dict[str, tuple[str, t
         "report": ("report", (live_report(failures),)),
         "report of files": ("report", (archived_report(failures),)),
         "report of groups": ("report", (live_report(by_version),)),
+        "alike": ("alike", (WORDS,)),
         "comparison": ("comparison", (Compared(failing, others, with_payload=True),)),
         "dry run": ("dry run", (dry_run, live)),
         "archive": ("archive", (WriteOrder(str(directory), 1, cutoffs), [PieceOrder(1, ids[0] - 1, ids[-1], "0-a")])),
@@ -120,6 +122,8 @@ def order(n: int, is_failing: bool) -> dict[str, Any]:
     return {"payload": payload, "headers": {"client-version": "4.2.0" if is_failing else "4.1.0"}}
 
 
+# Two and two share ten words of eleven.
+WORDS = [(place, [f"{place // 2} {n}" for n in range(10)] + [f"own {place}"]) for place in range(40)]
 NEW_CLIENT = {"json": [{"path": "$.total", "within": {"min": 1000}}]}
 
 

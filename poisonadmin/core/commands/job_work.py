@@ -21,7 +21,7 @@ TURN_SECONDS = 10.0
 SECONDS_AFTER_ERROR = 60
 
 
-class Run(Protocol):
+class HasJob(Protocol):
     """A row of what is carried out."""
 
     id: Any
@@ -30,7 +30,7 @@ class Run(Protocol):
 
 
 def job_of(
-    run: Run, kind: JobKind, *, worker: str, params: Mapping[str, Any], phase: str, total: int | None = None
+    run: HasJob, kind: JobKind, *, worker: str, params: Mapping[str, Any], phase: str, total: int | None = None
 ) -> int:
     """Return the run's job, begun anew where the former one ended or was given up with its worker."""
     job_id: int | None = run.job_id
