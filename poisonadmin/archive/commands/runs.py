@@ -15,13 +15,17 @@ from typing import Any, Protocol
 
 from django.conf import settings
 from django.db import connection, transaction
-from django.db.models import Max, Q, Sum
+from django.db.models import Max, Q
 from django.db.models.functions import Now
 from django.utils import timezone
 
+from poisonadmin.archive.commands import payloads
+from poisonadmin.archive.commands.counting import count_some
+from poisonadmin.archive.commands.forgetting import forget_figures, forget_words
 from poisonadmin.archive.commands.holds import note_held, require_archivist
+from poisonadmin.archive.commands.manifests import manifest, totals_of
 from poisonadmin.archive.commands.pruning import PieceChanged, prune
-from poisonadmin.archive.domain.chosen import CHOSEN
+from poisonadmin.archive.commands.rewriting import FileStore
 from poisonadmin.archive.domain.pieces import PieceOrder, WriteOrder, WrittenPiece
 from poisonadmin.archive.domain.place import manifest_path, run_directory
 from poisonadmin.archive.domain.runs import ArchiveRunState, PieceState
@@ -32,7 +36,6 @@ from poisonadmin.core.commands.transaction_retry import retried
 from poisonadmin.core.domain.access import SYSTEM, Principal
 from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
 from poisonadmin.core.domain.locks import Lock
-from poisonadmin.core.queries.rows import fetch_rows
 from poisonadmin.messages.queries.id_ranges import next_ranges
 from poisonadmin.store.models.archive import ArchiveFile, ArchivePiece, ArchiveRun
 from poisonadmin.store.models.job import Job, JobKind, JobState
@@ -45,28 +48,14 @@ TURN_SECONDS = 10.0
 # After an error it goes on by itself, with another job.
 SECONDS_AFTER_ERROR = 60
 _PHASE = "archiving"
-_COUNT = f"""
-SELECT a.name, m.state, count(*) {CHOSEN} GROUP BY 1, 2
-"""
-_FORGET_WORDS = """
-DELETE FROM failure_words WHERE id > %(after)s AND id <= %(until)s AND NOT EXISTS (
-    SELECT FROM unnest(message_ids) AS one (id) JOIN message ON message.id = one.id)
-"""
-_WORDS_A_PIECE = 20_000
-FIGURES_KEPT_MONTHS = 25
+_PAYLOADS_A_STEP = 10_000
 
 
-class ArchiveStore(Protocol):
-    """What keeps the files. Passed in: what writes (workers) imports this package."""
+class ArchiveStore(FileStore, Protocol):
+    """What keeps the files, and writes new ones."""
 
     def write(self, order: WriteOrder, pieces: Sequence[PieceOrder]) -> Mapping[int, WrittenPiece]:
         """Write the pieces and read them back."""
-
-    def put(self, path: str, content: bytes) -> None:
-        """Put a small file, whole or not at all."""
-
-    def remove(self, paths: Iterable[str]) -> None:
-        """Remove files, also such as are gone."""
 
     def listed(self, directory: str) -> list[str]:
         """Return the paths of all files below a directory of the archive."""
@@ -187,23 +176,36 @@ class _Turn:
         self._cutoffs = json.dumps(run.cutoffs)
 
     def go_on(self) -> None:
-        """Write and prune pieces until the run is over."""
+        """Remove payloads, and write and prune pieces, until the run is over."""
         while not self._must_pause():
             if ArchiveRun.objects.filter(id=self._run.id, is_cancelling=True).exists():
                 self._drop_written()
                 self._end(ArchiveRunState.CANCELLED)
                 return
-            if self._run.is_dry_run:
-                is_over = self._count_some()
-            else:
-                pieces = list(self._open_pieces()) or self._plan()
-                is_over = not pieces
-                if pieces and not self._archive(pieces):
-                    return
+            is_over = count_some(self._run) if self._run.is_dry_run else self._step()
+            if is_over is None:
+                return
             jobs.move(self._job_id, phase=_PHASE, done=self._run.planned, total=self._run.cut_off)
             if is_over:
                 self._finish()
                 return
+
+    def _step(self) -> bool | None:
+        """Do some of it; return whether nothing is left, and None when somebody reads the tables just now.
+
+        Payloads of live messages go first, so that no file gets them; those in files go last.
+        """
+        has_payloads = payloads.removes_payloads(self._run)
+        if has_payloads and self._run.live_payloads < self._run.cut_off:
+            reached = self._run.live_payloads
+            for one in next_ranges(reached, self._run.cut_off, messages=_PAYLOADS_A_STEP, most=1):
+                retried(partial(payloads.remove_live, self._run, one))
+            return False
+        if pieces := list(self._open_pieces()) or self._plan():
+            return False if self._archive(pieces) else None
+        if not has_payloads or payloads.next_window(self._run) is None:
+            return True
+        return False if payloads.remove_archived(self._run, self._store, self._must_pause) else None
 
     def _open_pieces(self) -> Iterable[ArchivePiece]:
         states = (PieceState.PLANNED, PieceState.WRITTEN)
@@ -263,21 +265,6 @@ class _Turn:
         for piece in ArchivePiece.objects.filter(run=self._run, state=PieceState.WRITTEN):
             self._forget_files(piece)
 
-    def _count_some(self) -> bool:
-        ranges = next_ranges(self._run.planned, self._run.cut_off, messages=PIECE_MESSAGES, most=PIECES_A_WAVE)
-        if not ranges:
-            return True
-        values = {"after": self._run.planned, "until": ranges[-1].until, "cutoffs": self._cutoffs}
-        by_address: dict[str, dict[str, int]] = self._run.totals.setdefault("addresses", {})
-        with transaction.atomic():
-            note_held(values["after"], values["until"])  # type: ignore[arg-type]
-            for address, state, count in fetch_rows(_COUNT, values):
-                states = by_address.setdefault(address, {})
-                states[state] = states.get(state, 0) + count
-            self._run.planned = ranges[-1].until
-            ArchiveRun.objects.filter(id=self._run.id).update(totals=self._run.totals, planned=self._run.planned)
-        return False
-
     def _finish(self) -> None:
         if not self._run.is_dry_run:
             forget_words()
@@ -300,7 +287,16 @@ class _Turn:
             if state is ArchiveRunState.CANCELLED:
                 jobs.cancel(self._job_id)
             else:
-                jobs.succeed(self._job_id, counts=_counts(totals), done=self._run.planned)
+                jobs.succeed(self._job_id, counts=self._counts(totals), done=self._run.planned)
+
+    def _counts(self, totals: Mapping[str, Any]) -> dict[str, int]:
+        if self._run.is_dry_run:
+            return {
+                "messages": sum(sum(states.values()) for states in totals.get("addresses", {}).values()),
+                "payloads": sum(totals.get("payloads", {}).values()),
+            }
+        removed = ArchiveRun.objects.values_list("payloads_removed", flat=True).get(id=self._run.id)
+        return {table: sums["rows"] for table, sums in totals.items()} | {"payloads_removed": removed}
 
 
 def _note(run: ArchiveRun, piece_id: int, written: WrittenPiece, held_by: Sequence[int]) -> None:
@@ -328,55 +324,3 @@ def _note(run: ArchiveRun, piece_id: int, written: WrittenPiece, held_by: Sequen
                 )
                 for file in written.files
             )
-
-
-def manifest(run: ArchiveRun) -> dict[str, Any]:
-    """Return what a run has written, file by file, as its manifest says it."""
-    files = ArchiveFile.objects.filter(run=run, is_current=True).order_by("id")
-    return {
-        "run": run.id,
-        "as_of": run.as_of.isoformat(),
-        "requested_by": run.requested_by,
-        "files": [
-            {
-                "table": file.table_name,
-                "path": file.path,
-                "day": file.day.isoformat(),
-                "root": file.root,
-                "rows": file.rows,
-                "bytes": file.bytes,
-                "sha256": file.sha256,
-                "rows_sha256": file.rows_sha256,
-            }
-            for file in files
-        ],
-    }
-
-
-def totals_of(run_id: int) -> dict[str, dict[str, int]]:
-    """Return rows and bytes by table of what a run has archived."""
-    found = ArchiveFile.objects.filter(run_id=run_id, is_current=True).values("table_name")
-    sums = found.annotate(sum_rows=Sum("rows"), sum_bytes=Sum("bytes")).order_by("table_name")
-    return {one["table_name"]: {"rows": one["sum_rows"], "bytes": one["sum_bytes"]} for one in sums}
-
-
-def _counts(totals: Mapping[str, Any]) -> dict[str, int]:
-    if "addresses" in totals:
-        return {"messages": sum(sum(states.values()) for states in totals["addresses"].values())}
-    return {table: sums["rows"] for table, sums in totals.items()}
-
-
-def forget_words() -> None:
-    """Remove the words of failures' messages that no message in the database has any more."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT coalesce(min(id), 1) - 1, coalesce(max(id), 0) FROM failure_words")
-        after, last = cursor.fetchone()
-        while after < last:
-            cursor.execute(_FORGET_WORDS, {"after": after, "until": after + _WORDS_A_PIECE})
-            after += _WORDS_A_PIECE
-
-
-def forget_figures() -> None:
-    """Remove figures of days that are kept long enough."""
-    with connection.cursor() as cursor:
-        cursor.execute("DELETE FROM day_figure WHERE day < now() - %s * interval '1 month'", [FIGURES_KEPT_MONTHS])

@@ -17,6 +17,10 @@ _ROWS_A_GROUP = 4_000
 _READ_BYTES = 4 * 1024 * 1024
 
 
+class PieceNotWritten(RuntimeError):
+    """Raised when what was read back from the files of the archive is not what was written."""
+
+
 def located(place: str, path: str) -> tuple[fs.FileSystem, str]:
     """Return the file system of the archive, and a file's path there."""
     full = within(place, path)
