@@ -12,7 +12,6 @@ from poisonadmin.archive.domain.pieces import PieceOrder, WriteOrder, WrittenPie
 from workers.spark.archive_store import SparkArchiveStore
 from workers.spark.jobs import archive as job
 
-
 _PAYLOAD_STEPS = ("remove_live", "_remove_of_piece")
 
 
@@ -44,7 +43,7 @@ def main() -> None:
     for module, name in steps:
         setattr(module, name, _said(getattr(module, name), name))
     while models.ArchiveRun.objects.filter(ended_at=None) or models.Erasure.objects.filter(ended_at=None):
-        erasing.erase_due(store)
+        erasing.erase_due(store, worker="batch")
         runs.archive_due(store, worker="batch")
 
 

@@ -6,22 +6,22 @@ What is done is in the rows: an erasure goes on after any crash, and does nothin
 
 import time
 from collections.abc import Callable, Collection, Sequence
-from datetime import timedelta
 from typing import Any
 
 from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
-from django.db.models import Q
 from django.db.models.functions import Now
 
 from poisonadmin.archive.commands import rewriting
 from poisonadmin.archive.commands.holds import Filter, checked_filter, require_archivist
 from poisonadmin.archive.commands.rewriting import FileStore
+from poisonadmin.archive.commands.turns import IS_DUE, turn
 from poisonadmin.archive.domain.chosen import APPEND_ONLY, TABLES
 from poisonadmin.archive.domain.pieces import Rewrite
 from poisonadmin.archive.domain.runs import ErasureState
 from poisonadmin.archive.queries.search import archived_where
 from poisonadmin.core.commands import audit, jobs
+from poisonadmin.core.commands.jobs import JobHeartbeat
 from poisonadmin.core.domain.access import SYSTEM, Principal
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
 from poisonadmin.messages.commands.decisions import decide
@@ -30,10 +30,11 @@ from poisonadmin.messages.queries.filter_sql import compile_filter
 from poisonadmin.messages.queries.filters import parse_filter
 from poisonadmin.operations.domain.actions import OperationAction
 from poisonadmin.store.models.archive import Erasure, LegalHold
+from poisonadmin.store.models.job import JobKind
 
 PIECE_MESSAGES = 1_000
 TURN_SECONDS = 10.0
-SECONDS_AFTER_ERROR = 60
+_PHASE, _REWRITING = "erasing", "writing files anew"
 
 _DELETE_MESSAGES = f"""
 WITH gone AS (
@@ -90,44 +91,52 @@ def request_erasure(given: Filter, *, reason: str, principal: Principal) -> Eras
 
 
 def erase_due(
-    store: FileStore, *, is_stopping: Callable[[], bool] = lambda: False, seconds: float = TURN_SECONDS
+    store: FileStore,
+    *,
+    worker: str,
+    keeper: JobHeartbeat | None = None,
+    is_stopping: Callable[[], bool] = lambda: False,
+    seconds: float = TURN_SECONDS,
 ) -> None:
     """Go on with the erasure that is asked for, for about `seconds`. Call under `single_flight(Tick.ARCHIVE)`."""
-    erasure = Erasure.objects.filter(Q(waits_until=None) | Q(waits_until__lte=Now()), ended_at=None).first()
+    erasure = Erasure.objects.filter(IS_DUE).order_by("id").first()
     until = time.monotonic() + seconds
-    try:
+    if erasure is None:
         rewriting.remove_former(store)
-        if erasure is not None:
-            _go_on(erasure, store, lambda: is_stopping() or time.monotonic() >= until)
-    except Exception as error:
-        if erasure is not None and not is_stopping():
-            connection.close_if_unusable_or_obsolete()
-            Erasure.objects.filter(id=erasure.id).update(
-                error=jobs.error_text(error)[:4000], waits_until=Now() + timedelta(seconds=SECONDS_AFTER_ERROR)
-            )
-        raise
+        return
+    job: dict[str, Any] = {"kind": JobKind.ERASE, "params": {"erasure": erasure.id}, "phase": _PHASE}
+    with turn(erasure, worker=worker, keeper=keeper, is_stopping=is_stopping, **job) as job_id:
+        _go_on(erasure, job_id, store, lambda: is_stopping() or time.monotonic() >= until)
 
 
-def _go_on(erasure: Erasure, store: FileStore, must_pause: Callable[[], bool]) -> None:
+def _go_on(erasure: Erasure, job_id: int, store: FileStore, must_pause: Callable[[], bool]) -> None:
+    rewriting.remove_former(store)
     asked = parse_filter(erasure.filter)
     holds = [parse_filter(one.filter) for one in LegalHold.objects.filter(lifted_at=None)]
     for ids_of, erase in ((_live_ids, _erase_live), (_archived_ids, _erase_archived)):
         while ids := ids_of(asked, holds):
+            jobs.move(job_id, phase=_PHASE, done=_erased(erasure))
             if must_pause() or not erase(erasure, ids):
                 return
     while rows := fetch_rows(_TO_REWRITE):
+        jobs.move(job_id, phase=_REWRITING, done=_erased(erasure))
         if must_pause() or not _rewrite(store, *rows[0]):
             return
     rewriting.remove_former(store)
     left = len(_live_ids(asked, [], is_any=True)) + len(_archived_ids(asked, []))
     with transaction.atomic():
-        erased = fetch_values("SELECT count(*) FROM erased_message WHERE erasure_id = %s", [erasure.id])[0]
-        totals = {"erased": erased, "left_alone": left}
+        totals = {"erased": _erased(erasure), "left_alone": left}
         # The filter may name the person, and has done its work.
         Erasure.objects.filter(id=erasure.id, ended_at=None).update(
             state=ErasureState.DONE, ended_at=Now(), totals=totals, filter={}, error=None
         )
+        jobs.succeed(job_id, counts=totals, done=totals["erased"])
         audit.record(erasure.requested_by, "erasure.done", "erasure", str(erasure.id), details=totals)
+
+
+def _erased(erasure: Erasure) -> int:
+    found: int = fetch_values("SELECT count(*) FROM erased_message WHERE erasure_id = %s", [erasure.id])[0]
+    return found
 
 
 def _live_ids(asked: Any, holds: Sequence[Any], *, is_any: bool = False) -> list[int]:

@@ -9,7 +9,7 @@ import json
 import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from typing import Any, Protocol
 
@@ -26,6 +26,7 @@ from poisonadmin.archive.commands.holds import note_held, require_archivist
 from poisonadmin.archive.commands.manifests import manifest, totals_of
 from poisonadmin.archive.commands.pruning import PieceChanged, prune
 from poisonadmin.archive.commands.rewriting import FileStore
+from poisonadmin.archive.commands.turns import IS_DUE, turn
 from poisonadmin.archive.domain.pieces import PieceOrder, WriteOrder, WrittenPiece
 from poisonadmin.archive.domain.place import manifest_path, run_directory
 from poisonadmin.archive.domain.runs import ArchiveRunState, PieceState
@@ -38,15 +39,13 @@ from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.messages.queries.id_ranges import next_ranges
 from poisonadmin.store.models.archive import ArchiveFile, ArchivePiece, ArchiveRun
-from poisonadmin.store.models.job import Job, JobKind, JobState
+from poisonadmin.store.models.job import JobKind
 from poisonadmin.store.models.message import Message
 
 PIECE_MESSAGES = 25_000
 PIECES_A_WAVE = 4
 # A worker has other things to do: after this long the rest is left to the next tick.
 TURN_SECONDS = 10.0
-# After an error it goes on by itself, with another job.
-SECONDS_AFTER_ERROR = 60
 _PHASE = "archiving"
 _PAYLOADS_A_STEP = 10_000
 
@@ -131,38 +130,18 @@ def archive_due(
     seconds: float = TURN_SECONDS,
 ) -> None:
     """Go on with the run that is asked for, for about `seconds`. Call under `single_flight(Tick.ARCHIVE)`."""
-    run = ArchiveRun.objects.filter(Q(waits_until=None) | Q(waits_until__lte=Now()), ended_at=None).first()
+    run = ArchiveRun.objects.filter(IS_DUE).first()
     if run is None:
         return
     until = time.monotonic() + seconds
-    job_id = _job_of(run, worker)
-    if keeper:
-        keeper.hold(job_id)
-    try:
+    job = {
+        "kind": JobKind.ARCHIVE,
+        "params": {"archive_run": run.id, "dry_run": run.is_dry_run},
+        "phase": _PHASE,
+        "total": run.cut_off,
+    }
+    with turn(run, worker=worker, keeper=keeper, is_stopping=is_stopping, **job) as job_id:
         _Turn(run, job_id, store, lambda: is_stopping() or time.monotonic() >= until).go_on()
-    except Exception as error:
-        if is_stopping():  # the error is the stop's doing
-            return
-        connection.close_if_unusable_or_obsolete()
-        text = jobs.error_text(error)
-        jobs.fail(job_id, error=text)
-        ArchiveRun.objects.filter(id=run.id).update(
-            waits_until=Now() + timedelta(seconds=SECONDS_AFTER_ERROR), error=text[:4000]
-        )
-        raise
-    finally:
-        if keeper:
-            keeper.release(job_id)
-
-
-def _job_of(run: ArchiveRun, worker: str) -> int:
-    """Return its job, begun anew where the former one was given up with its worker."""
-    if run.job_id is not None and Job.objects.filter(id=run.job_id, state=JobState.RUNNING, worker=worker).exists():
-        return run.job_id
-    params = {"archive_run": run.id, "dry_run": run.is_dry_run}
-    job_id = jobs.begin(JobKind.ARCHIVE, worker=worker, params=params, phase=_PHASE, total=run.cut_off)
-    ArchiveRun.objects.filter(id=run.id).update(job_id=job_id)
-    return job_id
 
 
 class _Turn:

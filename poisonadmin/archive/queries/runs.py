@@ -56,7 +56,7 @@ class LegalHoldRow:
 @dataclass(frozen=True)
 class ErasureRow:
     """An erasure. `filter` is emptied when it is done, for it may name a person. `totals`: `erased`, and `left_alone`,
-    because they are under way or a legal hold names them."""
+    because they are under way or a legal hold names them. `job_id`: of the job that shows how far it is."""
 
     id: int
     filter: Mapping[str, Any]
@@ -64,6 +64,7 @@ class ErasureRow:
     state: str
     totals: Mapping[str, Any]
     error: str | None
+    job_id: int | None
     requested_by: str
     requested_at: datetime
     ended_at: datetime | None

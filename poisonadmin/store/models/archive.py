@@ -188,6 +188,7 @@ class Erasure(models.Model):
     totals = models.JSONField(default=dict)
     error = models.TextField(null=True)
     waits_until = models.DateTimeField(null=True)
+    job_id = models.BigIntegerField(null=True)
     requested_by = models.CharField(max_length=255)
     requested_at = models.DateTimeField(db_default=Now())
     ended_at = models.DateTimeField(null=True)
