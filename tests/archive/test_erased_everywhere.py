@@ -17,14 +17,14 @@ from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.operations.commands.beginning import begin
 from poisonadmin.operations.commands.selections import freeze
 from poisonadmin.operations.domain.actions import OperationAction
-from tests.archive.fixtures import age, fail, place  # noqa: F401  (a fixture)
+from tests.archive.fixtures import age, fail, in_process, place  # noqa: F401  (fixtures)
 from tests.archive.in_process import InProcessStore
 from tests.fixtures.api import take, take_dead
 from tests.fixtures.decisions import mark_fail, quarantine
 from tests.fixtures.delivery import answer, claim, end_nodes, make_destination
 from tests.services import Services
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("place")]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("place", "in_process")]
 # Nothing that PostgreSQL compresses: it stands in the files as it is.
 MARKERS = {name: f"{name}-7f3a9c51e8d2" for name in ("payload", "header", "key", "error", "former", "conversation")}
 PATIENCE = 3

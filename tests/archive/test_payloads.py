@@ -18,6 +18,7 @@ from poisonadmin.archive.commands.restoring import restore_from_archive
 from poisonadmin.archive.commands.runs import archive_due, request_run
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
+from poisonadmin.intake.commands.batch import accept_stream
 from poisonadmin.messages.commands import decisions as deciding
 from poisonadmin.messages.commands.transitions import move
 from poisonadmin.messages.domain.id_ranges import IdRange
@@ -33,7 +34,7 @@ from poisonadmin.operations.queries.operations import get_operation
 from poisonadmin.operations.queries.preview import preview
 from poisonadmin.operations.queries.selections import get_selection
 from poisonadmin.store.models.archive import ArchiveFile, ArchiveRun
-from tests.archive.fixtures import age, fail, place, put  # noqa: F401  (a fixture)
+from tests.archive.fixtures import age, fail, in_process, place, put  # noqa: F401  (fixtures)
 from tests.archive.in_process import InProcessStore
 from tests.archive.test_restoring import put_archived
 from tests.fixtures.api import Caller, take
@@ -42,7 +43,7 @@ from tests.fixtures.delivery import make_destination
 from tests.fixtures.pages import html_of
 from tests.messages.overlap import overlap
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("place")]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("place", "in_process")]
 REMOVED = "SELECT message_id FROM removed_payload ORDER BY 1"
 DELIVER: list[tuple[OperationAction, dict[str, Any]]] = [
     (OperationAction.APPROVE, {}),
@@ -312,8 +313,9 @@ def test_a_repetition_of_what_has_no_payload_is_no_duplicate(place: str, admin: 
     assert admin.post("messages/", same).status_code == 200
     run(place)
     assert admin.post("messages/", same).json()["code"] == "message_id_conflict"
-    batch = admin.post("messages/batch/", json.dumps(same).encode(), **{"Content-Type": "application/x-ndjson"}).json()
-    assert (batch["accepted"], batch["duplicates"]) == (0, 0)
+    merged = accept_stream([json.dumps(same).encode()], principal=SYSTEM)
+    assert (merged.accepted, merged.duplicates) == (0, 0)
+    assert fetch_values("SELECT code FROM rejected_line") == ["message_id_conflict"]
 
 
 def test_former_versions_lose_nothing_but_the_payloads_that_are_removed(place: str) -> None:  # noqa: F811
@@ -329,11 +331,10 @@ def test_former_versions_lose_nothing_but_the_payloads_that_are_removed(place: s
         cursor.execute(other, [message_id])
 
 
-def test_page_and_api_say_when_a_payload_was_removed_and_by_which_policy(
+def test_the_api_says_when_a_payload_was_removed_and_by_which_policy(
     place: str,  # noqa: F811
     admin: Caller,
     operator: Caller,
-    browser_of: Callable[[str], Client],
 ) -> None:
     message_id = without_payload(place)
     shown = operator.get(f"messages/{message_id}/").json()
@@ -342,11 +343,21 @@ def test_page_and_api_say_when_a_payload_was_removed_and_by_which_policy(
     assert (answer.status_code, answer.json()["code"]) == (410, "payload_removed")
     answer = operator.post(f"messages/{message_id}/approve/", {"reason": "r"})
     assert (answer.status_code, answer.json()["code"]) == (410, "payload_removed")
-    page = " ".join(html_of(browser_of("operator").get(f"/messages/{message_id}/")).split())
+    assert "by policy orders.#; it cannot be delivered any more" in answer.json()["detail"]
+    assert admin.get("archive/").json()["results"][0]["payloads_removed"] == 1
+
+
+def test_pages_say_when_a_payload_was_removed_and_by_which_policy(
+    place: str,  # noqa: F811
+    browser_of: Callable[[str], Client],
+) -> None:
+    message_id = without_payload(place)
+    operator = browser_of("operator")
+    page = " ".join(html_of(operator.get(f"/messages/{message_id}/")).split())
     assert "Payload removed on" in page
     assert "kept 30 days by policy" in page
     assert 'data-decision="fail"' in page
     assert 'data-decision="approve"' not in page
-    assert browser_of("operator").get(f"/messages/{message_id}/edit/").status_code == 302
-    assert admin.get("archive/").json()["results"][0]["payloads_removed"] == 1
+    assert operator.get(f"/messages/{message_id}/edit/").status_code == 302
+    assert operator.get(f"/messages/{message_id}/payload/").status_code == 410
     assert "1 payload removed" in " ".join(html_of(browser_of("admin").get("/archive/")).split())

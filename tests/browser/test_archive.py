@@ -14,7 +14,7 @@ from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.destinations.commands import save_destination
 from poisonadmin.policies.commands import save_policy
 from poisonadmin.store.models.access import Access
-from tests.archive.fixtures import fail
+from tests.archive.fixtures import fail, in_process  # noqa: F401  (a fixture)
 from tests.archive.in_process import InProcessStore
 from tests.browser.axe import violations
 from tests.browser.conftest import Visit
@@ -22,7 +22,7 @@ from tests.fixtures.api import take
 from tests.fixtures.delivery import claim, run_shards
 from tests.whole_system.consumer import consuming
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("in_process")]
 PAYLOAD = {"customer": "c-77", "total": 12}
 
 

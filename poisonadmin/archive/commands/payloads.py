@@ -61,7 +61,7 @@ _BY_NAME = "SELECT address.name, sum(one.n)::bigint FROM ({counted}) AS one JOIN
 _COUNT_LIVE = _BY_NAME.format(counted=f"SELECT m.address_id AS id, count(*) AS n {_LIVE} GROUP BY 1")
 _COUNT_ARCHIVED = _BY_NAME.format(counted=f"SELECT r.address_id AS id, count(*) AS n {_ARCHIVED} GROUP BY 1")
 _WINDOW = """
-SELECT max(id) FROM (SELECT id FROM archived_message WHERE id > %s AND id <= %s ORDER BY id LIMIT %s) AS one
+SELECT max(id) FROM (SELECT id FROM archived_message WHERE id > %s ORDER BY id LIMIT %s) AS one
 """
 Due = tuple[int, int, int, str]  # piece, message, days, policy
 
@@ -111,7 +111,7 @@ def remove_archived(run: ArchiveRun, store: FileStore, must_pause: Callable[[], 
 
 def next_window(run: ArchiveRun) -> IdRange | None:
     """Return the next archived messages to be looked at; None when there are no more."""
-    rows = fetch_rows(_WINDOW, [run.archived_payloads, run.cut_off, WINDOW_MESSAGES])
+    rows = fetch_rows(_WINDOW, [run.archived_payloads, WINDOW_MESSAGES])
     return None if rows[0][0] is None else IdRange(run.archived_payloads, rows[0][0])
 
 
