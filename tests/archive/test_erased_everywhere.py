@@ -19,7 +19,7 @@ from poisonadmin.operations.commands.selections import freeze
 from poisonadmin.operations.domain.actions import OperationAction
 from tests.archive.fixtures import age, fail, in_process, place  # noqa: F401  (fixtures)
 from tests.archive.in_process import InProcessStore
-from tests.fixtures.api import take, take_dead
+from tests.fixtures.api import take
 from tests.fixtures.decisions import mark_fail, quarantine
 from tests.fixtures.delivery import answer, claim, end_nodes, make_destination
 from tests.services import Services
@@ -70,20 +70,17 @@ def test_an_erased_message_is_in_no_file(superuser: psycopg.Connection, place: s
         )
         for name in ("live", "archived")
     )
-    dead = take_dead(message_id="dead", payload=MARKERS["payload"], exception_message=MARKERS["error"])
+    letter = {"reason": "gave up", "exception_class": "TimeoutError", "exception_message": MARKERS["error"]}
+    dead = take(message_id="dead", payload=MARKERS["payload"], dead_letter=letter)
     taken = claim()
     answer([live, archived], "failed", error_message=MARKERS["error"], response=MARKERS["payload"].encode())
     end_nodes(taken)
     settle()
     quarantine([live, archived], principal=SYSTEM, reason="no")
-    patch = {"payload": MARKERS["payload"]}
-    begin(
-        freeze(ids=[live, archived], principal=SYSTEM),
-        OperationAction.PATCH,
-        params=patch,
-        reason="r",
-        principal=SYSTEM,
-    )
+    for one in (live, archived):
+        patch = {"payload": MARKERS["payload"], "headers": {"set": {"h2": MARKERS["header"]}}}
+        frozen = freeze(ids=[one], principal=SYSTEM)
+        begin(frozen, OperationAction.PATCH, params=patch, reason="r", principal=SYSTEM)
     quarantine([live, archived], principal=SYSTEM, reason="no")
     assert mark_fail([live, archived, dead], principal=SYSTEM, reason="given up").changed
     age([archived], 500)

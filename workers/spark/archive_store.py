@@ -8,7 +8,7 @@ from pyarrow import fs
 from pyspark.sql import SparkSession
 
 from poisonadmin.archive.domain.pieces import PieceOrder, Rewrite, WriteOrder, WrittenFile, WrittenPiece
-from poisonadmin.archive.domain.place import path_of
+from poisonadmin.archive.domain.place import path_of, unfinished
 from workers.spark.jobs.archive import write_pieces
 from workers.spark.tables.archive_files import located
 from workers.spark.tables.archive_rewrite import rewrite_file
@@ -35,10 +35,10 @@ class SparkArchiveStore:
         is_local = isinstance(where, fs.LocalFileSystem)
         if is_local:
             where.create_dir(os.path.dirname(full), recursive=True)  # noqa: PTH120  (of any file system)
-        with where.open_output_stream(f"{full}.part" if is_local else full) as stream:
+        with where.open_output_stream(unfinished(full) if is_local else full) as stream:
             stream.write(content)
         if is_local:
-            Path(f"{full}.part").replace(full)
+            Path(unfinished(full)).replace(full)
 
     def remove(self, paths: Iterable[str]) -> None:
         """Remove files, also such as are gone."""

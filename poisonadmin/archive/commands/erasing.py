@@ -14,6 +14,7 @@ from django.db.models.functions import Now
 
 from poisonadmin.archive.commands import rewriting
 from poisonadmin.archive.commands.holds import Filter, checked_filter, require_archivist
+from poisonadmin.archive.commands.patches import forget_patches
 from poisonadmin.archive.commands.rewriting import FileStore
 from poisonadmin.archive.commands.turns import IS_DUE, turn
 from poisonadmin.archive.domain.chosen import APPEND_ONLY, TABLES
@@ -57,10 +58,8 @@ UPDATE failure_group AS g SET sample_message_id = NULL,
     title = CASE WHEN EXISTS (SELECT FROM attempt WHERE fingerprint = g.fingerprint AND outcome <> 'delivered')
                  THEN title ELSE error_class END
 WHERE sample_message_id = ANY(%(ids)s);
-UPDATE poison_entry SET why = 'erased' WHERE message_id = ANY(%(ids)s);
-UPDATE operation SET params = params - 'payload' - 'headers' WHERE action = 'patch' AND id = ANY(%(patched)s)
+UPDATE poison_entry SET why = 'erased' WHERE message_id = ANY(%(ids)s)
 """
-_PATCHED = "SELECT DISTINCT operation_id FROM history WHERE message_id = ANY(%s) AND event = 'patched'"
 # The rows in files stop counting; they are rewritten later.
 _ERASE_ARCHIVED = """
 WITH gone AS (DELETE FROM archived_message WHERE id = ANY(%(ids)s) RETURNING id, piece_id, address_id),
@@ -175,9 +174,8 @@ def _erase_live(erasure: Erasure, ids: Sequence[int]) -> bool:
             [list(ids)],
         )
         chosen = [row[0] for row in cursor.fetchall()]
-        cursor.execute(_PATCHED, [chosen])
-        patched = [row[0] for row in cursor.fetchall() if row[0] is not None]
-        values: dict[str, Any] = {"ids": chosen, "erasure": erasure.id, "patched": patched}
+        values: dict[str, Any] = {"ids": chosen, "erasure": erasure.id}
+        forget_patches(cursor, chosen, "payload", "headers")
         cursor.execute(_DELETE_MESSAGES, values)
         for table, key in TABLES.items():
             if table in APPEND_ONLY:
@@ -192,7 +190,8 @@ def _erase_archived(erasure: Erasure, ids: Sequence[int]) -> bool:
     with transaction.atomic(), connection.cursor() as cursor:
         if not rewriting.try_alone(cursor):
             return False
-        values: dict[str, Any] = {"ids": list(ids), "erasure": erasure.id, "patched": []}
+        values: dict[str, Any] = {"ids": list(ids), "erasure": erasure.id}
+        forget_patches(cursor, ids, "payload", "headers")
         cursor.execute(_ERASE_ARCHIVED, values)
         _forget(cursor, values)
     return True
@@ -216,5 +215,5 @@ def _rewrite(store: FileStore, piece_id: int, ids: Collection[int]) -> bool:
     if is_alone:
         rewriting.tidy(store, piece_id)
     else:
-        rewriting.drop_new(store, replaced)
+        rewriting.remove_former(store)
     return is_alone

@@ -15,6 +15,7 @@ from django.db.models import F
 
 from poisonadmin.archive.commands import rewriting
 from poisonadmin.archive.commands.holds import note_held
+from poisonadmin.archive.commands.patches import forget_patches
 from poisonadmin.archive.commands.rewriting import FileStore
 from poisonadmin.archive.domain.pieces import Rewrite
 from poisonadmin.archive.queries.search import archived_where
@@ -47,11 +48,6 @@ noted AS (
 )
 UPDATE body SET payload = '' FROM noted WHERE body.id = noted.message_id RETURNING body.id
 """  # noqa: S608  (constants)
-_FORMER = """
-SELECT empty_former_payloads(%(ids)s);
-UPDATE operation SET params = params - 'payload' WHERE action = 'patch' AND params ? 'payload' AND id IN (
-    SELECT operation_id FROM payload_version WHERE message_id = ANY(%(ids)s))
-"""
 _DUE_ARCHIVED = f"SELECT r.piece_id, r.id, kept.payload_days, kept.payload_policy {_ARCHIVED} ORDER BY 1, 2"
 _NOTE = """
 INSERT INTO removed_payload (message_id, kept_days, policy)
@@ -84,8 +80,8 @@ def remove_live(run: ArchiveRun, messages: IdRange) -> None:
         cursor.execute(_REMOVE_LIVE, values)
         ids = [row[0] for row in cursor.fetchall()]
         if ids:
-            for statement in _FORMER.split(";"):
-                cursor.execute(statement, {"ids": ids})
+            cursor.execute("SELECT empty_former_payloads(%s)", [ids])
+            forget_patches(cursor, ids, "payload")
         _note_progress(run, len(ids), live_payloads=messages.until)
     run.live_payloads = messages.until
 
@@ -138,12 +134,13 @@ def _remove_of_piece(run: ArchiveRun, store: FileStore, piece_id: int, due: Sequ
         is_same = is_alone and [one for one in _due_archived(run, window) if one[0] == piece_id] == list(due)
         if is_same:
             rewriting.put_in_place(replaced)
+            forget_patches(cursor, ids, "payload")
             cursor.execute(_NOTE, [ids, [one[2] for one in due], [one[3] for one in due]])
             _note_progress(run, len(ids))
     if is_same:
         rewriting.tidy(store, piece_id)
     else:
-        rewriting.drop_new(store, replaced)
+        rewriting.remove_former(store)
     return is_alone
 
 

@@ -1,12 +1,13 @@
 """Files of the archive are written anew, without some rows or payloads, and put in the place of the former ones.
 
-The new ones count from the transaction on that also says what has changed. The rows of the former ones stay until their
-files are removed, so that none is forgotten.
+The new ones count from the transaction on that also says what has changed. What is written is noted before, and what is
+replaced stays noted until its file is removed, so that no file is forgotten, whoever is killed.
 """
 
 import json
 import secrets
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from django.conf import settings
@@ -14,7 +15,7 @@ from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.archive.commands.manifests import manifest
 from poisonadmin.archive.domain.pieces import Rewrite, WrittenFile
-from poisonadmin.archive.domain.place import manifest_path
+from poisonadmin.archive.domain.place import manifest_path, unfinished
 from poisonadmin.archive.domain.runs import PieceState
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.core.queries.rows import fetch_rows
@@ -26,11 +27,17 @@ SELECT id, path FROM archive_file AS f WHERE NOT is_current AND EXISTS (
 """
 
 
+@dataclass(frozen=True)
+class Replacement:
+    """A file, the row that notes its successor, and the successor; None when nothing is left."""
+
+    old: ArchiveFile
+    noted: ArchiveFile
+    new: WrittenFile | None
+
+
 class FileReplaced(Exception):
     """Raised when somebody else has written a file anew meanwhile; nothing has happened, and the next turn goes on."""
-
-
-Replaced = Sequence[tuple[ArchiveFile, WrittenFile | None]]
 
 
 class FileStore(Protocol):
@@ -48,7 +55,7 @@ class FileStore(Protocol):
 
 def written_anew(
     store: FileStore, piece_id: int, change: Rewrite, *, tables: Collection[str] | None = None
-) -> Replaced:
+) -> list[Replacement]:
     """Write the files of a piece anew that have messages of the change; return each with its successor.
 
     `tables`: which of them; all by default.
@@ -57,11 +64,13 @@ def written_anew(
     if tables is not None:
         files = files.filter(table_name__in=tables)
     token = secrets.token_hex(4)
-    replaced: list[tuple[ArchiveFile, WrittenFile | None]] = []
-    for file in files:
-        if any(file.first_id <= one <= file.last_id for one in change.ids):
-            stem = file.path.removesuffix(".parquet").rpartition("-")[0]
-            replaced.append((file, store.rewrite(settings.ARCHIVE, _written(file), change, f"{stem}-{token}.parquet")))
+    replaced: list[Replacement] = []
+    for old in files:
+        if any(old.first_id <= one <= old.last_id for one in change.ids):
+            stem = old.path.removesuffix(".parquet").rpartition("-")[0]
+            noted = _noted(old, f"{stem}-{token}.parquet")
+            new = store.rewrite(settings.ARCHIVE, _written(old), change, noted.path)
+            replaced.append(Replacement(old, noted, new))
     return replaced
 
 
@@ -71,24 +80,14 @@ def try_alone(cursor: CursorWrapper) -> bool:
     return bool(cursor.fetchone()[0])
 
 
-def put_in_place(replaced: Replaced) -> None:
+def put_in_place(replaced: Sequence[Replacement]) -> None:
     """Have the new files count, and the former ones no more. Call it alone with the tables. Errors: `FileReplaced`."""
-    for old, new in replaced:
-        if not ArchiveFile.objects.filter(id=old.id, is_current=True).update(is_current=False):
-            raise FileReplaced(old.path)
-        if new is not None:
-            ArchiveFile.objects.create(
-                run_id=old.run_id,
-                piece_id=old.piece_id,
-                table_name=new.table,
-                is_current=True,
-                **{name: value for name, value in vars(new).items() if name != "table"},
-            )
-
-
-def drop_new(store: FileStore, replaced: Replaced) -> None:
-    """Remove what was written and does not count."""
-    store.remove(new.path for _, new in replaced if new is not None)
+    for one in replaced:
+        if not ArchiveFile.objects.filter(id=one.old.id, is_current=True).update(is_current=False):
+            raise FileReplaced(one.old.path)
+        if one.new is not None:
+            values = {name: value for name, value in vars(one.new).items() if name != "table"}
+            ArchiveFile.objects.filter(id=one.noted.id).update(is_current=True, **values)
 
 
 def tidy(store: FileStore, piece_id: int) -> None:
@@ -100,11 +99,17 @@ def tidy(store: FileStore, piece_id: int) -> None:
 
 
 def remove_former(store: FileStore) -> None:
-    """Remove the files in whose place others are; their rows are kept until then, so that none is forgotten."""
+    """Remove the files in whose place others are, and those that were written and do not count."""
     former: dict[int, str] = dict(fetch_rows(_FORMER, [PieceState.ARCHIVED]))
     if former:
-        store.remove(former.values())
+        store.remove(name for path in former.values() for name in (path, unfinished(path)))
         ArchiveFile.objects.filter(id__in=list(former), is_current=False).delete()
+
+
+def _noted(old: ArchiveFile, path: str) -> ArchiveFile:
+    """Note a file that is going to be written; it does not count yet."""
+    values = {field.attname: getattr(old, field.attname) for field in ArchiveFile._meta.concrete_fields}  # noqa: SLF001
+    return ArchiveFile.objects.create(**values | {"id": None, "path": path, "is_current": False})
 
 
 def _written(file: ArchiveFile) -> WrittenFile:
