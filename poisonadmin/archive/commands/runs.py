@@ -21,7 +21,8 @@ from django.utils import timezone
 
 from poisonadmin.archive.commands import payloads
 from poisonadmin.archive.commands.counting import count_some
-from poisonadmin.archive.commands.forgetting import forget_figures, forget_words
+from poisonadmin.archive.commands.figures import forget_figures, roll_up_failures
+from poisonadmin.archive.commands.forgetting import forget_words
 from poisonadmin.archive.commands.holds import note_held, require_archivist
 from poisonadmin.archive.commands.manifests import manifest, totals_of
 from poisonadmin.archive.commands.pruning import PieceChanged, prune
@@ -247,6 +248,7 @@ class _Turn:
     def _finish(self) -> None:
         if not self._run.is_dry_run:
             forget_words()
+            roll_up_failures()
             forget_figures()
             self._store.put(manifest_path(self._run.id), json.dumps(manifest(self._run), indent=1).encode())
             self._sweep()

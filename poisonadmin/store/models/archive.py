@@ -215,7 +215,10 @@ class ErasedMessage(models.Model):
 
 
 class DayFigure(models.Model):
-    """A count of a day (UTC) at an address, kept for 25 months: `figure` is a state in which messages ended."""
+    """A count of a day (UTC) at an address, kept for 25 months: archive/domain/figures.py says of what.
+
+    Of archived messages it is a state in which they ended, decisions or tries; of all messages, failures.
+    """
 
     pk = models.CompositePrimaryKey("day", "address_id", "figure")
     day = models.DateField()
