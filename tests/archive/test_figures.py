@@ -1,5 +1,6 @@
 """Figures of what is archived and what is live add up to what there was; months outlive the counts by hour."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -17,7 +18,7 @@ from poisonadmin.reports.queries.figures import failures_by_month, with_archived
 from poisonadmin.reports.queries.rows import rows_at_once
 from tests.archive.fixtures import in_process, place  # noqa: F401  (fixtures)
 from tests.archive.in_process import InProcessStore
-from tests.fixtures.pages import Browser, html_of
+from tests.fixtures.pages import html_of
 from tests.reports.made import DAY, HOUR, NOON, attempt, change, message
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("place", "in_process")]
@@ -53,12 +54,8 @@ def decided(address: str, hours: int, *, day: int = 0, state: str = "FAIL") -> i
 
 
 def test_figures_are_the_same_before_and_behind_the_archive() -> None:
-    ids = [
-        decided("orders.eu", 1),
-        decided("orders.eu", 4),
-        decided("orders.us", 7, day=1),
-        decided("old.x", 2, day=-9),
-    ]
+    ids = [decided("orders.eu", 1), decided("orders.eu", 4), decided("orders.us", 7, day=1)]
+    ids.append(decided("old.x", 2, day=-9))
     kept = decided("orders.eu", 9, state="DLVD")
     before = {kind: figures(kind) for kind in ("time_to_decision", "redelivery")}
     assert [row[:3] for row in before["time_to_decision"]] == [("orders.eu", 3, 16800.0), ("orders.us", 1, 25200.0)]
@@ -115,7 +112,7 @@ def test_failures_of_months_outlive_the_counts_by_hour() -> None:
     assert fetch_values("SELECT count(*) FROM day_figure") == [0]
 
 
-def test_the_summary_shows_months(browser_of: Browser) -> None:
+def test_the_summary_shows_months(browser_of: Callable[[str], Client]) -> None:
     yesterday = datetime.now(UTC) - timedelta(days=1)
     failed("orders.eu", yesterday.replace(minute=0, second=0, microsecond=0), 41)
     roll_up_failures()
