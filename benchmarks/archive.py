@@ -18,7 +18,8 @@ from benchmarks.memory import MIB, pss_bytes
 from benchmarks.results import Line, Pair, compared, say
 from benchmarks.stopwatch import Rate, Stopwatch
 from benchmarks.world import World
-from poisonadmin.archive.commands.runs import archive_due, request_run
+from poisonadmin.archive.commands.requests import request_run
+from poisonadmin.archive.commands.runs import archive_due
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.core.domain.spark_settings import LOCAL_BATCH_MASTER
 from poisonadmin.messages.commands.counter_checks import verify

@@ -4,7 +4,7 @@ from typing import Any
 
 from poisonadmin.alerts.commands.record import record_alerts
 from poisonadmin.alerts.commands.send import forget_old, send_due
-from poisonadmin.archive.commands.runs import request_daily_run
+from poisonadmin.archive.commands.requests import request_daily_run
 from poisonadmin.core.commands.locks import Tick, single_flight
 from poisonadmin.delivery.commands.crash_recovery import sweep_journals
 from poisonadmin.delivery.commands.ordered_conversations import clear_lanes

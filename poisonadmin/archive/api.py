@@ -5,8 +5,8 @@ from rest_framework.response import Response
 
 from poisonadmin.archive.commands.erasing import request_erasure
 from poisonadmin.archive.commands.holds import hold, lift
+from poisonadmin.archive.commands.requests import cancel_run, request_run
 from poisonadmin.archive.commands.restoring import restore_from_archive
-from poisonadmin.archive.commands.runs import cancel_run, request_run
 from poisonadmin.archive.domain.runs import ArchiveRunState, ErasureState
 from poisonadmin.archive.queries import runs
 from poisonadmin.archive.queries.runs import ArchiveRunRow, ErasureRow, LegalHoldRow

@@ -11,8 +11,8 @@ from django.views.decorators.http import require_POST
 
 from poisonadmin.archive.commands.erasing import request_erasure
 from poisonadmin.archive.commands.holds import hold, lift
+from poisonadmin.archive.commands.requests import cancel_run, request_run
 from poisonadmin.archive.commands.restoring import restore_from_archive
-from poisonadmin.archive.commands.runs import cancel_run, request_run
 from poisonadmin.archive.queries.runs import archive_size, list_erasures, list_holds, list_runs
 from poisonadmin.archive.queries.search import list_archived
 from poisonadmin.core.domain.access import Permission, Principal

@@ -10,7 +10,8 @@ from django.conf import settings
 from django.db import connection
 
 from poisonadmin.archive.commands.erasing import erase_due, request_erasure
-from poisonadmin.archive.commands.runs import archive_due, request_run
+from poisonadmin.archive.commands.requests import request_run
+from poisonadmin.archive.commands.runs import archive_due
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.core.queries.rows import fetch_values
 from poisonadmin.delivery.commands.settle import settle

@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 
 from poisonadmin.archive.commands.erasing import erase_due, request_erasure
 from poisonadmin.archive.commands.holds import NothingNamed, hold
+from poisonadmin.archive.commands.requests import request_run
 from poisonadmin.archive.commands.restoring import restore_from_archive
-from poisonadmin.archive.commands.runs import request_run
 from poisonadmin.archive.queries.files import archived_files
 from poisonadmin.archive.queries.messages import MessageErased
 from poisonadmin.core.domain.access import SYSTEM
@@ -22,7 +22,8 @@ from poisonadmin.store.models.archive import Erasure
 from tests.archive.fixtures import archive, fail, place, put, rows_of  # noqa: F401  (a fixture)
 from tests.fixtures.decisions import quarantine
 from workers.spark.archive_store import SparkArchiveStore
-from workers.spark.tables.frames import Extent, read_table
+from workers.spark.tables.extent import Extent
+from workers.spark.tables.frames import read_table
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("place")]
 

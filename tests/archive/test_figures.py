@@ -9,8 +9,9 @@ from django.db import connection
 from django.test import Client
 
 from poisonadmin.archive.commands.figures import forget_figures, roll_up_failures
+from poisonadmin.archive.commands.requests import request_run
 from poisonadmin.archive.commands.restoring import restore_from_archive
-from poisonadmin.archive.commands.runs import archive_due, request_run
+from poisonadmin.archive.commands.runs import archive_due
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
 from poisonadmin.reports.domain.asked import AskedReport, Period, Row, asked_report

@@ -14,7 +14,7 @@ from django.conf import settings
 from django.db import connection
 
 from poisonadmin.archive.commands.erasing import request_erasure
-from poisonadmin.archive.commands.runs import request_run
+from poisonadmin.archive.commands.requests import request_run
 from poisonadmin.archive.queries.files import archived_files
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values

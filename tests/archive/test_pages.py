@@ -8,7 +8,7 @@ from django.test import Client
 from pyspark.sql import SparkSession
 
 from poisonadmin.archive.commands.erasing import erase_due
-from poisonadmin.archive.commands.runs import request_run
+from poisonadmin.archive.commands.requests import request_run
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.core.queries.rows import fetch_values
 from tests.archive.fixtures import archive, place  # noqa: F401  (a fixture)

@@ -14,8 +14,9 @@ from django.utils import timezone
 
 from poisonadmin.archive.commands import payloads, rewriting
 from poisonadmin.archive.commands.holds import hold, lift
+from poisonadmin.archive.commands.requests import request_run
 from poisonadmin.archive.commands.restoring import restore_from_archive
-from poisonadmin.archive.commands.runs import archive_due, request_run
+from poisonadmin.archive.commands.runs import archive_due
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
 from poisonadmin.intake.commands.batch import accept_stream

@@ -4,8 +4,8 @@ import pytest
 from django.db import connection
 from pyspark.sql import SparkSession
 
+from poisonadmin.archive.commands.requests import request_run
 from poisonadmin.archive.commands.restoring import IdTaken, TablesInUse, restore_from_archive
-from poisonadmin.archive.commands.runs import request_run
 from poisonadmin.archive.queries.files import archived_files
 from poisonadmin.archive.queries.search import list_archived
 from poisonadmin.core.domain.access import SYSTEM, Role, principal
@@ -16,7 +16,8 @@ from poisonadmin.messages.queries.detail import attempts, get_message, history, 
 from poisonadmin.messages.queries.filters import parse_filter
 from tests.archive.fixtures import age, archive, fail, place, put, rows_of  # noqa: F401  (a fixture)
 from tests.fixtures.decisions import mark_fail
-from workers.spark.tables.frames import Extent, read_table
+from workers.spark.tables.extent import Extent
+from workers.spark.tables.frames import read_table
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("place")]
 LIMITED = principal("pat", Role.OPERATOR, ["invoices.*"])

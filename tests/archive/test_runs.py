@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from poisonadmin.archive.commands import runs
 from poisonadmin.archive.commands.holds import hold, lift
-from poisonadmin.archive.commands.runs import cancel_run, request_daily_run, request_run
+from poisonadmin.archive.commands.requests import cancel_run, request_daily_run, request_run
 from poisonadmin.archive.queries.files import archived_files
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
@@ -22,7 +22,8 @@ from poisonadmin.store.models.archive import ArchivedMessage, ArchiveFile, Archi
 from tests.archive.fixtures import age, archive, fail, place, put, rows_of  # noqa: F401  (a fixture)
 from tests.fixtures.decisions import restore
 from workers.spark.tables.columns import ARCHIVED, arrow_schema
-from workers.spark.tables.frames import Extent, read_table
+from workers.spark.tables.extent import Extent
+from workers.spark.tables.frames import read_table
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("place")]
 

@@ -9,7 +9,8 @@ from django.contrib.auth.models import User
 from playwright.sync_api import Page, expect
 
 from poisonadmin.archive.commands.erasing import erase_due
-from poisonadmin.archive.commands.runs import archive_due, request_run
+from poisonadmin.archive.commands.requests import request_run
+from poisonadmin.archive.commands.runs import archive_due
 from poisonadmin.core.domain.access import SYSTEM, Role
 from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.destinations.commands import save_destination

@@ -34,7 +34,8 @@ from tests.reports.conftest import Make
 from tests.reports.made import DAY, NOON, attempt, message
 from tests.reports.test_kinds import decided
 from workers.spark.tables.columns import TABLES, arrow_schema
-from workers.spark.tables.frames import Extent, read_table
+from workers.spark.tables.extent import Extent
+from workers.spark.tables.frames import read_table
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

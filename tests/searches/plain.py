@@ -1,13 +1,17 @@
 """What a search finds, by a plain loop over the rows."""
 
+import base64
+import json
 import operator
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import orjson
-from django.db import connection
 
+from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.core.domain.json_path import parse_path
+from poisonadmin.core.queries.rows import fetch_rows, fetch_values
+from poisonadmin.intake.commands.batch import accept_stream
 from poisonadmin.rules.domain.content_rules import MAX_JSON_BYTES
 from poisonadmin.searches.commands.searching import Searching
 from poisonadmin.searches.domain.scan import Clause, HeaderIs, Hit, PayloadAt, PayloadHolds, Wave
@@ -64,16 +68,32 @@ def _is_same(value: Any, other: Any) -> bool:
 
 def find(wave: Wave) -> list[Hit]:
     """Return the hits among live messages."""
+    asked = [("id > %s AND id <= %s", [one.after, one.until]) for one in wave.ranges] or [("id = ANY(%s)", [wave.ids])]
     found = []
-    for one in wave.ranges:
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT id, payload, headers FROM body WHERE id > %s AND id <= %s", [one.after, one.until])
-            for message_id, payload, headers in cursor.fetchall():
-                if wave.ids is not None and message_id not in wave.ids:
-                    continue
-                if all(holds(clause, bytes(payload), bytes(headers).decode()) for clause in wave.clauses):
-                    found.append(Hit(message_id))
+    for where, parameters in asked:
+        for message_id, payload, headers in fetch_rows(_BODIES.format(where), parameters):
+            if all(holds(clause, bytes(payload), bytes(headers).decode()) for clause in wave.clauses):
+                found.append(Hit(message_id))
     return found
 
 
+def put(*payloads: bytes, address: str = "orders.eu", headers: Sequence[dict[str, str]] = ()) -> list[int]:
+    """Store messages with these payloads; return their ids."""
+    lines = [
+        json.dumps(
+            {
+                "address": address,
+                "payload_base64": base64.b64encode(payload).decode(),
+                "headers": headers[n] if headers else {},
+            }
+        ).encode()
+        + b"\n"
+        for n, payload in enumerate(payloads)
+    ]
+    report = accept_stream(lines, principal=SYSTEM)
+    assert report.accepted == len(payloads), report
+    return sorted(fetch_values("SELECT id FROM message ORDER BY id DESC LIMIT %s", [len(payloads)]))
+
+
+_BODIES = "SELECT id, payload, headers FROM body WHERE {}"
 PLAIN = Searching(find, str, worker="tests")

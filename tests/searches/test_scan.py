@@ -9,14 +9,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from pyspark.sql import SparkSession
 
+from poisonadmin.messages.domain.id_ranges import IdRange
 from poisonadmin.messages.queries.filters import parse_filter
 from poisonadmin.rules.domain.content_rules import MAX_JSON_BYTES
+from poisonadmin.searches.commands.searching import Searching
 from poisonadmin.searches.domain.scan import Clause, Wave
 from poisonadmin.searches.queries.terms import clauses_of
-from tests.searches.plain import holds
-from workers.spark.jobs.search import find
+from tests.searches.plain import holds, put
 from workers.spark.tables.columns import TABLES, arrow_schema
 
 WORDS = ["a", "total", "Zoë", 'q"t', "77", "\u2028", "ab"]
@@ -87,13 +87,16 @@ def written(payloads: list[bytes], path: Path) -> None:
 )
 @given(payloads=st.lists(PAYLOADS, min_size=1, max_size=12), queries=st.lists(QUERIES, min_size=3, max_size=3))
 def test_a_scan_finds_what_a_plain_loop_finds(
-    spark: SparkSession, tmp_path: Path, payloads: list[bytes], queries: list[str]
+    going: Searching, tmp_path: Path, payloads: list[bytes], queries: list[str]
 ) -> None:
     written(payloads, tmp_path / "some.parquet")
+    ids = put(*payloads, headers=[{"t": str(n % 3)} for n in range(len(payloads))])
     for query in queries:
         clauses: list[Clause] = clauses_of(parse_filter({"q": [query]}))
-        found = find(spark, Wave(clauses, files=[str(tmp_path / "some.parquet")]))
         expected = [
             n for n, payload in enumerate(payloads) if all(holds(clause, payload, headers_of(n)) for clause in clauses)
         ]
-        assert sorted(hit.id for hit in found) == expected, query
+        archived = going.find(Wave(clauses, files=[str(tmp_path / "some.parquet")]))
+        assert sorted(hit.id for hit in archived) == expected, query
+        for wave in (Wave(clauses, [IdRange(ids[0] - 1, ids[-1])]), Wave(clauses, ids=ids)):
+            assert sorted(ids.index(hit.id) for hit in going.find(wave)) == expected, query

@@ -1,10 +1,8 @@
 """Deep searches: what they find, in live messages and in archived ones, and for whom."""
 
-import base64
 import gzip
 import json
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,42 +30,13 @@ from poisonadmin.store.models.archive import ArchiveFile, ArchivePiece, ArchiveR
 from poisonadmin.store.models.job import Job
 from tests.fixtures.api import make_user
 from tests.fixtures.decisions import quarantine
-from tests.searches.plain import PLAIN
-from workers.spark.jobs.search import find
+from tests.searches.plain import PLAIN, put
 from workers.spark.tables.columns import TABLES, arrow_schema
-from workers.spark.tables.frames import Extent, read_table
+from workers.spark.tables.extent import Extent
+from workers.spark.tables.frames import read_table
 
 LIMITED = principal("lee", Role.VIEWER, ["orders.#"])
 WITHOUT_PAYLOADS = Principal("reader", Role.VIEWER, frozenset({Permission.READ}))
-
-
-@pytest.fixture
-def going(
-    transactional_db: None, spark: SparkSession, test_database_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Searching:
-    """Return what searches are carried out with."""
-    monkeypatch.setenv("DATABASE_URL", test_database_url)
-    return Searching(partial(find, spark), lambda path: str(tmp_path / path), worker="tests")
-
-
-def put(*payloads: bytes, address: str = "orders.eu", headers: Sequence[dict[str, str]] = ()) -> list[int]:
-    """Store messages with these payloads; return their ids."""
-    lines = [
-        json.dumps(
-            {
-                "address": address,
-                "payload_base64": base64.b64encode(payload).decode(),
-                "headers": headers[n] if headers else {},
-            }
-        ).encode()
-        + b"\n"
-        for n, payload in enumerate(payloads)
-    ]
-    report = accept_stream(lines, principal=SYSTEM)
-    assert report.accepted == len(payloads), report
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT id FROM message ORDER BY id DESC LIMIT %s", [len(payloads)])
-        return sorted(row[0] for row in cursor.fetchall())
 
 
 def searched(q: str, going: Searching, who: Principal = SYSTEM, **params: list[str]) -> SearchRow:

@@ -10,7 +10,8 @@ from pyspark.sql import functions as f
 from poisonadmin.messages.domain.id_ranges import IdRange
 from workers.spark.session import start_session
 from workers.spark.tables.columns import TABLES
-from workers.spark.tables.frames import Extent, read_table
+from workers.spark.tables.extent import Extent
+from workers.spark.tables.frames import read_table
 
 RANGES = [IdRange(0, 20), IdRange(20, 2**62)]
 

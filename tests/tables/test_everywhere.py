@@ -22,7 +22,8 @@ from tests.embedded.test_compose import DOCKER, PROJECT
 from tests.fixtures.decisions import quarantine
 from tests.tables.test_tables import put
 from workers.spark.tables.columns import TABLES, arrow_schema
-from workers.spark.tables.frames import Extent, read_table
+from workers.spark.tables.extent import Extent
+from workers.spark.tables.frames import read_table
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.long]
 COMPOSE = yaml.safe_load((PROJECT / "docker-compose.yml").read_text())["services"]

@@ -12,7 +12,7 @@ from poisonadmin.alerts.commands.record import record_alerts
 from poisonadmin.alerts.commands.rules import save_alert_rule
 from poisonadmin.alerts.domain.rules import AlertRuleFields
 from poisonadmin.archive.commands.holds import hold
-from poisonadmin.archive.commands.runs import request_run
+from poisonadmin.archive.commands.requests import request_run
 from poisonadmin.comparisons.commands.requests import request_comparison
 from poisonadmin.core.domain.access import SYSTEM, Permission
 from poisonadmin.operations.commands.beginning import begin, decide_on

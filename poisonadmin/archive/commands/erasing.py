@@ -6,22 +6,25 @@ What is done is in the rows: an erasure goes on after any crash, and does nothin
 
 import time
 from collections.abc import Callable, Collection, Sequence
+from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
+from django.db.models import Q
 from django.db.models.functions import Now
 
 from poisonadmin.archive.commands import rewriting
 from poisonadmin.archive.commands.holds import Filter, checked_filter, require_archivist
 from poisonadmin.archive.commands.patches import forget_patches
 from poisonadmin.archive.commands.rewriting import FileStore
-from poisonadmin.archive.commands.turns import IS_DUE, turn
 from poisonadmin.archive.domain.chosen import APPEND_ONLY, TABLES
 from poisonadmin.archive.domain.pieces import Rewrite
 from poisonadmin.archive.domain.runs import ErasureState
 from poisonadmin.archive.queries.search import archived_where
 from poisonadmin.core.commands import audit, jobs
+from poisonadmin.core.commands.job_work import SECONDS_AFTER_ERROR, TURN_SECONDS, job_of, working_on
 from poisonadmin.core.commands.jobs import JobHeartbeat
 from poisonadmin.core.domain.access import SYSTEM, Principal
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
@@ -34,7 +37,6 @@ from poisonadmin.store.models.archive import Erasure, LegalHold
 from poisonadmin.store.models.job import JobKind
 
 PIECE_MESSAGES = 1_000
-TURN_SECONDS = 10.0
 _PHASE, _REWRITING = "erasing", "writing files anew"
 
 _DELETE_MESSAGES = f"""
@@ -98,14 +100,21 @@ def erase_due(
     seconds: float = TURN_SECONDS,
 ) -> None:
     """Go on with the erasure that is asked for, for about `seconds`. Call under `single_flight(Tick.ARCHIVE)`."""
-    erasure = Erasure.objects.filter(IS_DUE).order_by("id").first()
+    erasure = Erasure.objects.filter(Q(waits_until=None) | Q(waits_until__lte=Now()), ended_at=None).first()
     until = time.monotonic() + seconds
     if erasure is None:
         rewriting.remove_former(store)
         return
-    job: dict[str, Any] = {"kind": JobKind.ERASE, "params": {"erasure": erasure.id}, "phase": _PHASE}
-    with turn(erasure, worker=worker, keeper=keeper, is_stopping=is_stopping, **job) as job_id:
+    job_id = job_of(erasure, JobKind.ERASE, worker=worker, params={"erasure": erasure.id}, phase=_PHASE)
+    with working_on(job_id, fail=partial(_fail, erasure, job_id), keeper=keeper, is_stopping=is_stopping):
         _go_on(erasure, job_id, store, lambda: is_stopping() or time.monotonic() >= until)
+
+
+def _fail(erasure: Erasure, job_id: int, error: str) -> None:
+    jobs.fail(job_id, error=error)
+    Erasure.objects.filter(id=erasure.id).update(
+        waits_until=Now() + timedelta(seconds=SECONDS_AFTER_ERROR), error=error[:4000]
+    )
 
 
 def _go_on(erasure: Erasure, job_id: int, store: FileStore, must_pause: Callable[[], bool]) -> None:

@@ -13,7 +13,7 @@ from typing import Protocol
 from django.conf import settings
 from django.db.backends.utils import CursorWrapper
 
-from poisonadmin.archive.commands.manifests import manifest
+from poisonadmin.archive.commands.manifest import manifest
 from poisonadmin.archive.domain.pieces import Rewrite, WrittenFile
 from poisonadmin.archive.domain.place import manifest_path, unfinished
 from poisonadmin.archive.domain.runs import PieceState

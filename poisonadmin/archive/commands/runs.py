@@ -1,4 +1,4 @@
-"""Runs of the archive: asked for, done piece by piece by whoever can (Spark), cancelled.
+"""Runs of the archive, done piece by piece by whoever can (Spark).
 
 A piece is planned, written to files by a task, read back, and pruned (pruning.py). How far a run is stands in its rows,
 so that it goes on after any crash: what was not noted is written again under another name, and the files that nobody
@@ -9,44 +9,36 @@ import json
 import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import timedelta
 from functools import partial
 from typing import Any, Protocol
 
 from django.conf import settings
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models import Max, Q
 from django.db.models.functions import Now
-from django.utils import timezone
 
 from poisonadmin.archive.commands import payloads
 from poisonadmin.archive.commands.counting import count_some
 from poisonadmin.archive.commands.figures import forget_figures, roll_up_failures
-from poisonadmin.archive.commands.forgetting import forget_words
-from poisonadmin.archive.commands.holds import note_held, require_archivist
-from poisonadmin.archive.commands.manifests import manifest, totals_of
+from poisonadmin.archive.commands.holds import note_held
+from poisonadmin.archive.commands.leftovers import forget_words
+from poisonadmin.archive.commands.manifest import manifest, totals_of
 from poisonadmin.archive.commands.pruning import PieceChanged, prune
 from poisonadmin.archive.commands.rewriting import FileStore
-from poisonadmin.archive.commands.turns import IS_DUE, turn
 from poisonadmin.archive.domain.pieces import PieceOrder, WriteOrder, WrittenPiece
 from poisonadmin.archive.domain.place import manifest_path, run_directory
 from poisonadmin.archive.domain.runs import ArchiveRunState, PieceState
-from poisonadmin.archive.queries.cutoffs import cutoffs
-from poisonadmin.core.commands import audit, jobs, locks
+from poisonadmin.core.commands import jobs
+from poisonadmin.core.commands.job_work import SECONDS_AFTER_ERROR, TURN_SECONDS, job_of, working_on
 from poisonadmin.core.commands.jobs import JobHeartbeat
 from poisonadmin.core.commands.transaction_retry import retried
-from poisonadmin.core.domain.access import SYSTEM, Principal
-from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
-from poisonadmin.core.domain.locks import Lock
 from poisonadmin.messages.queries.id_ranges import next_ranges
 from poisonadmin.store.models.archive import ArchiveFile, ArchivePiece, ArchiveRun
 from poisonadmin.store.models.job import JobKind
-from poisonadmin.store.models.message import Message
 
 PIECE_MESSAGES = 25_000
 PIECES_A_WAVE = 4
-# A worker has other things to do: after this long the rest is left to the next tick.
-TURN_SECONDS = 10.0
 _PHASE = "archiving"
 _PAYLOADS_A_STEP = 10_000
 
@@ -61,67 +53,6 @@ class ArchiveStore(FileStore, Protocol):
         """Return the paths of all files below a directory of the archive."""
 
 
-class RunNotOpen(PoisonAdminError):
-    """Raised when a run that is over is cancelled."""
-
-    code = "archive_run_over"
-    status = 409
-
-    def __init__(self, state: str) -> None:
-        super().__init__(f"The run is {state}; only a running one can be cancelled.")
-
-
-def request_run(*, as_of: datetime | None = None, is_dry_run: bool = False, principal: Principal) -> ArchiveRun:
-    """Have the archive run; return the run of this kind that is under way, where there is one.
-
-    `as_of`: as if it were then. Errors: `NotAllowed`.
-    """
-    require_archivist(principal)
-    with transaction.atomic(), connection.cursor() as cursor:
-        locks.hold(cursor, Lock.CONFIGURATION)
-        open_run = ArchiveRun.objects.filter(ended_at=None, is_dry_run=is_dry_run).first()
-        if open_run is not None:
-            return open_run
-        then = as_of or timezone.now()
-        made = ArchiveRun.objects.create(
-            as_of=then,
-            is_dry_run=is_dry_run,
-            cut_off=Message.objects.aggregate(last=Max("id"))["last"] or 0,
-            cutoffs=cutoffs(then),
-            requested_by=principal.name,
-        )
-        if principal is not SYSTEM:
-            details = {"as_of": then.isoformat(), "is_dry_run": is_dry_run}
-            audit.record(principal.name, "archive.run_requested", "archive_run", str(made.id), details=details)
-    made.refresh_from_db()
-    return made
-
-
-def request_daily_run() -> None:
-    """Have the archive run where none has been asked for since midnight (UTC)."""
-    today = timezone.now().replace(hour=0, minute=0, second=0, microsecond=0)
-    if not ArchiveRun.objects.filter(is_dry_run=False).filter(Q(requested_at__gte=today) | Q(ended_at=None)).exists():
-        request_run(principal=SYSTEM)
-
-
-def cancel_run(run_id: int, *, principal: Principal) -> ArchiveRun:
-    """Have a run stop behind its present piece; what is archived stays so.
-
-    Errors: `NotAllowed`, `NotFound`, `RunNotOpen`.
-    """
-    require_archivist(principal)
-    with transaction.atomic():
-        run = ArchiveRun.objects.select_for_update().filter(id=run_id).first()
-        if run is None:
-            raise NotFound(f"There is no archive run {run_id}.")
-        if run.ended_at is not None:
-            raise RunNotOpen(run.state)
-        ArchiveRun.objects.filter(id=run_id).update(is_cancelling=True, waits_until=None)
-        audit.record(principal.name, "archive.run_cancelled", "archive_run", str(run_id))
-    run.refresh_from_db()
-    return run
-
-
 def archive_due(
     store: ArchiveStore,
     *,
@@ -131,18 +62,21 @@ def archive_due(
     seconds: float = TURN_SECONDS,
 ) -> None:
     """Go on with the run that is asked for, for about `seconds`. Call under `single_flight(Tick.ARCHIVE)`."""
-    run = ArchiveRun.objects.filter(IS_DUE).first()
+    run = ArchiveRun.objects.filter(Q(waits_until=None) | Q(waits_until__lte=Now()), ended_at=None).first()
     if run is None:
         return
     until = time.monotonic() + seconds
-    job = {
-        "kind": JobKind.ARCHIVE,
-        "params": {"archive_run": run.id, "dry_run": run.is_dry_run},
-        "phase": _PHASE,
-        "total": run.cut_off,
-    }
-    with turn(run, worker=worker, keeper=keeper, is_stopping=is_stopping, **job) as job_id:
+    params = {"archive_run": run.id, "dry_run": run.is_dry_run}
+    job_id = job_of(run, JobKind.ARCHIVE, worker=worker, params=params, phase=_PHASE, total=run.cut_off)
+    with working_on(job_id, fail=partial(_fail, run, job_id), keeper=keeper, is_stopping=is_stopping):
         _Turn(run, job_id, store, lambda: is_stopping() or time.monotonic() >= until).go_on()
+
+
+def _fail(run: ArchiveRun, job_id: int, error: str) -> None:
+    jobs.fail(job_id, error=error)
+    ArchiveRun.objects.filter(id=run.id).update(
+        waits_until=Now() + timedelta(seconds=SECONDS_AFTER_ERROR), error=error[:4000]
+    )
 
 
 class _Turn:

@@ -6,14 +6,16 @@ A comparison is done in one go of some seconds. One that is cut off is begun ane
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models import F
 from django.db.models.functions import Now
 
 from poisonadmin.comparisons.domain.comparison import Compared, ComparisonAnswer, ComparisonState
 from poisonadmin.comparisons.queries.chosen import Chosen, choose_failing, choose_others, delivered_beside
 from poisonadmin.core.commands import jobs
+from poisonadmin.core.commands.job_work import TURN_SECONDS, working_on
 from poisonadmin.core.commands.jobs import JobHeartbeat
 from poisonadmin.core.domain.access import Permission, Principal, Role
 from poisonadmin.core.domain.errors import PoisonAdminError
@@ -25,8 +27,6 @@ Compare = Callable[[Compared, Report], ComparisonAnswer]
 """Compares messages, and says what it does next to the second argument. Passed in: what compares (workers) imports
 this package."""
 
-# A worker has other things to do: after this long the next one is left to the next tick.
-TURN_SECONDS = 10.0
 # One that ends its worker each time is given up.
 MAX_TRIES = 3
 _FIRST_PHASE = "choosing messages"
@@ -69,24 +69,13 @@ def compare_due(
             _end(row, ComparisonState.FAILED, error=f"It was begun {MAX_TRIES} times, and ended its worker each time.")
             continue
         job_id = _begin(row, worker)
-        if keeper:
-            keeper.hold(job_id)
-        try:
-            _carry_out(_ComparisonTry(row, job_id, is_stopping), compare)
-        except _Ended:
-            _put_down(row, job_id)
-        except PoisonAdminError as error:
-            _fail(row, job_id, error.detail)
-        except Exception as error:
-            if is_stopping():  # the error is the stop's doing
+        with working_on(job_id, fail=partial(_fail, row, job_id), keeper=keeper, is_stopping=is_stopping):
+            try:
+                _carry_out(_ComparisonTry(row, job_id, is_stopping), compare)
+            except Exception as error:
+                if not (isinstance(error, _Ended) or is_stopping()):
+                    raise
                 _put_down(row, job_id)
-                return
-            connection.close_if_unusable_or_obsolete()
-            _fail(row, job_id, jobs.error_text(error))
-            raise
-        finally:
-            if keeper:
-                keeper.release(job_id)
 
 
 def _begin(row: Comparison, worker: str) -> int:

@@ -8,12 +8,14 @@ deliveries go on beside it.
 import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from functools import partial
 
 from django.db import connection, transaction
 from django.db.models import F, Max, Q
 from django.db.models.functions import Now
 
 from poisonadmin.core.commands import audit, jobs, locks
+from poisonadmin.core.commands.job_work import SECONDS_AFTER_ERROR, TURN_SECONDS, job_of, working_on
 from poisonadmin.core.commands.jobs import JobHeartbeat
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.core.queries.rows import fetch_values
@@ -21,7 +23,7 @@ from poisonadmin.messages.commands.regroup_groups import decide_on_groups
 from poisonadmin.messages.commands.regroup_pieces import bring_along, move_piece
 from poisonadmin.messages.domain.id_ranges import IdRange
 from poisonadmin.messages.queries.id_ranges import next_ranges
-from poisonadmin.store.models.job import Job, JobKind, JobState
+from poisonadmin.store.models.job import JobKind
 from poisonadmin.store.models.message import Message
 from poisonadmin.store.models.regrouping import Regrouping
 
@@ -31,10 +33,7 @@ change. Passed in: what surveys (workers) imports this package."""
 
 RANGE_MESSAGES = 25_000
 RANGES_A_WAVE = 16
-# A worker has other things to do: after this long the rest is left to the next tick.
-TURN_SECONDS = 10.0
-# After an error it goes on by itself, with another job.
-SECONDS_AFTER_ERROR = 60
+_FIRST_PHASE = "reading failures"
 
 _LEFT = "SELECT count(*) FROM regrouped_attempt"
 # A group that stood for a former fingerprint goes when nothing has it: no failure, and no message of one since.
@@ -73,21 +72,9 @@ def regroup_due(
     if run is None:
         return
     until = time.monotonic() + seconds
-    job_id = _job_of(run, worker)
-    if keeper:
-        keeper.hold(job_id)
-    try:
+    job_id = job_of(run, JobKind.REGROUP, worker=worker, params={"regrouping": run.id}, phase=_FIRST_PHASE)
+    with working_on(job_id, fail=partial(_fail, run, job_id), keeper=keeper, is_stopping=is_stopping):
         _go_on(run, job_id, survey, lambda: is_stopping() or time.monotonic() >= until)
-    except Exception as error:
-        if is_stopping():  # the error is the stop's doing
-            return
-        connection.close_if_unusable_or_obsolete()
-        jobs.fail(job_id, error=jobs.error_text(error))
-        Regrouping.objects.filter(id=run.id).update(waits_until=Now() + timedelta(seconds=SECONDS_AFTER_ERROR))
-        raise
-    finally:
-        if keeper:
-            keeper.release(job_id)
 
 
 def _go_on(run: Regrouping, job_id: int, survey: Survey, must_pause: Callable[[], bool]) -> None:
@@ -103,7 +90,7 @@ def _go_on(run: Regrouping, job_id: int, survey: Survey, must_pause: Callable[[]
             Regrouping.objects.filter(id=run.id).update(
                 surveyed=ranges[-1].until, read=F("read") + read, changed=F("changed") + changed
             )
-            jobs.move(job_id, phase="reading failures", done=run.read + read)
+            jobs.move(job_id, phase=_FIRST_PHASE, done=run.read + read)
         run.refresh_from_db()
     left = fetch_values(_LEFT)[0]
     while moved := move_piece():
@@ -126,11 +113,6 @@ def _finish(run: Regrouping, job_id: int) -> None:
         jobs.succeed(job_id, counts={"read": run.read, "changed": run.changed}, done=run.changed)
 
 
-def _job_of(run: Regrouping, worker: str) -> int:
-    """Return its job, begun anew where the former one was given up with its worker."""
-    if run.job_id is not None and Job.objects.filter(id=run.job_id, state=JobState.RUNNING, worker=worker).exists():
-        return run.job_id
-    params = {"regrouping": run.id}
-    job_id = jobs.begin(JobKind.REGROUP, worker=worker, params=params, phase="reading failures")
-    Regrouping.objects.filter(id=run.id).update(job_id=job_id)
-    return job_id
+def _fail(run: Regrouping, job_id: int, error: str) -> None:
+    jobs.fail(job_id, error=error)
+    Regrouping.objects.filter(id=run.id).update(waits_until=Now() + timedelta(seconds=SECONDS_AFTER_ERROR))

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from django.db import connection, transaction
 
 from poisonadmin.core.commands import audit, jobs
 from poisonadmin.core.commands.authentication import principal_of_account
+from poisonadmin.core.commands.job_work import TURN_SECONDS, job_of, working_on
 from poisonadmin.core.commands.jobs import JobHeartbeat
 from poisonadmin.core.commands.locks import shared
 from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Principal
@@ -36,7 +38,7 @@ from poisonadmin.reports.queries.archived import archive_version, archived_days,
 from poisonadmin.reports.queries.live import live_where, range_statements
 from poisonadmin.reports.queries.reports import patterns_json
 from poisonadmin.reports.queries.rows import SECONDS, grouped, require_export
-from poisonadmin.store.models.job import Job, JobKind, JobState
+from poisonadmin.store.models.job import JobKind
 from poisonadmin.store.models.report import RequestedReport
 
 Collect = Callable[[Reading], Any]
@@ -46,12 +48,12 @@ RANGE_MESSAGES = 10_000
 # A payload's beginning is so much larger than a row.
 RANGE_PAYLOADS = 1_000
 RANGES_A_WAVE = 8
-# A worker has other things to do: after this long the rest is left to the next tick, and a report gives way to others.
-TURN_SECONDS = 10.0
+# A report gives way to others.
 SLICE_SECONDS = 3.0
 # So many rows are written before somebody may cut in.
 BATCH_ROWS = 5_000
 MAX_GROUPS = 100_000
+_FIRST_PHASE = "reading rows"
 
 _TAKE = """
 UPDATE report SET state = 'running', moved_at = now()
@@ -126,24 +128,11 @@ def report_due(
         row = _take()
         if row is None:
             return
-        job_id = _job_of(row, worker)
-        if keeper:
-            keeper.hold(job_id)
+        job_id = job_of(row, JobKind.REPORT, worker=worker, params={"report_id": row.id}, phase=_FIRST_PHASE)
         slice_end = min(until, time.monotonic() + SLICE_SECONDS)
-        try:
+        with working_on(job_id, fail=partial(_end, row, job_id), keeper=keeper, is_stopping=is_stopping):
             if not _go_on(row, job_id, collect, lambda end=slice_end: is_stopping() or time.monotonic() >= end):  # type: ignore[misc]
                 return
-        except PoisonAdminError as error:
-            _end(row, job_id, error.detail)
-        except Exception as error:
-            if is_stopping():  # the error is the stop's doing
-                return
-            connection.close_if_unusable_or_obsolete()
-            _end(row, job_id, jobs.error_text(error))
-            raise
-        finally:
-            if keeper:
-                keeper.release(job_id)
 
 
 def _take() -> RequestedReport | None:
@@ -183,7 +172,7 @@ def _go_on(row: RequestedReport, job_id: int, collect: Collect, must_pause: Call
                 _read_wave(row, asked, principal, place, collect)
         if not _store(row, place):
             return _cancelled(row, job_id)
-        jobs.move(job_id, phase="reading rows", done=row.done, total=row.total)
+        jobs.move(job_id, phase=_FIRST_PHASE, done=row.done, total=row.total)
         if must_pause():
             return True
     return _go_on_writing(row, job_id, asked, place, must_pause)
@@ -363,12 +352,3 @@ def _end(row: RequestedReport, job_id: int, error: str) -> None:
     _being_made.pop(row.id, None)
     files.remove(row.id)
     jobs.fail(job_id, error=error)
-
-
-def _job_of(row: RequestedReport, worker: str) -> int:
-    """Return the report's job, begun anew where the former one was given up with its worker."""
-    if row.job_id is not None and Job.objects.filter(id=row.job_id, state=JobState.RUNNING, worker=worker).exists():
-        return row.job_id
-    job_id = jobs.begin(JobKind.REPORT, worker=worker, params={"report_id": row.id}, phase="reading rows")
-    RequestedReport.objects.filter(id=row.id).update(job_id=job_id)
-    return job_id

@@ -5,12 +5,14 @@ How far a run is stands in its row, so a run that is cut off goes on where it wa
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models import Max
 from django.db.models.functions import Now
 
 from poisonadmin.core.commands import audit, jobs
+from poisonadmin.core.commands.job_work import TURN_SECONDS, job_of, working_on
 from poisonadmin.core.commands.jobs import JobHeartbeat
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.messages.domain.id_ranges import IdRange
@@ -18,7 +20,7 @@ from poisonadmin.messages.queries.id_ranges import next_ranges
 from poisonadmin.rules.commands.table import locked_rule
 from poisonadmin.rules.domain import rules as domain
 from poisonadmin.rules.domain.dry_run import Found, Trial, from_json
-from poisonadmin.store.models.job import Job, JobKind, JobState
+from poisonadmin.store.models.job import JobKind
 from poisonadmin.store.models.lane import Address
 from poisonadmin.store.models.message import Message
 from poisonadmin.store.models.rule import DryRun, Rule
@@ -28,8 +30,7 @@ Examine = Callable[[Trial, Sequence[IdRange]], Iterable[Found]]
 
 RANGE_MESSAGES = 25_000
 RANGES_A_WAVE = 16
-# A worker has other things to do: after this long the rest is left to the next tick.
-TURN_SECONDS = 10.0
+_PHASE = "trying the rule on stored messages"
 
 
 def request_dry_run(rule_id: int, *, principal: Principal) -> DryRun:
@@ -67,20 +68,10 @@ def dry_run_due(
         run = DryRun.objects.filter(finished_at__isnull=True).order_by("id").first()
         if run is None:
             return
-        job_id = _job_of(run, worker)
-        if keeper:
-            keeper.hold(job_id)
-        try:
+        params = {"rule_id": run.rule_id, "dry_run_id": run.id}
+        job_id = job_of(run, JobKind.DRY_RUN, worker=worker, params=params, phase=_PHASE)
+        with working_on(job_id, fail=partial(_end, run, job_id), keeper=keeper, is_stopping=is_stopping):
             _go_on(run, job_id, examine, lambda: is_stopping() or time.monotonic() >= until)
-        except Exception as error:
-            if is_stopping():  # the error is the stop's doing
-                return
-            connection.close_if_unusable_or_obsolete()
-            _end(run, job_id, jobs.error_text(error))
-            raise
-        finally:
-            if keeper:
-                keeper.release(job_id)
 
 
 def _go_on(run: DryRun, job_id: int, examine: Examine, must_pause: Callable[[], bool]) -> None:
@@ -101,26 +92,12 @@ def _go_on(run: DryRun, job_id: int, examine: Examine, must_pause: Callable[[], 
             return
         after = ranges[-1].until
         _store(run, found, after)
-        jobs.move(job_id, phase="trying the rule on stored messages", done=found.read)
+        jobs.move(job_id, phase=_PHASE, done=found.read)
     with transaction.atomic():
         _store(run, found, run.cut_off)
         Rule.objects.filter(id=run.rule_id, version=run.rule_version).update(checked_version=run.rule_version)
         DryRun.objects.filter(id=run.id).update(finished_at=Now())
         jobs.succeed(job_id, counts={"read": found.read, "matched": found.matched}, done=found.read)
-
-
-def _job_of(run: DryRun, worker: str) -> int:
-    """Return the run's job, begun anew where the former one was given up with its worker."""
-    if run.job_id is not None and Job.objects.filter(id=run.job_id, state=JobState.RUNNING, worker=worker).exists():
-        return run.job_id
-    job_id = jobs.begin(
-        JobKind.DRY_RUN,
-        worker=worker,
-        params={"rule_id": run.rule_id, "dry_run_id": run.id},
-        phase="trying the rule on stored messages",
-    )
-    DryRun.objects.filter(id=run.id).update(job_id=job_id)
-    return job_id
 
 
 def _trial(run: DryRun) -> Trial | None:

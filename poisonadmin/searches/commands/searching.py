@@ -14,13 +14,13 @@ from django.db import connection, transaction
 
 from poisonadmin.core.commands import jobs
 from poisonadmin.core.commands.authentication import principal_of_account
+from poisonadmin.core.commands.job_work import job_of
 from poisonadmin.core.commands.jobs import JobHeartbeat
 from poisonadmin.core.commands.locks import shared
 from poisonadmin.core.domain.access import Permission, Principal, Role
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
-from poisonadmin.messages.domain.id_ranges import IdRange
 from poisonadmin.messages.queries.filter_sql import compile_filter
 from poisonadmin.messages.queries.filters import MessageFilter, parse_filter
 from poisonadmin.messages.queries.id_ranges import last_ranges
@@ -29,7 +29,7 @@ from poisonadmin.searches.commands.requests import KEPT_HOURS
 from poisonadmin.searches.domain.scan import Hit, Wave
 from poisonadmin.searches.domain.states import SearchState
 from poisonadmin.searches.queries.terms import archive_columns, clauses_of, plain_of
-from poisonadmin.store.models.job import Job, JobKind, JobState
+from poisonadmin.store.models.job import JobKind
 from poisonadmin.store.models.search import Search
 
 Find = Callable[[Wave], Sequence[Hit]]
@@ -38,7 +38,7 @@ Find = Callable[[Wave], Sequence[Hit]]
 MAX_HITS = 100_000
 # The first wave is small, for the first hits; then as many messages as take about `WAVE_SECONDS`.
 FIRST_MESSAGES = 4_000
-MOST_MESSAGES = 250_000
+MOST_MESSAGES = 500_000
 RANGES_A_WAVE = 2
 WAVE_SECONDS = 2.0
 # So few are read by their ids, where they are fewer than one in so many.
@@ -112,7 +112,7 @@ class Searching:
 
     def took(self, search_id: int, seconds: float) -> None:
         """Let the next wave take about `WAVE_SECONDS`, after one that took so long."""
-        factor = 2 if seconds < WAVE_SECONDS / 2 else 0.5 if seconds > WAVE_SECONDS * 2 else 1
+        factor = min(max(WAVE_SECONDS / seconds, 0.5), 4)
         messages = int(self.wave_of(search_id) * factor)
         self.messages[search_id] = max(min(messages, MOST_MESSAGES), RANGES_A_WAVE)
 
@@ -132,7 +132,7 @@ def _turn(search_id: int, searching: Searching) -> None:
     until = time.monotonic() + TURN_SECONDS
     _changed(_TURN, [search_id])
     search = Search.objects.get(id=search_id)
-    job_id = _job_of(search, searching.worker)
+    job_id = job_of(search, JobKind.SEARCH, worker=searching.worker, params={"search_id": search.id}, phase=PHASE)
     searching.hold(search_id, job_id)
     try:
         asked = _Asked(search)
@@ -213,9 +213,7 @@ def _live_wave(search: Search, asked: _Asked, find: Find, messages: int) -> bool
     if wanted is None:
         hits = find(Wave(asked.clauses, ranges))
     elif wanted and len(wanted) <= FEW and len(wanted) * ONE_IN < messages:
-        middle = wanted[len(wanted) // 2]
-        halves = [IdRange(middle, wanted[-1]), IdRange(wanted[0] - 1, middle)]
-        hits = find(Wave(asked.clauses, [half for half in halves if half.after < half.until], ids=wanted))
+        hits = find(Wave(asked.clauses, ids=wanted))
     elif wanted:
         known = set(wanted)
         hits = [hit for hit in find(Wave(asked.clauses, ranges)) if hit.id in known]
@@ -295,14 +293,3 @@ def _changed(sql: str, parameters: Sequence[Any]) -> bool:
     with connection.cursor() as cursor:
         cursor.execute(sql, parameters)
         return bool(cursor.rowcount)
-
-
-def _job_of(search: Search, worker: str) -> int:
-    """Return the search's job, begun anew where the former one was given up with its worker."""
-    if search.job_id is not None:
-        running = Job.objects.filter(id=search.job_id, state=JobState.RUNNING, worker=worker)
-        if running.exists():
-            return search.job_id
-    job_id = jobs.begin(JobKind.SEARCH, worker=worker, params={"search_id": search.id}, phase=PHASE)
-    Search.objects.filter(id=search.id).update(job_id=job_id)
-    return job_id

@@ -64,12 +64,12 @@ class Hit:
 
 @dataclass(frozen=True)
 class Wave:
-    """What is read at once: live messages in `ranges`, of `ids` only where these are given, or archived ones in `files`
-    (paths or URLs) that are what `columns` say."""
+    """What is read at once: live messages in `ranges` or of `ids` (rising), or archived ones in `files` (paths or URLs)
+    that are what `columns` say."""
 
     clauses: Sequence[Clause]
     ranges: Sequence[IdRange] = ()
-    ids: Sequence[int] | None = None
+    ids: Sequence[int] = ()
     files: Sequence[str] = ()
     columns: Sequence[ColumnIs] = field(default=())
 

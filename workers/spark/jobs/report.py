@@ -16,7 +16,8 @@ from poisonadmin.reports.domain.columns import ColumnType
 from poisonadmin.reports.domain.kinds import DECISIONS, Grain
 from poisonadmin.reports.domain.reading import Archived, Reading, SparkDialect
 from workers.spark.pieces import batch_slots
-from workers.spark.tables.frames import Extent, read_table
+from workers.spark.tables.extent import Extent
+from workers.spark.tables.frames import read_table
 
 ID, PLACE, COUNT = "_id", "_place", "_count"
 _TYPES = {

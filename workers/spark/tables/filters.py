@@ -53,11 +53,12 @@ def _sql(one: asked.Filter, table: Table) -> tuple[Column, str]:
     if isinstance(one, asked.IsNotNull):
         return column, "{} IS NOT NULL"
     if isinstance(one, asked.In):
-        return column, f"{{}} IN ({', '.join(_literal(value) for value in one.value)})"
-    return column, _COMPARISONS[type(one)][0] + _literal(one.value)
+        return column, f"{{}} IN ({', '.join(literal(value) for value in one.value)})"
+    return column, _COMPARISONS[type(one)][0] + literal(one.value)
 
 
-def _literal(value: Any) -> str:
+def literal(value: Any) -> str:
+    """Return a value as SQL, for a condition of `Table.select`."""
     # Braces and percent signs would be read as places for values further on.
     return sql.Literal(value).as_string().replace("{", "{{").replace("}", "}}").replace("%", "%%")
 

@@ -3,9 +3,8 @@
 Each range is one query of its own, so that no snapshot of the database is held for longer than that.
 """
 
-import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import adbc_driver_postgresql.dbapi as adbc
 import psycopg
@@ -19,7 +18,9 @@ from pyspark.sql.types import StructType
 
 from poisonadmin.archive.domain.place import path_of
 from poisonadmin.core.domain.secret_settings import database_url
+from poisonadmin.messages.domain.id_ranges import IdRange
 from workers.spark.tables.columns import TABLES, Column, Table, arrow_schema, spark_schema
+from workers.spark.tables.extent import Extent, from_options
 from workers.spark.tables.filters import as_expression, as_sql, is_known
 
 FORMAT = "poisonadmin"
@@ -35,9 +36,7 @@ _MANY_IDS = 2_000
 class Part(InputPartition):
     """What one task reads: ranges of ids of the database, lists of single ids, and files of the archive."""
 
-    def __init__(
-        self, ranges: Sequence[tuple[int, int]], files: Sequence[str], some: Sequence[Sequence[int]] = ()
-    ) -> None:
+    def __init__(self, ranges: Sequence[IdRange], files: Sequence[str], some: Sequence[Sequence[int]] = ()) -> None:
         super().__init__(None)
         self.ranges = ranges
         self.files = files
@@ -59,20 +58,29 @@ class TableSource(DataSource):
 
     def reader(self, schema: StructType) -> "TableReader":
         """Return what reads the columns of the schema."""
-        return TableReader(TABLES[self.options["table"]], schema.fieldNames(), self.options)
+        tasks = int(self.options.get("tasks", "1"))
+        return TableReader(TABLES[self.options["table"]], schema.fieldNames(), from_options(self.options), tasks)
 
 
 class TableReader(DataSourceReader):
-    """Reads some columns of a table."""
+    """Reads some columns of a table, by so many tasks at most.
 
-    def __init__(self, table: Table, names: Sequence[str], options: Mapping[str, str]) -> None:
+    `conditions`: of live rows, as `Table.select` has them.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        names: Sequence[str],
+        extent: Extent,
+        tasks: int,
+        conditions: Sequence[tuple[Column, str]] = (),
+    ) -> None:
         self._table = table
         self._columns = table.chosen(names)
-        self._ranges = [(int(after), int(until)) for after, until in json.loads(options.get("ranges", "[]"))]
-        self._files: list[str] = json.loads(options.get("files", "[]"))
-        ids: list[int] = json.loads(options.get("ids", "[]"))
-        self._some = [ids[start : start + _MANY_IDS] for start in range(0, len(ids), _MANY_IDS)]
-        self._tasks = int(options.get("tasks", "1"))
+        self._extent = extent
+        self._tasks = tasks
+        self._conditions = conditions
         self._filters: list[asked.Filter] = []
 
     def pushFilters(self, filters: list[asked.Filter]) -> Iterable[asked.Filter]:  # noqa: N802  (Spark's name)
@@ -82,8 +90,11 @@ class TableReader(DataSourceReader):
 
     def partitions(self) -> list[Part]:
         """Return what each task reads: every range, list and file once, spread over the tasks."""
-        step = self._tasks
-        parts = [Part(self._ranges[n::step], self._files[n::step], self._some[n::step]) for n in range(step)]
+        step, extent = self._tasks, self._extent
+        # All tasks have some, and no query has many.
+        each = max(1, min(_MANY_IDS, -(-len(extent.ids) // step)))
+        some = [extent.ids[start : start + each] for start in range(0, len(extent.ids), each)]
+        parts = [Part(extent.ranges[n::step], extent.files[n::step], some[n::step]) for n in range(step)]
         return [part for part in parts if part.ranges or part.files or part.some] or [Part([], [])]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -97,9 +108,9 @@ class TableReader(DataSourceReader):
             yield from _archived(file, self._columns, schema, self._filters, left_out.get(path_of(file)))
 
     def _live(self, part: Part, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        conditions = as_sql(self._filters, self._table)
+        conditions = [*self._conditions, *as_sql(self._filters, self._table)]
         query = self._table.select(self._columns, conditions)
-        queries = [query % {"after": after, "until": until} for after, until in part.ranges]
+        queries = [query % {"after": one.after, "until": one.until} for one in part.ranges]
         for ids in part.some:
             text = f"{self._table.id} = ANY('{{{','.join(map(str, ids))}}}'::bigint[])"
             queries.append(f"{query} AND {text}" % {"after": ids[0] - 1, "until": ids[-1]})

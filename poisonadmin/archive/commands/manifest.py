@@ -1,4 +1,4 @@
-"""What a run has written: file by file, as its manifest says it, and in sum."""
+"""What a run has written, as its manifest says it."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Words of failures that are archived are removed."""
+"""What nothing in the database needs any more after a run of the archive."""
 
 from django.db import connection
 

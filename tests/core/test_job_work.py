@@ -1,0 +1,76 @@
+"""A worker's work on long jobs."""
+
+from functools import partial
+
+import pytest
+
+from poisonadmin.core.commands import jobs
+from poisonadmin.core.commands.job_work import job_of, working_on
+from poisonadmin.core.domain.errors import NotFound
+from poisonadmin.store.models.job import Job, JobKind, JobState
+from poisonadmin.store.models.regrouping import Regrouping
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+class Heartbeat:
+    def __init__(self) -> None:
+        self.held: list[int] = []
+
+    def hold(self, job_id: int) -> None:
+        self.held.append(job_id)
+
+    def release(self, job_id: int) -> None:
+        self.held.remove(job_id)
+
+
+@pytest.fixture
+def run() -> Regrouping:
+    return Regrouping.objects.create(cut_off=0, requested_by="kim")
+
+
+def job_for(run: Regrouping, worker: str) -> int:
+    run.refresh_from_db()
+    return job_of(run, JobKind.REGROUP, worker=worker, params={"regrouping": run.id}, phase="reading", total=7)
+
+
+def test_a_worker_goes_on_with_its_own_job_and_another_one_begins_its_own(run: Regrouping) -> None:
+    first = job_for(run, "batch")
+    assert job_for(run, "batch") == first
+    other = job_for(run, "batch@second")
+    jobs.succeed(other, counts={})
+    last = job_for(run, "batch@second")
+    assert len({first, other, last}) == 3
+    run.refresh_from_db()
+    assert (run.job_id, Job.objects.get(id=last).total) == (last, 7)
+
+
+@pytest.mark.parametrize(
+    ("error", "is_stopping", "state", "text"),
+    [
+        (None, False, JobState.RUNNING, None),
+        (ValueError("gone\nwith lines"), False, JobState.FAILED, "ValueError: gone"),
+        (NotFound("There is no rule 7."), False, JobState.FAILED, "There is no rule 7."),
+        (ValueError("the connection was closed"), True, JobState.RUNNING, None),
+    ],
+)
+def test_an_error_ends_the_job_unless_the_worker_stops(
+    run: Regrouping, error: Exception | None, is_stopping: bool, state: JobState, text: str | None
+) -> None:
+    job_id, keeper = job_for(run, "batch"), Heartbeat()
+    raised = None
+    try:
+        with working_on(job_id, fail=partial(_fail, job_id), keeper=keeper, is_stopping=lambda: is_stopping):
+            assert keeper.held == [job_id]
+            if error:
+                raise error
+    except ValueError as found:
+        raised = found
+    job = Job.objects.get(id=job_id)
+    assert (job.state, job.error, keeper.held) == (state, text, [])
+    # The worker's log has what nobody foresaw.
+    assert raised is (error if state == JobState.FAILED and isinstance(error, ValueError) else None)
+
+
+def _fail(job_id: int, text: str) -> None:
+    jobs.fail(job_id, error=text)
