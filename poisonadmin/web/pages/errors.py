@@ -37,7 +37,7 @@ STALE = Advice(
 GONE = Advice(
     "Removed for good",
     "Nothing was changed.",
-    "Nobody can bring it back. Ask the person, or look at the policy, that the sentence above names.",
+    "Nobody can bring it back. Ask the person, or read the policy, that the sentence above names.",
 )
 INVALID = Advice(
     "This cannot be done as asked", "Nothing was changed.", "Correct what the sentence above names, then try again."
