@@ -19,7 +19,7 @@ from django.db.models import Max, Q
 from django.db.models.functions import Now
 
 from poisonadmin.archive.commands import payloads
-from poisonadmin.archive.commands.counting import count_some
+from poisonadmin.archive.commands.dry_runs import count_some
 from poisonadmin.archive.commands.figures import forget_figures, roll_up_failures
 from poisonadmin.archive.commands.holds import note_held
 from poisonadmin.archive.commands.leftovers import forget_words
