@@ -29,6 +29,12 @@ COMPLETED_SECONDS = 900
 Row = tuple[Any, ...]
 _LIVE = "SELECT message_id, seq FROM history"
 _BODIES = "SELECT id, md5(payload) FROM body"
+# At some addresses payloads are not kept at all.
+EMPTIED = "orders.#"
+_EXPECTED = """
+SELECT body.id, md5(CASE WHEN state IN ('DLVD', 'FAIL') AND name LIKE 'orders.%' THEN '' ELSE payload END)
+FROM body JOIN message USING (id) JOIN address ON address.id = address_id
+"""
 
 
 def run(seed: int) -> Result:
@@ -36,7 +42,8 @@ def run(seed: int) -> Result:
     dice = random.Random(f"{FAMILY} {NAME} {seed}")
     with staged("plain") as installation:
         _load(installation)
-        before = {"history": Counter(installation.rows(_LIVE)), "payloads": Counter(installation.rows(_BODIES))}
+        installation.post("policies/", {"match": EMPTIED, "settings": {"keep_payload_days": 0}})
+        before = {"history": Counter(installation.rows(_LIVE)), "payloads": Counter(installation.rows(_EXPECTED))}
         asked = installation.ask("POST", "archive/run/", {"as_of": "2100-01-01T00:00:00Z"}).expect(202)
         kills = _kill_some(installation, dice)
         wrong, seconds = _until_over(installation, str(asked["id"]))
