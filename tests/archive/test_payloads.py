@@ -21,6 +21,7 @@ from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
 from poisonadmin.intake.commands.batch import accept_stream
 from poisonadmin.messages.commands import decisions as deciding
+from poisonadmin.messages.commands.decision_statements import DECISIONS
 from poisonadmin.messages.commands.transitions import move
 from poisonadmin.messages.domain.id_ranges import IdRange
 from poisonadmin.messages.domain.states import Event, State
@@ -30,7 +31,7 @@ from poisonadmin.messages.queries.payload_removals import PayloadRemoved
 from poisonadmin.messages.queries.versions import version_payload
 from poisonadmin.operations.commands.beginning import begin, decide_on
 from poisonadmin.operations.commands.selections import freeze
-from poisonadmin.operations.domain.actions import OperationAction
+from poisonadmin.operations.domain.actions import DELIVERING, OperationAction
 from poisonadmin.operations.queries.operations import get_operation
 from poisonadmin.operations.queries.preview import preview
 from poisonadmin.operations.queries.selections import get_selection
@@ -196,6 +197,13 @@ def test_an_operation_leaves_it_alone_and_says_why(
     assert found.ledger.total == 2
     assert fetch_rows("SELECT id, state FROM message ORDER BY id") == [(empty, "NDLV"), (whole[0], "TBDL")]
     assert wrong_counters() == []
+
+
+@pytest.mark.parametrize("action", sorted(DELIVERING))
+def test_whatever_delivers_looks_for_removed_payloads_in_its_one_statement(action: OperationAction) -> None:
+    decision = DECISIONS[action]
+    assert "FROM removed_payload" in decision.statement
+    assert "FROM removed_payload" in decision.refusal
 
 
 def test_the_builder_refuses_a_statement_that_does_not_look_for_removed_payloads() -> None:
