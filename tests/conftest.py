@@ -34,7 +34,10 @@ LONGEST_FIRST = (
     "whole_system", "web", "embedded", "messages", "spark", "browser", "poisonguard", "workers", "conformance",
 )  # fmt: skip
 # One SparkSession is enough for these; another process would start another JVM.
-WITH_SPARK = (*("archive", "benchmarks", "comparisons", "intake", "reports", "rules", "searches", "sources", "tables"),)
+WITH_SPARK = (
+    *("alike_groups", "archive", "benchmarks", "comparisons", "intake", "reports", "rules", "searches", "sources"),
+    "tables",
+)
 # So is one installation for these tests of brokers.
 WITH_INSTALLATION = ("test_artemis_side_by_side.py", "test_system.py")
 

@@ -8,7 +8,9 @@ from typing import Any
 from celery.signals import worker_process_init, worker_shutting_down
 from django.conf import settings
 
+from poisonadmin.alike_groups.commands.carry_out import search_due as alike_due
 from poisonadmin.archive.commands.erasing import erase_due
+from poisonadmin.archive.commands.regrouping import ArchivedRegrouping
 from poisonadmin.archive.commands.runs import archive_due
 from poisonadmin.comparisons.commands.carry_out import compare_due
 from poisonadmin.core.commands.locks import Tick, single_flight
@@ -20,6 +22,7 @@ from poisonadmin.sources.commands.draining import Workshop, drain_due
 from workers import search_loop, spark_worker
 from workers.celery_app import app, do_each, worker_name
 from workers.spark.archive_store import SparkArchiveStore
+from workers.spark.jobs.alike import find_alike
 from workers.spark.jobs.compare import compare
 from workers.spark.jobs.drain import count_waiting as waiting_in
 from workers.spark.jobs.drain import drain
@@ -27,6 +30,7 @@ from workers.spark.jobs.dry_run import try_rule
 from workers.spark.jobs.ingest import stage_files
 from workers.spark.jobs.regroup import survey
 from workers.spark.jobs.report import collect
+from workers.spark.regroup_store import SparkRegroupStore
 from workers.spark_worker import SparkWorker
 
 # A little less than the tick's period, so that the next tick finds the worker free. In between nothing is claimed.
@@ -54,11 +58,12 @@ def redeliver_tick(**_: Any) -> None:
 
 @app.task  # type: ignore[untyped-decorator]
 def batch_tick(**_: Any) -> None:
-    """Take in files and dead letters, then do dry runs, comparisons, reports, regrouping and the archive.
+    """Take in files and dead letters, then do dry runs, comparisons, reports, regrouping, the search for
+    groups that look alike, and the archive.
 
     Each is done also when another one fails.
     """
-    works = (_ingest, _drain, _dry_run, _compare, _report, _regroup, _archive)
+    works = (_ingest, _drain, _dry_run, _compare, _report, _regroup, _alike, _archive)
     do_each(*(partial(_unless_it_stops, work, spark_worker.current()) for work in works))
 
 
@@ -106,7 +111,12 @@ def _compare(worker: SparkWorker) -> None:
 
 
 def _regroup(worker: SparkWorker) -> None:
-    _turn(worker, Tick.REGROUP, regroup_due, partial(survey, worker.spark))
+    archived = ArchivedRegrouping(SparkRegroupStore(worker.spark, settings.ARCHIVE))
+    _turn(worker, Tick.REGROUP, partial(regroup_due, archived=archived), partial(survey, worker.spark))
+
+
+def _alike(worker: SparkWorker) -> None:
+    _turn(worker, Tick.ALIKE_GROUPS, alike_due, partial(find_alike, worker.spark))
 
 
 def _report(worker: SparkWorker) -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 from poisonadmin.alerts.commands.record import record_alerts
 from poisonadmin.alerts.commands.send import forget_old, send_due
+from poisonadmin.alike_groups.commands.requests import request_daily_search
 from poisonadmin.archive.commands.requests import request_daily_run
 from poisonadmin.core.commands.locks import Tick, single_flight
 from poisonadmin.delivery.commands.crash_recovery import sweep_journals
@@ -75,8 +76,8 @@ def housekeeping_tick(**_: Any) -> None:
 
 @app.task  # type: ignore[untyped-decorator]
 def archive_tick(**_: Any) -> None:
-    """Have the archive run once a day."""
-    request_daily_run()
+    """Once a day, have the archive run, and groups that look alike searched for."""
+    do_each(request_daily_run, request_daily_search)
 
 
 @app.task  # type: ignore[untyped-decorator]

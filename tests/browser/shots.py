@@ -95,6 +95,7 @@ def paths(page: Page, base: str) -> dict[str, str]:
         "crashed-nothing": CRASHED + "&address=elsewhere",
         "groups": GROUPS,
         "groups-snoozed": "/triage/?snoozed=true&group_by=failure",
+        "groups-alike": "/groups/alike/",
         "by-failure": "/triage/?state=NDLV&group_by=failure",
         "by-address": "/triage/?group_by=address",
         "by-header": "/triage/?group_by=header.content-type",

@@ -75,7 +75,7 @@ def test_every_part_of_the_project_is_searched() -> None:
     [
         ("This page follows by itself.", ["follows by itself"]),
         ("The next look failed: the broker is in trouble.", ["look", "trouble"]),
-        ("Files that look like text; what looks wrong", []),
+        ("Files that look like text; what looks wrong; groups that look alike", []),
         ("Its consumer’s word is awaited; unanswered", ["consumer’s word", "unanswered"]),
         ("Attempt 0, brought along", ["brought along"]),
         ("An overlook is a place, and a bookmark a position", []),

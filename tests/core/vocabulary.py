@@ -74,7 +74,7 @@ OWN_MEANING = {"home": "poisonadmin/embedded", "ledger": "poisonadmin/operations
 
 # What readers of pages and documents are not to meet, as regular expressions, and what they read instead.
 OLD_PHRASES = {
-    r"look(s|ed|ing)?\b(?! (like|for|wrong)\b)": "check",
+    r"look(s|ed|ing)?\b(?! (like|alike|for|wrong)\b)": "check",
     r"outlooks?": "approval warning",
     r"remains of|lost pages?": "crash recovery, local journals",
     r"prospects?": "retry limits",

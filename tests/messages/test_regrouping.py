@@ -255,7 +255,7 @@ from poisonadmin.store.models.regrouping import Regrouping
 from tests.messages.former_rules import here
 from workers.spark.jobs import regroup
 regroup_pieces.MESSAGES_A_PIECE, regrouping.RANGE_MESSAGES, regrouping.SECONDS_AFTER_ERROR = 4, 6, 0
-as_now = regroup._as_now
+as_now = regroup.as_now
 deaths = 0
 for turn in range(1, 400):
     if Regrouping.objects.filter(finished_at=None).count() == 0:
@@ -274,7 +274,7 @@ for turn in range(1, 400):
                 return execute(sql, parameters, many, context)
             finally:
                 step()
-        regroup._as_now = lambda stored: (step(), as_now(stored))[1]
+        regroup.as_now = lambda stored: (step(), as_now(stored))[1]
         with connection.execute_wrapper(count):
             regrouping.regroup_due(here, worker="tests")
         os._exit(0)

@@ -1,52 +1,106 @@
 """Run each job on the Spark that the environment names, and print what it gives, as JSON: a script for a test."""
 
 import json
+import pickle
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
+from poisonadmin.archive.domain.pieces import PieceOrder, WriteOrder
+from poisonadmin.comparisons.domain.comparison import Compared
 from poisonadmin.messages.domain.id_ranges import IdRange
+from poisonadmin.reports.domain.reading import Reading
+from poisonadmin.rules.domain.dry_run import Trial
+from poisonadmin.searches.domain.scan import Wave
+from workers.spark.jobs.alike import alike_pairs
+from workers.spark.jobs.archive import write_pieces
+from workers.spark.jobs.compare import compare
+from workers.spark.jobs.dry_run import try_rule
+from workers.spark.jobs.regroup import survey
+from workers.spark.jobs.report import collect
+from workers.spark.jobs.search import find
 from workers.spark.session import start_session
-from workers.spark.tables.columns import TABLES
 from workers.spark.tables.extent import Extent
 from workers.spark.tables.frames import read_table
 
-RANGES = [IdRange(0, 20), IdRange(20, 2**62)]
+Given = Mapping[str, Any]
 
 
-def _table(name: str) -> Callable[[SparkSession, Extent], DataFrame]:
-    return lambda spark, extent: read_table(spark, name, extent, tasks=2)
+def _table(spark: SparkSession, name: str, extent: Extent) -> list[list[str]]:
+    return sorted([str(value) for value in row] for row in read_table(spark, name, extent, tasks=2).collect())
 
 
-def _by_address(spark: SparkSession, extent: Extent) -> DataFrame:
+def _events_of_addresses(spark: SparkSession, extent: Extent) -> list[list[str]]:
     messages = read_table(spark, "messages", extent, columns=["id", "address"], tasks=2)
     history = read_table(spark, "history", extent, columns=["message_id", "event"], tasks=2)
-    return (
+    counted = (
         messages.join(history, messages.id == history.message_id)
         .where(f.col("event") != "claimed")
         .groupBy("address", "event")
         .agg(f.count("*").alias("n"), f.max("id").alias("last"))
         .select("address", "event", "n", "last")
     )
+    return sorted([str(value) for value in row] for row in counted.collect())
 
 
-JOBS = {**{name: _table(name) for name in TABLES}, "by address": _by_address}
+def _found(spark: SparkSession, wave: Wave) -> list[int]:
+    return sorted(hit.id for hit in find(spark, wave))
+
+
+def _reported(spark: SparkSession, reading: Reading) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = collect(spark, reading).to_pylist()
+    return rows
+
+
+def _alike(spark: SparkSession, rows: Sequence[tuple[int, list[str]]]) -> list[list[str]]:
+    pairs = alike_pairs(spark.createDataFrame(rows, "place int, tokens array<string>"))
+    return sorted([str(value) for value in row] for row in pairs.collect())
+
+
+def _compared(spark: SparkSession, compared: Compared) -> dict[str, Any]:
+    return asdict(compare(spark, compared))
+
+
+def _tried(spark: SparkSession, trial: Trial, ranges: Sequence[IdRange]) -> list[Any]:
+    return [[found.read, found.matched, found.as_json()] for found in try_rule(spark, trial, ranges)]
+
+
+def _written(spark: SparkSession, order: WriteOrder, pieces: Sequence[PieceOrder]) -> list[Any]:
+    """Return what was written, in files of a place of this run's own."""
+    own = replace(order, place=f"{order.place}/{spark.conf.get('spark.app.name')}-{sys.argv[2]}")
+    return [
+        [one, piece.versions, sorted([file.table, file.rows, file.rows_sha256] for file in piece.files)]
+        for one, piece in sorted(write_pieces(spark, own, pieces).items())
+    ]
+
+
+def _surveyed(spark: SparkSession, regrouping_id: int, ranges: Sequence[IdRange]) -> tuple[int, int]:
+    return survey(spark, regrouping_id, ranges)
+
+
+JOBS: dict[str, Callable[..., Any]] = {
+    "table": _table,
+    "join": _events_of_addresses,
+    "search": _found,
+    "report": _reported,
+    "alike": _alike,
+    "comparison": _compared,
+    "dry run": _tried,
+    "archive": _written,
+    "regrouping": _surveyed,
+}
 
 
 def main() -> None:
-    """Print {job: rows in their order}; the argument is a file of the archive with messages, or nothing."""
-    extent = Extent(RANGES, sys.argv[1:])
+    """Print {what: result}; the arguments are a file with {what: (job, its arguments)}, and a name of this run."""
+    asked = pickle.loads(Path(sys.argv[1]).read_bytes())
     spark = start_session("everywhere")
-    found = {
-        name: sorted(
-            [str(value) for value in row]
-            for row in job(spark, Extent(RANGES) if name != "messages" else extent).collect()
-        )
-        for name, job in JOBS.items()
-    }
-    print(json.dumps(found))
+    print(json.dumps({what: JOBS[job](spark, *given) for what, (job, given) in asked.items()}, default=str))
     spark.stop()
 
 

@@ -3,24 +3,38 @@
 import contextlib
 import json
 import os
+import pickle
 import shlex
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 import yaml
 from pyspark.sql import SparkSession
 
+from poisonadmin.archive.domain.pieces import PieceOrder, WriteOrder
+from poisonadmin.comparisons.domain.comparison import Compared
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.embedded.ports import free_port
 from poisonadmin.messages.domain.id_ranges import IdRange
+from poisonadmin.messages.queries.filters import parse_filter
+from poisonadmin.reports.domain.asked import AskedReport, asked_report
+from poisonadmin.reports.domain.reading import Archived, Reading
+from poisonadmin.reports.queries.archived import archived_where, row_conditions
+from poisonadmin.reports.queries.live import range_statements
+from poisonadmin.rules.domain.dry_run import Trial
+from poisonadmin.rules.domain.rules import RuleDefinition, Stage
+from poisonadmin.searches.domain.scan import Wave
+from poisonadmin.searches.queries.terms import clauses_of
+from poisonadmin.store.models.message import Message
+from poisonadmin.store.models.regrouping import Regrouping
+from tests.comparisons.incident import incident
 from tests.embedded.test_compose import DOCKER, PROJECT
-from tests.fixtures.decisions import quarantine
-from tests.tables.test_tables import put
 from workers.spark.tables.columns import TABLES, arrow_schema
 from workers.spark.tables.extent import Extent
 from workers.spark.tables.frames import read_table
@@ -30,24 +44,95 @@ COMPOSE = yaml.safe_load((PROJECT / "docker-compose.yml").read_text())["services
 
 
 def test_jobs_give_the_same_rows_everywhere(spark: SparkSession, test_database_url: str, tmp_path: Path) -> None:
-    ids = put(30) + put(20, address="invoices")
-    quarantine(ids[:25], principal=SYSTEM, reason="waits")
-    archived = read_table(spark, "messages", Extent([IdRange(ids[0] - 1, ids[9])]), tasks=1).toArrow()
-    file = tmp_path / "archived.parquet"
-    pq.write_table(archived.cast(arrow_schema(TABLES["messages"].columns)), file)
+    asked = asked_of_all(spark, tmp_path)
+    file = tmp_path / "asked"
+    file.write_bytes(pickle.dumps(asked))
     own = {"DATABASE_URL": test_database_url}
     with cluster(tmp_path, own) as at_cluster, connect(tmp_path, own) as at_server:
         places = [{"SPARK_MASTER": "local[2,4]"}, {"SPARK_MASTER": "local-cluster[2,1,1024]"}, at_cluster, at_server]
-        local, *others = [everything(own | place, file) for place in places]
-    assert len(local["messages"]) == 60
-    assert sum(int(row[2]) for row in local["by address"]) == len(local["history"]) == 75
+        local, *others = [everything(own | place, file, str(n)) for n, place in enumerate(places)]
+    sizes = {what: len(rows) for what, rows in local.items()}
+    assert sizes | {"archive": 1} == {
+        "messages": 145,
+        "attempts": 90,
+        "history": 405,
+        "operations": 0,
+        "events of addresses": 6,
+        "search": 30,
+        "search for few": 5,
+        "search of files": 20,
+        "report": 30,
+        "report of files": 10,
+        "report of groups": 2,
+        "comparison": 5,
+        "dry run": 2,
+        "archive": 1,
+        "regrouping": 2,
+    }
+    assert local["comparison"]["findings"]
+    assert [found[1] for found in local["dry run"]] == [30, 0]
+    ((_, versions, files),) = local["archive"]
+    assert (versions["message"][0], {table for table, *_ in files} >= {"messages", "attempts", "history"}) == (60, True)
+    assert local["regrouping"] == [30, 0]
     for other in others:
         assert other == local
 
 
-def everything(environment: dict[str, str], file: Path) -> dict[str, list[list[str]]]:
+def asked_of_all(spark: SparkSession, directory: Path) -> dict[str, tuple[str, tuple[Any, ...]]]:
+    """Store 30 messages that failed and 60 that were delivered, half of them archived too; return what is asked."""
+    failing, others = incident(30, 60, order)
+    ids = [*failing, *others]
+    live = [IdRange(ids[0] - 1, ids[20]), IdRange(ids[20], ids[-1])]
+    files = {table: written(spark, table, IdRange(ids[20], ids[75]), directory) for table in ("messages", "attempts")}
+    dry_run = Trial(Stage.BEFORE, RuleDefinition(1, "new", 1, NEW_CLIENT), (Message.objects.all()[0].address_id,))
+    cutoffs = json.dumps([{"address_id": Message.objects.all()[0].address_id, "delivered": "2999-01-01T00:00:00Z"}])
+    regrouping = Regrouping.objects.create(cut_off=ids[-1], requested_by="tests")
+    by_version = asked_report("redelivery")
+    failures = asked_report("failures", columns=["id", "message_id", "error_class", "header.client-version", "payload"])
+
+    def live_report(asked: AskedReport) -> Reading:
+        return Reading(asked, range_statements(asked, SYSTEM, live))
+
+    def archived_report(asked: AskedReport) -> Reading:
+        return Reading(asked, archived=Archived(files, archived_where(asked, SYSTEM), row_conditions(asked)))
+
+    def search(q: str, **where: Any) -> Wave:
+        return Wave(clauses_of(parse_filter({"q": [q]})), **where)
+
+    return {
+        **{name: ("table", (name, Extent(live, files["messages"] if name == "messages" else ()))) for name in TABLES},
+        "events of addresses": ("join", (Extent(live),)),
+        "search": ("search", (search("payload.$.total:>=1000", ranges=live),)),
+        "search for few": ("search", (search('payload:"currency"', ids=ids[::20]),)),
+        "search of files": ("search", (search("header.client-version:4.1.0", files=files["messages"]),)),
+        "report": ("report", (live_report(failures),)),
+        "report of files": ("report", (archived_report(failures),)),
+        "report of groups": ("report", (live_report(by_version),)),
+        "comparison": ("comparison", (Compared(failing, others, with_payload=True),)),
+        "dry run": ("dry run", (dry_run, live)),
+        "archive": ("archive", (WriteOrder(str(directory), 1, cutoffs), [PieceOrder(1, ids[0] - 1, ids[-1], "0-a")])),
+        "regrouping": ("regrouping", (regrouping.id, live)),
+    }
+
+
+def order(n: int, is_failing: bool) -> dict[str, Any]:
+    payload = {"total": n + 1000 if is_failing else n, "currency": "EUR"}
+    return {"payload": payload, "headers": {"client-version": "4.2.0" if is_failing else "4.1.0"}}
+
+
+NEW_CLIENT = {"json": [{"path": "$.total", "within": {"min": 1000}}]}
+
+
+def written(spark: SparkSession, table: str, ids: IdRange, directory: Path) -> list[str]:
+    """Write rows of a table as the archive does; return the file's path."""
+    rows = read_table(spark, table, Extent([ids]), tasks=1).toArrow()
+    pq.write_table(rows.cast(arrow_schema(TABLES[table].columns)), directory / f"{table}.parquet")
+    return [str(directory / f"{table}.parquet")]
+
+
+def everything(environment: dict[str, str], file: Path, name: str) -> dict[str, Any]:
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "tests.tables.everywhere", str(file)],
+        [sys.executable, "-W", "ignore", "-m", "tests.tables.everywhere", str(file), name],
         cwd=PROJECT,
         env=os.environ | environment,
         capture_output=True,
@@ -55,7 +140,7 @@ def everything(environment: dict[str, str], file: Path) -> dict[str, list[list[s
         timeout=300,
     )
     assert done.returncode == 0, done.stderr[-4000:]
-    found: dict[str, list[list[str]]] = json.loads(done.stdout.splitlines()[-1])
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
 
 

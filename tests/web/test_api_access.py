@@ -124,6 +124,14 @@ EXPECTED: dict[tuple[str, str], Expectation] = {
     ("api-erasure", "get"): ({"erasure_id": "erasure"}, None, 403, 403, 200, 403),
     ("api-failures", "get"): ({}, None, 200, 200, 200, 200),
     ("api-groups", "get"): ({}, None, 200, 200, 200, 200),
+    ("api-group-proposals", "get"): ({}, None, 200, 200, 200, 200),
+    ("api-group-proposals", "post"): ({}, None, 403, 202, 202, 403),
+    ("api-group-proposal", "get"): ({"proposal_id": "proposal"}, None, 200, 200, 200, 404),
+    ("api-group-proposal-merge", "post"): ({"proposal_id": "proposal"}, {}, 403, 200, 200, 404),
+    ("api-group-proposal-dismiss", "post"): ({"proposal_id": "proposal"}, None, 403, 200, 200, 404),
+    # It is not dismissed.
+    ("api-group-proposal-again", "post"): ({"proposal_id": "proposal"}, None, 403, 409, 409, 404),
+    ("api-alike-search", "get"): ({"alike_search_id": "alike_search"}, None, 200, 200, 200, 200),
     ("api-group", "get"): ({"group_id": "group"}, None, 200, 200, 200, 404),
     ("api-group", "patch"): ({"group_id": "group"}, {"note": "known since the release"}, 403, 200, 200, 404),
     ("api-group-merge", "post"): ({"group_id": "group"}, {"groups": ["999999"], **WHY}, 403, 404, 404, 404),
@@ -219,7 +227,7 @@ EXPECTED: dict[tuple[str, str], Expectation] = {
 }
 PAGES_THAT_REDIRECT = {"api-docs"}
 LISTS_THAT_ARE_EMPTY_OUTSIDE = [
-    *("messages/", "failures/", "groups/", "addresses/", "destinations/", "policies/"),
+    *("messages/", "failures/", "groups/", "groups/alike/", "addresses/", "destinations/", "policies/"),
     *(
         "sources/",
         "sources/rejected/",

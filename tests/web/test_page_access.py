@@ -38,6 +38,7 @@ from poisonadmin.store.models.job import Job
 from poisonadmin.store.models.lane import Address
 from poisonadmin.store.models.poison import PoisonEntry
 from poisonadmin.store.models.policy import PolicyRow
+from tests.alike_groups.proposals import make_proposal
 from tests.crashes import blacklist
 from tests.fixtures.database import Snapshot, taken_away
 from tests.fixtures.delivery import make_orders_destination
@@ -120,6 +121,11 @@ ROUTES = {
     "groups-merge-ticked": Expected(
         DECIDE, OF_AN_ADDRESS, "post", {"into": "{group}", "group": "0", "reason": "r"}, 302
     ),
+    "groups-alike": Expected(),
+    "groups-alike-search": Expected(DECIDE, OF_AN_ADDRESS, "post", status=302),
+    "groups-alike-merge": Expected(DECIDE, OF_AN_ADDRESS, "post", status=302),
+    "groups-alike-dismiss": Expected(DECIDE, OF_AN_ADDRESS, "post", status=302),
+    "groups-alike-again": Expected(DECIDE, OF_AN_ADDRESS, "post", status=302),
     "groups-one": Expected(READ, OF_AN_ADDRESS),
     "groups-edit": Expected(DECIDE, OF_AN_ADDRESS),
     "groups-merge": Expected(DECIDE, OF_AN_ADDRESS, "post", {"group": "1", "reason": "r"}, 302),
@@ -269,6 +275,7 @@ def make_everything() -> dict[str, int]:
     change = {"payload": "changed"}
     decide_on([patched], OperationAction.PATCH, params=change, reason="r", principal=SYSTEM, is_one=True)
     line = RejectedLine.objects.create(source=source, batch="b", line=1, code="invalid_json", detail="no", raw=b"{")
+    group = FailureGroup.objects.earliest("id").id
     return {
         "run_id": request_run(principal=SYSTEM).id,
         "hold_id": hold({"address": "orders.#"}, reason="r", principal=SYSTEM).id,
@@ -284,7 +291,8 @@ def make_everything() -> dict[str, int]:
         "attempt": 1,
         "node_id": crashed.node_id,
         "entry_id": PoisonEntry.objects.get().id,
-        "group_id": FailureGroup.objects.earliest("id").id,
+        "group_id": group,
+        "proposal_id": make_proposal(group),
         "policy_id": PolicyRow.objects.get().id,
         "restart_job_id": restart_job.id,
         "sign_off_rule_id": save_sign_off_rule("orders.#", None, above=1_000, principal=SYSTEM).id,
@@ -383,7 +391,9 @@ def test_a_limited_administrator_gets_no_form_that_cannot_be_sent(
     assert _answer(client, name, objects) == 403
 
 
-@pytest.mark.parametrize("name", ["destinations", "policies", "addresses", "rules", "overview", "triage"])
+@pytest.mark.parametrize(
+    "name", ["destinations", "policies", "addresses", "rules", "overview", "triage", "groups-alike"]
+)
 def test_a_list_that_hides_something_does_not_say_that_there_is_nothing(
     name: str, objects: dict[str, int], browser_of: Callable[[str], Client]
 ) -> None:

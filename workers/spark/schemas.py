@@ -100,3 +100,33 @@ FEATURE = RowSchema(
         {"id": pa.int64(), "failing": pa.bool_(), "field": pa.string(), "text": pa.string(), "number": pa.float64()}
     ),
 )
+# One row a fingerprint, as poisonadmin/alike_groups/domain/compared.py says; `place`: the fingerprint's in the order in
+# which groups should stay, `tokens`: what a MinHash compares, never empty.
+COMPARED_FAILURE = RowSchema(
+    "place int, kind string, message string, frames array<string>, tokens array<string>",
+    pa.schema(
+        {
+            "place": pa.int32(),
+            "kind": pa.string(),
+            "message": pa.string(),
+            "frames": pa.list_(pa.string()),
+            "tokens": pa.list_(pa.string()),
+        }
+    ),
+)
+# One row an archived failure, `was` and `fingerprint` the same where it keeps it.
+REGROUPED_FAILURE = RowSchema(
+    "was string, fingerprint string, title string, error_class string, message_id long, attempt_number int,"
+    " finished_at timestamp",
+    pa.schema(
+        {
+            "was": pa.string(),
+            "fingerprint": pa.string(),
+            "title": pa.string(),
+            "error_class": pa.string(),
+            "message_id": pa.int64(),
+            "attempt_number": pa.int32(),
+            "finished_at": pa.timestamp("us", tz="UTC"),
+        }
+    ),
+)

@@ -60,6 +60,7 @@ UPDATE failure_group AS g SET sample_message_id = NULL,
     title = CASE WHEN EXISTS (SELECT FROM attempt WHERE fingerprint = g.fingerprint AND outcome <> 'delivered')
                  THEN title ELSE error_class END
 WHERE sample_message_id = ANY(%(ids)s);
+DELETE FROM group_proposal WHERE into_message = ANY(%(ids)s) OR group_message = ANY(%(ids)s);
 UPDATE poison_entry SET why = 'erased' WHERE message_id = ANY(%(ids)s)
 """
 # The rows in files stop counting; they are rewritten later.

@@ -87,7 +87,8 @@ def put_in_place(replaced: Sequence[Replacement]) -> None:
             raise FileReplaced(one.old.path)
         if one.new is not None:
             values = {name: value for name, value in vars(one.new).items() if name != "table"}
-            ArchiveFile.objects.filter(id=one.noted.id).update(is_current=True, **values)
+            if not ArchiveFile.objects.filter(id=one.noted.id).update(is_current=True, **values):
+                raise FileReplaced(one.old.path)
 
 
 def tidy(store: FileStore, piece_id: int) -> None:

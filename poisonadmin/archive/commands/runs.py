@@ -36,6 +36,7 @@ from poisonadmin.core.commands.transaction_retry import retried
 from poisonadmin.messages.queries.id_ranges import next_ranges
 from poisonadmin.store.models.archive import ArchiveFile, ArchivePiece, ArchiveRun
 from poisonadmin.store.models.job import JobKind
+from poisonadmin.store.models.regrouping import Regrouping
 
 PIECE_MESSAGES = 25_000
 PIECES_A_WAVE = 4
@@ -61,7 +62,12 @@ def archive_due(
     is_stopping: Callable[[], bool] = lambda: False,
     seconds: float = TURN_SECONDS,
 ) -> None:
-    """Go on with the run that is asked for, for about `seconds`. Call under `single_flight(Tick.ARCHIVE)`."""
+    """Go on with the run that is asked for, for about `seconds`. Call under `single_flight(Tick.ARCHIVE)`.
+
+    While failures are regrouped it waits: what is noted of a failure in the database does not hold in a file.
+    """
+    if Regrouping.objects.filter(finished_at=None).exists():
+        return
     run = ArchiveRun.objects.filter(Q(waits_until=None) | Q(waits_until__lte=Now()), ended_at=None).first()
     if run is None:
         return

@@ -19,7 +19,12 @@ from poisonadmin.messages.domain.failures import FINGERPRINT_VERSION
 from poisonadmin.messages.domain.regroup_plan import KnownGroup, RegroupPlan, plan_regrouping
 from poisonadmin.store.models.regrouping import Regrouping
 
-_MOVED = "SELECT was, fingerprint, count(*) FROM regrouped_attempt GROUP BY 1, 2"
+_MOVED = """
+SELECT was, fingerprint, sum(n)::bigint FROM (
+    SELECT was, fingerprint, count(*) AS n FROM regrouped_attempt GROUP BY 1, 2
+    UNION ALL SELECT was, fingerprint, n FROM regrouped_archive) AS noted
+GROUP BY 1, 2
+"""
 _KEPT = "SELECT was FROM regroup_move WHERE was = fingerprint"
 _LOCK = "SELECT FROM failure_group WHERE fingerprint = ANY(%s) ORDER BY fingerprint FOR UPDATE"
 _GROUPS = """
@@ -34,15 +39,20 @@ _TAKE = """
 UPDATE failure_group SET fingerprint = one.fingerprint, version = %s
 FROM unnest(%s::bigint[], %s::text[]) AS one (id, fingerprint) WHERE failure_group.id = one.id
 """
-# A failure of each fingerprint, which describes its group.
+# A failure of each fingerprint, which describes its group; one that is archived where none is live.
 _SAMPLES = """
-SELECT DISTINCT ON (first.fingerprint) first.fingerprint, noted.title, first.message_id, noted.attempt_number
-FROM (SELECT fingerprint, min(message_id) AS message_id FROM regrouped_attempt GROUP BY 1) AS first
-     JOIN regrouped_attempt AS noted USING (message_id, fingerprint)
-ORDER BY first.fingerprint, noted.attempt_number
+SELECT DISTINCT ON (fingerprint) fingerprint, title, message_id, error_class, finished_at FROM (
+    SELECT noted.*, coalesce(t.error_class, '') AS error_class, t.finished_at, FALSE AS is_archived
+    FROM (SELECT fingerprint, min(message_id) AS message_id FROM regrouped_attempt GROUP BY 1) AS first
+         JOIN (SELECT fingerprint, title, message_id, attempt_number FROM regrouped_attempt) AS noted
+              USING (message_id, fingerprint)
+         JOIN attempt AS t USING (message_id, attempt_number)
+    UNION ALL
+    SELECT fingerprint, title, message_id, attempt_number, error_class, finished_at, TRUE FROM regrouped_archive) AS one
+ORDER BY fingerprint, is_archived, message_id, attempt_number
 """
-_SAMPLE = """unnest(%(fingerprints)s::text[], %(titles)s::text[], %(messages)s::bigint[], %(numbers)s::int[])
- AS sample (fingerprint, title, message_id, attempt_number)"""
+_SAMPLE = """unnest(%(fingerprints)s::text[], %(titles)s::text[], %(messages)s::bigint[], %(classes)s::text[],
+ %(times)s::timestamptz[]) AS sample (fingerprint, title, message_id, error_class, finished_at)"""
 _DESCRIBE = f"""
 UPDATE failure_group SET title = sample.title, sample_message_id = sample.message_id FROM {_SAMPLE}
 WHERE failure_group.id = ANY(%(keepers)s) AND failure_group.fingerprint = sample.fingerprint
@@ -50,9 +60,9 @@ WHERE failure_group.id = ANY(%(keepers)s) AND failure_group.fingerprint = sample
 # None is new to anybody: their failures were seen in the group that they come from.
 _MAKE = f"""
 INSERT INTO failure_group (fingerprint, version, title, error_class, sample_message_id, first_at, last_at, is_unseen)
-SELECT sample.fingerprint, %(version)s, sample.title, coalesce(t.error_class, ''), sample.message_id, t.finished_at,
-       t.finished_at, FALSE
-FROM {_SAMPLE} JOIN attempt t USING (message_id, attempt_number)
+SELECT sample.fingerprint, %(version)s, sample.title, sample.error_class, sample.message_id, sample.finished_at,
+       sample.finished_at, FALSE
+FROM {_SAMPLE}
 WHERE sample.fingerprint = ANY(%(new)s) ORDER BY sample.fingerprint
 """  # noqa: S608
 _MAKE_FORMER = """
@@ -139,7 +149,7 @@ def _carry_out(cursor: CursorWrapper) -> RegroupPlan:
     changing = {**{group_id: one for one, group_id in plan.keepers.items()}, **plan.others}
     cursor.execute(_GIVE_UP, [list(changing)])
     cursor.execute(_TAKE, [FINGERPRINT_VERSION, list(changing), list(changing.values())])
-    names = ("fingerprints", "titles", "messages", "numbers")
+    names = ("fingerprints", "titles", "messages", "classes", "times")
     values: dict[str, Any] = {name: [row[place] for row in samples] for place, name in enumerate(names)}
     values |= {"version": FINGERPRINT_VERSION, "new": plan.new, "keepers": list(plan.keepers.values())}
     for statement in (_MAKE, _DESCRIBE):

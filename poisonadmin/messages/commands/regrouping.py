@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
+from typing import Protocol
 
 from django.db import connection, transaction
 from django.db.models import F, Max, Q
@@ -27,9 +28,21 @@ from poisonadmin.store.models.job import JobKind
 from poisonadmin.store.models.message import Message
 from poisonadmin.store.models.regrouping import Regrouping
 
+MustPause = Callable[[], bool]
 Survey = Callable[[int, Sequence[IdRange]], tuple[int, int]]
 """Notes what changes in some ranges, for the regrouping of this id; returns how many failures were read, and how many
 change. Passed in: what surveys (workers) imports this package."""
+
+
+class ArchivedFailures(Protocol):
+    """Failures in the files of the archive. Passed in: what keeps them (archive.commands) imports this module."""
+
+    def survey(self, run: Regrouping, must_pause: MustPause) -> bool:
+        """Note what changes in the archive; return False when it paused before the end."""
+
+    def move(self, must_pause: MustPause) -> bool:
+        """Give archived failures the fingerprints that are noted; return False when it paused before the end."""
+
 
 RANGE_MESSAGES = 25_000
 RANGES_A_WAVE = 16
@@ -62,6 +75,7 @@ def request_regrouping(*, actor: str) -> Regrouping:
 def regroup_due(
     survey: Survey,
     *,
+    archived: ArchivedFailures | None = None,
     worker: str,
     keeper: JobHeartbeat | None = None,
     is_stopping: Callable[[], bool] = lambda: False,
@@ -74,14 +88,18 @@ def regroup_due(
     until = time.monotonic() + seconds
     job_id = job_of(run, JobKind.REGROUP, worker=worker, params={"regrouping": run.id}, phase=_FIRST_PHASE)
     with working_on(job_id, fail=partial(_fail, run, job_id), keeper=keeper, is_stopping=is_stopping):
-        _go_on(run, job_id, survey, lambda: is_stopping() or time.monotonic() >= until)
+        _go_on(run, job_id, survey, archived, lambda: is_stopping() or time.monotonic() >= until)
 
 
-def _go_on(run: Regrouping, job_id: int, survey: Survey, must_pause: Callable[[], bool]) -> None:
+def _go_on(
+    run: Regrouping, job_id: int, survey: Survey, archived: ArchivedFailures | None, must_pause: MustPause
+) -> None:
     while run.planned_at is None:
         if must_pause():
             return
         if run.surveyed >= run.cut_off:
+            if archived is not None and not archived.survey(run, must_pause):
+                return
             jobs.move(job_id, phase="deciding on groups")
             decide_on_groups(run.id)
         else:
@@ -102,7 +120,9 @@ def _go_on(run: Regrouping, job_id: int, survey: Survey, must_pause: Callable[[]
         while bring_along(int(dissolved), stays):
             if must_pause():
                 return
-    _finish(run, job_id)
+    jobs.move(job_id, phase="moving archived failures", total=run.changed)
+    if archived is None or archived.move(must_pause):
+        _finish(run, job_id)
 
 
 def _finish(run: Regrouping, job_id: int) -> None:

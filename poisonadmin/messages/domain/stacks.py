@@ -4,9 +4,9 @@
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 
 MAX_STACK_CHARS = 64 * 1024
 MAX_STACK_LINES = 5000
@@ -79,12 +79,15 @@ def first_application_frame(stack: str) -> str | None:
     ... decimal.InvalidOperation: [<class 'decimal.ConversionSyntax'>]''')
     'orders/handler.py:handle'
     """
-    for block in _blocks_from_the_root(_lines(stack)):
-        for line in block:
-            frame = _application_frame(line)
-            if frame is not None:
-                return frame[:MAX_FRAME_CHARS]
-    return None
+    return next(_application_frames(stack), None)
+
+
+def application_frames(stack: str, *, most: int) -> list[str]:
+    """Return at most so many frames of the application, the one nearest to the root cause first, each once.
+
+    They are written as `first_application_frame` writes them.
+    """
+    return list(islice(dict.fromkeys(_application_frames(stack)), most))
 
 
 def root_cause_class(stack: str) -> str | None:
@@ -113,6 +116,14 @@ def thrown_class(stack: str) -> str | None:
         return _python_error(_python_blocks(lines)[-1])
     heading = _HEADING.match(lines[0]) if lines else None
     return heading["cls"] if heading else None
+
+
+def _application_frames(stack: str) -> Iterator[str]:
+    for block in _blocks_from_the_root(_lines(stack)):
+        for line in block:
+            frame = _application_frame(line)
+            if frame is not None:
+                yield frame[:MAX_FRAME_CHARS]
 
 
 def _lines(stack: str) -> list[str]:

@@ -15,7 +15,7 @@ REVOKE ALL ON FUNCTION empty_former_payloads(bigint[]) FROM PUBLIC;
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("store", "0033_comparisons"),
+        ("store", "0035_regrouped_archive"),
     ]
 
     operations = [

@@ -25,6 +25,7 @@ class Migration(migrations.Migration):
                     (
                         "kind__in",
                         [
+                            "alike_groups",
                             "archive",
                             "compare",
                             "dry_run",

@@ -19,6 +19,7 @@ class JobKind(StrEnum):
     SEARCH = "search"
     COMPARE = "compare"
     REPORT = "report"
+    ALIKE_GROUPS = "alike_groups"
 
 
 class JobState(StrEnum):

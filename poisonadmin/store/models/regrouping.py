@@ -11,12 +11,14 @@ class Regrouping(models.Model):
     Of messages up to `cut_off`, those up to `surveyed` have been looked at. `planned_at`: all of them have, and what
     becomes of the groups is decided (messages/domain/regroup_plan.py): `dissolved` maps groups to those that have their
     failures from then on, `former` are the groups that stand for fingerprints that no group has any more.
+    `archive_surveyed`: the last piece of the archive whose failures have been looked at, too.
     `read`, `changed`: failures. `waits_until`: after an error.
     """
 
     id = models.BigAutoField(primary_key=True)
     cut_off = models.BigIntegerField()
     surveyed = models.BigIntegerField(db_default=0)
+    archive_surveyed = models.BigIntegerField(db_default=0)
     planned_at = models.DateTimeField(null=True)
     dissolved = models.JSONField(default=dict)
     former = models.JSONField(default=list)
@@ -45,6 +47,26 @@ class RegroupedAttempt(models.Model):
 
     class Meta:
         db_table = "regrouped_attempt"
+
+
+class RegroupedArchive(models.Model):
+    """Archived failures of a piece whose fingerprint is to be another one: how many, and one of them, which describes
+    the group. The row goes when the files of the piece have it."""
+
+    pk = models.CompositePrimaryKey("piece_id", "was", "fingerprint")
+    piece_id = models.BigIntegerField()
+    was = models.CharField(max_length=16)
+    fingerprint = models.CharField(max_length=16)
+    n = models.BigIntegerField()
+    title = models.CharField(max_length=300)
+    error_class = models.CharField(max_length=255)
+    message_id = models.BigIntegerField()
+    attempt_number = models.IntegerField()
+    finished_at = models.DateTimeField()
+    last_at = models.DateTimeField()
+
+    class Meta:
+        db_table = "regrouped_archive"
 
 
 class RegroupMove(models.Model):

@@ -32,6 +32,8 @@ _STATEMENTS = (
     """DELETE FROM axes_accessattempt WHERE attempt_time < now() - interval '12 hours'
        OR id <= (SELECT max(id) - 50000 FROM axes_accessattempt)""",
     "DELETE FROM comparison WHERE expires_at < now()",
+    """DELETE FROM alike_search WHERE finished_at < now() - interval '30 days'
+       AND id <> (SELECT max(id) FROM alike_search WHERE state = 'done')""",
     "DELETE FROM consumer WHERE heartbeat_at < now() - interval '7 days'",
     f"DELETE FROM group_hour WHERE hour < now() - interval '{HOURS_KEPT_DAYS} days'",  # noqa: S608
     "DELETE FROM worker WHERE heartbeat_at < now() - interval '1 day'",
@@ -44,7 +46,7 @@ def clean_up() -> None:
 
     Looks at brokers after a quarter of an hour, idempotency keys and comparisons after a day, jobs of redelivery and of
     brokers after two, claims, nodes and consumers after a week, failures by hour after five, runs of restart jobs that
-    began nothing after 30 days.
+    began nothing, and searches for groups that look alike, after 30 days.
     """
     with connection.cursor() as cursor:
         for statement in _STATEMENTS:

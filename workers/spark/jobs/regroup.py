@@ -22,7 +22,7 @@ from workers.spark.schemas import REGROUPED_PART
 
 _ROWS = 2000
 MAX_TITLE_CHARS = 300
-_REPORTED = (Outcome.IMPORTED, Outcome.RETURNED)
+REPORTED = (Outcome.IMPORTED, Outcome.RETURNED)
 
 # Held to the end: nobody plans by what is noted before it is committed, and nobody notes anything afterwards.
 _IS_WANTED = "SELECT FROM regrouping WHERE id = %s AND planned_at IS NULL FOR SHARE"
@@ -30,7 +30,7 @@ _FORGET = "DELETE FROM regrouped_attempt WHERE message_id > %(after)s AND messag
 _FAILURES = f"""
 SELECT message_id, attempt_number, fingerprint, coalesce(error_class, '') AS error_class, cause_class,
        left(coalesce(error_message, ''), {MAX_MASKED_CHARS}) AS message, coalesce(stack, '') AS stack,
-       coalesce(title, '') AS title, outcome IN ('{_REPORTED[0]}', '{_REPORTED[1]}') AS is_reported
+       coalesce(title, '') AS title, outcome IN ('{REPORTED[0]}', '{REPORTED[1]}') AS is_reported
 FROM attempt
 WHERE message_id > %(after)s AND message_id <= %(until)s AND outcome <> 'delivered' AND fingerprint IS NOT NULL
 ORDER BY message_id, attempt_number
@@ -42,7 +42,9 @@ ORDER BY 1, 2 ON CONFLICT DO NOTHING
 """
 
 
-class _LoggedFailure(NamedTuple):
+class LoggedFailure(NamedTuple):
+    """A row of the failure log, as far as a fingerprint is made of it."""
+
     message_id: int
     attempt_number: int
     fingerprint: str
@@ -75,7 +77,7 @@ def _survey_range(regrouping_id: int, ranges: Sequence[IdRange], part: int) -> l
         with writer.cursor().copy(_NOTE) as copy:
             for stored in _failures(reader, ids):
                 read += 1
-                mark, line = _as_now(stored)
+                mark, line = as_now(stored)
                 moves.add((stored.fingerprint, mark))
                 if mark != stored.fingerprint:
                     changed += 1
@@ -84,13 +86,13 @@ def _survey_range(regrouping_id: int, ranges: Sequence[IdRange], part: int) -> l
     return [{"part": part, "read": read, "changed": changed}]
 
 
-def _failures(connection: "psycopg.Connection[tuple[object, ...]]", ids: dict[str, int]) -> Iterator[_LoggedFailure]:
-    with connection.transaction(), connection.cursor("failures", row_factory=class_row(_LoggedFailure)) as cursor:
+def _failures(connection: "psycopg.Connection[tuple[object, ...]]", ids: dict[str, int]) -> Iterator[LoggedFailure]:
+    with connection.transaction(), connection.cursor("failures", row_factory=class_row(LoggedFailure)) as cursor:
         cursor.itersize = _ROWS
         yield from cursor.execute(_FAILURES, ids)
 
 
-def _as_now(stored: _LoggedFailure) -> tuple[str, str]:
+def as_now(stored: LoggedFailure) -> tuple[str, str]:
     """Return fingerprint and title by the rules of this version; those that it has where it does not say enough."""
     return _of(*stored[3:]) or (stored.fingerprint, stored.title)
 

@@ -1,0 +1,178 @@
+"""Regrouping of archived failures: what changes is noted piece by piece, and files that change are written anew.
+
+`messages.commands.regrouping` calls both: it decides on the groups in between. A piece's notes go with the exchange of
+its files, in one transaction, so a failure is moved once, whatever is killed. The archive moves no messages meanwhile.
+"""
+
+import json
+import secrets
+from collections.abc import Collection, Mapping, Sequence
+from typing import Protocol
+
+from django.conf import settings
+from django.db import connection, transaction
+from django.db.models import F
+
+from poisonadmin.archive.commands.manifest import manifest
+from poisonadmin.archive.commands.rewriting import FileStore, remove_former
+from poisonadmin.archive.domain.pieces import WrittenFile
+from poisonadmin.archive.domain.place import manifest_path, within
+from poisonadmin.archive.domain.regrouping import ArchivedMove, RegroupedPiece
+from poisonadmin.archive.domain.runs import PieceState
+from poisonadmin.core.commands import locks
+from poisonadmin.core.commands.locks import Tick
+from poisonadmin.core.domain.locks import Lock
+from poisonadmin.core.queries.rows import fetch_rows, fetch_values
+from poisonadmin.messages.commands.regrouping import MustPause
+from poisonadmin.store.models.archive import ArchiveFile, ArchivePiece, ArchiveRun
+from poisonadmin.store.models.regrouping import RegroupedArchive, Regrouping
+
+_TABLES = ("attempts", "messages")
+_MOVES = """
+INSERT INTO regroup_move (was, fingerprint) SELECT * FROM unnest(%s::text[], %s::text[]) AS one (was, fingerprint)
+ORDER BY 1, 2 ON CONFLICT DO NOTHING
+"""
+_SEEN_AS = "SELECT fingerprint, coalesce(merged_into_id, id) FROM failure_group WHERE fingerprint = ANY(%s)"
+_INDEX = """
+UPDATE archived_message SET group_id = g.id
+FROM unnest(%s::bigint[], %s::text[]) AS one (id, fingerprint) JOIN failure_group AS g USING (fingerprint)
+WHERE archived_message.id = one.id AND piece_id = %s
+"""
+# Groups are locked in the order of their fingerprints, as settles do.
+_LOCK = """
+SELECT FROM failure_group WHERE id IN (
+    SELECT unnest(ARRAY[from_group_id, to_group_id]) FROM regroup_move WHERE was = ANY(%s))
+ORDER BY fingerprint FOR UPDATE
+"""
+_COUNT = """
+WITH moved AS (
+    SELECT move.from_group_id, move.to_group_id, one.n, one.first_at, one.last_at
+    FROM unnest(%s::text[], %s::text[], %s::bigint[], %s::timestamptz[], %s::timestamptz[])
+         AS one (was, fingerprint, n, first_at, last_at)
+         JOIN regroup_move AS move USING (was, fingerprint)
+    WHERE move.from_group_id <> move.to_group_id
+), changed AS (
+    SELECT group_id, sum(n) AS n, min(first_at) AS first_at, max(last_at) AS last_at FROM (
+        SELECT to_group_id AS group_id, n, first_at, last_at FROM moved
+        UNION ALL SELECT from_group_id, -n, NULL, NULL FROM moved) AS sides
+    GROUP BY 1
+)
+UPDATE failure_group AS g SET failures = GREATEST(g.failures + changed.n, 0),
+    first_at = LEAST(g.first_at, changed.first_at), last_at = GREATEST(g.last_at, changed.last_at)
+FROM changed WHERE g.id = changed.group_id
+"""
+
+
+class RegroupStore(FileStore, Protocol):
+    """What keeps the files, and reads them. Passed in: what writes (workers) imports this package."""
+
+    def archived_moves(self, files: Sequence[str]) -> Sequence[ArchivedMove]:
+        """Return what becomes of the failures in these files of attempts, by the rules of this version."""
+
+    def regroup(
+        self, place: str, files: Collection[WrittenFile], paths: Mapping[str, str], seen_as: Mapping[str, int]
+    ) -> RegroupedPiece:
+        """Write the files of a piece anew, as far as they change, and read them back. `paths`: where each goes;
+        `seen_as`: the group of each fingerprint."""
+
+
+class ArchivedRegrouping:
+    """The part of a regrouping that is in files."""
+
+    def __init__(self, store: RegroupStore) -> None:
+        self._store = store
+
+    def survey(self, run: Regrouping, must_pause: MustPause) -> bool:
+        """Note what changes in the archive, piece by piece; return False when it paused before the end."""
+        pieces = ArchivePiece.objects.filter(state=PieceState.ARCHIVED, id__gt=run.archive_surveyed).order_by("id")
+        # A turn of the archive that began before the regrouping was asked for still moves messages.
+        with locks.single_flight(Tick.ARCHIVE) as alone, locks.shared(Lock.TABLES) as is_shared:
+            for piece_id in pieces.values_list("id", flat=True):
+                if must_pause() or not (alone and is_shared):
+                    return False
+                self._survey_piece(run, piece_id)
+        return alone
+
+    def _survey_piece(self, run: Regrouping, piece_id: int) -> None:
+        files = ArchiveFile.objects.filter(piece_id=piece_id, table_name="attempts", is_current=True)
+        paths = [within(settings.ARCHIVE, path) for path in files.values_list("path", flat=True)]
+        moves = self._store.archived_moves(paths) if paths else []
+        changing = [one for one in moves if one.was != one.fingerprint]
+        with transaction.atomic(), connection.cursor() as cursor:
+            RegroupedArchive.objects.filter(piece_id=piece_id).delete()
+            RegroupedArchive.objects.bulk_create(RegroupedArchive(piece_id=piece_id, **vars(one)) for one in changing)
+            cursor.execute(_MOVES, [[one.was for one in moves], [one.fingerprint for one in moves]])
+            Regrouping.objects.filter(id=run.id).update(
+                archive_surveyed=piece_id,
+                read=F("read") + sum(one.n for one in moves),
+                changed=F("changed") + sum(one.n for one in changing),
+            )
+
+    def move(self, must_pause: MustPause) -> bool:
+        """Write the files anew that change, piece by piece; return False when it paused, or somebody reads them."""
+        pieces = fetch_values("SELECT DISTINCT piece_id FROM regrouped_archive ORDER BY 1")
+        for piece_id in pieces:
+            if must_pause() or not self._move_piece(piece_id):
+                return False
+        remove_former(self._store)
+        return True
+
+    def _move_piece(self, piece_id: int) -> bool:
+        """Write the files of a piece anew and exchange them; what is left to do after a crash is what is noted."""
+        noted = list(RegroupedArchive.objects.filter(piece_id=piece_id))
+        seen_as = dict(fetch_rows(_SEEN_AS, [[one.fingerprint for one in noted]]))
+        successors = _note_successors(piece_id)
+        paths = {old.path: new.path for old, new in successors}
+        new = self._store.regroup(settings.ARCHIVE, [_written(old) for old, _ in successors], paths, seen_as)
+        try:
+            with transaction.atomic(), connection.cursor() as cursor:
+                if not locks.try_lock(cursor, Lock.TABLES):
+                    raise _FilesInUse
+                _exchange(successors, new.files)
+                cursor.execute(_INDEX, [list(new.messages), list(new.messages.values()), piece_id])
+                cursor.execute(_LOCK, [[one.was for one in noted]])
+                names = ("was", "fingerprint", "n", "finished_at", "last_at")
+                cursor.execute(_COUNT, [[getattr(one, name) for one in noted] for name in names])
+                RegroupedArchive.objects.filter(piece_id=piece_id).update(n=0)
+        except _FilesInUse:
+            remove_former(self._store)
+            return False
+        run = ArchiveRun.objects.get(archivepiece=piece_id)
+        if run.ended_at is not None:
+            self._store.put(manifest_path(run.id), json.dumps(manifest(run), indent=1).encode())
+        remove_former(self._store)
+        RegroupedArchive.objects.filter(piece_id=piece_id).delete()
+        return True
+
+
+class _FilesInUse(Exception):
+    """Raised when somebody reads the tables, or has exchanged a file meanwhile, as erasures do; the next turn goes
+    on."""
+
+
+def _note_successors(piece_id: int) -> list[tuple[ArchiveFile, ArchiveFile]]:
+    """Note the files that are going to be written in the place of those of a piece: they do not count yet, and whoever
+    is killed, what does not count is removed."""
+    token = secrets.token_hex(4)
+    found = []
+    for old in ArchiveFile.objects.filter(piece_id=piece_id, is_current=True, table_name__in=_TABLES).order_by("id"):
+        values = {field.attname: getattr(old, field.attname) for field in ArchiveFile._meta.concrete_fields}  # noqa: SLF001
+        stem = old.path.removesuffix(".parquet").rpartition("-")[0]
+        values |= {"id": None, "path": f"{stem}-{token}.parquet", "is_current": False}
+        found.append((old, ArchiveFile.objects.create(**values)))
+    return found
+
+
+def _exchange(successors: Sequence[tuple[ArchiveFile, ArchiveFile]], written: Mapping[str, WrittenFile]) -> None:
+    """Have what was written count, and what it replaces no more. Errors: `_FilesInUse`."""
+    for old, new in successors:
+        if old.path in written:
+            values = {name: value for name, value in vars(written[old.path]).items() if name != "table"}
+            was_current = ArchiveFile.objects.filter(id=old.id, is_current=True).update(is_current=False)
+            if not was_current or not ArchiveFile.objects.filter(id=new.id).update(is_current=True, **values):
+                raise _FilesInUse
+
+
+def _written(file: ArchiveFile) -> WrittenFile:
+    names = ("day", "root", "path", "rows", "bytes", "sha256", "rows_sha256", "first_id", "last_id")
+    return WrittenFile(file.table_name, **{name: getattr(file, name) for name in names})

@@ -1,0 +1,88 @@
+"""Groups that look alike, as tests need them: failures taken in, the plain way to compare them, and a proposal."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from itertools import combinations
+
+from poisonadmin.alike_groups.commands.carry_out import search_due
+from poisonadmin.alike_groups.commands.requests import request_search
+from poisonadmin.alike_groups.domain.compared import ComparedFailure, compared
+from poisonadmin.alike_groups.domain.proposals import AlikeAnswer, ComparedGroup
+from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.intake.commands.batch import accept_stream
+from poisonadmin.intake.domain.dead_letter import FIELDS, DeadLetter
+from poisonadmin.messages.domain.failures import stored_failure
+from poisonadmin.store.models.alike_groups import AlikeSearch, GroupProposal
+from poisonadmin.store.models.attempt import Attempt, FailureGroup
+from poisonadmin.store.models.message import Envelope
+
+
+def take_in(failures: Sequence[DeadLetter], *, address: str = "orders.eu") -> list[int]:
+    """Take in a dead letter of each failure; return the ids of their messages."""
+    first = Envelope.objects.count()
+    names = [f"{address} {first + at}" for at in range(len(failures))]
+    lines = [
+        json.dumps(
+            {
+                "address": address,
+                "message_id": name,
+                "payload": "x",
+                "dead_letter": {field: text for field, text in asdict(one).items() if field in FIELDS and text},
+            }
+        )
+        for name, one in zip(names, failures, strict=True)
+    ]
+    assert accept_stream(["\n".join(lines).encode()], principal=SYSTEM).accepted == len(failures)
+    by_name = dict(Envelope.objects.filter(message_id__in=names).values_list("message_id", "id"))
+    return [by_name[name] for name in names]
+
+
+def every_pair(groups: Sequence[ComparedGroup]) -> AlikeAnswer:
+    """Compare every fingerprint with every other one, as the job does with those that may be alike."""
+    failures = {one.id: _failure(one) for one in groups}
+    return AlikeAnswer(len(groups), list(combinations(failures, 2)), failures)
+
+
+def _failure(one: ComparedGroup) -> ComparedFailure:
+    row = Attempt.objects.get(message_id=one.message_id, attempt_number=one.attempt_number)
+    known = stored_failure(
+        error_class=row.error_class or "",
+        cause_class=row.cause_class,
+        message=row.error_message or "",
+        stack=row.stack or "",
+        title=row.title or "",
+        is_reported=True,
+    )
+    assert known is not None
+    return compared(known)
+
+
+def searched() -> AlikeSearch:
+    """Search for groups that look alike, and return the search."""
+    made = request_search(principal=SYSTEM)
+    search_due(every_pair, worker="tests")
+    return AlikeSearch.objects.get(id=made)
+
+
+def make_proposal(into_id: int) -> int:
+    """Propose to merge a group of its own into this one; return the proposal's id."""
+    other = FailureGroup.objects.create(
+        fingerprint="a11ce" + "0" * 11, version=1, title="It looks alike", error_class="Alike"
+    )
+    failure = ComparedFailure("Alike", "no answer in <n> s", ("a.py:f",)).as_json()
+    message = FailureGroup.objects.get(id=into_id).sample_message_id or 0
+    return GroupProposal.objects.create(
+        place=0,
+        into_id=into_id,
+        group_id=other.id,
+        into_member=into_id,
+        group_member=other.id,
+        into_message=message,
+        group_message=message,
+        into_failure=failure,
+        group_failure=failure,
+        similarity=0.9,
+        text="The same: all frames.",
+        digest="d" * 16,
+    ).id

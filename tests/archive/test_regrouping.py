@@ -1,0 +1,177 @@
+"""Archived failures get the fingerprints of this version: files are written anew, groups keep what they are."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.conf import settings
+from pyspark.sql import SparkSession
+
+from poisonadmin.archive.commands.regrouping import ArchivedRegrouping
+from poisonadmin.archive.commands.requests import request_run
+from poisonadmin.archive.commands.restoring import restore_from_archive
+from poisonadmin.archive.domain.regrouping import RegroupedPiece
+from poisonadmin.archive.queries.files import archived_files
+from poisonadmin.archive.queries.search import list_archived
+from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.messages.commands.group_annotations import annotate
+from poisonadmin.messages.commands.regrouping import regroup_due, request_regrouping
+from poisonadmin.messages.domain.failures import Failure, fingerprint, title
+from poisonadmin.messages.queries.filters import parse_filter
+from poisonadmin.messages.queries.groups import get_group
+from poisonadmin.store.models.archive import ArchivedMessage, ArchiveFile
+from poisonadmin.store.models.attempt import FailureGroup
+from poisonadmin.store.models.message import Message
+from poisonadmin.store.models.regrouping import RegroupedArchive, Regrouping, RegroupMove
+from tests.archive.fixtures import age, archive, place  # noqa: F401  (a fixture)
+from tests.fixtures.api import take_dead
+from tests.fixtures.decisions import mark_fail
+from tests.messages.former_rules import by_class, grouped, groups_of, renamed
+from workers.spark.jobs.regroup import survey
+from workers.spark.regroup_store import SparkRegroupStore
+from workers.spark.tables.extent import Extent
+from workers.spark.tables.frames import read_table
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("place")]
+NOW = Failure("TimeoutError", "no answer in 30 s")
+
+
+@pytest.fixture(autouse=True)
+def _same_database(test_database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATABASE_URL", test_database_url)
+
+
+def archived(spark: SparkSession, ids: list[int]) -> None:
+    """Give messages up, and have them archived."""
+    assert mark_fail(ids, principal=SYSTEM, reason="given up").changed
+    age(ids, 500)
+    request_run(principal=SYSTEM)
+    archive(spark)
+    assert ArchivedMessage.objects.filter(id__in=ids).count() == len(ids)
+
+
+def regroup(spark: SparkSession, store: SparkRegroupStore | None = None) -> Regrouping:
+    """Regroup what there is, live and archived, in one turn."""
+    run = request_regrouping(actor="tests")
+    again = ArchivedRegrouping(store or SparkRegroupStore(spark, settings.ARCHIVE))
+    regroup_due(lambda number, ranges: survey(spark, number, ranges), archived=again, worker="batch", seconds=120)
+    run.refresh_from_db()
+    return run
+
+
+def rows(spark: SparkSession, table: str, *columns: str) -> list[tuple[Any, ...]]:
+    """Return columns of what the archive's files have, in order."""
+    extent = Extent(files=archived_files(table))
+    return sorted(tuple(row) for row in read_table(spark, table, extent, columns=columns, tasks=1).collect())
+
+
+def is_over(spark: SparkSession, ids: list[int], failure: Failure = NOW) -> None:
+    """Fail unless these archived messages have the fingerprint of this version, in files, index and counts."""
+    mark, line = fingerprint(failure), title(failure)
+    group = FailureGroup.objects.get(fingerprint=mark)
+    found = rows(spark, "attempts", "message_id", "fingerprint", "title", "error_class")
+    assert [row for row in found if row[0] in ids] == [(one, mark, line, failure.exception_class) for one in ids]
+    found = rows(spark, "messages", "id", "fingerprint", "failure", "group_id")
+    seen = group.merged_into_id or group.id
+    assert [row for row in found if row[0] in ids] == [(one, mark, line, seen) for one in ids]
+    assert set(ArchivedMessage.objects.filter(id__in=ids).values_list("group_id", flat=True)) == {group.id}
+    assert not RegroupedArchive.objects.exists()
+    assert not RegroupMove.objects.exists()
+    files = {str(one) for one in Path(settings.ARCHIVE).rglob("*.parquet")}
+    assert files == {one for table in ("messages", "attempts", "history", "extras") for one in archived_files(table)}
+
+
+def test_archived_failures_go_with_their_group(spark: SparkSession) -> None:
+    with grouped(renamed):
+        ids = [take_dead() for _ in range(4)]
+    (group,) = set(groups_of(ids))
+    assert group is not None
+    annotate(group, {"note": "call Ada"}, principal=SYSTEM)
+    archived(spark, ids[:3])
+    run = regroup(spark)
+    assert run.finished_at is not None
+    assert (run.read, run.changed) == (4, 4)
+    is_over(spark, ids[:3])
+    found = get_group(group, principal=SYSTEM)
+    assert (found.fingerprint, found.note, found.failures) == (fingerprint(NOW), "call Ada", 4)
+    listed = list_archived(parse_filter({"group": [str(group)]}), principal=SYSTEM).results
+    assert sorted(one.id for one in listed) == ids[:3]
+    restore_from_archive(ids[0], reason="needed", principal=SYSTEM)
+    assert Message.objects.get(id=ids[0]).group_id == group
+    before = set(archived_files("attempts"))
+    assert regroup(spark).changed == 0
+    assert set(archived_files("attempts")) == before
+
+
+def test_a_group_whose_failures_are_all_archived_is_split_with_exact_counts(spark: SparkSession) -> None:
+    with grouped(by_class):
+        many = [take_dead() for _ in range(3)]
+        few = [take_dead(exception_message="refused") for _ in range(2)]
+    (group,) = set(groups_of(many + few))
+    archived(spark, many + few)
+    regroup(spark)
+    is_over(spark, many)
+    is_over(spark, few, Failure("TimeoutError", "refused"))
+    counts = dict(FailureGroup.objects.values_list("fingerprint", "failures"))
+    assert counts == {fingerprint(NOW): 3, fingerprint(Failure("TimeoutError", "refused")): 2}
+    kept = FailureGroup.objects.get(fingerprint=fingerprint(NOW))
+    assert (kept.id, kept.first_at <= kept.last_at) == (group, True)
+    new = FailureGroup.objects.exclude(id=group).get()
+    assert (new.error_class, new.is_unseen, new.merged_into_id) == ("TimeoutError", False, None)
+
+
+class Killed(SparkRegroupStore):
+    """Ends its worker: when the files are written, or when they are exchanged and the manifest is not."""
+
+    def __init__(self, spark: SparkSession, moment: str) -> None:
+        super().__init__(spark, settings.ARCHIVE)
+        self._moment = moment
+
+    def regroup(self, *asked: Any) -> RegroupedPiece:
+        """Write the files, and end."""
+        found = super().regroup(*asked)
+        if self._moment == "written":
+            raise KeyboardInterrupt
+        return found
+
+    def put(self, path: str, content: bytes) -> None:
+        """End in place of writing the manifest."""
+        if self._moment == "exchanged":
+            raise KeyboardInterrupt
+        super().put(path, content)
+
+
+@pytest.mark.parametrize("moment", ["written", "exchanged"])
+def test_whenever_it_is_killed_it_goes_on_and_nothing_is_lost_or_doubled(spark: SparkSession, moment: str) -> None:
+    with grouped(by_class):
+        ids = [take_dead() for _ in range(3)]
+        others = [take_dead(exception_message="refused") for _ in range(2)]
+    archived(spark, ids + others)
+    content = rows(spark, "messages", "id", "payload", "headers", "state")
+    with pytest.raises(KeyboardInterrupt):
+        regroup(spark, Killed(spark, moment))
+    assert rows(spark, "messages", "id", "payload", "headers", "state") == content
+    assert RegroupedArchive.objects.exists()
+    regroup(spark)
+    assert rows(spark, "messages", "id", "payload", "headers", "state") == content
+    is_over(spark, ids)
+    is_over(spark, others, Failure("TimeoutError", "refused"))
+    assert sorted(FailureGroup.objects.values_list("failures", flat=True)) == [2, 3]
+    (manifest,) = Path(settings.ARCHIVE).rglob("manifest.json")
+    named = {one["path"] for one in json.loads(manifest.read_text())["files"]}
+    assert named == set(ArchiveFile.objects.values_list("path", flat=True))
+
+
+def test_the_archive_waits_while_failures_are_regrouped(spark: SparkSession) -> None:
+    (waiting,) = [take_dead()]
+    assert mark_fail([waiting], principal=SYSTEM, reason="given up").changed
+    age([waiting], 500)
+    request_regrouping(actor="tests")
+    request_run(principal=SYSTEM)
+    archive(spark)
+    assert Message.objects.filter(id=waiting).exists()
+    regroup(spark)
+    archive(spark)
+    assert not Message.objects.filter(id=waiting).exists()
+    assert ArchiveFile.objects.filter(is_current=True).exists()
