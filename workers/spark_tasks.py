@@ -128,5 +128,5 @@ def _archive(worker: SparkWorker) -> None:
 
 
 def _erase_and_archive(store: SparkArchiveStore, *, is_stopping: Callable[[], bool], **worker: Any) -> None:
-    erase_due(store, is_stopping=is_stopping)
+    erase_due(store, is_stopping=is_stopping, **worker)
     archive_due(store, is_stopping=is_stopping, **worker)

@@ -4,6 +4,7 @@ import logging
 import os
 import threading
 import time
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -16,7 +17,7 @@ from workers.delivery.handler.sandbox.account import UnusableSandboxUser, choose
 from workers.dispatcher import Dispatcher
 from workers.heartbeat import WorkerHeartbeat
 from workers.spark.jobs.redeliver import run_delivery_task
-from workers.spark.session import is_here, remote_url, start_session
+from workers.spark.session import awaited_url, is_here, remote_url, start_session
 
 STOP_SECONDS = 6.0
 BATCH = "spark-batch"  # the worker's name
@@ -35,7 +36,11 @@ class SparkWorker:
     def __init__(self, name: str) -> None:
         started = time.monotonic()
         self.name = name
-        self._remote = remote_url()
+        self._is_stopping = False
+        self._remote = remote_url() and awaited_url()
+        if self._remote:
+            # From the beginning: the client would ask a server that has gone meanwhile for ten minutes.
+            self._watch(self._end_with_the_address)
         is_batch = name == BATCH
         self.spark: SparkSession = start_session(
             name,
@@ -49,11 +54,11 @@ class SparkWorker:
         url = database_url(os.environ)
         self.keeper = WorkerHeartbeat(url, name)
         self.pump = Dispatcher(partial(run_delivery_task, self.spark, self.keeper.instance), self.keeper, name, url)
-        self._is_stopping = False
-        watches = [self._end_with_the_session, self._end_with_the_address] if self._remote else [self._end_with_the_jvm]
-        for watch in watches:
-            threading.Thread(target=watch, name="spark-watch", daemon=True).start()
+        self._watch(self._end_with_the_session if self._remote else self._end_with_the_jvm)
         log.info("Spark %s is ready after %.1f s", self.spark.version, time.monotonic() - started)
+
+    def _watch(self, watch: Callable[[], None]) -> None:
+        threading.Thread(target=watch, name="spark-watch", daemon=True).start()
 
     def _say_who_runs_handlers(self) -> None:
         roots = [] if self.name == BATCH else [str(root) for root in handler_directories(os.environ)]

@@ -8,7 +8,7 @@ from django.conf import settings
 from django.db import connection, transaction
 from psycopg import sql
 
-from poisonadmin.store.models.append_only import APPEND_ONLY, KEPT_WITH_MESSAGE
+from poisonadmin.store.models.append_only import APPEND_ONLY, KEPT_BUT_PAYLOADS, KEPT_WITH_MESSAGE
 
 # It adds to what has happened, and changes none of it; what only migrations write it reads.
 _GRANTS = """
@@ -17,7 +17,7 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {role};
 GRANT SELECT, USAGE ON ALL SEQUENCES IN SCHEMA public TO {role};
 REVOKE UPDATE, DELETE ON {append_only} FROM {role};
 REVOKE INSERT, UPDATE, DELETE ON django_migrations FROM {role};
-GRANT EXECUTE ON FUNCTION forget_kept_rows(text, bigint[]) TO {role};
+GRANT EXECUTE ON FUNCTION forget_kept_rows(text, bigint[]), empty_former_payloads(bigint[]) TO {role};
 """
 
 
@@ -43,7 +43,7 @@ def as_owner() -> Iterator[str | None]:
 def grant_to(role: str) -> None:
     """Give the role that PoisonAdmin runs as what it needs; call it as the owner."""
     models = apps.get_app_config("store").get_models()
-    kept = (APPEND_ONLY, KEPT_WITH_MESSAGE)
+    kept = (APPEND_ONLY, KEPT_BUT_PAYLOADS, KEPT_WITH_MESSAGE)
     tables = [one._meta.db_table for one in models if getattr(one._meta, "triggers", None) in kept]  # noqa: SLF001
     names = {"role": sql.Identifier(role), "append_only": sql.SQL(", ").join(map(sql.Identifier, tables))}
     with transaction.atomic(), connection.cursor() as cursor:

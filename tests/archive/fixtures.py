@@ -21,6 +21,12 @@ def place(tmp_path, settings) -> str:
     return settings.ARCHIVE
 
 
+@pytest.fixture
+def in_process(monkeypatch: pytest.MonkeyPatch, test_database_url: str) -> None:
+    """Let `InProcessStore` write what is in the tests' database."""
+    monkeypatch.setenv("DATABASE_URL", test_database_url)
+
+
 def put(count: int, address: str = "orders.eu", prefix: str = "m") -> list[int]:
     lines = b"".join(
         b'{"address": "%s", "message_id": "%s-%d", "payload": "\\u00e9 secret-%d", "headers": {"n": "%d"}}\n'

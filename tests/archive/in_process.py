@@ -12,6 +12,8 @@ from poisonadmin.archive.domain.pieces import PieceOrder, WriteOrder, WrittenPie
 from workers.spark.archive_store import SparkArchiveStore
 from workers.spark.jobs import archive as job
 
+_PAYLOAD_STEPS = ("remove_live", "_remove_of_piece")
+
 
 class InProcessStore(SparkArchiveStore):
     """The store, with the tasks' work done here."""
@@ -32,13 +34,16 @@ def main() -> None:
     settings: Any = import_module("django.conf").settings
     runs: Any = import_module("poisonadmin.archive.commands.runs")
     erasing: Any = import_module("poisonadmin.archive.commands.erasing")
+    payloads: Any = import_module("poisonadmin.archive.commands.payloads")
     models: Any = import_module("poisonadmin.store.models.archive")
     runs.PIECE_MESSAGES = 10
     store = InProcessStore(settings.ARCHIVE)
-    for module, name in ((runs, "prune"), (runs, "_note"), (erasing, "_rewrite")):
+    runs._PAYLOADS_A_STEP = payloads.WINDOW_MESSAGES = 10
+    steps = ((runs, "prune"), (runs, "_note"), (erasing, "_rewrite"), *((payloads, one) for one in _PAYLOAD_STEPS))
+    for module, name in steps:
         setattr(module, name, _said(getattr(module, name), name))
     while models.ArchiveRun.objects.filter(ended_at=None) or models.Erasure.objects.filter(ended_at=None):
-        erasing.erase_due(store)
+        erasing.erase_due(store, worker="batch")
         runs.archive_due(store, worker="batch")
 
 

@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 
 def erase(spark: SparkSession, **asked) -> Erasure:
     made = request_erasure(asked, reason="asked for by the person", principal=SYSTEM)
-    erase_due(SparkArchiveStore(spark, settings.ARCHIVE), seconds=60)
+    erase_due(SparkArchiveStore(spark, settings.ARCHIVE), worker="batch", seconds=60)
     made.refresh_from_db()
     assert (made.state, made.error) == ("done", None)
     return made

@@ -21,6 +21,7 @@ from poisonadmin.core.queries.rows import fetch_rows, fetch_values
 from poisonadmin.messages.queries.counter_checks import wrong_counters
 from poisonadmin.store.models.archive import ArchiveRun, Erasure
 from tests.archive.fixtures import fail, place, put  # noqa: F401  (a fixture)
+from tests.fixtures.delivery import make_destination
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("place")]
 PROJECT = Path(__file__).resolve().parents[2]
@@ -94,6 +95,32 @@ def test_a_run_goes_on_after_each_kill(test_database_url: str) -> None:
     assert {str(path.relative_to(settings.ARCHIVE)) for path in Path(settings.ARCHIVE).rglob("*.parquet")} == kept
 
 
+@pytest.mark.long
+def test_the_removal_of_payloads_goes_on_after_a_kill(test_database_url: str) -> None:
+    dice = random.Random(3)
+    ids = put(MESSAGES)
+    fail(ids[:100])
+    request_run(principal=SYSTEM)
+    finished(test_database_url)
+    fail(ids[100:150], days_ago=40)
+    before = seqs()
+    make_destination(keep_payload_days=30)
+    made = request_run(principal=SYSTEM)
+    for _ in range(3):
+        struck(test_database_url, dice)
+        ArchiveRun.objects.update(waits_until=None)
+    finished(test_database_url)
+    made.refresh_from_db()
+    assert (made.state, made.payloads_removed) == ("done", 150)
+    assert seqs() == before
+    assert fetch_values("SELECT message_id FROM removed_payload ORDER BY 1") == ids[:150]
+    assert fetch_values("SELECT id FROM body WHERE payload = '' ORDER BY id") == ids[100:150]
+    files = [pq.read_table(path, columns=["id", "payload"]).to_pylist() for path in archived_files("messages")]
+    assert sorted((row["id"], row["payload"]) for some in files for row in some) == [(one, b"") for one in ids[:100]]
+    kept = {path for (path,) in fetch_rows("SELECT path FROM archive_file")}
+    assert {str(path.relative_to(settings.ARCHIVE)) for path in Path(settings.ARCHIVE).rglob("*.parquet*")} == kept
+
+
 def test_an_erasure_goes_on_after_a_kill(test_database_url: str) -> None:
     dice = random.Random(7)
     ids = put(MESSAGES)
@@ -110,5 +137,6 @@ def test_an_erasure_goes_on_after_a_kill(test_database_url: str) -> None:
     erased = fetch_values("SELECT id FROM erased_message ORDER BY id")
     assert len(erased) == 30
     assert archived == sorted(set(ids[:150]) - set(erased))
-    assert len(list(Path(settings.ARCHIVE).rglob("*.parquet"))) == len(fetch_rows("SELECT FROM archive_file"))
+    kept = {path for (path,) in fetch_rows("SELECT path FROM archive_file")}
+    assert {str(path.relative_to(settings.ARCHIVE)) for path in Path(settings.ARCHIVE).rglob("*.parquet*")} == kept
     assert wrong_counters() == []

@@ -81,7 +81,7 @@ def test_an_erased_message_is_gone(spark: SparkSession, admin: Caller, viewer: C
     message_id = put_archived(spark)
     asked = admin.post("erasures/", {"filter": {"message_id": "m-0"}, "reason": "letter of May"})
     assert asked.status_code == 202
-    erase_due(SparkArchiveStore(spark, settings.ARCHIVE), seconds=60)
+    erase_due(SparkArchiveStore(spark, settings.ARCHIVE), worker="batch", seconds=60)
     assert admin.get(f"erasures/{asked.json()['id']}/").json()["totals"] == {"erased": 1, "left_alone": 0}
     answer = viewer.get(f"messages/{message_id}/")
     assert (answer.status_code, answer.json()["code"]) == (410, "erased")

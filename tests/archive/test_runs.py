@@ -136,6 +136,8 @@ def test_nothing_is_moved_while_somebody_reads(spark: SparkSession) -> None:
         made.refresh_from_db()
         assert made.state == "running"
         assert fetch_values("SELECT count(*) FROM message") == [2]
+        with reader.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_unlock_shared(34, 0)")
     finally:
         reader.close()
     archive(spark)

@@ -143,7 +143,9 @@ def broken_chains(ask: Ask) -> list[str]:
 def _breaks(steps: Rows) -> Iterable[str]:
     state, attempt = None, 0
     for _, _, from_state, to_state, event, attempt_number, *_ in steps:
-        if from_state != state:
+        # The archive gives back what was final, as a beginning behind all that was before.
+        is_back = event == Event.RESTORED_FROM_ARCHIVE and from_state is None and state in (State.DLVD, State.FAIL)
+        if from_state != state and not is_back:
             yield f"{event} leaves {from_state}, and it was {state}"
         if to_state not in allowed(State(from_state) if from_state else None, Event(event)):
             yield f"{event} led from {from_state} to {to_state}"

@@ -33,6 +33,13 @@ BROKEN: list[tuple[str, Check, str]] = [
         invariants.broken_chains,
         _UNLOCKED.format("UPDATE history SET event = 'restored' WHERE message_id = {id}"),
     ),
+    (
+        "given back by the archive while it was live",
+        invariants.broken_chains,
+        """INSERT INTO history (message_id, from_state, to_state, event, attempt_number, actor)
+           VALUES ({id}, NULL, 'NDLV', 'restored_from_archive', 0, 'x');
+           UPDATE message SET state = 'NDLV', reason = 'from_archive' WHERE id = {id}""",
+    ),
     ("no history at all", invariants.broken_chains, _UNLOCKED.format("DELETE FROM history WHERE message_id = {id}")),
     ("settled by nobody's outcome", invariants.stale_writes, "DELETE FROM attempt"),
     ("a candidate", invariants.accused, "UPDATE message SET candidate = TRUE WHERE id = {id}"),

@@ -27,7 +27,7 @@ RULING = """
     rollbacks_count_as_failures failures_to_list crashes_to_list queue_off_after_rollbacks
     conversation_failure_limit conversation_error_address ordered max_payload_bytes business_keys fail_non_delivered
     persist_delivery_count_before_delivery on_exhausted
-    keep_delivered_days keep_failed_days
+    keep_delivered_days keep_failed_days keep_payload_days
 """
 NAMES = RULING.split()
 
@@ -54,6 +54,7 @@ ACCEPTED = [
     ("ordered", True, True),
     ("keep_delivered_days", 0, 0),
     ("keep_failed_days", None, None),
+    ("keep_payload_days", 7, 7),
 ]
 
 REFUSED = [

@@ -108,7 +108,7 @@ def test_the_summary_has_the_figures_of_the_last_whole_days_within_the_scope(bro
     page = browser_of("viewer").get(reverse("reports-summary"), {"days": "7"})
     assert page.context["addresses"] == [("orders.eu", 12), ("elsewhere.eu", 3)]
     assert [(one.id, one.failures) for one in page.context["groups"]] == [(group_id, 15)]
-    assert len(page.context["failures"].days) == 7
+    assert len(page.context["failures_plot"].labels) == 7
     assert [row[0] for row in page.context["ageing"].rows] == ["elsewhere.eu", "orders.eu"]
     assert "15 failures by day and address" in page.content.decode()
     only = browser_of("outsider").get(reverse("reports-summary"))

@@ -1,16 +1,17 @@
 """The files of the archive, as the commands of `poisonadmin.archive` use them."""
 
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from pyarrow import fs
 from pyspark.sql import SparkSession
 
-from poisonadmin.archive.domain.pieces import PieceOrder, WriteOrder, WrittenFile, WrittenPiece
-from poisonadmin.archive.domain.place import path_of
-from workers.spark.jobs.archive import rewrite_file, write_pieces
+from poisonadmin.archive.domain.pieces import PieceOrder, Rewrite, WriteOrder, WrittenFile, WrittenPiece
+from poisonadmin.archive.domain.place import path_of, unfinished
+from workers.spark.jobs.archive import write_pieces
 from workers.spark.tables.archive_files import located
+from workers.spark.tables.archive_rewrite import rewrite_file
 
 
 class SparkArchiveStore:
@@ -24,9 +25,9 @@ class SparkArchiveStore:
         """Write the pieces and read them back."""
         return write_pieces(self._spark, order, pieces)
 
-    def rewrite(self, place: str, file: WrittenFile, without: Collection[int], path: str) -> WrittenFile | None:
-        """Write a file anew without the rows of some messages, and read it back; None when nothing is left of it."""
-        return rewrite_file(place, file, without, path)
+    def rewrite(self, place: str, file: WrittenFile, change: Rewrite, path: str) -> WrittenFile | None:
+        """Write a file anew, and read it back; None when nothing is left of it."""
+        return rewrite_file(place, file, change, path)
 
     def put(self, path: str, content: bytes) -> None:
         """Put a small file, whole or not at all."""
@@ -34,10 +35,10 @@ class SparkArchiveStore:
         is_local = isinstance(where, fs.LocalFileSystem)
         if is_local:
             where.create_dir(os.path.dirname(full), recursive=True)  # noqa: PTH120  (of any file system)
-        with where.open_output_stream(f"{full}.part" if is_local else full) as stream:
+        with where.open_output_stream(unfinished(full) if is_local else full) as stream:
             stream.write(content)
         if is_local:
-            Path(f"{full}.part").replace(full)
+            Path(unfinished(full)).replace(full)
 
     def remove(self, paths: Iterable[str]) -> None:
         """Remove files, also such as are gone."""

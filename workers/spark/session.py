@@ -88,7 +88,7 @@ def _connected(app_name: str) -> SparkSession:
         def endpoint(self) -> str:
             return super().endpoint.replace("localhost:", "127.0.0.1:")
 
-    url = _awaited_url()
+    url = awaited_url()
     direct = [("grpc.enable_http_proxy", 0)] if is_here(url) else None
     os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
     builder = Connected.builder.appName(f"poisonadmin {app_name}").channelBuilder(Channel(url, direct))
@@ -100,8 +100,11 @@ def is_here(url: str) -> bool:
     return urlsplit(url).hostname == "localhost"
 
 
-def _awaited_url() -> str:
-    """Return the server's URL as soon as one listens there; the client itself would ask again ever more seldom."""
+def awaited_url() -> str:
+    """Return the server's URL as soon as one listens there; the client itself would ask again ever more seldom.
+
+    Errors: `NoServer`.
+    """
     until = time.monotonic() + _SERVER_SECONDS
     while is_here(url := remote_url()):
         try:

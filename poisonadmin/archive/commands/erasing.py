@@ -4,39 +4,40 @@ First what is live goes, then what is archived stops counting, then the files th
 What is done is in the rows: an erasure goes on after any crash, and does nothing twice.
 """
 
-import json
-import secrets
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
-from typing import Any, Protocol
+from functools import partial
+from typing import Any
 
-from django.conf import settings
 from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from poisonadmin.archive.commands import rewriting
 from poisonadmin.archive.commands.holds import Filter, checked_filter, require_archivist
-from poisonadmin.archive.commands.manifest import manifest
+from poisonadmin.archive.commands.patches import forget_patches
+from poisonadmin.archive.commands.rewriting import FileStore
 from poisonadmin.archive.domain.chosen import APPEND_ONLY, TABLES
-from poisonadmin.archive.domain.pieces import WrittenFile
-from poisonadmin.archive.domain.place import manifest_path
-from poisonadmin.archive.domain.runs import ErasureState, PieceState
+from poisonadmin.archive.domain.pieces import Rewrite
+from poisonadmin.archive.domain.runs import ErasureState
 from poisonadmin.archive.queries.search import archived_where
 from poisonadmin.core.commands import audit, jobs
-from poisonadmin.core.commands.job_work import SECONDS_AFTER_ERROR, TURN_SECONDS
+from poisonadmin.core.commands.job_work import SECONDS_AFTER_ERROR, TURN_SECONDS, job_of, working_on
+from poisonadmin.core.commands.jobs import JobHeartbeat
 from poisonadmin.core.domain.access import SYSTEM, Principal
-from poisonadmin.core.domain.locks import Lock
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
 from poisonadmin.messages.commands.decisions import decide
 from poisonadmin.messages.queries.counts import COUNTED
 from poisonadmin.messages.queries.filter_sql import compile_filter
 from poisonadmin.messages.queries.filters import parse_filter
 from poisonadmin.operations.domain.actions import OperationAction
-from poisonadmin.store.models.archive import ArchiveFile, ArchiveRun, Erasure, LegalHold
+from poisonadmin.store.models.archive import Erasure, LegalHold
+from poisonadmin.store.models.job import JobKind
 
 PIECE_MESSAGES = 1_000
+_PHASE, _REWRITING = "erasing", "writing files anew"
 
 _DELETE_MESSAGES = f"""
 WITH gone AS (
@@ -49,6 +50,7 @@ INSERT INTO erased_message (id, erasure_id, address_id) SELECT id, %(erasure)s, 
 # What else quotes messages. A group keeps its title while other failures have it.
 _FORGET = """
 DELETE FROM business_key WHERE message_id = ANY(%(ids)s);
+DELETE FROM removed_payload WHERE message_id = ANY(%(ids)s);
 UPDATE failure_words AS w SET (message_ids, attempt_numbers) = (
     SELECT coalesce(array_agg(one.id), '{}'), coalesce(array_agg(one.number), '{}')
     FROM unnest(w.message_ids, w.attempt_numbers) AS one (id, number) WHERE one.id <> ALL(%(ids)s))
@@ -59,10 +61,8 @@ UPDATE failure_group AS g SET sample_message_id = NULL,
                  THEN title ELSE error_class END
 WHERE sample_message_id = ANY(%(ids)s);
 DELETE FROM group_proposal WHERE into_message = ANY(%(ids)s) OR group_message = ANY(%(ids)s);
-UPDATE poison_entry SET why = 'erased' WHERE message_id = ANY(%(ids)s);
-UPDATE operation SET params = params - 'payload' - 'headers' WHERE action = 'patch' AND id = ANY(%(patched)s)
+UPDATE poison_entry SET why = 'erased' WHERE message_id = ANY(%(ids)s)
 """
-_PATCHED = "SELECT DISTINCT operation_id FROM history WHERE message_id = ANY(%s) AND event = 'patched'"
 # The rows in files stop counting; they are rewritten later.
 _ERASE_ARCHIVED = """
 WITH gone AS (DELETE FROM archived_message WHERE id = ANY(%(ids)s) RETURNING id, piece_id, address_id),
@@ -73,23 +73,6 @@ _TO_REWRITE = """
 SELECT piece_id, array_agg(message_id) FROM archive_left_out JOIN erased_message ON id = message_id
 GROUP BY piece_id ORDER BY piece_id LIMIT 1
 """
-_FORMER = """
-SELECT id, path FROM archive_file AS f WHERE NOT is_current AND EXISTS (
-    SELECT FROM archive_piece WHERE id = f.piece_id AND state = %s)
-"""
-
-
-class FileStore(Protocol):
-    """What keeps the files. Passed in: what writes (workers) imports this package."""
-
-    def rewrite(self, place: str, file: WrittenFile, without: Collection[int], path: str) -> WrittenFile | None:
-        """Write a file anew without the rows of some messages, and read it back; None when nothing is left of it."""
-
-    def put(self, path: str, content: bytes) -> None:
-        """Put a small file, whole or not at all."""
-
-    def remove(self, paths: Iterable[str]) -> None:
-        """Remove files, also such as are gone."""
 
 
 def request_erasure(given: Filter, *, reason: str, principal: Principal) -> Erasure:
@@ -110,44 +93,59 @@ def request_erasure(given: Filter, *, reason: str, principal: Principal) -> Eras
 
 
 def erase_due(
-    store: FileStore, *, is_stopping: Callable[[], bool] = lambda: False, seconds: float = TURN_SECONDS
+    store: FileStore,
+    *,
+    worker: str,
+    keeper: JobHeartbeat | None = None,
+    is_stopping: Callable[[], bool] = lambda: False,
+    seconds: float = TURN_SECONDS,
 ) -> None:
     """Go on with the erasure that is asked for, for about `seconds`. Call under `single_flight(Tick.ARCHIVE)`."""
     erasure = Erasure.objects.filter(Q(waits_until=None) | Q(waits_until__lte=Now()), ended_at=None).first()
     until = time.monotonic() + seconds
-    try:
-        remove_former(store)
-        if erasure is not None:
-            _go_on(erasure, store, lambda: is_stopping() or time.monotonic() >= until)
-    except Exception as error:
-        if erasure is not None and not is_stopping():
-            connection.close_if_unusable_or_obsolete()
-            Erasure.objects.filter(id=erasure.id).update(
-                error=jobs.error_text(error)[:4000], waits_until=Now() + timedelta(seconds=SECONDS_AFTER_ERROR)
-            )
-        raise
+    if erasure is None:
+        rewriting.remove_former(store)
+        return
+    job_id = job_of(erasure, JobKind.ERASE, worker=worker, params={"erasure": erasure.id}, phase=_PHASE)
+    with working_on(job_id, fail=partial(_fail, erasure, job_id), keeper=keeper, is_stopping=is_stopping):
+        _go_on(erasure, job_id, store, lambda: is_stopping() or time.monotonic() >= until)
 
 
-def _go_on(erasure: Erasure, store: FileStore, must_pause: Callable[[], bool]) -> None:
+def _fail(erasure: Erasure, job_id: int, error: str) -> None:
+    jobs.fail(job_id, error=error)
+    Erasure.objects.filter(id=erasure.id).update(
+        waits_until=Now() + timedelta(seconds=SECONDS_AFTER_ERROR), error=error[:4000]
+    )
+
+
+def _go_on(erasure: Erasure, job_id: int, store: FileStore, must_pause: Callable[[], bool]) -> None:
+    rewriting.remove_former(store)
     asked = parse_filter(erasure.filter)
     holds = [parse_filter(one.filter) for one in LegalHold.objects.filter(lifted_at=None)]
     for ids_of, erase in ((_live_ids, _erase_live), (_archived_ids, _erase_archived)):
         while ids := ids_of(asked, holds):
+            jobs.move(job_id, phase=_PHASE, done=_erased(erasure))
             if must_pause() or not erase(erasure, ids):
                 return
     while rows := fetch_rows(_TO_REWRITE):
+        jobs.move(job_id, phase=_REWRITING, done=_erased(erasure))
         if must_pause() or not _rewrite(store, *rows[0]):
             return
-    remove_former(store)
+    rewriting.remove_former(store)
     left = len(_live_ids(asked, [], is_any=True)) + len(_archived_ids(asked, []))
     with transaction.atomic():
-        erased = fetch_values("SELECT count(*) FROM erased_message WHERE erasure_id = %s", [erasure.id])[0]
-        totals = {"erased": erased, "left_alone": left}
+        totals = {"erased": _erased(erasure), "left_alone": left}
         # The filter may name the person, and has done its work.
         Erasure.objects.filter(id=erasure.id, ended_at=None).update(
             state=ErasureState.DONE, ended_at=Now(), totals=totals, filter={}, error=None
         )
+        jobs.succeed(job_id, counts=totals, done=totals["erased"])
         audit.record(erasure.requested_by, "erasure.done", "erasure", str(erasure.id), details=totals)
+
+
+def _erased(erasure: Erasure) -> int:
+    found: int = fetch_values("SELECT count(*) FROM erased_message WHERE erasure_id = %s", [erasure.id])[0]
+    return found
 
 
 def _live_ids(asked: Any, holds: Sequence[Any], *, is_any: bool = False) -> list[int]:
@@ -186,9 +184,8 @@ def _erase_live(erasure: Erasure, ids: Sequence[int]) -> bool:
             [list(ids)],
         )
         chosen = [row[0] for row in cursor.fetchall()]
-        cursor.execute(_PATCHED, [chosen])
-        patched = [row[0] for row in cursor.fetchall() if row[0] is not None]
-        values: dict[str, Any] = {"ids": chosen, "erasure": erasure.id, "patched": patched}
+        values: dict[str, Any] = {"ids": chosen, "erasure": erasure.id}
+        forget_patches(cursor, chosen, "payload", "headers")
         cursor.execute(_DELETE_MESSAGES, values)
         for table, key in TABLES.items():
             if table in APPEND_ONLY:
@@ -201,9 +198,10 @@ def _erase_live(erasure: Erasure, ids: Sequence[int]) -> bool:
 
 def _erase_archived(erasure: Erasure, ids: Sequence[int]) -> bool:
     with transaction.atomic(), connection.cursor() as cursor:
-        if not _try_alone(cursor):
+        if not rewriting.try_alone(cursor):
             return False
-        values: dict[str, Any] = {"ids": list(ids), "erasure": erasure.id, "patched": []}
+        values: dict[str, Any] = {"ids": list(ids), "erasure": erasure.id}
+        forget_patches(cursor, ids, "payload", "headers")
         cursor.execute(_ERASE_ARCHIVED, values)
         _forget(cursor, values)
     return True
@@ -216,59 +214,16 @@ def _forget(cursor: CursorWrapper, values: dict[str, Any]) -> None:
 
 def _rewrite(store: FileStore, piece_id: int, ids: Collection[int]) -> bool:
     """Write the files of a piece anew without some messages; return False while somebody reads the tables."""
-    replaced: list[tuple[ArchiveFile, WrittenFile | None]] = []
-    token = secrets.token_hex(4)
-    for file in ArchiveFile.objects.filter(piece_id=piece_id, is_current=True):
-        if any(file.first_id <= one <= file.last_id for one in ids):
-            stem = file.path.removesuffix(".parquet").rpartition("-")[0]
-            replaced.append((file, store.rewrite(settings.ARCHIVE, _written(file), ids, f"{stem}-{token}.parquet")))
+    replaced = rewriting.written_anew(store, piece_id, Rewrite(without=ids))
     with transaction.atomic(), connection.cursor() as cursor:
-        if not _try_alone(cursor):
-            store.remove(new.path for _, new in replaced if new is not None)
-            return False
-        for old, new in replaced:
-            ArchiveFile.objects.filter(id=old.id).update(is_current=False)
-            if new is not None:
-                ArchiveFile.objects.create(
-                    run_id=old.run_id,
-                    piece_id=piece_id,
-                    table_name=new.table,
-                    is_current=True,
-                    **{name: value for name, value in vars(new).items() if name != "table"},
-                )
-        cursor.execute(
-            "DELETE FROM archive_left_out WHERE piece_id = %s AND message_id = ANY(%s)", [piece_id, list(ids)]
-        )
-    run = ArchiveRun.objects.get(archivepiece=piece_id)
-    if run.ended_at is not None:
-        store.put(manifest_path(run.id), json.dumps(manifest(run), indent=1).encode())
-    remove_former(store)
-    return True
-
-
-def remove_former(store: FileStore) -> None:
-    """Remove the files in whose place others are; their rows are kept until then, so that none is forgotten."""
-    former: Mapping[int, str] = dict(fetch_rows(_FORMER, [PieceState.ARCHIVED]))
-    if former:
-        store.remove(former.values())
-        ArchiveFile.objects.filter(id__in=list(former), is_current=False).delete()
-
-
-def _written(file: ArchiveFile) -> WrittenFile:
-    return WrittenFile(
-        file.table_name,
-        file.day,
-        file.root,
-        file.path,
-        file.rows,
-        file.bytes,
-        file.sha256,
-        file.rows_sha256,
-        file.first_id,
-        file.last_id,
-    )
-
-
-def _try_alone(cursor: CursorWrapper) -> bool:
-    cursor.execute("SELECT pg_try_advisory_xact_lock(%s, 0)", [Lock.TABLES])
-    return bool(cursor.fetchone()[0])
+        is_alone = rewriting.try_alone(cursor)
+        if is_alone:
+            rewriting.put_in_place(replaced)
+            cursor.execute(
+                "DELETE FROM archive_left_out WHERE piece_id = %s AND message_id = ANY(%s)", [piece_id, list(ids)]
+            )
+    if is_alone:
+        rewriting.tidy(store, piece_id)
+    else:
+        rewriting.remove_former(store)
+    return is_alone

@@ -7,7 +7,6 @@ DELETE FROM failure_words WHERE id > %(after)s AND id <= %(until)s AND NOT EXIST
     SELECT FROM unnest(message_ids) AS one (id) JOIN message ON message.id = one.id)
 """
 _WORDS_A_PIECE = 20_000
-FIGURES_KEPT_MONTHS = 25
 
 
 def forget_words() -> None:
@@ -18,9 +17,3 @@ def forget_words() -> None:
         while after < last:
             cursor.execute(_FORGET_WORDS, {"after": after, "until": after + _WORDS_A_PIECE})
             after += _WORDS_A_PIECE
-
-
-def forget_figures() -> None:
-    """Remove figures of days that are kept long enough."""
-    with connection.cursor() as cursor:
-        cursor.execute("DELETE FROM day_figure WHERE day < now() - %s * interval '1 month'", [FIGURES_KEPT_MONTHS])

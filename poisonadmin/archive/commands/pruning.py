@@ -8,6 +8,7 @@ from typing import Any
 from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
 
+from poisonadmin.archive.commands import figures
 from poisonadmin.archive.domain.chosen import APPEND_ONLY, CHOSEN, TABLES
 from poisonadmin.archive.domain.runs import PieceState
 from poisonadmin.core.domain.locks import Lock
@@ -35,12 +36,6 @@ WITH gone AS (
 )
 {_GONE}
 """  # noqa: S608  (constants)
-_FIGURES = """
-INSERT INTO day_figure (day, address_id, figure, n)
-SELECT (state_at AT TIME ZONE 'UTC')::date, address_id, state, count(*) FROM archived_message
-WHERE id > %(after)s AND id <= %(until)s AND piece_id = %(piece)s GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
-ON CONFLICT (day, address_id, figure) DO UPDATE SET n = day_figure.n + excluded.n
-"""
 
 
 class PieceChanged(Exception):
@@ -65,10 +60,10 @@ def prune(piece: ArchivePiece, cutoffs: str) -> bool:
         if _holds() != piece.held_by:
             raise PieceChanged
         cursor.execute(_INDEX, values)
+        figures.add_piece(cursor, values)
         for table in TABLES:
             if _delete(cursor, table, values) != tuple(piece.rows[table]):
                 raise PieceChanged
-        cursor.execute(_FIGURES, values)
         ArchiveFile.objects.filter(piece=piece).update(is_current=True)
         ArchivePiece.objects.filter(id=piece.id).update(state=PieceState.ARCHIVED)
     return True

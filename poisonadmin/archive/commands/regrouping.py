@@ -13,8 +13,8 @@ from django.conf import settings
 from django.db import connection, transaction
 from django.db.models import F
 
-from poisonadmin.archive.commands.erasing import FileStore, remove_former
 from poisonadmin.archive.commands.manifest import manifest
+from poisonadmin.archive.commands.rewriting import FileStore, remove_former
 from poisonadmin.archive.domain.pieces import WrittenFile
 from poisonadmin.archive.domain.place import manifest_path, within
 from poisonadmin.archive.domain.regrouping import ArchivedMove, RegroupedPiece

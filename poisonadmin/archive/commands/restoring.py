@@ -8,6 +8,7 @@ from django.db import IntegrityError, connection, transaction
 from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.addresses.commands import ensure_addresses
+from poisonadmin.archive.commands.figures import take_off
 from poisonadmin.archive.queries.messages import require_archived, rows_of
 from poisonadmin.core.commands import audit
 from poisonadmin.core.domain.access import Permission, Principal
@@ -18,13 +19,7 @@ from poisonadmin.messages.domain.states import Event, Reason, State
 
 WAIT_SECONDS = 3.0
 
-# It is counted once more when it is archived once more.
-_TAKE = """
-WITH taken AS (DELETE FROM archived_message WHERE id = %s RETURNING piece_id, address_id, state, state_at), counted AS (
-    UPDATE day_figure AS f SET n = n - 1 FROM taken
-    WHERE f.day = (state_at AT TIME ZONE 'UTC')::date AND f.address_id = taken.address_id AND figure = state)
-SELECT piece_id FROM taken
-"""
+_TAKE = "DELETE FROM archived_message WHERE id = %s RETURNING piece_id, id, address_id, state, state_at"
 _ENVELOPE = """
 INSERT INTO envelope (id, intake_address_id, message_id, conversation_id, bookmark, content_type, payload_bytes,
                       expires_at, received_at, received_by, parent_id)
@@ -111,14 +106,18 @@ def restore_from_archive(message_id: int, *, reason: str, principal: Principal) 
         cursor.execute(_TAKE, [message_id])
         if (found := cursor.fetchone()) is None:
             raise NotFound(f"Message {message_id} is not archived any more.")
-        rows = {table: rows_of(message_id, table, piece_id=found[0]) for table in _TABLES}
+        piece_id, *archived = found
+        rows = {table: rows_of(message_id, table, piece_id=piece_id) for table in _TABLES}
         message = rows["messages"][0]
         ensure_addresses([one for one in (message[name] for name in _ADDRESSES) if one is not None])
-        cursor.execute("INSERT INTO archive_left_out (piece_id, message_id) VALUES (%s, %s)", [found[0], message_id])
+        cursor.execute("INSERT INTO archive_left_out (piece_id, message_id) VALUES (%s, %s)", [piece_id, message_id])
         _write(cursor, message, rows, {"actor": principal.name, "note": reason})
+        # They are counted once more when it is archived once more.
+        take_off(cursor, dict(zip(_FIGURED, archived, strict=True)))
         audit.record(principal.name, "message.restored_from_archive", "message", str(message_id), note=reason)
 
 
+_FIGURED = ("id", "address_id", "state", "state_at")
 _TABLES = ("messages", "attempts", "history", "extras")
 _ADDRESSES = ("address", "original_address", "intake_address")
 

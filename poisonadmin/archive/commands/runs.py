@@ -18,11 +18,14 @@ from django.db import transaction
 from django.db.models import Max, Q
 from django.db.models.functions import Now
 
+from poisonadmin.archive.commands import payloads
+from poisonadmin.archive.commands.dry_runs import count_some
+from poisonadmin.archive.commands.figures import forget_figures, roll_up_failures
 from poisonadmin.archive.commands.holds import note_held
-from poisonadmin.archive.commands.leftovers import forget_figures, forget_words
+from poisonadmin.archive.commands.leftovers import forget_words
 from poisonadmin.archive.commands.manifest import manifest, totals_of
 from poisonadmin.archive.commands.pruning import PieceChanged, prune
-from poisonadmin.archive.domain.chosen import CHOSEN
+from poisonadmin.archive.commands.rewriting import FileStore
 from poisonadmin.archive.domain.pieces import PieceOrder, WriteOrder, WrittenPiece
 from poisonadmin.archive.domain.place import manifest_path, run_directory
 from poisonadmin.archive.domain.runs import ArchiveRunState, PieceState
@@ -30,7 +33,6 @@ from poisonadmin.core.commands import jobs
 from poisonadmin.core.commands.job_work import SECONDS_AFTER_ERROR, TURN_SECONDS, job_of, working_on
 from poisonadmin.core.commands.jobs import JobHeartbeat
 from poisonadmin.core.commands.transaction_retry import retried
-from poisonadmin.core.queries.rows import fetch_rows
 from poisonadmin.messages.queries.id_ranges import next_ranges
 from poisonadmin.store.models.archive import ArchiveFile, ArchivePiece, ArchiveRun
 from poisonadmin.store.models.job import JobKind
@@ -39,22 +41,14 @@ from poisonadmin.store.models.regrouping import Regrouping
 PIECE_MESSAGES = 25_000
 PIECES_A_WAVE = 4
 _PHASE = "archiving"
-_COUNT = f"""
-SELECT a.name, m.state, count(*) {CHOSEN} GROUP BY 1, 2
-"""
+_PAYLOADS_A_STEP = 10_000
 
 
-class ArchiveStore(Protocol):
-    """What keeps the files. Passed in: what writes (workers) imports this package."""
+class ArchiveStore(FileStore, Protocol):
+    """What keeps the files, and writes new ones."""
 
     def write(self, order: WriteOrder, pieces: Sequence[PieceOrder]) -> Mapping[int, WrittenPiece]:
         """Write the pieces and read them back."""
-
-    def put(self, path: str, content: bytes) -> None:
-        """Put a small file, whole or not at all."""
-
-    def remove(self, paths: Iterable[str]) -> None:
-        """Remove files, also such as are gone."""
 
     def listed(self, directory: str) -> list[str]:
         """Return the paths of all files below a directory of the archive."""
@@ -102,23 +96,36 @@ class _Turn:
         self._cutoffs = json.dumps(run.cutoffs)
 
     def go_on(self) -> None:
-        """Write and prune pieces until the run is over."""
+        """Remove payloads, and write and prune pieces, until the run is over."""
         while not self._must_pause():
             if ArchiveRun.objects.filter(id=self._run.id, is_cancelling=True).exists():
                 self._drop_written()
                 self._end(ArchiveRunState.CANCELLED)
                 return
-            if self._run.is_dry_run:
-                is_over = self._count_some()
-            else:
-                pieces = list(self._open_pieces()) or self._plan()
-                is_over = not pieces
-                if pieces and not self._archive(pieces):
-                    return
+            is_over = count_some(self._run) if self._run.is_dry_run else self._step()
+            if is_over is None:
+                return
             jobs.move(self._job_id, phase=_PHASE, done=self._run.planned, total=self._run.cut_off)
             if is_over:
                 self._finish()
                 return
+
+    def _step(self) -> bool | None:
+        """Do some of it; return whether nothing is left, and None when somebody reads the tables just now.
+
+        Payloads of live messages go first, so that no file gets them; those in files go last.
+        """
+        has_payloads = payloads.removes_payloads(self._run)
+        if has_payloads and self._run.live_payloads < self._run.cut_off:
+            reached = self._run.live_payloads
+            for one in next_ranges(reached, self._run.cut_off, messages=_PAYLOADS_A_STEP, most=1):
+                retried(partial(payloads.remove_live, self._run, one))
+            return False
+        if pieces := list(self._open_pieces()) or self._plan():
+            return False if self._archive(pieces) else None
+        if not has_payloads or payloads.next_window(self._run) is None:
+            return True
+        return False if payloads.remove_archived(self._run, self._store, self._must_pause) else None
 
     def _open_pieces(self) -> Iterable[ArchivePiece]:
         states = (PieceState.PLANNED, PieceState.WRITTEN)
@@ -178,24 +185,10 @@ class _Turn:
         for piece in ArchivePiece.objects.filter(run=self._run, state=PieceState.WRITTEN):
             self._forget_files(piece)
 
-    def _count_some(self) -> bool:
-        ranges = next_ranges(self._run.planned, self._run.cut_off, messages=PIECE_MESSAGES, most=PIECES_A_WAVE)
-        if not ranges:
-            return True
-        values = {"after": self._run.planned, "until": ranges[-1].until, "cutoffs": self._cutoffs}
-        by_address: dict[str, dict[str, int]] = self._run.totals.setdefault("addresses", {})
-        with transaction.atomic():
-            note_held(values["after"], values["until"])  # type: ignore[arg-type]
-            for address, state, count in fetch_rows(_COUNT, values):
-                states = by_address.setdefault(address, {})
-                states[state] = states.get(state, 0) + count
-            self._run.planned = ranges[-1].until
-            ArchiveRun.objects.filter(id=self._run.id).update(totals=self._run.totals, planned=self._run.planned)
-        return False
-
     def _finish(self) -> None:
         if not self._run.is_dry_run:
             forget_words()
+            roll_up_failures()
             forget_figures()
             self._store.put(manifest_path(self._run.id), json.dumps(manifest(self._run), indent=1).encode())
             self._sweep()
@@ -215,7 +208,16 @@ class _Turn:
             if state is ArchiveRunState.CANCELLED:
                 jobs.cancel(self._job_id)
             else:
-                jobs.succeed(self._job_id, counts=_counts(totals), done=self._run.planned)
+                jobs.succeed(self._job_id, counts=self._counts(totals), done=self._run.planned)
+
+    def _counts(self, totals: Mapping[str, Any]) -> dict[str, int]:
+        if self._run.is_dry_run:
+            return {
+                "messages": sum(sum(states.values()) for states in totals.get("addresses", {}).values()),
+                "payloads": sum(totals.get("payloads", {}).values()),
+            }
+        removed = ArchiveRun.objects.values_list("payloads_removed", flat=True).get(id=self._run.id)
+        return {table: sums["rows"] for table, sums in totals.items()} | {"payloads_removed": removed}
 
 
 def _note(run: ArchiveRun, piece_id: int, written: WrittenPiece, held_by: Sequence[int]) -> None:
@@ -243,9 +245,3 @@ def _note(run: ArchiveRun, piece_id: int, written: WrittenPiece, held_by: Sequen
                 )
                 for file in written.files
             )
-
-
-def _counts(totals: Mapping[str, Any]) -> dict[str, int]:
-    if "addresses" in totals:
-        return {"messages": sum(sum(states.values()) for states in totals["addresses"].values())}
-    return {table: sums["rows"] for table, sums in totals.items()}

@@ -3,7 +3,7 @@
 Who writes the files (workers) and who removes the rows (commands) ask the same.
 """
 
-# `cutoffs` is JSON: [{address_id, delivered, failed}, …], as `ArchiveRun.cutoffs`. `after`, `until`: of the piece.
+# `cutoffs` is JSON: [{address_id, delivered, failed, …}, …], as `ArchiveRun.cutoffs`. `after`, `until`: of the piece.
 CHOSEN = """
 FROM message AS m JOIN address AS a ON a.id = m.address_id
      JOIN jsonb_to_recordset(%(cutoffs)s::jsonb) AS kept (address_id bigint, delivered timestamptz, failed timestamptz)

@@ -1,6 +1,6 @@
 """What is said between who runs the archive (commands) and who writes its files (workers)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 
@@ -42,6 +42,19 @@ class WrittenFile:
     rows_sha256: str
     first_id: int
     last_id: int
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """What changes when a file is written anew: it loses the rows of messages, or rows lose their payloads."""
+
+    without: Collection[int] = ()
+    emptied: Collection[int] = ()
+
+    @property
+    def ids(self) -> Collection[int]:
+        """The messages that it is about."""
+        return [*self.without, *self.emptied]
 
 
 @dataclass

@@ -71,6 +71,11 @@ def file_path(run_id: int, table: str, day: date, root: str, piece: str) -> str:
     return f"{run_directory(run_id)}/{table}/day={day}/root={quote(root, safe='')}/{piece}.parquet"
 
 
+def unfinished(path: str) -> str:
+    """Return the name of a file on a disk until it is whole."""
+    return f"{path}.part"
+
+
 def manifest_path(run_id: int) -> str:
     """Return the path of a run's manifest."""
     return f"{run_directory(run_id)}/manifest.json"

@@ -15,8 +15,10 @@ from poisonadmin.core.queries.rows import columns, fetch_by_id, fetch_one
 class ArchiveRunRow:
     """A run of the archive. `files`, `bytes`, `messages`: what of it is in the archive now; of a dry run none.
 
-    `totals`: rows and bytes by table; of a dry run messages by address and state. `progress`: from 0 to 1. `error`:
-    why it waits, or why it failed. `manifest`: its manifest's path in the archive; null until it is done.
+    `payloads_removed`: of how many messages, live and archived. `totals`: rows and bytes by table; of a dry run
+    `addresses`, messages by address and state, and `payloads`, those that would lose their payloads. `progress`: from 0
+    to 1. `error`: why it waits, or why it failed. `manifest`: its manifest's path in the archive; null until it is
+    done.
     """
 
     id: int
@@ -27,6 +29,7 @@ class ArchiveRunRow:
     files: int
     bytes: int
     messages: int
+    payloads_removed: int
     totals: Mapping[str, Any]
     error: str | None
     job_id: int | None
@@ -53,7 +56,7 @@ class LegalHoldRow:
 @dataclass(frozen=True)
 class ErasureRow:
     """An erasure. `filter` is emptied when it is done, for it may name a person. `totals`: `erased`, and `left_alone`,
-    because they are under way or a legal hold names them."""
+    because they are under way or a legal hold names them. `job_id`: of the job that shows how far it is."""
 
     id: int
     filter: Mapping[str, Any]
@@ -61,6 +64,7 @@ class ErasureRow:
     state: str
     totals: Mapping[str, Any]
     error: str | None
+    job_id: int | None
     requested_by: str
     requested_at: datetime
     ended_at: datetime | None
@@ -78,7 +82,7 @@ class ArchiveSize:
 _RUNS = """
 SELECT * FROM (SELECT r.id, r.state, r.as_of, r.is_dry_run,
        CASE WHEN r.ended_at IS NOT NULL OR r.cut_off = 0 THEN 1.0 ELSE r.planned::float8 / r.cut_off END AS progress,
-       f.files, f.bytes, f.messages, r.totals, r.error, r.job_id,
+       f.files, f.bytes, f.messages, r.payloads_removed, r.totals, r.error, r.job_id,
        CASE WHEN r.state = 'done' AND NOT r.is_dry_run THEN 'run=' || r.id || '/manifest.json' END AS manifest,
        r.requested_by, r.requested_at, r.ended_at
 FROM archive_run r CROSS JOIN LATERAL (

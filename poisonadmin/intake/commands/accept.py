@@ -72,7 +72,8 @@ _INSERT = enter(
 )
 
 _SAME = """
-SELECT envelope.id, coalesce(original.payload, body.payload) = %(payload)s
+SELECT envelope.id, NOT EXISTS (SELECT FROM removed_payload AS gone WHERE gone.message_id = envelope.id)
+       AND coalesce(original.payload, body.payload) = %(payload)s
        AND coalesce(original.headers, body.headers) = %(headers)s AND content_type = %(content_type)s
        AND conversation_id IS NOT DISTINCT FROM %(conversation_id)s AND bookmark IS NOT DISTINCT FROM %(bookmark)s
 FROM envelope JOIN body USING (id)

@@ -41,6 +41,8 @@ WITH lost AS MATERIALIZED (
            AND first.conversation_id IS NOT DISTINCT FROM staged.conversation_id
            AND first.bookmark IS NOT DISTINCT FROM staged.bookmark
            AND CASE WHEN first_body.id IS NULL THEN first.payload_bytes = staged.payload_bytes
+                    -- Nothing is left to compare with: it is kept, and a person sees it.
+                    WHEN EXISTS (SELECT FROM removed_payload AS gone WHERE gone.message_id = first.id) THEN FALSE
                     WHEN first_body.payload <> own_body.payload THEN FALSE
                     WHEN first_body.headers = own_body.headers THEN TRUE
                     WHEN %(source)s::bigint IS NOT NULL

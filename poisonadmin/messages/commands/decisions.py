@@ -129,8 +129,8 @@ def decide(
     ASSIGN gives it the owner and tags in `params`, and leaves it where it is.
     A restored message has the reason that it last had in NDLV, or its own where it never was there.
     Errors: `NotAllowed`, `OutOfScope` (of the address in `params`). Shape: refused with `not_found`, `no_destination`,
-    `oversized`, `not_moved`, `not_listed`, `listed`, `conversation_ended`, `no_owner`, `too_many_tags`, `unchanged`,
-    `precondition_failed`, a code of queries/payload_changes.py, or the state.
+    `oversized`, `payload_removed`, `not_moved`, `not_listed`, `listed`, `conversation_ended`, `no_owner`,
+    `too_many_tags`, `unchanged`, `precondition_failed`, a code of queries/payload_changes.py, or the state.
     """
     asked["principal"].require(Permission.DECIDE)
     return retried(lambda: _decide_once(action, ids, asked, until))

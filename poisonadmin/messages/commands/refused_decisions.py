@@ -5,6 +5,7 @@ from poisonadmin.messages.commands.decisions import STALE, Decided
 from poisonadmin.messages.domain.annotations import MAX_TAGS_OF_A_MESSAGE
 from poisonadmin.messages.domain.states import Event, State, TransitionNotAllowed
 from poisonadmin.messages.queries import refusals
+from poisonadmin.messages.queries.payload_removals import PayloadRemoved, removal_of
 
 
 class NoDestination(PoisonAdminError):
@@ -74,7 +75,7 @@ def only(decided: Decided, message_id: int) -> None:
     """Do nothing when the decision on this one message was carried out; raise why not otherwise.
 
     Errors: `NotFound`, `NoDestination`, `Oversized`, `NotMoved`, `NotListed`, `Listed`, `ConversationEnded`,
-    `NotAssigned`, `PreconditionFailed`, `PayloadNotChanged`, `TransitionNotAllowed`.
+    `NotAssigned`, `PreconditionFailed`, `PayloadNotChanged`, `PayloadRemoved`, `TransitionNotAllowed`.
     """
     why = decided.refused.get(message_id)
     if why is None:
@@ -85,6 +86,8 @@ def only(decided: Decided, message_id: int) -> None:
         raise NoDestination("The address that this message would go to delivers nowhere; give it a destination first.")
     if why == refusals.OVERSIZED:
         raise Oversized("The payload is larger than its address takes; raise max_payload_bytes in its policy first.")
+    if why == refusals.PAYLOAD_REMOVED and (removal := removal_of(message_id)) is not None:
+        raise PayloadRemoved(message_id, removal, "; it cannot be delivered any more")
     if why == refusals.NOT_MOVED:
         raise NotMoved("This message was not moved; there is no other address to return it to.")
     if why == refusals.NOT_LISTED:

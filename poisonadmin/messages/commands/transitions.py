@@ -24,6 +24,9 @@ _AFTER = ("id", "state", "attempt_number", *_COUNTED)
 # What is not to be delivered has neither a due time nor an expiry.
 _PARKED = {"due_at": "NULL", "expires_at": "NULL"}
 
+# The payloads of final messages may be removed; what leads from there to a delivery leads over NDLV.
+_MAY_LACK_PAYLOAD = (State.NDLV, State.FAIL, State.DLVD)
+
 COUNT_CHANGED = "SELECT count(*) FROM changed"
 
 # By these a message is given up on, or tried again, because of what its delivery came to.
@@ -64,6 +67,8 @@ def move(
     """
     if asks is None and not is_locked and f"state = '{start}'" not in chosen:
         raise ValueError(f"nothing in {chosen!r} asks for messages in {start}")
+    if to is State.TBDL and start in _MAY_LACK_PAYLOAD and "removed_payload" not in chosen:
+        raise ValueError(f"{chosen!r} would have messages delivered whose payload was removed")
     values = {"state_at": "now()"}
     if to is not None:
         values |= {"state": f"'{to}'"} | (_PARKED if to in (State.NDLV, State.FAIL) else {})

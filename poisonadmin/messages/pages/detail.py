@@ -13,7 +13,7 @@ from django.utils import timezone
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.delivery.domain.outcome import CRASHES, Outcome
 from poisonadmin.delivery.queries.schedule import schedule
-from poisonadmin.messages.domain.states import Event, State
+from poisonadmin.messages.domain.states import Event, Reason, State
 from poisonadmin.messages.pages import failures, payload_tree
 from poisonadmin.messages.pages.actions import offered
 from poisonadmin.messages.pages.opened_from import PARAMETER, opened_from
@@ -31,6 +31,7 @@ from poisonadmin.messages.queries.detail import (
 from poisonadmin.messages.queries.detail_rows import AttemptRow, HistoryRow, MessageDetail
 from poisonadmin.messages.queries.lists import MessageRow
 from poisonadmin.messages.queries.versions import versions
+from poisonadmin.operations.domain.actions import DELIVERING, Action
 from poisonadmin.sources.domain.broker_kinds import words_of
 from poisonadmin.web.pages import streams
 from poisonadmin.web.pages.crash_view import describe_crash
@@ -141,15 +142,22 @@ def show(request: HttpRequest, principal: Principal, message_id: int) -> HttpRes
         "versions": versions(message_id, principal=principal),
         "hops": hops(message_id, principal=principal).results,
         "schedule": None if message.archived else schedule(message_id, principal=principal),
-        "actions": [] if message.archived else offered(message, principal),
+        "actions": [] if message.archived else _actions(message, principal),
         "is_overdue": message.confirm_by is not None and message.confirm_by < timezone.now(),
         "final": message.state in {"DLVD", "FAIL"},
     }
     transport = get_transport(message_id, principal=principal).transport
     context["transport"] = _transport_lines(transport) if transport else []
-    if principal.may(Permission.READ_PAYLOAD):
+    if principal.may(Permission.READ_PAYLOAD) and message.payload_removed_at is None:
         context["payload"] = _payload(request, principal, message)
     return render(request, "messages/message.html", context)
+
+
+def _actions(message: MessageDetail, principal: Principal) -> list[Action]:
+    """Return what is offered; without its payload a message may go back to its consumers, and nowhere else."""
+    is_handed_back = message.reason == Reason.LISTED and not message.has_destination
+    is_deliverable = message.payload_removed_at is None or is_handed_back
+    return [one for one in offered(message, principal) if is_deliverable or one.key not in DELIVERING]
 
 
 @page(Permission.READ_PAYLOAD)

@@ -15,6 +15,7 @@ from poisonadmin.messages.pages.opened_from import PARAMETER, opened_from
 from poisonadmin.messages.queries.detail import get_message, payload_start
 from poisonadmin.messages.queries.detail_rows import MessageDetail
 from poisonadmin.messages.queries.payload_changes import NotChanged
+from poisonadmin.messages.queries.refusals import PAYLOAD_REMOVED
 from poisonadmin.messages.queries.versions import version_diff, version_payload, versions
 from poisonadmin.operations.commands.beginning import decide_on
 from poisonadmin.operations.domain.actions import ACTIONS, OperationAction
@@ -81,6 +82,9 @@ def edit(request: HttpRequest, principal: Principal, message_id: int) -> HttpRes
     message = get_message(message_id, principal=principal.as_reader)
     if message.state != State.NDLV:
         notes.warning(request, f"Message #{message_id} cannot be edited: {refusal_words(message.state)}.")
+        return HttpResponseRedirect(reverse("messages-one", args=[message_id]))
+    if message.payload_removed_at is not None:
+        notes.warning(request, f"Message #{message_id} cannot be edited: {refusal_words(PAYLOAD_REMOVED)}.")
         return HttpResponseRedirect(reverse("messages-one", args=[message_id]))
     form = EditForm(request.POST if request.method == "POST" else None, _text(message, principal))
     sample = None

@@ -18,6 +18,7 @@ from poisonadmin.messages.queries.detail_rows import (
     Transport,
     json_object,
 )
+from poisonadmin.messages.queries.payload_removals import removal_of, require_payload
 
 _GROUPS = """
 SELECT fingerprint, coalesce(merged_into_id, id) FROM failure_group WHERE fingerprint = ANY(%s)
@@ -28,6 +29,7 @@ def detail(message_id: int, *, principal: Principal) -> MessageDetail:
     """Return the message; raise NotFound, MessageErased, ArchiveUnreadable."""
     known = require_archived(message_id, principal)
     row = _message(message_id)
+    removal = removal_of(message_id)
     confirmed: dict[str, Any] = next((json.loads(one["row"]) for one in _extras(message_id, "confirmation")), {})
     return MessageDetail(
         id=message_id,
@@ -70,11 +72,15 @@ def detail(message_id: int, *, principal: Principal) -> MessageDetail:
         confirmed_by=confirmed.get("confirmed_by"),
         confirmation_note=confirmed.get("note"),
         archived=True,
+        payload_removed_at=removal.payload_removed_at if removal else None,
+        payload_kept_days=removal.payload_kept_days if removal else None,
+        payload_policy=removal.payload_policy if removal else None,
     )
 
 
 def payload(message_id: int) -> StoredBytes:
-    """Return the payload, in one slice."""
+    """Return the payload, in one slice; raise PayloadRemoved."""
+    require_payload(message_id)
     return _bytes(_message(message_id)["payload"] or b"")
 
 
@@ -143,7 +149,8 @@ def archived_versions(message_id: int) -> list[tuple[int, int | None, datetime |
 
 
 def archived_version_payload(message_id: int, number: int) -> StoredBytes:
-    """Return the payload of a version, in one slice; raise NotFound."""
+    """Return the payload of a version, in one slice; raise NotFound, PayloadRemoved."""
+    require_payload(message_id)
     former = _versions(message_id)
     if number == 1 + len(former):
         return payload(message_id)

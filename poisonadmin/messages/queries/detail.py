@@ -16,6 +16,7 @@ from poisonadmin.messages.queries.detail_rows import (
 )
 from poisonadmin.messages.queries.lists import COLUMNS, JOINS, require_message
 from poisonadmin.messages.queries.merged_groups import SEEN_AS
+from poisonadmin.messages.queries.payload_removals import REMOVAL, REMOVAL_JOIN, require_payload
 from poisonadmin.messages.queries.versions import OF_ATTEMPT, OF_CHANGE
 from poisonadmin.sources.domain.broker_kinds import BROKERS
 
@@ -50,9 +51,10 @@ def get_message(message_id: int, *, principal: Principal) -> MessageDetail:
         b.headers AS header_bytes, last.queue,
         coalesce({_ORIGIN}, '{{}}') AS origin,
         {_DELIVERED_TO} AS delivered_to, c.confirm_by, c.confirmed_at, c.confirmed_by, c.note AS confirmation_note,
-        FALSE AS archived
+        FALSE AS archived, {REMOVAL}
         FROM message m {JOINS} JOIN address i ON i.id = e.intake_address_id JOIN body b ON b.id = m.id
-        LEFT JOIN destination d ON d.id = a.destination_id {_LAST_MOVE} {_CONFIRMATION} WHERE m.id = %s"""  # noqa: S608
+        LEFT JOIN destination d ON d.id = a.destination_id {_LAST_MOVE} {_CONFIRMATION}
+        {REMOVAL_JOIN} WHERE m.id = %s"""  # noqa: S608
     found = fetch_one(MessageDetail, sql, [*own, list(BROKERS), message_id]) if 0 < message_id <= MAX_ID else None
     if found is None:
         return archived.detail(message_id, principal=principal)
@@ -62,9 +64,13 @@ def get_message(message_id: int, *, principal: Principal) -> MessageDetail:
 
 
 def payload(message_id: int, *, principal: Principal) -> StoredBytes:
-    """Return the payload, the bytes that the next delivery carries, to be read slice by slice; raise NotFound."""
+    """Return the payload, the bytes that the next delivery carries, to be read slice by slice.
+
+    Errors: `NotFound`, `PayloadRemoved`.
+    """
     if not require_message(message_id, principal, Permission.READ_PAYLOAD):
         return archived.payload(message_id)
+    require_payload(message_id)
     found = stored_bytes("body", "payload", message_id)
     if found is None:
         raise NotFound(f"There is no message {message_id}.")
@@ -72,9 +78,10 @@ def payload(message_id: int, *, principal: Principal) -> StoredBytes:
 
 
 def payload_start(message_id: int, *, principal: Principal, most_bytes: int) -> bytes:
-    """Return at most the first `most_bytes` of the payload, for a page; raise NotFound."""
+    """Return at most the first `most_bytes` of the payload, for a page; raise NotFound, PayloadRemoved."""
     if not require_message(message_id, principal, Permission.READ_PAYLOAD):
         return next(archived.payload(message_id).slices)[:most_bytes]
+    require_payload(message_id)
     found = fetch_values("SELECT substring(payload for %s) FROM body WHERE id = %s", [most_bytes, message_id])
     return bytes(found[0]) if found else b""
 

@@ -27,6 +27,7 @@ CONVERSATION_ENDED = "conversation_ended"
 NO_OWNER = "no_owner"
 TOO_MANY_TAGS = "too_many_tags"
 UNCHANGED = "unchanged"
+PAYLOAD_REMOVED = "payload_removed"
 # Those that are about the address to which the message would go.
 OF_TARGET = frozenset({NO_DESTINATION, OVERSIZED, LISTED, CONVERSATION_ENDED})
 
@@ -111,6 +112,8 @@ CASE WHEN %(visible)s::bigint[] IS NOT NULL AND NOT ({seen}) THEN '{NOT_FOUND}'
 
 _DELIVERS_NOWHERE = ("back.destination_id IS NULL", NO_DESTINATION)
 _IS_TOO_LARGE = ("envelope.payload_bytes > back.max_payload_bytes", OVERSIZED)
+# A policy had it removed (archive/commands/payloads.py): it is never delivered without.
+_HAS_NO_PAYLOAD = ("EXISTS (SELECT FROM removed_payload AS gone WHERE gone.message_id = message.id)", PAYLOAD_REMOVED)
 _IS_LISTED = (
     """EXISTS (SELECT FROM poison_entry AS entry WHERE entry.source = back.name AND entry.is_listed
                      AND entry.bookmark = coalesce(envelope.bookmark, envelope.message_id))""",
@@ -129,6 +132,7 @@ _IS_ON_NO_LIST = f"""message.reason IS DISTINCT FROM '{Reason.LISTED}'
                           AND entry.bookmark = coalesce(envelope.bookmark, envelope.message_id))"""  # noqa: S608
 
 _NOT_APPROVED = (
+    (f"{_HAS_NO_PAYLOAD[0]} AND NOT {IS_HANDED_BACK}", PAYLOAD_REMOVED),
     (f"{_DELIVERS_NOWHERE[0]} AND NOT {IS_HANDED_BACK}", NO_DESTINATION),
     (f"{_IS_TOO_LARGE[0]} AND NOT {IS_HANDED_BACK}", OVERSIZED),
 )
@@ -154,11 +158,18 @@ REFUSALS: dict[OperationAction, str] = {action.key: _refusal(action.starts) for 
     OperationAction.APPROVE: _refusal(_NDLV, *_NOT_APPROVED, goes_back=True),
     OperationAction.RELEASE: _refusal(_NDLV, (_IS_ON_NO_LIST, NOT_LISTED), *_NOT_APPROVED, goes_back=True),
     OperationAction.RETURN: _refusal(
-        _NDLV, ("back.id = message.address_id", NOT_MOVED), _DELIVERS_NOWHERE, _IS_TOO_LARGE, goes_back=True
+        _NDLV,
+        ("back.id = message.address_id", NOT_MOVED),
+        _HAS_NO_PAYLOAD,
+        _DELIVERS_NOWHERE,
+        _IS_TOO_LARGE,
+        goes_back=True,
     ),
     # Whether the change applies, and the result is too large, is not known here (queries/payload_changes.py).
-    OperationAction.PATCH: _refusal(_NDLV, _DELIVERS_NOWHERE, goes_back=True),
-    OperationAction.REDIRECT: _refusal(_NDLV, _DELIVERS_NOWHERE, _IS_TOO_LARGE, _IS_LISTED, _HAS_ENDED),
+    OperationAction.PATCH: _refusal(_NDLV, _HAS_NO_PAYLOAD, _DELIVERS_NOWHERE, goes_back=True),
+    OperationAction.REDIRECT: _refusal(
+        _NDLV, _HAS_NO_PAYLOAD, _DELIVERS_NOWHERE, _IS_TOO_LARGE, _IS_LISTED, _HAS_ENDED
+    ),
     OperationAction.ASSIGN: _refusal(ACTIONS[OperationAction.ASSIGN].starts, *_NOT_ASSIGNED),
 }
 

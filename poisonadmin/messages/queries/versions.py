@@ -10,6 +10,7 @@ from poisonadmin.messages.queries import payload_changes
 from poisonadmin.messages.queries.archived import archived_version_payload, archived_versions
 from poisonadmin.messages.queries.lists import require_message
 from poisonadmin.messages.queries.payload_changes import MessageContent
+from poisonadmin.messages.queries.payload_removals import require_payload
 
 # The number of the version that a delivery carried; `t` is its attempt.
 OF_ATTEMPT = """coalesce(
@@ -65,9 +66,10 @@ def versions(message_id: int, *, principal: Principal) -> list[VersionRow]:
 
 
 def version_payload(message_id: int, number: int, *, principal: Principal) -> StoredBytes:
-    """Return the payload of a version, to be read slice by slice; raise NotFound."""
+    """Return the payload of a version, to be read slice by slice; raise NotFound, PayloadRemoved."""
     if not require_message(message_id, principal, Permission.READ_PAYLOAD):
         return archived_version_payload(message_id, number)
+    require_payload(message_id)
     found = stored_bytes("payload_version", "payload", message_id, number, where="message_id = %s AND number = %s")
     if found is None and _newest(message_id) == number:
         found = stored_bytes("body", "payload", message_id)
@@ -79,9 +81,10 @@ def version_payload(message_id: int, number: int, *, principal: Principal) -> St
 def version_diff(message_id: int, number: int, *, principal: Principal, most_bytes: int) -> list[str] | None:
     """Return what a version has changed, as a unified diff with the one before; None where there is too much.
 
-    Errors: `NotFound`.
+    Errors: `NotFound`, `PayloadRemoved`.
     """
     require_message(message_id, principal, Permission.READ_PAYLOAD)
+    require_payload(message_id)
     sides = [_content(message_id, one, most_bytes) for one in (number - 1, number)]
     if sides[0] is None or sides[1] is None:
         raise NotFound(f"There is no version {number} of message {message_id} with one before it.")

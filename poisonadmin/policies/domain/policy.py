@@ -99,6 +99,7 @@ class Policy:
 
     keep_delivered_days: int | None = 30  # None: for ever
     keep_failed_days: int | None = 400
+    keep_payload_days: int | None = None
 
     @property
     def counts_beyond_the_message(self) -> bool:

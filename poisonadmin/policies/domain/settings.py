@@ -225,6 +225,7 @@ SECTIONS: dict[str, dict[str, Check]] = {
     "Retention": {
         "keep_delivered_days": _days,
         "keep_failed_days": _days,
+        "keep_payload_days": _days,
     },
 }
 CHECKS: dict[str, Check] = {name: check for checks in SECTIONS.values() for name, check in checks.items()}

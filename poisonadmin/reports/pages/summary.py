@@ -1,6 +1,6 @@
 """What a support lead shows on Monday, on one page that prints: failures, groups, ages, decisions, redeliveries."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -14,16 +14,26 @@ from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.queries.filter_values import InvalidFilter, address_or_pattern
 from poisonadmin.core.queries.rows import QueryTooExpensive
 from poisonadmin.reports.commands.saved import last_days
-from poisonadmin.reports.domain.asked import AskedReport, Row, asked_report
+from poisonadmin.reports.domain.asked import AskedReport, Period, Row, asked_report
 from poisonadmin.reports.domain.kinds import BRACKETS
 from poisonadmin.reports.pages.forms import SAID, initial_of
 from poisonadmin.reports.pages.plots import Plot, largest, stacked
 from poisonadmin.reports.queries.archived import archived_days
+from poisonadmin.reports.queries.figures import failures_by_month, with_archived
 from poisonadmin.reports.queries.rows import rows_at_once
 from poisonadmin.reports.queries.summary import failures_by_day, top_groups
 from poisonadmin.web.pages.views import page
 
-SPANS = {"1": "Yesterday", "7": "7 days", "28": "28 days"}
+SPANS = {
+    "1": "Yesterday",
+    "7": "7 days",
+    "28": "28 days",
+    "92": "3 months",
+    "366": "12 months",
+    "761": "25 months",
+}
+# The counts by hour, by group too, are kept for five weeks; what is older is counted by day and address.
+MOST_DAYS_BY_DAY = 28
 SHOWN = 15
 SHOWN_ATTEMPTS = 12
 Draw = Callable[[list[Row]], Plot]
@@ -33,14 +43,14 @@ Draw = Callable[[list[Row]], Plot]
 class SummarySection:
     """A part of the page. `rows` None: it takes too long to count while a page waits. `link`: the whole of it.
 
-    `leaves_out_archive`: archived messages are not in it.
+    `has_archived`: archived messages are in it, in days of UTC.
     """
 
     columns: tuple[str, ...]
     rows: list[Row] | None
     link: str
     plot: Plot | None = None
-    leaves_out_archive: bool = False
+    has_archived: bool = False
 
 
 @page(Permission.EXPORT, filters=("days", "time_zone", "address"))
@@ -54,12 +64,14 @@ def show(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     patterns = [address_or_pattern("address", address)] if address else []
     base = asked_report("attempts", time_zone=zone, filter={"address": patterns} if patterns else {})
     period = last_days(int(days), datetime.now(UTC), base).period
-    by_day = failures_by_day(period, zone, principal=principal, patterns=patterns)
+    is_by_day = int(days) <= MOST_DAYS_BY_DAY
+    steps, by_address = _failures(period, zone, is_by_day, principal, patterns)
+    total = sum(sum(counts) for counts in by_address.values())
 
     def section(kind: str, *, has_period: bool = True, plot: Draw | None = None) -> SummarySection:
         asked = asked_report(kind, time_zone=zone, filter=base.filter)
         asked = replace(asked, period=period) if has_period else asked
-        return _section(asked, principal, plot)
+        return _section(asked, principal, patterns, plot)
 
     context = {
         "spans": SPANS,
@@ -67,14 +79,13 @@ def show(request: HttpRequest, principal: Principal) -> HttpResponseBase:
         "zone": zone,
         "address": address,
         "period": period,
-        "failures": by_day,
+        "is_by_day": is_by_day,
+        "failures_total": total,
         "failures_plot": stacked(
-            [f"{day:%b} {day.day}" for day in by_day.days],
-            largest(by_day.by_address),
-            label=f"{by_day.total:,} failures by day and address",
+            steps, largest(by_address), label=f"{total:,} failures by {'day' if is_by_day else 'month'} and address"
         ),
-        "addresses": [(name, sum(counts)) for name, counts in list(by_day.by_address.items())[:SHOWN]],
-        "groups": top_groups(period, principal=principal, patterns=patterns),
+        "addresses": [(name, sum(counts)) for name, counts in list(by_address.items())[:SHOWN]],
+        "groups": top_groups(period, principal=principal, patterns=patterns) if is_by_day else None,
         "ageing": section("ageing", has_period=False, plot=_ages),
         "time_to_decision": section("time_to_decision"),
         "redelivery": section("redelivery", plot=_successes),
@@ -82,16 +93,30 @@ def show(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     return render(request, "reports/summary.html", context)
 
 
-def _section(asked: AskedReport, principal: Principal, plot: Draw | None) -> SummarySection:
+def _failures(
+    period: Period, zone: str, is_by_day: bool, principal: Principal, patterns: list[str]
+) -> tuple[list[str], Mapping[str, tuple[int, ...]]]:
+    """Return what the days or months of the period are called, and the failures of each by address."""
+    if is_by_day:
+        by_day = failures_by_day(period, zone, principal=principal, patterns=patterns)
+        return [f"{day:%b} {day.day}" for day in by_day.days], by_day.by_address
+    months, by_address = failures_by_month(period, principal=principal, patterns=patterns)
+    return [f"{month:%b %y}" for month in months], by_address
+
+
+def _section(asked: AskedReport, principal: Principal, patterns: list[str], plot: Draw | None) -> SummarySection:
     rows: list[Row] | None
+    has_archived = asked.of_kind.in_archive and bool(archived_days(asked))
     try:
         rows = rows_at_once(asked, principal=principal).rows
+        if has_archived:
+            rows = with_archived(asked, rows, principal=principal, patterns=patterns)
     except QueryTooExpensive:
         rows = None
     link = f"{reverse('reports-new')}?{urlencode(_as_query(asked), doseq=True)}"
     drawn = plot(rows) if plot is not None and rows else None
     shown = None if rows is None else rows[:SHOWN]
-    return SummarySection(asked.columns, shown, link, drawn, leaves_out_archive=bool(archived_days(asked)))
+    return SummarySection(asked.columns, shown, link, drawn, has_archived=has_archived and rows is not None)
 
 
 def _as_query(asked: AskedReport) -> dict[str, Any]:

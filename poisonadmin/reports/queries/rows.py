@@ -71,15 +71,15 @@ def grouped(asked: AskedReport, counted: Iterable[Row]) -> dict[Row, Counts]:
     """Return how often each group has which value, from rows of the group, the value where one is read, and a count."""
     assert asked.measures is not None
     found: dict[Row, Counter[Any]] = defaultdict(Counter)
-    named = _policies(asked)
+    named = named_groups(asked)
     for row in counted:
         group, value = (row[:-1], None) if asked.measures.of is None else (row[:-2], row[-2])
         found[tuple(named(place, one) for place, one in enumerate(group))][value] += row[-1]
     return dict(found)
 
 
-def _policies(asked: AskedReport) -> Callable[[int, Any], Any]:
-    """Return what a value of a group is called: an address, where groups are by policy, by the policy's pattern."""
+def named_groups(asked: AskedReport) -> Callable[[int, Any], Any]:
+    """Return what names a value of a group, by its place: where groups are by policy, an address by the pattern."""
     places = {place for place, name in enumerate(asked.group_by) if name == POLICY.name}
     if not places:
         return lambda _, value: value

@@ -13,9 +13,11 @@ class ArchiveRun(models.Model):
     """One run of the archive. `as_of`: the time at which what is kept too long is archived; that of the request mostly.
 
     Of messages up to `cut_off`, pieces are planned up to `planned`. `cutoffs`: by address id, the last `state_at` of
-    what is archived of those delivered and of those that failed; null: none of these. `totals`: rows and bytes by
+    what is archived of those delivered and of those that failed, and of what loses its payload, with days and policy;
+    null: none of these. `totals`: rows and bytes by
     table; of a dry run, messages by address. A piece's rows are in the database until it is archived, and in its files
-    from then on: never in both, never in neither. `waits_until`: after an error.
+    from then on: never in both, never in neither. `waits_until`: after an error. `payloads_removed` so far, of live
+    messages up to `live_payloads`, and of archived ones up to `archived_payloads`.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -24,6 +26,9 @@ class ArchiveRun(models.Model):
     is_dry_run = models.BooleanField(db_default=False)
     cut_off = models.BigIntegerField(db_default=0)
     planned = models.BigIntegerField(db_default=0)
+    live_payloads = models.BigIntegerField(db_default=0)
+    archived_payloads = models.BigIntegerField(db_default=0)
+    payloads_removed = models.BigIntegerField(db_default=0)
     cutoffs = models.JSONField(default=dict)
     totals = models.JSONField(default=dict)
     error = models.TextField(null=True)
@@ -132,6 +137,21 @@ class ArchiveLeftOut(models.Model):
         db_table = "archive_left_out"
 
 
+class RemovedPayload(models.Model):
+    """A message, live or archived, whose payload is gone: after how many days, and by the policy of which pattern.
+
+    Whatever would deliver the message looks for this row first (messages/queries/refusals.py).
+    """
+
+    message_id = models.BigIntegerField(primary_key=True)
+    removed_at = models.DateTimeField(db_default=Now())
+    kept_days = models.IntegerField()
+    policy = models.CharField(max_length=255)
+
+    class Meta:
+        db_table = "removed_payload"
+
+
 class LegalHold(models.Model):
     """What matches `filter` (parameters of `GET /messages/`) is neither archived nor erased until it is lifted."""
 
@@ -168,6 +188,7 @@ class Erasure(models.Model):
     totals = models.JSONField(default=dict)
     error = models.TextField(null=True)
     waits_until = models.DateTimeField(null=True)
+    job_id = models.BigIntegerField(null=True)
     requested_by = models.CharField(max_length=255)
     requested_at = models.DateTimeField(db_default=Now())
     ended_at = models.DateTimeField(null=True)
@@ -194,7 +215,10 @@ class ErasedMessage(models.Model):
 
 
 class DayFigure(models.Model):
-    """A count of a day (UTC) at an address, kept for 25 months: `figure` is a state in which messages ended."""
+    """A count of a day (UTC) at an address, kept for 25 months: archive/domain/figures.py says of what.
+
+    Of archived messages it is a state in which they ended, decisions or tries; of all messages, failures.
+    """
 
     pk = models.CompositePrimaryKey("day", "address_id", "figure")
     day = models.DateField()

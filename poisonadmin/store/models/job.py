@@ -15,6 +15,7 @@ class JobKind(StrEnum):
     DRY_RUN = "dry_run"
     REGROUP = "regroup"
     ARCHIVE = "archive"
+    ERASE = "erase"
     SEARCH = "search"
     COMPARE = "compare"
     REPORT = "report"

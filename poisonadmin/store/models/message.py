@@ -11,7 +11,7 @@ from django.db.models import Case, F, Q, When
 from django.db.models.functions import Now
 
 from poisonadmin.messages.domain.states import Reason, State
-from poisonadmin.store.models.append_only import KEPT_WITH_MESSAGE
+from poisonadmin.store.models.append_only import KEPT_BUT_PAYLOADS
 from poisonadmin.store.models.choices import only_values_of
 
 
@@ -220,7 +220,7 @@ class PayloadVersion(models.Model):
 
     class Meta:
         db_table = "payload_version"
-        triggers = KEPT_WITH_MESSAGE
+        triggers = KEPT_BUT_PAYLOADS
 
 
 class Hop(models.Model):

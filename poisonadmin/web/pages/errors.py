@@ -34,6 +34,11 @@ STALE = Advice(
     "Your decision was not applied; nothing was changed.",
     "Read its current state, then decide again.",
 )
+GONE = Advice(
+    "Removed for good",
+    "Nothing was changed.",
+    "Nobody can bring it back. Ask the person, or read the policy, that the sentence above names.",
+)
 INVALID = Advice(
     "This cannot be done as asked", "Nothing was changed.", "Correct what the sentence above names, then try again."
 )
@@ -52,7 +57,7 @@ CSRF = Advice(
     "Nothing was changed.",
     "Go back, load the page again and send the form again. Cookies must be allowed.",
 )
-_BY_STATUS = {403: FORBIDDEN, 404: NOT_FOUND, 409: STALE, 412: STALE}
+_BY_STATUS = {403: FORBIDDEN, 404: NOT_FOUND, 409: STALE, 410: GONE, 412: STALE}
 
 
 def error_page(request: HttpRequest, error: PoisonAdminError) -> HttpResponse:

@@ -92,6 +92,7 @@ REFUSALS: dict[str, str] = {
     "not_found": "not found in your scope",
     "no_destination": "its address has no destination; give it one first",
     "oversized": "its payload is larger than its address allows; raise max_payload_bytes in the policy first",
+    "payload_removed": "its payload was removed, as its policy says, so there is nothing left to deliver",
     "listed": "it is on the poison list of the address that it would go to",
     "conversation_ended": "its conversation has ended on the address that it would go to",
     "not_json": "its payload is not JSON",

@@ -6,7 +6,7 @@ A task has a piece: one snapshot of the database, some files a table, and what t
 
 import json
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from datetime import date
 from functools import partial
@@ -15,7 +15,6 @@ from typing import Any
 import adbc_driver_postgresql.dbapi as adbc
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from psycopg import sql
 from pyspark.sql import SparkSession
 
@@ -25,7 +24,7 @@ from poisonadmin.archive.domain.place import file_path
 from poisonadmin.core.domain.secret_settings import database_url
 from workers.spark.pieces import do_pieces
 from workers.spark.schemas import ARCHIVED_PART
-from workers.spark.tables.archive_files import NewFile, located, read_back
+from workers.spark.tables.archive_files import NewFile, PieceNotWritten, read_back
 from workers.spark.tables.columns import ARCHIVED, Table, arrow_schema
 
 _BATCH_BYTES = "adbc.postgresql.batch_size_hint_bytes"
@@ -36,10 +35,6 @@ CREATE TEMP TABLE chosen ON COMMIT DROP AS
 SELECT m.id, to_char(m.state_at AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS day, split_part(a.name, '.', 1) AS root
 {CHOSEN} ORDER BY m.id
 """
-
-
-class PieceNotWritten(RuntimeError):
-    """Raised when what was read back from the files of a piece is not what the database has."""
 
 
 def write_pieces(spark: SparkSession, order: WriteOrder, pieces: Sequence[PieceOrder]) -> dict[int, WrittenPiece]:
@@ -127,33 +122,6 @@ def _write_table(cursor: Any, table: Table, order: WriteOrder, piece: PieceOrder
         if found != (one.rows, one.rows_sha256, one.sha256):
             raise PieceNotWritten(f"{one.path} does not read back as it was written.")
     return written
-
-
-def rewrite_file(place: str, file: WrittenFile, without: Collection[int], path: str) -> WrittenFile | None:
-    """Write a file anew at `path`, without the rows of some messages, and read it back; None when none are left.
-
-    Errors: `PieceNotWritten`: the file is not as it was noted, or the new one does not read back.
-    """
-    schema = arrow_schema(next(table for table in ARCHIVED if table.name == file.table).columns)
-    key = schema.names[0]
-    if read_back(place, file.path, schema) != (file.rows, file.rows_sha256, file.sha256):
-        raise PieceNotWritten(f"{file.path} is not what was written.")
-    where, full = located(place, file.path)
-    gone, left = pa.array(list(without), pa.int64()), 0
-    with where.open_input_file(full) as stored, pq.ParquetFile(stored) as old, ExitStack() as new:
-        target: NewFile | None = None
-        for batch in old.iter_batches():
-            rows = batch.filter(pc.invert(pc.is_in(batch.column(key), value_set=gone))).cast(schema)
-            if rows.num_rows:
-                target = target or new.enter_context(NewFile(place, path, schema, key))
-                target.add(rows)
-                left += rows.num_rows
-        finished = target.finished() if target is not None else None
-    if finished is None:
-        return None
-    if read_back(place, path, schema) != (left, finished.rows_sha256, finished.sha256):
-        raise PieceNotWritten(f"{path} does not read back as it was written.")
-    return WrittenFile(file.table, file.day, file.root, **vars(finished))
 
 
 def _divided(batch: pa.RecordBatch, schema: pa.Schema) -> Iterator[tuple[tuple[str, str], pa.RecordBatch]]:

@@ -15,11 +15,10 @@ from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
 from poisonadmin.archive.domain.pieces import WrittenFile
 from poisonadmin.messages.domain.failures import MAX_MASKED_CHARS
-from workers.spark.jobs.archive import PieceNotWritten
 from workers.spark.jobs.regroup import REPORTED, LoggedFailure, as_now
 from workers.spark.pieces import batch_slots
 from workers.spark.schemas import REGROUPED_FAILURE
-from workers.spark.tables.archive_files import NewFile, located, read_back
+from workers.spark.tables.archive_files import NewFile, PieceNotWritten, located, read_back
 from workers.spark.tables.columns import TABLES, arrow_schema
 from workers.spark.tables.extent import Extent
 from workers.spark.tables.frames import read_table

@@ -10,11 +10,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from poisonadmin.archive.domain.place import within
+from poisonadmin.archive.domain.place import unfinished, within
 from workers.spark.tables.row_digest import RowDigest
 
 _ROWS_A_GROUP = 4_000
 _READ_BYTES = 4 * 1024 * 1024
+
+
+class PieceNotWritten(RuntimeError):
+    """Raised when what was read back from the files of the archive is not what was written."""
 
 
 def located(place: str, path: str) -> tuple[fs.FileSystem, str]:
@@ -46,7 +50,7 @@ class NewFile:
         self._path = path
         self._where, self._full = located(place, path)
         self._is_local = isinstance(self._where, fs.LocalFileSystem)
-        self._name = f"{self._full}.part" if self._is_local else self._full
+        self._name = unfinished(self._full) if self._is_local else self._full
         if self._is_local:
             self._where.create_dir(os.path.dirname(self._full), recursive=True)  # noqa: PTH120  (of any file system)
         self._bytes = _Hashed(self._where.open_output_stream(self._name))

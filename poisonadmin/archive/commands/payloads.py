@@ -1,0 +1,171 @@
+"""Payloads that policies keep no longer are removed, from the database and from the archive's files.
+
+Only final messages lose theirs, and the rest of them stays. A row says so before anybody could deliver the message:
+the row of the message is locked meanwhile, and whatever brings it back waits for that.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from typing import Any
+
+from django.db import connection, transaction
+from django.db.backends.utils import CursorWrapper
+from django.db.models import F
+
+from poisonadmin.archive.commands import rewriting
+from poisonadmin.archive.commands.holds import note_held
+from poisonadmin.archive.commands.patches import forget_patches
+from poisonadmin.archive.commands.rewriting import FileStore
+from poisonadmin.archive.domain.pieces import Rewrite
+from poisonadmin.archive.queries.search import archived_where
+from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.core.queries.rows import fetch_rows
+from poisonadmin.messages.domain.id_ranges import IdRange
+from poisonadmin.messages.queries.filters import parse_filter
+from poisonadmin.store.models.archive import ArchiveRun, LegalHold
+
+WINDOW_MESSAGES = 25_000
+_KEPT = """JOIN jsonb_to_recordset(%(cutoffs)s::jsonb)
+     AS kept (address_id bigint, payload timestamptz, payload_days int, payload_policy text)"""
+_LIVE = f"""
+FROM message AS m {_KEPT} ON kept.address_id = m.address_id
+WHERE m.id > %(after)s AND m.id <= %(until)s AND m.state IN ('DLVD', 'FAIL') AND m.state_at <= kept.payload
+  AND NOT EXISTS (SELECT FROM held_message AS held WHERE held.message_id = m.id)
+  AND NOT EXISTS (SELECT FROM removed_payload AS gone WHERE gone.message_id = m.id)
+"""  # noqa: S608  (constants)
+_ARCHIVED = f"""
+FROM archived_message AS r {_KEPT} ON kept.address_id = r.address_id
+WHERE r.id > %(after)s AND r.id <= %(until)s AND r.state_at <= kept.payload AND {{held}}
+  AND NOT EXISTS (SELECT FROM removed_payload AS gone WHERE gone.message_id = r.id)
+"""
+# What somebody else changes before the lock is there is asked once more by the database.
+_REMOVE_LIVE = f"""
+WITH due AS (SELECT m.id, kept.payload_days, kept.payload_policy {_LIVE} ORDER BY m.id FOR UPDATE OF m),
+noted AS (
+    INSERT INTO removed_payload (message_id, kept_days, policy) SELECT id, payload_days, payload_policy FROM due
+    RETURNING message_id
+)
+UPDATE body SET payload = '' FROM noted WHERE body.id = noted.message_id RETURNING body.id
+"""  # noqa: S608  (constants)
+_DUE_ARCHIVED = f"SELECT r.piece_id, r.id, kept.payload_days, kept.payload_policy {_ARCHIVED} ORDER BY 1, 2"
+_NOTE = """
+INSERT INTO removed_payload (message_id, kept_days, policy)
+SELECT * FROM unnest(%s::bigint[], %s::int[], %s::text[])
+"""
+_BY_NAME = "SELECT address.name, sum(one.n)::bigint FROM ({counted}) AS one JOIN address USING (id) GROUP BY 1"
+_COUNT_LIVE = _BY_NAME.format(counted=f"SELECT m.address_id AS id, count(*) AS n {_LIVE} GROUP BY 1")
+_COUNT_ARCHIVED = _BY_NAME.format(counted=f"SELECT r.address_id AS id, count(*) AS n {_ARCHIVED} GROUP BY 1")
+_WINDOW = """
+SELECT max(id) FROM (SELECT id FROM archived_message WHERE id > %s ORDER BY id LIMIT %s) AS one
+"""
+Due = tuple[int, int, int, str]  # piece, message, days, policy
+
+
+def removes_payloads(run: ArchiveRun) -> bool:
+    """Return whether some policy keeps payloads for a time only."""
+    return any(one.get("payload") is not None for one in run.cutoffs)
+
+
+def remove_live(run: ArchiveRun, messages: IdRange) -> None:
+    """Remove the payloads of live messages, and note how far the run is. Run it again when a deadlock's loser."""
+    values: dict[str, Any] = {
+        "cutoffs": json.dumps(run.cutoffs),
+        "after": messages.after,
+        "until": messages.until,
+    }
+    with transaction.atomic(), connection.cursor() as cursor:
+        _nobody_holds_more(cursor)
+        note_held(messages.after, messages.until)
+        cursor.execute(_REMOVE_LIVE, values)
+        ids = [row[0] for row in cursor.fetchall()]
+        if ids:
+            cursor.execute("SELECT empty_former_payloads(%s)", [ids])
+            forget_patches(cursor, ids, "payload")
+        _note_progress(run, len(ids), live_payloads=messages.until)
+    run.live_payloads = messages.until
+
+
+def remove_archived(run: ArchiveRun, store: FileStore, must_pause: Callable[[], bool]) -> bool:
+    """Remove the payloads of archived messages, a window of them at most; return False when somebody reads the tables.
+
+    `run.archived_payloads` is behind the window when nothing of it is left.
+    """
+    window = next_window(run)
+    if window is None:
+        return True
+    while due := _due_archived(run, window):
+        for piece_id, group in groupby(due, key=lambda one: one[0]):
+            if must_pause():
+                return True
+            if not _remove_of_piece(run, store, piece_id, list(group), window):
+                return False
+    _note_progress(run, 0, archived_payloads=window.until)
+    run.archived_payloads = window.until
+    return True
+
+
+def next_window(run: ArchiveRun) -> IdRange | None:
+    """Return the next archived messages to be looked at; None when there are no more."""
+    rows = fetch_rows(_WINDOW, [run.archived_payloads, WINDOW_MESSAGES])
+    return None if rows[0][0] is None else IdRange(run.archived_payloads, rows[0][0])
+
+
+def count_live(run: ArchiveRun, messages: IdRange) -> dict[str, int]:
+    """Return how many live messages would lose their payloads, by address. Call `note_held` first."""
+    values = {"cutoffs": json.dumps(run.cutoffs), "after": messages.after, "until": messages.until}
+    return dict(fetch_rows(_COUNT_LIVE, values))
+
+
+def count_archived(run: ArchiveRun, messages: IdRange) -> dict[str, int]:
+    """Return how many archived messages would lose their payloads, by address."""
+    sql, values = _asked(_COUNT_ARCHIVED, run, messages)
+    return dict(fetch_rows(sql, values))
+
+
+def _remove_of_piece(run: ArchiveRun, store: FileStore, piece_id: int, due: Sequence[Due], window: IdRange) -> bool:
+    """Write the files of a piece without these payloads; nothing happens where anything has changed meanwhile."""
+    ids = [one[1] for one in due]
+    replaced = rewriting.written_anew(store, piece_id, Rewrite(emptied=ids), tables=("messages", "extras"))
+    with transaction.atomic(), connection.cursor() as cursor:
+        is_alone = rewriting.try_alone(cursor)
+        if is_alone:
+            _nobody_holds_more(cursor)
+        is_same = is_alone and [one for one in _due_archived(run, window) if one[0] == piece_id] == list(due)
+        if is_same:
+            rewriting.put_in_place(replaced)
+            forget_patches(cursor, ids, "payload")
+            cursor.execute(_NOTE, [ids, [one[2] for one in due], [one[3] for one in due]])
+            _note_progress(run, len(ids))
+    if is_same:
+        rewriting.tidy(store, piece_id)
+    else:
+        rewriting.remove_former(store)
+    return is_alone
+
+
+def _due_archived(run: ArchiveRun, window: IdRange) -> list[Due]:
+    sql, values = _asked(_DUE_ARCHIVED, run, window)
+    return [(piece, message, days, policy) for piece, message, days, policy in fetch_rows(sql, values)]
+
+
+def _asked(sql: str, run: ArchiveRun, messages: IdRange) -> tuple[str, dict[str, Any]]:
+    values: dict[str, Any] = {"cutoffs": json.dumps(run.cutoffs), "after": messages.after, "until": messages.until}
+    held = ["TRUE"]
+    for number, one in enumerate(LegalHold.objects.filter(lifted_at=None).order_by("id")):
+        where, parameters = archived_where(parse_filter(one.filter), SYSTEM, is_wide=True)
+        before, *pieces = where.split("%s")
+        for index, (piece, parameter) in enumerate(zip(pieces, parameters, strict=True)):
+            values[f"hold_{number}_{index}"] = parameter
+            before += f"%(hold_{number}_{index})s{piece}"
+        held.append(f"({before}) IS NOT TRUE")
+    return sql.format(held=" AND ".join(held)), values
+
+
+def _nobody_holds_more(cursor: CursorWrapper) -> None:
+    """Let nobody begin to hold anything until the transaction ends."""
+    cursor.execute("LOCK TABLE legal_hold IN SHARE MODE")
+
+
+def _note_progress(run: ArchiveRun, removed: int, **reached: int) -> None:
+    ArchiveRun.objects.filter(id=run.id).update(payloads_removed=F("payloads_removed") + removed, **reached)
