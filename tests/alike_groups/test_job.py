@@ -90,7 +90,7 @@ def test_the_search_stores_what_the_job_finds_and_an_erased_message_takes_it_alo
         f" `{found.into.error_class}` in #{found.into.id}, `{found.group.error_class}` in #{found.group.id}."
     )
     request_erasure({"message_id": ["orders.eu 1"]}, reason="asked for", principal=SYSTEM)
-    erase_due(SparkArchiveStore(spark, settings.ARCHIVE), seconds=60)
+    erase_due(SparkArchiveStore(spark, settings.ARCHIVE), worker="tests", seconds=60)
     assert not GroupProposal.objects.exists()
 
 

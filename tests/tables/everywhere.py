@@ -28,7 +28,8 @@ from workers.spark.session import start_session
 from workers.spark.tables.extent import Extent
 from workers.spark.tables.frames import read_table
 
-Given = Mapping[str, Any]
+# {what: (the name of a job, its arguments after the session)}
+Asked = Mapping[str, tuple[str, tuple[Any, ...]]]
 
 
 def _table(spark: SparkSession, name: str, extent: Extent) -> list[list[str]]:
@@ -71,11 +72,9 @@ def _tried(spark: SparkSession, trial: Trial, ranges: Sequence[IdRange]) -> list
 
 
 def _written(spark: SparkSession, order: WriteOrder, pieces: Sequence[PieceOrder]) -> list[Any]:
-    """Return what was written, in files of a place of this run's own."""
-    own = replace(order, place=f"{order.place}/{spark.conf.get('spark.app.name')}-{sys.argv[2]}")
     return [
         [one, piece.versions, sorted([file.table, file.rows, file.rows_sha256] for file in piece.files)]
-        for one, piece in sorted(write_pieces(spark, own, pieces).items())
+        for one, piece in sorted(write_pieces(spark, order, pieces).items())
     ]
 
 
@@ -96,11 +95,26 @@ JOBS: dict[str, Callable[..., Any]] = {
 }
 
 
+def carried_out(spark: SparkSession, asked: Asked, name: str) -> dict[str, Any]:
+    """Return the result of each job that is asked for. `name`: of this Spark, which writes files of its own."""
+    found = {}
+    for what, (job, given) in asked.items():
+        own = [replace(one, place=f"{one.place}/{name}") if isinstance(one, WriteOrder) else one for one in given]
+        found[what] = JOBS[job](spark, *own)
+    return found
+
+
+def as_json(found: Mapping[str, Any]) -> str:
+    """Return results as text, to be compared."""
+    return json.dumps(found, default=str)
+
+
 def main() -> None:
-    """Print {what: result}; the arguments are a file with {what: (job, its arguments)}, and a name of this run."""
-    asked = pickle.loads(Path(sys.argv[1]).read_bytes())
+    """Print the results of what a file asks for."""
+    file = Path(sys.argv[1])
+    asked: Asked = pickle.loads(file.read_bytes())
     spark = start_session("everywhere")
-    print(json.dumps({what: JOBS[job](spark, *given) for what, (job, given) in asked.items()}, default=str))
+    print(as_json(carried_out(spark, asked, f"{file.name}-files")))
     spark.stop()
 
 

@@ -23,10 +23,11 @@ from poisonadmin.archive.domain.chosen import APPEND_ONLY, TABLES
 from poisonadmin.archive.domain.pieces import Rewrite
 from poisonadmin.archive.domain.runs import ErasureState
 from poisonadmin.archive.queries.search import archived_where
-from poisonadmin.core.commands import audit, jobs
+from poisonadmin.core.commands import audit, jobs, locks
 from poisonadmin.core.commands.job_work import SECONDS_AFTER_ERROR, TURN_SECONDS, job_of, working_on
 from poisonadmin.core.commands.jobs import JobHeartbeat
 from poisonadmin.core.domain.access import SYSTEM, Principal
+from poisonadmin.core.domain.locks import Lock
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
 from poisonadmin.messages.commands.decisions import decide
 from poisonadmin.messages.queries.counts import COUNTED
@@ -198,7 +199,7 @@ def _erase_live(erasure: Erasure, ids: Sequence[int]) -> bool:
 
 def _erase_archived(erasure: Erasure, ids: Sequence[int]) -> bool:
     with transaction.atomic(), connection.cursor() as cursor:
-        if not rewriting.try_alone(cursor):
+        if not locks.try_lock(cursor, Lock.TABLES):
             return False
         values: dict[str, Any] = {"ids": list(ids), "erasure": erasure.id}
         forget_patches(cursor, ids, "payload", "headers")
@@ -216,7 +217,7 @@ def _rewrite(store: FileStore, piece_id: int, ids: Collection[int]) -> bool:
     """Write the files of a piece anew without some messages; return False while somebody reads the tables."""
     replaced = rewriting.written_anew(store, piece_id, Rewrite(without=ids))
     with transaction.atomic(), connection.cursor() as cursor:
-        is_alone = rewriting.try_alone(cursor)
+        is_alone = locks.try_lock(cursor, Lock.TABLES)
         if is_alone:
             rewriting.put_in_place(replaced)
             cursor.execute(

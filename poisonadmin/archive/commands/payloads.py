@@ -19,7 +19,9 @@ from poisonadmin.archive.commands.patches import forget_patches
 from poisonadmin.archive.commands.rewriting import FileStore
 from poisonadmin.archive.domain.pieces import Rewrite
 from poisonadmin.archive.queries.search import archived_where
+from poisonadmin.core.commands import locks
 from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.core.domain.locks import Lock
 from poisonadmin.core.queries.rows import fetch_rows
 from poisonadmin.messages.domain.id_ranges import IdRange
 from poisonadmin.messages.queries.filters import parse_filter
@@ -128,7 +130,7 @@ def _remove_of_piece(run: ArchiveRun, store: FileStore, piece_id: int, due: Sequ
     ids = [one[1] for one in due]
     replaced = rewriting.written_anew(store, piece_id, Rewrite(emptied=ids), tables=("messages", "extras"))
     with transaction.atomic(), connection.cursor() as cursor:
-        is_alone = rewriting.try_alone(cursor)
+        is_alone = locks.try_lock(cursor, Lock.TABLES)
         if is_alone:
             _nobody_holds_more(cursor)
         is_same = is_alone and [one for one in _due_archived(run, window) if one[0] == piece_id] == list(due)

@@ -11,6 +11,7 @@ from django.db.backends.utils import CursorWrapper
 from poisonadmin.archive.commands import figures
 from poisonadmin.archive.domain.chosen import APPEND_ONLY, CHOSEN, TABLES
 from poisonadmin.archive.domain.runs import PieceState
+from poisonadmin.core.commands import locks
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.messages.queries.counts import COUNTED
 from poisonadmin.store.models.archive import ArchiveFile, ArchivePiece, LegalHold
@@ -49,8 +50,7 @@ def prune(piece: ArchivePiece, cutoffs: str) -> bool:
     """
     values: dict[str, Any] = {"piece": piece.id, "after": piece.after_id, "until": piece.until_id, "cutoffs": cutoffs}
     with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute("SELECT pg_try_advisory_xact_lock(%s, 0)", [Lock.TABLES])
-        if not cursor.fetchone()[0]:
+        if not locks.try_lock(cursor, Lock.TABLES):
             return False
         cursor.execute("SELECT state FROM archive_piece WHERE id = %(piece)s FOR UPDATE", values)
         if cursor.fetchone()[0] != PieceState.WRITTEN:

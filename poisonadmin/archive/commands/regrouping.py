@@ -4,8 +4,6 @@
 its files, in one transaction, so a failure is moved once, whatever is killed. The archive moves no messages meanwhile.
 """
 
-import json
-import secrets
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
@@ -13,10 +11,10 @@ from django.conf import settings
 from django.db import connection, transaction
 from django.db.models import F
 
-from poisonadmin.archive.commands.manifest import manifest
-from poisonadmin.archive.commands.rewriting import FileStore, remove_former
+from poisonadmin.archive.commands import rewriting
+from poisonadmin.archive.commands.rewriting import FileReplaced, FileStore, Replacement, as_written
 from poisonadmin.archive.domain.pieces import WrittenFile
-from poisonadmin.archive.domain.place import manifest_path, within
+from poisonadmin.archive.domain.place import within
 from poisonadmin.archive.domain.regrouping import ArchivedMove, RegroupedPiece
 from poisonadmin.archive.domain.runs import PieceState
 from poisonadmin.core.commands import locks
@@ -24,7 +22,7 @@ from poisonadmin.core.commands.locks import Tick
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
 from poisonadmin.messages.commands.regrouping import MustPause
-from poisonadmin.store.models.archive import ArchiveFile, ArchivePiece, ArchiveRun
+from poisonadmin.store.models.archive import ArchiveFile, ArchivePiece
 from poisonadmin.store.models.regrouping import RegroupedArchive, Regrouping
 
 _TABLES = ("attempts", "messages")
@@ -114,65 +112,31 @@ class ArchivedRegrouping:
         for piece_id in pieces:
             if must_pause() or not self._move_piece(piece_id):
                 return False
-        remove_former(self._store)
+        rewriting.remove_former(self._store)
         return True
 
     def _move_piece(self, piece_id: int) -> bool:
         """Write the files of a piece anew and exchange them; what is left to do after a crash is what is noted."""
         noted = list(RegroupedArchive.objects.filter(piece_id=piece_id))
         seen_as = dict(fetch_rows(_SEEN_AS, [[one.fingerprint for one in noted]]))
-        successors = _note_successors(piece_id)
+        files = ArchiveFile.objects.filter(piece_id=piece_id, is_current=True, table_name__in=_TABLES).order_by("id")
+        successors = rewriting.note_successors(files)
         paths = {old.path: new.path for old, new in successors}
-        new = self._store.regroup(settings.ARCHIVE, [_written(old) for old, _ in successors], paths, seen_as)
+        new = self._store.regroup(settings.ARCHIVE, [as_written(old) for old, _ in successors], paths, seen_as)
+        replaced = [Replacement(old, later, new.files[old.path]) for old, later in successors if old.path in new.files]
         try:
             with transaction.atomic(), connection.cursor() as cursor:
                 if not locks.try_lock(cursor, Lock.TABLES):
-                    raise _FilesInUse
-                _exchange(successors, new.files)
+                    raise FileReplaced
+                rewriting.put_in_place(replaced)
                 cursor.execute(_INDEX, [list(new.messages), list(new.messages.values()), piece_id])
                 cursor.execute(_LOCK, [[one.was for one in noted]])
                 names = ("was", "fingerprint", "n", "finished_at", "last_at")
                 cursor.execute(_COUNT, [[getattr(one, name) for one in noted] for name in names])
                 RegroupedArchive.objects.filter(piece_id=piece_id).update(n=0)
-        except _FilesInUse:
-            remove_former(self._store)
+        except FileReplaced:
+            rewriting.remove_former(self._store)
             return False
-        run = ArchiveRun.objects.get(archivepiece=piece_id)
-        if run.ended_at is not None:
-            self._store.put(manifest_path(run.id), json.dumps(manifest(run), indent=1).encode())
-        remove_former(self._store)
+        rewriting.tidy(self._store, piece_id)
         RegroupedArchive.objects.filter(piece_id=piece_id).delete()
         return True
-
-
-class _FilesInUse(Exception):
-    """Raised when somebody reads the tables, or has exchanged a file meanwhile, as erasures do; the next turn goes
-    on."""
-
-
-def _note_successors(piece_id: int) -> list[tuple[ArchiveFile, ArchiveFile]]:
-    """Note the files that are going to be written in the place of those of a piece: they do not count yet, and whoever
-    is killed, what does not count is removed."""
-    token = secrets.token_hex(4)
-    found = []
-    for old in ArchiveFile.objects.filter(piece_id=piece_id, is_current=True, table_name__in=_TABLES).order_by("id"):
-        values = {field.attname: getattr(old, field.attname) for field in ArchiveFile._meta.concrete_fields}  # noqa: SLF001
-        stem = old.path.removesuffix(".parquet").rpartition("-")[0]
-        values |= {"id": None, "path": f"{stem}-{token}.parquet", "is_current": False}
-        found.append((old, ArchiveFile.objects.create(**values)))
-    return found
-
-
-def _exchange(successors: Sequence[tuple[ArchiveFile, ArchiveFile]], written: Mapping[str, WrittenFile]) -> None:
-    """Have what was written count, and what it replaces no more. Errors: `_FilesInUse`."""
-    for old, new in successors:
-        if old.path in written:
-            values = {name: value for name, value in vars(written[old.path]).items() if name != "table"}
-            was_current = ArchiveFile.objects.filter(id=old.id, is_current=True).update(is_current=False)
-            if not was_current or not ArchiveFile.objects.filter(id=new.id).update(is_current=True, **values):
-                raise _FilesInUse
-
-
-def _written(file: ArchiveFile) -> WrittenFile:
-    names = ("day", "root", "path", "rows", "bytes", "sha256", "rows_sha256", "first_id", "last_id")
-    return WrittenFile(file.table_name, **{name: getattr(file, name) for name in names})

@@ -11,13 +11,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from django.conf import settings
-from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.archive.commands.manifest import manifest
 from poisonadmin.archive.domain.pieces import Rewrite, WrittenFile
 from poisonadmin.archive.domain.place import manifest_path, unfinished
 from poisonadmin.archive.domain.runs import PieceState
-from poisonadmin.core.domain.locks import Lock
 from poisonadmin.core.queries.rows import fetch_rows
 from poisonadmin.store.models.archive import ArchiveFile, ArchiveRun
 
@@ -37,7 +35,8 @@ class Replacement:
 
 
 class FileReplaced(Exception):
-    """Raised when somebody else has written a file anew meanwhile; nothing has happened, and the next turn goes on."""
+    """Raised when somebody reads the tables, or has written a file anew meanwhile; nothing has happened, and the next
+    turn goes on."""
 
 
 class FileStore(Protocol):
@@ -63,25 +62,35 @@ def written_anew(
     files = ArchiveFile.objects.filter(piece_id=piece_id, is_current=True).order_by("id")
     if tables is not None:
         files = files.filter(table_name__in=tables)
+    changing = [old for old in files if any(old.first_id <= one <= old.last_id for one in change.ids)]
+    return [
+        Replacement(old, noted, store.rewrite(settings.ARCHIVE, as_written(old), change, noted.path))
+        for old, noted in note_successors(changing)
+    ]
+
+
+def note_successors(files: Iterable[ArchiveFile]) -> list[tuple[ArchiveFile, ArchiveFile]]:
+    """Note the files that are going to be written in the place of some; they do not count yet. Return each with its
+    successor."""
     token = secrets.token_hex(4)
-    replaced: list[Replacement] = []
+    names = [field.attname for field in ArchiveFile._meta.concrete_fields]  # noqa: SLF001
+    found = []
     for old in files:
-        if any(old.first_id <= one <= old.last_id for one in change.ids):
-            stem = old.path.removesuffix(".parquet").rpartition("-")[0]
-            noted = _noted(old, f"{stem}-{token}.parquet")
-            new = store.rewrite(settings.ARCHIVE, _written(old), change, noted.path)
-            replaced.append(Replacement(old, noted, new))
-    return replaced
+        stem = old.path.removesuffix(".parquet").rpartition("-")[0]
+        changed = {"id": None, "path": f"{stem}-{token}.parquet", "is_current": False}
+        values = {name: getattr(old, name) for name in names}
+        found.append((old, ArchiveFile.objects.create(**values | changed)))
+    return found
 
 
-def try_alone(cursor: CursorWrapper) -> bool:
-    """Hold the tables alone until the transaction ends; return False while somebody reads them."""
-    cursor.execute("SELECT pg_try_advisory_xact_lock(%s, 0)", [Lock.TABLES])
-    return bool(cursor.fetchone()[0])
+def as_written(file: ArchiveFile) -> WrittenFile:
+    """Return a file as who writes it anew takes it."""
+    names = ("day", "root", "path", "rows", "bytes", "sha256", "rows_sha256", "first_id", "last_id")
+    return WrittenFile(file.table_name, **{name: getattr(file, name) for name in names})
 
 
 def put_in_place(replaced: Sequence[Replacement]) -> None:
-    """Have the new files count, and the former ones no more. Call it alone with the tables. Errors: `FileReplaced`."""
+    """Have the new files count, and the former ones no more. Call it under `Lock.TABLES`. Errors: `FileReplaced`."""
     for one in replaced:
         if not ArchiveFile.objects.filter(id=one.old.id, is_current=True).update(is_current=False):
             raise FileReplaced(one.old.path)
@@ -105,24 +114,3 @@ def remove_former(store: FileStore) -> None:
     if former:
         store.remove(name for path in former.values() for name in (path, unfinished(path)))
         ArchiveFile.objects.filter(id__in=list(former), is_current=False).delete()
-
-
-def _noted(old: ArchiveFile, path: str) -> ArchiveFile:
-    """Note a file that is going to be written; it does not count yet."""
-    values = {field.attname: getattr(old, field.attname) for field in ArchiveFile._meta.concrete_fields}  # noqa: SLF001
-    return ArchiveFile.objects.create(**values | {"id": None, "path": path, "is_current": False})
-
-
-def _written(file: ArchiveFile) -> WrittenFile:
-    return WrittenFile(
-        file.table_name,
-        file.day,
-        file.root,
-        file.path,
-        file.rows,
-        file.bytes,
-        file.sha256,
-        file.rows_sha256,
-        file.first_id,
-        file.last_id,
-    )
