@@ -70,7 +70,7 @@ def test_jobs_give_the_same_rows_everywhere(spark: SparkSession, test_database_u
         "regrouping": 2,
     }
     assert local["comparison"]["findings"]
-    assert [found[1] for found in local["dry run"]] == [30, 0]
+    assert [found[1] for found in local["dry run"]] == [21, 9], (local["dry run"], [row[4:6] for row in local["messages"][:3]])
     ((_, versions, files),) = local["archive"]
     assert (versions["message"][0], {table for table, *_ in files} >= {"messages", "attempts", "history"}) == (60, True)
     assert local["regrouping"] == [30, 30]
