@@ -68,7 +68,7 @@ def _compared(spark: SparkSession, compared: Compared) -> dict[str, Any]:
 
 
 def _tried(spark: SparkSession, trial: Trial, ranges: Sequence[IdRange]) -> list[Any]:
-    return [[found.read, found.matched, found.as_json()] for found in try_rule(spark, trial, ranges)]
+    return [[found.read, found.matched, found.error, found.as_json()] for found in try_rule(spark, trial, ranges)]
 
 
 def _written(spark: SparkSession, order: WriteOrder, pieces: Sequence[PieceOrder]) -> list[Any]:
