@@ -54,8 +54,7 @@ def _found(spark: SparkSession, wave: Wave) -> list[int]:
 
 
 def _reported(spark: SparkSession, reading: Reading) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = collect(spark, reading).to_pylist()
-    return rows
+    return sorted(collect(spark, reading).to_pylist(), key=str)
 
 
 def _alike(spark: SparkSession, rows: Sequence[tuple[int, list[str]]]) -> list[list[str]]:
