@@ -247,7 +247,7 @@ def test_a_worker_that_is_killed_in_the_middle_is_followed_by_another(
                 for statement in reading.statements:
                     cursor.execute(statement)
                     tables.append(cursor.fetch_arrow_table())
-            return pa.concat_tables(tables).select(["id"])
+            return pa.concat_tables(tables).select(["id"]).sort_by("id")
 
         report_due(read_and_die, worker="first", seconds=300)
         os._exit(1)
