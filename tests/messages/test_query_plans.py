@@ -54,7 +54,7 @@ def test_what_is_under_way_is_looked_up_message_by_message(claim_id: int, statem
     nodes = list(Node.objects.filter(claim_id=claim_id).values_list("id", flat=True))
     plan = plan_of(statement, _VALUES | {"claim": claim_id, "batches": batches, "nodes": nodes, "ended": nodes})
     assert not compares_each_with_each(plan), plan
-    assert "Seq Scan on message" not in plan
+    assert "Seq Scan on message " not in plan
 
 
 def test_what_a_shard_holds_is_looked_up_message_by_message(claim_id: int) -> None:
