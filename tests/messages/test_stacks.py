@@ -135,6 +135,8 @@ def test_the_thrown_class_is_the_outermost(stack: str, thrown: str | None) -> No
         ("\tat com.acme.A.b(A.scala)", "com.acme.A.b"),
         ("\tat com.acme.Foo$$Lambda/0x0000.run(Unknown Source)", None),
         ("\tat jdk.proxy2.$Proxy12.run(Unknown Source)", None),
+        ("\tat com.acme.Orders$$EnhancerBySpringCGLIB$$5f0c91aa.save(<generated>)", None),
+        ("\tat com.acme.Orders$$SpringCGLIB$$0.save(<generated>)", None),
         ("\tat loader/acme.orders@1.2/com.acme.A.b(A.java:1)", "com.acme.A.b"),
         ("   at Acme.Repo`1.Load[TKey](TKey key)", "Acme.Repo.Load"),
         ("   at Acme.Orders.<>c__DisplayClass4_0.<Handle>b__0(Order o)", "Acme.Orders.Handle"),

@@ -16,7 +16,7 @@ _PYTHON_FRAME = re.compile(r'\s*File "(?P<file>[^"]++)", line \d++(?:, in (?P<fu
 _JAVA_FRAME = re.compile(
     r"\s*at (?P<method>[^\s()]++)"
     r"\((?:[^\s():]{1,200}\.(?:java|kt|kts|scala|groovy|clj)(?::\d++)?"
-    r"|SourceFile(?::\d++)?|Native Method|Unknown Source)\)"
+    r"|SourceFile(?::\d++)?|Native Method|Unknown Source|<generated>)\)"
 )
 _JAVASCRIPT_FRAME = re.compile(
     r"\s*at (?:async )?"
