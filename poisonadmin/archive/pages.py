@@ -7,17 +7,20 @@ from django.contrib import messages as notes
 from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import path, reverse
+from django.utils import timezone
 from django.views.decorators.http import require_POST
 
 from poisonadmin.archive.commands.erasing import request_erasure
-from poisonadmin.archive.commands.holds import hold, lift
+from poisonadmin.archive.commands.holds import checked_filter, hold, lift
 from poisonadmin.archive.commands.requests import cancel_run, request_run
 from poisonadmin.archive.commands.restoring import restore_from_archive
 from poisonadmin.archive.queries.runs import archive_size, list_erasures, list_holds, list_runs
 from poisonadmin.archive.queries.search import list_archived
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.queries.filter_values import InvalidFilter, moment
 from poisonadmin.messages.queries.filters import parse_filter
+from poisonadmin.messages.queries.lists import count_messages
 from poisonadmin.web.pages.views import NO_REASON, page, pager, reason_of
 
 SHOWN = 20
@@ -30,6 +33,7 @@ def show(request: HttpRequest, principal: Principal) -> HttpResponseBase:
         return render(request, "archive/limited.html")
     found = list_runs(principal=principal, cursor=request.GET.get("cursor"), limit=SHOWN)
     context: dict[str, Any] = {
+        "today": timezone.now(),
         "size": archive_size(principal=principal),
         "rows": found.results,
         "pager": pager(request, found),
@@ -67,8 +71,15 @@ def restore_message(request: HttpRequest, principal: Principal, message_id: int)
 @require_POST
 @page(Permission.CONFIGURE, is_for_all=True)
 def run(request: HttpRequest, principal: Principal) -> HttpResponseBase:
-    """Have the archive run, or count."""
-    made = request_run(is_dry_run="dry_run" in request.POST, principal=principal)
+    """Have the archive run, or count what it would archive on a day."""
+    try:
+        day = moment("day", f"{request.POST['day']}T00:00:00Z") if "dry_run" in request.POST else None
+    except (InvalidFilter, KeyError):
+        notes.error(request, "The day is to be a date such as 2026-01-31.")
+        return HttpResponseRedirect(reverse("archive"))
+    # Today is now, and not last midnight.
+    as_of = day if day and day > timezone.now() else None
+    made = request_run(as_of=as_of, is_dry_run=day is not None, principal=principal)
     notes.success(request, f"Run {made.id} is under way; this page shows how far it is.")
     return HttpResponseRedirect(reverse("archive"))
 
@@ -108,6 +119,24 @@ def lift_hold(request: HttpRequest, principal: Principal, hold_id: int) -> HttpR
         "The legal hold is lifted.",
         reverse("archive"),
     )
+
+
+@require_POST
+@page(Permission.CONFIGURE, is_for_all=True)
+def preview_erasure(request: HttpRequest, principal: Principal) -> HttpResponseBase:
+    """Render how much a search finds. It may name a person, so it is in no URL."""
+    given = _typed(request)
+    try:
+        found = parse_filter(checked_filter(given))
+        context = {
+            "search_text": given["q"][0],
+            "archived": list_archived(found, principal=principal, limit=1).total(),
+            "live": count_messages(found, principal=principal),
+        }
+    except PoisonAdminError as error:
+        notes.error(request, error.detail)
+        return HttpResponseRedirect(reverse("archive"))
+    return render(request, "archive/erasure.html", context)
 
 
 @require_POST
@@ -156,4 +185,5 @@ urlpatterns = [
     path("archive/holds/", hold_matching, name="archive-hold"),
     path("archive/holds/<int:hold_id>/lift/", lift_hold, name="archive-lift"),
     path("archive/erasures/", erase, name="archive-erase"),
+    path("archive/erasures/preview/", preview_erasure, name="archive-erase-preview"),
 ]

@@ -219,6 +219,7 @@ ROUTES = {
     "archive-cancel": Expected(CONFIGURE, method="post", status=302),
     "archive-hold": Expected(CONFIGURE, method="post", sent={"q": "address:orders.#", "reason": "r"}, status=302),
     "archive-lift": Expected(CONFIGURE, method="post", sent={"reason": "r"}, status=302),
+    "archive-erase-preview": Expected(CONFIGURE, method="post", sent={"q": "message:x"}),
     "archive-erase": Expected(CONFIGURE, method="post", sent={"q": "message:x", "reason": "r"}, status=302),
 }
 
