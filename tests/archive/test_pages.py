@@ -31,6 +31,7 @@ def archived(spark: SparkSession) -> int:
 def test_an_archived_message_is_found_shown_restored_and_approved(
     archived: int, browser_of: Callable[[str], Client]
 ) -> None:
+    assert "node-7" in html_of(browser_of("admin").get(f"/messages/{archived}/"))
     operator = browser_of("operator")
     found = html_of(operator.get("/triage/?key.customer=c-77"))
     assert f'href="/messages/{archived}/"' in found

@@ -28,9 +28,14 @@ def put_archived(spark: SparkSession) -> int:
     message_id = put(2)[0]
     with connection.cursor() as cursor:
         cursor.execute(
+            """INSERT INTO node (name, host, pid, claim_id, shard, lease_until)
+               VALUES ('node-7', 'host', 1, 1, 0, now())"""
+        )
+        cursor.execute(
             """INSERT INTO attempt (message_id, attempt_number, finished_at, outcome, error_class, error_message,
-                                    response, title, fingerprint)
-               VALUES (%s, 1, now(), 'failed', 'ValueError', 'no such customer', 'said no', 'ValueError', 'abc')""",
+                                    response, title, fingerprint, claim_id, shard)
+               VALUES (%s, 1, now(), 'failed', 'ValueError', 'no such customer', 'said no', 'ValueError', 'abc', 1, 0)
+            """,
             [message_id],
         )
         cursor.execute(

@@ -67,6 +67,14 @@ def test_a_mistake_saves_nothing_and_keeps_what_was_typed(admin: Client, field: 
     assert not PolicyRow.objects.exists()
 
 
+def test_none_is_typed_and_shown_where_a_number_may_be_null(admin: Client) -> None:
+    typed = {"match": "orders.#", "setting.keep_delivered_days": "none", "setting.keep_payload_days": "30"}
+    assert admin.post("/policies/new/", typed).status_code == 302
+    row = PolicyRow.objects.get(match="orders.#")
+    assert row.settings == {"keep_delivered_days": None, "keep_payload_days": 30}
+    assert 'name="setting.keep_delivered_days" value="none"' in html_of(admin.get(f"/policies/{row.id}/"))
+
+
 def test_a_form_of_an_older_version_is_refused(admin: Client) -> None:
     row = save_policy("orders.#", preset=None, settings={}, destination=None, principal=SYSTEM)
     save_policy("orders.#", preset=None, settings={"crash_limit": 5}, destination=None, principal=SYSTEM)

@@ -87,6 +87,17 @@ def fetch_values(sql: str, parameters: Parameters = ()) -> list[Any]:
     return [values[0] for values in fetch_rows(sql, parameters)]
 
 
+def one_of(column: str, values: Sequence[str] | Sequence[int]) -> str:
+    """Return the SQL condition that the column has one of the values: ids, which may be many, or codes of ours."""
+    if not values:
+        return "FALSE"
+    if any(isinstance(one, str) for one in values):
+        return f"{column} IN ({', '.join(repr(str(one)) for one in values)})"
+    ids = ",".join(str(int(one)) for one in values)
+    # One text is read sooner than thousands of numbers.
+    return f"{column} = {ids}" if len(values) == 1 else f"{column} = ANY('{{{ids}}}')"
+
+
 def all_given(conditions: Mapping[str, Any]) -> tuple[str, list[Any]]:
     """Return the conditions that have a value (`{"… = %s": value or None}`), joined by AND, and their values.
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from poisonadmin.core.domain.access import Principal
-from poisonadmin.core.queries.rows import fetch_rows, fetch_values
+from poisonadmin.core.queries.rows import fetch_rows, fetch_values, one_of
 from poisonadmin.messages.queries.group_members import visible_members
 
 Condition = tuple[str, Sequence[Any]]
@@ -88,9 +88,8 @@ class Branches:
         """The SQL condition for each branch; no message fulfils two."""
         found = [f"m.group_id = {int(group)}" for group in self.groups]
         if self.ids:
-            ids = ", ".join(str(int(message_id)) for message_id in self.ids)
             others = "".join(f" AND m.group_id IS DISTINCT FROM {int(group)}" for group in self.groups)
-            found.append(f"m.id IN ({ids}){others}")
+            found.append(f"{one_of('m.id', self.ids)}{others}")
         return found
 
     @property

@@ -6,17 +6,18 @@ from typing import Any
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.queries.address_ids import addresses_in_scope
-from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, fetch_page, window
-from poisonadmin.core.queries.rows import all_given, bounded
+from poisonadmin.core.queries.paging import COUNT_SECONDS, DEFAULT_LIMIT, Key, Page, fetch_page, window
+from poisonadmin.core.queries.rows import QueryTooExpensive, all_given, bounded
 from poisonadmin.destinations.queries import destinations_seen
+from poisonadmin.messages.queries.counted_filters import count_by_counters
 from poisonadmin.messages.queries.counts import how_many
 from poisonadmin.messages.queries.error_search import attempt_condition
-from poisonadmin.messages.queries.filter_sql import compile_filter
+from poisonadmin.messages.queries.filter_sql import Where, compile_filter
 from poisonadmin.messages.queries.filters import MessageFilter
 from poisonadmin.messages.queries.lists import capped_count
 from poisonadmin.messages.queries.merged_groups import SEEN_AS, with_members
 
-FEW_MESSAGES = 20_000
+FEW_MESSAGES = 15_000
 # What a filter finds is counted by looking at each, which costs more than the counters.
 FEW_FOUND = 2_000
 _FAILURE_KEY = Key(("t.finished_at", "t.message_id", "t.attempt_number"), (datetime, int, int))
@@ -109,8 +110,16 @@ def _messages(addresses: list[int] | None) -> tuple[str, list[Any]]:
 def _found(within: MessageFilter, principal: Principal) -> tuple[str, list[Any]]:
     """Return what to join the attempts with: what the filter finds, first and alone where that is little."""
     where = compile_filter(within, principal)
-    is_little = not capped_count(where.whole, where.parameters, FEW_FOUND).capped
-    return (
-        f"(SELECT m.id, m.address_id FROM message m WHERE {where.whole}{' OFFSET 0' if is_little else ''})",  # noqa: S608
-        where.parameters,
-    )
+    first = " OFFSET 0" if _is_little(within, where, principal) else ""
+    return f"(SELECT m.id, m.address_id FROM message m WHERE {where.whole}{first})", where.parameters  # noqa: S608
+
+
+def _is_little(within: MessageFilter, where: Where, principal: Principal) -> bool:
+    counted = count_by_counters(within, principal)
+    if counted is not None:
+        return counted <= FEW_MESSAGES
+    try:
+        with bounded(COUNT_SECONDS):
+            return not capped_count(where.whole, where.parameters, FEW_FOUND).capped
+    except QueryTooExpensive:
+        return False

@@ -11,7 +11,7 @@ from typing import Any
 
 from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.queries.address_ids import address_ids, addresses_holding, visible_ids
-from poisonadmin.core.queries.rows import fetch_values
+from poisonadmin.core.queries.rows import fetch_values, one_of
 from poisonadmin.destinations.queries import addresses_delivering_to
 from poisonadmin.messages.domain.states import Reason, State
 from poisonadmin.messages.queries.axes import COLUMNS
@@ -80,13 +80,6 @@ class Where:
     def whole(self) -> str:
         """All of it as one condition."""
         return " AND ".join([*self.parts().values(), self.sql])
-
-
-def one_of(column: str, values: Sequence[str] | Sequence[int]) -> str:
-    """Return the condition that the column has one of the values: ids, or codes of ours."""
-    if not values:
-        return "FALSE"
-    return f"{column} IN ({', '.join(repr(str(one)) if isinstance(one, str) else str(int(one)) for one in values)})"
 
 
 # Up to so many messages a free word may name by id before the search walks the messages instead.

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from poisonadmin.core.queries.paging import Window
-from poisonadmin.core.queries.rows import MAX_ID, fetch_rows
+from poisonadmin.core.queries.rows import MAX_ID, fetch_rows, one_of
 from poisonadmin.messages.domain.states import Reason, State
 from poisonadmin.messages.queries.counts import NOW
-from poisonadmin.messages.queries.filter_sql import IN_STATE, Where, one_of
+from poisonadmin.messages.queries.filter_sql import IN_STATE, Where
 from poisonadmin.messages.queries.id_bounds import id_bounds
 
 # Where no more match, and the shortest walk may have to read more than that, all that match are read, by whichever way
@@ -42,25 +42,29 @@ class Walk:
     last: int = MAX_ID
     is_read_first: bool = False
 
-    def sql(self, rest: str, page: Window) -> str:
-        """Return the query for the first rows of `message m` on the page that are what `rest` says too."""
+    def sql(self, rest: str, page: Window, selected: str) -> str:
+        """Return the query for what is `selected` of the first rows of `message m` on the page that are what `rest`
+        says too.
+        """
         condition = " AND ".join([*self.conditions, rest, page.condition])
         if self.is_read_first:
             # OFFSET 0 is a fence: the planner would begin with the order.
-            return f"SELECT m.* FROM (SELECT m.* FROM message m WHERE {condition} OFFSET 0) m {page.order}"  # noqa: S608
+            found = f"SELECT {selected} FROM message m WHERE {condition} OFFSET 0"  # noqa: S608
+            return f"SELECT {selected} FROM ({found}) m {page.order}"  # noqa: S608
         first, last = _ids(page)
         first, last = max(first, self.first), min(last, self.last)
         if not self.columns:
             between = f"m.id BETWEEN {first} AND {last}" if (self.first, self.last) != (0, MAX_ID) else "TRUE"
-            return f"SELECT m.* FROM message m WHERE {between} AND {condition} {page.order}"  # noqa: S608
+            return f"SELECT {selected} FROM message m WHERE {between} AND {condition} {page.order}"  # noqa: S608
         # Asked for equal values, the planner may find them by walking all ids. Asked for an order by all columns, it
         # cannot.
         columns = [f"m.{column}" for column in (*self.columns, "id")]
         row = f"({', '.join(columns)})"
         lowest, highest = (f"({', '.join([*self.values, str(one)])})" for one in (first, last))
         order = ", ".join(f"{column} {page.direction}" for column in columns)
-        return f"""SELECT m.* FROM message m WHERE {columns[0]} IS NOT NULL AND {row} >= {lowest} AND {row} <= {highest}
-                   AND {condition} ORDER BY {order} LIMIT {page.limit + 1}"""  # noqa: S608
+        between = f"{columns[0]} IS NOT NULL AND {row} >= {lowest} AND {row} <= {highest}"
+        return f"""SELECT {selected} FROM message m WHERE {between} AND {condition}
+                   ORDER BY {order} LIMIT {page.limit + 1}"""  # noqa: S608
 
 
 def _ids(page: Window) -> tuple[int, int]:

@@ -12,11 +12,13 @@ from poisonadmin.policies.commands import checked_policy
 from poisonadmin.policies.domain.policy import BUILT_IN_PATTERN, PRESETS, UnknownPreset
 from poisonadmin.policies.domain.resolution import PolicySpec
 from poisonadmin.policies.queries.policies import MAX_PREVIEW, PolicyView
-from poisonadmin.policies.queries.values import IN_MILLISECONDS, SECTIONS, choices, kinds
+from poisonadmin.policies.queries.values import IN_MILLISECONDS, SECTIONS, WORDS_OF_NULL, choices, kinds
 from poisonadmin.web.pages.forms import StoredForm, TextField, texts_by_comma, whole_number
 
 PREVIEWED = 12
 _SETTING = "setting."
+# What is typed, and shown, for null; an empty field inherits.
+_NULL = "none"
 _YES_NO = [("", "inherit"), ("true", "yes"), ("false", "no")]
 _FIELDS: dict[type[PoisonAdminError], str] = {
     InvalidAddress: "match",
@@ -51,7 +53,8 @@ class PolicyForm(StoredForm):
 
     def initial_of(self, row: PolicyView) -> dict[str, Any]:
         """Return what the fields hold before anybody types."""
-        return super().initial_of(row) | {_SETTING + name: value for name, value in row.settings.items()}
+        settings = {name: _NULL if value is None else value for name, value in row.settings.items()}
+        return super().initial_of(row) | {_SETTING + name: value for name, value in settings.items()}
 
     def setting_sections(self) -> list[tuple[str, list[forms.BoundField], bool]]:
         """Return the fields of the settings by section, and whether one of them is filled in."""
@@ -77,7 +80,11 @@ class PolicyForm(StoredForm):
     def spec(self) -> PolicySpec:
         """Return the policy that is filled in."""
         values = self.values()
-        settings = {name.removeprefix(_SETTING): value for name, value in values.items() if name.startswith(_SETTING)}
+        settings = {
+            name.removeprefix(_SETTING): None if value == _NULL else value
+            for name, value in values.items()
+            if name.startswith(_SETTING)
+        }
         return PolicySpec(values.get("match", ""), values.get("preset"), settings, values.get("destination"))
 
     def field_of(self, error: PoisonAdminError) -> str:
@@ -108,12 +115,15 @@ def _field(name: str, kind: str) -> TextField:
         case "list":
             return texts_by_comma(label, hint="inherit; separate with commas")
         case "number":
-            return TextField(label, read=_number, hint="inherit", inputmode="decimal")
+            null = WORDS_OF_NULL.get(name)
+            return TextField(label, read=_number, hint=f"inherit; {_NULL}: {null}" if null else "inherit")
         case _:
             return TextField(label, hint="inherit")
 
 
-def _number(text: str) -> float:
+def _number(text: str) -> float | str:
+    if text == _NULL:
+        return text
     try:
         return int(text) if len(text) < 20 else float(text)
     except ValueError:

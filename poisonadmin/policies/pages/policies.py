@@ -61,7 +61,7 @@ def edit(request: HttpRequest, principal: Principal, policy_id: int | None = Non
             principal=principal,
             expected_version=form.expected_version(),
         )
-        notes.success(request, f"The policy {typed.pattern} is saved, and in force from the next failure on.")
+        notes.success(request, f"The policy {typed.pattern} is saved, and in force from now on.")
         return back
 
     def context() -> dict[str, Any]:

@@ -18,6 +18,14 @@ class Section:
 
 SECTIONS = tuple(Section(title, tuple(checks)) for title, checks in settings.SECTIONS.items())
 ALWAYS_OPEN = {"Redelivery", "Dead letters", "Crashes"}
+# Numbers that may be null, and what null says of them.
+WORDS_OF_NULL = {
+    "max_redelivery_delay": "ten times redelivery_delay",
+    "listener_max_retries": "off",
+    "keep_delivered_days": "never",
+    "keep_failed_days": "never",
+    "keep_payload_days": "never",
+}
 IN_MILLISECONDS = {"redelivery_delay", "max_redelivery_delay", "blocked_retry_timeout"}
 
 
@@ -58,9 +66,11 @@ def _value(resolved: Resolved, name: str) -> Value:
 def shown(name: str, value: object) -> str:
     """Return a setting's value as pages show it.
 
-    >>> shown("redelivery_delay", 5000), shown("ordered", True), shown("max_delivery_attempts", -1)
-    ('5000 ms', 'yes', 'unlimited')
+    >>> shown("redelivery_delay", 5000), shown("ordered", True), shown("keep_failed_days", None)
+    ('5000 ms', 'yes', 'never')
     """
+    if value is None and name in WORDS_OF_NULL:
+        return WORDS_OF_NULL[name]
     if value is None or value in ((), ""):
         return "–"
     if isinstance(value, bool):
@@ -85,7 +95,7 @@ def _kind(name: str) -> str:
         return "flag"
     if isinstance(value, StrEnum):
         return "choice"
-    if isinstance(value, int | float) or name == "listener_max_retries":
+    if isinstance(value, int | float) or name in WORDS_OF_NULL:
         return "number"
     return "list" if isinstance(value, tuple) else "text"
 
