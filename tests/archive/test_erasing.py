@@ -1,10 +1,12 @@
 """Erased messages are in no table and in no file; a tombstone says who had them erased, and why."""
 
+from datetime import timedelta
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 from django.conf import settings
+from django.db.models.functions import Now
 from pyspark.sql import SparkSession
 
 from poisonadmin.archive.commands.erasing import erase_due, request_erasure
@@ -18,7 +20,13 @@ from poisonadmin.core.queries.filter_values import InvalidFilter
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
 from poisonadmin.messages.queries.counter_checks import wrong_counters
 from poisonadmin.messages.queries.detail import get_message
+from poisonadmin.reports.commands import files
+from poisonadmin.reports.commands.requests import remove_expired_reports
+from poisonadmin.searches.commands.requests import remove_expired_searches
 from poisonadmin.store.models.archive import Erasure
+from poisonadmin.store.models.comparison import Comparison
+from poisonadmin.store.models.report import RequestedReport
+from poisonadmin.store.models.search import Search
 from tests.archive.fixtures import archive, fail, place, put, rows_of  # noqa: F401  (a fixture)
 from tests.fixtures.decisions import quarantine
 from workers.spark.archive_store import SparkArchiveStore
@@ -26,6 +34,7 @@ from workers.spark.tables.extent import Extent
 from workers.spark.tables.frames import read_table
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("place")]
+AN_HOUR_ON = Now() + timedelta(hours=1)
 
 
 def erase(spark: SparkSession, **asked) -> Erasure:
@@ -95,6 +104,58 @@ def test_what_a_hold_names_is_not_erased(spark: SparkSession) -> None:
     made = erase(spark, address="orders.#")
     assert made.totals == {"erased": 0, "left_alone": 2}
     assert get_message(archived[0], principal=SYSTEM).archived
+
+
+def test_what_may_quote_an_erased_message_ends(spark: SparkSession, settings, tmp_path: Path) -> None:
+    settings.HOME = tmp_path
+    fail(put(1))
+    common = {"requested_by": "ann", "patterns": []}
+    reports = [
+        RequestedReport.objects.create(
+            kind="failures", state=state, asked={"format": "csv"}, shows_payload=True, cut_off=0, account="1", **common
+        )
+        for state in ("ready", "running")
+    ]
+    for one in reports:
+        (files.make_directory(one.id) / "report.csv").write_text("secret-0")
+    for state in ("completed", "running"):
+        Search.objects.create(
+            filter={}, state=state, requester="1", reads_payloads=True, live_above=0, expires_at=AN_HOUR_ON, **common
+        )
+    for state, ended in (("done", Now()), ("running", None)):
+        Comparison.objects.create(
+            **common,
+            state=state,
+            selection_id=1,
+            is_against_delivered=True,
+            with_payload=True,
+            account="1",
+            finished_at=ended,
+            expires_at=AN_HOUR_ON,
+        )
+    erase(spark, message_id="m-0")
+    assert [row.state for row in RequestedReport.objects.order_by("id")] == ["expired", "failed"]
+    assert [row.state for row in Search.objects.order_by("id")] == ["completed", "failed"]
+    assert [row.state for row in Comparison.objects.order_by("id")] == ["done", "failed"]
+    for table in (Search, Comparison):
+        assert not table.objects.filter(expires_at__gt=Now()).exists()
+    remove_expired_reports()
+    assert remove_expired_searches() == 2
+    assert not list(tmp_path.rglob("report.csv"))
+
+
+def test_an_erasure_of_nothing_ends_no_report(spark: SparkSession) -> None:
+    Search.objects.create(
+        filter={},
+        state="completed",
+        requester="1",
+        requested_by="ann",
+        reads_payloads=True,
+        live_above=0,
+        expires_at=AN_HOUR_ON,
+    )
+    erase(spark, message_id="nobody")
+    assert Search.objects.filter(expires_at__gt=Now()).exists()
 
 
 def test_a_filter_that_the_archive_cannot_answer_erases_nothing() -> None:

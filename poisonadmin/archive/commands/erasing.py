@@ -18,6 +18,7 @@ from django.db.models.functions import Now
 from poisonadmin.archive.commands import rewriting
 from poisonadmin.archive.commands.holds import Filter, checked_filter, require_archivist
 from poisonadmin.archive.commands.patches import forget_patches
+from poisonadmin.archive.commands.quotations import end_quotations
 from poisonadmin.archive.commands.rewriting import FileStore
 from poisonadmin.archive.domain.chosen import APPEND_ONLY, TABLES
 from poisonadmin.archive.domain.pieces import Rewrite
@@ -134,8 +135,10 @@ def _go_on(erasure: Erasure, job_id: int, store: FileStore, must_pause: Callable
             return
     rewriting.remove_former(store)
     left = len(_live_ids(asked, [], is_any=True)) + len(_archived_ids(asked, []))
-    with transaction.atomic():
+    with transaction.atomic(), connection.cursor() as cursor:
         totals = {"erased": _erased(erasure), "left_alone": left}
+        if totals["erased"]:
+            end_quotations(cursor)
         # The filter may name the person, and has done its work.
         Erasure.objects.filter(id=erasure.id, ended_at=None).update(
             state=ErasureState.DONE, ended_at=Now(), totals=totals, filter={}, error=None
