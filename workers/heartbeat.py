@@ -81,4 +81,9 @@ class WorkerHeartbeat:
         self._locked = jobs
         if jobs:
             connection.execute("UPDATE job SET heartbeat_at = now() WHERE id = ANY(%s)", [list(jobs)])
+            # Those that were cancelled between two turns are nobody's any more.
+            ended = connection.execute(
+                "SELECT id FROM job WHERE id = ANY(%s) AND finished_at IS NOT NULL", [list(jobs)]
+            )
+            self._jobs.difference_update(row[0] for row in ended.fetchall())
         connection.execute(_WORKER, [self._worker, platform.node(), os.getpid()])

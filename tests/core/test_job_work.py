@@ -1,5 +1,7 @@
 """A worker's work on long jobs."""
 
+import time
+from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -7,8 +9,11 @@ import pytest
 from poisonadmin.core.commands import jobs
 from poisonadmin.core.commands.job_work import job_of, working_on
 from poisonadmin.core.domain.errors import NotFound
+from poisonadmin.core.domain.locks import Lock, lock_key
+from poisonadmin.core.queries.rows import fetch_values
 from poisonadmin.store.models.job import Job, JobKind, JobState
 from poisonadmin.store.models.regrouping import Regrouping
+from workers.heartbeat import WorkerHeartbeat
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -67,9 +72,38 @@ def test_an_error_ends_the_job_unless_the_worker_stops(
     except ValueError as found:
         raised = found
     job = Job.objects.get(id=job_id)
-    assert (job.state, job.error, keeper.held) == (state, text, [])
+    assert (job.state, job.error) == (state, text)
+    # A job that goes on with the next turn is alive until then.
+    assert keeper.held == ([job_id] if state == JobState.RUNNING else [])
     # The worker's log has what nobody foresaw.
     assert raised is (error if state == JobState.FAILED and isinstance(error, ValueError) else None)
+
+
+def test_a_heartbeat_lets_go_of_what_was_cancelled_between_two_turns(run: Regrouping, test_database_url: str) -> None:
+    job_id = job_for(run, "batch")
+    heartbeat = WorkerHeartbeat(test_database_url, "batch")
+    try:
+        with working_on(job_id, fail=partial(_fail, job_id), keeper=heartbeat, is_stopping=lambda: False):
+            wait_until(lambda: is_held(job_id))
+        jobs.cancel(job_id)
+        wait_until(lambda: not is_held(job_id))
+    finally:
+        heartbeat.stop()
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    until = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def is_held(job_id: int) -> bool:
+    held: bool = fetch_values(
+        "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND classid = %s AND objid = %s AND granted)",
+        [Lock.JOB, lock_key(job_id)],
+    )[0]
+    return held
 
 
 def _fail(job_id: int, text: str) -> None:

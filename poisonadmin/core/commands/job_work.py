@@ -64,5 +64,6 @@ def working_on(
             fail(jobs.error_text(error))
             raise
     finally:
-        if keeper:
+        # Between two turns a job is as alive as in one.
+        if keeper and not Job.objects.filter(id=job_id, state=JobState.RUNNING).exists():
             keeper.release(job_id)
