@@ -47,7 +47,8 @@ def test_a_worker_goes_on_with_its_own_job_and_another_one_begins_its_own(run: R
     last = job_for(run, "batch@second")
     assert len({first, other, last}) == 3
     run.refresh_from_db()
-    assert (run.job_id, Job.objects.get(id=last).total) == (last, 7)
+    job = Job.objects.get(id=last)
+    assert (run.job_id, job.total, job.requested_by) == (last, 7, "kim")
 
 
 @pytest.mark.parametrize(

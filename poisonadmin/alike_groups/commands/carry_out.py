@@ -66,7 +66,8 @@ def _begin(row: AlikeSearch, worker: str) -> int:
     if row.job_id is not None:
         jobs.cancel(row.job_id)
     with transaction.atomic():
-        job_id = jobs.begin(JobKind.ALIKE_GROUPS, worker=worker, params={"alike_search": row.id}, phase=_PHASE)
+        params = {"alike_search": row.id}
+        job_id = jobs.begin(JobKind.ALIKE_GROUPS, worker=worker, params=params, phase=_PHASE, by=row.requested_by)
         AlikeSearch.objects.filter(id=row.id, finished_at=None).update(
             state=AlikeSearchState.RUNNING, phase=_PHASE, tries=F("tries") + 1, job_id=job_id
         )

@@ -83,7 +83,8 @@ def _begin(row: Comparison, worker: str) -> int:
     if row.job_id is not None:
         jobs.cancel(row.job_id)
     with transaction.atomic():
-        job_id = jobs.begin(JobKind.COMPARE, worker=worker, params={"comparison": row.id}, phase=_FIRST_PHASE)
+        params = {"comparison": row.id}
+        job_id = jobs.begin(JobKind.COMPARE, worker=worker, params=params, phase=_FIRST_PHASE, by=row.requested_by)
         Comparison.objects.filter(id=row.id, finished_at=None).update(
             state=ComparisonState.RUNNING, phase=_FIRST_PHASE, tries=F("tries") + 1, job_id=job_id
         )

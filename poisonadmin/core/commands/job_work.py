@@ -26,6 +26,7 @@ class HasJob(Protocol):
 
     id: Any
     job_id: Any
+    requested_by: Any
     objects: "Manager[Any]"
 
 
@@ -36,7 +37,7 @@ def job_of(
     job_id: int | None = run.job_id
     if job_id is not None and Job.objects.filter(id=job_id, state=JobState.RUNNING, worker=worker).exists():
         return job_id
-    job_id = jobs.begin(kind, worker=worker, params=params, phase=phase, total=total)
+    job_id = jobs.begin(kind, worker=worker, params=params, phase=phase, total=total, by=run.requested_by)
     type(run).objects.filter(id=run.id).update(job_id=job_id)
     return job_id
 

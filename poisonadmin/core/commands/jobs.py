@@ -26,13 +26,15 @@ WHERE id = %(id)s AND state = 'running'
 """
 
 
-def begin(kind: JobKind, *, worker: str, params: Mapping[str, Any], phase: str, total: int | None = None) -> int:
-    """Create a running job of this worker and return its id."""
+def begin(
+    kind: JobKind, *, worker: str, params: Mapping[str, Any], phase: str, total: int | None = None, by: str = "system"
+) -> int:
+    """Create a running job of this worker and return its id. `by`: who asked for it."""
     values = {
         "kind": str(kind),
         "params": json.dumps(params),
         "worker": worker,
-        "by": "system",
+        "by": by,
         "phase": phase,
         "total": total,
     }

@@ -42,7 +42,7 @@ class Walk:
     last: int = MAX_ID
     is_read_first: bool = False
 
-    def sql(self, rest: str, page: Window, selected: str) -> str:
+    def sql(self, rest: str, page: Window, selected: str = "m.*") -> str:
         """Return the query for what is `selected` of the first rows of `message m` on the page that are what `rest`
         says too.
         """
