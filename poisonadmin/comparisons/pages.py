@@ -44,14 +44,14 @@ class ShownFinding:
 @require_POST
 @page()
 def ask(request: HttpRequest, principal: Principal) -> HttpResponseBase:
-    """Ask what messages have in common: a `selection`, what failed again of an `operation`, ticked ones (`id`, or
-    `value` of the sets that share `parameter`), or else what `query`, the filter of a list, finds now."""
-    if selection := request.POST.get("selection"):
+    """Ask what messages have in common: ticked ones (`id`, or `value` of the sets that share `parameter`), or else a
+    `selection`, what failed again of an `operation`, or what `query`, the filter of a list, finds now."""
+    if ids := request.POST.getlist("id"):
+        made = requests.compare_ids([_number(one) for one in ids], principal=principal)
+    elif selection := request.POST.get("selection"):
         made = requests.request_comparison(selection_id=_number(selection), principal=principal)
     elif operation := request.POST.get("operation"):
         made = requests.compare_failures_of(_number(operation), principal=principal)
-    elif ids := request.POST.getlist("id"):
-        made = requests.compare_ids([_number(one) for one in ids], principal=principal)
     else:
         given = parse_qs(request.POST.get("query", "").lstrip("?"), max_num_fields=200)
         if ticked := request.POST.getlist("value"):

@@ -37,6 +37,9 @@ def test_a_search_begins_with_the_page_and_ends_with_a_list(operator_browser: Cl
     assert f"#{found}</a>" in page
     search.refresh_from_db()
     assert f"/operations/selections/{search.selection_id}/" in page
+    # What the hits have in common is asked of the selection: no list can say it by its filter.
+    assert f'name="selection" value="{search.selection_id}"' in text_of(page)
+    assert operator_browser.post("/comparisons/", {"selection": search.selection_id}).status_code == 302
 
 
 def test_a_list_of_payloads_is_not_searched_again_when_it_is_reloaded(operator_browser: Client) -> None:
