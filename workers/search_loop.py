@@ -11,8 +11,9 @@ from django.db import InterfaceError, OperationalError, close_old_connections, c
 from poisonadmin.archive.domain.place import within
 from poisonadmin.core.commands.jobs import first_line
 from poisonadmin.core.commands.locks import Tick, single_flight
-from poisonadmin.searches.commands.searching import Searching, search_due
+from poisonadmin.searches.commands.searching import TASKS, Searching, search_due
 from workers.spark.jobs.search import find
+from workers.spark.pieces import tasks_side_by_side
 from workers.spark_worker import SparkWorker
 
 LOOK_SECONDS = 0.5
@@ -33,6 +34,7 @@ def _run(worker: SparkWorker) -> None:
         worker=worker.name,
         keeper=worker.keeper,
         is_stopping=lambda: worker.is_stopping,
+        tasks=partial(tasks_side_by_side, worker.spark, in_one_process=TASKS),
     )
     while not worker.is_stopping:
         close_old_connections()

@@ -7,7 +7,13 @@ from rest_framework.response import Response
 
 from poisonadmin.alerts.commands import rules as commands
 from poisonadmin.alerts.domain.kinds import AlertDeliveryState, AlertKind, ChannelKind
-from poisonadmin.alerts.domain.rules import MAX_NAME_CHARS, MAX_PATTERNS, MAX_REPEAT_MINUTES, AlertRuleFields
+from poisonadmin.alerts.domain.rules import (
+    MAX_NAME_CHARS,
+    MAX_PATTERNS,
+    MAX_REPEAT_MINUTES,
+    MAX_SEARCH_CHARS,
+    AlertRuleFields,
+)
 from poisonadmin.alerts.queries.alerts import (
     AlertDeliveryRow,
     AlertRow,
@@ -51,7 +57,8 @@ SECRET = {"type": "object", "properties": {"secret": {"type": "string"}}, "requi
 
 class AlertRuleInput(StrictSerializer):
     """`limits`: minutes by kind, for `group_grows_again`, `oldest_undecided`, `overdue_deliveries` and
-    `source_unreachable`. `to`: one URL for a webhook, mail addresses for e-mail.
+    `source_unreachable`. `search`: words of the search box, which narrow `oldest_undecided`. `to`: one URL for a
+    webhook, mail addresses for e-mail.
 
     `quiet_from` and `quiet_until`: `HH:MM` in `time_zone`, both or neither. `send_resolved`: the end of alerts is sent,
     too.
@@ -62,6 +69,7 @@ class AlertRuleInput(StrictSerializer):
         child=Text(max_length=MAX_ADDRESS_CHARS), required=False, default=[ANY_WORDS], max_length=MAX_PATTERNS
     )
     limits = serializers.DictField(child=serializers.IntegerField(), required=False, default=dict)
+    search = Text(max_length=MAX_SEARCH_CHARS, required=False, default="", allow_blank=True)
     to = serializers.ListField(child=Text(max_length=MAX_RECIPIENT_CHARS), min_length=1, max_length=MAX_RECIPIENTS)
     quiet_from = Text(max_length=5, required=False, allow_null=True, default=None)
     quiet_until = Text(max_length=5, required=False, allow_null=True, default=None)

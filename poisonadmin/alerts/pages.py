@@ -13,7 +13,7 @@ from django.views.decorators.http import require_POST
 from poisonadmin.alerts.channels.registry import CHANNELS
 from poisonadmin.alerts.commands import rules as commands
 from poisonadmin.alerts.domain.kinds import KINDS, AlertKind, ChannelKind
-from poisonadmin.alerts.domain.rules import MAX_NAME_CHARS, AlertRuleFields
+from poisonadmin.alerts.domain.rules import MAX_NAME_CHARS, MAX_SEARCH_CHARS, AlertRuleFields
 from poisonadmin.alerts.queries.alerts import AlertState, get_alert_delivery, list_alerts
 from poisonadmin.alerts.queries.rules import AlertRuleRow, get_alert_rule, list_alert_rules
 from poisonadmin.core.domain.access import Permission, Principal
@@ -40,7 +40,7 @@ class AlertRuleForm(StoredForm):
         ("", "name is_enabled channel to"),
         ("Reports", " ".join(f"on_{kind}" for kind in KINDS)),
         ("Limits, in minutes", " ".join(f"limit_{kind}" for kind in KINDS)),
-        ("Of these addresses", "addresses"),
+        ("Narrowed to", "addresses matching"),
     )
     rest = "When it sends"
     name = TextField("Name", most=MAX_NAME_CHARS, needed=True)
@@ -58,6 +58,12 @@ class AlertRuleForm(StoredForm):
     addresses = lines_of(
         "Address patterns, one a line", rows=2, initial=[ANY_WORDS], needed=True, note="# is every address."
     )
+    matching = TextField(
+        "Search",
+        most=MAX_SEARCH_CHARS,
+        hint='header.client-version:"4.2.0"',
+        note="Words of the search box; with this, a rule reports old undecided messages that match, and nothing else.",
+    )
     repeat_minutes = whole_number(
         "At most once in minutes",
         initial=AlertRuleFields.repeat_minutes,
@@ -69,15 +75,25 @@ class AlertRuleForm(StoredForm):
     quiet_until = TextField("Quiet until", hint="06:00", note="What is still open then is sent together.")
     time_zone = TextField("Time zone", initial="UTC", needed=True, note="Such as Europe/Berlin.")
 
-    def __init__(self, data: Mapping[str, Any] | None = None, row: AlertRuleRow | None = None) -> None:
-        super().__init__(data, row)
+    def __init__(
+        self,
+        data: Mapping[str, Any] | None = None,
+        row: AlertRuleRow | None = None,
+        *,
+        principal: Principal,
+        prepared: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(data, row, initial=prepared)
+        self.principal = principal
         for kind, info in KINDS.items():
-            self.fields[f"on_{kind}"] = ticks(info.words, _NOTES.get(kind, ""), initial=row is None)
+            is_on = row is None and (info.has_search or not prepared)
+            self.fields[f"on_{kind}"] = ticks(info.words, _NOTES.get(kind, ""), initial=is_on)
             if info.limit is not None:
                 self.fields[f"limit_{kind}"] = whole_number(info.limit.words, initial=info.limit.default)
         if row is not None:
             self.initial.update({f"on_{kind}": kind in row.kinds for kind in KINDS})
             self.initial.update({f"limit_{kind}": minutes for kind, minutes in row.limits.items()})
+            self.initial["matching"] = row.search
 
     def rule(self) -> AlertRuleFields:
         """Return the rule as typed; what cannot be read may be anything."""
@@ -91,6 +107,7 @@ class AlertRuleForm(StoredForm):
             to=typed.get("to") or [],
             addresses=typed.get("addresses") or [],
             limits=limits,
+            search=typed.get("matching", ""),
             quiet_from=typed.get("quiet_from") or None,
             quiet_until=typed.get("quiet_until") or None,
             time_zone=typed.get("time_zone", ""),
@@ -101,11 +118,13 @@ class AlertRuleForm(StoredForm):
 
     def check(self) -> None:
         """Raise what the command would refuse."""
-        commands.check_alert_rule(self.rule())
+        commands.check_alert_rule(self.rule(), principal=self.principal)
 
     def field_of(self, error: PoisonAdminError) -> str:
         """Return the field of an error; that of the kinds is the first box, that of a limit the limit."""
         name = super().field_of(error)
+        if name == "search":  # an id that the search box of every page has
+            return "matching"
         if name == "kinds":
             return f"on_{next(iter(KINDS))}"
         if name == "limits":
@@ -143,7 +162,10 @@ def show_all(request: HttpRequest, principal: Principal) -> HttpResponseBase:
 def edit(request: HttpRequest, principal: Principal, alert_rule_id: int | None = None) -> HttpResponseBase:
     """Show the form of a rule, and save it when it is sent; a new webhook's secret is shown then, once."""
     row = None if alert_rule_id is None else get_alert_rule(alert_rule_id, principal=principal)
-    form = AlertRuleForm(request.POST if request.method == "POST" else None, row)
+    prepared = {} if row else _prepared(request)
+    form = AlertRuleForm(
+        request.POST if request.method == "POST" else None, row, principal=principal, prepared=prepared
+    )
     secrets: list[tuple[int, str]] = []
 
     def save() -> str:
@@ -160,6 +182,15 @@ def edit(request: HttpRequest, principal: Principal, alert_rule_id: int | None =
 
     answer = saved_or_shown(request, form, save, "alerts/alert_rule.html", context)
     return _secret_page(request, principal, *secrets[0]) if secrets else answer
+
+
+def _prepared(request: HttpRequest) -> dict[str, Any]:
+    """Return what a link has prepared of a new rule: a `search`, and the `address` patterns that it is about."""
+    if not (search := request.GET.get("search", "")):
+        return {}
+    name = f"Messages with {search}"[:MAX_NAME_CHARS]
+    addresses = request.GET.getlist("address") or [ANY_WORDS]
+    return {"matching": search, "name": name, "addresses": addresses, f"limit_{AlertKind.OLDEST_UNDECIDED}": 1}
 
 
 @require_POST

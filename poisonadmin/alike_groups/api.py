@@ -1,10 +1,12 @@
 """Failure groups that look alike: searches for them, and proposals to merge."""
 
+from rest_framework import serializers
 from rest_framework.response import Response
 
-from poisonadmin.alike_groups.commands import decisions
-from poisonadmin.alike_groups.commands.requests import request_search
+from poisonadmin.alike_groups.commands import decisions, merges
+from poisonadmin.alike_groups.commands.requests import cancel_search, request_search
 from poisonadmin.alike_groups.domain.proposals import AlikeSearchState, ProposalState
+from poisonadmin.alike_groups.queries.merges import LIKENESS, AlikeMergeRow, get_merge
 from poisonadmin.alike_groups.queries.proposals import (
     AlikeSearchRow,
     ProposalRow,
@@ -21,6 +23,7 @@ from poisonadmin.web.api.view import ApiView, shown
 
 SEARCH = Shape("AlikeGroupsSearch", AlikeSearchRow, kinds={"state": AlikeSearchState})
 PROPOSAL = Shape("GroupProposal", ProposalRow, kinds={"state": ProposalState})
+MERGE = Shape("AlikeGroupsMerge", AlikeMergeRow)
 GROUP = Shape("FailureGroupDetail", GroupDetail, leave_out=("revision",))
 
 
@@ -28,6 +31,12 @@ class OptionalReasonInput(StrictSerializer):
     """Why; where nothing is said, that they look alike, and what they share."""
 
     reason = Text(max_length=MAX_REASON_CHARS, required=False, default="")
+
+
+class LikenessInput(StrictSerializer):
+    """How much alike proposals are at least, in percent."""
+
+    likeness = serializers.IntegerField(min_value=LIKENESS[0], max_value=LIKENESS[-1])
 
 
 class ProposalList(ApiView):
@@ -61,6 +70,45 @@ class AlikeSearchOne(ApiView):
     def get(self, alike_search_id: int) -> Response:
         """Show a search for groups that look alike."""
         return Response(SEARCH.render(get_search(alike_search_id, principal=self.principal)))
+
+
+class AlikeSearchCancel(ApiView):
+    """`/groups/alike/searches/{id}/cancel/`."""
+
+    @contract(Permission.DECIDE, "failures", {200: SEARCH}, acts=True)
+    def post(self, alike_search_id: int) -> Response:
+        """End a search that is not over; 409 for one that is. What was proposed before stays."""
+        cancel_search(alike_search_id, principal=self.principal)
+        return Response(SEARCH.render(get_search(alike_search_id, principal=self.reader)))
+
+
+class AlikeMergeList(ApiView):
+    """`/groups/alike/merges/`."""
+
+    @contract(Permission.DECIDE, "failures", {201: MERGE}, body=LikenessInput, acts=True)
+    def post(self) -> Response:
+        """Merge by every open proposal that is so much alike, at once; 409 where there is none."""
+        merge_id = merges.merge_all(self.body["likeness"], principal=self.principal)
+        return self.created(MERGE, get_merge(merge_id, principal=self.reader), merge_id)
+
+
+class AlikeMergeOne(ApiView):
+    """`/groups/alike/merges/{id}/`."""
+
+    @contract(Permission.READ, "failures", {200: MERGE})
+    def get(self, alike_merge_id: int) -> Response:
+        """Show what was merged by one click."""
+        return Response(MERGE.render(get_merge(alike_merge_id, principal=self.principal)))
+
+
+class AlikeMergeUndo(ApiView):
+    """`/groups/alike/merges/{id}/undo/`."""
+
+    @contract(Permission.DECIDE, "failures", {200: MERGE}, acts=True)
+    def post(self, alike_merge_id: int) -> Response:
+        """Split off again what was merged, as far as nobody has since; 409 where it is undone already."""
+        merges.undo(alike_merge_id, principal=self.principal)
+        return Response(MERGE.render(get_merge(alike_merge_id, principal=self.reader)))
 
 
 class ProposalOne(ApiView):
@@ -105,6 +153,10 @@ class ProposalAgain(ApiView):
 urlpatterns = [
     route("groups/alike/", ProposalList, name="api-group-proposals"),
     route("groups/alike/searches/<id:alike_search_id>/", AlikeSearchOne, name="api-alike-search"),
+    route("groups/alike/searches/<id:alike_search_id>/cancel/", AlikeSearchCancel, name="api-alike-search-cancel"),
+    route("groups/alike/merges/", AlikeMergeList, name="api-alike-merges"),
+    route("groups/alike/merges/<id:alike_merge_id>/", AlikeMergeOne, name="api-alike-merge"),
+    route("groups/alike/merges/<id:alike_merge_id>/undo/", AlikeMergeUndo, name="api-alike-merge-undo"),
     route("groups/alike/<id:proposal_id>/", ProposalOne, name="api-group-proposal"),
     route("groups/alike/<id:proposal_id>/merge/", ProposalMerge, name="api-group-proposal-merge"),
     route("groups/alike/<id:proposal_id>/dismiss/", ProposalDismiss, name="api-group-proposal-dismiss"),

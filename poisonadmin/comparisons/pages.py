@@ -12,9 +12,10 @@ from django.urls import path, reverse
 from django.views.decorators.http import require_POST
 from django_htmx.http import HttpResponseClientRefresh
 
+from poisonadmin.archive.queries.search import can_answer
 from poisonadmin.comparisons.commands import requests
 from poisonadmin.comparisons.domain.conditions import FieldCondition, condition_from
-from poisonadmin.comparisons.domain.follow_ups import rule_match, search_parameter
+from poisonadmin.comparisons.domain.follow_ups import rule_match, search_parameter, search_word
 from poisonadmin.comparisons.domain.sentences import percent
 from poisonadmin.comparisons.queries.comparisons import ComparisonRow, FindingRow, get_comparison
 from poisonadmin.core.domain.access import Permission, Principal
@@ -39,6 +40,7 @@ class ShownFinding:
     p_value: float
     messages: str | None
     rule: str | None
+    alert: str | None
 
 
 @require_POST
@@ -74,6 +76,7 @@ def one(request: HttpRequest, principal: Principal, comparison_id: int) -> HttpR
         "comparison": row,
         "findings": [_shown(finding, row, principal) for finding in row.findings],
         "others_link": None if row.against is None else _triage(row.against),
+        "leaves_archive_out": row.against is not None and not can_answer(parse_filter(row.against)),
         "is_part": (row.failing_count or 0) > (row.failing or 0) or (row.others_count or 0) > (row.others or 0),
     }
     is_live = request.htmx  # type: ignore[attr-defined]
@@ -93,6 +96,7 @@ def cancel(_: HttpRequest, principal: Principal, comparison_id: int) -> HttpResp
 
 def _shown(finding: FindingRow, row: ComparisonRow, principal: Principal) -> ShownFinding:
     conditions, also = ([condition_from(vars(one)) for one in some] for some in (finding.conditions, finding.also))
+    may_configure = principal.may(Permission.CONFIGURE)
     return ShownFinding(
         conditions,
         also,
@@ -103,7 +107,8 @@ def _shown(finding: FindingRow, row: ComparisonRow, principal: Principal) -> Sho
         finding.lift,
         finding.p_value,
         _messages_link(conditions, row, principal),
-        _rule_link(conditions) if principal.may(Permission.CONFIGURE) else None,
+        _rule_link(conditions) if may_configure else None,
+        _alert_link(conditions, row, principal) if may_configure else None,
     )
 
 
@@ -112,26 +117,45 @@ def _messages_link(conditions: Sequence[FieldCondition], row: ComparisonRow, pri
     narrowed = [search_parameter(each) for each in conditions]
     if not all(narrowed):
         return None
-    try:
-        chosen = get_selection(row.selection_id, principal=principal).filter or {}
-    except NotFound:
-        chosen = {}
-    found = {name: list(texts) for name, texts in chosen.items()}
+    found = {name: list(texts) for name, texts in _chosen_by(row, principal).items()}
     for parameter in narrowed:
         name, text = parameter or ("", "")
         if name == "q":
             found["q"] = [" ".join([*found.get("q", []), text])]
         else:
             found[name] = [text]
+    words = [text for name, text in filter(None, narrowed) if name == "q"]
+    return _triage(found) if _are_understood(words, found) else None
+
+
+def _chosen_by(row: ComparisonRow, principal: Principal) -> Mapping[str, Sequence[str]]:
+    """Return the filter that the selection was made of; empty where there is none."""
     try:
-        # A word that names no field of the search would be looked for as a text.
-        is_understood = all(
-            term.field != "text" for name, text in filter(None, narrowed) if name == "q" for term in parse_search(text)
-        )
-        parse_filter(found)
+        return get_selection(row.selection_id, principal=principal).filter or {}
+    except NotFound:
+        return {}
+
+
+def _are_understood(words: Sequence[str], parameters: Mapping[str, Sequence[str]]) -> bool:
+    """Return whether each word is one for the search; one that names no field would be looked for as a text."""
+    try:
+        parse_filter(parameters)
+        return all([term.field for term in parse_search(word)] not in ([], ["text"]) for word in words)
     except InvalidFilter:
+        return False
+
+
+def _alert_link(conditions: Sequence[FieldCondition], row: ComparisonRow, principal: Principal) -> str | None:
+    """Return the form of an alert on undecided messages that the finding is about; None where a search cannot say it.
+
+    It is about the addresses that the selection was narrowed to, or those that the caller sees.
+    """
+    words = [word for one in conditions if (word := search_word(one))]
+    if len(words) < len(conditions) or not _are_understood(words, {"q": words}):
         return None
-    return _triage(found) if is_understood else None
+    scope = [pattern for some in principal.patterns for pattern in some]
+    addresses = _chosen_by(row, principal).get("address") or scope
+    return href(reverse("alerts-new"), [("search", " ".join(words)), *(("address", one) for one in addresses)])
 
 
 def _triage(parameters: Mapping[str, Sequence[str]]) -> str:

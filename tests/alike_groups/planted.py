@@ -1,16 +1,17 @@
 """Made-up failures: several hundred different ones, and near-duplicates of some planted among them.
 
-`python -m tests.alike_groups.planted` prints how many of the planted pairs are proposed, and how many others, with
-every pair compared exactly.
+`python -m tests.alike_groups.planted` prints how many of the near-duplicates are proposed, and how many others, among
+480 groups and among 5,000, with every pair compared exactly.
 """
 
 import random
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
 
-from poisonadmin.alike_groups.domain.compared import compared
+from poisonadmin.alike_groups.domain.compared import ComparedFailure, compared
 from poisonadmin.alike_groups.domain.proposals import AlikeAnswer, ComparedGroup, Proposal, propose
+from poisonadmin.alike_groups.domain.similarity import WORTH_COMPARING, tokens
 from poisonadmin.intake.domain.dead_letter import DeadLetter
 from poisonadmin.messages.domain.failures import fingerprint, from_dead_letter
 
@@ -58,12 +59,16 @@ _ENTRY = [
 
 @dataclass(frozen=True)
 class Shape:
-    """A failure before it is written down; `frames` are as its language prints them, the nearest to the cause first."""
+    """A failure before it is written down; `frames` are as its language prints them, the nearest to the cause first.
+
+    Failures of one `kind` are the same one, told by another release, or of another customer.
+    """
 
     language: str
     error_class: str
     message: str
     frames: tuple[str, ...] = ()
+    kind: object = None
 
     @property
     def dead_letter(self) -> DeadLetter:
@@ -81,16 +86,17 @@ class Shape:
 
 @dataclass(frozen=True)
 class Planted:
-    """The failures, and of which pairs of them (by their place) the second is a near-duplicate of the first."""
+    """The failures, and of each of them its kind: those of one kind are near-duplicates of one another."""
 
     failures: Sequence[DeadLetter]
-    pairs: Sequence[tuple[int, int]]
+    kinds: Sequence[object]
 
 
 def plant(different: int, duplicates: int, *, seed: int) -> Planted:
-    """Return so many different failures, and near-duplicates of the first of them.
+    """Return so many failures, and near-duplicates of the first of them.
 
-    One in eight of the different ones has all but the frame nearest to the cause in common with another one.
+    Of the failures some texts without a stack are the same but for a name. One in eight has all but the frame nearest
+    to the cause in common with another one.
     """
     dice = random.Random(seed)
     shapes: list[Shape] = []
@@ -104,23 +110,21 @@ def plant(different: int, duplicates: int, *, seed: int) -> Planted:
         if (mark := fingerprint(from_dead_letter(shape.dead_letter))) not in seen:
             seen.add(mark)
             shapes.append(shape)
-    pairs: list[tuple[int, int]] = []
     for at in range(duplicates):
         for _ in range(20):
             copy = _changed(shapes[at], dice)
             if (mark := fingerprint(from_dead_letter(copy.dead_letter))) not in seen:
                 seen.add(mark)
-                pairs.append((at, len(shapes)))
                 shapes.append(copy)
                 break
-    return Planted([shape.dead_letter for shape in shapes], pairs)
+    return Planted([shape.dead_letter for shape in shapes], [shape.kind for shape in shapes])
 
 
 def _java(dice: random.Random) -> Shape:
     app = dice.choice(["shop", "billing", "depot"])
     own = tuple(_java_frame(dice, app) for _ in range(dice.randrange(3, 8)))
     entry = tuple(frame.format(app=app) for frame in _ENTRY)
-    return Shape("java", dice.choice(_CLASSES), _message(dice), (*own, *entry))
+    return Shape("java", dice.choice(_CLASSES), _message(dice), (*own, *entry), kind=own)
 
 
 def _java_frame(dice: random.Random, app: str) -> str:
@@ -130,12 +134,14 @@ def _java_frame(dice: random.Random, app: str) -> str:
 
 def _sibling(shape: Shape, dice: random.Random) -> Shape:
     """Return another failure that was called by the same code, and says the same."""
-    return replace(shape, frames=(_java_frame(dice, "shop"), *shape.frames[1:]))
+    frames = (_java_frame(dice, "shop"), *shape.frames[1:])
+    return replace(shape, frames=frames, kind=frames)
 
 
 def _python(dice: random.Random) -> Shape:
     frames = tuple(_python_frame(dice) for _ in range(dice.randrange(3, 6)))
-    return Shape("python", dice.choice(["KeyError", "ValueError", "shop.errors.Rejected"]), _message(dice), frames)
+    classes = ["KeyError", "ValueError", "shop.errors.Rejected"]
+    return Shape("python", dice.choice(classes), _message(dice), frames, kind=frames)
 
 
 def _python_frame(dice: random.Random) -> str:
@@ -154,7 +160,7 @@ def _text(dice: random.Random) -> Shape:
         ]
     )
     said = text.format(noun=noun, other=other, verb=verb, name=dice.choice(_NAMES), state=dice.choice(_STATES))
-    return Shape("text", "HttpStatusError", said)
+    return Shape("text", "HttpStatusError", said, kind=(text, noun, other, verb))
 
 
 def _message(dice: random.Random) -> str:
@@ -205,7 +211,8 @@ def _other_ids(message: str, dice: random.Random) -> str:
 
 @dataclass(frozen=True)
 class Figures:
-    """How many pairs were planted and proposed, and how many of the proposed are planted."""
+    """How many failures are near-duplicates of an earlier one, how many are proposed to be merged into another one, and
+    how many of these are of its kind."""
 
     planted: int
     proposed: int
@@ -213,12 +220,12 @@ class Figures:
 
     @property
     def precision(self) -> float:
-        """Part of the proposed that is planted."""
+        """Part of the proposed that is right."""
         return self.right / max(1, self.proposed)
 
     @property
     def recall(self) -> float:
-        """Part of the planted that is proposed."""
+        """Part of the near-duplicates that is proposed, and rightly."""
         return self.right / max(1, self.planted)
 
     def __str__(self) -> str:
@@ -230,9 +237,9 @@ class Figures:
 
 def figures(planted: Planted, proposals: Sequence[Proposal], place_of: Callable[[ComparedGroup], int]) -> Figures:
     """Return how good the proposals are; `place_of`: a group's failure among the planted ones."""
-    wanted = {frozenset(pair) for pair in planted.pairs}
-    found = {frozenset((place_of(one.into), place_of(one.group))) for one in proposals}
-    return Figures(len(wanted), len(found), len(wanted & found))
+    kinds = planted.kinds
+    right = sum(kinds[place_of(one.into)] == kinds[place_of(one.group)] for one in proposals)
+    return Figures(len(kinds) - len({*kinds}), len(proposals), right)
 
 
 def exactly(planted: Planted) -> Figures:
@@ -241,11 +248,25 @@ def exactly(planted: Planted) -> Figures:
     groups = [
         ComparedGroup(at, at, fingerprint(from_dead_letter(one)), at, 0) for at, one in enumerate(planted.failures)
     ]
-    answer = AlikeAnswer(len(groups), list(combinations(failures, 2)), failures)
+    answer = AlikeAnswer(len(groups), list(_worth_comparing(failures)), failures)
     return figures(planted, propose(groups, answer, dismissed=()), lambda group: group.id)
 
 
+def _worth_comparing(failures: Mapping[int, ComparedFailure]) -> Iterator[tuple[int, int]]:
+    """Yield the pairs with as many tokens in common as the job looks for."""
+    sets = {at: {*tokens(one)} for at, one in failures.items()}
+    holders: dict[str, list[int]] = {}
+    for at, some in sets.items():
+        for token in some:
+            holders.setdefault(token, []).append(at)
+    for at, some in sets.items():
+        counts = Counter(other for token in some for other in holders[token] if other > at)
+        for other, common in counts.items():
+            if common >= WORTH_COMPARING * (len(some) + len(sets[other]) - common):
+                yield at, other
+
+
 if __name__ == "__main__":
-    for number in range(5):
-        made = plant(400, 80, seed=number)
+    for number, (different, duplicates) in enumerate([(400, 80)] * 5 + [(4_200, 800)]):
+        made = plant(different, duplicates, seed=number)
         print(f"seed {number}, {len(made.failures)} failures: {exactly(made)}")

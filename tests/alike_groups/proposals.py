@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import combinations
 
-from poisonadmin.alike_groups.commands.carry_out import search_due
+from poisonadmin.alike_groups.commands.carry_out import Report, search_due
 from poisonadmin.alike_groups.commands.requests import request_search
 from poisonadmin.alike_groups.domain.compared import ComparedFailure, compared
-from poisonadmin.alike_groups.domain.proposals import AlikeAnswer, ComparedGroup
+from poisonadmin.alike_groups.domain.proposals import AlikeAnswer, AskedGroups, ComparedGroup
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.intake.commands.batch import accept_stream
 from poisonadmin.intake.domain.dead_letter import FIELDS, DeadLetter
@@ -38,10 +38,11 @@ def take_in(failures: Sequence[DeadLetter], *, address: str = "orders.eu") -> li
     return [by_name[name] for name in names]
 
 
-def every_pair(groups: Sequence[ComparedGroup]) -> AlikeAnswer:
+def every_pair(asked: AskedGroups, report: Report = lambda _: None) -> AlikeAnswer:
     """Compare every fingerprint with every other one, as the job does with those that may be alike."""
-    failures = {one.id: _failure(one) for one in groups}
-    return AlikeAnswer(len(groups), list(combinations(failures, 2)), failures)
+    failures = {one.id: _failure(one) for one in asked.groups}
+    report("comparing all of them")
+    return AlikeAnswer(len(failures), list(combinations(failures, 2)), failures)
 
 
 def _failure(one: ComparedGroup) -> ComparedFailure:

@@ -1,6 +1,7 @@
 """The job over stored failures: it finds what comparing every pair finds, also where all are of one kind."""
 
 import time
+from functools import partial
 
 import pytest
 from django.conf import settings
@@ -8,17 +9,20 @@ from pyspark.sql import SparkSession
 
 from poisonadmin.alike_groups.commands.carry_out import search_due
 from poisonadmin.alike_groups.commands.requests import request_search
-from poisonadmin.alike_groups.domain.proposals import ComparedGroup, propose
+from poisonadmin.alike_groups.domain.proposals import AskedGroups, ComparedGroup, propose
 from poisonadmin.alike_groups.queries.compared_groups import compared_groups
 from poisonadmin.alike_groups.queries.proposals import list_proposals
 from poisonadmin.archive.commands.erasing import erase_due, request_erasure
-from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.archive.commands.requests import request_run
+from poisonadmin.core.domain.access import SYSTEM, Role, principal
 from poisonadmin.intake.domain.dead_letter import DeadLetter
 from poisonadmin.store.models.alike_groups import AlikeSearch, GroupProposal
+from poisonadmin.store.models.archive import ArchivedMessage
 from poisonadmin.store.models.attempt import FailureGroup
 from tests.alike_groups.planted import figures, plant
 from tests.alike_groups.proposals import every_pair, take_in
-from tests.archive.fixtures import place  # noqa: F401  (a fixture)
+from tests.archive.fixtures import age, archive, place  # noqa: F401  (a fixture)
+from tests.fixtures.decisions import mark_fail
 from workers.spark.archive_store import SparkArchiveStore
 from workers.spark.jobs.alike import _MOST_PAIRS, _NEIGHBOURS, alike_pairs, find_alike
 
@@ -29,15 +33,16 @@ def test_planted_near_duplicates_are_proposed_and_few_others(spark: SparkSession
     planted = plant(300, 60, seed=7)
     messages = take_in(planted.failures)
     at = {message: number for number, message in enumerate(messages)}
-    groups = compared_groups().groups
+    asked = compared_groups()
+    groups = asked.groups
     assert len(groups) == len(planted.failures)
     begun = time.monotonic()
-    answer = find_alike(spark, groups)
+    answer = find_alike(spark, asked)
     proposals = propose(groups, answer, dismissed=())
     found = figures(planted, proposals, lambda group: at[group.message_id])
     print(f"{found}; {len(answer.pairs)} pairs compared of {len(groups) ** 2 // 2}, {time.monotonic() - begun:.1f} s")
     assert answer.compared == len(groups)
-    assert proposals == propose(groups, every_pair(groups), dismissed=())
+    assert proposals == propose(groups, every_pair(asked), dismissed=())
     assert found.recall >= 0.95
     assert found.precision >= 0.9
     assert len(answer.pairs) < len(groups) * 5
@@ -46,11 +51,10 @@ def test_planted_near_duplicates_are_proposed_and_few_others(spark: SparkSession
 def test_what_is_stored_is_compared_as_what_came_in(spark: SparkSession) -> None:
     planted = plant(20, 15, seed=3)
     take_in(planted.failures)
-    groups = compared_groups().groups
-    answer = find_alike(spark, groups)
-    whole = every_pair(groups)
-    assert answer.failures
-    assert answer.failures == {number: whole.failures[number] for number in answer.failures}
+    asked = compared_groups()
+    answer = find_alike(spark, asked)
+    assert len(answer.failures) == len(asked.groups)
+    assert answer.failures == every_pair(asked).failures
 
 
 def test_many_groups_of_one_kind_are_a_star(spark: SparkSession) -> None:
@@ -81,7 +85,7 @@ def test_the_search_stores_what_the_job_finds_and_an_erased_message_takes_it_alo
         ]
     )
     made = request_search(principal=SYSTEM)
-    search_due(lambda groups: find_alike(spark, groups), worker="tests")
+    search_due(partial(find_alike, spark), worker="tests")
     row = AlikeSearch.objects.get(id=made)
     assert (row.state, row.error, row.groups, row.proposals) == ("done", None, 4, 1)
     (found,) = list_proposals(principal=SYSTEM).results
@@ -94,8 +98,41 @@ def test_the_search_stores_what_the_job_finds_and_an_erased_message_takes_it_alo
     assert not GroupProposal.objects.exists()
 
 
+def test_groups_whose_failures_are_all_archived_are_compared(spark: SparkSession, place: str) -> None:  # noqa: F811
+    planted = plant(40, 20, seed=5)
+    messages = take_in(planted.failures)
+    before = find_alike(spark, compared_groups())
+    wanted = propose(compared_groups().groups, before, dismissed=())
+    assert len(wanted) > 10
+    # All of the first ones, and some of their near-duplicates.
+    gone = [*messages[:45], *messages[50:]]
+    assert mark_fail(gone, principal=SYSTEM, reason="given up").changed == len(gone)
+    age(gone, 500)
+    request_run(principal=SYSTEM)
+    archive(spark)
+    assert sorted(ArchivedMessage.objects.values_list("id", flat=True)) == sorted(gone)
+    asked = compared_groups()
+    assert (len(asked.groups), asked.left_out) == (len(messages), 0)
+    assert sum(one.attempt_number is None for one in asked.groups) == len(gone)
+    after = find_alike(spark, asked)
+    assert (after.compared, after.failures, sorted(after.pairs)) == (
+        before.compared, before.failures, sorted(before.pairs),
+    )  # fmt: skip
+    made = request_search(principal=SYSTEM)
+    search_due(partial(find_alike, spark), worker="tests")
+    assert AlikeSearch.objects.get(id=made).proposals == len(wanted)
+    # Who is limited to the addresses of both sees it, as that of live messages; and others do not.
+    limited, elsewhere = (principal("kim", Role.VIEWER, [pattern]) for pattern in ("orders.#", "invoices.#"))
+    assert len(list_proposals(principal=limited, limit=200).results) == len(wanted)
+    assert list_proposals(principal=elsewhere).results == []
+    # One that was erased is gone from the archive, and its group is left out.
+    request_erasure({"message_id": ["orders.eu 0"]}, reason="asked for", principal=SYSTEM)
+    erase_due(SparkArchiveStore(spark, settings.ARCHIVE), worker="tests", seconds=60)
+    assert compared_groups().left_out == 1
+
+
 def test_without_groups_nothing_is_compared(spark: SparkSession) -> None:
-    assert find_alike(spark, []).compared == 0
+    assert find_alike(spark, AskedGroups([])).compared == 0
     gone = ComparedGroup(1, 1, "f", 10**12, 1)
-    assert find_alike(spark, [gone]).compared == 0
+    assert find_alike(spark, AskedGroups([gone])).compared == 0
     assert not FailureGroup.objects.exists()

@@ -7,10 +7,15 @@ import pytest
 from django.db import connection
 from django.db.models.functions import Now
 
-from poisonadmin.alike_groups.commands.carry_out import MAX_TRIES, search_due
+from poisonadmin.alike_groups.commands.carry_out import MAX_TRIES, Report, search_due
 from poisonadmin.alike_groups.commands.decisions import ProposalChanged, dismiss, merge_by, propose_again
-from poisonadmin.alike_groups.commands.requests import request_daily_search, request_search
-from poisonadmin.alike_groups.domain.proposals import AlikeAnswer, ComparedGroup, ProposalState
+from poisonadmin.alike_groups.commands.requests import (
+    AlikeSearchOver,
+    cancel_search,
+    request_daily_search,
+    request_search,
+)
+from poisonadmin.alike_groups.domain.proposals import AlikeAnswer, AskedGroups, Proposal, ProposalState, propose
 from poisonadmin.alike_groups.queries import compared_groups as groups_query
 from poisonadmin.alike_groups.queries import proposals as proposals_query
 from poisonadmin.alike_groups.queries.proposals import ProposalRow, get_proposal, latest_search, list_proposals
@@ -200,7 +205,7 @@ def test_one_that_ends_its_worker_is_begun_anew_and_given_up_in_the_end() -> Non
     take_in_alike()
     made = request_search(principal=SYSTEM)
 
-    def killed(_: Sequence[ComparedGroup]) -> AlikeAnswer:
+    def killed(_: AskedGroups, __: Report) -> AlikeAnswer:
         raise KeyboardInterrupt
 
     for _ in range(MAX_TRIES):
@@ -217,7 +222,7 @@ def test_one_that_fails_says_why_and_leaves_the_proposals() -> None:
     searched()
     made = request_search(principal=SYSTEM)
 
-    def failing(_: Sequence[ComparedGroup]) -> AlikeAnswer:
+    def failing(_: AskedGroups, __: Report) -> AlikeAnswer:
         raise ValueError("no space left")
 
     with pytest.raises(ValueError, match="no space"):
@@ -232,7 +237,7 @@ def test_one_whose_worker_stops_is_left_to_the_next() -> None:
     take_in_alike()
     made = request_search(principal=SYSTEM)
 
-    def stopped(_: Sequence[ComparedGroup]) -> AlikeAnswer:
+    def stopped(_: AskedGroups, __: Report) -> AlikeAnswer:
         raise ValueError("cancelled")
 
     search_due(stopped, worker="tests", is_stopping=lambda: True)
@@ -240,6 +245,50 @@ def test_one_whose_worker_stops_is_left_to_the_next() -> None:
     assert (row.state, row.tries) == ("queued", 0)
     search_due(every_pair, worker="tests")
     assert len(proposals()) == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_one_that_is_cancelled_ends_and_leaves_the_proposals_of_the_search_before() -> None:
+    take_in_alike()
+    searched()
+    (before,) = proposals()
+    made = request_search(principal=PAT)
+
+    def compare(asked: AskedGroups, report: Report) -> AlikeAnswer:
+        cancel_search(made, principal=PAT)
+        report("looking for groups that may be alike")
+        raise AssertionError("it went on")
+
+    search_due(compare, worker="tests")
+    row = AlikeSearch.objects.get(id=made)
+    assert (row.state, row.proposals, Job.objects.latest("id").state) == ("cancelled", None, "cancelled")
+    assert [one.id for one in proposals()] == [before.id]
+    with pytest.raises(AlikeSearchOver):
+        cancel_search(made, principal=PAT)
+    for other in (LIMITED, principal("vic", Role.VIEWER)):
+        with pytest.raises(NotAllowed):
+            cancel_search(made, principal=other)
+    # Cancelled while it waits for a worker, it does not begin; the next one does.
+    waiting = request_search(principal=PAT)
+    cancel_search(waiting, principal=PAT)
+    search_due(every_pair, worker="tests")
+    assert AlikeSearch.objects.get(id=waiting).tries == 0
+    assert searched().state == "done"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_one_that_is_cancelled_after_its_last_word_proposes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    take_in_alike()
+    made = request_search(principal=PAT)
+
+    def proposed_late(*args: object, **named: object) -> list[Proposal]:
+        cancel_search(made, principal=PAT)
+        return propose(*args, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("poisonadmin.alike_groups.commands.carry_out.propose", proposed_late)
+    search_due(every_pair, worker="tests")
+    assert AlikeSearch.objects.get(id=made).state == "cancelled"
+    assert proposals() == []
 
 
 def test_of_many_those_that_failed_last_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:

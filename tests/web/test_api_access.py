@@ -132,6 +132,10 @@ EXPECTED: dict[tuple[str, str], Expectation] = {
     # It is not dismissed.
     ("api-group-proposal-again", "post"): ({"proposal_id": "proposal"}, None, 403, 409, 409, 404),
     ("api-alike-search", "get"): ({"alike_search_id": "alike_search"}, None, 200, 200, 200, 200),
+    ("api-alike-search-cancel", "post"): ({"alike_search_id": "alike_search"}, None, 403, 200, 200, 403),
+    ("api-alike-merges", "post"): ({}, {"likeness": 90}, 403, 201, 201, 403),
+    ("api-alike-merge", "get"): ({"alike_merge_id": "alike_merge"}, None, 200, 200, 200, 403),
+    ("api-alike-merge-undo", "post"): ({"alike_merge_id": "alike_merge"}, None, 403, 200, 200, 403),
     ("api-group", "get"): ({"group_id": "group"}, None, 200, 200, 200, 404),
     ("api-group", "patch"): ({"group_id": "group"}, {"note": "known since the release"}, 403, 200, 200, 404),
     ("api-group-merge", "post"): ({"group_id": "group"}, {"groups": ["999999"], **WHY}, 403, 404, 404, 404),

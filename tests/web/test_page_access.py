@@ -11,6 +11,7 @@ from pytest_django import DjangoDbBlocker
 from poisonadmin.alerts.commands.record import record_alerts
 from poisonadmin.alerts.commands.rules import save_alert_rule
 from poisonadmin.alerts.domain.rules import AlertRuleFields
+from poisonadmin.alike_groups.commands.requests import request_search as request_alike_search
 from poisonadmin.archive.commands.holds import hold
 from poisonadmin.archive.commands.requests import request_run
 from poisonadmin.comparisons.commands.requests import request_comparison
@@ -32,6 +33,7 @@ from poisonadmin.sources.commands.broker_checks import request_source_check
 from poisonadmin.sources.commands.setup import save_source
 from poisonadmin.store.models.access import Access
 from poisonadmin.store.models.alert import AlertDelivery
+from poisonadmin.store.models.alike_groups import AlikeMerge
 from poisonadmin.store.models.attempt import FailureGroup
 from poisonadmin.store.models.intake import LookPurpose, RejectedLine, Source
 from poisonadmin.store.models.job import Job
@@ -123,6 +125,9 @@ ROUTES = {
     ),
     "groups-alike": Expected(),
     "groups-alike-search": Expected(DECIDE, OF_AN_ADDRESS, "post", status=302),
+    "groups-alike-cancel": Expected(DECIDE, OF_AN_ADDRESS, "post", status=302),
+    "groups-alike-merge-all": Expected(DECIDE, OF_AN_ADDRESS, "post", {"likeness": "90"}, 302),
+    "groups-alike-undo": Expected(DECIDE, OF_AN_ADDRESS, "post", status=302),
     "groups-alike-merge": Expected(DECIDE, OF_AN_ADDRESS, "post", status=302),
     "groups-alike-dismiss": Expected(DECIDE, OF_AN_ADDRESS, "post", status=302),
     "groups-alike-again": Expected(DECIDE, OF_AN_ADDRESS, "post", status=302),
@@ -294,6 +299,8 @@ def make_everything() -> dict[str, int]:
         "entry_id": PoisonEntry.objects.get().id,
         "group_id": group,
         "proposal_id": make_proposal(group),
+        "alike_search_id": request_alike_search(principal=SYSTEM),
+        "alike_merge_id": AlikeMerge.objects.create(likeness=90, proposals=0, changed=[], merged_by="pat").id,
         "policy_id": PolicyRow.objects.get().id,
         "restart_job_id": restart_job.id,
         "sign_off_rule_id": save_sign_off_rule("orders.#", None, above=1_000, principal=SYSTEM).id,

@@ -70,7 +70,7 @@ def record_alerts() -> int:
 
 def _record_lasting(rule: AlertRule, kind: AlertKind, find: Any, *, is_open: bool) -> int:
     try:
-        found: list[Condition] = find(watched(rule.addresses, rule.limits.get(kind, 0)))
+        found: list[Condition] = find(watched(rule.addresses, rule.limits.get(kind, 0), rule.search))
     except QueryTooExpensive:
         log.warning("an alert rule was not checked: its query took too long", rule=rule.name, kind=str(kind))
         return 0

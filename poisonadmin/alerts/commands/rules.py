@@ -18,10 +18,12 @@ from poisonadmin.alerts.domain.rules import (
 )
 from poisonadmin.alerts.domain.signatures import SECRET_BYTES, secret_text
 from poisonadmin.alerts.queries.rules import sees_rule
+from poisonadmin.alerts.queries.searched import require_searchable
 from poisonadmin.core.commands import audit, locks
 from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
 from poisonadmin.core.domain.errors import NEW, NotFound, PoisonAdminError, all_checked, require_version
 from poisonadmin.core.domain.locks import Lock
+from poisonadmin.core.queries.filter_values import InvalidFilter
 from poisonadmin.store.models.alert import AlertDelivery, AlertRule
 
 # A receiver that knows one of the two secrets is enough, so that it can be changed there in peace.
@@ -42,13 +44,22 @@ class AlertNotSettled(PoisonAdminError):
     status = 409
 
 
-def check_alert_rule(fields: AlertRuleFields) -> AlertRuleFields:
-    """Return the fields as they are stored; raise InvalidAlertRule."""
+def check_alert_rule(fields: AlertRuleFields, *, principal: Principal) -> AlertRuleFields:
+    """Return the fields as they are stored; raise InvalidAlertRule, NotAllowed."""
     checks: dict[str, Any] = {"fields": lambda: checked_fields(fields)}
     if fields.channel in list(ChannelKind):
         checks["to"] = lambda: CHANNELS[ChannelKind(fields.channel)].check(fields.to)
+    if fields.search.strip():
+        checks["search"] = lambda: _require_searchable(fields.search, principal)
     found: AlertRuleFields = all_checked(checks)["fields"]
     return found
+
+
+def _require_searchable(search: str, principal: Principal) -> None:
+    try:
+        require_searchable(search, principal)
+    except InvalidFilter as error:
+        raise InvalidAlertRule("search", error.detail) from None
 
 
 def save_alert_rule(
@@ -60,7 +71,7 @@ def save_alert_rule(
     Errors: `NotAllowed`, `NotFound`, `InvalidAlertRule`, `AlreadyExists`, `PreconditionFailed`.
     """
     require_scope(principal, fields)
-    checked = check_alert_rule(fields)
+    checked = check_alert_rule(fields, principal=principal)
     values: dict[str, Any] = {name: value for name, value in vars(checked).items() if name not in ("name", "to")}
     values["send_to"] = list(checked.to)
     secret = None

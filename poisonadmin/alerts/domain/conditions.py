@@ -57,9 +57,10 @@ def group_grows_again(title: str, quiet: timedelta) -> str:
     return f"Failure group grows again after {span(quiet)} of quiet: {one_line(title)}"
 
 
-def oldest_undecided(address: str, age: timedelta) -> str:
-    """Return what an alert says of a message that has waited for too long."""
-    return f"A message on {one_line(address)} has waited {span(age)} for a decision"
+def oldest_undecided(address: str, age: timedelta, *, is_searched: bool = False) -> str:
+    """Return what an alert says of a message that has waited for too long; `is_searched`: one that a search finds."""
+    which = " that the rule searches for" if is_searched else ""
+    return f"A message on {one_line(address)}{which} has waited {span(age)} for a decision"
 
 
 def overdue(count: int, cap: int, address: str, late: timedelta) -> str:

@@ -44,13 +44,15 @@ class Limit:
 class AlertKindInfo:
     """`words`: the kind as pages say it. `has_address`: false for what belongs to no address, such as a source.
 
-    `has_end`: false for what happened once, so that its end is no news.
+    `has_end`: false for what happened once, so that its end is no news. `has_search`: it is about single messages,
+    so a search can narrow it.
     """
 
     words: str
     limit: Limit | None = None
     has_address: bool = True
     has_end: bool = True
+    has_search: bool = False
 
 
 # A gap between two failures of a group that is shorter than this is no quiet.
@@ -61,7 +63,9 @@ KINDS: Mapping[AlertKind, AlertKindInfo] = {
     AlertKind.GROUP_GROWS_AGAIN: AlertKindInfo(
         "Failure group grows again", Limit("Quiet before a group grows again", 1440, LEAST_QUIET_MINUTES)
     ),
-    AlertKind.OLDEST_UNDECIDED: AlertKindInfo("Old undecided message", Limit("Age of an undecided message", 60)),
+    AlertKind.OLDEST_UNDECIDED: AlertKindInfo(
+        "Old undecided message", Limit("Age of an undecided message", 60), has_search=True
+    ),
     AlertKind.OVERDUE_DELIVERIES: AlertKindInfo("Overdue deliveries", Limit("Lateness of a delivery", 5)),
     AlertKind.ADDRESS_STOPPED: AlertKindInfo("Address stopped"),
     AlertKind.SOURCE_UNREACHABLE: AlertKindInfo(

@@ -13,6 +13,7 @@ from poisonadmin.core.domain.names import mistake_in
 MAX_NAME_CHARS = 100
 MAX_PATTERNS = 50
 MAX_REPEAT_MINUTES = 7 * 24 * 60
+MAX_SEARCH_CHARS = 1000
 
 
 class InvalidAlertRule(InvalidField):
@@ -23,7 +24,8 @@ class InvalidAlertRule(InvalidField):
 
 @dataclass(frozen=True)
 class AlertRuleFields:
-    """`limits`: minutes by kind, for kinds that have a limit. `to`: a URL, or mail addresses.
+    """`limits`: minutes by kind, for kinds that have a limit. `to`: a URL, or mail addresses. `search`: words of the
+    search box, empty for every message.
 
     `quiet_from`, `quiet_until`: `HH:MM` in `time_zone`, or both None. An alert on the same thing is sent at most once
     in `repeat_minutes`. `send_resolved`: its end is sent, too.
@@ -35,6 +37,7 @@ class AlertRuleFields:
     to: Sequence[str]
     addresses: Sequence[str] = (ANY_WORDS,)
     limits: Mapping[str, int] = field(default_factory=dict)
+    search: str = ""
     quiet_from: str | None = None
     quiet_until: str | None = None
     time_zone: str = "UTC"
@@ -44,20 +47,24 @@ class AlertRuleFields:
 
 
 def checked_fields(fields: AlertRuleFields) -> AlertRuleFields:
-    """Return the fields with every limit filled in; raise InvalidAlertRule. `to` is for the channel to check."""
+    """Return the fields with every limit filled in; raise InvalidAlertRule.
+
+    `to` is for the channel to check, and the words of `search` for who searches.
+    """
     found = all_checked(
         {
             "name": lambda: _name(fields.name),
             "kinds": lambda: _kinds(fields.kinds),
             "addresses": lambda: _addresses(fields.addresses),
             "limits": lambda: _limits(fields.limits, fields.kinds),
+            "search": lambda: _search(fields.search, fields.kinds),
             "channel": lambda: _channel(fields.channel),
             "quiet_from": lambda: quiet_hours(fields.quiet_from, fields.quiet_until, "UTC"),
             "time_zone": lambda: _zone(fields.time_zone),
             "repeat_minutes": lambda: _within("repeat_minutes", fields.repeat_minutes, 1, MAX_REPEAT_MINUTES),
         }
     )
-    names = ("kinds", "addresses", "limits")
+    names = ("kinds", "addresses", "limits", "search")
     return replace(fields, **{name: found[name] for name in names})
 
 
@@ -112,6 +119,17 @@ def _limits(limits: Mapping[str, int], kinds: Sequence[str]) -> dict[str, int]:
             minutes = limits.get(kind, limit.default)
             found[str(kind)] = _within("limits", minutes, limit.least, MOST_MINUTES, f"{kind}: ")
     return found
+
+
+def _search(search: str, kinds: Sequence[str]) -> str:
+    if len(search) > MAX_SEARCH_CHARS:
+        raise InvalidAlertRule("search", f"has at most {MAX_SEARCH_CHARS} characters.")
+    searched = [str(kind) for kind, info in KINDS.items() if info.has_search]
+    if search.strip() and (others := [kind for kind in kinds if kind not in searched]):
+        raise InvalidAlertRule(
+            "search", f"narrows {', '.join(searched)} only, not {others[0][:40]}; make another rule for other kinds."
+        )
+    return search.strip()
 
 
 def _within(name: str, value: Any, least: int, most: int, of: str = "") -> int:

@@ -8,6 +8,8 @@ from urllib.parse import quote
 from poisonadmin.alerts.domain import conditions as titles
 from poisonadmin.alerts.domain.conditions import Condition
 from poisonadmin.alerts.domain.kinds import AlertKind
+from poisonadmin.alerts.queries.searched import longest_waiting
+from poisonadmin.core.domain.addresses import ANY_WORDS
 from poisonadmin.core.queries.address_ids import address_ids
 from poisonadmin.core.queries.rows import bounded, fetch_rows, fetch_values
 from poisonadmin.messages.queries.counter_checks import wrong_counts_at
@@ -20,10 +22,15 @@ NAMED_ADDRESSES = 5
 
 @dataclass(frozen=True)
 class Watched:
-    """What a rule watches. `address_ids` None: every address. `limit`: the kind's, zero where it has none."""
+    """What a rule watches. `address_ids` None: every address. `limit`: the kind's, zero where it has none.
+
+    `patterns`: of the addresses; `search`: what messages are narrowed to.
+    """
 
     address_ids: Sequence[int] | None
     limit: timedelta
+    patterns: Sequence[str] = (ANY_WORDS,)
+    search: str = ""
 
     def condition(self, column: str) -> tuple[str, dict[str, object]]:
         """Return the condition that `column` is one of the addresses, and its parameters."""
@@ -31,10 +38,10 @@ class Watched:
         return ("TRUE" if self.address_ids is None else f"{column} = ANY(%(addresses)s)"), parameters
 
 
-def watched(addresses: Sequence[str], minutes: int) -> Watched:
-    """Return what a rule with these patterns and this limit watches."""
-    ids = None if "#" in addresses else address_ids(addresses)
-    return Watched(ids, timedelta(minutes=minutes))
+def watched(addresses: Sequence[str], minutes: int, search: str = "") -> Watched:
+    """Return what a rule with these patterns, this limit and this search watches."""
+    ids = None if ANY_WORDS in addresses else address_ids(addresses)
+    return Watched(ids, timedelta(minutes=minutes), addresses, search)
 
 
 def oldest_undecided(of: Watched) -> list[Condition]:
@@ -42,6 +49,10 @@ def oldest_undecided(of: Watched) -> list[Condition]:
     where, parameters = of.condition("address_id")
     if of.address_ids is not None and not _undecided_on(of.address_ids):
         return []
+    if of.search:
+        on = ("TRUE", []) if of.address_ids is None else ("address_id = ANY(%s)", [of.address_ids])
+        found = longest_waiting(of.search, of.patterns, on, of.limit)
+        return [] if found is None else [_waits(*found, is_searched=True)]
     with bounded(SECONDS_TO_READ):
         rows = fetch_rows(
             f"""SELECT m.id, a.name, now() - m.undecided_at FROM
@@ -49,16 +60,13 @@ def oldest_undecided(of: Watched) -> list[Condition]:
                  ORDER BY undecided_at, id LIMIT 1) m JOIN address a ON a.id = m.address_id""",  # noqa: S608
             parameters,
         )
-    return [
-        Condition(
-            "",
-            None,
-            titles.oldest_undecided(address, age),
-            f"/messages/{message_id}/",
-            {"message_id": str(message_id), "address": address, "age_seconds": int(age.total_seconds())},
-        )
-        for message_id, address, age in rows
-    ]
+    return [_waits(*row) for row in rows]
+
+
+def _waits(message_id: int, address: str, age: timedelta, *, is_searched: bool = False) -> Condition:
+    facts = {"message_id": str(message_id), "address": address, "age_seconds": int(age.total_seconds())}
+    title = titles.oldest_undecided(address, age, is_searched=is_searched)
+    return Condition("", None, title, f"/messages/{message_id}/", facts)
 
 
 def _undecided_on(ids: Sequence[int]) -> bool:

@@ -12,7 +12,8 @@ from poisonadmin.core.queries.rows import Versioned, fetch, fetch_by_id, fetch_r
 
 @dataclass(frozen=True)
 class AlertRuleRow(Versioned):
-    """What to report, and to whom. `limits`: minutes by kind. `quiet_from`, `quiet_until`: times of day in `time_zone`.
+    """What to report, and to whom. `limits`: minutes by kind. `search`: narrows it to messages. `quiet_from`,
+    `quiet_until`: times of day in `time_zone`.
 
     `send_resolved`: it sends the end of alerts too. `failing_since`: since when its deliveries fail, null while they do
     not. `open`: how many of its alerts are open.
@@ -23,6 +24,7 @@ class AlertRuleRow(Versioned):
     kinds: list[str]
     addresses: list[str]
     limits: Mapping[str, int]
+    search: str
     channel: str
     to: list[str]
     quiet_from: str | None
@@ -38,7 +40,7 @@ class AlertRuleRow(Versioned):
     updated_at: datetime
 
 
-_SELECT = """SELECT r.id, r.name, r.kinds, r.addresses, r.limits, r.channel, r.send_to AS to, r.quiet_from,
+_SELECT = """SELECT r.id, r.name, r.kinds, r.addresses, r.limits, r.search, r.channel, r.send_to AS to, r.quiet_from,
  r.quiet_until, r.time_zone, r.repeat_minutes, r.send_resolved, r.is_enabled, r.failing_since,
  r.owner, r.version, r.updated_at,
  (SELECT count(*) FROM alert a WHERE a.rule_id = r.id AND a.resolved_at IS NULL) AS open FROM alert_rule r"""

@@ -4,7 +4,8 @@ was proposed before.
 A search is done in one go of some seconds. One that is cut off is begun anew, and proposes the same.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 from django.db import connection, transaction
@@ -15,7 +16,7 @@ from poisonadmin.alike_groups.domain.differences import in_words
 from poisonadmin.alike_groups.domain.proposals import (
     AlikeAnswer,
     AlikeSearchState,
-    ComparedGroup,
+    AskedGroups,
     Proposal,
     ProposalState,
     propose,
@@ -24,16 +25,37 @@ from poisonadmin.alike_groups.queries.compared_groups import compared_groups, gr
 from poisonadmin.core.commands import jobs, locks
 from poisonadmin.core.commands.job_work import working_on
 from poisonadmin.core.commands.jobs import JobHeartbeat
+from poisonadmin.core.commands.locks import shared
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.store.models.alike_groups import AlikeSearch, GroupProposal
 from poisonadmin.store.models.job import JobKind
 
-Compare = Callable[[Sequence[ComparedGroup]], AlikeAnswer]
-"""Says which of these fingerprints may be alike. Passed in: what compares (workers) imports this package."""
+Report = Callable[[str], None]
+Compare = Callable[[AskedGroups, Report], AlikeAnswer]
+"""Says which of these fingerprints may be alike, and what it does next to the second argument. Passed in: what compares
+(workers) imports this package."""
 
 # One that ends its worker each time is given up.
 MAX_TRIES = 3
 _PHASE = "comparing failure groups"
+
+
+class _Ended(Exception):
+    """Raised when a search was cancelled, or its worker is to stop."""
+
+
+@dataclass(frozen=True)
+class _SearchTry:
+    row: AlikeSearch
+    job_id: int
+    is_stopping: Callable[[], bool]
+
+    def report(self, phase: str) -> None:
+        """Say what is done next; raise `_Ended` where nothing is to be."""
+        changed = AlikeSearch.objects.filter(id=self.row.id, state=AlikeSearchState.RUNNING).update(phase=phase)
+        jobs.move(self.job_id, phase=phase)
+        if not changed or self.is_stopping():
+            raise _Ended
 
 
 def search_due(
@@ -50,11 +72,21 @@ def search_due(
     if row.tries >= MAX_TRIES:
         _end(row, AlikeSearchState.FAILED, error=f"It was begun {MAX_TRIES} times, and ended its worker each time.")
         return
-    job_id = _begin(row, worker)
-    with working_on(job_id, fail=partial(_fail, row, job_id), keeper=keeper, is_stopping=is_stopping):
-        _carry_out(row, job_id, compare)
-        return
-    # The worker stops: this try does not count.
+    with shared(Lock.TABLES) as may_read:
+        if not may_read:  # rows move to the archive just now
+            return
+        job_id = _begin(row, worker)
+        with working_on(job_id, fail=partial(_fail, row, job_id), keeper=keeper, is_stopping=is_stopping):
+            try:
+                _carry_out(_SearchTry(row, job_id, is_stopping), compare)
+            except Exception as error:
+                if not (isinstance(error, _Ended) or is_stopping()):
+                    raise
+                _put_down(row, job_id)
+
+
+def _put_down(row: AlikeSearch, job_id: int) -> None:
+    """Leave a search that was cancelled as it is, and another one to the next worker: this try does not count."""
     AlikeSearch.objects.filter(id=row.id, finished_at=None).update(
         state=AlikeSearchState.QUEUED, phase=None, tries=F("tries") - 1
     )
@@ -74,25 +106,39 @@ def _begin(row: AlikeSearch, worker: str) -> int:
     return job_id
 
 
-def _carry_out(row: AlikeSearch, job_id: int, compare: Compare) -> None:
+def _carry_out(run: _SearchTry, compare: Compare) -> None:
     digest = groups_digest()
     now = compared_groups()
-    answer = compare(now.groups)
+    answer = compare(now, run.report)
+    run.report("proposing what to merge")
+    dismissed = _dismissed()
+    found = propose(now.groups, answer, dismissed=dismissed)
     with transaction.atomic(), connection.cursor() as cursor:
-        locks.hold(cursor, Lock.CONFIGURATION)  # whoever dismisses one meanwhile waits, or is waited for
-        dismissed = GroupProposal.objects.filter(state=ProposalState.DISMISSED)
-        found = propose(now.groups, answer, dismissed=set(dismissed.values_list("digest", flat=True)))
+        locks.hold(cursor, Lock.CONFIGURATION)
+        _require_running(run.row)
+        if _dismissed() != dismissed:  # somebody has dismissed one meanwhile; who does it now waits
+            found = propose(now.groups, answer, dismissed=_dismissed())
         GroupProposal.objects.filter(state=ProposalState.OPEN).delete()
         GroupProposal.objects.bulk_create(_row(one, answer) for one in found)
         _end(
-            row,
+            run.row,
             AlikeSearchState.DONE,
             groups=answer.compared,
             left_out=now.left_out + len(now.groups) - answer.compared,
             proposals=len(found),
             groups_digest=digest,
         )
-        jobs.succeed(job_id, counts={"groups": answer.compared, "proposals": len(found)}, done=answer.compared)
+        jobs.succeed(run.job_id, counts={"groups": answer.compared, "proposals": len(found)}, done=answer.compared)
+
+
+def _require_running(row: AlikeSearch) -> None:
+    """Raise `_Ended` where the search is over; it is not until the transaction ends."""
+    if not AlikeSearch.objects.select_for_update().filter(id=row.id, finished_at=None).exists():
+        raise _Ended
+
+
+def _dismissed() -> set[str]:
+    return set(GroupProposal.objects.filter(state=ProposalState.DISMISSED).values_list("digest", flat=True))
 
 
 def _row(one: Proposal, answer: AlikeAnswer) -> GroupProposal:

@@ -1,14 +1,24 @@
 """Asking for a search for groups that look alike: by a person, or once a day when groups have changed."""
 
 from django.db import connection, transaction
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from poisonadmin.alike_groups.domain.proposals import AlikeSearchState
 from poisonadmin.alike_groups.queries.compared_groups import groups_digest
+from poisonadmin.alike_groups.queries.proposals import get_search
 from poisonadmin.core.commands import audit, locks
 from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Permission, Principal
+from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.store.models.alike_groups import AlikeSearch
+
+
+class AlikeSearchOver(PoisonAdminError):
+    """Raised when a search is to be cancelled that is over."""
+
+    code = "alike_search_over"
+    status = 409
 
 
 def request_search(*, principal: Principal) -> int:
@@ -26,6 +36,20 @@ def request_search(*, principal: Principal) -> int:
         if principal is not SYSTEM:
             audit.record(principal.name, "alike_groups.requested", "alike_search", str(made.id))
     return made.id
+
+
+def cancel_search(search_id: int, *, principal: Principal) -> None:
+    """End a search that is not over; what was proposed before stays. Errors: `NotAllowed`, `NotFound`,
+    `AlikeSearchOver`."""
+    require_merger(principal)
+    get_search(search_id, principal=principal.as_reader)
+    with transaction.atomic():
+        cancelled = AlikeSearch.objects.filter(id=search_id, finished_at=None).update(
+            state=AlikeSearchState.CANCELLED, finished_at=Now(), phase=None
+        )
+        if not cancelled:
+            raise AlikeSearchOver(f"The search {search_id} is over.")
+        audit.record(principal.name, "alike_groups.cancelled", "alike_search", str(search_id))
 
 
 def request_daily_search() -> None:

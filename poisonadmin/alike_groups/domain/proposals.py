@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from poisonadmin.alike_groups.domain.compared import ComparedFailure
-from poisonadmin.alike_groups.domain.similarity import ALIKE, similarity
+from poisonadmin.alike_groups.domain.similarity import ALIKE, similarity, vocabulary_of
 
 # The best; who has merged these asks again.
 MAX_PROPOSALS = 1_000
@@ -20,6 +20,7 @@ class AlikeSearchState(StrEnum):
     RUNNING = "running"
     DONE = "done"
     FAILED = "failed"
+    CANCELLED = "cancelled"
 
 
 class ProposalState(StrEnum):
@@ -31,18 +32,33 @@ class ProposalState(StrEnum):
 
 @dataclass(frozen=True)
 class ComparedGroup:
-    """A fingerprint that is compared. `id`: of its own group; `seen_as`: of the one that people see in its place."""
+    """A fingerprint that is compared. `id`: of its own group; `seen_as`: of the one that people see in its place.
+
+    `attempt_number` is None of a message that is in the archive: its first failure with the fingerprint is compared.
+    """
 
     id: int
     seen_as: int
     fingerprint: str
     message_id: int
-    attempt_number: int
+    attempt_number: int | None
+
+
+@dataclass(frozen=True)
+class AskedGroups:
+    """The fingerprints to be compared, those first that should stay. `files`: with the attempts of archived ones.
+
+    `left_out`: how many there are besides.
+    """
+
+    groups: Sequence[ComparedGroup]
+    left_out: int = 0
+    files: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
 class AlikeAnswer:
-    """What a search came to: how many fingerprints were compared, pairs of ids worth comparing, and their failures."""
+    """What a search came to: how many fingerprints were compared, pairs of ids worth comparing, and all failures."""
 
     compared: int
     pairs: Sequence[tuple[int, int]]
@@ -120,9 +136,10 @@ _Pair = tuple[float, int, int]
 def _alike(by_id: Mapping[int, ComparedGroup], answer: AlikeAnswer) -> Mapping[int, Mapping[int, _Pair]]:
     """Return of each group that people see those it is like, both ways; the best two fingerprints of each pair."""
     alike: dict[int, dict[int, _Pair]] = defaultdict(dict)
+    vocabulary = vocabulary_of(answer.failures.values())
     for one, other in sorted({(min(pair), max(pair)) for pair in answer.pairs}):
         seen = by_id[one].seen_as, by_id[other].seen_as
-        score = round(similarity(answer.failures[one], answer.failures[other]), 4)
+        score = round(similarity(answer.failures[one], answer.failures[other], vocabulary), 4)
         if seen[0] != seen[1] and score >= ALIKE and score > alike[seen[0]].get(seen[1], (0.0,))[0]:
             alike[seen[0]][seen[1]] = (score, one, other)
             alike[seen[1]][seen[0]] = (score, other, one)

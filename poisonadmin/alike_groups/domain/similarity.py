@@ -1,6 +1,7 @@
 """How alike two failures are: exactly, and as a set of tokens by which a hash finds what is worth comparing."""
 
-from collections.abc import Collection, Sequence
+import re
+from collections.abc import Collection, Iterable, Sequence
 
 from poisonadmin.alike_groups.domain.compared import ComparedFailure
 
@@ -12,6 +13,8 @@ _FRAMES, _WORDS, _KIND = 0.6, 0.25, 0.15
 _WORDS_ALONE, _KIND_ALONE = 0.7, 0.3
 # Without frames the words are all there is. One of them may be a name that nothing masks; with more it is another one.
 _WORDS_A_NAME = 20
+_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_SHORTEST_PART = 3
 # The nearer to the cause, the more a frame tells; what called it all is the same for most failures of a program.
 _NEAR = (5, 3, 3)
 _KIND_TOKENS = 3
@@ -19,11 +22,12 @@ _KIND_TOKENS = 3
 _MOST_WORD_TOKENS = 12
 
 
-def similarity(one: ComparedFailure, other: ComparedFailure) -> float:
+def similarity(one: ComparedFailure, other: ComparedFailure, vocabulary: Collection[str] = ()) -> float:
     """Return how alike they are, 0..1: the weighted mean of what their frames, messages and kinds share.
 
     Frames count by weight, those nearest to the cause most. A failure with frames and one without are not alike.
-    Messages without frames may differ in one word, and one more in twenty.
+    Messages without frames may differ in one word, and one more in twenty, that may be a name: not in small letters,
+    and not in the `vocabulary` of the programs.
 
     >>> one = ComparedFailure("KeyError", "<text>", ("a.py:f", "a.py:g", "a.py:h"))
     >>> other = ComparedFailure("KeyError", "<text>", ("a.py:e", "a.py:f", "a.py:g", "a.py:h"))
@@ -32,8 +36,23 @@ def similarity(one: ComparedFailure, other: ComparedFailure) -> float:
     """
     words, kinds = _jaccard(one.words, other.words), _kinds(one.kind, other.kind)
     if not one.frames and not other.frames:
-        return _WORDS_ALONE * words * _is_one_message(one.words, other.words) + _KIND_ALONE * kinds
+        return _WORDS_ALONE * words * _is_one_message(one.words, other.words, vocabulary) + _KIND_ALONE * kinds
     return _FRAMES * _frames(one.places, other.places) + _WORDS * words + _KIND * kinds
+
+
+def vocabulary_of(failures: Iterable[ComparedFailure]) -> frozenset[str]:
+    """Return the words that the programs' own names are made of, as frames have them, in small letters.
+
+    >>> sorted(vocabulary_of([ComparedFailure("E", "", ("com.shop.OrderService.loadPrices", "a/b_c.py:split_order"))]))
+    ['com', 'load', 'order', 'price', 'service', 'shop', 'split']
+    """
+    places = {frame for failure in failures for frame in failure.frames}
+    parts = {part for place in places for part in _PARTS.findall(place)}
+    return frozenset(_bare(part) for part in parts if len(part) >= _SHORTEST_PART)
+
+
+def _bare(word: str) -> str:
+    return word.lower().removesuffix("s")
 
 
 def tokens(failure: ComparedFailure) -> list[str]:
@@ -54,9 +73,16 @@ def _frames(one: Sequence[str], other: Sequence[str]) -> float:
     return sum(weights[place] for place in shared) / sum(weights.values())
 
 
-def _is_one_message(one: Collection[str], other: Collection[str]) -> bool:
-    unlike = max(len({*one} - {*other}), len({*other} - {*one}))
-    return unlike <= 1 + min(len(one), len(other)) // _WORDS_A_NAME
+def _is_one_message(one: Collection[str], other: Collection[str], vocabulary: Collection[str]) -> bool:
+    ours, theirs = {*one} - {*other}, {*other} - {*one}
+    return max(len(ours), len(theirs)) <= 1 + min(len(one), len(other)) // _WORDS_A_NAME and all(
+        _may_be_a_name(word, vocabulary) for word in ours | theirs
+    )
+
+
+def _may_be_a_name(word: str, vocabulary: Collection[str]) -> bool:
+    is_plain = word.isalpha() and word.islower()
+    return not is_plain and _bare(word) not in vocabulary
 
 
 def _weight(at: int) -> int:

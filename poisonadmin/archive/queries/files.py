@@ -1,5 +1,6 @@
 """Which files of the archive stand for rows that are no longer in the database."""
 
+from collections.abc import Collection
 from datetime import date
 
 from django.conf import settings
@@ -16,3 +17,9 @@ def archived_files(table: str, *, since: date | None = None, until: date | None 
     where, parameters = all_given({"day >= %s": since, "day <= %s": until})
     sql = f"SELECT path FROM archive_file WHERE is_current AND table_name = %s AND {where} ORDER BY day, id"  # noqa: S608
     return [within(settings.ARCHIVE, path) for path in fetch_values(sql, [table, *parameters])]
+
+
+def files_of_pieces(pieces: Collection[int], table: str) -> list[str]:
+    """Return the paths or URLs of the files that have a table's rows of these pieces."""
+    sql = "SELECT path FROM archive_file WHERE is_current AND table_name = %s AND piece_id = ANY(%s) ORDER BY id"
+    return [within(settings.ARCHIVE, path) for path in fetch_values(sql, [table, list(pieces)])]

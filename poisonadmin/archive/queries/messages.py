@@ -1,13 +1,14 @@
 """Archived messages: which there are, by what they are found, and their rows, read from their files."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from django.conf import settings
 
-from poisonadmin.archive.domain.place import within
+from poisonadmin.archive.domain.place import path_of, within
+from poisonadmin.archive.queries.files import files_of_pieces
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
 from poisonadmin.core.queries.rows import MAX_ID, fetch_one, fetch_rows
@@ -88,18 +89,28 @@ def rows_of(message_id: int, table: str, *, piece_id: int | None = None) -> list
             raise NotFound(f"Message {message_id} is not archived.")
         piece_id = found[0][0]
     paths = [path for (path,) in fetch_rows(_FILES, [piece_id, table, message_id, message_id])]
-    return [row for path in paths for row in _read(path, _KEYS.get(table, "message_id"), message_id)]
+    return [row for path in paths for row in _read(within(settings.ARCHIVE, path), table, [message_id])]
 
 
-def _read(path: str, key: str, message_id: int) -> Iterator[dict[str, Any]]:
+def values_of(pieces: Mapping[int, int], columns: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Yield `id` and these columns of archived messages, which are in pieces, by id. Errors: `ArchiveUnreadable`."""
+    ids: dict[int, list[int]] = {}
+    for message_id, piece_id in pieces.items():
+        ids.setdefault(piece_id, []).append(message_id)
+    for piece_id, some in ids.items():
+        for path in files_of_pieces([piece_id], "messages"):
+            yield from _read(path, "messages", some, ["id", *columns])
+
+
+def _read(path: str, table: str, ids: Sequence[int], columns: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
     # Here, so that a web process which shows no archived message does without Arrow's 60 MB.
     import pyarrow.dataset as ds
     from pyarrow import ArrowException, fs
 
-    full = within(settings.ARCHIVE, path)
     try:
-        where, name = fs.FileSystem.from_uri(full) if "://" in full else (fs.LocalFileSystem(), full)
-        wanted = ds.field(key) == message_id
-        yield from ds.dataset(name, filesystem=where, format="parquet").to_table(filter=wanted).to_pylist()
+        where, name = fs.FileSystem.from_uri(path) if "://" in path else (fs.LocalFileSystem(), path)
+        wanted = ds.field(_KEYS.get(table, "message_id")).isin(ids)
+        rows = ds.dataset(name, filesystem=where, format="parquet").to_table(filter=wanted, columns=columns)
+        yield from rows.to_pylist()
     except (OSError, ArrowException) as error:
-        raise ArchiveUnreadable(path, str(error)) from error
+        raise ArchiveUnreadable(path_of(path), str(error)) from error

@@ -4,7 +4,7 @@ A comparison is done in one go of some seconds. One that is cut off is begun ane
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -13,12 +13,14 @@ from django.db.models import F
 from django.db.models.functions import Now
 
 from poisonadmin.comparisons.domain.comparison import Compared, ComparisonAnswer, ComparisonState
-from poisonadmin.comparisons.queries.chosen import Chosen, choose_failing, choose_others, delivered_beside
+from poisonadmin.comparisons.queries.chosen import Chosen, choose_failing, choose_others, compared, delivered_beside
 from poisonadmin.core.commands import jobs
 from poisonadmin.core.commands.job_work import TURN_SECONDS, working_on
 from poisonadmin.core.commands.jobs import JobHeartbeat
+from poisonadmin.core.commands.locks import shared
 from poisonadmin.core.domain.access import Permission, Principal, Role
 from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.domain.locks import Lock
 from poisonadmin.store.models.comparison import Comparison
 from poisonadmin.store.models.job import JobKind
 
@@ -68,14 +70,23 @@ def compare_due(
         if row.tries >= MAX_TRIES:
             _end(row, ComparisonState.FAILED, error=f"It was begun {MAX_TRIES} times, and ended its worker each time.")
             continue
-        job_id = _begin(row, worker)
-        with working_on(job_id, fail=partial(_fail, row, job_id), keeper=keeper, is_stopping=is_stopping):
-            try:
-                _carry_out(_ComparisonTry(row, job_id, is_stopping), compare)
-            except Exception as error:
-                if not (isinstance(error, _Ended) or is_stopping()):
-                    raise
-                _put_down(row, job_id)
+        with shared(Lock.TABLES) as may_read:
+            if not may_read:  # rows move to the archive just now
+                return
+            _try(row, compare, worker=worker, keeper=keeper, is_stopping=is_stopping)
+
+
+def _try(
+    row: Comparison, compare: Compare, *, worker: str, keeper: JobHeartbeat | None, is_stopping: Callable[[], bool]
+) -> None:
+    job_id = _begin(row, worker)
+    with working_on(job_id, fail=partial(_fail, row, job_id), keeper=keeper, is_stopping=is_stopping):
+        try:
+            _carry_out(_ComparisonTry(row, job_id, is_stopping), compare)
+        except Exception as error:
+            if not (isinstance(error, _Ended) or is_stopping()):
+                raise
+            _put_down(row, job_id)
 
 
 def _begin(row: Comparison, worker: str) -> int:
@@ -97,7 +108,7 @@ def _carry_out(run: _ComparisonTry, compare: Compare) -> None:
     if not failing.ids:
         raise PoisonAdminError("None of the messages is there any more.")
     run.report(_FIRST_PHASE)
-    against, others = _others(row, failing.ids, principal)
+    against, others = _others(row, failing, principal)
     Comparison.objects.filter(id=row.id, state=ComparisonState.RUNNING).update(
         against=against,
         failing_count=failing.count,
@@ -106,7 +117,7 @@ def _carry_out(run: _ComparisonTry, compare: Compare) -> None:
     )
     run.report("starting Spark")
     answer = (
-        compare(Compared(failing.ids, others.ids, row.with_payload), run.report)
+        compare(compared(failing, others, with_payload=row.with_payload), run.report)
         if others.ids
         else ComparisonAnswer(len(failing.ids), 0, 0, 0, [])
     )
@@ -120,11 +131,11 @@ def _carry_out(run: _ComparisonTry, compare: Compare) -> None:
             tested=answer.tested,
             findings=[one.as_json() for one in answer.findings],
         )
-        compared = answer.failing + answer.others
-        jobs.succeed(run.job_id, counts={"compared": compared, "findings": len(answer.findings)}, done=compared)
+        count = answer.failing + answer.others
+        jobs.succeed(run.job_id, counts={"compared": count, "findings": len(answer.findings)}, done=count)
 
 
-def _others(row: Comparison, failing: Sequence[int], principal: Principal) -> tuple[dict[str, list[str]], Chosen]:
+def _others(row: Comparison, failing: Chosen, principal: Principal) -> tuple[dict[str, list[str]], Chosen]:
     """Return what the failing messages are compared with, as a filter and as ids."""
     against = delivered_beside(failing, principal=principal) if row.is_against_delivered else dict(row.against or {})
     others = choose_others(against, row.selection_id, seed=row.id, principal=principal)

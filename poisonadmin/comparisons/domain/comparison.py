@@ -1,7 +1,7 @@
 """What a comparison is asked for, how it stands, and what it came to."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from poisonadmin.comparisons.domain.findings import Finding
@@ -11,6 +11,8 @@ MAX_FAILING = 10_000
 MAX_OTHERS = 100_000
 # Payloads of all of them together.
 MAX_BYTES = 512 * 1024 * 1024
+# What is read of them.
+TABLES = ("messages", "attempts")
 
 
 class ComparisonState(StrEnum):
@@ -25,11 +27,16 @@ class ComparisonState(StrEnum):
 
 @dataclass(frozen=True)
 class Compared:
-    """Which messages are compared, by their ids, rising; and whether by their payloads, too."""
+    """Which messages are compared, by their ids, rising; and whether by their payloads, too.
+
+    `archived`: those of both that are in `files` of the archive (paths or URLs, by table), and not in the database.
+    """
 
     failing: Sequence[int]
     others: Sequence[int]
     with_payload: bool
+    archived: Sequence[int] = ()
+    files: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

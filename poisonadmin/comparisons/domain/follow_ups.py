@@ -1,4 +1,7 @@
-"""What can be done with a finding: a search for the messages that it is about, and a rule that matches them."""
+"""What can be done with a finding: a search for the messages that it is about, and a rule that matches them.
+
+An alert is a search, too.
+"""
 
 import json
 from collections.abc import Sequence
@@ -18,16 +21,40 @@ def search_parameter(condition: FieldCondition) -> tuple[str, str] | None:
     >>> search_parameter(FieldCondition("payload.$.order.total", Operator.AT_LEAST, 1000.0))
     ('q', 'payload.$.order.total:>=1000')
     """
-    field, value = condition.field, written(condition.value)
-    if condition.operator in (Operator.EXISTS, Operator.MISSING):
+    if condition.field.startswith("payload."):
+        word = search_word(condition)
+        return None if word is None else ("q", word)
+    return (condition.field, written(condition.value)) if _is_named(condition) else None
+
+
+def _is_named(condition: FieldCondition) -> bool:
+    """Return whether the condition is that a field has a value by which messages are found outside of payloads."""
+    is_known = condition.field in _PARAMETERS or condition.field.startswith(("header.", "key."))
+    return is_known and condition.operator is Operator.IS and bool(condition.value)
+
+
+def search_word(condition: FieldCondition) -> str | None:
+    """Return the word of the search box that finds what the condition is about; None where there can be none.
+
+    A field may have a name that the box does not take for one: whoever uses the word has it parsed.
+
+    >>> search_word(FieldCondition("header.client", Operator.IS, 'the "new" one'))
+    'header.client:"the \\\\"new\\\\" one"'
+    >>> search_word(FieldCondition("payload.$.customer", Operator.MISSING))
+    '!payload.$.customer:*'
+    """
+    field, operator, value = condition.field, condition.operator, written(condition.value)
+    is_inside = field.startswith("payload.")
+    if operator in (Operator.EXISTS, Operator.MISSING):
+        mark = "!" if operator is Operator.MISSING else ""
+        return f"{mark}{field}:*" if is_inside else None
+    if operator is not Operator.IS:
+        return f"{field}:{operator}{value}" if is_inside else None
+    # A backslash before a quotation mark would be read as one that belongs to the text.
+    if not (value and (is_inside or _is_named(condition))) or value.endswith("\\") or '\\"' in value:
         return None
-    if field.startswith("payload."):
-        if '"' in value or " " in field:
-            return None
-        compared = "" if condition.operator is Operator.IS else condition.operator
-        return "q", f'{field}:"{value}"' if condition.operator is Operator.IS else f"{field}:{compared}{value}"
-    is_named = field in _PARAMETERS or field.startswith(("header.", "key."))
-    return (field, value) if is_named and condition.operator is Operator.IS and value else None
+    escaped = value.replace('"', '\\"')
+    return f'{field}:"{escaped}"'
 
 
 def rule_match(conditions: Sequence[FieldCondition]) -> dict[str, Any] | None:

@@ -1,14 +1,18 @@
-"""Which messages are compared: the failing ones of a selection, and others that a filter finds.
+"""Which messages are compared: the failing ones of a selection, and others that a filter finds; live and archived ones.
 
 Of more than are looked at, chosen ones: in the order of a hash of their ids, which is the same whenever it is asked.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from poisonadmin.comparisons.domain.comparison import MAX_BYTES, MAX_FAILING, MAX_OTHERS
+from poisonadmin.archive.queries.files import files_of_pieces
+from poisonadmin.archive.queries.messages import values_of
+from poisonadmin.archive.queries.search import archived_where, can_answer
+from poisonadmin.comparisons.domain.comparison import MAX_BYTES, MAX_FAILING, MAX_OTHERS, TABLES, Compared
 from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.queries.address_ids import scope_condition
 from poisonadmin.core.queries.filter_values import MAX_VALUES
@@ -17,7 +21,7 @@ from poisonadmin.messages.domain.states import State
 from poisonadmin.messages.queries.filters import parse_filter
 from poisonadmin.messages.queries.lists import matching
 
-# Of others the newest are chosen from.
+# Of others the newest are chosen from, live and archived.
 POOL = 1_000_000
 SECONDS = 120
 # What failed within minutes is compared with what was delivered within this.
@@ -27,75 +31,119 @@ _MEMBERS = "SELECT unnest(message_ids) AS id FROM selection_piece WHERE selectio
 # The choice is made by ids alone; what is read of a message is read of the chosen ones only.
 _CHOOSE = """
 WITH found AS MATERIALIZED ({found}), chosen AS (
-    SELECT id, address_id FROM found ORDER BY hashint8extended(id, %s) LIMIT {most}
+    SELECT id, address_id, piece_id FROM found ORDER BY hashint8extended(id, %s) LIMIT {most}
 )
-SELECT chosen.id, chosen.address_id, (SELECT payload_bytes FROM envelope WHERE envelope.id = chosen.id),
-       (SELECT count(*) FROM found)
+SELECT chosen.id, chosen.address_id, chosen.piece_id,
+       (SELECT payload_bytes FROM envelope WHERE envelope.id = chosen.id), (SELECT count(*) FROM found)
 FROM chosen ORDER BY hashint8extended(chosen.id, %s)
 """
+_FAILING = f"""
+SELECT m.id, m.address_id, NULL::bigint AS piece_id
+FROM ({_MEMBERS}) AS member JOIN message m ON m.id = member.id WHERE {{live}}
+UNION ALL
+SELECT r.id, r.address_id, r.piece_id
+FROM ({_MEMBERS}) AS member JOIN archived_message r ON r.id = member.id WHERE {{archived}}
+"""  # noqa: S608  (fragments are constants)
+_OTHERS = f"""
+SELECT m.id, m.address_id, m.piece_id FROM (
+    SELECT id, address_id, NULL::bigint AS piece_id FROM ({{live}}) AS live
+    UNION ALL
+    (SELECT r.id, r.address_id, r.piece_id FROM archived_message r WHERE {{archived}} ORDER BY r.id DESC LIMIT {POOL})
+) AS m LEFT JOIN ({_MEMBERS}) AS member USING (id) WHERE member.id IS NULL
+"""  # noqa: S608
 _SPAN = """
-SELECT min(received_at), max(received_at) FROM envelope WHERE id = ANY(%s)
+SELECT min(received_at), max(received_at) FROM (
+    SELECT received_at FROM envelope WHERE id = ANY(%(ids)s)
+    UNION ALL SELECT received_at FROM archived_message WHERE id = ANY(%(ids)s)
+) AS failing
 """
 _HOMES = """
-SELECT name FROM address JOIN (
-    SELECT coalesce(original_address_id, address_id) AS id, count(*) FROM message WHERE id = ANY(%s) GROUP BY 1
-) AS home ON home.id = address.id ORDER BY home.count DESC, name
+SELECT name, count(*) FROM message m JOIN address ON address.id = coalesce(m.original_address_id, m.address_id)
+WHERE m.id = ANY(%s) GROUP BY name
 """
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """Ids, rising, of `count` that there are; and of the addresses that they are on."""
+    """Ids, rising, of `count` that there are; of the addresses that they are on; of archived ones the piece, by id."""
 
     ids: list[int]
     count: int
     address_ids: set[int]
+    pieces: Mapping[int, int]
 
 
 def choose_failing(selection_id: int, *, seed: int, principal: Principal) -> Chosen:
-    """Return members of the selection that are still stored and in scope. Errors: `QueryTooExpensive`."""
-    scope, values = scope_condition(principal)
-    found = f"SELECT m.id, m.address_id FROM ({_MEMBERS}) AS member JOIN message m ON m.id = member.id WHERE {scope}"  # noqa: S608
-    return _choose(found, [selection_id, *values], MAX_FAILING, seed)
+    """Return members of the selection that are still stored, or archived since, and in scope.
+
+    Errors: `QueryTooExpensive`, `ArchiveUnreadable`.
+    """
+    live, own = scope_condition(principal)
+    archived, theirs = scope_condition(principal, "r.address_id")
+    values = [selection_id, *own, selection_id, *theirs]
+    return _choose(_FAILING.format(live=live, archived=archived), values, MAX_FAILING, seed)
 
 
 def choose_others(
     against: Mapping[str, Sequence[str]], selection_id: int, *, seed: int, principal: Principal
 ) -> Chosen:
-    """Return messages that a filter finds and that are no members. Errors: `InvalidFilter`, `QueryTooExpensive`."""
+    """Return messages that a filter finds and that are no members; archived ones where the archive can be asked for
+    all of the filter. Errors: `InvalidFilter`, `QueryTooExpensive`, `ArchiveUnreadable`."""
     with bounded(SECONDS):
-        sql, values = matching(parse_filter(against), principal, POOL)
-        found = f"SELECT m.id, m.address_id FROM ({sql}) AS m LEFT JOIN ({_MEMBERS}) AS member USING (id) WHERE member.id IS NULL"  # noqa: S608, E501
-        return _choose(found, [*values, selection_id], MAX_OTHERS, seed)
+        asked = parse_filter(against)
+        live, own = matching(asked, principal, POOL)
+        archived, theirs = archived_where(asked, principal) if can_answer(asked) else ("FALSE", [])
+        found = _OTHERS.format(live=live, archived=archived)
+        return _choose(found, [*own, *theirs, selection_id], MAX_OTHERS, seed)
 
 
 def _choose(found: str, values: Sequence[Any], most: int, seed: int) -> Chosen:
     with bounded(SECONDS):
         rows = fetch_rows(_CHOOSE.format(found=found, most=most), [*values, seed, seed])
-    ids: list[int] = []
-    addresses: set[int] = set()
+    kept = list(_within_bytes(rows, MAX_BYTES * most // (MAX_FAILING + MAX_OTHERS)))
+    return Chosen(
+        sorted(row[0] for row in kept),
+        rows[0][4] if rows else 0,
+        {row[1] for row in kept},
+        {row[0]: row[2] for row in kept if row[2] is not None},
+    )
+
+
+def _within_bytes(rows: Sequence[Any], most: int) -> Iterator[Any]:
+    """Yield the first rows, at least one, whose payloads have so many bytes together."""
+    pieces = {row[0]: row[2] for row in rows if row[2] is not None}
+    archived = {one["id"]: one["payload_bytes"] for one in values_of(pieces, ["payload_bytes"])}
     size = 0
-    for message_id, address_id, payload_bytes, _ in rows:
-        if ids and size + (payload_bytes or 0) > MAX_BYTES * most // (MAX_FAILING + MAX_OTHERS):
-            break
-        size += payload_bytes or 0
-        ids.append(message_id)
-        addresses.add(address_id)
-    return Chosen(sorted(ids), rows[0][3] if rows else 0, addresses)
+    for at, row in enumerate(rows):
+        size += row[3] or archived.get(row[0]) or 0
+        if at and size > most:
+            return
+        yield row
 
 
-def delivered_beside(failing: Sequence[int], *, principal: Principal) -> dict[str, list[str]]:
+def delivered_beside(failing: Chosen, *, principal: Principal) -> dict[str, list[str]]:
     """Return the filter for what was delivered at the same addresses, and received in the same time.
 
-    At the addresses that messages came in on, where some have been moved. Errors: `IndexError` for no message.
+    At the addresses that messages came in on, where some have been moved. Errors: `IndexError` for no message,
+    `ArchiveUnreadable`.
     """
-    since, until = fetch_rows(_SPAN, [list(failing)])[0]
-    homes = [name for (name,) in fetch_rows(_HOMES, [list(failing)]) if principal.sees(name)][:MAX_VALUES]
+    since, until = fetch_rows(_SPAN, {"ids": failing.ids})[0]
+    counts = Counter(dict(fetch_rows(_HOMES, [failing.ids])))
+    archived = values_of(failing.pieces, ["address", "original_address"])
+    counts.update(one["original_address"] or one["address"] for one in archived)
+    homes = [name for name in sorted(counts, key=lambda name: (-counts[name], name)) if principal.sees(name)]
     if not homes:
         raise IndexError("none of the messages is there any more")
     return {
         "state": [State.DLVD.value],
-        "address": homes,
+        "address": homes[:MAX_VALUES],
         "received_after": [min(since, until - LEAST_SPAN).isoformat()],
         "received_before": [(until + timedelta(seconds=1)).isoformat()],
     }
+
+
+def compared(failing: Chosen, others: Chosen, *, with_payload: bool) -> Compared:
+    """Return what is to be compared, and where the archived ones of it are."""
+    pieces = {**failing.pieces, **others.pieces}
+    files = {table: files_of_pieces(set(pieces.values()), table) for table in TABLES} if pieces else {}
+    return Compared(failing.ids, others.ids, with_payload, sorted(pieces), files)

@@ -38,8 +38,8 @@ Find = Callable[[Wave], Sequence[Hit]]
 MAX_HITS = 100_000
 # The first wave is small, for the first hits; then as many messages as take about `WAVE_SECONDS`.
 FIRST_MESSAGES = 4_000
-MOST_MESSAGES = 500_000
-RANGES_A_WAVE = 2
+MOST_MESSAGES_A_TASK = 250_000
+TASKS = 2
 WAVE_SECONDS = 2.0
 # So few are read by their ids, where they are fewer than one in so many.
 FEW, ONE_IN = 10_000, 8
@@ -83,13 +83,15 @@ class SearchRefused(PoisonAdminError):
 
 @dataclass(frozen=True)
 class Searching:
-    """What searches are carried out with. `in_archive`: returns where a file of the archive is."""
+    """What searches are carried out with. `in_archive`: returns where a file of the archive is. `tasks`: returns how
+    many tasks read a wave."""
 
     find: Find
     in_archive: Callable[[str], str]
     worker: str
     keeper: JobHeartbeat | None = None
     is_stopping: Callable[[], bool] = lambda: False
+    tasks: Callable[[], int] = lambda: TASKS
     # By search: how many messages its next wave reads, and its job, which is kept alive between its turns.
     messages: dict[int, int] = field(default_factory=dict)
     jobs: dict[int, int] = field(default_factory=dict)
@@ -114,7 +116,8 @@ class Searching:
         """Let the next wave take about `WAVE_SECONDS`, after one that took so long."""
         factor = min(max(WAVE_SECONDS / seconds, 0.5), 4)
         messages = int(self.wave_of(search_id) * factor)
-        self.messages[search_id] = max(min(messages, MOST_MESSAGES), RANGES_A_WAVE)
+        tasks = self.tasks()
+        self.messages[search_id] = max(min(messages, MOST_MESSAGES_A_TASK * tasks), tasks)
 
 
 def search_due(searching: Searching) -> None:
@@ -195,13 +198,13 @@ def _wave(search: Search, asked: _Asked, searching: Searching) -> bool:
     """Read some more; return whether that was all."""
     messages = searching.wave_of(search.id)
     if search.live_above > 0:
-        return _live_wave(search, asked, searching.find, messages)
+        return _live_wave(search, asked, searching, messages)
     return _archive_wave(search, asked, searching, messages)
 
 
-def _live_wave(search: Search, asked: _Asked, find: Find, messages: int) -> bool:
-    each = -(-messages // RANGES_A_WAVE)
-    ranges = last_ranges(search.live_above, messages=each, most=RANGES_A_WAVE)
+def _live_wave(search: Search, asked: _Asked, searching: Searching, messages: int) -> bool:
+    find, tasks = searching.find, searching.tasks()
+    ranges = last_ranges(search.live_above, messages=-(-messages // tasks), most=tasks)
     after = ranges[-1].after
     read = search.live_above - after
     wanted: list[int] | None = None

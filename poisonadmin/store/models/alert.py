@@ -22,6 +22,7 @@ class AlertRule(models.Model):
     kinds = ArrayField(models.CharField(max_length=32))
     addresses = ArrayField(models.CharField(max_length=255))
     limits = models.JSONField(default=dict)
+    search = models.CharField(max_length=1000, db_default="")
     channel = models.CharField(max_length=16)
     send_to = ArrayField(models.TextField())
     secrets = ArrayField(models.TextField(), default=list)

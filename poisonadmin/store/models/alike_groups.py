@@ -1,4 +1,4 @@
-"""Failure groups that look alike: searches for them, and what they propose to merge."""
+"""Failure groups that look alike: searches for them, what they propose to merge, and what was merged by one click."""
 
 from django.db import models
 from django.db.models import Q
@@ -11,7 +11,7 @@ from poisonadmin.store.models.choices import only_values_of
 class AlikeSearch(models.Model):
     """A search for groups that look alike. `groups_digest`: of the groups that there were, to tell whether they have
     changed since. `groups`: fingerprints that were compared; `left_out`: those that were not, for their number or since
-    no failure of theirs is live. `tries`: workers that have begun it."""
+    no failure of theirs is left. `tries`: workers that have begun it."""
 
     id = models.BigAutoField(primary_key=True)
     state = models.CharField(max_length=12, db_default=AlikeSearchState.QUEUED.value)
@@ -69,3 +69,21 @@ class GroupProposal(models.Model):
             models.Index("into_message", name="group_proposal_by_into_message"),
             models.Index("group_message", name="group_proposal_by_message"),
         ]
+
+
+class AlikeMerge(models.Model):
+    """Proposals at least `likeness` % alike, merged by one click. `changed`: `[group, was, now]` of each group that was
+    changed: what it was merged into before, None for nothing, and since then."""
+
+    id = models.BigAutoField(primary_key=True)
+    likeness = models.SmallIntegerField()
+    proposals = models.IntegerField()
+    changed = models.JSONField()
+    merged_by = models.CharField(max_length=255)
+    merged_at = models.DateTimeField(db_default=Now())
+    undone_by = models.CharField(max_length=255, null=True)
+    undone_at = models.DateTimeField(null=True)
+
+    class Meta:
+        db_table = "alike_merge"
+        indexes = [models.Index(fields=["-merged_at"], name="alike_merge_recent")]

@@ -9,7 +9,7 @@ groups every pair that shares its class is looked at; and it pairs all that shar
 make a job that does not end.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -19,14 +19,14 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
 from poisonadmin.alike_groups.domain.compared import ComparedFailure, compared
-from poisonadmin.alike_groups.domain.proposals import AlikeAnswer, ComparedGroup
+from poisonadmin.alike_groups.domain.proposals import AlikeAnswer, AskedGroups, ComparedGroup
 from poisonadmin.alike_groups.domain.similarity import WORTH_COMPARING, tokens
 from poisonadmin.delivery.domain.outcome import Outcome
 from poisonadmin.messages.domain.failures import Failure, stored_failure
 from workers.spark.pieces import batch_slots
 from workers.spark.schemas import COMPARED_FAILURE
 from workers.spark.tables.extent import Extent
-from workers.spark.tables.frames import read_table
+from workers.spark.tables.frames import read_table_now
 
 # A pair that has half of its tokens in common shares a band in 995 of 1,000 cases, one that has a tenth in 39.
 _BANDS, _HASHES_A_BAND = 40, 3
@@ -36,47 +36,65 @@ _MOST_PAIRS = 100_000
 _TOKEN_BITS = 20
 _SEED = 20_260_123
 _REPORTED = [str(Outcome.IMPORTED), str(Outcome.RETURNED)]
-_ATTEMPTS = ("message_id", "attempt_number", "outcome", "error_class", "cause_class", "error_message", "stack", "title")
+_FAILURE = ("outcome", "error_class", "cause_class", "error_message", "stack", "title")
+_ATTEMPTS = ("message_id", "attempt_number", *_FAILURE)
+
+Report = Callable[[str], None]
+"""Is told what is done next; it may raise, and then the search ends."""
 
 
-def find_alike(spark: SparkSession, groups: Sequence[ComparedGroup]) -> AlikeAnswer:
-    """Return which of the fingerprints, first those that should stay, are worth comparing. One whose failure is gone
-    from the database is left out."""
+def find_alike(spark: SparkSession, asked: AskedGroups, report: Report = lambda _: None) -> AlikeAnswer:
+    """Return which of the fingerprints are worth comparing. One whose failure is gone is left out."""
+    groups = asked.groups
     if not groups:
         return AlikeAnswer(0, [], {})
     with batch_slots(spark) as tasks:
-        failures = _failures(spark, groups, tasks).persist()
+        failures = _failures(spark, asked, tasks).persist()
         try:
-            count = failures.count()
-            pairs = alike_pairs(failures).collect() if count else []
-            places = sorted({place for pair in pairs for place in (pair["first"], pair["second"])})
-            rows = failures.where(F.col("place").isin(places)).drop("tokens").collect() if places else []
+            report("reading one failure of each group")
+            rows = failures.drop("tokens").toArrow().to_pylist()
+            report("looking for groups that may be alike")
+            pairs = alike_pairs(failures).collect() if rows else []
         finally:
             failures.unpersist()
     return AlikeAnswer(
-        count,
+        len(rows),
         [(groups[pair["first"]].id, groups[pair["second"]].id) for pair in pairs],
         {groups[row["place"]].id: ComparedFailure(row["kind"], row["message"], tuple(row["frames"])) for row in rows},
     )
 
 
-def _failures(spark: SparkSession, groups: Sequence[ComparedGroup], tasks: int) -> DataFrame:
-    asked = pa.table(
-        {
-            "message_id": pa.array([one.message_id for one in groups], pa.int64()),
-            "attempt_number": pa.array([one.attempt_number for one in groups], pa.int32()),
-            "place": pa.array(range(len(groups)), pa.int32()),
-        }
+def _failures(spark: SparkSession, asked: AskedGroups, tasks: int) -> DataFrame:
+    live = {at: one for at, one in enumerate(asked.groups) if one.attempt_number is not None}
+    archived = {at: one for at, one in enumerate(asked.groups) if one.attempt_number is None}
+    extent = Extent(ids=sorted({one.message_id for one in live.values()}))
+    numbers = ", ".join(str(number) for number in sorted({one.attempt_number or 0 for one in live.values()}))
+    conditions = [("attempt_number", f"{{0}} IN ({numbers})")] if live else []
+    found = (
+        read_table_now(spark, "attempts", extent, columns=_ATTEMPTS, conditions=conditions, tasks=tasks)
+        .join(_asked(spark, live, "attempt_number", pa.int32()), ["message_id", "attempt_number"], "inner")
+        .select("place", *_FAILURE)
     )
-    extent = Extent(ids=sorted({one.message_id for one in groups}))
-    numbers = sorted({one.attempt_number for one in groups})
-    attempts = read_table(spark, "attempts", extent, columns=_ATTEMPTS, tasks=tasks)
-    return (
-        attempts.where(F.col("attempt_number").isin(numbers))
-        .join(F.broadcast(spark.createDataFrame(asked)), ["message_id", "attempt_number"], "inner")
-        .select("place", "outcome", "error_class", "cause_class", "error_message", "stack", "title")
-        .mapInArrow(_compare, COMPARED_FAILURE.spark)
-    )
+    if archived:
+        files, columns = Extent(files=asked.files), [*_ATTEMPTS, "fingerprint"]
+        found = found.unionByName(
+            read_table_now(spark, "attempts", files, columns=columns, tasks=tasks)
+            .join(_asked(spark, archived, "fingerprint", pa.string()), ["message_id", "fingerprint"], "inner")
+            .groupBy("place")
+            .agg(F.min_by(F.struct(*_FAILURE), "attempt_number").alias("first"))
+            .select("place", "first.*")
+        )
+    return found.mapInArrow(_compare, COMPARED_FAILURE.spark)
+
+
+def _asked(spark: SparkSession, groups: Mapping[int, ComparedGroup], name: str, kind: pa.DataType) -> DataFrame:
+    """Return a row a group: `message_id`, the field of this name, `place`."""
+    columns = {
+        "message_id": pa.array([one.message_id for one in groups.values()], pa.int64()),
+        name: pa.array([getattr(one, name) for one in groups.values()], kind),
+        "place": pa.array(list(groups), pa.int32()),
+    }
+    return F.broadcast(spark.createDataFrame(pa.table(columns)))
 
 
 def _compare(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -22,7 +22,7 @@ from poisonadmin.comparisons.domain.findings import Candidate, Sample, find
 from workers.spark.jobs import compare_values as values
 from workers.spark.pieces import batch_slots
 from workers.spark.tables.extent import Extent
-from workers.spark.tables.frames import read_table
+from workers.spark.tables.frames import read_table_now
 
 Report = Callable[[str], None]
 """Is told what is done next; it may raise, and then the comparison ends."""
@@ -49,7 +49,7 @@ class _Tried:
 
 
 def compare(spark: SparkSession, asked: Compared, report: Report = lambda _: None) -> ComparisonAnswer:
-    """Return what the failing messages have in common. Those that are gone from the database are left out."""
+    """Return what the failing messages have in common. Those that are gone are left out."""
     with batch_slots(spark) as tasks:
         features = _features(spark, asked, tasks).persist()
         try:
@@ -75,14 +75,18 @@ def compare(spark: SparkSession, asked: Compared, report: Report = lambda _: Non
 
 
 def _features(spark: SparkSession, asked: Compared, tasks: int) -> DataFrame:
-    extent = Extent(ids=sorted({*asked.failing, *asked.others}))
-    failing = spark.createDataFrame(pa.table({"id": pa.array(asked.failing, pa.int64())}))
-    columns = [*_MESSAGES, *(["payload"] if asked.with_payload else [])]
-    messages = read_table(spark, "messages", extent, columns=columns, tasks=tasks)
-    attempts = read_table(spark, "attempts", extent, columns=_ATTEMPTS, tasks=tasks)
-    return values.features_of_messages(values.with_failing(messages, failing, key="id")).unionByName(
-        values.features_of_attempts(values.with_failing(attempts, failing, key="message_id"))
-    )
+    ids = [*asked.failing, *asked.others]
+    live = sorted({*ids} - {*asked.archived})
+    is_failing = [True] * len(asked.failing) + [False] * len(asked.others)
+    chosen = spark.createDataFrame(pa.table({"id": pa.array(ids, pa.int64()), "failing": is_failing}))
+
+    def read(name: str, columns: Sequence[str], key: str) -> DataFrame:
+        extent = Extent(files=asked.files.get(name, ()), ids=live)
+        return values.only_chosen(read_table_now(spark, name, extent, columns=columns, tasks=tasks), chosen, key=key)
+
+    messages = read("messages", [*_MESSAGES, *(["payload"] if asked.with_payload else [])], "id")
+    attempts = read("attempts", _ATTEMPTS, "message_id")
+    return values.features_of_messages(messages).unionByName(values.features_of_attempts(attempts))
 
 
 def _compared(fields: Sequence[Row], sample: Sample) -> list[Row]:

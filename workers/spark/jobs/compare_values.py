@@ -22,10 +22,12 @@ _MESSAGES = 2_000
 WORD_BITS = 62
 
 
-def with_failing(frame: DataFrame, failing: DataFrame, *, key: str) -> DataFrame:
-    """Add `failing`: whether the message of this `key` is among the ids of `failing`."""
-    marked = failing.withColumnRenamed("id", key).withColumn("failing", F.lit(True))
-    return frame.join(F.broadcast(marked), key, "left").fillna(False, ["failing"])
+def only_chosen(frame: DataFrame, chosen: DataFrame, *, key: str) -> DataFrame:
+    """Return the rows whose message, by this `key`, is one of `chosen` (`id`, `failing`), with `failing`.
+
+    A file of the archive holds others, too.
+    """
+    return frame.join(F.broadcast(chosen.withColumnRenamed("id", key)), key, "inner")
 
 
 def features_of_messages(messages: DataFrame) -> DataFrame:

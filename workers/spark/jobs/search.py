@@ -15,8 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from poisonadmin.core.domain.json_path import parse_path
-from poisonadmin.rules.domain.content_rules import Subject
-from poisonadmin.rules.domain.json_conditions import Holds, json_condition
+from poisonadmin.searches.domain.payload_tests import payload_test
 from poisonadmin.searches.domain.scan import Clause, ColumnIs, HeaderIs, Hit, PayloadAt, PayloadHolds, Wave
 from workers.spark.pieces import batch_slots
 from workers.spark.tables.columns import MESSAGES, arrow_schema, spark_schema
@@ -147,19 +146,7 @@ def _needed_texts(clause: PayloadAt) -> list[bytes]:
 def _holding(
     clauses: Sequence[PayloadAt], schema: pa.Schema, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    tests = [(json_condition(clause.condition), clause.negated) for clause in clauses]
+    test = payload_test(clauses, loads=orjson.loads)
     for batch in batches:
         payloads = batch.column(batch.schema.get_field_index("payload"))
-        yield batch.filter(pa.array([_holds(payload.as_py(), tests) for payload in payloads], pa.bool_())).cast(schema)
-
-
-def _holds(payload: bytes | None, tests: Sequence[tuple[Holds, bool]]) -> bool:
-    subject = Subject(payload or b"", loads=orjson.loads)
-    return all(_is_so(subject, holds) is not negated for holds, negated in tests)
-
-
-def _is_so(subject: Subject, holds: Holds) -> bool:
-    try:
-        return subject.is_looked_into and holds(subject.document())
-    except ValueError:  # the payload is not JSON
-        return False
+        yield batch.filter(pa.array([test(payload.as_py()) for payload in payloads], pa.bool_())).cast(schema)
