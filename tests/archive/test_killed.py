@@ -19,6 +19,7 @@ from poisonadmin.archive.queries.files import archived_files
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
 from poisonadmin.messages.queries.counter_checks import wrong_counters
+from poisonadmin.operations.queries.operations import recorded_results
 from poisonadmin.store.models.archive import ArchiveRun, Erasure
 from tests.archive.fixtures import fail, place, put  # noqa: F401  (a fixture)
 from tests.fixtures.delivery import make_destination
@@ -74,20 +75,35 @@ def seqs() -> list[int]:
     return sorted([*fetch_values("SELECT seq FROM history"), *(seq for some in files for seq in some)])
 
 
+def left_alone(ids: list[int]) -> None:
+    """Have an operation leave these messages alone."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """INSERT INTO operation_result (operation_id, message_id, outcome, code)
+               SELECT 1, id, 'skipped', 'state' FROM unnest(%s::bigint[]) AS id""",
+            [ids],
+        )
+
+
 def test_a_run_goes_on_after_each_kill(test_database_url: str) -> None:
     dice = random.Random(1)
     ids = put(MESSAGES)
     fail(ids[:150])
+    left_alone(ids[:160])
     before = seqs()
     made = request_run(principal=SYSTEM)
     for _ in range(3):
         struck(test_database_url, dice)
         assert seqs() == before
+        assert recorded_results(1) == {"skipped": 160}
         ArchiveRun.objects.update(waits_until=None)
     finished(test_database_url)
     made.refresh_from_db()
     assert (made.state, made.totals["messages"]["rows"]) == ("done", 150)
     assert seqs() == before
+    assert recorded_results(1) == {"skipped": 160}
+    assert fetch_values("SELECT message_id FROM operation_result ORDER BY 1") == ids[150:160]
+    assert made.totals["results"]["rows"] == 150
     assert fetch_values("SELECT id FROM message ORDER BY id") == ids[150:]
     assert fetch_values("SELECT id FROM archived_message ORDER BY id") == ids[:150]
     assert wrong_counters() == []
@@ -125,6 +141,7 @@ def test_an_erasure_goes_on_after_a_kill(test_database_url: str) -> None:
     dice = random.Random(7)
     ids = put(MESSAGES)
     fail(ids[:150])
+    left_alone(ids[:160])
     request_run(principal=SYSTEM)
     finished(test_database_url)
     request_erasure({"message_id": [f"m-{n}" for n in range(10, 40)]}, reason="r", principal=SYSTEM)
@@ -137,6 +154,9 @@ def test_an_erasure_goes_on_after_a_kill(test_database_url: str) -> None:
     erased = fetch_values("SELECT id FROM erased_message ORDER BY id")
     assert len(erased) == 30
     assert archived == sorted(set(ids[:150]) - set(erased))
+    assert recorded_results(1) == {"skipped": 160}
+    numbers = fetch_values("SELECT unnest(message_ids) FROM archived_result")
+    assert sorted(numbers) == archived
     kept = {path for (path,) in fetch_rows("SELECT path FROM archive_file")}
     assert {str(path.relative_to(settings.ARCHIVE)) for path in Path(settings.ARCHIVE).rglob("*.parquet*")} == kept
     assert wrong_counters() == []

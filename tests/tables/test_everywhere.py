@@ -56,6 +56,7 @@ def test_jobs_give_the_same_rows_everywhere(spark: SparkSession, test_database_u
         "attempts": 90,
         "history": 270,
         "operations": 0,
+        "results": 0,
         "events of addresses": 3,
         "search": 30,
         "search for few": 5,

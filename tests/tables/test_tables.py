@@ -36,7 +36,7 @@ def test_every_column_of_a_table_has_the_type_that_it_declares(spark: SparkSessi
     quarantine(put(3), principal=SYSTEM, reason="no")
     frame = read_table(spark, name, EVERYTHING, tasks=2)
     assert [field.name for field in frame.schema] == [column.name for column in TABLES[name].columns]
-    assert len(frame.collect()) == {"messages": 3, "attempts": 0, "history": 6, "operations": 0}[name]
+    assert len(frame.collect()) == {"messages": 3, "attempts": 0, "history": 6, "operations": 0, "results": 0}[name]
 
 
 def test_a_message_is_read_with_its_bytes(spark: SparkSession) -> None:

@@ -49,10 +49,17 @@ WITH gone AS (
 )
 INSERT INTO erased_message (id, erasure_id, address_id) SELECT id, %(erasure)s, address_id FROM gone
 """  # noqa: S608  (constants)
-# What else quotes messages. A group keeps its title while other failures have it.
+# What else quotes messages. A group keeps its title while other failures have it, and an operation its ledger.
 _FORGET = """
 DELETE FROM business_key WHERE message_id = ANY(%(ids)s);
 DELETE FROM removed_payload WHERE message_id = ANY(%(ids)s);
+WITH gone AS (DELETE FROM operation_result WHERE message_id = ANY(%(ids)s) RETURNING operation_id, outcome, code)
+INSERT INTO archived_result (operation_id, outcome, code, n, message_ids)
+SELECT operation_id, outcome, code, count(*), '{}' FROM gone GROUP BY operation_id, outcome, code;
+UPDATE archived_result SET message_ids = ARRAY(
+    SELECT one FROM unnest(message_ids) AS one WHERE one <> ALL(%(ids)s) ORDER BY one)
+WHERE message_ids && %(ids)s::bigint[]
+  AND piece_id IN (SELECT piece_id FROM archive_left_out WHERE message_id = ANY(%(ids)s));
 UPDATE failure_words AS w SET (message_ids, attempt_numbers) = (
     SELECT coalesce(array_agg(one.id), '{}'), coalesce(array_agg(one.number), '{}')
     FROM unnest(w.message_ids, w.attempt_numbers) AS one (id, number) WHERE one.id <> ALL(%(ids)s))
@@ -194,7 +201,7 @@ def _erase_live(erasure: Erasure, ids: Sequence[int]) -> bool:
         for table, key in TABLES.items():
             if table in APPEND_ONLY:
                 cursor.execute("SELECT * FROM forget_kept_rows(%s, %s)", [table, chosen])
-            elif table != "message":
+            elif table not in ("message", "operation_result"):
                 cursor.execute(f"DELETE FROM {table} WHERE {key} = ANY(%s)", [chosen])  # noqa: S608  (constants)
         _forget(cursor, values)
     return bool(chosen)

@@ -8,6 +8,7 @@ _FORGET = """
 UPDATE operation AS o SET params = params - %(names)s::text[]
 WHERE action = 'patch' AND params ?| %(names)s::text[] AND (
     EXISTS (SELECT FROM operation_result AS r WHERE r.operation_id = o.id AND r.message_id = ANY(%(ids)s))
+    OR EXISTS (SELECT FROM archived_result AS r WHERE r.operation_id = o.id AND r.message_ids && %(ids)s::bigint[])
     OR EXISTS (SELECT FROM payload_version AS v WHERE v.operation_id = o.id AND v.message_id = ANY(%(ids)s)))
 """
 

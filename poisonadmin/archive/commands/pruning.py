@@ -39,6 +39,22 @@ WITH gone AS (
 """  # noqa: S608  (constants)
 
 
+# What operations' ledgers count of these members from now on.
+_DELETE_RESULTS = f"""
+WITH gone AS (
+    DELETE FROM operation_result AS one USING ({_IDS}) AS chosen
+    WHERE one.message_id = chosen.id AND one.message_id > %(after)s AND one.message_id <= %(until)s
+    RETURNING one.xmin, operation_id, message_id, outcome, code
+), counted AS (
+    INSERT INTO archived_result (operation_id, piece_id, outcome, code, n, message_ids)
+    SELECT operation_id, %(piece)s, outcome, code, count(*), array_agg(message_id ORDER BY message_id)
+    FROM gone GROUP BY operation_id, outcome, code
+)
+{_GONE}
+"""  # noqa: S608  (constants)
+_DELETES = {"message": _DELETE_MESSAGES, "operation_result": _DELETE_RESULTS}
+
+
 class PieceChanged(Exception):
     """Raised when something of a piece is not any more as it was written."""
 
@@ -70,8 +86,8 @@ def prune(piece: ArchivePiece, cutoffs: str) -> bool:
 
 
 def _delete(cursor: CursorWrapper, table: str, values: dict[str, Any]) -> tuple[int, int]:
-    if table == "message":
-        cursor.execute(_DELETE_MESSAGES, values)
+    if table in _DELETES:
+        cursor.execute(_DELETES[table], values)
     elif table in APPEND_ONLY:
         cursor.execute(f"SELECT * FROM forget_kept_rows('{table}', ARRAY({_IDS}))", values)  # noqa: S608  (constants)
     else:

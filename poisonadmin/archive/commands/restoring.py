@@ -66,6 +66,16 @@ INSERT INTO history (message_id, seq, from_state, to_state, event, reason, attem
 VALUES (%(message_id)s, %(seq)s, %(from_state)s, %(to_state)s, %(event)s, %(reason)s, %(attempt_number)s, %(actor)s,
         %(note)s, %(operation_id)s, %(at)s)
 """
+_RESULT = """
+INSERT INTO operation_result (operation_id, message_id, outcome, code, detail, group_id, failed_group_id, at)
+VALUES (%(operation_id)s, %(message_id)s, %(outcome)s, %(code)s, %(detail)s, %(group_id)s, %(failed_group_id)s, %(at)s)
+ON CONFLICT DO NOTHING
+"""
+# The operations' ledgers count the rows instead.
+_COUNT_OFF = """
+UPDATE archived_result SET n = n - 1, message_ids = array_remove(message_ids, %(message)s::bigint)
+WHERE piece_id = %(piece)s AND %(message)s = ANY(message_ids)
+"""
 _EXTRA = {
     kind: f"INSERT INTO {kind} SELECT * FROM jsonb_populate_record(NULL::{kind}, %s::jsonb)"  # noqa: S608
     for kind in ("hop", "payload_version", "confirmation")
@@ -112,13 +122,14 @@ def restore_from_archive(message_id: int, *, reason: str, principal: Principal) 
         ensure_addresses([one for one in (message[name] for name in _ADDRESSES) if one is not None])
         cursor.execute("INSERT INTO archive_left_out (piece_id, message_id) VALUES (%s, %s)", [piece_id, message_id])
         _write(cursor, message, rows, {"actor": principal.name, "note": reason})
+        cursor.execute(_COUNT_OFF, {"piece": piece_id, "message": message_id})
         # They are counted once more when it is archived once more.
         take_off(cursor, dict(zip(_FIGURED, archived, strict=True)))
         audit.record(principal.name, "message.restored_from_archive", "message", str(message_id), note=reason)
 
 
 _FIGURED = ("id", "address_id", "state", "state_at")
-_TABLES = ("messages", "attempts", "history", "extras")
+_TABLES = ("messages", "attempts", "history", "extras", "results")
 _ADDRESSES = ("address", "original_address", "intake_address")
 
 
@@ -147,6 +158,8 @@ def _write(
         cursor.execute(_ATTEMPT, row)
     for row in rows["history"]:
         cursor.execute(_HISTORY, row)
+    for row in rows["results"]:
+        cursor.execute(_RESULT, row)
     for row in rows["extras"]:
         cursor.execute(_EXTRA[row["kind"]], [row["row"]])
     if message["owner"] is not None:

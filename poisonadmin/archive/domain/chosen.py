@@ -25,6 +25,7 @@ TABLES = {
     "message_tag": "message_id",
     "history": "message_id",
     "payload_version": "message_id",
+    "operation_result": "message_id",
 }
 # Of these, those that nobody deletes from but `forget_kept_rows`.
 APPEND_ONLY = ("history", "payload_version")

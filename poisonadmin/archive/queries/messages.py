@@ -1,14 +1,13 @@
 """Archived messages: which there are, by what they are found, and their rows, read from their files."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 from django.conf import settings
 
-from poisonadmin.archive.domain.place import path_of, within
-from poisonadmin.archive.queries.files import files_of_pieces
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
 from poisonadmin.core.queries.rows import MAX_ID, fetch_one, fetch_rows
@@ -63,6 +62,12 @@ SELECT path FROM archive_file
 WHERE piece_id = %s AND table_name = %s AND is_current AND first_id <= %s AND last_id >= %s ORDER BY id
 """
 
+# Of each file those whose rows count there: of others it may have rows that do not.
+_FILES_OF_SEVERAL = """
+SELECT path, array_agg(r.id) FROM archived_message AS r JOIN archive_file AS f ON f.piece_id = r.piece_id
+WHERE r.id = ANY(%s) AND table_name = %s AND is_current AND r.id BETWEEN first_id AND last_id GROUP BY path
+"""
+
 
 def require_archived(message_id: int, principal: Principal) -> ArchivedRow:
     """Return the archived message; raise NotFound, MessageErased."""
@@ -89,28 +94,35 @@ def rows_of(message_id: int, table: str, *, piece_id: int | None = None) -> list
             raise NotFound(f"Message {message_id} is not archived.")
         piece_id = found[0][0]
     paths = [path for (path,) in fetch_rows(_FILES, [piece_id, table, message_id, message_id])]
-    return [row for path in paths for row in _read(within(settings.ARCHIVE, path), table, [message_id])]
+    return [row for path in paths for row in _read(path, table, [message_id])]
 
 
-def values_of(pieces: Mapping[int, int], columns: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Yield `id` and these columns of archived messages, which are in pieces, by id. Errors: `ArchiveUnreadable`."""
-    ids: dict[int, list[int]] = {}
-    for message_id, piece_id in pieces.items():
-        ids.setdefault(piece_id, []).append(message_id)
-    for piece_id, some in ids.items():
-        for path in files_of_pieces([piece_id], "messages"):
-            yield from _read(path, "messages", some, ["id", *columns])
+def rows_of_several(ids: Sequence[int], table: str, *, columns: Sequence[str]) -> list[dict[str, Any]]:
+    """Return some columns of the rows of those messages that are archived; raise ArchiveUnreadable."""
+    found = fetch_rows(_FILES_OF_SEVERAL, [list(ids), table])
+    return [row for path, some in found for row in _read(path, table, some, columns)]
 
 
 def _read(path: str, table: str, ids: Sequence[int], columns: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
     # Here, so that a web process which shows no archived message does without Arrow's 60 MB.
     import pyarrow.dataset as ds
-    from pyarrow import ArrowException, fs
+    from pyarrow import ArrowException
 
     try:
-        where, name = fs.FileSystem.from_uri(path) if "://" in path else (fs.LocalFileSystem(), path)
-        wanted = ds.field(_KEYS.get(table, "message_id")).isin(ids)
-        rows = ds.dataset(name, filesystem=where, format="parquet").to_table(filter=wanted, columns=columns)
-        yield from rows.to_pylist()
+        where, begin = _file_system(settings.ARCHIVE)
+        key = ds.field(_KEYS.get(table, "message_id"))
+        # The range leaves parts of the file out by what it says of them.
+        wanted = (key >= min(ids)) & (key <= max(ids)) & key.isin(list(ids))
+        names = None if columns is None else list(columns)
+        files = ds.dataset(f"{begin.rstrip('/')}/{path}", filesystem=where, format="parquet")
+        yield from files.to_table(columns=names, filter=wanted).to_pylist()
     except (OSError, ArrowException) as error:
-        raise ArchiveUnreadable(path_of(path), str(error)) from error
+        raise ArchiveUnreadable(path, str(error)) from error
+
+
+@cache
+def _file_system(place: str) -> tuple[Any, str]:
+    """Return the archive's file system and its own path there."""
+    from pyarrow import fs
+
+    return fs.FileSystem.from_uri(place) if "://" in place else (fs.LocalFileSystem(), place)

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 from poisonadmin.archive.queries.files import files_of_pieces
-from poisonadmin.archive.queries.messages import values_of
+from poisonadmin.archive.queries.messages import rows_of_several
 from poisonadmin.archive.queries.search import archived_where, can_answer
 from poisonadmin.comparisons.domain.comparison import MAX_BYTES, MAX_FAILING, MAX_OTHERS, TABLES, Compared
 from poisonadmin.core.domain.access import Principal
@@ -111,8 +111,10 @@ def _choose(found: str, values: Sequence[Any], most: int, seed: int) -> Chosen:
 
 def _within_bytes(rows: Sequence[Any], most: int) -> Iterator[Any]:
     """Yield the first rows, at least one, whose payloads have so many bytes together."""
-    pieces = {row[0]: row[2] for row in rows if row[2] is not None}
-    archived = {one["id"]: one["payload_bytes"] for one in values_of(pieces, ["payload_bytes"])}
+    ids = [row[0] for row in rows if row[2] is not None]
+    archived = {
+        one["id"]: one["payload_bytes"] for one in rows_of_several(ids, "messages", columns=("id", "payload_bytes"))
+    }
     size = 0
     for at, row in enumerate(rows):
         size += row[3] or archived.get(row[0]) or 0
@@ -129,7 +131,7 @@ def delivered_beside(failing: Chosen, *, principal: Principal) -> dict[str, list
     """
     since, until = fetch_rows(_SPAN, {"ids": failing.ids})[0]
     counts = Counter(dict(fetch_rows(_HOMES, [failing.ids])))
-    archived = values_of(failing.pieces, ["address", "original_address"])
+    archived = rows_of_several(list(failing.pieces), "messages", columns=("address", "original_address"))
     counts.update(one["original_address"] or one["address"] for one in archived)
     homes = [name for name in sorted(counts, key=lambda name: (-counts[name], name)) if principal.sees(name)]
     if not homes:

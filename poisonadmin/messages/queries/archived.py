@@ -1,15 +1,15 @@
-"""One archived message, as the page and the API show live ones. Callers have checked that it may be seen."""
+"""Archived messages, as pages and the API show live ones. Callers have checked that they may be seen."""
 
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from poisonadmin.archive.queries.messages import require_archived, rows_of
+from poisonadmin.archive.queries.messages import require_archived, rows_of, rows_of_several
 from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.paging import Page
-from poisonadmin.core.queries.rows import StoredBytes, fetch_rows
+from poisonadmin.core.queries.rows import StoredBytes, fetch, fetch_rows
 from poisonadmin.messages.queries.detail_rows import (
     AttemptRow,
     HistoryRow,
@@ -18,6 +18,7 @@ from poisonadmin.messages.queries.detail_rows import (
     Transport,
     json_object,
 )
+from poisonadmin.messages.queries.lists import COLUMNS, JOINS, MessageRow
 from poisonadmin.messages.queries.payload_removals import removal_of, require_payload
 
 _GROUPS = """
@@ -32,31 +33,7 @@ def detail(message_id: int, *, principal: Principal) -> MessageDetail:
     removal = removal_of(message_id)
     confirmed: dict[str, Any] = next((json.loads(one["row"]) for one in _extras(message_id, "confirmation")), {})
     return MessageDetail(
-        id=message_id,
-        message_id=row["message_id"],
-        address=known.address,
-        state=row["state"],
-        reason=row["reason"],
-        candidate=row["candidate"],
-        attempt_number=row["attempt_number"],
-        failure_count=row["failure_count"],
-        crash_count=row["crash_count"],
-        due_at=None,
-        state_at=row["state_at"],
-        received_at=row["received_at"],
-        failed_at=row["failed_at"],
-        expires_at=row["expires_at"],
-        conversation_id=row["conversation_id"],
-        content_type=row["content_type"],
-        payload_bytes=row["payload_bytes"],
-        original_address=row["original_address"],
-        group_id=row["group_id"],
-        group_title=row["failure"],
-        business_keys=json.loads(row["keys"] or "{}"),
-        attempts_begun=row["attempt_number"],
-        address_status=known.address_status,
-        owner=row["owner"],
-        tags=json.loads(row["tags"] or "[]"),
+        **_listed(row, known.address_status),
         intake_address=row["intake_address"],
         bookmark=row["bookmark"],
         received_by=row["received_by"],
@@ -71,11 +48,21 @@ def detail(message_id: int, *, principal: Principal) -> MessageDetail:
         confirmed_at=_moment(confirmed.get("confirmed_at")),
         confirmed_by=confirmed.get("confirmed_by"),
         confirmation_note=confirmed.get("note"),
-        archived=True,
         payload_removed_at=removal.payload_removed_at if removal else None,
         payload_kept_days=removal.payload_kept_days if removal else None,
         payload_policy=removal.payload_policy if removal else None,
     )
+
+
+def rows_of_ids(ids: Sequence[int]) -> list[MessageRow]:
+    """Return the messages of these ids, live or archived, in the order of the ids; raise ArchiveUnreadable."""
+    live = fetch(MessageRow, f"SELECT {COLUMNS} FROM message m {JOINS} WHERE m.id = ANY(%s)", [list(ids)])  # noqa: S608
+    found = {row.id: row for row in live}
+    if left := [one for one in ids if one not in found]:
+        statuses = dict(fetch_rows(_STATUSES, [left]))
+        rows = rows_of_several(left, "messages", columns=_LISTED)
+        found |= {row["id"]: MessageRow(**_listed(row, statuses[row["id"]])) for row in rows if row["id"] in statuses}
+    return [found[one] for one in ids if one in found]
 
 
 def payload(message_id: int) -> StoredBytes:
@@ -158,6 +145,47 @@ def archived_version_payload(message_id: int, number: int) -> StoredBytes:
         if row["number"] == number:
             return _bytes(_unhexed(row["payload"]))
     raise NotFound(f"There is no version {number} of message {message_id}.")
+
+
+# Fields of a `MessageRow` that the files have by the same name.
+_AS_FILED = (
+    "id",
+    "message_id",
+    "address",
+    "state",
+    "reason",
+    "candidate",
+    "attempt_number",
+    "failure_count",
+    "crash_count",
+    "state_at",
+    "received_at",
+    "failed_at",
+    "expires_at",
+    "conversation_id",
+    "content_type",
+    "payload_bytes",
+    "original_address",
+    "group_id",
+    "owner",
+)
+_LISTED = (*_AS_FILED, "failure", "keys", "tags")
+_STATUSES = """
+SELECT r.id, a.status FROM archived_message AS r JOIN address AS a ON a.id = r.address_id WHERE r.id = ANY(%s)
+"""
+
+
+def _listed(row: Mapping[str, Any], address_status: str) -> dict[str, Any]:
+    """Return the fields of a `MessageRow`."""
+    return {name: row[name] for name in _AS_FILED} | {
+        "due_at": None,
+        "group_title": row["failure"],
+        "business_keys": json.loads(row["keys"] or "{}"),
+        "attempts_begun": row["attempt_number"],
+        "address_status": address_status,
+        "tags": json.loads(row["tags"] or "[]"),
+        "archived": True,
+    }
 
 
 _ATTEMPT = [

@@ -51,7 +51,7 @@ def get_message(message_id: int, *, principal: Principal) -> MessageDetail:
         b.headers AS header_bytes, last.queue,
         coalesce({_ORIGIN}, '{{}}') AS origin,
         {_DELIVERED_TO} AS delivered_to, c.confirm_by, c.confirmed_at, c.confirmed_by, c.note AS confirmation_note,
-        FALSE AS archived, {REMOVAL}
+        {REMOVAL}
         FROM message m {JOINS} JOIN address i ON i.id = e.intake_address_id JOIN body b ON b.id = m.id
         LEFT JOIN destination d ON d.id = a.destination_id {_LAST_MOVE} {_CONFIRMATION}
         {REMOVAL_JOIN} WHERE m.id = %s"""  # noqa: S608

@@ -19,9 +19,8 @@ class MessageDetail(MessageRow):
     properties that say where it comes from. `tags` are those that content rules have put on it.
     `delivered_to`: `broker` when a broker has taken it and the consumer behind it has not confirmed it, `consumer` when
     that one has, or took it itself; None unless it is DLVD. `confirm_by`: when its confirmation is overdue.
-    `archived`: it is in the archive alone, from which it can be restored. `payload_removed_at`: when its payload was
-    removed for good, since the policy of the pattern `payload_policy` keeps it `payload_kept_days`; None while it is
-    kept. `payload_bytes` says how large it was.
+    `payload_removed_at`: when its payload was removed for good, since the policy of the pattern `payload_policy` keeps
+    it `payload_kept_days`; None while it is kept. `payload_bytes` says how large it was.
     """
 
     intake_address: str
@@ -38,7 +37,6 @@ class MessageDetail(MessageRow):
     confirmed_at: datetime | None
     confirmed_by: str | None
     confirmation_note: str | None
-    archived: bool
     payload_removed_at: datetime | None
     payload_kept_days: int | None
     payload_policy: str | None

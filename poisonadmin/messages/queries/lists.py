@@ -29,7 +29,7 @@ COLUMNS = f"""m.id, e.message_id, a.name AS address, m.state, m.reason, m.candid
  FROM history h WHERE h.message_id = m.id AND h.event = 'released') AS attempts_begun,
  a.status AS address_status, (SELECT username FROM auth_user JOIN message_owner ON owner_id = auth_user.id
  WHERE message_owner.message_id = m.id) AS owner, coalesce((SELECT tags FROM message_tag
- WHERE message_tag.message_id = m.id), ARRAY[]::text[]) AS tags"""  # noqa: S608
+ WHERE message_tag.message_id = m.id), ARRAY[]::text[]) AS tags, FALSE AS archived"""  # noqa: S608
 JOINS = """JOIN envelope e ON e.id = m.id JOIN address a ON a.id = m.address_id
  LEFT JOIN address o ON o.id = m.original_address_id LEFT JOIN failure_group g ON g.id = m.group_id"""
 
@@ -39,7 +39,8 @@ class MessageRow:
     """A message as lists show it. `group_title` is its last failure in one line, `business_keys` what the policy of its
     address had named at intake. `attempts_begun` leaves out what was claimed and put back before it was begun, which
     `attempt_number` counts. Nothing is delivered while `address_status` is not ON, whatever is due.
-    `owner`: the account that cares for it. `tags`: those of rules and of people.
+    `owner`: the account that cares for it. `tags`: those of rules and of people. `archived`: it is in the archive
+    alone, from which it can be restored.
     """
 
     id: int
@@ -67,6 +68,7 @@ class MessageRow:
     address_status: str
     owner: str | None
     tags: Sequence[str]
+    archived: bool
 
     @property
     def etag(self) -> str:

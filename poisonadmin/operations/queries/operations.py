@@ -9,13 +9,13 @@ from typing import Any
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.address_ids import visible_ids
-from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Count, Key, Page, fetch_page, window
-from poisonadmin.core.queries.rows import all_given, bounded, fetch, fetch_rows
-from poisonadmin.messages.queries.lists import COLUMNS, JOINS, MessageRow
+from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, fetch_page, window
+from poisonadmin.core.queries.rows import all_given, fetch, fetch_rows
+from poisonadmin.messages.queries.lists import MessageRow
 from poisonadmin.operations.domain.actions import DELIVERING, OperationAction
 from poisonadmin.operations.domain.ledger import Ledger, MemberOutcome, ledger
 from poisonadmin.operations.domain.lifecycle import OPEN_STATES, OperationState
-from poisonadmin.operations.queries.selections import members_in_scope
+from poisonadmin.operations.queries.selections import page_of_members
 
 _COLUMNS = """operation.id, selection_id, action, state, reason, params, rate_per_second, operation.count,
  ids_hash AS hash, canary IS NOT NULL AS canary, walked, changed, halted_why,
@@ -23,9 +23,16 @@ _COLUMNS = """operation.id, selection_id, action, state, reason, params, rate_pe
  sign_off_decision, sign_off_by, sign_off_at, sign_off_reason, broke_glass_at, restart_job_id"""
 _FROM = "FROM operation JOIN selection ON selection.id = selection_id"
 _RECORDED = """
-SELECT operation_id, outcome, code, count(*) FROM operation_result WHERE operation_id = ANY(%s) GROUP BY 1, 2, 3
+SELECT operation_id, outcome, code, sum(n)::bigint FROM (
+    SELECT operation_id, outcome, code, count(*) AS n FROM operation_result WHERE operation_id = ANY(%(ids)s)
+    GROUP BY 1, 2, 3
+    UNION ALL SELECT operation_id, outcome, code, n FROM archived_result WHERE operation_id = ANY(%(ids)s)
+) AS recorded GROUP BY 1, 2, 3
 """
-_RECORDED_MEMBERS = "SELECT message_id AS id FROM operation_result WHERE operation_id = %s AND outcome = %s"
+_RECORDED_MEMBERS = """
+SELECT message_id AS id FROM operation_result WHERE operation_id = %s AND outcome = %s
+UNION ALL SELECT unnest(message_ids) FROM archived_result WHERE operation_id = %s AND outcome = %s
+"""
 _OTHER_MEMBERS = """
 SELECT id FROM (
     SELECT member.id, {outcome} AS outcome
@@ -34,6 +41,9 @@ SELECT id FROM (
     WHERE operation.id = %s AND NOT EXISTS (
         SELECT FROM operation_result AS result
         WHERE result.operation_id = operation.id AND result.message_id = member.id)
+    AND NOT EXISTS (
+        SELECT FROM (SELECT unnest(message_ids) AS id FROM archived_result WHERE operation_id = %s) AS archived
+        WHERE archived.id = member.id)
 ) AS without_row WHERE outcome = %s
 """
 _NEWEST_FIRST = Key(("operation.id",), (int,))
@@ -167,7 +177,7 @@ def operations_of_runs(ids: Sequence[int], *, principal: Principal) -> dict[int,
 def _with_ledgers(rows: Sequence[OperationRow]) -> list[OperationDetail]:
     recorded: dict[int, Counter[str]] = {row.id: Counter() for row in rows}
     skipped: dict[int, list[Skipped]] = {row.id: [] for row in rows}
-    for operation_id, outcome, code, n in fetch_rows(_RECORDED, [list(recorded)]):
+    for operation_id, outcome, code, n in fetch_rows(_RECORDED, {"ids": list(recorded)}):
         recorded[operation_id][outcome] += n
         if outcome == MemberOutcome.SKIPPED:
             skipped[operation_id].append(Skipped(code, n))
@@ -193,13 +203,11 @@ def ledger_of(operation: Any, recorded: Mapping[str, int]) -> Ledger:
 
 
 def recorded_results(operation_id: int) -> dict[str, int]:
-    """Return how many results the operation has of each outcome."""
-    return dict(
-        fetch_rows("SELECT outcome, count(*) FROM operation_result WHERE operation_id = %s GROUP BY 1", [operation_id])
-    )
-
-
-_IDS = Key(("member.id",), (int,), descending=False, fields=("id",))
+    """Return how many results the operation has of each outcome, those of archived members too."""
+    found: Counter[str] = Counter()
+    for _, outcome, _, n in fetch_rows(_RECORDED, {"ids": [operation_id]}):
+        found[outcome] += n
+    return found
 
 
 def outcome_without_row(action: str) -> str:
@@ -221,21 +229,14 @@ def list_operation_members(
     cursor: str | None = None,
     limit: int = DEFAULT_LIMIT,
 ) -> Page[MessageRow]:
-    """Return a page of the members with this outcome as they are now, oldest first.
+    """Return a page of the members with this outcome as they are now, live or archived, oldest first.
 
-    Those that have moved out of the caller's scope since are left out. Errors: `InvalidCursor`, `QueryTooExpensive`.
+    Those that have moved out of the caller's scope since are left out, and erased ones. Errors: `InvalidCursor`,
+    `QueryTooExpensive`, `ArchiveUnreadable`.
     """
-    principal.require(Permission.READ)
-    page = window(cursor, limit, _IDS)
-    members, parameters = _RECORDED_MEMBERS, [operation.id, str(outcome)]
+    members, parameters = _RECORDED_MEMBERS, [operation.id, str(outcome)] * 2
     if outcome in (MemberOutcome.CHANGED, MemberOutcome.CANCELLED, MemberOutcome.UNANSWERED):
         members += f" UNION ALL {_OTHER_MEMBERS.format(outcome=outcome_without_row(operation.action))}"
-        parameters += [operation.id, str(outcome)]
-    seen, visible = members_in_scope(principal)
-    sql = f"""
-SELECT {COLUMNS} FROM (
-    SELECT member.id FROM ({members}) AS member WHERE {seen} AND {page.condition} {page.order}
-) AS member JOIN message m ON m.id = member.id {JOINS} {page.order.partition(" LIMIT")[0]}"""  # noqa: S608  (fragments are constants)
-    with bounded():
-        rows = fetch(MessageRow, sql, [*parameters, *visible, *page.parameters])
-    return page.page(rows, lambda: Count(getattr(operation.ledger, outcome), capped=False))
+        parameters += [operation.id, operation.id, str(outcome)]
+    count = getattr(operation.ledger, outcome)
+    return page_of_members(members, parameters, count=count, principal=principal, cursor=cursor, limit=limit)

@@ -1,6 +1,6 @@
 """Selections as they are shown, and their members."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -9,10 +9,11 @@ from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.address_ids import scope_condition, visible_ids
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Count, Key, Page, window
-from poisonadmin.core.queries.rows import bounded, fetch, fetch_by_id, fetch_values
+from poisonadmin.core.queries.rows import bounded, fetch_by_id, fetch_values
+from poisonadmin.messages.queries.archived import rows_of_ids
 from poisonadmin.messages.queries.filter_sql import compile_filter
 from poisonadmin.messages.queries.filters import parse_filter
-from poisonadmin.messages.queries.lists import COLUMNS, JOINS, MessageRow
+from poisonadmin.messages.queries.lists import MessageRow
 
 COUNTED = 10_000
 # What was being written when the selection was frozen has an earlier time, and is no member.
@@ -26,7 +27,7 @@ MEMBERS = """
 (SELECT unnest(message_ids) AS id FROM selection_piece WHERE selection_id = %s) AS member
 JOIN message m ON m.id = member.id
 """
-_IDS = Key(("m.id",), (int,), descending=False)
+_IDS = Key(("member.id",), (int,), descending=False)
 
 
 @dataclass(frozen=True)
@@ -98,27 +99,36 @@ SELECT count(*) FROM (
 def list_members(
     selection: SelectionRow, *, principal: Principal, cursor: str | None = None, limit: int = DEFAULT_LIMIT
 ) -> Page[MessageRow]:
-    """Return a page of the members as they are now, oldest first.
+    """Return a page of the members as they are now, live or archived, oldest first.
 
-    Those that have moved out of the caller's scope since are left out. Errors: `InvalidCursor`, `QueryTooExpensive`.
+    Those that have moved out of the caller's scope since are left out, and erased ones. Errors: `InvalidCursor`,
+    `QueryTooExpensive`, `ArchiveUnreadable`.
     """
+    members = "SELECT unnest(message_ids) AS id FROM selection_piece WHERE selection_id = %s"
+    return page_of_members(
+        members, [selection.id], count=selection.count, principal=principal, cursor=cursor, limit=limit
+    )
+
+
+def page_of_members(
+    members: str, parameters: Sequence[Any], *, count: int, principal: Principal, cursor: str | None, limit: int
+) -> Page[MessageRow]:
+    """Return a page of the messages whose ids the query `members` selects, as `list_members` does. `count`: how many
+    there are."""
     principal.require(Permission.READ)
     page = window(cursor, limit, _IDS)
-    seen, visible = members_in_scope(principal)
-    bound = f"AND {page.condition.replace('m.id', 'member.id')} {page.order.replace('m.id', 'member.id')}"
-    sql = f"""
-SELECT {COLUMNS} FROM (
-    SELECT member.id FROM (SELECT unnest(message_ids) AS id FROM selection_piece WHERE selection_id = %s) AS member
-    WHERE {seen} {bound}
-) AS member JOIN message m ON m.id = member.id {JOINS} {page.order.partition(" LIMIT")[0]}"""  # noqa: S608  (fragments are constants)
+    seen, visible = _in_scope(principal)
+    sql = f"SELECT member.id FROM ({members}) AS member WHERE ({seen}) AND {page.condition} {page.order}"  # noqa: S608
     with bounded():
-        rows = fetch(MessageRow, sql, [selection.id, *visible, *page.parameters])
-    return page.page(rows, lambda: Count(selection.count, capped=False))
+        ids = fetch_values(sql, [*parameters, *visible, *page.parameters])
+    return page.page(rows_of_ids(ids), lambda: Count(count, capped=False))
 
 
-def members_in_scope(principal: Principal) -> tuple[str, list[Any]]:
+def _in_scope(principal: Principal) -> tuple[str, list[Any]]:
     """Return the condition that a `member` is where the principal sees it now, and its parameters."""
     if principal.sees_everything:
-        return "TRUE", []
+        return "NOT EXISTS (SELECT FROM erased_message AS gone WHERE gone.id = member.id)", []
     scope, values = scope_condition(principal, "seen.address_id")
-    return f"EXISTS (SELECT FROM message AS seen WHERE seen.id = member.id AND {scope})", values
+    tables = ("message", "archived_message")
+    found = [f"EXISTS (SELECT FROM {table} AS seen WHERE seen.id = member.id AND {scope})" for table in tables]
+    return " OR ".join(found), values * len(tables)

@@ -6,6 +6,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from poisonadmin.archive.domain.runs import ArchiveRunState, ErasureState, PieceState
+from poisonadmin.operations.domain.ledger import RECORDED
 from poisonadmin.store.models.choices import only_values_of
 
 
@@ -123,6 +124,29 @@ class ArchivedMessage(models.Model):
                 condition=Q(conversation_id__isnull=False),
             ),
             models.Index("address_id", "id", name="archived_by_address"),
+        ]
+
+
+class ArchivedResult(models.Model):
+    """Members of an operation whose results of one outcome are in the files of a piece: how many, and which.
+
+    The operation's ledger counts `n`. Of erased members no number is kept; `piece_id` is null where these were live.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    operation_id = models.BigIntegerField()
+    piece_id = models.BigIntegerField(null=True)
+    outcome = models.CharField(max_length=16)
+    code = models.CharField(max_length=32, null=True)
+    n = models.IntegerField()
+    message_ids = ArrayField(models.BigIntegerField(), default=list)
+
+    class Meta:
+        db_table = "archived_result"
+        constraints = [only_values_of("outcome", RECORDED)]
+        indexes = [
+            models.Index("operation_id", "outcome", name="archived_result_of_operation"),
+            models.Index("piece_id", name="archived_result_of_piece"),
         ]
 
 

@@ -144,7 +144,8 @@ class OperationResult(models.Model):
     `group_id`: the group of the member's fingerprint before, `failed_group_id` that of its latest failure since.
     """
 
-    pk = models.CompositePrimaryKey("operation_id", "message_id")
+    # Those of a message are found by it: they go to the archive with it.
+    pk = models.CompositePrimaryKey("message_id", "operation_id")
     operation_id = models.BigIntegerField()
     message_id = models.BigIntegerField()
     outcome = models.CharField(max_length=16)

@@ -85,6 +85,7 @@ def _compare(files: Sequence[WrittenFile], versions: dict[str, list[int]]) -> No
         "attempts": versions["attempt"][0],
         "history": versions["history"][0],
         "extras": sum(versions[table][0] for table in ("hop", "payload_version", "confirmation")),
+        "results": versions["operation_result"][0],
     }
     for name, count in there.items():
         found = sum(file.rows for file in files if file.table == name)

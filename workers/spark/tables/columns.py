@@ -1,7 +1,8 @@
 """The tables that Spark reads: their columns, as the database has them and as the archive keeps them.
 
-A row of `messages` is a message; `attempts`, `history` and `operations` are what was tried, changed and decided. Times
-are in UTC. `headers`, `keys` (business keys) and `tags` are JSON.
+A row of `messages` is a message; `attempts`, `history` and `operations` are what was tried, changed and decided, and
+`results` what became of the members of operations. Times are in UTC. `headers`, `keys` (business keys) and `tags` are
+JSON.
 """
 
 from collections.abc import Iterable, Sequence
@@ -228,7 +229,23 @@ OPERATIONS = Table(
     ),
 )
 
-TABLES = {table.name: table for table in (MESSAGES, ATTEMPTS, HISTORY, OPERATIONS)}
+RESULTS = Table(
+    "results",
+    "operation_result AS r",
+    "r.message_id",
+    (
+        Column("message_id", _LONG, "r.message_id"),
+        Column("operation_id", _LONG, "r.operation_id"),
+        Column("outcome", _TEXT, "r.outcome"),
+        Column("code", _TEXT, "r.code"),
+        Column("detail", _TEXT, "r.detail"),
+        Column("group_id", _LONG, "r.group_id"),
+        Column("failed_group_id", _LONG, "r.failed_group_id"),
+        Column("at", _TIME, "r.at"),
+    ),
+)
+
+TABLES = {table.name: table for table in (MESSAGES, ATTEMPTS, HISTORY, OPERATIONS, RESULTS)}
 
 # What a restored message needs besides, and few messages have: rows of three tables, as JSON.
 EXTRAS = Table(
@@ -243,5 +260,5 @@ EXTRAS = Table(
         Column("row", _TEXT, "x.row"),
     ),
 )
-# Operations stay in the database, with their results: they are few, and their ledgers say what became of messages.
-ARCHIVED = (MESSAGES, ATTEMPTS, HISTORY, EXTRAS)
+# Operations stay in the database, a row each; of their members' results the files have those of archived messages.
+ARCHIVED = (MESSAGES, ATTEMPTS, HISTORY, EXTRAS, RESULTS)
