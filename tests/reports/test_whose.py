@@ -26,7 +26,9 @@ def by_session(user: User) -> Principal:
     return found
 
 
-def by_token(user: User, *, scopes: Sequence[Permission] = tuple(Permission), patterns: Sequence[str] = ()) -> Principal:
+def by_token(
+    user: User, *, scopes: Sequence[Permission] = tuple(Permission), patterns: Sequence[str] = ()
+) -> Principal:
     found = authenticate(create(user, f"ci {patterns}", scopes=scopes, by="test", patterns=patterns).text)
     assert found is not None
     return found[1]

@@ -142,5 +142,3 @@ def _xml(text: str) -> str:
     """
     shown = _ESCAPE.sub("_x005F_", _plain(text))
     return shown.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-
-

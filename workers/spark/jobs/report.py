@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import adbc_driver_postgresql.dbapi as adbc
@@ -63,7 +64,8 @@ def _live(spark: SparkSession, asked: AskedReport, statements: Sequence[str], ta
     tasks = max(1, min(tasks, len(statements)))
     columns = _columns(asked)
     declared = ", ".join(f"`{name.replace('`', '``')}` {_TYPES[kind][1]}" for name, kind in columns)
-    shares = [tuple(statements[len(statements) * n // tasks : len(statements) * (n + 1) // tasks]) for n in range(tasks)]
+    begins = [len(statements) * task // tasks for task in range(tasks + 1)]
+    shares = [tuple(statements[begin:end]) for begin, end in pairwise(begins)]
     ask = partial(_ask, shares, _arrow(columns), asked.measures is None)
     return spark.range(0, tasks, 1, tasks).mapInArrow(ask, declared)
 
