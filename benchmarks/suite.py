@@ -36,6 +36,7 @@ BENCHMARKS = (
     Benchmark("ARCHIVE", "final messages moved to files", "archive"),
     Benchmark("SEARCH", "a text looked for in all payloads", "deep_search"),
     Benchmark("B14", "reports of a million rows", "b14_reports"),
+    Benchmark("SUMMARY", "the summary of a month over live and archived messages", "summary"),
     Benchmark("RESOLVE", "the policies in force on many addresses", "resolve"),
     Benchmark("B4", "Spark ingest of files", "b04_spark_ingest"),
     Benchmark("B3", "dead letters drained from RabbitMQ", "b03_drain"),

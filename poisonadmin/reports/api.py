@@ -77,7 +77,8 @@ class AskedReportInput(StrictSerializer):
     """`filter`: parameters of `GET /messages/`. `columns` are those of the kind by default, in their order here.
 
     Beside those that a kind has, `header.<name>` and `key.<name>` are columns. With `group_by` rows are groups of equal
-    values. Days, hours and times are in `time_zone`.
+    values. Days, hours and times are in `time_zone`. With `pivot` too, the values of that column are columns, with the
+    `figure` of each: `count`, or one that the kind has.
     """
 
     kind = serializers.ChoiceField(choices=[str(one) for one in ReportKind])
@@ -89,6 +90,8 @@ class AskedReportInput(StrictSerializer):
     period = PeriodInput(required=False, default=None)
     time_zone = Text(max_length=64, required=False, default="UTC")
     group_by = serializers.ListField(child=Text(max_length=300), required=False, default=list, max_length=4)
+    pivot = Text(max_length=300, required=False, allow_null=True, default=None)
+    figure = Text(max_length=60, required=False, allow_null=True, default=None)
 
 
 def asked_of(body: Mapping[str, Any]) -> AskedReport:
@@ -126,7 +129,8 @@ class ReportList(ApiView):
 
 
 def _rows(asked: AskedReport, found: ReportRows) -> dict[str, Any]:
-    return {"columns": list(asked.columns), "rows": list(as_objects(asked, found.rows)), "count": len(found.rows)}
+    rows = list(as_objects(found.columns, found.rows, asked.time_zone))
+    return {"columns": list(found.columns), "rows": rows, "count": len(rows)}
 
 
 class ReportOne(ApiView):

@@ -17,7 +17,7 @@ from python_calamine import CalamineWorkbook
 
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.core.domain.spreadsheet import guarded
-from poisonadmin.reports.commands import files, formats
+from poisonadmin.reports.commands import files, workbook
 from poisonadmin.reports.domain.asked import ReportFormat, asked_report
 from poisonadmin.reports.queries.rows import rows_at_once
 from poisonadmin.store.models.access import Audit
@@ -123,7 +123,7 @@ def test_no_rows_are_a_file_too(make: Make, written_as: str) -> None:
 
 
 def test_more_rows_than_a_sheet_has_go_on_the_next_one(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(formats, "ROWS_A_SHEET", 4)
+    monkeypatch.setattr(workbook, "ROWS_A_SHEET", 4)
     ids = [message() for _ in range(8)]
     row = make("failures", columns=["id"], format="xlsx")
     book = openpyxl.load_workbook(files.file_of(row.id, ReportFormat.XLSX))
@@ -139,6 +139,7 @@ KINDS = [
     ("decisions", {}),
     ("ageing", {}),
     ("redelivery", {}),
+    ("redelivery", {"group_by": ["outcome"]}),
     ("blacklist", {}),
     ("time_to_decision", {}),
 ]

@@ -29,6 +29,24 @@ def test_the_form_shows_the_first_rows_of_what_it_says(browser_of: Browser) -> N
     assert RequestedReport.objects.count() == 0
 
 
+def test_a_pivot_is_previewed_kept_and_asked_for_again(browser_of: Browser) -> None:
+    message(exception_class="<script>")
+    client = browser_of("viewer")
+    sent = FORM | {"group_by": "address", "pivot": "error_class"}
+    answer = client.post(reverse("reports-new"), sent | {"do": "preview"})
+    preview = answer.context["preview"]
+    assert (preview["columns"], preview["rows"]) == (("address", "<script>", "count"), [["orders.eu", 1, 1]])
+    assert "<script>" not in answer.content.decode().partition("t-preview")[2].partition("</table>")[0]
+    made = client.post(reverse("reports-new"), sent | {"do": "make"})["Location"]
+    assert "error_class, each with the figure count" in client.get(made).content.decode()
+    row = RequestedReport.objects.get()
+    assert (row.asked["pivot"], row.asked["figure"]) == ("error_class", "count")
+    again = client.get(reverse("reports-new"), {"like": row.id}).context["form"].initial
+    assert (again["group_by"], again["pivot"]) == (["address"], "error_class")
+    assert client.post(reverse("reports-new"), sent | {"do": "save", "name": "by error"}).status_code == 302
+    assert SavedReport.objects.get().asked["pivot"] == "error_class"
+
+
 @pytest.mark.parametrize(
     ("wrong", "field"),
     [
@@ -36,6 +54,9 @@ def test_the_form_shows_the_first_rows_of_what_it_says(browser_of: Browser) -> N
         ({"filter": "nothing"}, "filter"),
         ({"columns": "nothing"}, "columns"),
         ({"group_by": "payload"}, "group_by"),
+        ({"pivot": "state"}, "group_by"),
+        ({"pivot": "nothing", "group_by": "address"}, "pivot"),
+        ({"pivot": "state", "group_by": "address", "figure": "tries"}, "figure"),
         ({"time_zone": "Mars/Base"}, "time_zone"),
         ({"first": "2026-02-30"}, "first"),
         ({"first": "2026-02-03", "last": "2026-02-01"}, "first"),

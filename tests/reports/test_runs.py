@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from poisonadmin.core.domain.access import SYSTEM, Principal, Role, principal
 from poisonadmin.messages.domain.id_ranges import IdRange
-from poisonadmin.reports.commands import files, runs
+from poisonadmin.reports.commands import files, parts, runs
 from poisonadmin.reports.commands.requests import (
     ReportOver,
     cancel_report,
@@ -173,7 +173,7 @@ def test_rows_that_move_to_the_archive_meanwhile_are_neither_lost_nor_doubled(
 def test_a_report_that_gives_way_after_every_step_has_every_row(
     read: Collect, monkeypatch: pytest.MonkeyPatch, written_as: str
 ) -> None:
-    monkeypatch.setattr(runs, "BATCH_ROWS", 4)
+    monkeypatch.setattr(parts, "BATCH_ROWS", 4)
     for _ in range(14):
         message()
     report_id = request_report(asked_report("failures", columns=["id"], format=written_as), principal=SYSTEM)

@@ -13,7 +13,6 @@ from datetime import date
 from functools import partial
 from typing import Any
 
-import pyarrow as pa
 from django.db import connection, transaction
 
 from poisonadmin.core.commands import audit, jobs
@@ -22,22 +21,21 @@ from poisonadmin.core.commands.job_work import TURN_SECONDS, job_of, working_on
 from poisonadmin.core.commands.jobs import JobHeartbeat
 from poisonadmin.core.commands.locks import shared
 from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Principal
-from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.core.queries.rows import bounded
 from poisonadmin.messages.queries.id_bounds import id_bounds
 from poisonadmin.messages.queries.id_ranges import next_ranges
 from poisonadmin.reports.commands import files
-from poisonadmin.reports.commands.formats import batch_of, writer_of
 from poisonadmin.reports.commands.notices import note_ready
+from poisonadmin.reports.commands.parts import make_file, write_part
 from poisonadmin.reports.commands.requests import KEPT_HOURS
-from poisonadmin.reports.domain.asked import AskedReport, Row, folded, from_json
+from poisonadmin.reports.domain.asked import AskedReport, from_json
 from poisonadmin.reports.domain.kinds import Grain
 from poisonadmin.reports.domain.reading import Reading
 from poisonadmin.reports.queries.archived import archive_version, archived_days, archived_on, archived_where
 from poisonadmin.reports.queries.live import live_where, range_statements
 from poisonadmin.reports.queries.reports import patterns_json
-from poisonadmin.reports.queries.rows import SECONDS, grouped, require_export
+from poisonadmin.reports.queries.rows import SECONDS, require_export
 from poisonadmin.store.models.job import JobKind
 from poisonadmin.store.models.report import RequestedReport
 
@@ -47,12 +45,9 @@ Collect = Callable[[Reading], Any]
 RANGE_MESSAGES = 10_000
 # A payload's beginning is so much larger than a row.
 RANGE_PAYLOADS = 1_000
-RANGES_A_WAVE = 8
+RANGES_A_WAVE = 16
 # A report gives way to others.
 SLICE_SECONDS = 3.0
-# So many rows are written before somebody may cut in.
-BATCH_ROWS = 5_000
-MAX_GROUPS = 100_000
 _FIRST_PHASE = "reading rows"
 
 _TAKE = """
@@ -71,13 +66,6 @@ WHERE id = %s AND state = 'running'
 _FAIL = """
 UPDATE report SET state = 'failed', error = %s, ended_at = now() WHERE id = %s AND state IN ('queued', 'running')
 """
-
-
-class TooManyGroups(PoisonAdminError):
-    """Raised when a report has more groups than anybody reads."""
-
-    code = "too_many_groups"
-    status = 422
 
 
 @dataclass
@@ -245,11 +233,7 @@ def _keep(row: RequestedReport, place: _Place, found: Any) -> None:
     """Write the rows of a wave as a part, whole or not at all."""
     if not found.num_rows:
         return
-    part = files.part_of(row.id, place.parts)
-    written = part.with_suffix(".arrow-new")
-    with pa.OSFile(str(written), "wb") as sink, pa.ipc.new_file(sink, found.schema) as writer:
-        writer.write_table(found, max_chunksize=BATCH_ROWS)
-    files.put_in_place(written, part)
+    write_part(row.id, place.parts, found)
     place.parts += 1
 
 
@@ -273,7 +257,7 @@ def _go_on_writing(
     row: RequestedReport, job_id: int, asked: AskedReport, place: _Place, must_pause: Callable[[], bool]
 ) -> bool:
     """Go on with the file, and end the report when it is whole."""
-    making = _being_made.setdefault(row.id, _Making(_make_file(row.id, asked, place.parts)))
+    making = _being_made.setdefault(row.id, _Making(make_file(row.id, asked, place.parts)))
     try:
         for rows in making.file:
             making.rows = rows
@@ -288,45 +272,6 @@ def _go_on_writing(
         raise
     _being_made.pop(row.id, None)
     return _finish(row, job_id, asked, making.rows)
-
-
-def _make_file(report_id: int, asked: AskedReport, parts: int) -> Iterator[int]:
-    """Make the file of the parts; yield how many rows are written, now and then and at the end."""
-    path = files.file_of(report_id, asked.format)
-    written = path.with_name(f"new-{path.name}")
-    writer, rows = writer_of(asked, written), 0
-    try:
-        for batch in _batches(report_id, asked, parts):
-            writer.write(batch)
-            rows += batch.num_rows
-            yield rows
-    finally:
-        writer.close()
-    files.put_in_place(written, path)
-    yield rows
-
-
-def _batches(report_id: int, asked: AskedReport, parts: int) -> Iterator[Any]:
-    found = (batch for number in range(parts) for batch in _part(report_id, number))
-    if asked.measures is None:
-        yield from found
-        return
-    rows = folded(asked, grouped(asked, _counted(found)))
-    if len(rows) > MAX_GROUPS:
-        raise TooManyGroups(f"There are more than {MAX_GROUPS:,} groups; group by something with fewer values.")
-    for start in range(0, len(rows), BATCH_ROWS):
-        yield batch_of(asked, rows[start : start + BATCH_ROWS])
-
-
-def _part(report_id: int, number: int) -> Iterator[Any]:
-    with pa.OSFile(str(files.part_of(report_id, number)), "rb") as source, pa.ipc.open_file(source) as reader:
-        for place in range(reader.num_record_batches):
-            yield reader.get_batch(place)
-
-
-def _counted(batches: Iterator[Any]) -> Iterator[Row]:
-    for batch in batches:
-        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
 def _finish(row: RequestedReport, job_id: int, asked: AskedReport, rows: int) -> bool:

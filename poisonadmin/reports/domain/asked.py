@@ -1,7 +1,7 @@
 """What a report is asked for with, checked, and the columns of its result."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -13,7 +13,6 @@ from poisonadmin.reports.domain.kinds import (
     COUNT,
     KINDS,
     POLICY,
-    Counts,
     Grain,
     KindInfo,
     Measures,
@@ -24,6 +23,8 @@ from poisonadmin.reports.domain.kinds import (
 MAX_COLUMNS = 60
 MAX_GROUPS_BY = 4
 Row = tuple[Any, ...]
+Schema = tuple[tuple[str, ColumnType], ...]
+"""The name and the type of each column."""
 
 
 class ReportFormat(StrEnum):
@@ -66,7 +67,11 @@ class Period:
 
 @dataclass(frozen=True)
 class AskedReport:
-    """A report as it was asked for. `filter`: parameters of `GET /messages/`. `columns` are those of its result."""
+    """A report as it was asked for. `filter`: parameters of `GET /messages/`. `columns` are those of its result.
+
+    `pivot`: the column whose values are columns, each with the `figure` of its rows. Those stand before the last column
+    of the result, the figure of the whole group; only the rows say which there are.
+    """
 
     kind: ReportKind
     format: ReportFormat
@@ -75,6 +80,8 @@ class AskedReport:
     period: Period
     time_zone: str
     group_by: tuple[str, ...]
+    pivot: str | None = None
+    figure: str | None = None
 
     @property
     def of_kind(self) -> KindInfo:
@@ -87,16 +94,21 @@ class AskedReport:
         return self.of_kind.measures or (COUNT if self.group_by else None)
 
     @property
+    def cells(self) -> tuple[str, ...]:
+        """The columns in which rows are equal that are counted together."""
+        return self.group_by if self.pivot is None else (*self.group_by, self.pivot)
+
+    @property
     def read(self) -> tuple[ReportColumn, ...]:
         """The columns of the query: those of the rows, or what the groups are made of and what is counted in them."""
         if self.measures is None:
             return tuple(_column(self.of_kind, name) for name in self.columns)
         of = self.measures.of
-        return (*(_column(self.of_kind, name) for name in self.group_by), *([] if of is None else [of]))
+        return (*(_column(self.of_kind, name) for name in self.cells), *([] if of is None else [of]))
 
     @property
-    def schema(self) -> tuple[tuple[str, ColumnType], ...]:
-        """The name and the type of each column of the result."""
+    def schema(self) -> Schema:
+        """The name and the type of each column of the result; of a pivot without the values."""
         types = self._offered()
         return tuple((name, types[name]) for name in self.columns)
 
@@ -131,6 +143,8 @@ class AskedReport:
             },
             "time_zone": self.time_zone,
             "group_by": list(self.group_by),
+            "pivot": self.pivot,
+            "figure": self.figure,
         }
 
 
@@ -142,10 +156,12 @@ def from_json(kept: Mapping[str, Any]) -> AskedReport:
         kept["kind"],
         format=kept["format"],
         filter=kept["filter"],
-        columns=kept["columns"],
+        columns=() if kept.get("pivot") else kept["columns"],
         period=Period(since, until, PeriodBy(period["by"])),
         time_zone=kept["time_zone"],
         group_by=kept["group_by"],
+        pivot=kept.get("pivot"),
+        figure=kept.get("figure"),
     )
 
 
@@ -158,23 +174,25 @@ def asked_report(
     period: Period | None = None,
     time_zone: str = "UTC",
     group_by: Sequence[str] = (),
+    pivot: str | None = None,
+    figure: str | None = None,
 ) -> AskedReport:
     """Return the report of these wishes; where no columns are chosen those of its kind. Errors: `InvalidReport`."""
     first = all_checked(
         {"kind": lambda: _kind(kind), "format": lambda: _format(format), "zone": lambda: _zone(time_zone)}
     )
     info = KINDS[first["kind"]]
-    groups = tuple(group_by) or info.group_by
-    _check_names(info, groups, "group_by", MAX_GROUPS_BY)
-    if any(_column(info, name).type is ColumnType.BYTES for name in groups):
-        raise InvalidReport("group_by", "payloads make no groups; choose a header or a business key.")
+    groups = tuple(group_by) or tuple(name for name in info.group_by if name != pivot)
+    _check_groups(info, groups, "group_by", MAX_GROUPS_BY)
     found = AskedReport(
         first["kind"], first["format"], dict(filter or {}), tuple(columns), period or Period(), time_zone, groups
     )
     _check_period(found.period)
+    if pivot or figure:
+        return _pivoted(found, pivot, figure)
     if found.measures is None:
         _check_names(info, columns, "columns", MAX_COLUMNS)
-        return found if columns else _with(found, info.default)
+        return found if columns else replace(found, columns=info.default)
     offered = (*groups, *(name for name, _ in found.measures.columns))
     for name in columns:
         if name not in offered:
@@ -182,11 +200,24 @@ def asked_report(
                 "columns", f"{name[:60]!r} is no column of these groups; those are {', '.join(offered)}."
             )
     _refuse_twice(columns, "columns")
-    return found if columns else _with(found, offered)
+    return found if columns else replace(found, columns=offered)
 
 
-def _with(found: AskedReport, columns: Iterable[str]) -> AskedReport:
-    return AskedReport(**{**vars(found), "columns": tuple(columns)})
+def _pivoted(found: AskedReport, pivot: str | None, figure: str | None) -> AskedReport:
+    if not pivot:
+        raise InvalidReport("figure", "needs a pivot.")
+    if found.measures is None:
+        raise InvalidReport("group_by", "is required with a pivot: it names the rows.")
+    _check_groups(found.of_kind, (pivot,), "pivot", 1)
+    if pivot in found.group_by:
+        raise InvalidReport("pivot", "names a column of group_by.")
+    if found.columns:
+        raise InvalidReport("columns", "are those of the groups and the values of the pivot; leave them out.")
+    figures = [name for name, _ in found.measures.columns]
+    if figure and figure not in figures:
+        raise InvalidReport("figure", f"must be one of {', '.join(figures)}.")
+    shown = figure or found.measures.main
+    return replace(found, columns=(*found.group_by, shown), pivot=pivot, figure=shown)
 
 
 def offered_columns(kind: ReportKind) -> tuple[str, ...]:
@@ -201,6 +232,12 @@ def _column(info: KindInfo, name: str) -> ReportColumn:
         known = ", ".join(column.name for column in info.columns)
         raise InvalidReport("columns", f"there is no column {name[:60]!r}; those are {known}{more}.")
     return found
+
+
+def _check_groups(info: KindInfo, names: Sequence[str], field: str, most: int) -> None:
+    _check_names(info, names, field, most)
+    if any(_column(info, name).type is ColumnType.BYTES for name in names):
+        raise InvalidReport(field, "payloads make no groups; choose a header or a business key.")
 
 
 def _check_names(info: KindInfo, names: Sequence[str], field: str, most: int) -> None:
@@ -245,24 +282,3 @@ def _zone(name: str) -> ZoneInfo:
 def _check_period(period: Period) -> None:
     if period.since is not None and period.until is not None and period.since >= period.until:
         raise InvalidReport("period", "ends before it begins.")
-
-
-def folded(asked: AskedReport, groups: Mapping[Row, Counts]) -> list[Row]:
-    """Return the rows of a report from how often each group has which value; the largest groups first.
-
-    Shape: the columns of `asked.schema`.
-    """
-    assert asked.measures is not None
-    names = (*asked.group_by, *(name for name, _ in asked.measures.columns))
-    places = [names.index(name) for name in asked.columns]
-    rows = [(*group, *asked.measures.measure(counts)) for group, counts in groups.items()]
-    sizes = {row: sum(counts.values()) for row, counts in zip(rows, groups.values(), strict=True)}
-    ordered = sorted(rows, key=lambda row: _order(asked, row, sizes[row]))
-    return [tuple(row[place] for place in places) for row in ordered]
-
-
-def _order(asked: AskedReport, row: Row, size: int) -> tuple[Any, ...]:
-    # Rows of a time, or of attempts, read best in their order; all others by size.
-    group = tuple((value is not None, value if value is not None else 0) for value in row[: len(asked.group_by)])
-    is_in_order = any(name.endswith(("_day", "_hour", "attempt_number")) for name in asked.group_by)
-    return group if is_in_order else (-size, group)

@@ -12,6 +12,8 @@ from typing import Protocol
 from poisonadmin.core.domain.errors import InvalidField
 
 HEADER, KEY = "header.", "key."
+# In JSON they are texts: a browser's numbers end at 2^53.
+IDS = frozenset({"id", "group_id", "operation_id"})
 MAX_NAME_CHARS = 200
 # Of a payload: enough to recognise it, and little enough for a million rows.
 PAYLOAD_BYTES = 4000

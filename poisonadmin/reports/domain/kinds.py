@@ -65,11 +65,15 @@ Counts = Mapping[Any, int]
 
 @dataclass(frozen=True)
 class Measures:
-    """What is said of each group: how often `of` has which value is read, and `measure` makes `columns` of it."""
+    """What is said of each group: how often `of` has which value is read, and `measure` makes `columns` of it.
+
+    `main`: the column that a pivot shows where none is chosen.
+    """
 
     of: ReportColumn | None
     columns: tuple[tuple[str, ColumnType], ...]
     measure: Callable[[Counts], tuple[Any, ...]]
+    main: str
 
 
 @dataclass(frozen=True)
@@ -100,7 +104,7 @@ def _counted(counts: Counts) -> tuple[Any, ...]:
     return (sum(counts.values()),)
 
 
-COUNT = Measures(None, (("count", ColumnType.WHOLE),), _counted)
+COUNT = Measures(None, (("count", ColumnType.WHOLE),), _counted, "count")
 
 
 def redelivered(counts: Counts) -> tuple[int, int, int, float]:
@@ -212,6 +216,7 @@ KINDS: Mapping[ReportKind, KindInfo] = {
                 ("oldest_hours", ColumnType.WHOLE),
             ),
             aged,
+            "undecided",
         ),
         ("address",),
         in_archive=False,
@@ -232,6 +237,7 @@ KINDS: Mapping[ReportKind, KindInfo] = {
                 ("success_percent", ColumnType.DECIMAL),
             ),
             redelivered,
+            "tries",
         ),
         ("policy", "attempt_number"),
     ),
@@ -258,6 +264,7 @@ KINDS: Mapping[ReportKind, KindInfo] = {
                 ("median_seconds", ColumnType.DECIMAL),
             ),
             decided_within,
+            "decisions",
         ),
         ("address",),
     ),

@@ -13,6 +13,7 @@ from poisonadmin.core.queries.filter_values import InvalidFilter
 from poisonadmin.reports.commands import saved
 from poisonadmin.reports.domain.asked import AskedReport, Period, ReportFormat, asked_report
 from poisonadmin.reports.domain.columns import InvalidReport
+from poisonadmin.reports.domain.groups import PIVOT_VALUES
 from poisonadmin.reports.domain.kinds import KINDS, PeriodBy, ReportKind
 from poisonadmin.reports.queries.live import report_filter
 from poisonadmin.web.pages.forms import (
@@ -34,6 +35,12 @@ FORMATS: dict[str, str] = {
     ReportFormat.JSON: "JSON",
 }
 BY: dict[str, str] = {PeriodBy.FAILED: "by when it happened", PeriodBy.RECEIVED: "by when the message came in"}
+FIGURES = {
+    name: name.replace("_", " ").capitalize()
+    for info in KINDS.values()
+    if info.measures is not None
+    for name, _ in info.measures.columns
+}
 # What a link to the form may say, beside the filter.
 SAID = ("kind", "first", "last", "time_zone")
 _OF_THE_LIST = {"cursor", "ordering", "since", "mark", "group_by", "sort"}
@@ -73,7 +80,7 @@ class ReportForm(PageForm):
     layout: ClassVar[tuple[tuple[str, str], ...]] = (
         ("", "kind format filter"),
         ("Period", "first last by time_zone"),
-        ("Columns and groups", "columns group_by"),
+        ("Columns and groups", "columns group_by pivot figure"),
     )
     rest = "To keep it under a name"
     kind = TextField("Kind", choices=[(str(kind), info.words) for kind, info in KINDS.items()], needed=True)
@@ -94,6 +101,13 @@ class ReportForm(PageForm):
         "Columns, in their order", note="Empty: those that the kind usually shows. header.<name> and key.<name> too."
     )
     group_by = texts_by_comma("Groups of equal", note="Counts rows. Such as failed_day, address. Empty: none.")
+    pivot = TextField(
+        "Pivot: its values as columns",
+        most=300,
+        hint="failed_day",
+        note=f"Beside groups. The {PIVOT_VALUES} most frequent values; all others are one column.",
+    )
+    figure = TextField("Figure of the pivot", choices=[("", "How many there are"), *FIGURES.items()])
     name = TextField("Name", most=saved.MAX_NAME_CHARS)
     days = whole_number("Of the last whole days", note="Instead of the period above.")
     schedule = TextField(
@@ -117,6 +131,8 @@ class ReportForm(PageForm):
             columns=typed.get("columns") or (),
             time_zone=zone,
             group_by=typed.get("group_by") or (),
+            pivot=typed.get("pivot") or None,
+            figure=typed.get("figure") or None,
         )
         since, last = typed.get("first"), typed.get("last")
         until = None if last is None else last + timedelta(days=1)
@@ -175,6 +191,8 @@ def initial_of(asked: AskedReport) -> dict[str, Any]:
         "time_zone": asked.time_zone,
         "columns": list(asked.columns),
         "group_by": list(asked.group_by),
+        "pivot": asked.pivot,
+        "figure": asked.figure,
     }
 
 

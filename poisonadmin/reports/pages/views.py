@@ -57,8 +57,8 @@ def ask(request: HttpRequest, principal: Principal) -> HttpResponseBase:
         found = rows_at_once(asked, principal=principal, limit=PREVIEW_ROWS)
     except PoisonAdminError as error:
         return _form(request, form, status=form.refuse(error))
-    rows = [list(row.values()) for row in as_objects(asked, found.rows)]
-    preview = {"columns": asked.columns, "rows": rows, "is_whole": found.is_whole}
+    rows = [list(row.values()) for row in as_objects(found.columns, found.rows, asked.time_zone)]
+    preview = {"columns": found.columns, "rows": rows, "is_whole": found.is_whole}
     return _form(request, form, preview=preview)
 
 

@@ -50,19 +50,24 @@ _COLUMNS = ", ".join(f"r.{name}" for name in ReportRow.__dataclass_fields__)
 _SELECT = f"SELECT {_COLUMNS} FROM report r LEFT JOIN saved_report s ON s.id = r.saved_id"  # noqa: S608  (constants)
 
 
-def _seen(principal: Principal) -> tuple[str, list[Any]]:
-    """Return the condition that the principal may see a report, and its parameters.
+# By which session or token a user asked makes no difference.
+_OF_USER = "(r.account = %s OR r.account IN (SELECT 'token ' || t.id FROM api_token t WHERE 'user ' || t.user_id = %s))"
+_OF_POISONADMIN = "(r.account = '' AND r.requested_by = %s)"
+# Each limit of the principal is one of the report's. A token may be limited to fewer addresses than its user, and who
+# asked may be so since.
+_WITHIN = """
+NOT EXISTS (SELECT FROM jsonb_array_elements(%s::jsonb) AS own
+            WHERE NOT EXISTS (SELECT FROM jsonb_array_elements(r.patterns) AS its WHERE its = own))
+"""
 
-    Who asked may since be limited to fewer addresses: what was made with a wider scope is then theirs no more.
-    """
-    conditions = ["(r.account = %s AND r.requested_by = %s OR s.is_shared AND %s)"]
-    values: list[Any] = [principal.account, principal.name, principal.sees_everything]
-    if not principal.sees_everything:
-        conditions.append("r.patterns = %s::jsonb")
-        values.append(patterns_json(principal))
+
+def _seen(principal: Principal) -> tuple[str, list[Any]]:
+    """Return the condition that the principal may see a report, and its parameters."""
+    own, values = (_OF_USER, [principal.person] * 2) if principal.account else (_OF_POISONADMIN, [principal.name])
+    condition = f"({own} OR s.is_shared AND %s) AND {_WITHIN}"
     if not principal.may(Permission.READ_PAYLOAD):
-        conditions.append("NOT r.shows_payload")
-    return " AND ".join(conditions), values
+        condition += " AND NOT r.shows_payload"
+    return condition, [*values, principal.sees_everything, patterns_json(principal)]
 
 
 def patterns_json(principal: Principal) -> str:

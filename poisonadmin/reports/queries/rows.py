@@ -6,26 +6,39 @@ from dataclasses import dataclass
 from typing import Any
 
 from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.queries.paging import Window
-from poisonadmin.core.queries.rows import bounded, fetch_rows
+from poisonadmin.core.queries.rows import QueryTooExpensive, bounded, fetch_rows
 from poisonadmin.messages.queries.filter_sql import Where
 from poisonadmin.messages.queries.list_plans import Walk, plan_list
 from poisonadmin.messages.queries.lists import ORDERINGS
 from poisonadmin.policies.domain.policy import BUILT_IN_PATTERN
 from poisonadmin.policies.queries.index import policy_index
-from poisonadmin.reports.domain.asked import AskedReport, Row, folded
+from poisonadmin.reports.domain.asked import AskedReport, Row
+from poisonadmin.reports.domain.groups import folded
 from poisonadmin.reports.domain.kinds import POLICY, Counts, Grain
 from poisonadmin.reports.queries.live import Sql, live_rows, live_where
 
 # No snapshot of the database is held for longer.
 SECONDS = 5.0
 AT_ONCE = 10_000
+# Counts of groups' values that a request takes, and groups that a report has; of a pivot each value of a group is one.
+COUNTS_AT_ONCE = 200_000
+MAX_GROUPS, MAX_CELLS = 100_000, 1_000_000
+
+
+class TooManyGroups(PoisonAdminError):
+    """Raised when a report has more groups than anybody reads."""
+
+    code = "too_many_groups"
+    status = 422
 
 
 @dataclass(frozen=True)
 class ReportRows:
-    """Rows in the columns of `asked.schema`. `is_whole`: there are no more."""
+    """Rows in the columns of those names. `is_whole`: there are no more."""
 
+    columns: tuple[str, ...]
     rows: list[Row]
     is_whole: bool
 
@@ -46,14 +59,18 @@ def rows_at_once(asked: AskedReport, *, principal: Principal, limit: int = AT_ON
     with bounded(SECONDS):
         where = live_where(asked, principal)
         if asked.measures is not None:
-            found = fetch_rows(*live_rows(asked, where, principal))
-            rows = folded(asked, grouped(asked, found))
-            return ReportRows(rows[:limit], len(rows) <= limit)
+            sql, parameters = live_rows(asked, where, principal)
+            found = fetch_rows(f"{sql} LIMIT %s", [*parameters, COUNTS_AT_ONCE + 1])
+            if len(found) > COUNTS_AT_ONCE:
+                raise QueryTooExpensive("This report counts too many values to wait for; have a job make it.")
+            table = folded(asked, grouped(asked, found))
+            names = tuple(name for name, _ in table.schema)
+            return ReportRows(names, table.rows[:limit], len(table.rows) <= limit)
         sql, parameters = live_rows(asked, where, principal, messages=_newest(asked, where, limit))
         found = fetch_rows(f"{sql} LIMIT %s", [*parameters, limit + 1])
     whole = len(found) <= limit
     ordered = sorted(found, key=lambda row: (row[-2] or 0, row[-1]), reverse=not whole)
-    return ReportRows([tuple(row[:-2]) for row in ordered[:limit]], whole)
+    return ReportRows(asked.columns, [tuple(row[:-2]) for row in ordered[:limit]], whole)
 
 
 def _newest(asked: AskedReport, where: Where, limit: int) -> Sql | None:
@@ -68,19 +85,25 @@ def _newest(asked: AskedReport, where: Where, limit: int) -> Sql | None:
 
 
 def grouped(asked: AskedReport, counted: Iterable[Row]) -> dict[Row, Counts]:
-    """Return how often each group has which value, from rows of the group, the value where one is read, and a count."""
+    """Return how often each group has which value, from rows of the group, the value where one is read, and a count.
+
+    Errors: `TooManyGroups`.
+    """
     assert asked.measures is not None
     found: dict[Row, Counter[Any]] = defaultdict(Counter)
     named = named_groups(asked)
+    most = MAX_GROUPS if asked.pivot is None else MAX_CELLS
     for row in counted:
         group, value = (row[:-1], None) if asked.measures.of is None else (row[:-2], row[-2])
         found[tuple(named(place, one) for place, one in enumerate(group))][value] += row[-1]
+        if len(found) > most:
+            raise TooManyGroups(f"There are more than {most:,} groups; group by something with fewer values.")
     return dict(found)
 
 
 def named_groups(asked: AskedReport) -> Callable[[int, Any], Any]:
     """Return what names a value of a group, by its place: where groups are by policy, an address by the pattern."""
-    places = {place for place, name in enumerate(asked.group_by) if name == POLICY.name}
+    places = {place for place, name in enumerate(asked.cells) if name == POLICY.name}
     if not places:
         return lambda _, value: value
     index = policy_index()

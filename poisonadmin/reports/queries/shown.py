@@ -1,21 +1,19 @@
 """Rows of a report as JSON has them, and as a page shows them."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from poisonadmin.reports.domain.asked import AskedReport, Row
-
-# A browser's numbers end at 2^53.
-IDS = frozenset({"id", "group_id", "operation_id"})
+from poisonadmin.reports.domain.asked import Row
+from poisonadmin.reports.domain.columns import IDS
 
 
-def as_objects(asked: AskedReport, rows: Iterable[Row]) -> Iterator[dict[str, Any]]:
-    """Yield each row by the names of its columns: times in the report's time zone, ids and payloads as texts."""
-    zone = ZoneInfo(asked.time_zone)
+def as_objects(columns: Sequence[str], rows: Iterable[Row], time_zone: str) -> Iterator[dict[str, Any]]:
+    """Yield each row by the names of its columns: times in the time zone, ids and payloads as texts."""
+    zone = ZoneInfo(time_zone)
     for row in rows:
-        yield {name: _value(name, value, zone) for name, value in zip(asked.columns, row, strict=True)}
+        yield {name: _value(name, value, zone) for name, value in zip(columns, row, strict=True)}
 
 
 def _value(name: str, value: Any, zone: ZoneInfo) -> Any:

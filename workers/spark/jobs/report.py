@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import adbc_driver_postgresql.dbapi as adbc
@@ -35,48 +36,51 @@ def collect(spark: SparkSession, reading: Reading) -> pa.Table:
 
     Shape: the columns of `asked.read`; for groups also `_count`.
     """
-    wanted = _columns(reading.asked)
+    asked = reading.asked
+    shape = _arrow(_columns(asked))
     with batch_slots(spark) as tasks:
         if reading.archived is None:
-            frame = _live(spark, reading.statements, tasks, wanted)
-        else:
-            frame = _archived(spark, reading.asked, reading.archived, tasks)
-        found = frame.toArrow().cast(_arrow(wanted))
-    if reading.asked.measures is not None:
-        return found
-    ordered = found.sort_by([(ID, "ascending"), (PLACE, "ascending")])
-    return ordered.drop_columns([ID, PLACE])
+            return _live(spark, asked, reading.statements, tasks).toArrow().cast(shape)
+        found = _archived(spark, asked, reading.archived, tasks).toArrow()
+    return (found if asked.measures is not None else _in_order(found)).cast(shape)
 
 
 def _columns(asked: AskedReport) -> list[tuple[str, ColumnType]]:
-    more = [COUNT] if asked.measures is not None else [ID, PLACE]
-    return [*((one.name, one.type) for one in asked.read), *((name, ColumnType.WHOLE) for name in more)]
+    counted = [] if asked.measures is None else [(COUNT, ColumnType.WHOLE)]
+    return [*((one.name, one.type) for one in asked.read), *counted]
 
 
 def _arrow(columns: Iterable[tuple[str, ColumnType]]) -> pa.Schema:
     return pa.schema([(name, _TYPES[kind][0]) for name, kind in columns])
 
 
-def _live(
-    spark: SparkSession, statements: Sequence[str], tasks: int, columns: Sequence[tuple[str, ColumnType]]
-) -> DataFrame:
+def _in_order(rows: pa.Table) -> pa.Table:
+    """Return rows in the order of their messages, without what says it."""
+    return rows.sort_by([(ID, "ascending"), (PLACE, "ascending")]).drop_columns([ID, PLACE])
+
+
+def _live(spark: SparkSession, asked: AskedReport, statements: Sequence[str], tasks: int) -> DataFrame:
+    """Return the rows of the statements in the order of these: each task carries out some that follow one another."""
     tasks = max(1, min(tasks, len(statements)))
+    columns = _columns(asked)
     declared = ", ".join(f"`{name.replace('`', '``')}` {_TYPES[kind][1]}" for name, kind in columns)
-    ask = partial(_ask, tuple(statements), tasks, _arrow(columns))
+    begins = [len(statements) * task // tasks for task in range(tasks + 1)]
+    shares = [tuple(statements[begin:end]) for begin, end in pairwise(begins)]
+    ask = partial(_ask, shares, _arrow(columns), asked.measures is None)
     return spark.range(0, tasks, 1, tasks).mapInArrow(ask, declared)
 
 
 def _ask(
-    statements: Sequence[str], tasks: int, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
+    shares: Sequence[Sequence[str]], schema: pa.Schema, is_in_order: bool, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    with adbc.connect(database_url(os.environ), autocommit=True) as connection:
+    with adbc.connect(database_url(os.environ), autocommit=True) as connection, connection.cursor() as cursor:
         for batch in batches:
             for task in batch.column(0).to_pylist():
-                for statement in statements[task::tasks]:
-                    with connection.cursor() as cursor:
-                        cursor.execute(statement)
-                        for found in cursor.fetch_record_batch():
-                            yield pa.RecordBatch.from_arrays(found.cast(schema).columns, schema=schema)
+                for statement in shares[task]:
+                    cursor.execute(statement)
+                    found = cursor.fetch_arrow_table()
+                    rows = _in_order(found) if is_in_order else found
+                    yield from rows.cast(schema).combine_chunks().to_batches()
 
 
 def _archived(spark: SparkSession, asked: AskedReport, archived: Archived, tasks: int) -> DataFrame:
