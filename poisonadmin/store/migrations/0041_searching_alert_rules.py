@@ -3,7 +3,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("store", "0037_erasure_jobs"),
+        ("store", "0038_archived_results"),
     ]
 
     operations = [
