@@ -82,6 +82,13 @@ def destinations_seen(principal: Principal, column: str) -> tuple[str, list[Any]
     return f"{column} = ANY(%s)", [[destination_id for destination_id, owner in owners if principal.covers(owner)]]
 
 
+def destination_names_seen(principal: Principal) -> list[str] | None:
+    """Return the names of the destinations in scope; None: all are."""
+    if principal.sees_everything:
+        return None
+    return [name for name, owner in fetch_rows("SELECT name, owner FROM destination") if principal.covers(owner)]
+
+
 def addresses_delivering_to(names: Sequence[str], principal: Principal) -> list[int]:
     """Return the ids of the addresses that deliver to one of these destinations, as far as those are in scope."""
     seen, parameters = destinations_seen(principal, "d.id")

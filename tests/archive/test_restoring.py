@@ -13,9 +13,14 @@ from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.rows import fetch_values
 from poisonadmin.messages.queries.counter_checks import wrong_counters
 from poisonadmin.messages.queries.detail import attempts, get_message, history, hops, payload
+from poisonadmin.messages.queries.detail_rows import MessageDetail
 from poisonadmin.messages.queries.filters import parse_filter
+from poisonadmin.store.models.attempt import Attempt
+from poisonadmin.store.models.destination import Destination
+from poisonadmin.store.models.message import Message
 from tests.archive.fixtures import age, archive, fail, place, put, rows_of  # noqa: F401  (a fixture)
 from tests.fixtures.decisions import mark_fail
+from tests.fixtures.delivery import make_orders_destination
 from workers.spark.tables.extent import Extent
 from workers.spark.tables.frames import read_table
 
@@ -75,13 +80,49 @@ def test_an_archived_message_is_shown_as_it_was(spark: SparkSession) -> None:
     run(spark)
     after = get_message(message_id, principal=SYSTEM)
     assert (before.archived, after.archived) == (False, True)
-    for name in ("message_id", "address", "state", "reason", "headers", "tags", "business_keys", "received_at"):
+    for name in sorted(set(MessageDetail.__dataclass_fields__) - {"archived"}):
         assert getattr(after, name) == getattr(before, name), name
     assert b"".join(payload(message_id, principal=SYSTEM).slices).decode() == "é secret-0"
     assert history(message_id, principal=SYSTEM).results == changes
     (attempt,) = attempts(message_id, principal=SYSTEM).results
     assert (attempt.error_message, attempt.response_text, attempt.version) == ("no such customer", "said no", 2)
     assert [hop.to_address for hop in hops(message_id, principal=SYSTEM).results] == ["orders.us"]
+
+
+def test_a_moved_message_is_shown_with_where_it_came_from(spark: SparkSession) -> None:
+    make_orders_destination()
+    message_id = put(1, "orders.us")[0]
+    with connection.cursor() as cursor:
+        for at, to, reason in (("orders.eu", "orders.dlq", "gave up"), ("orders.dlq", "orders.us", "MQRC_2035")):
+            cursor.execute(
+                """INSERT INTO hop (message_id, from_address, to_address, reason, by, queue)
+                   VALUES (%s, %s, %s, %s, 'ann', %s)""",
+                [message_id, at, to, reason, f"{to}.queue"],
+            )
+        cursor.execute(
+            """INSERT INTO history (message_id, seq, to_state, event, attempt_number, actor)
+               VALUES (%s, 90, 'TBDL', 'released', 3, 'system')""",
+            [message_id],
+        )
+    (other,) = put(1, prefix="other")
+    home = Message.objects.get(id=other).address_id
+    Message.objects.filter(id=message_id).update(original_address=home, attempt_number=3)
+    fail([message_id])
+    before = get_message(message_id, principal=SYSTEM)
+    run(spark)
+    after = get_message(message_id, principal=SYSTEM)
+    assert (after.origin, after.queue) == (before.origin, before.queue)
+    assert (after.attempts_begun, after.destination, after.has_destination) == (2, "shop", True)
+
+
+def test_who_does_not_see_a_destination_is_not_told_its_name_by_the_archive(spark: SparkSession) -> None:
+    make_orders_destination()
+    message_id = put_archived(spark)
+    Attempt.objects.update(destination_id=Destination.objects.get().id)
+    run(spark)
+    for principal_of, name in ((principal("kim", Role.VIEWER, ["orders.#"]), None), (SYSTEM, "shop")):
+        assert get_message(message_id, principal=principal_of).destination == name
+        assert [row.destination for row in attempts(message_id, principal=principal_of).results] == [name]
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,18 @@
 """A limited reader is told no name of a destination that is kept for others."""
 
+from datetime import timedelta
+
 import pytest
+from django.db.models.functions import Now
 from django.test import Client
 
+from poisonadmin.comparisons.queries.comparisons import get_comparison
 from poisonadmin.core.domain.access import SYSTEM, Role, principal
 from poisonadmin.messages.queries.detail import attempts, get_message
 from poisonadmin.messages.queries.failures import FailureFilter, list_failures
 from poisonadmin.policies.queries.policies import resolve_address
 from poisonadmin.store.models.attempt import Attempt
+from poisonadmin.store.models.comparison import Comparison
 from poisonadmin.store.models.destination import Destination
 from poisonadmin.store.models.message import Message
 from tests.fixtures.delivery import make_orders_destination
@@ -40,6 +45,26 @@ def test_its_name_is_in_no_answer(owner: str, is_seen: bool, message: Message) -
     assert len(list_failures(by_name, principal=SYSTEM).results) == 1
     assert resolve_address("orders.eu", principal=LIMITED).destination == name
     assert resolve_address("orders.eu", principal=SYSTEM).destination is not None
+
+
+def test_its_name_is_in_no_finding(message: Message) -> None:
+    one = {"field": "destination", "operator": "=", "value": "bills-of-others"}
+    other = {"field": "header.x", "operator": "=", "value": "1"}
+    counts = {"counts": [9, 10, 0, 10], "p_value": 0.001}
+    row = Comparison.objects.create(
+        state="done",
+        selection_id=1,
+        is_against_delivered=True,
+        with_payload=False,
+        account="1",
+        requested_by="root",
+        address_ids=[message.address_id],
+        findings=[{"conditions": [one], "also": [], **counts}, {"conditions": [other], "also": [one], **counts}],
+        expires_at=Now() + timedelta(hours=1),
+    )
+    (found,) = get_comparison(row.id, principal=LIMITED).findings
+    assert "bills" not in found.text
+    assert len(get_comparison(row.id, principal=SYSTEM).findings) == 2
 
 
 def test_its_name_is_on_no_page(message: Message, page_settings: None) -> None:

@@ -28,8 +28,11 @@ from poisonadmin.reports.queries.archived import NotInArchive
 from poisonadmin.reports.queries.rows import rows_at_once
 from poisonadmin.store.models.access import Access, Audit
 from poisonadmin.store.models.archive import ArchiveFile, ArchivePiece, ArchiveRun
+from poisonadmin.store.models.attempt import Attempt
+from poisonadmin.store.models.destination import Destination
 from poisonadmin.store.models.report import RequestedReport
 from tests.fixtures.api import make_user
+from tests.fixtures.delivery import make_orders_destination
 from tests.reports.conftest import Make
 from tests.reports.made import DAY, NOON, attempt, message
 from tests.reports.test_kinds import decided
@@ -122,6 +125,30 @@ def test_archived_messages_are_in_a_report_as_if_they_were_live(
     assert before.rows
     assert sorted(found, key=repr) == sorted(before.rows, key=repr)
     assert RequestedReport.objects.get(id=row.id).place == {}
+
+
+def test_no_report_names_a_destination_that_is_kept_for_others(make: Make, spark: SparkSession, home: Path) -> None:
+    ids = some_messages()
+    make_orders_destination()
+    Attempt.objects.update(destination_id=Destination.objects.get().id)
+    user = make_user("eve", Role.VIEWER, ["orders.#"])
+    only = principal_of(user.id, "eve", ["orders.#"])
+    asked = {"columns": ["id", "destination"], "format": "parquet"}
+    archive(spark, home, ids[:2], "2026-03-02")
+    for kind in ("failures", "attempts"):
+        named = {one["destination"] for one in named_rows(make(kind, **asked))}
+        assert named == {"shop"}
+        assert {one["destination"] for one in named_rows(make(kind, principal=only, **asked))} == {None}
+        at_once = rows_at_once(asked_report(kind, columns=["destination"]), principal=only)
+        assert set(at_once.rows) == {(None,)}
+        grouped = make(kind, principal=only, group_by=["destination"], format="parquet")
+        assert [one["destination"] for one in named_rows(grouped)] == [None]
+
+
+def named_rows(row: RequestedReport) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = pq.read_table(files.file_of(row.id, ReportFormat.PARQUET)).to_pylist()
+    assert found
+    return found
 
 
 def test_archived_messages_stay_within_the_scope(make: Make, spark: SparkSession, home: Path) -> None:

@@ -117,7 +117,7 @@ def _carry_out(run: _ComparisonTry, compare: Compare) -> None:
     )
     run.report("starting Spark")
     answer = (
-        compare(compared(failing, others, with_payload=row.with_payload), run.report)
+        compare(compared(failing, others, with_payload=row.with_payload, principal=principal), run.report)
         if others.ids
         else ComparisonAnswer(len(failing.ids), 0, 0, 0, [])
     )

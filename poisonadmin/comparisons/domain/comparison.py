@@ -30,6 +30,7 @@ class Compared:
     """Which messages are compared, by their ids, rising; and whether by their payloads, too.
 
     `archived`: those of both that are in `files` of the archive (paths or URLs, by table), and not in the database.
+    `destinations`: those that whoever asked may know of; None: all.
     """
 
     failing: Sequence[int]
@@ -37,6 +38,7 @@ class Compared:
     with_payload: bool
     archived: Sequence[int] = ()
     files: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    destinations: Sequence[str] | None = None
 
 
 @dataclass(frozen=True)

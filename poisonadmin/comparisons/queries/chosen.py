@@ -17,6 +17,7 @@ from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.queries.address_ids import scope_condition
 from poisonadmin.core.queries.filter_values import MAX_VALUES
 from poisonadmin.core.queries.rows import bounded, fetch_rows
+from poisonadmin.destinations.queries import destination_names_seen
 from poisonadmin.messages.domain.states import State
 from poisonadmin.messages.queries.filters import parse_filter
 from poisonadmin.messages.queries.lists import matching
@@ -144,8 +145,9 @@ def delivered_beside(failing: Chosen, *, principal: Principal) -> dict[str, list
     }
 
 
-def compared(failing: Chosen, others: Chosen, *, with_payload: bool) -> Compared:
-    """Return what is to be compared, and where the archived ones of it are."""
+def compared(failing: Chosen, others: Chosen, *, with_payload: bool, principal: Principal) -> Compared:
+    """Return what is to be compared for the principal, and where the archived ones of it are."""
     pieces = {**failing.pieces, **others.pieces}
     files = {table: files_of_pieces(set(pieces.values()), table) for table in TABLES} if pieces else {}
-    return Compared(failing.ids, others.ids, with_payload, sorted(pieces), files)
+    seen = destination_names_seen(principal)
+    return Compared(failing.ids, others.ids, with_payload, sorted(pieces), files, seen)

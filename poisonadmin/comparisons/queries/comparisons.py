@@ -1,7 +1,7 @@
 """Comparisons as they are shown."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -11,6 +11,7 @@ from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.address_ids import visible_ids
 from poisonadmin.core.queries.rows import fetch_by_id
+from poisonadmin.destinations.queries import destination_names_seen
 
 _SELECT = """
 SELECT id, state, selection_id, against, is_against_delivered, with_payload, phase, failing_count, others_count,
@@ -106,4 +107,16 @@ def get_comparison(comparison_id: int, *, principal: Principal) -> ComparisonRow
         raise NotFound(f"There is no comparison {comparison_id}.")
     if found.with_payload:
         principal.require(Permission.READ_PAYLOAD)
-    return found
+    seen = destination_names_seen(principal)
+    return found if seen is None else replace(found, found=list(_known(found.found, seen)))
+
+
+def _known(findings: Sequence[Any], destinations: Collection[str]) -> Iterator[Any]:
+    """Yield the findings that name no destination but these."""
+
+    def is_known(condition: Mapping[str, Any]) -> bool:
+        return condition["field"] != "destination" or condition["value"] in {None, *destinations}
+
+    for one in findings:
+        if all(is_known(condition) for condition in one["conditions"]):
+            yield {**one, "also": [condition for condition in one["also"] if is_known(condition)]}

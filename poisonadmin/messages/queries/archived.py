@@ -9,7 +9,9 @@ from poisonadmin.archive.queries.messages import require_archived, rows_of, rows
 from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.paging import Page
-from poisonadmin.core.queries.rows import StoredBytes, fetch, fetch_rows
+from poisonadmin.core.queries.rows import StoredBytes, fetch, fetch_rows, fetch_values
+from poisonadmin.destinations.queries import destination_names_seen, destinations_seen
+from poisonadmin.messages.domain.states import Event, State
 from poisonadmin.messages.queries.detail_rows import (
     AttemptRow,
     HistoryRow,
@@ -20,7 +22,12 @@ from poisonadmin.messages.queries.detail_rows import (
 )
 from poisonadmin.messages.queries.lists import COLUMNS, JOINS, MessageRow
 from poisonadmin.messages.queries.payload_removals import removal_of, require_payload
+from poisonadmin.sources.domain.broker_kinds import BROKERS
 
+_DESTINATION = """
+SELECT CASE WHEN {seen} THEN d.name END, d.id IS NOT NULL
+FROM address a LEFT JOIN destination d ON d.id = a.destination_id WHERE a.name = %s
+"""
 _GROUPS = """
 SELECT fingerprint, coalesce(merged_into_id, id) FROM failure_group WHERE fingerprint = ANY(%s)
 """
@@ -31,19 +38,24 @@ def detail(message_id: int, *, principal: Principal) -> MessageDetail:
     known = require_archived(message_id, principal)
     row = _message(message_id)
     removal = removal_of(message_id)
-    confirmed: dict[str, Any] = next((json.loads(one["row"]) for one in _extras(message_id, "confirmation")), {})
+    moves = hops(message_id).results
+    is_moved = bool(moves) and moves[0].to_address == row["address"] != (row["original_address"] or row["address"])
+    released = sum(one["event"] == Event.RELEASED for one in rows_of(message_id, "history"))
+    seen, own = destinations_seen(principal, "d.id")
+    ((destination, has_destination),) = fetch_rows(_DESTINATION.format(seen=seen), [*own, row["address"]])
+    confirmed = _confirmation(row)
     return MessageDetail(
-        **_listed(row, known.address_status),
+        **_listed(row, known.address_status) | {"attempts_begun": row["attempt_number"] - released},
         intake_address=row["intake_address"],
         bookmark=row["bookmark"],
         received_by=row["received_by"],
         parent_id=row["parent_id"],
-        destination=None,
-        has_destination=False,
-        queue=None,
-        origin={},
+        destination=destination,
+        has_destination=has_destination,
+        queue=moves[0].queue if is_moved else None,
+        origin=_origin(moves, row["message_id"]) if is_moved else {},
         header_bytes=(row["headers"] or "{}").encode(),
-        delivered_to="consumer" if confirmed.get("confirmed_at") else None,
+        delivered_to=_delivered_to(row, confirmed),
         confirm_by=_moment(confirmed.get("confirm_by")),
         confirmed_at=_moment(confirmed.get("confirmed_at")),
         confirmed_by=confirmed.get("confirmed_by"),
@@ -52,6 +64,34 @@ def detail(message_id: int, *, principal: Principal) -> MessageDetail:
         payload_kept_days=removal.payload_kept_days if removal else None,
         payload_policy=removal.payload_policy if removal else None,
     )
+
+
+def _confirmation(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the confirmation of the message's last attempt, where that delivered it."""
+    found = (json.loads(one["row"]) for one in _extras(row["id"], "confirmation") if row["state"] == State.DLVD)
+    return next((one for one in found if one["attempt_number"] == row["attempt_number"]), {})
+
+
+def _delivered_to(row: Mapping[str, Any], confirmed: Mapping[str, Any]) -> str | None:
+    if row["state"] != State.DLVD:
+        return None
+    last = [
+        one["destination"] for one in rows_of(row["id"], "attempts") if one["attempt_number"] == row["attempt_number"]
+    ]
+    kinds = fetch_values("SELECT kind FROM destination WHERE name = ANY(%s)", [last])
+    return "broker" if not confirmed.get("confirmed_at") and set(kinds) & set(BROKERS) else "consumer"
+
+
+def _origin(moves: Sequence[HopRow], message_id: str) -> dict[str, str]:
+    """Return what the last of a message's moves, newest first, says as it says of a live message (detail.py)."""
+    last, *former = moves
+    queue = next((one.queue for one in former if one.to_address == last.from_address), None)
+    found = {
+        "_AMQ_ORIG_ADDRESS": last.from_address,
+        "_AMQ_ORIG_QUEUE": queue or last.from_address,
+        "_AMQ_ORIG_MESSAGE_ID": message_id,
+    }
+    return found | ({"MQDLH_Reason": last.reason} if last.reason.startswith("MQRC") else {})
 
 
 def rows_of_ids(ids: Sequence[int]) -> list[MessageRow]:
@@ -77,14 +117,16 @@ def transport(message_id: int) -> Transport:
     return Transport(None if found is None else json_object(found))
 
 
-def attempts(message_id: int) -> Page[AttemptRow]:
+def attempts(message_id: int, *, principal: Principal) -> Page[AttemptRow]:
     """Return the failure log, newest first, whole. Of nodes and crashes it has the node's name."""
     rows = rows_of(message_id, "attempts")
+    seen = destination_names_seen(principal)
     groups = dict(fetch_rows(_GROUPS, [[row["fingerprint"] for row in rows if row["fingerprint"]]]))
     ends = [one["until_attempt"] for one in _versions(message_id)]
     found = [
         AttemptRow(
             **{name: row[name] for name in _ATTEMPT},
+            destination=row["destination"] if seen is None or row["destination"] in seen else None,
             group_id=groups.get(row["fingerprint"]),
             node_id=None,
             host=None,
@@ -192,7 +234,6 @@ _ATTEMPT = [
     "attempt_number",
     "outcome",
     "node",
-    "destination",
     "started_at",
     "finished_at",
     "error_class",

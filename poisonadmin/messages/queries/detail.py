@@ -91,7 +91,7 @@ def attempts(
 ) -> Page[AttemptRow]:
     """Return the failure log; raise NotFound, InvalidCursor."""
     if not require_message(message_id, principal):
-        return archived.attempts(message_id)
+        return archived.attempts(message_id, principal=principal)
     seen, own = destinations_seen(principal, "d.id")
     sql = f"""SELECT t.attempt_number, t.outcome, n.name AS node, CASE WHEN {seen} THEN d.name END AS destination,
         t.started_at, t.finished_at,

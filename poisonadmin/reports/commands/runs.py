@@ -32,7 +32,7 @@ from poisonadmin.reports.commands.requests import KEPT_HOURS
 from poisonadmin.reports.domain.asked import AskedReport, from_json
 from poisonadmin.reports.domain.kinds import Grain
 from poisonadmin.reports.domain.reading import Reading
-from poisonadmin.reports.queries.archived import archive_version, archived_days, archived_on, archived_where
+from poisonadmin.reports.queries.archived import archive_version, archived_days, archived_on
 from poisonadmin.reports.queries.live import live_where, range_statements
 from poisonadmin.reports.queries.reports import patterns_json
 from poisonadmin.reports.queries.rows import SECONDS, require_export
@@ -210,8 +210,8 @@ def _read_wave(row: RequestedReport, asked: AskedReport, principal: Principal, p
         _read_live(row, asked, principal, place, collect)
         return
     day = place.days.pop(0)
-    where = archived_where(asked, principal)
-    _keep(row, place, collect(Reading(asked, archived=archived_on(date.fromisoformat(day), asked, where))))
+    archived = archived_on(date.fromisoformat(day), asked, principal)
+    _keep(row, place, collect(Reading(asked, archived=archived)))
     row.done += _weight(day)
 
 

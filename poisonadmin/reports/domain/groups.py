@@ -51,12 +51,12 @@ def _pivoted(asked: AskedReport, groups: Mapping[Row, Counts]) -> ReportTable:
     if _is_in_order(str(asked.pivot)):
         shown.sort(key=_sortable)
     rows = []
-    for group, values in by_group.items():
+    for fixed_values, values in by_group.items():
         cells = [values.get(value, {}) for value in shown]
         others = [_together(counts for value, counts in values.items() if value in rest)] if rest else []
         whole = _together(values.values())
         figures = (_figure(asked, counts) for counts in (*cells, *others, whole))
-        rows.append(((*group, *figures), sum(whole.values())))
+        rows.append(((*fixed_values, *figures), sum(whole.values())))
     *fixed, figure = asked.schema
     names = [*(f"others ({len(rest)} values)" for _ in range(bool(rest))), figure[0]]
     taken = {*asked.group_by, *names, *IDS}

@@ -10,12 +10,13 @@ from poisonadmin.reports.domain.asked import AskedReport
 @dataclass(frozen=True)
 class Archived:
     """Files of the archive by table, paths or URLs; `where`: what must hold of their messages, as Spark's SQL over `m`,
-    and `rows`: of the rows of the report.
+    and `rows`: of the rows of the report. `destinations`: those that whoever asked may know of; None: all.
     """
 
     files: dict[str, list[str]]
     where: str
     rows: str
+    destinations: Sequence[str] | None = None
 
 
 @dataclass(frozen=True)

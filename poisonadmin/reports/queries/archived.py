@@ -9,6 +9,7 @@ from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.queries.address_ids import pattern_regex
 from poisonadmin.core.queries.filter_values import InvalidFilter
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
+from poisonadmin.destinations.queries import destination_names_seen
 from poisonadmin.messages.queries.filters import Term
 from poisonadmin.messages.queries.group_terms import as_groups
 from poisonadmin.messages.queries.merged_groups import with_members
@@ -55,11 +56,12 @@ def archive_version() -> str:
     return f"{count}-{newest}-{total}"
 
 
-def archived_on(day: date, asked: AskedReport, where: str) -> Archived:
-    """Return what is read of the messages that ended on a day."""
+def archived_on(day: date, asked: AskedReport, principal: Principal) -> Archived:
+    """Return what the principal's report reads of the messages that ended on a day. Errors: as `archived_where`."""
     tables = _TABLES[asked.of_kind.grain]
     files = {table: archived_files(table, since=day, until=day) for table in tables}
-    return Archived(files, where, row_conditions(asked))
+    where = archived_where(asked, principal)
+    return Archived(files, where, row_conditions(asked), destination_names_seen(principal))
 
 
 def archived_where(asked: AskedReport, principal: Principal) -> str:

@@ -7,6 +7,8 @@ from typing import Any
 from django.db import connection
 
 from poisonadmin.core.domain.access import Principal
+from poisonadmin.core.queries.rows import one_of
+from poisonadmin.destinations.queries import destinations_seen
 from poisonadmin.messages.domain.id_ranges import IdRange
 from poisonadmin.messages.domain.states import State
 from poisonadmin.messages.queries.filter_sql import Where, compile_filter
@@ -45,7 +47,7 @@ SELECT t.message_id, t.attempt_number, t.started_at, t.finished_at, t.outcome, t
        left(t.error_message, 2000) AS error_message, t.title, t.status_code, d.name AS destination, t.ruling,
        (SELECT name FROM node WHERE claim_id = t.claim_id AND shard = t.shard LIMIT 1) AS node,
        (SELECT name FROM rule WHERE id = t.rule_id) AS rule, t.consumer_version
-FROM attempt AS t LEFT JOIN destination AS d ON d.id = t.destination_id
+FROM attempt AS t LEFT JOIN destination AS d ON d.id = t.destination_id AND {seen}
 """
 _LAST = f"""
 LEFT JOIN LATERAL ({_TRY} WHERE t.message_id = m.id AND t.outcome <> 'delivered' AND t.error_class IS NOT NULL
@@ -185,16 +187,23 @@ def _source(asked: AskedReport, where: Where, principal: Principal, ids: IdRange
     if "body" in asked.needs:
         rows += f" LEFT JOIN body AS b ON b.id = m.id{_between('b.id', ids)}"
     if grain is Grain.MESSAGE:
-        return rows + (_LAST if "last" in asked.needs else ""), parameters
+        return rows + (_LAST.format(seen=_seen(principal)) if "last" in asked.needs else ""), parameters
     times = [] if _message_times(asked) else asked.period.conditions(asked.of_kind.times[asked.period.by])
     if grain is Grain.ATTEMPT:
-        rows += f" JOIN ({_TRY} WHERE TRUE{_between('t.message_id', ids)}) AS t ON t.message_id = m.id"
+        tries = _TRY.format(seen=_seen(principal))
+        rows += f" JOIN ({tries} WHERE TRUE{_between('t.message_id', ids)}) AS t ON t.message_id = m.id"
     else:
         of, values = _decided_messages(asked, ids, bool(times))
         rows += f" JOIN ({_HISTORY.format(of=of)}) AS h ON h.message_id = m.id"
         parameters = [*parameters, *values]
     conditions = " AND ".join([asked.of_kind.only, *(f"{sql} %s" for sql, _ in times)])
     return f"{rows} WHERE {conditions}", [*parameters, *(value for _, value in times)]
+
+
+def _seen(principal: Principal) -> str:
+    """Return the condition that `d` is a destination in scope; its values stand in it, whatever it stands in."""
+    sql, values = destinations_seen(principal, "d.id")
+    return one_of("d.id", values[0]) if values else sql
 
 
 def _messages(where: Where, ids: IdRange | None, messages: Sql | None) -> Sql:

@@ -22,7 +22,7 @@ from poisonadmin.comparisons.domain.findings import Candidate, Sample, find
 from workers.spark.jobs import compare_values as values
 from workers.spark.pieces import batch_slots
 from workers.spark.tables.extent import Extent
-from workers.spark.tables.frames import read_table_now
+from workers.spark.tables.frames import only_known_destinations, read_table_now
 
 Report = Callable[[str], None]
 """Is told what is done next; it may raise, and then the comparison ends."""
@@ -85,7 +85,7 @@ def _features(spark: SparkSession, asked: Compared, tasks: int) -> DataFrame:
         return values.only_chosen(read_table_now(spark, name, extent, columns=columns, tasks=tasks), chosen, key=key)
 
     messages = read("messages", [*_MESSAGES, *(["payload"] if asked.with_payload else [])], "id")
-    attempts = read("attempts", _ATTEMPTS, "message_id")
+    attempts = only_known_destinations(read("attempts", _ATTEMPTS, "message_id"), asked.destinations)
     return values.features_of_messages(messages).unionByName(values.features_of_attempts(attempts))
 
 

@@ -1,10 +1,9 @@
 """The `report` job: the rows of a wave of a report, read from the database or from the archive's files."""
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import Any
 
 import adbc_driver_postgresql.dbapi as adbc
 import pyarrow as pa
@@ -18,7 +17,7 @@ from poisonadmin.reports.domain.kinds import DECISIONS, Grain
 from poisonadmin.reports.domain.reading import Archived, Reading, SparkDialect
 from workers.spark.pieces import batch_slots
 from workers.spark.tables.extent import Extent
-from workers.spark.tables.frames import read_table
+from workers.spark.tables.frames import only_known_destinations, read_table
 
 ID, PLACE, COUNT = "_id", "_place", "_count"
 _TYPES = {
@@ -88,7 +87,11 @@ def _archived(spark: SparkSession, asked: AskedReport, archived: Archived, tasks
         return read_table(spark, name, Extent(files=archived.files[name]), columns=columns, tasks=tasks)
 
     messages = only_of_messages(read("messages", _message_columns(asked, archived)), archived.where)
-    rows = _rows(asked, messages, read)
+
+    def read_attempts() -> DataFrame:
+        return only_known_destinations(read("attempts"), archived.destinations)
+
+    rows = _rows(asked, messages, read_attempts, lambda: read("history"))
     return shown(rows.where(archived.rows), asked)
 
 
@@ -117,16 +120,21 @@ def only_of_messages(messages: DataFrame, where: str) -> DataFrame:
     )
 
 
-def _rows(asked: AskedReport, messages: DataFrame, read: Any) -> DataFrame:
+def _rows(
+    asked: AskedReport,
+    messages: DataFrame,
+    read_attempts: Callable[[], DataFrame],
+    read_history: Callable[[], DataFrame],
+) -> DataFrame:
     grain = asked.of_kind.grain
     of_message = fn.expr("t.message_id = m.id")
     if grain is Grain.MESSAGE:
         if "last" not in asked.needs:
             return messages
-        return messages.join(last_failures(_tries(read("attempts"))).alias("t"), of_message, how="left")
+        return messages.join(last_failures(_tries(read_attempts())).alias("t"), of_message, how="left")
     if grain is Grain.ATTEMPT:
-        return messages.join(_tries(read("attempts")).alias("t"), of_message, how="inner")
-    lives = with_neighbours(read("history")).alias("h")
+        return messages.join(_tries(read_attempts()).alias("t"), of_message, how="inner")
+    lives = with_neighbours(read_history()).alias("h")
     return messages.join(lives, fn.expr("h.message_id = m.id"), how="inner")
 
 

@@ -5,6 +5,7 @@ from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as fn
 
 from workers.spark.tables.columns import TABLES, spark_schema
 from workers.spark.tables.extent import Extent
@@ -48,6 +49,14 @@ def read_table_now(
     parts = reader.partitions()
     rows = spark.range(0, len(parts), 1, len(parts))
     return rows.mapInArrow(partial(_read, reader, parts), spark_schema(chosen))
+
+
+def only_known_destinations(attempts: DataFrame, names: Sequence[str] | None) -> DataFrame:
+    """Return attempts without the destinations that are not among the names; None: with all."""
+    if names is None:
+        return attempts
+    known = fn.col("destination").isin(list(names))
+    return attempts.withColumn("destination", fn.when(known, fn.col("destination")))
 
 
 def _read(reader: TableReader, parts: Sequence[Part], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
