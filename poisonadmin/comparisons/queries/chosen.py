@@ -146,4 +146,4 @@ def compared(failing: Chosen, others: Chosen, *, with_payload: bool) -> Compared
     """Return what is to be compared, and where the archived ones of it are."""
     pieces = {**failing.pieces, **others.pieces}
     files = {table: files_of_pieces(set(pieces.values()), table) for table in TABLES} if pieces else {}
-    return Compared(failing.ids, others.ids, with_payload, sorted(pieces), files)
+    return Compared(failing.ids, others.ids, with_payload, tuple(sorted(pieces)), files)

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Any
 
 from django.db import connection
 
@@ -73,7 +74,7 @@ def unmerge(changed: Sequence[MergedGroup], *, principal: Principal, reason: str
         locks.hold(cursor, Lock.CONFIGURATION)
         cursor.execute(LOCK, [ids])
         for which in ("one.was IS NULL", "one.was IS NOT NULL"):
-            values = [ids, [one.was for one in changed], [one.now for one in changed]]
+            values: list[Any] = [ids, [one.was for one in changed], [one.now for one in changed]]
             cursor.execute(_UNDO.format(which=which), values)
             undone += cursor.fetchall()
     _record("group.split", undone, principal, reason)
