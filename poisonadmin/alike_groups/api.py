@@ -89,7 +89,9 @@ class AlikeMergeList(ApiView):
     def post(self) -> Response:
         """Merge by every open proposal that is so much alike, at once; 409 where there is none."""
         merge_id = merges.merge_all(self.body["likeness"], principal=self.principal)
-        return self.created(MERGE, get_merge(merge_id, principal=self.reader), merge_id)
+        location = self.request.build_absolute_uri(f"{merge_id}/")
+        row = get_merge(merge_id, principal=self.reader)
+        return Response(MERGE.render(row), status=201, headers={"Location": location})
 
 
 class AlikeMergeOne(ApiView):

@@ -19,6 +19,7 @@ from poisonadmin.store.models.alert import Alert, AlertRule
 from tests.alerts.conftest import MakeRule, age
 from tests.fixtures.api import Caller
 from tests.fixtures.decisions import mark_fail, quarantine
+from tests.fixtures.pages import html_of
 from tests.searches.plain import put
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -156,6 +157,15 @@ def test_a_link_prepares_the_form(browser_of: Callable[[str], Client]) -> None:
         box = page.partition(f'name="{name}"')[2].partition(">")[0]
         form[name] = "checked" in box
     assert form == {"on_oldest_undecided": True, "on_new_group": False}
+
+
+def test_the_list_of_rules_says_what_they_search_for(
+    rule: Callable[..., AlertRule], browser_of: Callable[[str], Client]
+) -> None:
+    saved = rule("payload.$.a:7 <b>")
+    browser = browser_of("admin")
+    assert "<code>payload.$.a:7 &lt;b&gt;</code>" in html_of(browser.get("/alerts/"))
+    assert 'value="payload.$.a:7 &lt;b&gt;"' in html_of(browser.get(f"/alerts/rules/{saved.id}/"))
 
 
 def test_the_api_has_the_same(admin: Caller) -> None:

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from django.db.models.functions import Now
 
 from poisonadmin.comparisons.commands.carry_out import MAX_TRIES, Report, compare_due
 from poisonadmin.comparisons.commands.requests import (
@@ -108,6 +109,7 @@ def test_of_many_the_same_ones_are_chosen_each_time(monkeypatch: pytest.MonkeyPa
 def test_where_everything_fails_it_is_compared_with_what_was_delivered_elsewhere() -> None:
     failing, _ = incident(5, 0, fields)
     _, others = incident(0, 10, fields, address="orders.us")
+    Envelope.objects.update(received_at=Now())
     asked = compare_ids(failing, principal=SYSTEM)
     compare = Comparer()
     row = carried_out(compare, asked)

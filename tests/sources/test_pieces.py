@@ -4,16 +4,15 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
-from workers.spark.pieces import do_pieces
+from workers.spark import pieces
+from workers.spark.pieces import do_pieces, tasks_side_by_side
 from workers.spark.schemas import RowSchema
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 SHAPE = RowSchema(
     "piece long, began double, ended double",
@@ -55,3 +54,12 @@ def test_so_many_pieces_run_at_a_time_whatever_the_number_of_jobs(
     assert len(rows) == 6 * jobs
     at_once = [sum(one["began"] <= row["began"] < one["ended"] for one in rows) for row in rows]
     assert max(at_once) == 2
+
+
+def test_on_a_cluster_as_many_tasks_read_as_it_has_cores(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert tasks_side_by_side(spark, in_one_process=3) == 3
+    monkeypatch.setattr(pieces, "_is_one_process", lambda _: False)
+    cores = spark.sparkContext.defaultParallelism
+    assert tasks_side_by_side(spark) == cores
+    with pieces.batch_slots(spark) as tasks, pieces.batch_slots(spark, 70) as wanted:
+        assert (tasks, wanted) == (cores, 70)

@@ -64,8 +64,8 @@ def tasks_side_by_side(spark: SparkSession, *, in_one_process: int = BATCH_TASKS
     asked_at, _ = _cores.get(spark, (float("-inf"), 0))
     if now - asked_at > _CORES_KNOWN_SECONDS:
         # As many partitions as Spark makes by default; over Connect there is no other way to ask.
-        partitions = spark.range(MOST_READERS).select(F.count_distinct(F.spark_partition_id()))
-        _cores[spark] = now, max(1, int(partitions.toArrow()[0][0].as_py()))
+        partitions = spark.range(MOST_READERS).select(F.spark_partition_id().alias("partition")).distinct()
+        _cores[spark] = now, partitions.count()
     return _cores[spark][1]
 
 

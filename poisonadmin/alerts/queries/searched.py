@@ -54,10 +54,10 @@ def longest_waiting(
     """
     asked = parsed(search)
     scope = () if "#" in patterns else (tuple(patterns),)
-    where = compile_filter(_plain(asked), Principal("alerts", Role.VIEWER, frozenset({Permission.READ}), scope))
     first = "" if reads_payloads(asked) else "LIMIT 1"
-    sql = _FOUND.format(on=on[0], where=where.whole, first=first)
     with bounded(SECONDS):
+        where = compile_filter(_plain(asked), Principal("alerts", Role.VIEWER, frozenset({Permission.READ}), scope))
+        sql = _FOUND.format(on=on[0], where=where.whole, first=first)
         found: list[Any] = fetch_rows(sql, [longer_than, *on[1], LOOKED_AT, *where.parameters])
         if reads_payloads(asked):
             found = list(_with_payload(found, asked))

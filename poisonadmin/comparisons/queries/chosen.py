@@ -150,4 +150,4 @@ def compared(failing: Chosen, others: Chosen, *, with_payload: bool, principal: 
     pieces = {**failing.pieces, **others.pieces}
     files = {table: files_of_pieces(set(pieces.values()), table) for table in TABLES} if pieces else {}
     seen = destination_names_seen(principal)
-    return Compared(failing.ids, others.ids, with_payload, sorted(pieces), files, seen)
+    return Compared(failing.ids, others.ids, with_payload, tuple(sorted(pieces)), files, seen)
