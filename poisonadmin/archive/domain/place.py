@@ -44,8 +44,19 @@ def within(place: str, path: str) -> str:
     >>> within("s3://bucket/poison/?region=eu-central-1", "run=1/a.parquet")
     's3://bucket/poison/run=1/a.parquet?region=eu-central-1'
     """
-    before, mark, query = place.partition("?")
-    return f"{before.rstrip('/')}/{path}{mark}{query}"
+    before, asked = _divided(place)
+    return f"{before.rstrip('/')}/{path}{asked}"
+
+
+def place_and_path(file: str) -> tuple[str, str]:
+    """Return the archive's place, and the path in it of a file that `within` names.
+
+    >>> place_and_path("s3://bucket/poison/run=1/a%20b.parquet?region=eu-central-1")
+    ('s3://bucket/poison?region=eu-central-1', 'run=1/a%20b.parquet')
+    """
+    before, asked = _divided(file)
+    begin = max(before.rfind(_RUN), 0)
+    return before[:begin].rstrip("/") + asked, before[begin:]
 
 
 def path_of(file: str) -> str:
@@ -54,7 +65,13 @@ def path_of(file: str) -> str:
     >>> path_of("/srv/archive/run=1/messages/day=2026-01-01/root=a/0-x.parquet")
     'run=1/messages/day=2026-01-01/root=a/0-x.parquet'
     """
-    return file.partition("?")[0][max(file.rfind(_RUN), 0) :]
+    return place_and_path(file)[1]
+
+
+def _divided(place: str) -> tuple[str, str]:
+    """Return a URL without what it asks for, and that; a directory as it is."""
+    before, mark, query = place.partition("?") if "://" in place else (place, "", "")
+    return before, mark + query
 
 
 def run_directory(run_id: int) -> str:

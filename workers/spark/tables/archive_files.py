@@ -3,6 +3,7 @@
 import hashlib
 import os
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 
@@ -10,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from poisonadmin.archive.domain.place import unfinished, within
+from poisonadmin.archive.domain.place import unfinished
 from workers.spark.tables.row_digest import RowDigest
 
 _ROWS_A_GROUP = 4_000
@@ -22,12 +23,21 @@ class PieceNotWritten(RuntimeError):
 
 
 def located(place: str, path: str) -> tuple[fs.FileSystem, str]:
-    """Return the file system of the archive, and a file's path there."""
-    full = within(place, path)
-    if "://" in full:
-        found: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(full)
-        return found
-    return fs.LocalFileSystem(), full
+    """Return the file system of the archive, and a file's path there.
+
+    The path is no part of a URL: it may have `%`, which a URL would mean something by.
+    """
+    where, begin = _file_system(place)
+    return where, f"{begin.rstrip('/')}/{path}"
+
+
+@cache
+def _file_system(place: str) -> tuple[fs.FileSystem, str]:
+    """Return the archive's file system and its own path there; a client of a store is made once, as it is slow."""
+    found: tuple[fs.FileSystem, str] = (
+        fs.FileSystem.from_uri(place) if "://" in place else (fs.LocalFileSystem(), place)
+    )
+    return found
 
 
 @dataclass(frozen=True)

@@ -11,14 +11,14 @@ import psycopg
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-from pyarrow import fs
 from pyspark.sql import datasource as asked
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from poisonadmin.archive.domain.place import path_of
+from poisonadmin.archive.domain.place import path_of, place_and_path
 from poisonadmin.core.domain.secret_settings import database_url
 from poisonadmin.messages.domain.id_ranges import IdRange
+from workers.spark.tables.archive_files import located
 from workers.spark.tables.columns import TABLES, Column, Table, arrow_schema, spark_schema
 from workers.spark.tables.extent import Extent, from_options
 from workers.spark.tables.filters import as_expression, as_sql, is_known
@@ -140,7 +140,7 @@ def _archived(
     expression = as_expression(filters)
     if left_out is not None:
         expression = left_out if expression is None else expression & left_out
-    where, path = fs.FileSystem.from_uri(file) if "://" in file else (fs.LocalFileSystem(), file)
+    where, path = located(*place_and_path(file))
     batches = ds.dataset(path, filesystem=where, format="parquet").to_batches(
         columns=[column.name for column in columns], filter=expression, batch_size=_BATCH_ROWS
     )

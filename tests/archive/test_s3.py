@@ -1,0 +1,132 @@
+"""The archive in an object store does what it does in a directory: archive, find, restore, erase."""
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from django.conf import settings
+from pyspark.sql import SparkSession
+
+from poisonadmin.archive.commands.erasing import erase_due, request_erasure
+from poisonadmin.archive.commands.requests import request_run
+from poisonadmin.archive.commands.restoring import restore_from_archive
+from poisonadmin.archive.domain.place import within
+from poisonadmin.archive.queries.messages import ArchiveUnreadable, MessageErased
+from poisonadmin.archive.queries.search import list_archived
+from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.core.queries.rows import fetch_rows, fetch_values
+from poisonadmin.messages.queries.detail import get_message, payload
+from poisonadmin.messages.queries.filters import parse_filter
+from poisonadmin.searches.commands.requests import request_search
+from poisonadmin.searches.commands.searching import Searching, search_due
+from poisonadmin.searches.queries.searches import first_found, get_search
+from poisonadmin.store.models.archive import ArchiveRun
+from tests.archive.fixtures import archive, fail, put
+from tests.archive.s3_server import S3Server, running_s3
+from tests.fixtures.database import empty_database
+from workers.spark.archive_store import SparkArchiveStore
+from workers.spark.jobs.search import find
+from workers.spark.tables.archive_files import located
+
+# Maven fetches the server.
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.long]
+# A file's name has its beginning, and must not mean anything to a URL.
+ODD = "größe%41?b=1&c/d.eu"
+
+
+@pytest.fixture
+def s3(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, test_database_url: str
+) -> Iterator[S3Server]:
+    """Run a server, to which this process and the tasks have the keys."""
+    monkeypatch.setattr(settings, "ARCHIVE", "")
+    with running_s3(tmp_path) as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+            monkeypatch.setitem(spark.sparkContext.environment, name, value)
+        monkeypatch.setenv("DATABASE_URL", test_database_url)
+        yield server
+
+
+def lived(spark: SparkSession, place: str) -> dict[str, Any]:
+    """Archive ten messages, search, restore and erase; return what was to be seen, without what differs by the run."""
+    settings.ARCHIVE = place
+    store = SparkArchiveStore(spark, place)
+    fail(put(6, ODD))
+    fail(put(4, "invoices.eu", "i"), days_ago=600)
+    seen: dict[str, Any] = {}
+    run = request_run(principal=SYSTEM)
+    archive(spark)
+    run.refresh_from_db()
+    seen["run"] = run.state, run.error, {table: sums["rows"] for table, sums in run.totals.items()}
+    seen["files"] = files(store, run)
+    seen["found"] = [row.message_id for row in list_archived(parse_filter({"q": ["m-"]}), principal=SYSTEM).results]
+    seen["deep"] = searched(spark, "payload:secret-3")
+    shown = {row.message_id: row.id for row in list_archived(parse_filter({}), principal=SYSTEM).results}
+    seen["payload"] = b"".join(payload(shown["m-3"], principal=SYSTEM).slices)
+    restore_from_archive(shown["m-0"], reason="look again", principal=SYSTEM)
+    seen["restored"] = get_message(shown["m-0"], principal=SYSTEM).state, fetch_values("SELECT count(*) FROM history")
+    erasure = request_erasure({"message_id": ["m-1", "m-0"]}, reason="asked for", principal=SYSTEM)
+    erase_due(store, worker="batch", seconds=60)
+    erasure.refresh_from_db()
+    seen["erased"] = erasure.state, erasure.error, erasure.totals
+    with pytest.raises(MessageErased):
+        get_message(shown["m-1"], principal=SYSTEM)
+    seen["files after"] = files(store, run)
+    seen["payloads after"] = sorted(
+        bytes(one)
+        for (path,) in fetch_rows("SELECT path FROM archive_file WHERE table_name = 'messages' AND is_current")
+        for one in pq.read_table(located(place, path)[1], filesystem=located(place, path)[0])["payload"].to_pylist()
+    )
+    return seen
+
+
+def files(store: SparkArchiveStore, run: ArchiveRun) -> list[Any]:
+    """Return what files there are, each noted with its rows and every one of them there, beside the manifest."""
+    noted = fetch_rows("SELECT path, is_current FROM archive_file")
+    assert sorted(store.listed(f"run={run.id}")) == sorted(
+        [f"run={run.id}/manifest.json", *(path for path, _ in noted)]
+    )
+    return fetch_rows("SELECT table_name, root, rows, is_current FROM archive_file ORDER BY 1, 2, 3")
+
+
+def searched(spark: SparkSession, q: str) -> list[tuple[str, bool]]:
+    search_id = request_search({"q": [q]}, principal=SYSTEM)
+    search_due(Searching(partial(find, spark), partial(within, settings.ARCHIVE), worker="tests"))
+    found = get_search(search_id, principal=SYSTEM)
+    return sorted((row.message_id, row.archived) for row in first_found(found, principal=SYSTEM))
+
+
+def test_an_object_store_does_what_a_directory_does(s3: S3Server, spark: SparkSession, tmp_path: Path) -> None:
+    in_store = lived(spark, s3.place)
+    objects = [path for path in (s3.directory / "poison" / "archive").rglob("*.parquet") if path.is_file()]
+    assert len(objects) == len(in_store["files after"])
+    assert not any(b"secret-1" in path.read_bytes() for path in objects)
+    empty_database()
+    in_directory = lived(spark, str(tmp_path / "archive"))
+    assert in_store == in_directory
+    assert in_store["run"][:2] == ("done", None)
+    assert in_store["deep"] == [("i-3", True), ("m-3", True)]
+    assert in_store["erased"] == ("done", None, {"erased": 2, "left_alone": 0})
+
+
+def test_a_store_that_is_gone_stops_the_run_and_loses_nothing(s3: S3Server, spark: SparkSession) -> None:
+    ids = put(3)
+    fail(ids)
+    run = request_run(principal=SYSTEM)
+    settings.ARCHIVE = s3.place.replace("/archive", "-that-is-not-there/archive")
+    with pytest.raises(Exception, match="poison-that-is-not-there"):
+        archive(spark)
+    run.refresh_from_db()
+    assert (run.state, "poison-that-is-not-there" in (run.error or "")) == ("running", True)
+    assert fetch_values("SELECT id FROM message ORDER BY id") == ids
+    settings.ARCHIVE = s3.place
+    ArchiveRun.objects.update(waits_until=None)
+    archive(spark)
+    assert fetch_values("SELECT count(*) FROM message") == [0]
+    settings.ARCHIVE = s3.place.replace("/archive", "-that-is-not-there/archive")
+    with pytest.raises(ArchiveUnreadable, match="POISONADMIN_ARCHIVE"):
+        payload(ids[0], principal=SYSTEM)
