@@ -251,8 +251,15 @@ def as_text(sql: Sql) -> str:
 
 
 def range_statements(asked: AskedReport, principal: Principal, ranges: Sequence[IdRange]) -> list[str]:
-    """Return a query for each range of messages; one alone for a kind that is read whole."""
+    """Return a query for each range of messages, in their order; one alone for a kind that is read whole."""
     where = live_where(asked, principal)
     if asked.of_kind.grain is Grain.POISON:
-        return [as_text(live_rows(asked, where, principal))]
-    return [as_text(live_rows(asked, where, principal, ids=ids)) for ids in ranges]
+        # Entries of the poison list of which no message is known come first.
+        return [_ordered(asked, live_rows(asked, where, principal), "NULLS FIRST")]
+    return [_ordered(asked, live_rows(asked, where, principal, ids=ids)) for ids in ranges]
+
+
+def _ordered(asked: AskedReport, sql: Sql, nulls: str = "") -> str:
+    text, parameters = sql
+    order = "" if asked.measures is not None else f' ORDER BY "{ID}" {nulls}, "{PLACE}"'
+    return as_text((f"{text}{order}", parameters))

@@ -36,12 +36,14 @@ def collect(spark: SparkSession, reading: Reading) -> pa.Table:
     Shape: the columns of `asked.read`; for groups also `_count`.
     """
     asked = reading.asked
-    shape = _arrow(_columns(asked))
+    schema = _arrow(_columns(asked))
     with batch_slots(spark) as tasks:
         if reading.archived is None:
-            return _live(spark, asked, reading.statements, tasks).toArrow().cast(shape)
+            return _live(spark, reading.statements, schema, tasks)
         found = _archived(spark, asked, reading.archived, tasks).toArrow()
-    return (found if asked.measures is not None else _in_order(found)).cast(shape)
+    if asked.measures is None:
+        found = found.sort_by([(ID, "ascending"), (PLACE, "ascending")]).drop_columns([ID, PLACE])
+    return found.cast(schema)
 
 
 def _columns(asked: AskedReport) -> list[tuple[str, ColumnType]]:
@@ -53,33 +55,39 @@ def _arrow(columns: Iterable[tuple[str, ColumnType]]) -> pa.Schema:
     return pa.schema([(name, _TYPES[kind][0]) for name, kind in columns])
 
 
-def _in_order(rows: pa.Table) -> pa.Table:
-    """Return rows in the order of their messages, without what says it."""
-    return rows.sort_by([(ID, "ascending"), (PLACE, "ascending")]).drop_columns([ID, PLACE])
+def _live(spark: SparkSession, statements: Sequence[str], schema: pa.Schema, tasks: int) -> pa.Table:
+    """Return the rows of the statements in the order of these: each task carries out some that follow one another.
 
-
-def _live(spark: SparkSession, asked: AskedReport, statements: Sequence[str], tasks: int) -> DataFrame:
-    """Return the rows of the statements in the order of these: each task carries out some that follow one another."""
+    Spark carries them as bytes. As columns they would become rows of the JVM, which takes half of the processor time.
+    """
     tasks = max(1, min(tasks, len(statements)))
-    columns = _columns(asked)
-    declared = ", ".join(f"`{name.replace('`', '``')}` {_TYPES[kind][1]}" for name, kind in columns)
     begins = [len(statements) * task // tasks for task in range(tasks + 1)]
     shares = [tuple(statements[begin:end]) for begin, end in pairwise(begins)]
-    ask = partial(_ask, shares, _arrow(columns), asked.measures is None)
-    return spark.range(0, tasks, 1, tasks).mapInArrow(ask, declared)
+    found = spark.range(0, tasks, 1, tasks).mapInArrow(partial(_ask, shares, schema), "rows binary").toArrow()
+    batches = (batch for some in found["rows"] for batch in pa.ipc.open_stream(some.as_buffer()))
+    return pa.Table.from_batches(batches, schema)
 
 
 def _ask(
-    shares: Sequence[Sequence[str]], schema: pa.Schema, is_in_order: bool, batches: Iterable[pa.RecordBatch]
+    shares: Sequence[Sequence[str]], schema: pa.Schema, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
+    """Yield batches of one row, which holds rows of the report as Arrow's stream."""
     with adbc.connect(database_url(os.environ), autocommit=True) as connection, connection.cursor() as cursor:
         for batch in batches:
             for task in batch.column(0).to_pylist():
                 for statement in shares[task]:
                     cursor.execute(statement)
-                    found = cursor.fetch_arrow_table()
-                    rows = _in_order(found) if is_in_order else found
-                    yield from rows.cast(schema).combine_chunks().to_batches()
+                    for found in cursor.fetch_record_batch():
+                        # Behind the columns of the report stands what the rows are ordered by.
+                        rows = found.select(range(len(schema))).cast(schema)
+                        yield pa.RecordBatch.from_pydict({"rows": [_stream(rows)]})
+
+
+def _stream(rows: pa.RecordBatch) -> bytes:
+    content = pa.BufferOutputStream()
+    with pa.ipc.new_stream(content, rows.schema) as stream:
+        stream.write_batch(rows)
+    return content.getvalue().to_pybytes()
 
 
 def _archived(spark: SparkSession, asked: AskedReport, archived: Archived, tasks: int) -> DataFrame:
