@@ -109,7 +109,6 @@ def test_names_that_frameworks_make_up_are_left_out() -> None:
         "com.shop.Order.total",
         "com.shop.Prices.load",
         "com.shop.Prices.lambda$load",
-        "com.shop.Prices.all",
         "com.shop.Orders.apply",
     )
 

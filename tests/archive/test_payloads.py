@@ -155,6 +155,21 @@ def test_what_is_archived_loses_its_payload_in_its_files(place: str) -> None:  #
         assert {file["path"] for file in json.loads(manifest.read_text())["files"]} <= there
 
 
+def test_the_files_that_a_restored_message_came_from_lose_its_payload_too(place: str) -> None:  # noqa: F811
+    make_destination(keep_payload_days=None)
+    first, second = put(2)
+    fail([first, second])
+    run(place)
+    restore_from_archive(first, reason="wanted", principal=SYSTEM)
+    fail([first])
+    make_destination(keep_payload_days=30)
+    assert "secret-0" in texts(place)
+    run(place)
+    assert fetch_values(REMOVED) == [first, second]
+    assert "secret" not in texts(place)
+    assert fetch_values("SELECT message_id FROM archive_left_out") == []
+
+
 def test_a_message_that_is_restored_without_its_payload_is_not_delivered(place: str) -> None:  # noqa: F811
     (message_id,) = put(1)
     fail([message_id])

@@ -190,7 +190,7 @@ def test_who_is_limited_to_addresses_compares_within_these_and_sees_no_others() 
     )
     compare = Comparer()
     compare_due(compare, worker="tests")
-    assert compare.asked[0] == Compared(failing, others, with_payload=True)
+    assert compare.asked[0] == Compared(failing, others, with_payload=True, destinations=[])
     assert get_comparison(mine, principal=limited).others == 10
     for one in (whole, beyond):
         with pytest.raises(NotFound):

@@ -5,7 +5,7 @@ What is done is in the rows: an erasure goes on after any crash, and does nothin
 """
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -17,11 +17,11 @@ from django.db.models.functions import Now
 
 from poisonadmin.archive.commands import rewriting
 from poisonadmin.archive.commands.holds import Filter, checked_filter, require_archivist
+from poisonadmin.archive.commands.left_out import rewritten_without
 from poisonadmin.archive.commands.patches import forget_patches
 from poisonadmin.archive.commands.quotations import end_quotations
 from poisonadmin.archive.commands.rewriting import FileStore
 from poisonadmin.archive.domain.chosen import APPEND_ONLY, TABLES
-from poisonadmin.archive.domain.pieces import Rewrite
 from poisonadmin.archive.domain.runs import ErasureState
 from poisonadmin.archive.queries.search import archived_where
 from poisonadmin.core.commands import audit, jobs, locks
@@ -138,7 +138,7 @@ def _go_on(erasure: Erasure, job_id: int, store: FileStore, must_pause: Callable
                 return
     while rows := fetch_rows(_TO_REWRITE):
         jobs.move(job_id, phase=_REWRITING, done=_erased(erasure))
-        if must_pause() or not _rewrite(store, *rows[0]):
+        if must_pause() or not rewritten_without(store, *rows[0]):
             return
     rewriting.remove_former(store)
     left = len(_live_ids(asked, [], is_any=True)) + len(_archived_ids(asked, []))
@@ -221,20 +221,3 @@ def _erase_archived(erasure: Erasure, ids: Sequence[int]) -> bool:
 def _forget(cursor: CursorWrapper, values: dict[str, Any]) -> None:
     for statement in _FORGET.split(";"):
         cursor.execute(statement, values)
-
-
-def _rewrite(store: FileStore, piece_id: int, ids: Collection[int]) -> bool:
-    """Write the files of a piece anew without some messages; return False while somebody reads the tables."""
-    replaced = rewriting.written_anew(store, piece_id, Rewrite(without=ids))
-    with transaction.atomic(), connection.cursor() as cursor:
-        is_alone = locks.try_lock(cursor, Lock.TABLES)
-        if is_alone:
-            rewriting.put_in_place(replaced)
-            cursor.execute(
-                "DELETE FROM archive_left_out WHERE piece_id = %s AND message_id = ANY(%s)", [piece_id, list(ids)]
-            )
-    if is_alone:
-        rewriting.tidy(store, piece_id)
-    else:
-        rewriting.remove_former(store)
-    return is_alone

@@ -22,6 +22,7 @@ from poisonadmin.archive.commands import payloads
 from poisonadmin.archive.commands.dry_runs import count_some
 from poisonadmin.archive.commands.figures import forget_figures, roll_up_failures
 from poisonadmin.archive.commands.holds import note_held
+from poisonadmin.archive.commands.left_out import remove_copies
 from poisonadmin.archive.commands.leftovers import forget_words
 from poisonadmin.archive.commands.manifest import manifest, totals_of
 from poisonadmin.archive.commands.pruning import PieceChanged, prune
@@ -123,8 +124,10 @@ class _Turn:
             return False
         if pieces := list(self._open_pieces()) or self._plan():
             return False if self._archive(pieces) else None
-        if not has_payloads or payloads.next_window(self._run) is None:
+        if not has_payloads:
             return True
+        if payloads.next_window(self._run) is None:
+            return remove_copies(self._store, self._must_pause)
         return False if payloads.remove_archived(self._run, self._store, self._must_pause) else None
 
     def _open_pieces(self) -> Iterable[ArchivePiece]:
