@@ -2,6 +2,7 @@
 
 import os
 import signal
+from dataclasses import replace
 from datetime import UTC
 from pathlib import Path
 from typing import Any
@@ -143,6 +144,27 @@ def test_no_report_names_a_destination_that_is_kept_for_others(make: Make, spark
         assert set(at_once.rows) == {(None,)}
         grouped = make(kind, principal=only, group_by=["destination"], format="parquet")
         assert [one["destination"] for one in named_rows(grouped)] == [None]
+
+
+def test_accounts_take_turns_and_each_ends_its_reports_in_order() -> None:
+    asked = asked_report("failures", format="csv")
+    eve, bob = (
+        replace(principal(name, Role.ADMIN), account=f"user {make_user(name, Role.ADMIN, []).id}")
+        for name in ("eve", "bob")
+    )
+    first, second, other = (request_report(asked, principal=one) for one in (eve, eve, bob))
+
+    def taken() -> int:
+        row = runs._take()
+        assert row is not None
+        return row.id
+
+    assert [taken() for _ in range(4)] == [first, other, first, other]
+    third = request_report(asked, principal=eve)
+    RequestedReport.objects.filter(id=first).update(state="ready")
+    assert [taken() for _ in range(3)] == [second, other, second]
+    RequestedReport.objects.filter(id=second).update(state="ready")
+    assert [taken() for _ in range(2)] == [other, third]
 
 
 def named_rows(row: RequestedReport) -> list[dict[str, Any]]:

@@ -72,6 +72,19 @@ def test_a_schedule_asks_for_a_report_once_with_the_rights_of_its_owner() -> Non
     assert Audit.objects.filter(action="report.requested", actor="eve").count() == 1
 
 
+def test_a_schedule_waits_for_its_last_report() -> None:
+    saved_id, _ = save_report("each minute", WEEKLY, days=7, schedule="* * * * *", principal=account("eve", Role.ADMIN))
+    due(saved_id)
+    (first,) = run_saved_due()
+    due(saved_id)
+    assert run_saved_due() == []
+    row = SavedReport.objects.get(id=saved_id)
+    assert row.last_error == "Its last run is still being made, so this one was left out."
+    RequestedReport.objects.filter(id=first).update(state="ready")
+    due(saved_id)
+    assert len(run_saved_due()) == 1
+
+
 def test_a_schedule_of_who_has_lost_the_right_says_so_and_asks_for_nothing() -> None:
     owner = account("eve")
     saved_id, _ = save_report("weekly", WEEKLY, schedule="0 7 * * 1", principal=owner)

@@ -50,9 +50,11 @@ RANGES_A_WAVE = 16
 SLICE_SECONDS = 3.0
 _FIRST_PHASE = "reading rows"
 
+# The accounts take turns, each with the oldest of its reports.
 _TAKE = """
-UPDATE report SET state = 'running', moved_at = now()
-WHERE id = (SELECT id FROM report WHERE state IN ('queued', 'running') ORDER BY moved_at NULLS FIRST, id LIMIT 1)
+UPDATE report SET state = 'running', moved_at = now() WHERE id = (
+    SELECT min(id) FROM report AS r WHERE state IN ('queued', 'running') GROUP BY account
+    ORDER BY (SELECT max(moved_at) FROM report AS former WHERE former.account = r.account) NULLS FIRST, 1 LIMIT 1)
 RETURNING id
 """
 _STORE = """
@@ -124,7 +126,7 @@ def report_due(
 
 
 def _take() -> RequestedReport | None:
-    """Return the open report that has waited longest for a turn."""
+    """Return the open report whose turn it is."""
     with connection.cursor() as cursor:
         cursor.execute(_TAKE)
         found = cursor.fetchone()

@@ -24,12 +24,12 @@ from poisonadmin.core.domain.locks import Lock
 from poisonadmin.core.domain.names import mistake_in
 from poisonadmin.core.queries.rows import fetch_values
 from poisonadmin.reports.commands.requests import request_report
-from poisonadmin.reports.domain.asked import AskedReport, Period, from_json
+from poisonadmin.reports.domain.asked import OPEN, AskedReport, Period, from_json
 from poisonadmin.reports.domain.columns import InvalidReport
 from poisonadmin.reports.queries.live import report_filter
 from poisonadmin.reports.queries.rows import require_export
 from poisonadmin.reports.queries.saved import SavedReportRow, get_saved_report
-from poisonadmin.store.models.report import SavedReport
+from poisonadmin.store.models.report import RequestedReport, SavedReport
 
 MAX_NAME_CHARS = 100
 MAX_SCHEDULE_CHARS = 100
@@ -210,6 +210,13 @@ def run_saved_report(saved_id: int, *, principal: Principal) -> int:
     return request_report(asked, principal=principal)
 
 
+class StillBeingMade(PoisonAdminError):
+    """Raised when a schedule is due before its last report is made."""
+
+    code = "report_being_made"
+    status = 409
+
+
 def run_saved_due() -> list[int]:
     """Ask for the saved reports that are due by their schedules; return the reports' ids.
 
@@ -228,6 +235,8 @@ def _run_if_due(saved_id: int) -> int | None:
         error, report_id = None, None
         try:
             with transaction.atomic():  # nothing of a run that is refused stays
+                if RequestedReport.objects.filter(saved=row, state__in=[str(state) for state in OPEN]).exists():
+                    raise StillBeingMade("Its last run is still being made, so this one was left out.")
                 report_id = _request(row, now)
         except PoisonAdminError as refused:
             error = refused.detail
