@@ -48,11 +48,13 @@ def show(request: HttpRequest, principal: Principal) -> HttpResponseBase:
 def find(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render the archived messages that a search finds."""
     asked = request.GET.get("q", "")
-    found = list_archived(
-        parse_filter({"q": [asked]} if asked else {}), principal=principal, cursor=request.GET.get("cursor")
-    )
-    context = {"rows": found.results, "pager": pager(request, found), "search_text": asked}
-    return render(request, "archive/messages.html", context)
+    context: dict[str, Any] = {"search_text": asked}
+    try:
+        parsed = parse_filter({"q": [asked]} if asked else {})
+        found = list_archived(parsed, principal=principal, cursor=request.GET.get("cursor"))
+    except InvalidFilter as error:
+        return render(request, "archive/messages.html", context | {"problem": error}, status=error.status)
+    return render(request, "archive/messages.html", context | {"rows": found.results, "pager": pager(request, found)})
 
 
 @require_POST

@@ -68,7 +68,7 @@ def test_a_list_is_compared_and_the_page_says_what_its_messages_have_in_common(b
     assert "payload.$.build = 77" in page
     assert "state=NDLV&amp;header.client-version=%3Cb%3E4.2%3C%2Fb%3E" in page
     assert page.count("/rules/new/before/?match=") == 2
-    assert page.count("Show these messages") == 2
+    assert page.count("Show all such messages") == 2
     assert page.count("/alerts/rules/new/?search=") == 2
     assert "search=header.client-version%3A%22%3Cb%3E4.2%3C%2Fb%3E%22" in page
     form = html_of(browser.get("/alerts/rules/new/", {"search": "payload.$.order.total:>=1000"}))

@@ -21,6 +21,8 @@ SELECT r.id, r.message_id, a.name AS address, r.state, r.reason, r.state_at, r.r
        WHERE k.message_id = r.id), jsonb_build_object()) AS business_keys
 FROM archived_message r JOIN address a ON a.id = r.address_id WHERE {where}
 """
+# In the words of the search.
+ASKED = "message, conversation, key.<name>, address, state, reason, group, received, failed, age and plain words"
 _WORD = """
 r.id IN (SELECT id FROM archived_message WHERE message_id LIKE %s OR conversation_id LIKE %s
          UNION SELECT k.message_id FROM business_key k WHERE k.value LIKE %s) OR r.address_id = ANY(%s)
@@ -75,7 +77,7 @@ def archived_where(message_filter: MessageFilter, principal: Principal, *, is_wi
                 continue
             raise InvalidFilter(
                 term.field,
-                f"{term.field} cannot be asked of archived messages; what can are {', '.join(sorted(_CONDITIONS))}.",
+                f"Archived messages cannot be asked for {term.field}. They can be for {ASKED}.",
             )
         sql, values = _CONDITIONS[term.field](term)
         found.append(f"({sql}) IS NOT TRUE" if term.negated else f"({sql})")

@@ -1,5 +1,6 @@
 """The form that asks for a report, shows its first rows, and keeps it under a name."""
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from typing import Any, ClassVar
@@ -34,7 +35,7 @@ FORMATS: dict[str, str] = {
     ReportFormat.PARQUET: "Parquet",
     ReportFormat.JSON: "JSON",
 }
-BY: dict[str, str] = {PeriodBy.FAILED: "by when it happened", PeriodBy.RECEIVED: "by when the message came in"}
+BY: dict[str, str] = {PeriodBy.FAILED: "when it happened", PeriodBy.RECEIVED: "when the message came in"}
 FIGURES = {
     name: name.replace("_", " ").capitalize()
     for info in KINDS.values()
@@ -43,24 +44,24 @@ FIGURES = {
 }
 # What a link to the form may say, beside the filter.
 SAID = ("kind", "first", "last", "time_zone")
+_PARAMETER = re.compile(r"([\w.-]+)=(.+)")
 _OF_THE_LIST = {"cursor", "ordering", "since", "mark", "group_by", "sort"}
 
 
 def parameters(text: str) -> dict[str, list[str]]:
-    """Return the parameters of lines such as `address=orders.#`; raise InvalidReport."""
+    """Return the filter that lines say: search words, or a parameter such as `address=orders.#`."""
     found: dict[str, list[str]] = {}
     for line in texts_by_line(text):
-        name, equals, value = (part.strip() for part in line.partition("="))
-        if not equals or not value:
-            raise InvalidReport("filter", f"{line[:80]!r} is no parameter such as `address=orders.#`.")
+        parameter = _PARAMETER.fullmatch(line)
+        name, value = parameter.groups() if parameter else ("q", line)
         found.setdefault(name, []).append(value)
     return found
 
 
 def parameter_lines(given: Mapping[str, Sequence[str]]) -> str:
-    """Return a parameter of a filter a line."""
+    """Return a parameter of a filter a line, and search words as they are."""
     named = [(name, text) for name, texts in given.items() if name not in _OF_THE_LIST for text in texts]
-    return "\n".join(f"{name}={text}" for name, text in named)
+    return "\n".join(text if name == "q" else f"{name}={text}" for name, text in named)
 
 
 def _day(text: str) -> date:
@@ -86,21 +87,24 @@ class ReportForm(PageForm):
     kind = TextField("Kind", choices=[(str(kind), info.words) for kind, info in KINDS.items()], needed=True)
     format = TextField("Format", choices=list(FORMATS.items()), initial=str(ReportFormat.XLSX))
     filter = TextField(
-        "Filter: one parameter a line",
+        "Filter",
         read=parameters,
         write=parameter_lines,
         rows=3,
-        hint="address=orders.#",
-        note="Those of the list of messages: state, address, reason, group, q, key.<name> and so on. Empty: all.",
+        hint="state:NDLV address:orders.#",
+        note="Search words as on Triage, or a parameter of the API a line, such as address=orders.#. Empty: all.",
     )
     first = _days("From the day", hint="2026-01-31", note="Empty: from the beginning.")
     last = _days("To the day", hint="2026-02-28", note="Empty: until now.")
-    by = TextField("Which time", choices=list(BY.items()), initial=str(PeriodBy.FAILED))
+    by = TextField("Period of", choices=list(BY.items()), initial=str(PeriodBy.FAILED))
     time_zone = TextField("Time zone", initial="UTC", needed=True, note="Such as Europe/Berlin.")
     columns = texts_by_comma(
-        "Columns, in their order", note="Empty: those that the kind usually shows. header.<name> and key.<name> too."
+        "Columns",
+        note="In their order, with commas between them; also header.<name> and key.<name>. Empty: the usual ones.",
     )
-    group_by = texts_by_comma("Groups of equal", note="Counts rows. Such as failed_day, address. Empty: none.")
+    group_by = texts_by_comma(
+        "Group by", note="Columns, with commas between them, such as failed_day, address. A row is then a group."
+    )
     pivot = TextField(
         "Pivot: its values as columns",
         most=300,
@@ -109,7 +113,7 @@ class ReportForm(PageForm):
     )
     figure = TextField("Figure of the pivot", choices=[("", "How many there are"), *FIGURES.items()])
     name = TextField("Name", most=saved.MAX_NAME_CHARS)
-    days = whole_number("Of the last whole days", note="Instead of the period above.")
+    days = whole_number("Days", note="The last whole days before each run, instead of the period above.")
     schedule = TextField(
         "Schedule: five cron fields", most=saved.MAX_SCHEDULE_CHARS, hint="0 7 * * 1", note="In the time zone above."
     )
@@ -118,7 +122,7 @@ class ReportForm(PageForm):
         choices=[("", "Nobody"), *((str(kind), channel.words) for kind, channel in CHANNELS.items())],
         **drawn("When it is ready, tell by", choices=[]),
     )
-    to = lines_of("At", rows=2, note="Mail addresses, one a line, or one URL. They get a link and no rows.")
+    to = lines_of("Send to", rows=2, note="Mail addresses, one a line, or one URL. They get a link and no rows.")
 
     def asked(self) -> AskedReport:
         """Return the report as typed. Errors: `InvalidReport`."""
@@ -196,4 +200,9 @@ def initial_of(asked: AskedReport) -> dict[str, Any]:
     }
 
 
-KIND_WORDS = {str(kind): KINDS[kind].words for kind in ReportKind}
+def words_of(asked: Mapping[str, Any]) -> str:
+    """Return what a report is of, for a list; `asked` as reports/domain/asked.py says."""
+    words = KINDS[ReportKind(asked["kind"])].words
+    if not asked.get("group_by"):
+        return words
+    return f"{words.partition(':')[0]}, by {', '.join([*asked['group_by'], *filter(None, [asked.get('pivot')])])}"

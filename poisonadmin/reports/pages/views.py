@@ -13,7 +13,7 @@ from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.messages.queries.filters import narrowing
 from poisonadmin.reports.commands import requests, saved
 from poisonadmin.reports.domain.asked import AskedReport, from_json
-from poisonadmin.reports.pages.forms import FORMATS, KIND_WORDS, SAID, ReportForm, columns_by_kind, initial_of
+from poisonadmin.reports.pages.forms import FORMATS, SAID, ReportForm, columns_by_kind, initial_of, words_of
 from poisonadmin.reports.queries.reports import get_report, list_reports
 from poisonadmin.reports.queries.rows import rows_at_once
 from poisonadmin.reports.queries.saved import get_saved_report, list_saved_reports
@@ -30,9 +30,9 @@ def show_all(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render the reports that were asked for, and those that are kept."""
     found = list_reports(principal=principal, cursor=request.GET.get("cursor"), limit=25)
     context = {
-        "rows": [(row, KIND_WORDS[row.kind], FORMATS[row.asked["format"]]) for row in found.results],
+        "rows": [(row, words_of(row.asked), FORMATS[row.asked["format"]]) for row in found.results],
         "pager": pager(request, found),
-        "saved": [(row, KIND_WORDS[row.asked["kind"]]) for row in list_saved_reports(principal=principal)],
+        "saved": [(row, words_of(row.asked)) for row in list_saved_reports(principal=principal)],
         "is_live": any(row.state in ("queued", "running") for row in found.results),
     }
     template = "reports/_reports.html" if getattr(request, "htmx", False) else "reports/reports.html"
@@ -83,7 +83,7 @@ def _initial(request: HttpRequest, principal: Principal) -> dict[str, Any]:
 
 def _saved(request: HttpRequest, form: ReportForm, asked: AskedReport, principal: Principal) -> HttpResponseBase:
     _, secret = saved.save_report(form.cleaned_data["name"], asked, principal=principal, **form.kept())
-    notes.success(request, f"The report {form.cleaned_data['name']} is saved.")
+    notes.success(request, f"The report “{form.cleaned_data['name']}” is saved.")
     if secret is not None:
         notes.success(request, f"Its webhook is signed with this secret, which is not shown again: {secret}")
     return HttpResponseRedirect(reverse("reports"))
@@ -96,7 +96,7 @@ def show(request: HttpRequest, principal: Principal, report_id: int) -> HttpResp
     asked = from_json(row.asked)
     context = {
         "report": row,
-        "kind": KIND_WORDS[row.kind],
+        "kind": words_of(row.asked),
         "format": FORMATS[row.asked["format"]],
         "asked": asked,
         "filter": [(name, text) for name, texts in asked.filter.items() for text in texts],
@@ -136,5 +136,5 @@ def remove_saved(request: HttpRequest, principal: Principal, saved_report_id: in
     """Remove a saved report."""
     row = get_saved_report(saved_report_id, principal=principal)
     saved.remove_saved_report(saved_report_id, principal=principal)
-    notes.success(request, f"The saved report {row.name} is removed. Its reports stay.")
+    notes.success(request, f"The saved report “{row.name}” is removed. Its reports stay.")
     return HttpResponseRedirect(reverse("reports"))

@@ -16,8 +16,8 @@ from poisonadmin.core.queries.rows import MAX_ID, fetch
 class ReportRow:
     """A report that was asked for. `progress`: from 0 to 1. `rows`, `bytes`, `sha256`: of its file, when it is ready.
 
-    `asked`: the kind, filter, columns, period, time zone, groups and format. `saved_id`: the saved report that it is
-    a run of. The file is removed after `expires_at`.
+    `asked`: the kind, filter, columns, period, time zone, groups and format. `saved_id`, `saved_name`: the saved report
+    that it is a run of. The file is removed after `expires_at`.
     """
 
     id: int
@@ -25,6 +25,7 @@ class ReportRow:
     state: str
     asked: Mapping[str, Any]
     saved_id: int | None
+    saved_name: str | None
     done: int
     total: int
     rows: int | None
@@ -46,7 +47,9 @@ class ReportRow:
 
 
 _KEY = Key(("r.id",), (int,))
-_COLUMNS = ", ".join(f"r.{name}" for name in ReportRow.__dataclass_fields__)
+_COLUMNS = ", ".join(
+    "s.name AS saved_name" if name == "saved_name" else f"r.{name}" for name in ReportRow.__dataclass_fields__
+)
 _SELECT = f"SELECT {_COLUMNS} FROM report r LEFT JOIN saved_report s ON s.id = r.saved_id"  # noqa: S608  (constants)
 
 

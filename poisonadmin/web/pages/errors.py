@@ -36,8 +36,8 @@ STALE = Advice(
 )
 GONE = Advice(
     "Removed for good",
-    "Nothing was changed.",
-    "Nobody can bring it back. Ask the person, or read the policy, that the sentence above names.",
+    "It cannot be shown any more.",
+    "Nobody can bring it back. The sentence above says why.",
 )
 INVALID = Advice(
     "This cannot be done as asked", "Nothing was changed.", "Correct what the sentence above names, then try again."
