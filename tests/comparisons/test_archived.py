@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 
 def compared(spark: SparkSession, selection_id: int) -> Comparison:
     asked = request_comparison(selection_id=selection_id, principal=SYSTEM)
-    compare_due(partial(compare, spark), worker="tests")
+    compare_due(partial(compare, spark), worker="tests", seconds=600)
     row = Comparison.objects.get(id=asked)
     assert (row.state, row.error) == ("done", None)
     return row
@@ -81,7 +81,7 @@ def test_a_filter_that_the_archive_cannot_answer_is_asked_of_live_messages_only(
     asked = request_comparison(
         message_filter={"state": ["NDLV"]}, against={"q": ["attempts:1"], "state": ["DLVD"]}, principal=SYSTEM
     )
-    compare_due(partial(compare, spark), worker="tests")
+    compare_due(partial(compare, spark), worker="tests", seconds=600)
     row = Comparison.objects.get(id=asked)
     assert (row.failing, row.others) == (len(failing), 120)
 
@@ -92,7 +92,7 @@ def test_archived_messages_out_of_scope_are_not_compared(spark: SparkSession) ->
     failing, others = incident(10, 30, order, address="orders.us")
     archived(spark, [*elsewhere, *others])
     asked = request_comparison(message_filter={"state": ["NDLV"]}, against={"state": ["DLVD"]}, principal=limited)
-    compare_due(partial(compare, spark), worker="tests")
+    compare_due(partial(compare, spark), worker="tests", seconds=600)
     row = Comparison.objects.get(id=asked)
     assert (row.failing, row.others) == (len(failing), 30)
 
