@@ -106,7 +106,7 @@ def test_groups_whose_failures_are_all_archived_are_compared(spark: SparkSession
     assert len(wanted) > 10
     # All of the first ones, and some of their near-duplicates.
     gone = [*messages[:45], *messages[50:]]
-    assert mark_fail(gone, principal=SYSTEM, reason="given up").changed == len(gone)
+    assert len(mark_fail(gone, principal=SYSTEM, reason="given up").changed) == len(gone)
     age(gone, 500)
     request_run(principal=SYSTEM)
     archive(spark)
@@ -121,9 +121,9 @@ def test_groups_whose_failures_are_all_archived_are_compared(spark: SparkSession
     made = request_search(principal=SYSTEM)
     search_due(partial(find_alike, spark), worker="tests")
     assert AlikeSearch.objects.get(id=made).proposals == len(wanted)
-    # Who is limited to the addresses of both sees it, as that of live messages; and others do not.
-    limited, elsewhere = (principal("kim", Role.VIEWER, [pattern]) for pattern in ("orders.#", "invoices.#"))
-    assert len(list_proposals(principal=limited, limit=200).results) == len(wanted)
+    # A group without a live message is in nobody's limited scope.
+    assert len(list_proposals(principal=SYSTEM, limit=200).results) == len(wanted)
+    elsewhere = principal("kim", Role.VIEWER, ["invoices.#"])
     assert list_proposals(principal=elsewhere).results == []
     # One that was erased is gone from the archive, and its group is left out.
     request_erasure({"message_id": ["orders.eu 0"]}, reason="asked for", principal=SYSTEM)

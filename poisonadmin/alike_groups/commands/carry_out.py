@@ -40,7 +40,7 @@ MAX_TRIES = 3
 _PHASE = "comparing failure groups"
 
 
-class _Ended(Exception):
+class _AlikeSearchEnded(Exception):
     """Raised when a search was cancelled, or its worker is to stop."""
 
 
@@ -51,11 +51,11 @@ class _SearchTry:
     is_stopping: Callable[[], bool]
 
     def report(self, phase: str) -> None:
-        """Say what is done next; raise `_Ended` where nothing is to be."""
+        """Say what is done next; raise `_AlikeSearchEnded` where nothing is to be."""
         changed = AlikeSearch.objects.filter(id=self.row.id, state=AlikeSearchState.RUNNING).update(phase=phase)
         jobs.move(self.job_id, phase=phase)
         if not changed or self.is_stopping():
-            raise _Ended
+            raise _AlikeSearchEnded
 
 
 def search_due(
@@ -80,7 +80,7 @@ def search_due(
             try:
                 _carry_out(_SearchTry(row, job_id, is_stopping), compare)
             except Exception as error:
-                if not (isinstance(error, _Ended) or is_stopping()):
+                if not (isinstance(error, _AlikeSearchEnded) or is_stopping()):
                     raise
                 _put_down(row, job_id)
 
@@ -132,9 +132,9 @@ def _carry_out(run: _SearchTry, compare: Compare) -> None:
 
 
 def _require_running(row: AlikeSearch) -> None:
-    """Raise `_Ended` where the search is over; it is not until the transaction ends."""
+    """Raise `_AlikeSearchEnded` where the search is over; it is not until the transaction ends."""
     if not AlikeSearch.objects.select_for_update().filter(id=row.id, finished_at=None).exists():
-        raise _Ended
+        raise _AlikeSearchEnded
 
 
 def _dismissed() -> set[str]:
