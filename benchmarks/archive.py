@@ -1,7 +1,11 @@
-"""ARCHIVE: final messages moved to files and verified, against a bare COPY of the same rows written by pyarrow."""
+"""ARCHIVE: final messages moved to files and verified, against a bare COPY of the same rows written by pyarrow; and how
+long pages take beside it.
+"""
 
+import contextlib
 import os
 import threading
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 
@@ -15,7 +19,8 @@ from pyspark.sql import SparkSession
 
 from benchmarks import loads
 from benchmarks.memory import MIB, pss_bytes
-from benchmarks.results import Line, Pair, compared, say
+from benchmarks.page_latency import Visitor
+from benchmarks.results import Line, Pair, at_most, compared, quantile, say
 from benchmarks.stopwatch import Rate, Stopwatch
 from benchmarks.world import World
 from poisonadmin.archive.commands.requests import request_run
@@ -25,6 +30,7 @@ from poisonadmin.core.domain.spark_settings import LOCAL_BATCH_MASTER
 from poisonadmin.messages.commands.counter_checks import verify
 from poisonadmin.store.models.archive import ArchiveRun
 from sample.backlog.load import load_backlog
+from tests.fixtures.live_web import running_web
 from workers.spark.archive_store import SparkArchiveStore
 from workers.spark.session import start_session
 
@@ -33,6 +39,7 @@ MESSAGES = 5_000_000
 KEPT_OF_FIVE = 1
 # Those of a message that go into files.
 TABLES = {"message": "id", "envelope": "id", "body": "id", "attempt": "message_id", "history": "message_id"}
+PAGES = ("/", "/triage/", "/triage/?state=NDLV", "/triage/?group_by=failure", "/addresses/", "/archive/")
 _FINAL = "UPDATE message SET state = 'FAIL', reason = coalesce(reason, 'expired') WHERE id %% 5 >= %s"
 _KEEP = "UPDATE message SET state = 'NDLV', reason = coalesce(reason, 'returned') WHERE id %% 5 < %s"
 _SIZES = """
@@ -60,7 +67,12 @@ def run(world: World) -> list[Line]:
     plain = _copy(world.directory, final)
     spark = start_session("benchmark", local=LOCAL_BATCH_MASTER)
     try:
-        ours, peak = _archive(spark, final)
+        with running_web() as (address, web):
+            visitor = Visitor(address, world.directory, PAGES)
+            visitor.visit(2)
+            alone = visitor.visit(12)
+            with visitor.visiting() as beside:
+                ours, peak = _archive(spark, final, web)
     finally:
         spark.stop()
     with connection.cursor() as cursor:
@@ -73,13 +85,22 @@ def run(world: World) -> list[Line]:
     return [
         compared(NAME, f"{final:,} archived / COPY and Parquet", [pair], unit="messages", aim=0.5),
         Line(NAME, "peak memory of this process, Spark and its tasks", f"{peak / MIB:,.0f} MiB"),
+        *(_slower(share, alone, beside) for share in (0.5, 0.95)),
     ]
 
 
-def _archive(spark: SparkSession, final: int) -> tuple[Rate, int]:
+def _slower(share: float, alone: Sequence[float], beside: Sequence[float]) -> Line:
+    before, during = quantile(alone, share), quantile(beside, share)
+    note = f"{during:.0f} against {before:.0f} ms, {len(beside)} pages"
+    return at_most(
+        NAME, f"pages beside the run / before it, p{share * 100:g}", during / before, aim=2, unit="x", note=note
+    )
+
+
+def _archive(spark: SparkSession, final: int, web: psutil.Process) -> tuple[Rate, int]:
     made = request_run(as_of=timezone.now() + timedelta(days=36_500), principal=SYSTEM)
     store = SparkArchiveStore(spark, settings.ARCHIVE)
-    peak, watch = _Peak(), Stopwatch()
+    peak, watch = _Peak(web.pid), Stopwatch()
     with peak, watch:
         while ArchiveRun.objects.filter(id=made.id, ended_at=None).exists():
             archive_due(store, worker="benchmark", seconds=3600)
@@ -109,10 +130,11 @@ def _sizes() -> dict[str, int]:
 
 
 class _Peak:
-    """The most memory that this process and those below it, but for PostgreSQL, have taken together."""
+    """The most memory that this process and those below it have taken together, but for PostgreSQL and `but`."""
 
-    def __init__(self) -> None:
+    def __init__(self, but: int) -> None:
         self.bytes = 0
+        self._but = but
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._watch)
 
@@ -126,5 +148,6 @@ class _Peak:
     def _watch(self) -> None:
         me = psutil.Process()
         while not self._is_over.wait(_SAMPLE_SECONDS):
-            tree = [one for one in me.children(recursive=True) if one.is_running() and one.name() != "postgres"]
-            self.bytes = max(self.bytes, pss_bytes(me.pid) + sum(pss_bytes(one.pid) for one in tree))
+            with contextlib.suppress(psutil.Error):
+                tree = [one for one in me.children(recursive=True) if one.name() != "postgres" and one.pid != self._but]
+                self.bytes = max(self.bytes, pss_bytes(me.pid) + sum(pss_bytes(one.pid) for one in tree))

@@ -39,7 +39,12 @@ def main() -> None:
     runs.PIECE_MESSAGES = 10
     store = InProcessStore(settings.ARCHIVE)
     runs._PAYLOADS_A_STEP = payloads.WINDOW_MESSAGES = 10
-    steps = ((runs, "prune"), (runs, "_note"), (erasing, "_rewrite"), *((payloads, one) for one in _PAYLOAD_STEPS))
+    steps = (
+        (runs, "prune"),
+        (runs, "_note"),
+        (erasing, "rewritten_without"),
+        *((payloads, one) for one in _PAYLOAD_STEPS),
+    )
     for module, name in steps:
         setattr(module, name, _said(getattr(module, name), name))
     while models.ArchiveRun.objects.filter(ended_at=None) or models.Erasure.objects.filter(ended_at=None):

@@ -11,6 +11,7 @@ import pytest
 from django.db import connection
 from pyspark.sql import SparkSession
 
+from poisonadmin.addresses.commands import ensure_addresses
 from poisonadmin.core.commands.authentication import principal_of_user
 from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Permission, Principal, Role, principal
 from poisonadmin.core.domain.errors import NotFound
@@ -30,6 +31,7 @@ from poisonadmin.store.models.archive import ArchiveFile, ArchivePiece, ArchiveR
 from poisonadmin.store.models.job import Job
 from tests.fixtures.api import make_user
 from tests.fixtures.decisions import quarantine
+from tests.fixtures.delivery import make_destination
 from tests.searches.plain import PLAIN, put
 from workers.spark.tables.columns import TABLES, arrow_schema
 from workers.spark.tables.extent import Extent
@@ -188,6 +190,14 @@ def test_archived_messages_are_found_and_counted_apart(going: Searching, spark: 
         ("tag:late", []),
         ("reason:quarantined", [1]),
         ("group:99", []),
+        ("candidate:false", [0, 1, 2]),
+        ("candidate:true", []),
+        ("destination:shop", [0, 1, 2]),
+        ("!destination:shop", []),
+        ("m-1", [1]),
+        ("rders.e", [0, 1, 2]),
+        ('"7"', [1]),
+        ("c", [1]),
     ],
 )
 def test_other_terms_hold_in_the_archive(
@@ -197,6 +207,7 @@ def test_other_terms_hold_in_the_archive(
         json.dumps({"address": "orders.eu", "message_id": f"m-{n}", "payload": "x"} | more).encode() + b"\n"
         for n, more in enumerate([{}, {"conversation_id": "c"}, {}])
     )
+    make_destination()
     assert accept_stream([lines], principal=SYSTEM).accepted == 3
     with connection.cursor() as cursor:
         cursor.execute("SELECT id FROM message ORDER BY id")
@@ -210,10 +221,46 @@ def test_other_terms_hold_in_the_archive(
     assert found.archived_hits == len(places)
 
 
-def test_what_the_archive_cannot_be_asked_leaves_it_out(going: Searching, spark: SparkSession, tmp_path: Path) -> None:
+def test_an_archived_message_has_the_destination_of_its_return_address(
+    going: Searching, spark: SparkSession, tmp_path: Path
+) -> None:
+    make_destination()
+    moved, native = put(b"x"), put(b"x", address="elsewhere")
+    there = ensure_addresses(["elsewhere"])["elsewhere"].id
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE message SET original_address_id = address_id, address_id = %s WHERE id = %s", [there, *moved]
+        )
+    assert ids_of(searched("payload:x destination:shop", going)) == moved
+    archive(spark, tmp_path, [*moved, *native])
+    assert ids_of(searched("payload:x destination:shop", going)) == moved
+    assert ids_of(searched("payload:x !destination:shop", going)) == native
+
+
+@pytest.mark.parametrize("q", ["error:timeout", "timeout", "error:timeout !candidate:true"])
+def test_archived_failures_are_found_by_what_their_groups_say(
+    q: str, going: Searching, spark: SparkSession, tmp_path: Path
+) -> None:
+    failed = {"reason": "gave up", "exception_class": "ReadTimeout", "exception_message": "no answer"}
+    lines = [
+        json.dumps({"address": "orders.eu", "message_id": f"m-{n}", "payload": "x"} | more).encode() + b"\n"
+        for n, more in enumerate([{}, {"dead_letter": failed}])
+    ]
+    assert accept_stream(lines, principal=SYSTEM).accepted == 2
+    ids = [row.id for row in list_messages(parse_filter({}), principal=SYSTEM, ordering="id").results]
+    assert ids_of(searched(f"payload:x {q}", going)) == ids[1:]
+    archive(spark, tmp_path, ids)
+    found = searched(f"payload:x {q}", going)
+    assert (ids_of(found), found.outside_archive) == (ids[1:], [])
+
+
+@pytest.mark.parametrize(("q", "outside"), [("!error:timeout", "!error"), ("version:2", "consumer_version")])
+def test_what_the_archive_cannot_be_asked_leaves_it_out(
+    q: str, outside: str, going: Searching, spark: SparkSession, tmp_path: Path
+) -> None:
     archive(spark, tmp_path, put(b"x"))
-    found = searched("payload:x error:Timeout", going)
-    assert (found.hits, found.outside_archive) == (0, ["error"])
+    found = searched(f"payload:x {q}", going)
+    assert (found.hits, found.outside_archive) == (0, [outside])
 
 
 def test_nobody_finds_what_is_out_of_scope(going: Searching, spark: SparkSession, tmp_path: Path) -> None:

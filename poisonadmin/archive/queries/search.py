@@ -11,6 +11,7 @@ from poisonadmin.core.queries.filter_values import InvalidFilter
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, fetch_page, window
 from poisonadmin.core.queries.rows import bounded
 from poisonadmin.messages.queries.filters import MessageFilter, Term
+from poisonadmin.messages.queries.group_terms import FIELDS, as_groups
 from poisonadmin.messages.queries.merged_groups import with_members
 
 Condition = tuple[str, list[Any]]
@@ -58,7 +59,7 @@ def list_archived(
 
 def can_answer(message_filter: MessageFilter) -> bool:
     """Return whether the archive's index knows everything that the filter asks for."""
-    return all(term.field in _CONDITIONS for term in message_filter.terms)
+    return all(term.field in {*_CONDITIONS, *FIELDS} for term in message_filter.terms)
 
 
 def archived_where(message_filter: MessageFilter, principal: Principal, *, is_wide: bool = False) -> Condition:
@@ -71,7 +72,7 @@ def archived_where(message_filter: MessageFilter, principal: Principal, *, is_wi
     if (visible := visible_ids(principal)) is not None:
         found.append("r.address_id = ANY(%s)")
         parameters.append(visible)
-    for term in message_filter.terms:
+    for term in (as_groups(one, principal) for one in message_filter.terms):
         if term.field not in _CONDITIONS:
             if is_wide:
                 continue

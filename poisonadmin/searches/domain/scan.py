@@ -1,6 +1,6 @@
 """What a scan looks for in each message, as values that are passed to whoever reads them (Spark)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -39,9 +39,11 @@ Clause = PayloadHolds | PayloadAt | HeaderIs
 
 @dataclass(frozen=True)
 class ColumnIs:
-    """For archived messages: a column is one of `values` (None: it is null), or compares with the only one.
+    """For archived messages: a column is one of `values` (None: it is null), or compares with the only one; or begins
+    with it (`starts`).
 
-    `name`: of JSON objects the member, of JSON arrays `[]` for any element.
+    `name`: of JSON objects the member, `{}` for any; of JSON arrays `[]` for any element. `otherwise`: the column that
+    counts where this one is null.
     """
 
     column: str
@@ -49,6 +51,22 @@ class ColumnIs:
     operator: str = "="
     negated: bool = False
     name: str = ""
+    otherwise: str = ""
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """For archived messages: at least one of the columns is so."""
+
+    columns: Sequence[ColumnIs]
+
+
+ColumnTest = ColumnIs | OneOf
+
+
+def tested(tests: Iterable[ColumnTest]) -> list[ColumnIs]:
+    """Return the tests of single columns that the tests consist of."""
+    return [one for test in tests for one in (test.columns if isinstance(test, OneOf) else [test])]
 
 
 @dataclass(frozen=True)
@@ -71,7 +89,7 @@ class Wave:
     ranges: Sequence[IdRange] = ()
     ids: Sequence[int] = ()
     files: Sequence[str] = ()
-    columns: Sequence[ColumnIs] = field(default=())
+    columns: Sequence[ColumnTest] = field(default=())
 
 
 def condition_at(path: str, operator: str, values: Sequence[Any]) -> dict[str, Any]:

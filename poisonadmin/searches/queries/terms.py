@@ -4,21 +4,34 @@ from collections.abc import Callable
 from datetime import datetime
 
 from poisonadmin.core.domain.access import Principal
-from poisonadmin.core.queries.address_ids import address_ids, visible_ids
+from poisonadmin.core.queries.address_ids import address_ids, addresses_holding, visible_ids
 from poisonadmin.core.queries.filter_values import InvalidFilter
 from poisonadmin.core.queries.rows import fetch_values
+from poisonadmin.destinations.queries import addresses_delivering_to
 from poisonadmin.messages.queries.deep_terms import DEEP, PAYLOAD, PAYLOAD_AT
+from poisonadmin.messages.queries.error_search import groups_holding
 from poisonadmin.messages.queries.filter_sql import member
 from poisonadmin.messages.queries.filters import MessageFilter, Term
+from poisonadmin.messages.queries.group_members import visible_members
 from poisonadmin.messages.queries.group_terms import FIELDS, as_groups
 from poisonadmin.messages.queries.merged_groups import with_members
 from poisonadmin.messages.queries.owners import NOBODY
-from poisonadmin.searches.domain.scan import Clause, ColumnIs, HeaderIs, PayloadAt, PayloadHolds, condition_at
+from poisonadmin.searches.domain.scan import (
+    Clause,
+    ColumnIs,
+    ColumnTest,
+    HeaderIs,
+    OneOf,
+    PayloadAt,
+    PayloadHolds,
+    condition_at,
+    tested,
+)
 
 HEADER = "header"
 # Of more addresses the archive is not asked: each is compared with.
 MAX_ADDRESSES = 10_000
-_OUTSIDE = {"text": "words without a field"}
+_OUTSIDE = {"text": "!words without a field", "error": "!error"}
 _CLAUSES: dict[str, Callable[[Term], Clause]] = {
     PAYLOAD: lambda term: PayloadHolds(str(term.values[0]).encode(), term.negated),
     PAYLOAD_AT: lambda term: PayloadAt(condition_at(term.name, term.operator, term.values), term.negated),
@@ -48,14 +61,17 @@ def plain_of(message_filter: MessageFilter) -> MessageFilter:
 
 def archive_columns(
     message_filter: MessageFilter, principal: Principal, now: datetime
-) -> tuple[list[ColumnIs], list[str]]:
+) -> tuple[list[ColumnTest], list[str]]:
     """Return what the other terms, and the scope, ask of archived messages, and the names of those that ask of what the
-    archive's messages do not have."""
-    columns: list[ColumnIs] = []
+    archive's messages do not have.
+
+    Of failures it knows those whose group holds a text, and not their own messages; so it cannot tell which do not.
+    """
+    columns: list[ColumnTest] = []
     outside: list[str] = []
     for term in plain_of(message_filter).terms:
-        column = _column(as_groups(term, principal), now)
-        if column is None or len(column.values) > MAX_ADDRESSES:
+        column = _column(as_groups(term, principal), principal, now)
+        if column is None or any(len(one.values) > MAX_ADDRESSES for one in tested([column])):
             outside.append(_OUTSIDE.get(term.field, term.field))
         else:
             columns.append(column)
@@ -67,7 +83,14 @@ def archive_columns(
     return columns, outside
 
 
-def _column(term: Term, now: datetime) -> ColumnIs | None:
+def _column(term: Term, principal: Principal, now: datetime) -> ColumnTest | None:
+    if term.field in ("error", "text"):
+        return None if term.negated else _saying(term, principal)
+    if term.field == "candidate":
+        return ColumnIs("candidate", term.values, negated=term.negated)
+    if term.field == "destination":
+        names = _names(addresses_delivering_to(term.values, principal))
+        return ColumnIs("original_address", names, negated=term.negated, otherwise="address")
     if term.field in ("state", "reason", "message_id", "conversation_id"):
         return ColumnIs(term.field, [str(value) for value in term.values], negated=term.negated)
     if term.field in ("address", "original_address"):
@@ -88,6 +111,18 @@ def _column(term: Term, now: datetime) -> ColumnIs | None:
         column = "received_at" if term.field == "age" else "failed_at"
         return ColumnIs(column, [now - term.values[0]], ">", term.negated)
     return None
+
+
+def _saying(term: Term, principal: Principal) -> ColumnTest:
+    """Return what finds messages whose failure's group holds a text, and with `text` those that it names."""
+    groups = groups_holding([str(value) for value in term.values], visible_members(principal))
+    failed = ColumnIs("fingerprint", fetch_values("SELECT fingerprint FROM failure_group WHERE id = ANY(%s)", [groups]))
+    if term.field == "error":
+        return failed
+    (word,) = term.values
+    starts = [ColumnIs(column, [word], "starts") for column in ("message_id", "conversation_id")]
+    keys = ColumnIs("keys", [word], "starts", name="{}")
+    return OneOf([*starts, keys, ColumnIs("address", _names(addresses_holding(word))), failed])
 
 
 def _names(ids: list[int]) -> list[str]:

@@ -16,7 +16,17 @@ from pyspark.sql import functions as sf
 
 from poisonadmin.core.domain.json_path import parse_path
 from poisonadmin.searches.domain.payload_tests import payload_test
-from poisonadmin.searches.domain.scan import Clause, ColumnIs, HeaderIs, Hit, PayloadAt, PayloadHolds, Wave
+from poisonadmin.searches.domain.scan import (
+    Clause,
+    ColumnIs,
+    ColumnTest,
+    HeaderIs,
+    Hit,
+    PayloadAt,
+    PayloadHolds,
+    Wave,
+    tested,
+)
 from workers.spark.pieces import batch_slots
 from workers.spark.tables.columns import MESSAGES, arrow_schema, spark_schema
 from workers.spark.tables.extent import Extent
@@ -33,7 +43,8 @@ def find(spark: SparkSession, wave: Wave) -> list[Hit]:
     """Return the messages of a wave that are what it asks for, in any order. The tasks read `DATABASE_URL`."""
     with batch_slots(spark, max(len(wave.ranges), len(wave.files), min(len(wave.ids), _TASKS_OF_IDS))) as tasks:
         if wave.files:
-            names = list(dict.fromkeys(["id", *_SHOWN, *(column.column for column in wave.columns), *_read(wave)]))
+            asked = [name for one in tested(wave.columns) for name in (one.column, one.otherwise) if name]
+            names = list(dict.fromkeys(["id", *_SHOWN, *asked, *_read(wave)]))
             files = read_table(spark, "messages", Extent(files=wave.files), columns=names, tasks=tasks)
             found = only_holding(only_with_columns(files, wave.columns), wave.clauses)
             return [Hit(**row) for row in found.select("id", *_SHOWN).toArrow().to_pylist()]
@@ -74,15 +85,25 @@ def _holds_in_sql(held: str, *, negated: bool = False) -> str:
     return f"position({held} IN coalesce({{0}}, '')) {'=' if negated else '>'} 0"
 
 
-def only_with_columns(messages: DataFrame, columns: Iterable[ColumnIs]) -> DataFrame:
+def only_with_columns(messages: DataFrame, tests: Iterable[ColumnTest]) -> DataFrame:
     """Return the messages whose columns are so."""
-    for column in columns:
-        messages = messages.where(_not_null(_column_is(column), negated=column.negated))
+    for test in tests:
+        messages = messages.where(
+            reduce(or_, (_not_null(_column_is(one), negated=one.negated) for one in tested([test])))
+        )
     return messages
 
 
 def _column_is(column: ColumnIs) -> Expression:
     one = sf.col(column.column)
+    if column.otherwise:
+        one = sf.coalesce(one, sf.col(column.otherwise))
+    if column.operator == "starts":
+        (start,) = column.values
+        if column.name == "{}":
+            members = sf.map_values(sf.from_json(one, "map<string,string>"))
+            return sf.exists(members, lambda member: member.startswith(start))
+        return one.startswith(start)
     if column.name == "[]":
         return sf.arrays_overlap(
             sf.from_json(one, "array<string>"), sf.array(*(sf.lit(value) for value in column.values))
