@@ -44,10 +44,8 @@ def run(world: World) -> list[Line]:
     loads.empty()
     load_backlog(messages=count, groups=min(400, count // 100), seed=1, force=True, say=lambda _: None)
     with connection.cursor() as cursor:
-        cursor.execute("SET session_replication_role = replica")
         cursor.execute(_DECIDE)
         cursor.execute(_FINAL)
-        cursor.execute("SET session_replication_role = origin")
     verify(is_repair=True, actor="benchmark")
     loads.settle_down()
     settings.ARCHIVE = str(world.directory / "archive")

@@ -55,7 +55,7 @@ def writer_of(written_as: ReportFormat, schema: Schema, time_zone: str, path: Pa
     return _WRITERS[written_as](schema, time_zone, path)
 
 
-class _Lines:
+class _BytesWriter:
     """Writes bytes."""
 
     def __init__(self, schema: Schema, time_zone: str, path: Path) -> None:
@@ -72,7 +72,7 @@ class _Lines:
         self._file.close()
 
 
-class CsvWriter(_Lines):
+class CsvWriter(_BytesWriter):
     """RFC 4180 in UTF-8, a line a row, the names of the columns in the first."""
 
     def __init__(self, schema: Schema, time_zone: str, path: Path) -> None:
@@ -102,7 +102,7 @@ def _guarded(column: pa.Array) -> pa.Array:
     return changed(column, _MAY_BE_FORMULA, lambda text: guarded(text.replace("\x00", "␀")))
 
 
-class NdjsonWriter(_Lines):
+class NdjsonWriter(_BytesWriter):
     """A JSON object a line."""
 
     def shape(self, batch: pa.RecordBatch) -> pa.Buffer:

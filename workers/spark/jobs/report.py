@@ -87,7 +87,8 @@ def _stream(rows: pa.RecordBatch) -> bytes:
     content = pa.BufferOutputStream()
     with pa.ipc.new_stream(content, rows.schema) as stream:
         stream.write_batch(rows)
-    return content.getvalue().to_pybytes()
+    found: bytes = content.getvalue().to_pybytes()
+    return found
 
 
 def _archived(spark: SparkSession, asked: AskedReport, archived: Archived, tasks: int) -> DataFrame:
