@@ -4,7 +4,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("store", "0041_searching_alert_rules"),
+        ("store", "0039_searching_alert_rules"),
     ]
 
     operations = [
