@@ -74,6 +74,11 @@ def one(request: HttpRequest, principal: Principal, comparison_id: int) -> HttpR
     row = get_comparison(comparison_id, principal=principal)
     context = {
         "comparison": row,
+        "chosen_by": " ".join(
+            text if name == "q" else f"{name}:{text}"
+            for name, texts in _chosen_by(row, principal).items()
+            for text in texts
+        ),
         "findings": [_shown(finding, row, principal) for finding in row.findings],
         "others_link": None if row.against is None else _triage(row.against),
         "leaves_archive_out": row.against is not None and not can_answer(parse_filter(row.against)),

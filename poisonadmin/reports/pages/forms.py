@@ -15,7 +15,7 @@ from poisonadmin.reports.commands import saved
 from poisonadmin.reports.domain.asked import AskedReport, Period, ReportFormat, asked_report
 from poisonadmin.reports.domain.columns import InvalidReport
 from poisonadmin.reports.domain.groups import PIVOT_VALUES
-from poisonadmin.reports.domain.kinds import KINDS, PeriodBy, ReportKind
+from poisonadmin.reports.domain.kinds import KINDS, KindInfo, PeriodBy, ReportKind
 from poisonadmin.reports.queries.live import report_filter
 from poisonadmin.web.pages.forms import (
     PageForm,
@@ -178,7 +178,15 @@ def _midnight(day: date | None, zone: str) -> datetime | None:
 
 def columns_by_kind() -> list[tuple[str, str]]:
     """Return what a form says of the columns of each kind: its words, and the names."""
-    return [(info.words, ", ".join(column.name for column in info.columns)) for info in KINDS.values()]
+    return [(info.words, _columns_of(info)) for info in KINDS.values()]
+
+
+def _columns_of(info: KindInfo) -> str:
+    names = ", ".join(column.name for column in info.columns)
+    if info.measures is None:
+        return names
+    figures = ", ".join(name for name, _ in info.measures.columns)
+    return f"always {figures}, of groups by {', '.join(info.group_by)} or others of: {names}"
 
 
 def initial_of(asked: AskedReport) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """What a support lead shows on Monday, on one page that prints: failures, groups, ages, decisions, redeliveries."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlencode
 
@@ -22,6 +22,7 @@ from poisonadmin.reports.queries.archived import archived_days
 from poisonadmin.reports.queries.figures import failures_by_month, with_archived
 from poisonadmin.reports.queries.rows import rows_at_once
 from poisonadmin.reports.queries.summary import failures_by_day, top_groups
+from poisonadmin.web.pages.templatetags.pages import milliseconds
 from poisonadmin.web.pages.views import page
 
 SPANS = {
@@ -36,6 +37,7 @@ SPANS = {
 MOST_DAYS_BY_DAY = 28
 SHOWN = 15
 SHOWN_ATTEMPTS = 12
+_SECONDS = "_seconds"
 Draw = Callable[[list[Row]], Plot]
 
 
@@ -78,7 +80,8 @@ def show(request: HttpRequest, principal: Principal) -> HttpResponseBase:
         "days": days,
         "zone": zone,
         "address": address,
-        "period": period,
+        "first_day": period.since.date() if period.since else None,
+        "last_day": (period.until - timedelta(seconds=1)).date() if period.until else None,
         "is_by_day": is_by_day,
         "failures_total": total,
         "failures_plot": stacked(
@@ -115,8 +118,17 @@ def _section(asked: AskedReport, principal: Principal, patterns: list[str], plot
         rows = None
     link = f"{reverse('reports-new')}?{urlencode(_as_query(asked), doseq=True)}"
     drawn = plot(rows) if plot is not None and rows else None
-    shown = None if rows is None else rows[:SHOWN]
-    return SummarySection(asked.columns, shown, link, drawn, has_archived=has_archived and rows is not None)
+    shown = None if rows is None else [_with_spans(asked.columns, row) for row in rows[:SHOWN]]
+    names = tuple(name.removesuffix(_SECONDS) for name in asked.columns)
+    return SummarySection(names, shown, link, drawn, has_archived=has_archived and rows is not None)
+
+
+def _with_spans(columns: Sequence[str], row: Row) -> Row:
+    """Return a row with its seconds in words."""
+    return tuple(
+        milliseconds(value * 1000) if name.endswith(_SECONDS) and value is not None else value
+        for name, value in zip(columns, row, strict=True)
+    )
 
 
 def _as_query(asked: AskedReport) -> dict[str, Any]:

@@ -77,6 +77,7 @@ These are at the root, for machines:
 # Codes that are no class of their own, with what they mean.
 MORE_CODES: dict[str, tuple[int, str]] = {
     "unknown_parameter": (400, "a query parameter that does not exist"),
+    "needs_search": (400, "words about payloads, which only a search job answers: `POST /searches/`"),
     "invalid_parameter": (400, "a query parameter with an invalid value"),
     "invalid_request": (400, "fields of the body are missing or invalid; `errors` names them"),
     "malformed_request": (400, "the request cannot be read"),
