@@ -159,7 +159,7 @@ def test_an_erasure_of_nothing_ends_no_report(spark: SparkSession) -> None:
 
 
 def test_a_filter_that_the_archive_cannot_answer_erases_nothing() -> None:
-    with pytest.raises(InvalidFilter, match="cannot be asked of archived messages"):
+    with pytest.raises(InvalidFilter, match="Archived messages cannot be asked for header"):
         request_erasure({"header.n": "1"}, reason="r", principal=SYSTEM)
     with pytest.raises(NothingNamed):
         request_erasure({}, reason="r", principal=SYSTEM)

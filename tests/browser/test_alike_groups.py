@@ -20,7 +20,7 @@ def test_groups_that_look_alike_are_merged_by_one_click(visit: Visit) -> None:
     expect(page.get_by_role("heading", name="Waiting for a worker")).to_be_visible()
     assert violations(page) == []
     search_due(every_pair, worker="tests")
-    expect(page.get_by_text("% alike")).to_be_visible()
+    expect(page.locator("strong", has_text="% alike")).to_be_visible()
     expect(page.get_by_role("rowheader", name="≠ Frame 1")).to_be_visible()
     assert violations(page) == []
     page.emulate_media(color_scheme="dark")
