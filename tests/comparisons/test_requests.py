@@ -26,9 +26,11 @@ from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.filter_values import InvalidFilter
 from poisonadmin.messages.queries.filters import parse_filter
 from poisonadmin.messages.queries.lists import count_messages
+from poisonadmin.operations.commands.selections import InvalidSelection
 from poisonadmin.store.models.comparison import Comparison
 from poisonadmin.store.models.job import Job
 from poisonadmin.store.models.message import Envelope
+from poisonadmin.store.models.operation import Selection
 from tests.comparisons.incident import incident
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -211,3 +213,10 @@ def test_payloads_are_compared_for_those_who_may_read_them_only() -> None:
         get_comparison(compare_ids(failing, principal=SYSTEM), principal=without)
     with pytest.raises(NotAllowed):
         compare_ids(failing, principal=replace(SYSTEM, permissions=frozenset()))
+
+
+def test_no_messages_are_not_compared_and_leave_no_selection() -> None:
+    with pytest.raises(InvalidSelection, match="has no message"):
+        request_comparison(message_filter=UNDECIDED, principal=SYSTEM)
+    assert not Comparison.objects.exists()
+    assert not Selection.objects.exists()

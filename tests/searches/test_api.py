@@ -2,8 +2,10 @@
 
 import pytest
 
+from poisonadmin.core.domain.access import Permission, Role
 from poisonadmin.searches.commands.searching import search_due
-from tests.fixtures.api import Caller
+from poisonadmin.system.commands.tokens import create
+from tests.fixtures.api import Caller, make_user
 from tests.fixtures.delivery import enqueue
 from tests.searches.plain import PLAIN
 
@@ -25,6 +27,18 @@ def test_a_search_is_asked_for_and_ends_with_a_selection(viewer: Caller, outside
     listed = viewer.get(f"searches/{begun['id']}/messages/").json()["results"]
     assert [one["id"] for one in listed] == [str(found)]
     assert outsider.get(f"searches/{begun['id']}/").status_code == 404
+
+
+def test_hits_in_payloads_are_shown_to_who_may_read_payloads(viewer: Caller) -> None:
+    enqueue(payload={"customer": "77"})
+    begun = viewer.post("searches/", {"q": "payload.$.customer:77"}).json()
+    search_due(PLAIN)
+    selection = viewer.get(f"searches/{begun['id']}/").json()["selection"]
+    reader = Caller(create(make_user("reader", Role.VIEWER, []), "test", scopes=[Permission.READ], by="test").text)
+    for path in ("", "messages/", "preview/?action=fail"):
+        refused = reader.get(f"selections/{selection}/{path}")
+        assert (refused.status_code, refused.json()["code"]) == (403, "not_allowed"), path
+        assert viewer.get(f"selections/{selection}/{path}").status_code == 200, path
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.messages.queries.filter_sql import compile_filter
 from poisonadmin.messages.queries.filters import parse_filter, require_values
-from poisonadmin.operations.commands.selections import freeze
+from poisonadmin.operations.commands.selections import InvalidSelection, freeze
 from poisonadmin.operations.domain.ledger import MemberOutcome
 from poisonadmin.operations.queries.operations import get_operation
 from poisonadmin.operations.queries.selections import get_selection
@@ -58,9 +58,10 @@ def request_comparison(
     if against is not None:
         require_values(against)
         compile_filter(parse_filter(against), principal)
-    if selection_id is None:
-        selection_id = freeze(message_filter, principal=principal)
-    return _compare(selection_id, against, principal)
+    if selection_id is not None:
+        return _compare(selection_id, against, principal)
+    with transaction.atomic():
+        return _compare(freeze(message_filter, principal=principal), against, principal)
 
 
 def compare_ids(ids: Sequence[int], *, principal: Principal) -> int:
@@ -78,6 +79,8 @@ def compare_failures_of(operation_id: int, *, principal: Principal) -> int:
 
 def _compare(selection_id: int, against: Mapping[str, Sequence[str]] | None, principal: Principal) -> int:
     selection = get_selection(selection_id, principal=principal)
+    if not selection.count:
+        raise InvalidSelection("selection", "has no message.")
     with transaction.atomic(), connection.cursor() as cursor:
         locks.hold(cursor, Lock.CONFIGURATION)
         waiting = Comparison.objects.filter(account=principal.person, finished_at=None).count()

@@ -25,8 +25,9 @@ MAX_UNUSED_MEMBERS = 25_000_000
 FREEZE_SECONDS = 120
 
 _OPEN = """
-INSERT INTO selection (filter, ordering, most, address_ids, created_by, frozen_at, expires_at)
-VALUES (%(filter)s, %(ordering)s, %(most)s, '{}', %(by)s, now(), now() + %(kept)s * interval '1 h') RETURNING id
+INSERT INTO selection (filter, ordering, most, address_ids, created_by, reads_payloads, frozen_at, expires_at)
+VALUES (%(filter)s, %(ordering)s, %(most)s, '{}', %(by)s, %(reads_payloads)s, now(), now() + %(kept)s * interval '1 h')
+RETURNING id
 """
 _FIRST = {
     SelectionOrder.OLDEST: "m.id",
@@ -84,12 +85,14 @@ def freeze(
     order: SelectionOrder = SelectionOrder.OLDEST,
     most: int | None = None,
     narrowed: tuple[str, Sequence[Any]] = _NOT_NARROWED,
+    reads_payloads: bool = False,
     principal: Principal,
 ) -> int:
     """Freeze the messages that a filter (`GET /messages/`) finds, or those of `ids`, and return the selection's id.
 
     Only what the principal sees becomes a member. `most`: how many at most, the first in `order`. `narrowed`: what else
-    must hold of a message `m`, and its parameters; it may be all that is given.
+    must hold of a message `m`, and its parameters; it may be all that is given. `reads_payloads`: payloads chose the
+    members, so nobody sees them without the permission.
     Errors: `NotAllowed`, `InvalidFilter`, `InvalidSelection`, `QueryTooExpensive`.
     """
     principal.require(Permission.READ)
@@ -114,6 +117,7 @@ def freeze(
                 "ordering": str(order),
                 "most": most,
                 "by": principal.name,
+                "reads_payloads": reads_payloads,
                 "kept": KEPT_HOURS,
             },
         )

@@ -20,7 +20,7 @@ COUNTED = 10_000
 COMMIT_SECONDS = 30
 _SELECT = """
 SELECT id, filter, ordering AS "order", most AS "limit", count, ids_hash AS hash, frozen_at AS cut_off, created_by,
-       expires_at, used_at, address_ids
+       expires_at, used_at, address_ids, reads_payloads
 FROM selection WHERE id = %s
 """
 MEMBERS = """
@@ -49,6 +49,7 @@ class SelectionRow:
     expires_at: datetime
     used_at: datetime | None
     address_ids: list[int]
+    reads_payloads: bool
 
 
 @dataclass(frozen=True)
@@ -60,12 +61,18 @@ class SelectionDetail(SelectionRow):
 
 
 def get_selection(selection_id: int, *, principal: Principal) -> SelectionRow:
-    """Return the selection; raise NotFound, also where a member was on an address that the principal does not see."""
+    """Return the selection; raise NotFound, also where a member was on an address that the principal does not see.
+
+    Errors: `NotAllowed` where payloads chose the members, the principal may not read these, and no operation shows the
+    members yet.
+    """
     principal.require(Permission.READ)
     found = fetch_by_id(SelectionRow, _SELECT, selection_id)
     visible = visible_ids(principal)
     if found is None or (visible is not None and not set(found.address_ids) <= set(visible)):
         raise NotFound(f"There is no selection {selection_id}.")
+    if found.reads_payloads and found.used_at is None:
+        principal.require(Permission.READ_PAYLOAD)
     return found
 
 

@@ -280,7 +280,9 @@ def _complete(search: Search, principal: Principal, job_id: int) -> None:
         selection_id = None
         if search.hits > search.archived_hits:
             found = "m.id IN (SELECT message_id FROM search_hit WHERE search_id = %s AND archived IS NULL)"
-            selection_id = freeze(narrowed=(found, [search.id]), principal=principal)
+            selection_id = freeze(
+                narrowed=(found, [search.id]), reads_payloads=search.reads_payloads, principal=principal
+            )
         if _changed(_COMPLETE, [selection_id, KEPT_HOURS, search.id]):
             jobs.succeed(job_id, counts={"read": search.read, "hits": search.hits}, done=search.read)
         else:  # it was cancelled meanwhile
