@@ -31,7 +31,9 @@ from poisonadmin.web.api.contract import (
 from poisonadmin.web.api.shape import Shape
 from poisonadmin.web.api.view import ApiView
 
-SELECTION = Shape("Selection", SelectionDetail, leave_out=("address_ids", "reads_payloads"), kinds={"order": SelectionOrder})
+SELECTION = Shape(
+    "Selection", SelectionDetail, leave_out=("address_ids", "reads_payloads"), kinds={"order": SelectionOrder}
+)
 PREVIEW = Shape("OperationPreview", OperationPreview, also={"needs_sign_off": bool})
 
 

@@ -18,8 +18,8 @@ class Selection(models.Model):
 
     `filter`: parameters of `GET /messages/`; None where the ids were given. `most`: how many it was limited to.
     `ids_hash` as operations/domain/selection.py says. `address_ids`: where the messages were; who does not see all of
-    these does not see the selection. `reads_payloads`: members were chosen by what their payloads hold, and are shown to
-    who may read these. `used_at`: when an operation was begun on it; one without is removed after
+    these does not see the selection. `reads_payloads`: members were chosen by what their payloads hold, and are
+    shown to who may read these. `used_at`: when an operation was begun on it; one without is removed after
     `expires_at`.
     """
 
