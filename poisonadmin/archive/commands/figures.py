@@ -61,10 +61,7 @@ UPDATE day_figure AS kept SET n = kept.n - gone.n
 FROM (SELECT day, address_id, figure, sum(n) AS n FROM figures GROUP BY 1, 2, 3) AS gone
 WHERE kept.day = gone.day AND kept.address_id = gone.address_id AND kept.figure = gone.figure
 """
-_OF_PIECE = """
-SELECT id, address_id, state, state_at FROM archived_message
-WHERE id > %(after)s AND id <= %(until)s AND piece_id = %(piece)s
-"""
+_OF_PIECE = "SELECT id, address_id, state, state_at FROM pruned"
 _OF_MESSAGE = """
 SELECT %(id)s::bigint AS id, %(address_id)s::bigint AS address_id, %(state)s::text AS state,
        %(state_at)s::timestamptz AS state_at
@@ -79,7 +76,7 @@ ON CONFLICT (day, address_id, figure) DO UPDATE SET n = GREATEST(day_figure.n, e
 
 
 def add_piece(cursor: CursorWrapper, values: Mapping[str, Any]) -> None:
-    """Add the figures of a piece that is in `archived_message`, before its rows go. `values`: piece, after, until."""
+    """Add the figures of a piece, before its rows go. `values`: after, until; the table `pruned` has its messages."""
     cursor.execute(_COUNTED.format(chosen=_OF_PIECE) + _ADD, values)
 
 
