@@ -9,6 +9,7 @@ import json
 import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import partial
 from typing import Any, Protocol
@@ -122,17 +123,20 @@ class _Turn:
             for one in next_ranges(reached, self._run.cut_off, messages=_PAYLOADS_A_STEP, most=1):
                 retried(partial(payloads.remove_live, self._run, one))
             return False
-        if pieces := list(self._open_pieces()) or self._plan():
-            return False if self._archive(pieces) else None
+        written, planned = self._pieces(PieceState.WRITTEN), self._pieces(PieceState.PLANNED)
+        # Not ever more while somebody reads the tables.
+        if not planned and len(written) <= PIECES_A_WAVE:
+            planned = self._plan()
+        if written or planned:
+            return False if self._archive(written, planned) else None
         if not has_payloads:
             return True
         if payloads.next_window(self._run) is None:
             return remove_copies(self._store, self._must_pause)
         return False if payloads.remove_archived(self._run, self._store, self._must_pause) else None
 
-    def _open_pieces(self) -> Iterable[ArchivePiece]:
-        states = (PieceState.PLANNED, PieceState.WRITTEN)
-        return ArchivePiece.objects.filter(run=self._run, state__in=states).order_by("number")
+    def _pieces(self, state: PieceState) -> list[ArchivePiece]:
+        return list(ArchivePiece.objects.filter(run=self._run, state=state).order_by("number"))
 
     def _plan(self) -> list[ArchivePiece]:
         ranges = next_ranges(self._run.planned, self._run.cut_off, messages=PIECE_MESSAGES, most=PIECES_A_WAVE)
@@ -149,32 +153,31 @@ class _Turn:
         self._run.planned = ranges[-1].until
         return planned
 
-    def _archive(self, pieces: Sequence[ArchivePiece]) -> bool:
-        """Archive the pieces, in a wave; return False when somebody reads the tables just now."""
-        planned = [piece for piece in pieces if piece.state == PieceState.PLANNED]
-        if planned:
-            self._write(planned)
-        for piece in ArchivePiece.objects.filter(id__in=[one.id for one in pieces], state=PieceState.WRITTEN):
-            try:
-                if not retried(partial(prune, piece, self._cutoffs)):
-                    return False
-            except PieceChanged:
-                self._forget_files(piece)
-        return True
-
-    def _write(self, pieces: Sequence[ArchivePiece]) -> None:
+    def _archive(self, written: Sequence[ArchivePiece], planned: Sequence[ArchivePiece]) -> bool:
+        """Prune what is written while the next pieces are; return False when somebody reads the tables just now."""
         held_by = {}
-        for piece in pieces:
+        for piece in planned:
             with transaction.atomic():
                 held_by[piece.id] = note_held(piece.after_id, piece.until_id)
         order = WriteOrder(settings.ARCHIVE, self._run.id, self._cutoffs)
         # Also a task of a worker that is gone may still write: no two tries have one name.
         asked = [
             PieceOrder(piece.id, piece.after_id, piece.until_id, f"{piece.number}-{secrets.token_hex(4)}")
-            for piece in pieces
+            for piece in planned
         ]
-        for piece_id, written in self._store.write(order, asked).items():
-            _note(self._run, piece_id, written, held_by[piece_id])
+        with ThreadPoolExecutor(1) as beside:
+            writing = beside.submit(self._store.write, order, asked)
+            is_pruned = all(self._prune(piece) for piece in written)
+        for piece_id, found in writing.result().items():
+            _note(self._run, piece_id, found, held_by[piece_id])
+        return is_pruned
+
+    def _prune(self, piece: ArchivePiece) -> bool:
+        try:
+            return retried(partial(prune, piece, self._cutoffs))
+        except PieceChanged:
+            self._forget_files(piece)
+            return True
 
     def _forget_files(self, piece: ArchivePiece) -> None:
         """Have a piece that has changed meanwhile written anew."""
@@ -185,7 +188,7 @@ class _Turn:
         self._store.remove(paths)
 
     def _drop_written(self) -> None:
-        for piece in ArchivePiece.objects.filter(run=self._run, state=PieceState.WRITTEN):
+        for piece in self._pieces(PieceState.WRITTEN):
             self._forget_files(piece)
 
     def _finish(self) -> None:
