@@ -33,11 +33,16 @@ _free = BATCH_TASKS
 _change = threading.Condition()
 
 
-def do_pieces(spark: SparkSession, count: int, work: Work, shape: RowSchema) -> list[dict[str, Any]]:
-    """Do the work for each piece from 0 to `count`; return the rows of all, in any order."""
+def do_pieces(
+    spark: SparkSession, count: int, work: Work, shape: RowSchema, *, most: int = BATCH_TASKS
+) -> list[dict[str, Any]]:
+    """Do the work for each piece from 0 to `count`; return the rows of all, in any order.
+
+    `most`: how many tasks in one process; a cluster has one for each piece.
+    """
     if not count:
         return []
-    with batch_slots(spark, count) as tasks:
+    with batch_slots(spark, min(count, most) if _is_one_process(spark) else count) as tasks:
         return _run(spark, tasks, count, work, shape)
 
 

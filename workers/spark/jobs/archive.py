@@ -29,6 +29,10 @@ from workers.spark.tables.columns import ARCHIVED, Table, arrow_schema
 
 _BATCH_BYTES = "adbc.postgresql.batch_size_hint_bytes"
 _MOST_BATCH_BYTES = str(8 * 1024 * 1024)
+# The attempts of a piece are sorted without files.
+_SORT_MEMORY = "64MB"
+# Of one process. A task and its database take a core, and so do the deletes beside it: others are to have the rest.
+_MOST_TASKS = max((os.cpu_count() or 1) // 2, 1)
 _DAY, _ROOT = "archive_day", "archive_root"
 _CHOOSE = f"""
 CREATE TEMP TABLE chosen ON COMMIT DROP AS
@@ -42,7 +46,8 @@ def write_pieces(spark: SparkSession, order: WriteOrder, pieces: Sequence[PieceO
 
     A piece may be written again, under another name. The tasks read `DATABASE_URL` from their environment.
     """
-    return as_written(do_pieces(spark, len(pieces), partial(_write_piece, order, tuple(pieces)), ARCHIVED_PART))
+    work = partial(_write_piece, order, tuple(pieces))
+    return as_written(do_pieces(spark, len(pieces), work, ARCHIVED_PART, most=_MOST_TASKS))
 
 
 def as_written(rows: Sequence[dict[str, Any]]) -> dict[int, WrittenPiece]:
@@ -63,6 +68,7 @@ def _write_piece(order: WriteOrder, pieces: Sequence[PieceOrder], part: int) -> 
     }  # fmt: skip
     with adbc.connect(database_url(os.environ)) as session, session.cursor() as cursor:
         cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        cursor.execute(f"SET LOCAL work_mem = '{_SORT_MEMORY}'")
         cursor.execute(_CHOOSE % values)
         cursor.execute("ANALYZE chosen")
         cursor.execute(versions_of("chosen") % values)
@@ -101,7 +107,7 @@ def _write_table(cursor: Any, table: Table, order: WriteOrder, piece: PieceOrder
     query = f"""
         SELECT {columns}, chosen.day AS {_DAY}, chosen.root AS {_ROOT}
         FROM {table.own} JOIN chosen ON chosen.id = {table.id} {joins}
-        WHERE {table.id} > {piece.after} AND {table.id} <= {piece.until} ORDER BY {table.id}
+        WHERE {table.id} > {piece.after} AND {table.id} <= {piece.until} ORDER BY {", ".join((table.id, *table.order))}
     """  # noqa: S608  (constants and numbers)
     cursor.adbc_statement.set_options(**{_BATCH_BYTES: _MOST_BATCH_BYTES})
     cursor.execute(query)

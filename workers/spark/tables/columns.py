@@ -55,12 +55,14 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """A table. `own`: its own rows in the database; `id`: the id of the message, or the row, that ranges are of."""
+    """A table. `own`: its own rows in the database; `id`: the id of the message, or the row, that ranges are of;
+    `order`: what else tells its rows apart, where a message has several."""
 
     name: str
     own: str
     id: str
     columns: tuple[Column, ...]
+    order: tuple[str, ...] = ()
 
     @cached_property
     def by_name(self) -> dict[str, Column]:
@@ -184,6 +186,7 @@ ATTEMPTS = Table(
         Column("destination_id", _LONG, "t.destination_id"),
         Column("rule_id", _LONG, "t.rule_id"),
     ),
+    order=("t.attempt_number",),
 )
 
 HISTORY = Table(
@@ -203,6 +206,7 @@ HISTORY = Table(
         Column("operation_id", _LONG, "h.operation_id"),
         Column("at", _TIME, "h.at"),
     ),
+    order=("h.seq",),
 )
 
 OPERATIONS = Table(
@@ -243,6 +247,7 @@ RESULTS = Table(
         Column("failed_group_id", _LONG, "r.failed_group_id"),
         Column("at", _TIME, "r.at"),
     ),
+    order=("r.operation_id",),
 )
 
 TABLES = {table.name: table for table in (MESSAGES, ATTEMPTS, HISTORY, OPERATIONS, RESULTS)}
@@ -259,6 +264,7 @@ EXTRAS = Table(
         Column("kind", _TEXT, "x.kind"),
         Column("row", _TEXT, "x.row"),
     ),
+    order=("x.kind", "x.row"),
 )
 # Operations stay in the database, a row each; of their members' results the files have those of archived messages.
 ARCHIVED = (MESSAGES, ATTEMPTS, HISTORY, EXTRAS, RESULTS)
