@@ -143,6 +143,7 @@ def test_the_api_has_the_same(operator: Caller) -> None:
     assert operator.get("groups/alike/").json()["results"] == []
     assert len(operator.get("groups/alike/?state=dismissed").json()["results"]) == 1
     assert operator.post(f"{path}dismiss/").json()["code"] == "proposal_changed"
+    assert operator.post(f"{path}merge/", {"reason": "the same"}).json()["code"] == "proposal_changed"
     assert operator.post(f"{path}propose_again/").json()["state"] == "open"
     merged = operator.post(f"{path}merge/", {"reason": "the same"}).json()
     assert [one["id"] for one in merged["members"]] == [str(first), str(second)]

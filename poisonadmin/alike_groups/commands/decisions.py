@@ -27,10 +27,13 @@ def merge_by(proposal_id: int, *, reason: str = "", principal: Principal) -> Pro
     """Merge the groups of a proposal, and return it as it was; the proposal itself is kept until the next search, so
     it is there again when the group is split off.
 
-    Without a reason, that they look alike is one. Errors: `NotAllowed`, `NotFound`, `GroupMerged`, `InvalidMerge`.
+    Without a reason, that they look alike is one. Errors: `NotAllowed`, `NotFound`, `GroupMerged`, `InvalidMerge`,
+    `ProposalChanged` where it is dismissed.
     """
     row = get_proposal(proposal_id, principal=principal.as_reader)
     require_merger(principal)
+    if row.state == ProposalState.DISMISSED:
+        raise ProposalChanged(f"The proposal {proposal_id} is dismissed; have it proposed again first.")
     merge(row.into.id, [row.group.id], principal=principal, reason=reason or reason_of(row))
     return row
 

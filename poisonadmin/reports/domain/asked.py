@@ -22,6 +22,8 @@ from poisonadmin.reports.domain.kinds import (
 
 MAX_COLUMNS = 60
 MAX_GROUPS_BY = 4
+# Names in the database of time zones that mean another zone on each machine, or none.
+_NO_PLACE = ("localtime", "posixrules", "Factory")
 Row = tuple[Any, ...]
 Schema = tuple[tuple[str, ColumnType], ...]
 """The name and the type of each column."""
@@ -274,6 +276,8 @@ def _format(text: str) -> ReportFormat:
 
 def _zone(name: str) -> ZoneInfo:
     try:
+        if name in _NO_PLACE:
+            raise KeyError(name)
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):
         raise InvalidReport("time_zone", f"{name[:60]!r} is no time zone such as Europe/Berlin.") from None
