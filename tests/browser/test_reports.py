@@ -61,6 +61,23 @@ def test_a_report_is_previewed_made_and_downloaded(visit: Visit, tmp_path: Path)
     assert visit.complaints == []
 
 
+def test_columns_of_the_chosen_kind_are_clicked_together(visit: Visit) -> None:
+    page = visit.open("/reports/new/")
+    columns, groups = page.get_by_label("Columns", exact=True), page.get_by_label("Group by")
+    for name in ("address", "failed_at", "error_class", "failed_at"):
+        page.get_by_role("button", name=name, exact=True).click()
+    expect(columns).to_have_value("address, error_class")
+    expect(page.get_by_role("button", name="address", exact=True)).to_have_attribute("aria-pressed", "true")
+    expect(page.get_by_role("button", name="failed_at", exact=True)).to_have_attribute("aria-pressed", "false")
+    groups.focus()
+    page.get_by_role("button", name="failed_day", exact=True).click()
+    expect(groups).to_have_value("failed_day")
+    page.get_by_label("Kind").select_option("decisions")
+    expect(page.get_by_role("button", name="error_class", exact=True)).to_have_count(0)
+    assert violations(page) == []
+    assert visit.complaints == []
+
+
 def test_the_summary_is_drawn_and_printed(visit: Visit) -> None:
     for address in ("orders.eu", "orders.us", "billing.invoices", "stock", "mail.out", "audit.trail", "crm"):
         message(address, at=datetime.now(UTC) - timedelta(hours=30))

@@ -176,17 +176,16 @@ def _midnight(day: date | None, zone: str) -> datetime | None:
     return None if day is None else datetime.combine(day, time(), ZoneInfo(zone))
 
 
-def columns_by_kind() -> list[tuple[str, str]]:
-    """Return what a form says of the columns of each kind: its words, and the names."""
-    return [(info.words, _columns_of(info)) for info in KINDS.values()]
+def columns_by_kind() -> list[tuple[str, list[str], list[str]]]:
+    """Return what a form offers for each kind: the kind, columns to choose from, and those that are always there."""
+    return [(str(kind), *_columns_of(info)) for kind, info in KINDS.items()]
 
 
-def _columns_of(info: KindInfo) -> str:
-    names = ", ".join(column.name for column in info.columns)
+def _columns_of(info: KindInfo) -> tuple[list[str], list[str]]:
+    names = [column.name for column in info.columns]
     if info.measures is None:
-        return names
-    figures = ", ".join(name for name, _ in info.measures.columns)
-    return f"always {figures}, of groups by {', '.join(info.group_by)} or others of: {names}"
+        return names, []
+    return list(dict.fromkeys([*info.group_by, *names])), [name for name, _ in info.measures.columns]
 
 
 def initial_of(asked: AskedReport) -> dict[str, Any]:
