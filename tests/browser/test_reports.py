@@ -91,6 +91,9 @@ def test_the_summary_is_drawn_and_printed(visit: Visit) -> None:
     page.emulate_media(media="print")
     expect(page.get_by_role("navigation", name="Pages")).to_be_hidden()
     expect(page.get_by_role("img", name="failures by day and address")).to_be_visible()
+    # A4 upright, less its margins.
+    page.set_viewport_size({"width": 718, "height": 1047})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 718
     page.emulate_media(media="screen")
     page.set_viewport_size({"width": 390, "height": 800})
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
