@@ -36,8 +36,9 @@ Find = Callable[[Wave], Sequence[Hit]]
 """Returns what a wave finds, in any order. Passed in: what reads (workers) imports this package."""
 
 MAX_HITS = 100_000
-# The first wave is small, for the first hits; then as many messages as take about `WAVE_SECONDS`.
-FIRST_MESSAGES = 4_000
+# The first wave is small, for the first hits, and still likely to have one; then as many messages as take about
+# `WAVE_SECONDS`.
+FIRST_MESSAGES = 40_000
 MOST_MESSAGES_A_TASK = 250_000
 TASKS = 2
 WAVE_SECONDS = 2.0
