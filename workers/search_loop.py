@@ -11,7 +11,7 @@ from django.db import InterfaceError, OperationalError, close_old_connections, c
 from poisonadmin.archive.domain.place import within
 from poisonadmin.core.commands.jobs import first_line
 from poisonadmin.core.commands.locks import Tick, single_flight
-from poisonadmin.searches.commands.searching import TASKS, Searching, search_due
+from poisonadmin.searches.commands.searching import TASKS, Searching, is_any_due, search_due
 from workers.spark.jobs.search import find
 from workers.spark.pieces import tasks_side_by_side
 from workers.spark_worker import SparkWorker
@@ -39,9 +39,10 @@ def _run(worker: SparkWorker) -> None:
     while not worker.is_stopping:
         close_old_connections()
         try:
-            with single_flight(Tick.SEARCH) as alone:
-                if alone:
-                    search_due(searching)
+            if is_any_due():
+                with single_flight(Tick.SEARCH) as alone:
+                    if alone:
+                        search_due(searching)
         except (OperationalError, InterfaceError) as error:
             log.warning("the database does not answer: %s", first_line(error))
             time.sleep(SECONDS_AFTER_ERROR)

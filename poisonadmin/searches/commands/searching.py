@@ -121,6 +121,11 @@ class Searching:
         self.messages[search_id] = max(min(messages, MOST_MESSAGES_A_TASK * tasks), tasks)
 
 
+def is_any_due() -> bool:
+    """Return whether a search is asked for: one query, for who looks often."""
+    return bool(fetch_values(_NEXT))
+
+
 def search_due(searching: Searching) -> None:
     """Carry out the searches that are asked for, in turns, until there is none. Call under
     `single_flight(Tick.SEARCH)`."""
