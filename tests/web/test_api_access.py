@@ -63,7 +63,7 @@ EXPECTED: dict[tuple[str, str], Expectation] = {
     ),
     ("api-message-assign", "post"): ({"message_id": "given_up"}, {**WHY, "tags": {"add": ["eu"]}}, 403, 200, 200, 404),
     ("api-message-confirm", "post"): ({"message_id": "delivered"}, {}, 403, 200, 200, 404),
-    ("api-comparisons", "post"): ({}, {"selection": {"filter": {"state": "NDLV"}}}, 202, 202, 202, 202),
+    ("api-comparisons", "post"): ({}, {"selection": {"filter": {"state": "NDLV"}}}, 202, 202, 202, 400),
     ("api-comparison", "get"): ({"comparison_id": "comparison"}, None, 200, 200, 200, 404),
     ("api-comparison-cancel", "post"): ({"comparison_id": "comparison"}, None, 403, 200, 200, 404),
     ("api-selections", "post"): ({}, {"filter": {"state": "NDLV"}}, 201, 201, 201, 201),

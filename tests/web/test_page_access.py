@@ -51,6 +51,7 @@ pytestmark = pytest.mark.django_db
 READERS = ("viewer", "operator", "admin")
 OF_AN_ADDRESS = "404 for the outsider"
 OPEN = "an empty page for the outsider"
+NOTHING = "400 for the outsider, who sees nothing to act on"
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ ROUTES = {
     "blacklist-bystanders": Expected(status=302),
     "operations": Expected(),
     "operations-matching": Expected(),
-    "comparisons-ask": Expected(method="post", sent={"query": "state=NDLV"}, status=302),
+    "comparisons-ask": Expected(READ, NOTHING, "post", sent={"query": "state=NDLV"}, status=302),
     "comparisons-one": Expected(READ, OF_AN_ADDRESS),
     "comparisons-cancel": Expected(DECIDE, OF_AN_ADDRESS, "post", status=302),
     "operations-select": Expected(DECIDE, method="post", sent={"query": "state=NDLV"}, status=302),
@@ -378,6 +379,8 @@ def test_what_lies_outside_the_scope_is_not_found(
         assert _answer(browser_of("outsider"), name, objects) == 403
     elif expected.scope == OF_AN_ADDRESS:
         assert _answer(browser_of("outsider"), name, objects) == 404
+    elif expected.scope == NOTHING:
+        assert _answer(browser_of("outsider"), name, objects) == 400
     elif expected.permission is CONFIGURE:
         assert _answer(browser_of("outsider"), name, objects) == 403
     else:
