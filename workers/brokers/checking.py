@@ -28,8 +28,11 @@ def check_broker(purpose: str, kind: str, config: Mapping[str, Any], secrets: Ma
             queues=[FoundQueue(shown(one.name) or "", one.depth, shown(one.why) or "") for one in queues]
         )
     if purpose == "preview":
-        messages = [_found_message(one) for one in broker.browse(login, PREVIEWED_MESSAGES)]
-        return BrokerCheckResult(broker.depth(login), messages=messages)
+        # Counted first: what was shown is on its way back for a moment.
+        depth = broker.depth(login)
+        return BrokerCheckResult(
+            depth, messages=[_found_message(one) for one in broker.browse(login, PREVIEWED_MESSAGES)]
+        )
     broker.shards(login)
     return BrokerCheckResult(broker.depth(login))
 
