@@ -4,6 +4,7 @@ A failing consumer dead-letters messages, a healthy one receives what comes back
 joins these tests by an entry in `QUEUE_TYPES`.
 """
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -12,6 +13,7 @@ from tests.brokers.kafka_topics import KafkaTopics
 from tests.brokers.messages import Received, Sent
 from tests.brokers.rabbitmq_queues import ClassicQueues, QuorumQueues
 from tests.brokers.server import Server
+from tests.patience import on_this_machine
 from workers.brokers.contract import Login
 
 
@@ -51,3 +53,11 @@ QUEUE_TYPES: Mapping[str, QueueType] = {
     "artemis": QueueType("artemis", ArtemisQueues),
     "kafka": QueueType("kafka", KafkaTopics),
 }
+
+
+def until_back(queues: Queues, queue: str, count: int) -> int:
+    """Return a queue's depth once it is `count`, or after a while: a quorum queue returns what was shown by and by."""
+    deadline = time.monotonic() + on_this_machine(10)
+    while (depth := queues.depth(queue)) < count and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return depth

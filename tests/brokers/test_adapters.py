@@ -6,7 +6,7 @@ import pytest
 
 from tests.brokers.exchange import outgoing, publish, read_all
 from tests.brokers.messages import Sent
-from tests.brokers.queues import Queues
+from tests.brokers.queues import Queues, until_back
 from workers.brokers.contract import Adapter, BrokerError, Incoming, Login, Outgoing, Shard
 from workers.brokers.registry import adapter
 
@@ -80,6 +80,7 @@ def test_a_preview_leaves_everything_where_it_is(queues: Queues, broker_adapter:
     seen = broker_adapter.browse(login, 3)
 
     assert len({one.payload for one in seen}) == 3
+    assert until_back(queues, dead, 5) == 5
     assert broker_adapter.depth(login) == 5
     assert len(read_all(queues, dead, 5)) == 5
 

@@ -1,7 +1,5 @@
 """Broker checks with real brokers, asked for as a page or the API does, answered as the io worker does."""
 
-import time
-
 import pytest
 
 from poisonadmin.core.domain.access import SYSTEM
@@ -9,8 +7,7 @@ from poisonadmin.sources.commands.broker_checks import answer_due, request_broke
 from poisonadmin.sources.queries.broker_checks import BrokerCheckRow, BrokerCheckState, get_broker_check
 from poisonadmin.store.models.intake import LookPurpose
 from tests.brokers.messages import Sent
-from tests.brokers.queues import Queues
-from tests.patience import on_this_machine
+from tests.brokers.queues import Queues, until_back
 from workers.brokers.checking import check_broker
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -26,13 +23,6 @@ def checked(queues: Queues, queue: str, purpose: LookPurpose, *, password: str |
     return get_broker_check(check_id, principal=SYSTEM)
 
 
-def until_back(queues: Queues, queue: str, count: int) -> None:
-    """Wait until a broker has what a look at its messages returned."""
-    deadline = time.monotonic() + on_this_machine(10)
-    while queues.depth(queue) < count and time.monotonic() < deadline:
-        time.sleep(0.05)
-
-
 def test_a_preview_shows_what_waits_and_leaves_it_there(queues: Queues) -> None:
     original, dead = queues.dead_letter(
         [Sent(b'{"n": 1}', message_id="m-1", headers={"tenant": "eu"}), Sent(b"\x00\xff\xfe", message_id="m-2")]
@@ -43,9 +33,8 @@ def test_a_preview_shows_what_waits_and_leaves_it_there(queues: Queues) -> None:
     second, first = sorted(found.messages, key=lambda one: one.payload_bytes)
     assert (first.payload_text, first.headers["tenant"], first.original_address) == ('{"n": 1}', "eu", original)
     assert second.payload_bytes == 3
-    until_back(queues, dead, 2)
+    assert until_back(queues, dead, 2) == 2
     assert checked(queues, dead, LookPurpose.CONNECTION).depth == 2
-    assert queues.depth(dead) == 2
 
 
 def test_a_queue_that_is_not_there_is_reported(queues: Queues) -> None:
