@@ -8,17 +8,17 @@ from typing import Any
 from celery.signals import worker_process_init, worker_shutting_down
 from django.conf import settings
 
-from poisonadmin.alike_groups.commands.carry_out import search_due as alike_due
-from poisonadmin.archive.commands.erasing import erase_due
+from poisonadmin.alike_groups.commands import carry_out as alike_groups
+from poisonadmin.archive.commands import erasing
+from poisonadmin.archive.commands import runs as archive_runs
 from poisonadmin.archive.commands.regrouping import ArchivedRegrouping
-from poisonadmin.archive.commands.runs import archive_due
-from poisonadmin.comparisons.commands.carry_out import compare_due
+from poisonadmin.comparisons.commands import carry_out as comparisons
 from poisonadmin.core.commands.locks import Tick, single_flight
-from poisonadmin.messages.commands.regrouping import regroup_due
-from poisonadmin.reports.commands.runs import report_due
-from poisonadmin.rules.commands.dry_runs import dry_run_due
+from poisonadmin.messages.commands import regrouping
+from poisonadmin.reports.commands import runs as reports
+from poisonadmin.rules.commands import dry_runs
+from poisonadmin.sources.commands import draining
 from poisonadmin.sources.commands.directories import ingest_due
-from poisonadmin.sources.commands.draining import Workshop, drain_due
 from workers import search_loop, spark_worker
 from workers.celery_app import app, do_each, worker_name
 from workers.spark.archive_store import SparkArchiveStore
@@ -72,11 +72,14 @@ def _unless_it_stops(work: Callable[[SparkWorker], None], worker: SparkWorker) -
         work(worker)
 
 
-def _turn(worker: SparkWorker, tick: Tick, due: Callable[..., None], how: Any) -> None:
+def _turn(
+    worker: SparkWorker, tick: Tick, is_any_due: Callable[[], bool], carry_out: Callable[..., None], how: Any
+) -> None:
     """Have a worker go on with what is due of a kind, by `how`, unless another one does just now."""
-    with single_flight(tick) as alone:
-        if alone:
-            due(how, worker=worker.name, keeper=worker.keeper, is_stopping=lambda: worker.is_stopping)
+    if is_any_due():
+        with single_flight(tick) as alone:
+            if alone:
+                carry_out(how, worker=worker.name, keeper=worker.keeper, is_stopping=lambda: worker.is_stopping)
 
 
 def _ingest(worker: SparkWorker) -> None:
@@ -89,44 +92,38 @@ def _ingest(worker: SparkWorker) -> None:
 
 
 def _drain(worker: SparkWorker) -> None:
-    with single_flight(Tick.DRAIN) as alone:
-        if alone:
-            drain_due(
-                Workshop(
-                    waiting_in,
-                    partial(drain, worker.spark),
-                    worker=worker.name,
-                    keeper=worker.keeper,
-                    is_stopping=lambda: worker.is_stopping,
-                )
-            )
+    _turn(worker, Tick.DRAIN, draining.is_any_due, _drain_due, partial(drain, worker.spark))
+
+
+def _drain_due(drain_shards: Any, **worker: Any) -> None:
+    draining.drain_due(draining.Workshop(waiting_in, drain_shards, **worker))
 
 
 def _dry_run(worker: SparkWorker) -> None:
-    _turn(worker, Tick.DRY_RUN, dry_run_due, partial(try_rule, worker.spark))
+    _turn(worker, Tick.DRY_RUN, dry_runs.is_any_due, dry_runs.dry_run_due, partial(try_rule, worker.spark))
 
 
 def _compare(worker: SparkWorker) -> None:
-    _turn(worker, Tick.COMPARE, compare_due, partial(compare, worker.spark))
+    _turn(worker, Tick.COMPARE, comparisons.is_any_due, comparisons.compare_due, partial(compare, worker.spark))
 
 
 def _regroup(worker: SparkWorker) -> None:
     archived = ArchivedRegrouping(SparkRegroupStore(worker.spark, settings.ARCHIVE))
-    _turn(worker, Tick.REGROUP, partial(regroup_due, archived=archived), partial(survey, worker.spark))
+    regroup_due = partial(regrouping.regroup_due, archived=archived)
+    _turn(worker, Tick.REGROUP, regrouping.is_any_due, regroup_due, partial(survey, worker.spark))
 
 
 def _alike(worker: SparkWorker) -> None:
-    _turn(worker, Tick.ALIKE_GROUPS, alike_due, partial(find_alike, worker.spark))
+    _turn(
+        worker, Tick.ALIKE_GROUPS, alike_groups.is_any_due, alike_groups.search_due, partial(find_alike, worker.spark)
+    )
 
 
 def _report(worker: SparkWorker) -> None:
-    _turn(worker, Tick.REPORT, report_due, partial(collect, worker.spark))
+    _turn(worker, Tick.REPORT, reports.is_any_due, reports.report_due, partial(collect, worker.spark))
 
 
 def _archive(worker: SparkWorker) -> None:
-    _turn(worker, Tick.ARCHIVE, _erase_and_archive, SparkArchiveStore(worker.spark, settings.ARCHIVE))
-
-
-def _erase_and_archive(store: SparkArchiveStore, *, is_stopping: Callable[[], bool], **worker: Any) -> None:
-    erase_due(store, is_stopping=is_stopping, **worker)
-    archive_due(store, is_stopping=is_stopping, **worker)
+    store = SparkArchiveStore(worker.spark, settings.ARCHIVE)
+    _turn(worker, Tick.ARCHIVE, erasing.is_any_due, erasing.erase_due, store)
+    _turn(worker, Tick.ARCHIVE, archive_runs.is_any_due, archive_runs.archive_due, store)

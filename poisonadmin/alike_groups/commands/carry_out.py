@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from django.db import connection, transaction
-from django.db.models import F
+from django.db.models import F, QuerySet
 from django.db.models.functions import Now
 
 from poisonadmin.alike_groups.domain.differences import in_words
@@ -58,6 +58,15 @@ class _SearchTry:
             raise _AlikeSearchEnded
 
 
+def is_any_due() -> bool:
+    """Return whether a search is asked for: one query, for who looks often."""
+    return _due().exists()
+
+
+def _due() -> QuerySet[AlikeSearch]:
+    return AlikeSearch.objects.filter(finished_at=None)
+
+
 def search_due(
     compare: Compare,
     *,
@@ -66,7 +75,7 @@ def search_due(
     is_stopping: Callable[[], bool] = lambda: False,
 ) -> None:
     """Carry out the search that is asked for. Call under `single_flight(Tick.ALIKE_GROUPS)`."""
-    row = AlikeSearch.objects.filter(finished_at=None).order_by("id").first()
+    row = _due().order_by("id").first()
     if row is None:
         return
     if row.tries >= MAX_TRIES:

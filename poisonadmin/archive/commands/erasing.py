@@ -12,7 +12,7 @@ from typing import Any
 
 from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
 from poisonadmin.archive.commands import rewriting
@@ -101,6 +101,15 @@ def request_erasure(given: Filter, *, reason: str, principal: Principal) -> Eras
     return made
 
 
+def is_any_due() -> bool:
+    """Return whether an erasure is asked for and does not wait, or files are left to remove."""
+    return _due().exists() or rewriting.has_former()
+
+
+def _due() -> QuerySet[Erasure]:
+    return Erasure.objects.filter(Q(waits_until=None) | Q(waits_until__lte=Now()), ended_at=None)
+
+
 def erase_due(
     store: FileStore,
     *,
@@ -110,7 +119,7 @@ def erase_due(
     seconds: float = TURN_SECONDS,
 ) -> None:
     """Go on with the erasure that is asked for, for about `seconds`. Call under `single_flight(Tick.ARCHIVE)`."""
-    erasure = Erasure.objects.filter(Q(waits_until=None) | Q(waits_until__lte=Now()), ended_at=None).first()
+    erasure = _due().first()
     until = time.monotonic() + seconds
     if erasure is None:
         rewriting.remove_former(store)

@@ -108,6 +108,11 @@ def tidy(store: FileStore, piece_id: int) -> None:
     remove_former(store)
 
 
+def has_former() -> bool:
+    """Return whether `remove_former` would remove files."""
+    return bool(fetch_rows(f"{_FORMER} LIMIT 1", [PieceState.ARCHIVED]))
+
+
 def remove_former(store: FileStore) -> None:
     """Remove the files in whose place others are, and those that were written and do not count."""
     former: dict[int, str] = dict(fetch_rows(_FORMER, [PieceState.ARCHIVED]))

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Max, Q
+from django.db.models import Max, Q, QuerySet
 from django.db.models.functions import Now
 
 from poisonadmin.archive.commands import payloads
@@ -56,6 +56,15 @@ class ArchiveStore(FileStore, Protocol):
         """Return the paths of all files below a directory of the archive."""
 
 
+def is_any_due() -> bool:
+    """Return whether a run is asked for and does not wait: one query, for who looks often."""
+    return _due().exists()
+
+
+def _due() -> QuerySet[ArchiveRun]:
+    return ArchiveRun.objects.filter(Q(waits_until=None) | Q(waits_until__lte=Now()), ended_at=None)
+
+
 def archive_due(
     store: ArchiveStore,
     *,
@@ -70,7 +79,7 @@ def archive_due(
     """
     if Regrouping.objects.filter(finished_at=None).exists():
         return
-    run = ArchiveRun.objects.filter(Q(waits_until=None) | Q(waits_until__lte=Now()), ended_at=None).first()
+    run = _due().first()
     if run is None:
         return
     until = time.monotonic() + seconds

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, QuerySet
 from django.db.models.functions import Now
 
 from poisonadmin.comparisons.domain.comparison import Compared, ComparisonAnswer, ComparisonState
@@ -52,6 +52,15 @@ class _ComparisonTry:
             raise _Ended
 
 
+def is_any_due() -> bool:
+    """Return whether a comparison is asked for: one query, for who looks often."""
+    return _due().exists()
+
+
+def _due() -> QuerySet[Comparison]:
+    return Comparison.objects.filter(finished_at=None)
+
+
 def compare_due(
     compare: Compare,
     *,
@@ -64,7 +73,7 @@ def compare_due(
     `single_flight(Tick.COMPARE)`."""
     until = time.monotonic() + seconds
     while time.monotonic() < until and not is_stopping():
-        row = Comparison.objects.filter(finished_at=None).order_by("id").first()
+        row = _due().order_by("id").first()
         if row is None:
             return
         if row.tries >= MAX_TRIES:

@@ -1,10 +1,10 @@
 """Taking advisory locks, for a transaction or for a session."""
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from enum import IntEnum
 
-from django.db import connection
+from django.db import InterfaceError, OperationalError, connection
 from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.core.domain.locks import Lock
@@ -60,8 +60,11 @@ def alone(lock: Lock, key: int) -> Iterator[bool]:
     try:
         yield is_alone
     finally:
-        if is_alone and connection.is_usable():  # a lost session holds nothing
-            with connection.cursor() as cursor:
+        if is_alone:
+            with (
+                suppress(OperationalError, InterfaceError),
+                connection.cursor() as cursor,
+            ):  # a lost session holds nothing
                 cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [lock, key])
 
 
@@ -79,6 +82,14 @@ def shared(lock: Lock) -> Iterator[bool]:
     try:
         yield is_shared
     finally:
-        if is_shared and connection.is_usable():  # a lost session holds nothing
-            with connection.cursor() as cursor:
+        if is_shared:
+            with (
+                suppress(OperationalError, InterfaceError),
+                connection.cursor() as cursor,
+            ):  # a lost session holds nothing
                 cursor.execute("SELECT pg_advisory_unlock_shared(%s, 0)", [lock])
+
+
+def _unlock(sql: str, parameters: Sequence[int]) -> None:
+    with suppress(OperationalError, InterfaceError), connection.cursor() as cursor:  # a lost session holds nothing
+        cursor.execute(sql, parameters)

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Protocol
 
 from django.db import connection, transaction
-from django.db.models import F, Max, Q
+from django.db.models import F, Max, Q, QuerySet
 from django.db.models.functions import Now
 
 from poisonadmin.core.commands import audit, jobs, locks
@@ -72,6 +72,15 @@ def request_regrouping(*, actor: str) -> Regrouping:
     return made
 
 
+def is_any_due() -> bool:
+    """Return whether a regrouping is asked for and does not wait: one query, for who looks often."""
+    return _due().exists()
+
+
+def _due() -> QuerySet[Regrouping]:
+    return Regrouping.objects.filter(Q(waits_until=None) | Q(waits_until__lte=Now()), finished_at=None)
+
+
 def regroup_due(
     survey: Survey,
     *,
@@ -82,7 +91,7 @@ def regroup_due(
     seconds: float = TURN_SECONDS,
 ) -> None:
     """Go on with the regrouping that is asked for, for about `seconds`. Call under `single_flight(Tick.REGROUP)`."""
-    run = Regrouping.objects.filter(Q(waits_until=None) | Q(waits_until__lte=Now()), finished_at=None).first()
+    run = _due().first()
     if run is None:
         return
     until = time.monotonic() + seconds

@@ -101,6 +101,11 @@ class _Making:
         self.file.close()  # type: ignore[attr-defined]
 
 
+def is_any_due() -> bool:
+    """Return whether a report is asked for, or the file of one that was cancelled is open: one query."""
+    return bool(_being_made) or RequestedReport.objects.filter(state__in=["queued", "running"]).exists()
+
+
 def report_due(
     collect: Collect,
     *,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from django.db import transaction
-from django.db.models import Max
+from django.db.models import Max, QuerySet
 from django.db.models.functions import Now
 
 from poisonadmin.core.commands import audit, jobs
@@ -54,6 +54,15 @@ def request_dry_run(rule_id: int, *, principal: Principal) -> DryRun:
     return run
 
 
+def is_any_due() -> bool:
+    """Return whether a dry run is asked for: one query, for who looks often."""
+    return _due().exists()
+
+
+def _due() -> QuerySet[DryRun]:
+    return DryRun.objects.filter(finished_at__isnull=True)
+
+
 def dry_run_due(
     examine: Examine,
     *,
@@ -65,7 +74,7 @@ def dry_run_due(
     """Go on with the dry runs that are asked for, one after the other, for about `seconds`."""
     until = time.monotonic() + seconds
     while time.monotonic() < until and not is_stopping():
-        run = DryRun.objects.filter(finished_at__isnull=True).order_by("id").first()
+        run = _due().order_by("id").first()
         if run is None:
             return
         params = {"rule_id": run.rule_id, "dry_run_id": run.id}

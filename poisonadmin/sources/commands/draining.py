@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from django.db import connection, connections
-from django.db.models import F, Q
+from django.db.models import F, Q, QuerySet
 from django.db.models.functions import Now
 
 from poisonadmin.core.commands import jobs
@@ -110,15 +110,23 @@ class Workshop:
     is_stopping: Callable[[], bool] = lambda: False
 
 
+def is_any_due() -> bool:
+    """Return whether a broker source's turn has come, or something that was staged waits: two queries."""
+    return _due().exists() or bool(_sources_with_staged())
+
+
+def _due() -> QuerySet[Source]:
+    is_due = Q(next_look_at__isnull=True) | Q(next_look_at__lte=Now())
+    return Source.objects.filter(is_due, is_enabled=True).exclude(kind=SourceKind.DIRECTORY)
+
+
 def drain_due(workshop: Workshop) -> None:
     """Take in what waits in each enabled broker source whose turn it is, and what former runs have staged.
 
     A source in trouble says so in its row, and is left alone for a while: twice as long each time, at most a minute.
     Errors: the last source's that failed of something else than its broker.
     """
-    is_due = Q(next_look_at__isnull=True) | Q(next_look_at__lte=Now())
-    due = Source.objects.filter(is_due, is_enabled=True).exclude(kind=SourceKind.DIRECTORY)
-    ids = set(due.values_list("id", flat=True))
+    ids = set(_due().values_list("id", flat=True))
     left_over = _sources_with_staged() - ids
     with ThreadPoolExecutor(SOURCES_AT_ONCE, thread_name_prefix="drain") as threads:
         running = [threads.submit(_in_thread, partial(drain_source, one, workshop)) for one in sorted(ids)]
