@@ -6,6 +6,7 @@ A page route's name before the first dash is the entry of the side bar that it b
 from allauth.account import views
 from django.http import HttpRequest, HttpResponse
 from django.urls import include, path
+from django.views.decorators.cache import never_cache
 
 from poisonadmin.web.api.problems import plain_problem
 from poisonadmin.web.pages import errors
@@ -59,7 +60,7 @@ ACCOUNTS = [
     path("inactive/", views.account_inactive, name="account_inactive"),
     path("signup/", views.signup, name="account_signup"),
     path("reauthenticate/", views.reauthenticate, name="account_reauthenticate"),
-    path("password/change/", views.password_change, name="account_change_password"),
+    path("password/change/", never_cache(views.password_change), name="account_change_password"),
 ]
 urlpatterns = [
     path("", include("poisonadmin.system.api.probes")),

@@ -19,6 +19,7 @@ from poisonadmin.archive.queries.search import list_archived
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.queries.filter_values import InvalidFilter, moment
+from poisonadmin.core.queries.paging import MAX_LIMIT
 from poisonadmin.messages.queries.filters import parse_filter
 from poisonadmin.messages.queries.lists import count_messages
 from poisonadmin.web.pages.views import NO_REASON, page, pager, reason_of
@@ -134,6 +135,7 @@ def preview_erasure(request: HttpRequest, principal: Principal) -> HttpResponseB
             "search_text": given["q"][0],
             "archived": list_archived(found, principal=principal, limit=1).total(),
             "live": count_messages(found, principal=principal),
+            "holds": sum(one.lifted_at is None for one in list_holds(principal=principal, limit=MAX_LIMIT).results),
         }
     except PoisonAdminError as error:
         notes.error(request, error.detail)

@@ -112,7 +112,7 @@ def _shown(finding: FindingRow, row: ComparisonRow, principal: Principal) -> Sho
         finding.lift,
         finding.p_value,
         _messages_link(conditions, row, principal),
-        _rule_link(conditions) if may_configure else None,
+        _rule_link(conditions, row, principal) if may_configure else None,
         _alert_link(conditions, row, principal) if may_configure else None,
     )
 
@@ -153,13 +153,13 @@ def _are_understood(words: Sequence[str], parameters: Mapping[str, Sequence[str]
 def _alert_link(conditions: Sequence[FieldCondition], row: ComparisonRow, principal: Principal) -> str | None:
     """Return the form of an alert on undecided messages that the finding is about; None where a search cannot say it.
 
-    It is about the addresses that the selection was narrowed to, or those that the caller sees.
+    It is about the addresses where the failing messages are, as far as they are known, or those that the caller sees.
     """
     words = [word for one in conditions if (word := search_word(one))]
     if len(words) < len(conditions) or not _are_understood(words, {"q": words}):
         return None
     scope = [pattern for some in principal.patterns for pattern in some]
-    addresses = _chosen_by(row, principal).get("address") or scope
+    addresses = _addresses(row, principal) or scope
     return href(reverse("alerts-new"), [("search", " ".join(words)), *(("address", one) for one in addresses)])
 
 
@@ -168,8 +168,16 @@ def _triage(parameters: Mapping[str, Sequence[str]]) -> str:
     return href(reverse("triage"), pairs)
 
 
-def _rule_link(conditions: Sequence[FieldCondition]) -> str | None:
-    match = rule_match(conditions)
+def _addresses(row: ComparisonRow, principal: Principal) -> Sequence[str]:
+    """Return the addresses that the selection was narrowed to, or those beside which it was compared."""
+    beside = (row.against or {}).get("address", []) if row.is_against_delivered else []
+    return _chosen_by(row, principal).get("address") or beside
+
+
+def _rule_link(conditions: Sequence[FieldCondition], row: ComparisonRow, principal: Principal) -> str | None:
+    match, addresses = rule_match(conditions), _addresses(row, principal)
+    if match is not None and len(addresses) == 1:
+        match.setdefault("address", addresses[0])
     return None if match is None else href(reverse("rules-new"), [("match", json.dumps(match, ensure_ascii=False))])
 
 

@@ -23,7 +23,7 @@ from poisonadmin.messages.queries.detail import get_message
 from poisonadmin.reports.commands import files
 from poisonadmin.reports.commands.requests import remove_expired_reports
 from poisonadmin.searches.commands.requests import remove_expired_searches
-from poisonadmin.store.models.archive import Erasure
+from poisonadmin.store.models.archive import Erasure, LegalHold
 from poisonadmin.store.models.comparison import Comparison
 from poisonadmin.store.models.report import RequestedReport
 from poisonadmin.store.models.search import Search
@@ -104,6 +104,17 @@ def test_what_a_hold_names_is_not_erased(spark: SparkSession) -> None:
     made = erase(spark, address="orders.#")
     assert made.totals == {"erased": 0, "left_alone": 2}
     assert get_message(archived[0], principal=SYSTEM).archived
+
+
+def test_a_hold_that_nobody_can_apply_is_refused_and_an_older_one_is_named(spark: SparkSession) -> None:
+    with pytest.raises(InvalidFilter):
+        hold({"q": 'payload:"x"'}, reason="lawsuit", principal=SYSTEM)
+    made = hold({"address": "orders.#"}, reason="lawsuit", principal=SYSTEM)
+    LegalHold.objects.filter(id=made.id).update(filter={"q": ["payload:x"]})
+    waiting = request_erasure({"address": "invoices.#"}, reason="asked for", principal=SYSTEM)
+    erase_due(SparkArchiveStore(spark, settings.ARCHIVE), worker="tests")
+    waiting.refresh_from_db()
+    assert f"legal hold {made.id} cannot be applied" in str(waiting.error)
 
 
 def test_what_may_quote_an_erased_message_ends(spark: SparkSession, settings, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import json
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,8 @@ from pyspark.sql import SparkSession
 from poisonadmin.comparisons.domain.association import Association
 from poisonadmin.comparisons.domain.comparison import Compared
 from poisonadmin.comparisons.domain.conditions import FieldCondition, Operator
-from poisonadmin.store.models.message import Body
+from poisonadmin.store.models.lane import Address
+from poisonadmin.store.models.message import Body, Message
 from tests.comparisons.incident import incident
 from workers.spark.jobs.compare import compare
 
@@ -60,6 +62,13 @@ def test_counts_are_those_of_a_plain_loop(spark: SparkSession, asked: Compared) 
         ((FieldCondition("header.client-version", Operator.IS, "4.2.0"),), wanted)
     ]
     assert 5 < wanted.other_hits < 40
+
+
+def test_nothing_is_found_in_fields_by_which_the_others_were_chosen(spark: SparkSession, asked: Compared) -> None:
+    Message.objects.filter(id__in=asked.others).update(address=Address.objects.create(name="orders.elsewhere"))
+    for fields, found in (((), True), (("address",), False)):
+        answer = compare(spark, replace(asked, told_apart_by=fields))
+        assert any("address" in [c.field for c in (*one.conditions, *one.also)] for one in answer.findings) is found
 
 
 def versions_of(ids: Sequence[int]) -> list[str]:

@@ -81,7 +81,7 @@ def test_an_exhausted_message_stops_in_ndlv_and_is_delivered_again_after_approva
     message = Message.objects.get(id=message_id)
     assert (message.state, message.reason, message.failure_count) == ("NDLV", "attempts_exhausted", 3)
     assert claim_due(tasks=1) is None
-    only(approve([message_id], principal=SYSTEM, reason="fixed"), message_id)
+    only(approve([message_id], principal=SYSTEM, reason="fixed"), message_id, SYSTEM)
     message.refresh_from_db()
     assert (message.state, message.reason, message.failure_count, message.attempt_number) == ("TBDL", None, 0, 3)
     claim()
@@ -105,7 +105,7 @@ def test_an_exhausted_message_is_moved_to_its_dead_letter_address_and_returns_fr
     assert list(Hop.objects.values_list("from_address", "to_address", "queue")) == [
         ("orders.eu", "dead", "DLQ.orders.eu")
     ]
-    only(approve([message_id], principal=SYSTEM, reason="again"), message_id)
+    only(approve([message_id], principal=SYSTEM, reason="again"), message_id, SYSTEM)
     message.refresh_from_db()
     assert (message.state, message.address.name, message.original_address) == ("TBDL", "orders.eu", None)
     assert Hop.objects.count() == 2

@@ -80,7 +80,8 @@ def archive(spark: SparkSession, home: Path, ids: list[int], day: str) -> None:
 
 def some_messages() -> list[int]:
     """Make messages with everything that a report can show, in all kinds of states."""
-    ids = [*decided(), message("orders.us", headers={"X-Kind": "it's"}, payload="\u00e9"), message(state="DLVD")]
+    headers = {"X-Kind": "it's"} | {name.removeprefix("header."): name[-1] for name in LONG_NAMES}
+    ids = [*decided(), message("orders.us", headers=headers, payload="\u00e9"), message(state="DLVD")]
     attempt(ids[0], 1, "failed", error_class="Boom", error_message="no", status_code=503, consumer_version="4.2")
     attempt(ids[0], 2, "delivered", at=NOON + DAY)
     attempt(ids[6], 1, "crashed", error_class="Crash")
@@ -90,6 +91,8 @@ def some_messages() -> list[int]:
     return ids
 
 
+# PostgreSQL cuts names after 63 bytes: these are one to it.
+LONG_NAMES = [f"header.{'überweisung-' * 6}{end}" for end in "ab"]
 WHOLE = ["failures", "attempts", "decisions"]
 
 
@@ -99,6 +102,8 @@ WHOLE = ["failures", "attempts", "decisions"]
         *((kind, {}) for kind in WHOLE),
         *((kind, {"period": Period(NOON, NOON + DAY)}) for kind in WHOLE),
         ("failures", {"columns": ["id", "header.X-Kind", "key.cust'omer", "tags", "payload", "failed_hour"]}),
+        ("failures", {"columns": ["id", *LONG_NAMES]}),
+        ("failures", {"group_by": LONG_NAMES, "pivot": "state"}),
         ("failures", {"filter": {"q": ["!tag:late !address:orders.us attempts:<9"]}}),
         ("failures", {"filter": {"address": ["orders.#"], "key.cust'omer": ["77"]}}),
         ("failures", {"filter": {"header.X-Kind": ["it's"]}}),

@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
+from poisonadmin.core.domain.access import Permission, Role
 from poisonadmin.store.models.access import Audit
 from poisonadmin.store.models.rule import DryRun, Rule
-from tests.fixtures.api import Caller
+from poisonadmin.system.commands.tokens import create
+from tests.fixtures.api import Caller, make_user
 
 BAD = {
     "name": "no negative amounts",
@@ -56,6 +58,33 @@ def test_a_rule_is_written_tried_and_switched_on(admin: Caller) -> None:
         ("rule.disabled", "enough"),
         ("rule.deleted", None),
     ]
+
+
+@pytest.mark.django_db
+def test_a_rule_on_payloads_is_for_who_may_read_them() -> None:
+    made = make_user("made", Role.ADMIN, [])
+    scopes = [Permission.READ, Permission.CONFIGURE]
+    narrow = Caller(create(made, "narrow", scopes=scopes, by="test").text)
+    wide = Caller(create(made, "wide", scopes=[*scopes, Permission.READ_PAYLOAD], by="test").text)
+    plain = BAD | {"name": "plain", "match": {"address": "orders.#"}}
+    rule = body(narrow.post("rules/", plain))["id"]
+    for match in (BAD["match"], {"not_json": True}, {"violates": {"type": "object"}}):
+        refused = narrow.post("rules/", BAD | {"match": match})
+        assert (refused.status_code, body(refused)["code"]) == (403, "not_allowed"), match
+        fields = {name: value for name, value in (plain | {"match": match}).items() if name != "stage"}
+        assert narrow.ask("PUT", f"rules/{rule}/", fields).status_code == 403, match
+    assert narrow.post(f"rules/{rule}/dry_run/").status_code == 202
+    assert narrow.get(f"rules/{rule}/dry_run/").status_code == 200
+
+    on_payloads = body(wide.post("rules/", BAD))["id"]
+    assert narrow.post(f"rules/{on_payloads}/dry_run/").status_code == 403
+    assert wide.post(f"rules/{on_payloads}/dry_run/").status_code == 202
+    assert narrow.get(f"rules/{on_payloads}/dry_run/").status_code == 403
+    assert wide.get(f"rules/{on_payloads}/dry_run/").status_code == 200
+    # What the former version was on is not known any more.
+    fields = {name: value for name, value in (BAD | {"match": {}}).items() if name != "stage"}
+    assert wide.ask("PUT", f"rules/{on_payloads}/", fields).status_code == 200
+    assert narrow.get(f"rules/{on_payloads}/dry_run/").status_code == 403
 
 
 def test_a_rule_is_switched_on_untried_only_by_saying_so(admin: Caller) -> None:

@@ -81,4 +81,5 @@ def test_the_page_of_a_server_error_needs_nothing_that_may_be_broken(rf) -> None
 
 
 def test_pages_are_not_kept_by_shared_computers(operator_browser: Client) -> None:
-    assert "no-store" in operator_browser.get("/").headers["Cache-Control"]
+    for path in ("/", "/accounts/password/change/"):
+        assert "no-store" in operator_browser.get(path).headers["Cache-Control"]

@@ -16,7 +16,7 @@ from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
 from poisonadmin.archive.commands import rewriting
-from poisonadmin.archive.commands.holds import Filter, checked_filter, require_archivist
+from poisonadmin.archive.commands.holds import Filter, checked_filter, filters_in_force, require_archivist
 from poisonadmin.archive.commands.left_out import rewritten_without
 from poisonadmin.archive.commands.patches import forget_patches
 from poisonadmin.archive.commands.quotations import end_quotations
@@ -35,7 +35,7 @@ from poisonadmin.messages.queries.counts import COUNTED
 from poisonadmin.messages.queries.filter_sql import compile_filter
 from poisonadmin.messages.queries.filters import parse_filter
 from poisonadmin.operations.domain.actions import OperationAction
-from poisonadmin.store.models.archive import Erasure, LegalHold
+from poisonadmin.store.models.archive import Erasure
 from poisonadmin.store.models.job import JobKind
 
 PIECE_MESSAGES = 1_000
@@ -139,7 +139,7 @@ def _fail(erasure: Erasure, job_id: int, error: str) -> None:
 def _go_on(erasure: Erasure, job_id: int, store: FileStore, must_pause: Callable[[], bool]) -> None:
     rewriting.remove_former(store)
     asked = parse_filter(erasure.filter)
-    holds = [parse_filter(one.filter) for one in LegalHold.objects.filter(lifted_at=None)]
+    holds = list(filters_in_force().values())
     for ids_of, erase in ((_live_ids, _erase_live), (_archived_ids, _erase_archived)):
         while ids := ids_of(asked, holds):
             jobs.move(job_id, phase=_PHASE, done=_erased(erasure))

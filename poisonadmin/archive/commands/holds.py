@@ -9,7 +9,7 @@ from poisonadmin.core.commands import audit
 from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Permission, Principal
 from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
 from poisonadmin.messages.queries.filter_sql import compile_filter
-from poisonadmin.messages.queries.filters import parse_filter, require_values
+from poisonadmin.messages.queries.filters import MessageFilter, parse_filter, require_values
 from poisonadmin.store.models.archive import LegalHold
 
 Filter = Mapping[str, Sequence[str] | str]
@@ -23,6 +23,13 @@ class NothingNamed(PoisonAdminError):
 
     def __init__(self) -> None:
         super().__init__("The filter names nothing; say which messages, for example by an address or a business key.")
+
+
+class HoldNotApplied(PoisonAdminError):
+    """Raised when nobody can say what a legal hold matches: nothing is archived or erased beside it."""
+
+    def __init__(self, hold_id: int, why: str) -> None:
+        super().__init__(f"The legal hold {hold_id} cannot be applied, so nothing moves until it is lifted: {why}")
 
 
 class HoldLifted(PoisonAdminError):
@@ -43,11 +50,13 @@ def require_archivist(principal: Principal) -> None:
 
 
 def checked_filter(given: Filter) -> dict[str, list[str]]:
-    """Return a filter's parameters as lists. Errors: `InvalidFilter`, `NothingNamed`."""
+    """Return a filter's parameters as lists, if a list can be narrowed so. Errors: `InvalidFilter`, `NothingNamed`."""
     texts = {name: [values] if isinstance(values, str) else list(values) for name, values in given.items()}
     require_values(texts)
-    if not parse_filter(texts).terms:
+    asked = parse_filter(texts)
+    if not asked.terms:
         raise NothingNamed
+    compile_filter(asked, SYSTEM)
     return texts
 
 
@@ -79,18 +88,30 @@ def lift(hold_id: int, *, reason: str, principal: Principal) -> LegalHold:
     return found
 
 
+def filters_in_force() -> dict[int, MessageFilter]:
+    """Return what the legal holds in force name, by hold. Errors: `HoldNotApplied`."""
+    found = {}
+    for one in LegalHold.objects.filter(lifted_at=None).order_by("id"):
+        try:
+            found[one.id] = parse_filter(one.filter)
+            compile_filter(found[one.id], SYSTEM)
+        except PoisonAdminError as error:
+            raise HoldNotApplied(one.id, error.detail) from error
+    return found
+
+
 def note_held(after: int, until: int) -> list[int]:
     """Write down which messages of a piece are held now, and return the ids of the holds that were asked.
 
-    Call it in the transaction that also plans what is done with the others.
+    Call it in the transaction that also plans what is done with the others. Errors: `HoldNotApplied`.
     """
-    holds = list(LegalHold.objects.filter(lifted_at=None).order_by("id"))
+    holds = filters_in_force()
     with connection.cursor() as cursor:
         cursor.execute("DELETE FROM held_message WHERE message_id > %s AND message_id <= %s", [after, until])
-        for one in holds:
-            where = compile_filter(parse_filter(one.filter), SYSTEM)
+        for asked in holds.values():
+            where = compile_filter(asked, SYSTEM)
             cursor.execute(
                 f"{_HELD.format(held=where.whole)} ON CONFLICT DO NOTHING",
                 [after, until, *where.parameters],
             )
-    return [one.id for one in holds]
+    return list(holds)

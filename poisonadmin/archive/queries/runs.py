@@ -38,6 +38,15 @@ class ArchiveRunRow:
     requested_at: datetime
     ended_at: datetime | None
 
+    def counted(self) -> dict[str, list[tuple[str, int]]]:
+        """Return what a dry run has counted by address, in their order: `messages`, and `payloads` to be removed."""
+        messages = {address: sum(states.values()) for address, states in self.totals.get("addresses", {}).items()}
+        return {"messages": sorted(messages.items()), "payloads": sorted(self.totals.get("payloads", {}).items())}
+
+    def counts(self) -> dict[str, int]:
+        """Return the sums of `counted`."""
+        return {what: sum(n for _, n in by_address) for what, by_address in self.counted().items()}
+
 
 @dataclass(frozen=True)
 class LegalHoldRow:

@@ -23,7 +23,7 @@ SELECT r.id, r.message_id, a.name AS address, r.state, r.reason, r.state_at, r.r
 FROM archived_message r JOIN address a ON a.id = r.address_id WHERE {where}
 """
 # In the words of the search.
-ASKED = "message, conversation, key.<name>, address, state, reason, group, received, failed, age and plain words"
+ASKED = "message, conversation, key.<name>, address, state, reason, group, received, failed and plain words"
 _WORD = """
 r.id IN (SELECT id FROM archived_message WHERE message_id LIKE %s OR conversation_id LIKE %s
          UNION SELECT k.message_id FROM business_key k WHERE k.value LIKE %s) OR r.address_id = ANY(%s)

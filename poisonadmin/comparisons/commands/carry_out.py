@@ -125,11 +125,14 @@ def _carry_out(run: _ComparisonTry, compare: Compare) -> None:
         address_ids=sorted({*row.address_ids, *failing.address_ids, *others.address_ids}),
     )
     run.report("starting Spark")
-    answer = (
-        compare(compared(failing, others, with_payload=row.with_payload, principal=principal), run.report)
-        if others.ids
-        else ComparisonAnswer(len(failing.ids), 0, 0, 0, [])
-    )
+    answer = ComparisonAnswer(len(failing.ids), 0, 0, 0, [])
+    if others.ids:
+        # What was delivered elsewhere is at other addresses because we looked there.
+        told_apart_by = ("address",) if row.is_against_delivered and "address" not in against else ()
+        both = compared(
+            failing, others, with_payload=row.with_payload, principal=principal, told_apart_by=told_apart_by
+        )
+        answer = compare(both, run.report)
     with transaction.atomic():
         _end(
             row,

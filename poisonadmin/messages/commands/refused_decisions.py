@@ -1,11 +1,20 @@
 """Why a decision on one message was refused, as an error."""
 
-from poisonadmin.core.domain.errors import NotFound, PoisonAdminError, PreconditionFailed
+from poisonadmin.archive.queries.messages import require_archived
+from poisonadmin.core.domain.access import Principal
+from poisonadmin.core.domain.errors import PoisonAdminError, PreconditionFailed
 from poisonadmin.messages.commands.decisions import STALE, Decided
 from poisonadmin.messages.domain.annotations import MAX_TAGS_OF_A_MESSAGE
 from poisonadmin.messages.domain.states import Event, State, TransitionNotAllowed
 from poisonadmin.messages.queries import refusals
 from poisonadmin.messages.queries.payload_removals import PayloadRemoved, removal_of
+
+
+class MessageArchived(PoisonAdminError):
+    """Raised when a message is archived: nothing is decided on it until it is restored."""
+
+    code = "message_archived"
+    status = 409
 
 
 class NoDestination(PoisonAdminError):
@@ -71,17 +80,19 @@ _NOT_ASSIGNED = {
 }
 
 
-def only(decided: Decided, message_id: int) -> None:
-    """Do nothing when the decision on this one message was carried out; raise why not otherwise.
+def only(decided: Decided, message_id: int, principal: Principal) -> None:
+    """Do nothing when the decision on this one message was carried out; raise why not. `principal`: who reads.
 
-    Errors: `NotFound`, `NoDestination`, `Oversized`, `NotMoved`, `NotListed`, `Listed`, `ConversationEnded`,
-    `NotAssigned`, `PreconditionFailed`, `PayloadNotChanged`, `PayloadRemoved`, `TransitionNotAllowed`.
+    Errors: `NotFound`, `MessageErased`, `MessageArchived`, `NoDestination`, `Oversized`, `NotMoved`, `NotListed`,
+    `Listed`, `ConversationEnded`, `NotAssigned`, `PreconditionFailed`, `PayloadNotChanged`, `PayloadRemoved`,
+    `TransitionNotAllowed`.
     """
     why = decided.refused.get(message_id)
     if why is None:
         return
     if why == refusals.NOT_FOUND:
-        raise NotFound(f"There is no message {message_id}.")
+        require_archived(message_id, principal)
+        raise MessageArchived(f"Message {message_id} is archived; restore it first, then decide.")
     if why == refusals.NO_DESTINATION:
         raise NoDestination("The address that this message would go to delivers nowhere; give it a destination first.")
     if why == refusals.OVERSIZED:

@@ -153,7 +153,7 @@ def _decide_on(
                 decided = replace(decide(operation, ids, **expected), changed=(), handed_back=(), awaits=operation.id)
                 transaction.set_rollback(True)
         if is_one:
-            only(decided, ids[0])
+            only(decided, ids[0], principal.as_reader)
     return decided, operation
 
 

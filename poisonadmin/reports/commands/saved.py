@@ -52,7 +52,7 @@ def next_run(schedule: str, after: datetime, time_zone: str) -> datetime:
     try:
         return next(CronSim(schedule, after.astimezone(ZoneInfo(time_zone)))).astimezone(UTC)
     except CronSimError as error:
-        raise InvalidReport("schedule", f"{error}.") from None
+        raise InvalidReport("schedule", f"is no schedule: {str(error).lower()}. It is five cron fields.") from None
     except StopIteration:
         raise InvalidReport("schedule", "is never due.") from None
 

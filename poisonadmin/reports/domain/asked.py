@@ -212,7 +212,7 @@ def _pivoted(found: AskedReport, pivot: str | None, figure: str | None) -> Asked
         raise InvalidReport("group_by", "is required with a pivot: it names the rows.")
     _check_groups(found.of_kind, (pivot,), "pivot", 1)
     if pivot in found.group_by:
-        raise InvalidReport("pivot", "names a column of group_by.")
+        raise InvalidReport("pivot", "must be none of the columns by which rows are grouped.")
     if found.columns:
         raise InvalidReport("columns", "are those of the groups and the values of the pivot; leave them out.")
     figures = [name for name, _ in found.measures.columns]
@@ -256,8 +256,9 @@ def _check_names(info: KindInfo, names: Sequence[str], field: str, most: int) ->
 
 
 def _refuse_twice(names: Sequence[str], field: str) -> None:
-    if len(set(names)) < len(names):
-        raise InvalidReport(field, "names something twice.")
+    twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
+    if twice is not None:
+        raise InvalidReport(field, f"names {twice[:60]} twice.")
 
 
 def _kind(kind: str) -> ReportKind:

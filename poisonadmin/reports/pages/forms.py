@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 from django import forms
 
 from poisonadmin.alerts.channels.registry import CHANNELS
-from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.domain.errors import NEW, AlreadyExists, PoisonAdminError, PreconditionFailed
 from poisonadmin.core.queries.filter_values import InvalidFilter
 from poisonadmin.reports.commands import saved
 from poisonadmin.reports.domain.asked import AskedReport, Period, ReportFormat, asked_report
@@ -78,6 +78,7 @@ def _days(label: str, **look: Any) -> TextField:
 class ReportForm(PageForm):
     """A report. Its days are those of its time zone, both of them included."""
 
+    undone = "Nothing was made or saved."
     layout: ClassVar[tuple[tuple[str, str], ...]] = (
         ("", "kind format filter"),
         ("Period", "first last by time_zone"),
@@ -113,6 +114,9 @@ class ReportForm(PageForm):
     )
     figure = TextField("Figure of the pivot", choices=[("", "How many there are"), *FIGURES.items()])
     name = TextField("Name", most=saved.MAX_NAME_CHARS)
+    # Of the saved report that the form was opened with.
+    was = forms.CharField(required=False, widget=forms.HiddenInput)
+    version = forms.IntegerField(required=False, widget=forms.HiddenInput)
     days = whole_number("Days", note="The last whole days before each run, instead of the period above.")
     schedule = TextField(
         "Schedule: five cron fields", most=saved.MAX_SCHEDULE_CHARS, hint="0 7 * * 1", note="In the time zone above."
@@ -157,6 +161,11 @@ class ReportForm(PageForm):
             "to": typed.get("to") or [],
         }
 
+    def expected_version(self) -> int:
+        """Return the version of the saved report that is changed; `NEW` under another name than it had."""
+        typed = self.cleaned_data
+        return int(typed["version"] or NEW) if typed["name"] == typed["was"] else NEW
+
     def check(self) -> None:
         """Raise what the command would refuse."""
         asked = self.asked()
@@ -168,6 +177,8 @@ class ReportForm(PageForm):
         """Return the field of an error."""
         if isinstance(error, InvalidFilter):
             return "filter"
+        if isinstance(error, AlreadyExists | PreconditionFailed):
+            return "name"
         found = super().field_of(error)
         return "first" if found == "period" else found
 

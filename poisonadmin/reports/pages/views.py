@@ -75,14 +75,17 @@ def _initial(request: HttpRequest, principal: Principal) -> dict[str, Any]:
     if kept.isdecimal() and len(kept) < 19:
         row = get_saved_report(int(kept), principal=principal)
         names = ("name", "days", "schedule", "is_shared", "channel", "to")
-        return initial_of(from_json(row.asked)) | {name: getattr(row, name) for name in names}
+        own = {"was": row.name, "version": row.version} if row.owner == principal.name else {}
+        return initial_of(from_json(row.asked)) | {name: getattr(row, name) for name in names} | own
     given = {name: texts for name, texts in request.GET.lists() if name not in _OWN}
     said = {name: request.GET[name] for name in SAID if name in request.GET}
     return {"filter": narrowing(given), "kind": "failures", **said}
 
 
 def _saved(request: HttpRequest, form: ReportForm, asked: AskedReport, principal: Principal) -> HttpResponseBase:
-    _, secret = saved.save_report(form.cleaned_data["name"], asked, principal=principal, **form.kept())
+    _, secret = saved.save_report(
+        form.cleaned_data["name"], asked, principal=principal, expected_version=form.expected_version(), **form.kept()
+    )
     notes.success(request, f"The report “{form.cleaned_data['name']}” is saved.")
     if secret is not None:
         notes.success(request, f"Its webhook is signed with this secret, which is not shown again: {secret}")

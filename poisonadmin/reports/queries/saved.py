@@ -10,7 +10,7 @@ from typing import Any
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
-from poisonadmin.core.queries.rows import Versioned, fetch, fetch_by_id
+from poisonadmin.core.queries.rows import MAX_ID, Versioned, fetch
 
 
 @dataclass(frozen=True)
@@ -45,18 +45,30 @@ FROM saved_report s
 """
 
 
+# By which session or token a user saved it makes no difference to who sees every address.
+_SEEN = """
+(s.owner_account = %s AND s.owner = %s OR %s AND (s.is_shared OR s.owner_account = %s OR s.owner_account IN (
+    SELECT 'token ' || t.id FROM api_token t WHERE 'user ' || t.user_id = %s)))
+"""
+
+
+def _seen(principal: Principal) -> list[Any]:
+    user = principal.user or None
+    return [principal.account, principal.name, principal.sees_everything, user, user]
+
+
 def list_saved_reports(*, principal: Principal) -> list[SavedReportRow]:
     """Return the principal's saved reports and the shared ones of others, by name."""
     principal.require(Permission.EXPORT)
-    where = "WHERE owner_account = %s AND owner = %s OR is_shared AND %s ORDER BY name, id"
-    return fetch(SavedReportRow, f"{_SELECT} {where}", [principal.account, principal.name, principal.sees_everything])
+    return fetch(SavedReportRow, f"{_SELECT} WHERE {_SEEN} ORDER BY name, id", _seen(principal))
 
 
 def get_saved_report(saved_id: int, *, principal: Principal) -> SavedReportRow:
     """Return the saved report; raise NotFound, also for another's that is not shared."""
     principal.require(Permission.EXPORT)
-    found = fetch_by_id(SavedReportRow, f"{_SELECT} WHERE s.id = %s", saved_id)
-    is_shown = found is not None and (found.owner == principal.name or (found.is_shared and principal.sees_everything))
-    if found is None or not is_shown:
+    found: list[SavedReportRow] = []
+    if 0 < saved_id <= MAX_ID:
+        found = fetch(SavedReportRow, f"{_SELECT} WHERE s.id = %s AND {_SEEN}", [saved_id, *_seen(principal)])
+    if not found:
         raise NotFound(f"There is no saved report {saved_id}.")
-    return found
+    return found[0]

@@ -36,11 +36,13 @@ _PHASE = "trying the rule on stored messages"
 def request_dry_run(rule_id: int, *, principal: Principal) -> DryRun:
     """Have the rule tried on what waits or is undecided now; return the run that is under way, where there is one.
 
-    Errors: `NotAllowed`, `NotFound`.
+    What a rule on payloads finds tells of these. Errors: `NotAllowed`, `NotFound`.
     """
     principal.require(Permission.CONFIGURE)
     with transaction.atomic():
         rule = locked_rule(rule_id, principal=principal)
+        if domain.reads_payloads(rule.match):
+            principal.require(Permission.READ_PAYLOAD)
         open_run = DryRun.objects.filter(rule_id=rule_id, rule_version=rule.version, finished_at__isnull=True).first()
         if open_run is not None:
             return open_run

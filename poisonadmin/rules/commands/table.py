@@ -22,7 +22,7 @@ from poisonadmin.core.domain.globs import glob
 from poisonadmin.core.domain.names import mistake_in
 from poisonadmin.rules.domain.fields import InvalidRule
 from poisonadmin.rules.domain.json_schema import InvalidSchema, compile_schema
-from poisonadmin.rules.domain.rules import Stage, validate_rule
+from poisonadmin.rules.domain.rules import Stage, reads_payloads, validate_rule
 from poisonadmin.rules.queries.rules import covers_rule
 from poisonadmin.store.models.destination import Destination
 from poisonadmin.store.models.rule import Rule
@@ -166,6 +166,8 @@ def _name(name: str) -> str:
 def _checked(stage: Stage, fields: RuleFields, principal: Principal, before: Rule | None = None) -> dict[str, Any]:
     values = checked_rule(stage, fields)
     match, action = values["match"], values["action"]
+    if reads_payloads(match):
+        principal.require(Permission.READ_PAYLOAD)
     if not covers_rule(principal, match):
         raise NotAllowed(f"This rule reaches beyond the addresses that {principal.name} is limited to.")
     _require_seen(principal, match, action, before)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from poisonadmin.core.domain.globs import glob
 from poisonadmin.rules.domain.json_conditions import json_condition, within
-from poisonadmin.rules.domain.rules import Before, RuleDefinition, RuleFailed, Stage, validate_rule
+from poisonadmin.rules.domain.rules import Before, RuleDefinition, RuleFailed, Stage, reads_payloads, validate_rule
 
 # A larger payload is not looked into: conditions on its JSON do not hold. Rules on the size are made for it.
 MAX_JSON_BYTES = 4 * 1024 * 1024
@@ -170,8 +170,7 @@ def compile_content_rule(rule: RuleDefinition, *, compile_schema: CompileSchema)
         ruling = FilterDecision(rule.id, rule.name, do, action.get("address"), tuple(action.get("tags", ())))
     except Exception as error:
         raise RuleFailed(rule, f"it cannot be compiled: {error}"[:500]) from error
-    needs_body = bool({"json", "violates", "not_json"} & set(match))
-    return ContentRule(rule, ruling, conditions, needs_body, "headers" in match)
+    return ContentRule(rule, ruling, conditions, reads_payloads(match), "headers" in match)
 
 
 class _Table(NamedTuple):

@@ -150,6 +150,11 @@ _PARTS: dict[Stage, dict[str, tuple[dict[str, Check], tuple[str, ...]]]] = {
 }
 
 
+def reads_payloads(match: Mapping[str, Any]) -> bool:
+    """Return whether a condition looks at the bytes of payloads."""
+    return not {"json", "violates", "not_json"}.isdisjoint(match)
+
+
 def validate_rule(
     stage: Stage, match: Mapping[str, Any], action: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -14,7 +14,7 @@ from poisonadmin.core.queries.rows import Versioned, fetch, fetch_by_id, fetch_r
 from poisonadmin.rules.domain.content_rules import ContentRule, ContentRules, compile_content_rule
 from poisonadmin.rules.domain.failure_rules import FailureRule, compile_failure_rule
 from poisonadmin.rules.domain.json_schema import compile_schema
-from poisonadmin.rules.domain.rules import RuleDefinition, RuleFailed, Stage
+from poisonadmin.rules.domain.rules import RuleDefinition, RuleFailed, Stage, reads_payloads
 
 _SELECT = """SELECT r.id, r.stage, r.position, r.name, r.owner, r.note, r.match, r.action, r.is_enabled,
  r.is_enabled AND (r.ends_at IS NULL OR r.ends_at > now()) AS is_in_force,
@@ -116,12 +116,17 @@ def get_rule(rule_id: int, *, principal: Principal) -> RuleRow:
 
 
 def latest_dry_run(rule_id: int, *, principal: Principal) -> DryRunRow:
-    """Return the rule's latest dry run, finished or not; raise NotAllowed, NotFound, DryRunNotFound."""
-    get_rule(rule_id, principal=principal)
+    """Return the rule's latest dry run, finished or not; raise NotAllowed, NotFound, DryRunNotFound.
+
+    What a rule on payloads has found tells of these, and what a former version was on is not known.
+    """
+    rule = get_rule(rule_id, principal=principal)
     rows = fetch(dict, f"{_DRY_RUN} WHERE rule_id = %s ORDER BY id DESC LIMIT 1", [rule_id])
     if not rows:
         raise DryRunNotFound(f"The rule {rule_id} was never dry-run.")
     row = dict(rows[0])
+    if reads_payloads(rule.match) or row["rule_version"] != rule.version:
+        principal.require(Permission.READ_PAYLOAD)
     return DryRunRow(found=_places(row.pop("report").get("found", [])), **row)
 
 

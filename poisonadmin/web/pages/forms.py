@@ -159,12 +159,14 @@ def ticks(label: str, note: str = "", *, initial: bool = False) -> forms.Boolean
 class PageForm(forms.Form):
     """The base of our forms.
 
-    `layout`: its sections, each with a title and the names of its fields; `rest`: the title of all others.
+    `layout`: its sections, each with a title and the names of its fields; `rest`: the title of all others. `undone`:
+    what is said first when something is wrong.
     """
 
     bound_field_class = DrawnField
     layout: ClassVar[tuple[tuple[str, str], ...]] = ()
     rest: ClassVar[str] = ""
+    undone: ClassVar[str] = "Nothing was saved."
 
     def __init__(self, data: Mapping[str, Any] | None = None, **more: Any) -> None:
         super().__init__(data, auto_id="%s", **more)

@@ -78,8 +78,8 @@ def _ask(
                 for statement in shares[task]:
                     cursor.execute(statement)
                     for found in cursor.fetch_record_batch():
-                        # Behind the columns of the report stands what the rows are ordered by.
-                        rows = found.select(range(len(schema))).cast(schema)
+                        # Behind the columns of the report stands what the rows are ordered by. PostgreSQL cuts names.
+                        rows = found.select(range(len(schema))).rename_columns(schema.names).cast(schema)
                         yield pa.RecordBatch.from_pydict({"rows": [_stream(rows)]})
 
 
