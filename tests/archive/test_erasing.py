@@ -107,8 +107,9 @@ def test_what_a_hold_names_is_not_erased(spark: SparkSession) -> None:
 
 
 def test_a_hold_that_nobody_can_apply_is_refused_and_an_older_one_is_named(spark: SparkSession) -> None:
-    with pytest.raises(InvalidFilter):
-        hold({"q": 'payload:"x"'}, reason="lawsuit", principal=SYSTEM)
+    for words in ('payload:"x"', "received:1m", "!failed:24h"):
+        with pytest.raises(InvalidFilter):
+            hold({"q": words}, reason="lawsuit", principal=SYSTEM)
     made = hold({"address": "orders.#"}, reason="lawsuit", principal=SYSTEM)
     LegalHold.objects.filter(id=made.id).update(filter={"q": ["payload:x"]})
     waiting = request_erasure({"address": "invoices.#"}, reason="asked for", principal=SYSTEM)

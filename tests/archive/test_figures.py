@@ -14,11 +14,13 @@ from poisonadmin.archive.commands.restoring import restore_from_archive
 from poisonadmin.archive.commands.runs import archive_due
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
+from poisonadmin.messages.commands.failure_groups import Seen, ensure
 from poisonadmin.reports.domain.asked import AskedReport, Period, Row, asked_report
 from poisonadmin.reports.queries.figures import failures_by_month, with_archived
 from poisonadmin.reports.queries.rows import rows_at_once
 from tests.archive.fixtures import in_process, place  # noqa: F401  (fixtures)
 from tests.archive.in_process import InProcessStore
+from tests.fixtures.api import take
 from tests.fixtures.pages import html_of
 from tests.reports.made import DAY, HOUR, NOON, attempt, change, message
 
@@ -111,6 +113,25 @@ def test_failures_of_months_outlive_the_counts_by_hour() -> None:
         cursor.execute("UPDATE day_figure SET day = day - interval '26 months'")
     forget_figures()
     assert fetch_values("SELECT count(*) FROM day_figure") == [0]
+
+
+def test_months_know_what_is_not_added_up_yet_and_what_came_late() -> None:
+    today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    take("orders.late")
+    address = fetch_values("SELECT id FROM address WHERE name = 'orders.late'")[0]
+    period = Period(today - timedelta(days=92), today)
+
+    def months() -> int:
+        _, found = failures_by_month(period, principal=SYSTEM, patterns=["orders.late"])
+        return sum(sum(counts) for counts in found.values())
+
+    for days_ago, total in ((1, 3), (60, 6), (60, 9)):
+        at = today - timedelta(days=days_ago)
+        with connection.cursor() as cursor:
+            ensure(cursor, [Seen("f" * 16, "Late: no", "Late", 1, address, at, at, count=3)])
+        assert months() == total
+    roll_up_failures()
+    assert months() == 9
 
 
 def test_the_summary_shows_months(browser_of: Callable[[str], Client]) -> None:

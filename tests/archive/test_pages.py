@@ -74,7 +74,7 @@ def test_the_api_tells_of_an_archived_message(archived: int, operator: Caller, v
     restored = operator.post(f"messages/{archived}/restore_from_archive/", {"reason": "r"})
     assert (restored.status_code, restored.json()["state"], restored.json()["reason"]) == (200, "NDLV", "from_archive")
     assert viewer.get(f"messages/{archived}/").json()["archived"] is False
-    assert operator.post(f"messages/{archived}/restore_from_archive/", {"reason": "r"}).status_code == 404
+    assert operator.post(f"messages/{archived}/restore_from_archive/", {"reason": "r"}).status_code == 409
 
 
 def test_an_erased_message_is_gone(spark: SparkSession, admin: Caller, viewer: Caller) -> None:

@@ -1,12 +1,18 @@
 """An archived message is found, shown as it was, and restored with every row that it had."""
 
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from django.core.management import CommandError, call_command
 from django.db import connection
 from pyspark.sql import SparkSession
 
 from poisonadmin.archive.commands.requests import request_run
 from poisonadmin.archive.commands.restoring import IdTaken, TablesInUse, restore_from_archive
 from poisonadmin.archive.queries.files import archived_files
+from poisonadmin.archive.queries.messages import ArchiveUnreadable
 from poisonadmin.archive.queries.search import list_archived
 from poisonadmin.core.domain.access import SYSTEM, Role, principal
 from poisonadmin.core.domain.errors import NotFound
@@ -15,10 +21,12 @@ from poisonadmin.messages.queries.counter_checks import wrong_counters
 from poisonadmin.messages.queries.detail import attempts, get_message, history, hops, payload
 from poisonadmin.messages.queries.detail_rows import MessageDetail
 from poisonadmin.messages.queries.filters import parse_filter
+from poisonadmin.store.models.archive import ArchiveFile
 from poisonadmin.store.models.attempt import Attempt
 from poisonadmin.store.models.destination import Destination
 from poisonadmin.store.models.message import Message
 from tests.archive.fixtures import age, archive, fail, place, put, rows_of  # noqa: F401  (a fixture)
+from tests.fixtures.api import Caller
 from tests.fixtures.decisions import mark_fail
 from tests.fixtures.delivery import make_orders_destination
 from workers.spark.tables.extent import Extent
@@ -186,6 +194,39 @@ def test_a_message_whose_id_was_taken_since_is_not_restored(spark: SparkSession)
     with pytest.raises(IdTaken):
         restore_from_archive(message_id, reason="look again", principal=SYSTEM)
     assert get_message(message_id, principal=SYSTEM).archived
+
+
+def test_a_file_that_is_not_what_was_written_gives_nothing_back(spark: SparkSession, capsys, place: str) -> None:  # noqa: F811
+    message_id = put_archived(spark)
+    run(spark)
+    call_command("verify_archive")
+    assert "are as they were written" in capsys.readouterr().out
+    (path,) = (Path(place) / one.path for one in ArchiveFile.objects.filter(table_name="messages", is_current=True))
+    rows = pq.read_table(path)
+    payloads = pa.array([b'{"n": "another"}'] * rows.num_rows, rows.schema.field("payload").type)
+    pq.write_table(rows.set_column(rows.schema.get_field_index("payload"), "payload", payloads), path)
+    with pytest.raises(ArchiveUnreadable, match="not what was written"):
+        restore_from_archive(message_id, reason="look again", principal=SYSTEM)
+    pq.write_table(rows.slice(0, 0), path)
+    with pytest.raises(ArchiveUnreadable, match="is not in it"):
+        get_message(message_id, principal=SYSTEM)
+    with pytest.raises(CommandError, match="1 of"):
+        call_command("verify_archive")
+    path.unlink()
+    with pytest.raises(CommandError, match="1 of"):
+        call_command("verify_archive")
+    assert path.name in capsys.readouterr().out
+    assert fetch_values("SELECT id FROM message WHERE id = %s", [message_id]) == []
+
+
+def test_what_is_live_is_not_restored_and_what_is_archived_not_decided_on(spark: SparkSession, admin: Caller) -> None:
+    message_id = put_archived(spark)
+    refused = admin.post(f"messages/{message_id}/restore_from_archive/", {"reason": "look again"})
+    assert (refused.status_code, refused.json()["code"]) == (409, "not_archived")
+    run(spark)
+    refused = admin.post(f"messages/{message_id}/approve/", {"reason": "again"})
+    assert (refused.status_code, refused.json()["code"]) == (409, "message_archived")
+    assert "restore it first" in refused.json()["detail"]
 
 
 def test_nothing_is_restored_while_somebody_reads(spark: SparkSession, monkeypatch) -> None:

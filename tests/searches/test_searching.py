@@ -82,7 +82,11 @@ PAYLOADS = [
     b'{"n": "7"}',
     b"",
     b"not json: total 120",
+    b'{"huge": 12345678901234567890123}',
+    b'{"kind": "num", "limit": 1e400}',
+    b'{"kind": "\\ud800"}',
 ]
+HUGE = len(PAYLOADS) - 3
 
 
 @pytest.mark.parametrize(
@@ -99,6 +103,10 @@ PAYLOADS = [
         ("payload.$.order.total:<=100", [1]),
         ("payload.$.order.total:>99 payload.$.order.total:<101", [1]),
         ("payload.$.order.total:120", [2]),
+        ("payload.$.huge:12345678901234567890123", [HUGE]),
+        ("payload.$.huge:>=12345678901234567890123 payload.$.huge:<=12345678901234567890123", [HUGE]),
+        ("payload.$.kind:num", [HUGE + 1]),
+        ("payload.$.kind:*", [HUGE + 1, HUGE + 2]),
         ("payload.$.order.lines[*].sku:b", [0]),
         ("payload.$.näme:Zoë", [5, 6]),
         ('payload.$.näme:"Zoë"', [5, 6]),

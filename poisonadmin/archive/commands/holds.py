@@ -8,8 +8,9 @@ from django.db.models.functions import Now
 from poisonadmin.core.commands import audit
 from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Permission, Principal
 from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
+from poisonadmin.core.queries.filter_values import InvalidFilter
 from poisonadmin.messages.queries.filter_sql import compile_filter
-from poisonadmin.messages.queries.filters import MessageFilter, parse_filter, require_values
+from poisonadmin.messages.queries.filters import SPANS, MessageFilter, parse_filter, require_values
 from poisonadmin.store.models.archive import LegalHold
 
 Filter = Mapping[str, Sequence[str] | str]
@@ -64,6 +65,8 @@ def hold(given: Filter, *, reason: str, principal: Principal) -> LegalHold:
     """Keep what matches from now on. Errors: `NotAllowed`, `InvalidFilter`, `NothingNamed`."""
     require_archivist(principal)
     texts = checked_filter(given)
+    if any(term.field in SPANS.values() for term in parse_filter(texts).terms):
+        raise InvalidFilter("q", "A legal hold takes times, such as `received:>=2026-11-01`; a span would run out.")
     with transaction.atomic():
         made = LegalHold.objects.create(filter=texts, reason=reason, created_by=principal.name)
         audit.record(

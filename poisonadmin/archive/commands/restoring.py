@@ -9,13 +9,14 @@ from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.addresses.commands import ensure_addresses
 from poisonadmin.archive.commands.figures import take_off
-from poisonadmin.archive.queries.messages import require_archived, rows_of
+from poisonadmin.archive.queries.messages import rows_of
 from poisonadmin.core.commands import audit
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
+from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.messages.commands.transitions import enter
 from poisonadmin.messages.domain.states import Event, Reason, State
+from poisonadmin.messages.queries.lists import require_message
 
 WAIT_SECONDS = 3.0
 
@@ -94,6 +95,16 @@ class TablesInUse(PoisonAdminError):
         super().__init__("A report or a search is reading the archive just now; try again in a while.")
 
 
+class NotArchived(PoisonAdminError):
+    """Raised when a message that is to be restored is live."""
+
+    code = "not_archived"
+    status = 409
+
+    def __init__(self, message_id: int) -> None:
+        super().__init__(f"Message {message_id} is not archived; there is nothing to restore.")
+
+
 class IdTaken(PoisonAdminError):
     """Raised when another message with the same message id was taken in at the address since."""
 
@@ -107,17 +118,18 @@ class IdTaken(PoisonAdminError):
 def restore_from_archive(message_id: int, *, reason: str, principal: Principal) -> None:
     """Make an archived message live: NDLV, `from_archive`, with its bytes, attempts, history and id.
 
-    Errors: `NotAllowed`, `NotFound`, `MessageErased`, `ArchiveUnreadable`, `TablesInUse`, `IdTaken`.
+    Errors: `NotAllowed`, `NotFound`, `MessageErased`, `NotArchived`, `ArchiveUnreadable`, `TablesInUse`, `IdTaken`.
     """
     principal.require(Permission.DECIDE)
-    require_archived(message_id, principal.as_reader)
+    if require_message(message_id, principal.as_reader, Permission.READ):
+        raise NotArchived(message_id)
     with transaction.atomic(), connection.cursor() as cursor:
         _alone(cursor)
         cursor.execute(_TAKE, [message_id])
         if (found := cursor.fetchone()) is None:
-            raise NotFound(f"Message {message_id} is not archived any more.")
+            raise NotArchived(message_id)
         piece_id, *archived = found
-        rows = {table: rows_of(message_id, table, piece_id=piece_id) for table in _TABLES}
+        rows = {table: rows_of(message_id, table, piece_id=piece_id, is_checked=True) for table in _TABLES}
         message = rows["messages"][0]
         ensure_addresses([one for one in (message[name] for name in _ADDRESSES) if one is not None])
         cursor.execute("INSERT INTO archive_left_out (piece_id, message_id) VALUES (%s, %s)", [piece_id, message_id])

@@ -1,5 +1,6 @@
 """Archived messages: which there are, by what they are found, and their rows, read from their files."""
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -58,9 +59,10 @@ SELECT a.name, m.erased_at, e.requested_by, e.reason
 FROM erased_message m JOIN erasure e ON e.id = m.erasure_id JOIN address a ON a.id = m.address_id WHERE m.id = %s
 """
 _FILES = """
-SELECT path FROM archive_file
+SELECT path, sha256 FROM archive_file
 WHERE piece_id = %s AND table_name = %s AND is_current AND first_id <= %s AND last_id >= %s ORDER BY id
 """
+_READ_BYTES = 1024 * 1024
 
 # Of each file those whose rows count there: of others it may have rows that do not.
 _FILES_OF_SEVERAL = """
@@ -82,19 +84,40 @@ def require_archived(message_id: int, principal: Principal) -> ArchivedRow:
     raise NotFound(f"There is no message {message_id}.")
 
 
-def rows_of(message_id: int, table: str, *, piece_id: int | None = None) -> list[dict[str, Any]]:
+def rows_of(
+    message_id: int, table: str, *, piece_id: int | None = None, is_checked: bool = False
+) -> list[dict[str, Any]]:
     """Return an archived message's rows of a table, as workers/spark/tables/columns.py names their columns.
 
-    `piece_id`: its piece, where the caller knows it. Errors: `NotFound` when it is archived no more,
-    `ArchiveUnreadable`.
+    `piece_id`: its piece, where the caller knows it. `is_checked`: the files are what was written, by their checksums,
+    which reads them whole. Errors: `NotFound` when it is archived no more, `ArchiveUnreadable`.
     """
     if piece_id is None:
         found = fetch_rows("SELECT piece_id FROM archived_message WHERE id = %s", [message_id])
         if not found:
             raise NotFound(f"Message {message_id} is not archived.")
         piece_id = found[0][0]
-    paths = [path for (path,) in fetch_rows(_FILES, [piece_id, table, message_id, message_id])]
-    return [row for path in paths for row in _read(path, table, [message_id])]
+    files: dict[str, str] = dict(fetch_rows(_FILES, [piece_id, table, message_id, message_id]))
+    for path, sha256 in files.items() if is_checked else ():
+        require_as_written(path, sha256)
+    rows = [row for path in files for row in _read(path, table, [message_id])]
+    if table == "messages" and not rows:
+        raise ArchiveUnreadable(next(iter(files), "of this message"), f"message {message_id} is not in it")
+    return rows
+
+
+def require_as_written(path: str, sha256: str) -> None:
+    """Do nothing where a file of the archive has this checksum; raise ArchiveUnreadable."""
+    digest = hashlib.sha256()
+    try:
+        where, begin = _file_system(settings.ARCHIVE)
+        with where.open_input_stream(f"{begin.rstrip('/')}/{path}", compression=None) as content:
+            while some := content.read(_READ_BYTES):
+                digest.update(some)
+    except OSError as error:
+        raise ArchiveUnreadable(path, str(error)) from error
+    if digest.hexdigest() != sha256:
+        raise ArchiveUnreadable(path, "it is not what was written")
 
 
 def rows_of_several(ids: Sequence[int], table: str, *, columns: Sequence[str]) -> list[dict[str, Any]]:

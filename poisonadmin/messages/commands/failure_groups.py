@@ -7,6 +7,7 @@ from datetime import datetime
 from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.alerts.domain.kinds import LEAST_QUIET_MINUTES
+from poisonadmin.archive.domain.figures import FAILURES, KEPT_MONTHS
 from poisonadmin.messages.domain.failures import FINGERPRINT_VERSION, HOURS_KEPT_DAYS
 
 
@@ -56,6 +57,13 @@ WITH seen AS MATERIALIZED (
     SELECT counted.id, date_trunc('hour', last_at), address_id, sum(count) FROM seen JOIN counted USING (fingerprint)
     WHERE last_at > now() - interval '{HOURS_KEPT_DAYS} days' GROUP BY 1, 2, 3
     ON CONFLICT (group_id, hour, address_id) DO UPDATE SET failures = group_hour.failures + excluded.failures
+), late AS (
+    -- Whole days of what is older are added up already, and hours of it are not kept.
+    INSERT INTO day_figure (day, address_id, figure, n)
+    SELECT (last_at AT TIME ZONE 'UTC')::date, address_id, '{FAILURES}', sum(count) FROM seen
+    WHERE last_at <= now() - interval '{HOURS_KEPT_DAYS} days' AND last_at > now() - interval '{KEPT_MONTHS} months'
+    GROUP BY 1, 2 ORDER BY 1, 2
+    ON CONFLICT (day, address_id, figure) DO UPDATE SET n = day_figure.n + excluded.n
 ), by_version AS (
     INSERT INTO group_version (group_id, consumer_version, address_id, first_at, last_at, failures)
     SELECT counted.id, consumer_version, address_id, min(first_at), max(last_at), sum(count)

@@ -253,10 +253,7 @@ _ATTEMPT = [
 
 
 def _message(message_id: int) -> Mapping[str, Any]:
-    found = rows_of(message_id, "messages")
-    if not found:
-        raise NotFound(f"There is no message {message_id}.")
-    return found[0]
+    return rows_of(message_id, "messages")[0]
 
 
 def _extras(message_id: int, kind: str) -> list[dict[str, Any]]:

@@ -51,11 +51,11 @@ DECISIONS = tuple(sorted({str(action.event) for key, action in ACTIONS.items() i
 # Hours from which an age is of the next bracket.
 BRACKETS = (
     ("under_1_hour", 0),
-    ("under_4_hours", 1),
-    ("under_1_day", 4),
-    ("under_3_days", 24),
-    ("under_7_days", 72),
-    ("under_30_days", 168),
+    ("1_to_4_hours", 1),
+    ("4_to_24_hours", 4),
+    ("1_to_3_days", 24),
+    ("3_to_7_days", 72),
+    ("7_to_30_days", 168),
     ("30_days_and_more", 720),
 )
 

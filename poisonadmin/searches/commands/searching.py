@@ -54,13 +54,14 @@ ORDER BY (SELECT max(turn_at) FROM search former WHERE former.requester = search
 """
 _TURN = """
 UPDATE search SET turn_at = now(), total = CASE WHEN total > 0 THEN total ELSE
-    (SELECT coalesce(max(id), 0) - coalesce(min(id), 0) FROM message) END
+    (SELECT coalesce(max(id), 0) - coalesce(min(id), 0) FROM message)
+    + (SELECT coalesce(sum(rows), 0) FROM archive_file WHERE is_current AND table_name = 'messages') END
 WHERE id = %s AND state = 'running'
 """
 _FILES = """
 SELECT id, path, rows FROM archive_file WHERE is_current AND table_name = 'messages' AND id > %s ORDER BY id LIMIT %s
 """
-_NEWEST_FILE = "SELECT max(id), sum(rows) FROM archive_file WHERE is_current AND table_name = 'messages'"
+_NEWEST_FILE = "SELECT max(id) FROM archive_file WHERE is_current AND table_name = 'messages'"
 _HITS = """
 INSERT INTO search_hit (search_id, message_id, archived)
 SELECT %s, * FROM unnest(%s::bigint[], %s::jsonb[])
@@ -231,11 +232,9 @@ def _live_wave(search: Search, asked: _Asked, searching: Searching, messages: in
 
 def _archive_wave(search: Search, asked: _Asked, searching: Searching, messages: int) -> bool:
     """Read some files. What is archived meanwhile is in newer files, which are read when the others have been."""
-    newest, rows = fetch_rows(_NEWEST_FILE)[0]
+    newest = fetch_values(_NEWEST_FILE)[0]
     if newest is None or newest <= search.file_above:
         return True
-    if search.file_above == 0:
-        search.total += int(rows)
     columns, outside = archive_columns(asked.filter, asked.principal, search.requested_at)
     if outside:
         Search.objects.filter(id=search.id).update(outside_archive=outside)
@@ -265,9 +264,9 @@ def _store(search: Search, hits: Sequence[Hit], *, read: int, **place: int) -> b
         search.hits, search.archived_hits = cursor.fetchone()
         search.read += read
         search.is_capped = len(kept) < len(newest_first)
-        for name, value in {"total": search.total, **place}.items():
+        for name, value in place.items():
             setattr(search, name, value)
-        names = ["hits", "archived_hits", "read", "is_capped", "total", *place]
+        names = ["hits", "archived_hits", "read", "is_capped", *place]
         Search.objects.filter(id=search.id).update(**{name: getattr(search, name) for name in names})
         if kept:
             cursor.execute("UPDATE search SET first_hit_at = coalesce(first_hit_at, now()) WHERE id = %s", [search.id])

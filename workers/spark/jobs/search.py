@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial, reduce
 from operator import and_, or_
+from typing import Any
 
 import orjson
 import pyarrow as pa
@@ -167,7 +168,15 @@ def _needed_texts(clause: PayloadAt) -> list[bytes]:
 def _holding(
     clauses: Sequence[PayloadAt], schema: pa.Schema, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    test = payload_test(clauses, loads=orjson.loads)
+    test = payload_test(clauses, loads=_loads)
     for batch in batches:
         payloads = batch.column(batch.schema.get_field_index("payload"))
         yield batch.filter(pa.array([test(payload.as_py()) for payload in payloads], pa.bool_())).cast(schema)
+
+
+def _loads(payload: bytes) -> Any:
+    """Parse JSON as orjson does; also where a number is beyond a double, or half of a surrogate pair stands alone."""
+    try:
+        return orjson.loads(payload)
+    except orjson.JSONDecodeError:
+        return json.loads(payload)
