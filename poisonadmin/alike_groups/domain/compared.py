@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 from poisonadmin.messages.domain.failures import Failure, mask
@@ -40,8 +41,20 @@ class ComparedFailure:
         >>> ComparedFailure("E", "Order A<n>b, of Ada: <n> items, Ada", ()).words
         ('Order', '<id>', 'of', 'Ada', '<n>', 'items')
         """
-        found = (word_of(text) for text in self.message.split())
-        return tuple(dict.fromkeys(word for word in found if word))[:MAX_WORDS]
+        return tuple(self.written)
+
+    @cached_property
+    def written(self) -> Mapping[str, str]:
+        """Each of the `words` as the message first has it.
+
+        >>> ComparedFailure("E", "Order A<n>b, of Ada", ()).written["<id>"]
+        'A<n>b'
+        """
+        found: dict[str, str] = {}
+        for text in self.message.split():
+            if word := word_of(text):
+                found.setdefault(word, text.strip(_EDGES)[:_MAX_WORD_CHARS])
+        return dict(islice(found.items(), MAX_WORDS))
 
     @cached_property
     def places(self) -> tuple[str, ...]:

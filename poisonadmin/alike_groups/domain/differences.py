@@ -1,6 +1,6 @@
 """What two failures share and where they differ: in words, and frame by frame."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import groupby, zip_longest
@@ -67,7 +67,7 @@ def in_words(left: ComparedFailure, right: ComparedFailure, *, names: tuple[str,
         same.append("the class of the cause")
     else:
         different.append(f"the class of the cause is `{left.kind}` in {names[0]}, `{right.kind}` in {names[1]}")
-    _say_words(left.words, right.words, names, same, different)
+    _say_words(left.written, right.written, names, same, different)
     parts = [f"The same: {', '.join(same)}."] if same else []
     return " ".join([*parts, *([f"Different: {'; '.join(different)}."] if different else [])])
 
@@ -102,7 +102,7 @@ def _sides(left: str | None, right: str | None, names: tuple[str, str]) -> str:
 
 
 def _say_words(
-    left: Collection[str], right: Collection[str], names: tuple[str, str], same: list[str], different: list[str]
+    left: Mapping[str, str], right: Mapping[str, str], names: tuple[str, str], same: list[str], different: list[str]
 ) -> None:
     if not left and not right:
         return
@@ -113,7 +113,7 @@ def _say_words(
     if shared:
         same.append(f"{len(shared)} of {len(union)} words")
     sides = [
-        f"{_named([word for word in words if word not in shared])} in {name}"
+        f"{_named([text for word, text in words.items() if word not in shared])} in {name}"
         for words, name in ((left, names[0]), (right, names[1]))
         if not shared.issuperset(words)
     ]

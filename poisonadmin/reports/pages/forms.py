@@ -171,6 +171,8 @@ class ReportForm(PageForm):
         asked = self.asked()
         report_filter(asked)
         if self.data.get("do") == "save":
+            if self.cleaned_data.get("days") and (self.cleaned_data.get("first") or self.cleaned_data.get("last")):
+                raise InvalidReport("days", "is a period, too; leave it or the days above empty.")
             saved.check_saved_report(self.cleaned_data.get("name", ""), asked, **self.kept())
 
     def field_of(self, error: PoisonAdminError) -> str:
