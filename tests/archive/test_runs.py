@@ -14,6 +14,7 @@ from poisonadmin.archive.commands import runs
 from poisonadmin.archive.commands.holds import hold, lift
 from poisonadmin.archive.commands.requests import cancel_run, request_daily_run, request_run
 from poisonadmin.archive.queries.files import archived_files
+from poisonadmin.archive.queries.runs import get_run
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
 from poisonadmin.messages.domain.id_ranges import IdRange
@@ -208,6 +209,18 @@ def test_pieces_are_archived_one_after_the_other(spark: SparkSession, monkeypatc
     assert fetch_values("SELECT sum(n) FROM day_figure WHERE figure = 'FAIL'") == [20]
     found = read_table(spark, "messages", Extent(files=archived_files("messages")), columns=["id"], tasks=2).collect()
     assert sorted(row.id for row in found) == ids
+
+
+def test_a_run_is_as_far_as_what_has_left_the_database() -> None:
+    made = request_run(principal=SYSTEM)
+    ArchiveRun.objects.filter(id=made.id).update(cut_off=100, planned=100)
+    for number, state in enumerate(("archived", "written")):
+        ArchivePiece.objects.create(
+            run=made, number=number, after_id=50 * number, until_id=50 * (number + 1), state=state
+        )
+    assert get_run(made.id, principal=SYSTEM).progress == 0.5
+    ArchivePiece.objects.update(state="archived")
+    assert get_run(made.id, principal=SYSTEM).progress == 0.999
 
 
 def test_history_goes_with_an_archived_message_only() -> None:

@@ -90,14 +90,17 @@ class ArchiveSize:
 
 _RUNS = """
 SELECT * FROM (SELECT r.id, r.state, r.as_of, r.is_dry_run,
-       CASE WHEN r.ended_at IS NOT NULL OR r.cut_off = 0 THEN 1.0 ELSE r.planned::float8 / r.cut_off END AS progress,
+       CASE WHEN r.ended_at IS NOT NULL THEN 1.0 WHEN r.cut_off = 0 THEN 0.0
+            ELSE LEAST(0.999, LEAST(r.planned, unmoved.after_id)::float8 / r.cut_off) END AS progress,
        f.files, f.bytes, f.messages, r.payloads_removed, r.totals, r.error, r.job_id,
        CASE WHEN r.state = 'done' AND NOT r.is_dry_run THEN 'run=' || r.id || '/manifest.json' END AS manifest,
        r.requested_by, r.requested_at, r.ended_at
 FROM archive_run r CROSS JOIN LATERAL (
     SELECT count(*) AS files, coalesce(sum(bytes), 0)::bigint AS bytes,
            coalesce(sum(rows) FILTER (WHERE table_name = 'messages'), 0)::bigint AS messages
-    FROM archive_file WHERE run_id = r.id AND is_current) AS f) AS run WHERE TRUE
+    FROM archive_file WHERE run_id = r.id AND is_current) AS f CROSS JOIN LATERAL (
+    SELECT min(after_id) AS after_id FROM archive_piece WHERE run_id = r.id AND state IN ('planned', 'written')) AS unmoved
+) AS run WHERE TRUE
 """
 _SIZE = """
 SELECT (SELECT count(*) FROM archived_message) AS messages, count(*) AS files, coalesce(sum(bytes), 0)::bigint AS bytes
