@@ -13,7 +13,9 @@ import gc
 import os
 import signal
 import sys
+from collections.abc import Callable
 from importlib.abc import MetaPathFinder
+from typing import Any
 
 # No pool of threads for linear algebra, which nobody here does: what is forked should have no threads.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -68,6 +70,18 @@ def _look_for_children() -> None:
     signal.setitimer(signal.ITIMER_REAL, _LOOK_SECONDS, _LOOK_SECONDS)  # a fork does not inherit it
 
 
+def ending_quietly(worker: Callable[..., int]) -> Callable[..., int]:
+    """Return what a fork runs, without a traceback where Spark has let go of it meanwhile and hears no answer."""
+
+    def run(*arguments: Any) -> int:
+        try:
+            return worker(*arguments)
+        except BrokenPipeError:
+            return 1
+
+    return run
+
+
 if __name__ == "__main__":
     if os.environ.get("SPARK_JOB_ARTIFACT_UUID", "default") != "default":  # it belongs to one session
         _look_for_children()
@@ -76,4 +90,5 @@ if __name__ == "__main__":
     gc.freeze()
     # Rows have no cycles: to look for some among each 700 new objects takes a tenth of a task's time.
     gc.set_threshold(50_000)
+    pyspark.daemon.worker = ending_quietly(pyspark.daemon.worker)
     pyspark.daemon.manager()
