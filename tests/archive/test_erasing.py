@@ -100,9 +100,10 @@ def test_what_a_hold_names_is_not_erased(spark: SparkSession) -> None:
     fail(archived)
     request_run(principal=SYSTEM)
     archive(spark)
-    hold({"address": "orders.#"}, reason="lawsuit", principal=SYSTEM)
+    hold({"address": "invoices.#"}, reason="another lawsuit", principal=SYSTEM)
+    held = [hold({"address": one}, reason="lawsuit", principal=SYSTEM).id for one in ("orders.#", "orders.us")]
     made = erase(spark, address="orders.#")
-    assert made.totals == {"erased": 0, "left_alone": 2}
+    assert made.totals == {"erased": 0, "left_alone": 2, "held_by": held}
     assert get_message(archived[0], principal=SYSTEM).archived
 
 

@@ -173,7 +173,7 @@ def test_what_is_too_large_cannot_be_approved_before_the_limit_is_raised(small: 
     asked = {"principal": SYSTEM, "reason": "send it"}
     assert approve([large], **asked).refused == {large: "oversized"}  # type: ignore[arg-type]
     with pytest.raises(refused_decisions.Oversized, match="max_payload_bytes"):
-        refused_decisions.only(approve([large], **asked), large)  # type: ignore[arg-type]
+        refused_decisions.only(approve([large], **asked), large, SYSTEM)  # type: ignore[arg-type]
     limit(LIMIT + 1)
     assert approve([large], **asked).changed == (large,)  # type: ignore[arg-type]
     taken = claim()

@@ -114,7 +114,7 @@ EXPECTED: dict[tuple[str, str], Expectation] = {
     ("api-archive-cancel", "post"): ({"run_id": "archive_run"}, None, 403, 403, 200, 403),
     ("api-archived-messages", "get"): ({}, None, 200, 200, 200, 200),
     # It is not archived.
-    ("api-message-restore-from-archive", "post"): ({"message_id": "given_up"}, WHY, 403, 404, 404, 404),
+    ("api-message-restore-from-archive", "post"): ({"message_id": "given_up"}, WHY, 403, 409, 409, 404),
     ("api-legal-holds", "get"): ({}, None, 403, 403, 200, 403),
     ("api-legal-holds", "post"): ({}, {"filter": {"address": "orders.#"}, **WHY}, 403, 403, 201, 403),
     ("api-legal-hold", "get"): ({"hold_id": "legal_hold"}, None, 403, 403, 200, 403),

@@ -220,7 +220,7 @@ ROUTES = {
     "audit": Expected(),
     "archive": Expected(),
     "archive-messages": Expected(),
-    "archive-restore": Expected(DECIDE, OF_AN_ADDRESS, "post", {"reason": "r"}, 404),  # it is not archived
+    "archive-restore": Expected(DECIDE, OF_AN_ADDRESS, "post", {"reason": "r"}, 302),  # it is live
     "archive-run": Expected(CONFIGURE, method="post", status=302),
     "archive-cancel": Expected(CONFIGURE, method="post", status=302),
     "archive-hold": Expected(CONFIGURE, method="post", sent={"q": "address:orders.#", "reason": "r"}, status=302),

@@ -33,7 +33,7 @@ from poisonadmin.core.queries.rows import fetch_rows, fetch_values
 from poisonadmin.messages.commands.decisions import decide
 from poisonadmin.messages.queries.counts import COUNTED
 from poisonadmin.messages.queries.filter_sql import compile_filter
-from poisonadmin.messages.queries.filters import parse_filter
+from poisonadmin.messages.queries.filters import MessageFilter, parse_filter
 from poisonadmin.operations.domain.actions import OperationAction
 from poisonadmin.store.models.archive import Erasure
 from poisonadmin.store.models.job import JobKind
@@ -139,7 +139,8 @@ def _fail(erasure: Erasure, job_id: int, error: str) -> None:
 def _go_on(erasure: Erasure, job_id: int, store: FileStore, must_pause: Callable[[], bool]) -> None:
     rewriting.remove_former(store)
     asked = parse_filter(erasure.filter)
-    holds = list(filters_in_force().values())
+    held = filters_in_force()
+    holds = list(held.values())
     for ids_of, erase in ((_live_ids, _erase_live), (_archived_ids, _erase_archived)):
         while ids := ids_of(asked, holds):
             jobs.move(job_id, phase=_PHASE, done=_erased(erasure))
@@ -153,11 +154,13 @@ def _go_on(erasure: Erasure, job_id: int, store: FileStore, must_pause: Callable
     left = len(_live_ids(asked, [], is_any=True)) + len(_archived_ids(asked, []))
     with transaction.atomic(), connection.cursor() as cursor:
         totals = {"erased": _erased(erasure), "left_alone": left}
+        held_by = [hold_id for hold_id, one in held.items() if left and _is_held(asked, one)]
+        named = {"held_by": held_by} if held_by else {}
         if totals["erased"]:
             end_quotations(cursor)
         # The filter may name the person, and has done its work.
         Erasure.objects.filter(id=erasure.id, ended_at=None).update(
-            state=ErasureState.DONE, ended_at=Now(), totals=totals, filter={}, error=None
+            state=ErasureState.DONE, ended_at=Now(), totals={**totals, **named}, filter={}, error=None
         )
         jobs.succeed(job_id, counts=totals, done=totals["erased"])
         audit.record(erasure.requested_by, "erasure.done", "erasure", str(erasure.id), details=totals)
@@ -191,6 +194,19 @@ def _archived_ids(asked: Any, holds: Sequence[Any]) -> list[int]:
         parameters = [*parameters, *values]
     sql = f"SELECT r.id FROM archived_message r WHERE {' AND '.join(conditions)} ORDER BY r.id LIMIT {PIECE_MESSAGES}"  # noqa: S608
     return fetch_values(sql, parameters)
+
+
+def _is_held(asked: MessageFilter, hold: MessageFilter) -> bool:
+    """Return whether a legal hold names a message that is asked for."""
+    live, too = compile_filter(asked, SYSTEM), compile_filter(hold, SYSTEM)
+    archived, values = archived_where(asked, SYSTEM)
+    its, more = archived_where(hold, SYSTEM, is_wide=True)
+    found = fetch_values(
+        f"SELECT EXISTS (SELECT FROM message m WHERE ({live.whole}) AND ({too.whole}))"  # noqa: S608
+        f" OR EXISTS (SELECT FROM archived_message r WHERE ({archived}) AND ({its}))",
+        [*live.parameters, *too.parameters, *values, *more],
+    )
+    return bool(found[0])
 
 
 def _erase_live(erasure: Erasure, ids: Sequence[int]) -> bool:

@@ -65,7 +65,7 @@ class LegalHoldRow:
 @dataclass(frozen=True)
 class ErasureRow:
     """An erasure. `filter` is emptied when it is done, for it may name a person. `totals`: `erased`, and `left_alone`,
-    because they are under way or a legal hold names them. `job_id`: of the job that shows how far it is."""
+    because they are under way or the legal holds `held_by` name them. `job_id`: of the job that shows how far it is."""
 
     id: int
     filter: Mapping[str, Any]
@@ -99,7 +99,8 @@ FROM archive_run r CROSS JOIN LATERAL (
     SELECT count(*) AS files, coalesce(sum(bytes), 0)::bigint AS bytes,
            coalesce(sum(rows) FILTER (WHERE table_name = 'messages'), 0)::bigint AS messages
     FROM archive_file WHERE run_id = r.id AND is_current) AS f CROSS JOIN LATERAL (
-    SELECT min(after_id) AS after_id FROM archive_piece WHERE run_id = r.id AND state IN ('planned', 'written')) AS unmoved
+    SELECT min(after_id) AS after_id FROM archive_piece
+    WHERE run_id = r.id AND state IN ('planned', 'written')) AS unmoved
 ) AS run WHERE TRUE
 """
 _SIZE = """

@@ -126,7 +126,11 @@ class ReportForm(PageForm):
         choices=[("", "Nobody"), *((str(kind), channel.words) for kind, channel in CHANNELS.items())],
         **drawn("When it is ready, tell by", choices=[]),
     )
-    to = lines_of("Send to", rows=2, note="Mail addresses, one a line, or one URL. They get a link and no rows.")
+    to = lines_of(
+        "Send to",
+        rows=2,
+        note="Mail addresses, one a line, or one URL. They get a link below POISONADMIN_PUBLIC_URL, and no rows.",
+    )
 
     def asked(self) -> AskedReport:
         """Return the report as typed. Errors: `InvalidReport`."""
