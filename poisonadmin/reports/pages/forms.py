@@ -101,10 +101,13 @@ class ReportForm(PageForm):
     time_zone = TextField("Time zone", initial="UTC", needed=True, note="Such as Europe/Berlin.")
     columns = texts_by_comma(
         "Columns",
+        most=20_000,
         note="In their order, with commas between them; also header.<name> and key.<name>. Empty: the usual ones.",
     )
     group_by = texts_by_comma(
-        "Group by", note="Columns, with commas between them, such as failed_day, address. A row is then a group."
+        "Group by",
+        most=20_000,
+        note="Columns, with commas between them, such as failed_day, address. A row is then a group.",
     )
     pivot = TextField(
         "Pivot: its values as columns",
