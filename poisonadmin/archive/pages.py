@@ -11,7 +11,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_POST
 
 from poisonadmin.archive.commands.erasing import request_erasure
-from poisonadmin.archive.commands.holds import checked_filter, hold, lift
+from poisonadmin.archive.commands.holds import checked_filter, filters_in_force, hold, lift
 from poisonadmin.archive.commands.requests import cancel_run, request_run
 from poisonadmin.archive.commands.restoring import restore_from_archive
 from poisonadmin.archive.queries.runs import archive_size, list_erasures, list_holds, list_runs
@@ -19,7 +19,6 @@ from poisonadmin.archive.queries.search import list_archived
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.queries.filter_values import InvalidFilter, moment
-from poisonadmin.core.queries.paging import MAX_LIMIT
 from poisonadmin.messages.queries.filters import parse_filter
 from poisonadmin.messages.queries.lists import count_messages
 from poisonadmin.web.pages.views import NO_REASON, page, pager, reason_of
@@ -135,7 +134,7 @@ def preview_erasure(request: HttpRequest, principal: Principal) -> HttpResponseB
             "search_text": given["q"][0],
             "archived": list_archived(found, principal=principal, limit=1).total(),
             "live": count_messages(found, principal=principal),
-            "holds": sum(one.lifted_at is None for one in list_holds(principal=principal, limit=MAX_LIMIT).results),
+            "holds": len(filters_in_force()),
         }
     except PoisonAdminError as error:
         notes.error(request, error.detail)

@@ -1,7 +1,7 @@
 """Taking advisory locks, for a transaction or for a session."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from enum import IntEnum
 
 from django.db import InterfaceError, OperationalError, connection
@@ -61,11 +61,7 @@ def alone(lock: Lock, key: int) -> Iterator[bool]:
         yield is_alone
     finally:
         if is_alone:
-            with (
-                suppress(OperationalError, InterfaceError),
-                connection.cursor() as cursor,
-            ):  # a lost session holds nothing
-                cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [lock, key])
+            _unlock("SELECT pg_advisory_unlock(%s, %s)", [lock, key])
 
 
 def single_flight(tick: Tick) -> AbstractContextManager[bool]:
@@ -83,13 +79,12 @@ def shared(lock: Lock) -> Iterator[bool]:
         yield is_shared
     finally:
         if is_shared:
-            with (
-                suppress(OperationalError, InterfaceError),
-                connection.cursor() as cursor,
-            ):  # a lost session holds nothing
-                cursor.execute("SELECT pg_advisory_unlock_shared(%s, 0)", [lock])
+            _unlock("SELECT pg_advisory_unlock_shared(%s, 0)", [lock])
 
 
 def _unlock(sql: str, parameters: Sequence[int]) -> None:
-    with suppress(OperationalError, InterfaceError), connection.cursor() as cursor:  # a lost session holds nothing
-        cursor.execute(sql, parameters)
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(sql, parameters)
+    except (OperationalError, InterfaceError):
+        connection.close()  # a session that is over holds nothing
