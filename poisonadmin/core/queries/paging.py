@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.queries.rows import MAX_ID, QueryTooExpensive, bounded, fetch, fetch_values
+from poisonadmin.core.queries.sql import Sql, raw
 
 Row = TypeVar("Row")
 
@@ -101,6 +102,11 @@ class Window:
         return list(self.after or ())
 
     @property
+    def where(self) -> Sql:
+        """The condition with its parameters."""
+        return raw(self.condition, self.parameters)
+
+    @property
     def direction(self) -> str:
         """The SQL for the order of each column."""
         return "DESC" if self._falling else "ASC"
@@ -140,17 +146,22 @@ def window(cursor: str | None, limit: int = DEFAULT_LIMIT, key: Key = NEWEST_FIR
     return Window(key, limit, after, backward)
 
 
-def fetch_page(row: type[Row], sql: str, parameters: Sequence[Any], page: Window) -> Page[Row]:
-    """Return the page of what `sql` selects, which ends in a condition."""
-    rows = fetch(row, f"{sql} AND {page.condition} {page.order}", [*parameters, *page.parameters])
-    return page.page(rows, lambda: count_rows(sql, parameters))
+def fetch_page(
+    row: type[Row], sql: Sql | str, parameters: Sequence[Any] = (), page: Window = Window(NEWEST_FIRST, DEFAULT_LIMIT)
+) -> Page[Row]:
+    """Return the page of what `sql`, or a text with its parameters, selects; it ends in a condition."""
+    whole = sql if isinstance(sql, Sql) else raw(sql, parameters)
+    rows = fetch(row, Sql("{whole} AND {place} {order}", whole=whole, place=page.where, order=raw(page.order)))
+    return page.page(rows, lambda: count_rows(whole))
 
 
-def count_rows(sql: str, parameters: Sequence[Any]) -> Count | None:
+def count_rows(sql: Sql | str, parameters: Sequence[Any] = ()) -> Count | None:
     """Return how many rows `sql` selects, counted to 10,000; None where that takes more than a tenth of a second."""
+    whole = sql if isinstance(sql, Sql) else raw(sql, parameters)
     try:
         with bounded(COUNT_SECONDS):
-            found = fetch_values(f"SELECT count(*) FROM ({sql} LIMIT {CAP + 1}) counted", parameters)[0]  # noqa: S608
+            counted = Sql("SELECT count(*) FROM ({whole} LIMIT {most}) counted", whole=whole, most=CAP + 1)
+            found = fetch_values(counted)[0]
     except QueryTooExpensive:
         return None
     return Count(min(found, CAP), found > CAP)

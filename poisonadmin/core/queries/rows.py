@@ -11,6 +11,7 @@ from django.db.utils import OperationalError
 from psycopg.errors import QueryCanceled
 
 from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.queries.sql import Sql
 
 Row = TypeVar("Row")
 Parameters = Sequence[Any] | Mapping[str, Any]
@@ -46,10 +47,18 @@ def columns(row: type[Any], table: str) -> str:
     return ", ".join(f"{table}.{field.name}" for field in fields(row))
 
 
-def fetch(row: type[Row], sql: str, parameters: Parameters = ()) -> list[Row]:
+def execute(cursor: Any, sql: Sql | str, parameters: Parameters = ()) -> None:
+    """Execute a statement: an `Sql`, or a text with its parameters."""
+    if isinstance(sql, Sql):
+        cursor.execute(sql.text, sql.parameters)
+    else:
+        cursor.execute(sql, parameters)
+
+
+def fetch(row: type[Row], sql: Sql | str, parameters: Parameters = ()) -> list[Row]:
     """Return each result as a `row`, whose fields are the result's column names."""
     with connection.cursor() as cursor:
-        cursor.execute(sql, parameters)
+        execute(cursor, sql, parameters)
         names = [column.name for column in cursor.description]
         # Django leaves jsonb as text, so that its JSONField can choose the decoder.
         documents = [index for index, column in enumerate(cursor.description) if column.type_code == _JSONB]
@@ -64,25 +73,25 @@ def _parsed(values: tuple[Any, ...], documents: Sequence[int]) -> Sequence[Any]:
     ]
 
 
-def fetch_one(row: type[Row], sql: str, parameters: Parameters = ()) -> Row | None:
+def fetch_one(row: type[Row], sql: Sql | str, parameters: Parameters = ()) -> Row | None:
     """Return the only result, or None."""
     rows = fetch(row, sql, parameters)
     return rows[0] if rows else None
 
 
-def fetch_by_id(row: type[Row], sql: str, row_id: int) -> Row | None:
+def fetch_by_id(row: type[Row], sql: Sql | str, row_id: int) -> Row | None:
     """Return the result of `sql`, which compares with one id; None where there is none of this id, or can be none."""
     return fetch_one(row, sql, [row_id]) if 0 < row_id <= MAX_ID else None
 
 
-def fetch_rows(sql: str, parameters: Parameters = ()) -> list[tuple[Any, ...]]:
+def fetch_rows(sql: Sql | str, parameters: Parameters = ()) -> list[tuple[Any, ...]]:
     """Return each result as a tuple."""
     with connection.cursor() as cursor:
-        cursor.execute(sql, parameters)
+        execute(cursor, sql, parameters)
         return list(cursor.fetchall())
 
 
-def fetch_values(sql: str, parameters: Parameters = ()) -> list[Any]:
+def fetch_values(sql: Sql | str, parameters: Parameters = ()) -> list[Any]:
     """Return the first column."""
     return [values[0] for values in fetch_rows(sql, parameters)]
 
