@@ -1,12 +1,10 @@
 """Failure groups that look alike: searches for them, and proposals to merge."""
 
-from rest_framework import serializers
 from rest_framework.response import Response
 
-from poisonadmin.alike_groups.commands import decisions, merges
+from poisonadmin.alike_groups.commands import decisions
 from poisonadmin.alike_groups.commands.requests import cancel_search, request_search
 from poisonadmin.alike_groups.domain.proposals import AlikeSearchState, ProposalState
-from poisonadmin.alike_groups.queries.merges import LIKENESS, AlikeMergeRow, get_merge
 from poisonadmin.alike_groups.queries.proposals import (
     AlikeSearchRow,
     ProposalRow,
@@ -23,7 +21,6 @@ from poisonadmin.web.api.view import ApiView, shown
 
 SEARCH = Shape("AlikeGroupsSearch", AlikeSearchRow, kinds={"state": AlikeSearchState})
 PROPOSAL = Shape("GroupProposal", ProposalRow, kinds={"state": ProposalState})
-MERGE = Shape("AlikeGroupsMerge", AlikeMergeRow)
 GROUP = Shape("FailureGroupDetail", GroupDetail, leave_out=("revision",))
 
 
@@ -31,12 +28,6 @@ class OptionalReasonInput(StrictSerializer):
     """Why; where nothing is said, that they look alike, and what they share."""
 
     reason = Text(max_length=MAX_REASON_CHARS, required=False, default="")
-
-
-class LikenessInput(StrictSerializer):
-    """How much alike proposals are at least, in percent."""
-
-    likeness = serializers.IntegerField(min_value=LIKENESS[0], max_value=LIKENESS[-1])
 
 
 class ProposalList(ApiView):
@@ -82,37 +73,6 @@ class AlikeSearchCancel(ApiView):
         return Response(SEARCH.render(get_search(alike_search_id, principal=self.reader)))
 
 
-class AlikeMergeList(ApiView):
-    """`/groups/alike/merges/`."""
-
-    @contract(Permission.DECIDE, "failures", {201: MERGE}, body=LikenessInput, acts=True)
-    def post(self) -> Response:
-        """Merge by every open proposal that is so much alike, at once; 409 where there is none."""
-        merge_id = merges.merge_all(self.body["likeness"], principal=self.principal)
-        location = self.request.build_absolute_uri(f"{merge_id}/")
-        row = get_merge(merge_id, principal=self.reader)
-        return Response(MERGE.render(row), status=201, headers={"Location": location})
-
-
-class AlikeMergeOne(ApiView):
-    """`/groups/alike/merges/{id}/`."""
-
-    @contract(Permission.READ, "failures", {200: MERGE})
-    def get(self, alike_merge_id: int) -> Response:
-        """Show what was merged by one click."""
-        return Response(MERGE.render(get_merge(alike_merge_id, principal=self.principal)))
-
-
-class AlikeMergeUndo(ApiView):
-    """`/groups/alike/merges/{id}/undo/`."""
-
-    @contract(Permission.DECIDE, "failures", {200: MERGE}, acts=True)
-    def post(self, alike_merge_id: int) -> Response:
-        """Split off again what was merged, as far as nobody has since; 409 where it is undone already."""
-        merges.undo(alike_merge_id, principal=self.principal)
-        return Response(MERGE.render(get_merge(alike_merge_id, principal=self.reader)))
-
-
 class ProposalOne(ApiView):
     """`/groups/alike/{id}/`."""
 
@@ -156,9 +116,6 @@ urlpatterns = [
     route("groups/alike/", ProposalList, name="api-group-proposals"),
     route("groups/alike/searches/<id:alike_search_id>/", AlikeSearchOne, name="api-alike-search"),
     route("groups/alike/searches/<id:alike_search_id>/cancel/", AlikeSearchCancel, name="api-alike-search-cancel"),
-    route("groups/alike/merges/", AlikeMergeList, name="api-alike-merges"),
-    route("groups/alike/merges/<id:alike_merge_id>/", AlikeMergeOne, name="api-alike-merge"),
-    route("groups/alike/merges/<id:alike_merge_id>/undo/", AlikeMergeUndo, name="api-alike-merge-undo"),
     route("groups/alike/<id:proposal_id>/", ProposalOne, name="api-group-proposal"),
     route("groups/alike/<id:proposal_id>/merge/", ProposalMerge, name="api-group-proposal-merge"),
     route("groups/alike/<id:proposal_id>/dismiss/", ProposalDismiss, name="api-group-proposal-dismiss"),

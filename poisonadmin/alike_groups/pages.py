@@ -10,25 +10,16 @@ from django.urls import path, reverse
 from django.views.decorators.http import require_POST
 from django_htmx.http import HttpResponseClientRefresh
 
-from poisonadmin.alike_groups.commands import decisions, merges
+from poisonadmin.alike_groups.commands import decisions
 from poisonadmin.alike_groups.commands.requests import cancel_search, request_search
 from poisonadmin.alike_groups.domain.differences import FramePair, MarkedText, frame_pairs, marked_words
 from poisonadmin.alike_groups.domain.proposals import ProposalState
-from poisonadmin.alike_groups.queries.merges import LIKENESS, latest_merge
-from poisonadmin.alike_groups.queries.proposals import (
-    ProposalRow,
-    count_alike,
-    get_proposal,
-    latest_search,
-    list_proposals,
-)
+from poisonadmin.alike_groups.queries.proposals import ProposalRow, get_proposal, latest_search, list_proposals
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
 from poisonadmin.web.pages.views import back_to, page, pager
 
 SHOWN = 20
-# So much alike, in percent, are those that are merged at once.
-LIKENESSES = (*LIKENESS[::5],)
 
 
 @dataclass(frozen=True)
@@ -63,28 +54,18 @@ def show(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     is_dismissed = "dismissed" in request.GET
     state = ProposalState.DISMISSED if is_dismissed else ProposalState.OPEN
     found = list_proposals(state, principal=principal, cursor=request.GET.get("cursor"), limit=SHOWN)
-    may_merge = _may_merge(principal)
     context = {
         "search": search,
         "proposals": [_shown(row) for row in found.results],
         "pager": pager(request, found),
         "is_dismissed": is_dismissed,
-        "may_merge": may_merge,
-        "merged": latest_merge(principal=principal) if may_merge else None,
-        "counts": _counts(principal) if may_merge and found.results and not is_dismissed else [],
+        "may_merge": _may_merge(principal),
     }
     return render(request, "alike_groups/proposals.html", context)
 
 
 def _may_merge(principal: Principal) -> bool:
     return principal.may(Permission.DECIDE) and principal.sees_everything
-
-
-def _counts(principal: Principal) -> list[tuple[int, int]]:
-    """Return how many proposals are at least so many % alike; of those that have as many, the highest."""
-    counts = count_alike(LIKENESSES, principal=principal)
-    highest = {count: likeness for likeness, count in sorted(counts.items()) if count}
-    return [(likeness, count) for count, likeness in sorted(highest.items())]
 
 
 def _shown(row: ProposalRow) -> ShownProposal:
@@ -106,46 +87,11 @@ def search(_: HttpRequest, principal: Principal) -> HttpResponseBase:
 @page(Permission.DECIDE)
 def cancel(request: HttpRequest, principal: Principal, alike_search_id: int) -> HttpResponseBase:
     """Cancel a search, and show the proposals that there are; one that is over by now is shown, too."""
-    return _act(request, principal, lambda: _cancel(alike_search_id, principal))
-
-
-def _cancel(search_id: int, principal: Principal) -> str:
-    cancel_search(search_id, principal=principal)
-    return "The search is cancelled; the proposals are those of the search before."
-
-
-@require_POST
-@page(Permission.DECIDE)
-def merge_all(request: HttpRequest, principal: Principal) -> HttpResponseBase:
-    """Merge by all proposals that are at least so much alike."""
-    likeness = request.POST.get("likeness", "")
-    return _act(request, principal, lambda: _merge_all(likeness, principal))
-
-
-def _merge_all(likeness: str, principal: Principal) -> str:
-    is_number = likeness.isascii() and likeness.isdigit() and len(likeness) < 4
-    merges.merge_all(int(likeness) if is_number else 0, principal=principal)
-    return "They are merged."
-
-
-@require_POST
-@page(Permission.DECIDE)
-def undo(request: HttpRequest, principal: Principal, alike_merge_id: int) -> HttpResponseBase:
-    """Split off again what was merged by one click."""
-    return _act(request, principal, lambda: _undo(alike_merge_id, principal))
-
-
-def _undo(merge_id: int, principal: Principal) -> str:
-    count = merges.undo(merge_id, principal=principal)
-    return f"{count} group{'' if count == 1 else 's'} split off again."
-
-
-def _act(request: HttpRequest, principal: Principal, act: Callable[[], str]) -> HttpResponseBase:
-    """Do what is about all groups, and show the page again with what came of it."""
     if not principal.sees_everything:
         raise NotFound("Only accounts that see every address search for groups that look alike, and merge them.")
     try:
-        notes.success(request, act())
+        cancel_search(alike_search_id, principal=principal)
+        notes.success(request, "The search is cancelled; the proposals are those of the search before.")
     except NotFound:
         raise
     except PoisonAdminError as error:
@@ -202,8 +148,6 @@ urlpatterns = [
     path("groups/alike/", show, name="groups-alike"),
     path("groups/alike/search/", search, name="groups-alike-search"),
     path("groups/alike/searches/<int:alike_search_id>/cancel/", cancel, name="groups-alike-cancel"),
-    path("groups/alike/merges/", merge_all, name="groups-alike-merge-all"),
-    path("groups/alike/merges/<int:alike_merge_id>/undo/", undo, name="groups-alike-undo"),
     path("groups/alike/<int:proposal_id>/merge/", merge, name="groups-alike-merge"),
     path("groups/alike/<int:proposal_id>/dismiss/", dismiss, name="groups-alike-dismiss"),
     path("groups/alike/<int:proposal_id>/again/", propose_again, name="groups-alike-again"),

@@ -8,7 +8,7 @@ from django.test import Client
 from poisonadmin.alike_groups.commands.carry_out import search_due
 from poisonadmin.alike_groups.commands.requests import request_search
 from poisonadmin.core.domain.access import SYSTEM
-from poisonadmin.store.models.alike_groups import AlikeMerge, AlikeSearch, GroupProposal
+from poisonadmin.store.models.alike_groups import AlikeSearch, GroupProposal
 from poisonadmin.store.models.attempt import FailureGroup
 from tests.alike_groups.proposals import every_pair, searched
 from tests.alike_groups.test_searching import take_in_alike
@@ -71,30 +71,6 @@ def test_one_click_merges(browser_of: Browser) -> None:
     assert operator.post(f"{PAGE}{proposal}/merge/").status_code == 404
 
 
-def test_all_of_them_are_merged_by_one_click_and_undone_by_another(browser_of: Browser) -> None:
-    operator = browser_of("operator")
-    first, second = take_in_alike()
-    searched()
-    text = page(operator)
-    likeness = int(GroupProposal.objects.get().similarity * 20) * 5
-    assert f'<option value="{likeness}">{likeness} % alike (1)</option>' in text
-    assert "Merge all" not in page(browser_of("viewer"))
-    assert operator.post(f"{PAGE}merges/", {"likeness": "80"})["Location"] == PAGE
-    assert FailureGroup.objects.get(id=second).merged_into_id == first
-    text = page(operator)
-    assert "1 group that is at least 80 % alike to another one was merged by operator" in text
-    assert "Undo" not in page(browser_of("viewer"))
-    made = AlikeMerge.objects.get().id
-    operator.post(f"{PAGE}merges/{made}/undo/")
-    assert FailureGroup.objects.get(id=second).merged_into_id is None
-    assert "1 group split off again" in page(operator)
-    operator.post(f"{PAGE}merges/{made}/undo/")
-    assert "is undone already" in page(operator)
-    for wrong in ("", "x", "7", "9999", "²"):
-        operator.post(f"{PAGE}merges/", {"likeness": wrong})
-        assert "must be a whole number from 75 to 100" in page(operator)
-
-
 def test_a_search_is_cancelled(browser_of: Browser) -> None:
     operator = browser_of("operator")
     made = request_search(principal=SYSTEM)
@@ -152,20 +128,7 @@ def test_the_api_has_the_same(operator: Caller) -> None:
     assert operator.get(path).json()["id"] == found["id"]
 
 
-def test_the_api_merges_all_and_cancels(operator: Caller) -> None:
-    first, second = take_in_alike()
-    searched()
-    refused = operator.post("groups/alike/merges/", {"likeness": 7})
-    assert (refused.status_code, "likeness" in refused.content.decode()) == (400, True)
-    made = operator.post("groups/alike/merges/", {"likeness": 75})
-    assert (made.status_code, made.json()["proposals"]) == (201, 1)
-    where = made["Location"].partition("/api/v1/")[2]
-    assert operator.get(where).json()["undone_at"] is None
-    assert operator.post("groups/alike/merges/", {"likeness": 75}).json()["code"] == "nothing_to_merge"
-    assert operator.post(f"{where}undo/").json()["undone_by"] == "operator via test"
-    assert operator.post(f"{where}undo/").json()["code"] == "merge_undone"
-    assert FailureGroup.objects.get(id=second).merged_into_id is None
-    assert first
+def test_the_api_cancels(operator: Caller) -> None:
     search = operator.post("groups/alike/").json()["id"]
     assert operator.post(f"groups/alike/searches/{search}/cancel/").json()["state"] == "cancelled"
     assert operator.post(f"groups/alike/searches/{search}/cancel/").json()["code"] == "alike_search_over"

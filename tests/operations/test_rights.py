@@ -6,7 +6,7 @@ import pytest
 from django.contrib.auth.models import User
 
 from poisonadmin.core.commands.authentication import principal_of_user
-from poisonadmin.core.domain.access import Principal, Role
+from poisonadmin.core.domain.access import SYSTEM, Principal, Role
 from poisonadmin.operations.commands.beginning import begin
 from poisonadmin.operations.commands.operations import OperationNotChanged, carry_on, change
 from poisonadmin.operations.domain.actions import OperationAction
@@ -21,7 +21,6 @@ from poisonadmin.store.models.message import Message
 from tests.fixtures.api import take_dead
 from tests.fixtures.delivery import make_orders_destination
 from tests.fixtures.pages import make_user
-from tests.operations.follow import SYSTEM
 
 pytestmark = pytest.mark.django_db
 

@@ -33,7 +33,6 @@ from poisonadmin.sources.commands.broker_checks import request_source_check
 from poisonadmin.sources.commands.setup import save_source
 from poisonadmin.store.models.access import Access
 from poisonadmin.store.models.alert import AlertDelivery
-from poisonadmin.store.models.alike_groups import AlikeMerge
 from poisonadmin.store.models.attempt import FailureGroup
 from poisonadmin.store.models.intake import LookPurpose, RejectedLine, Source
 from poisonadmin.store.models.job import Job
@@ -127,8 +126,6 @@ ROUTES = {
     "groups-alike": Expected(),
     "groups-alike-search": Expected(DECIDE, OF_AN_ADDRESS, "post", status=302),
     "groups-alike-cancel": Expected(DECIDE, OF_AN_ADDRESS, "post", status=302),
-    "groups-alike-merge-all": Expected(DECIDE, OF_AN_ADDRESS, "post", {"likeness": "90"}, 302),
-    "groups-alike-undo": Expected(DECIDE, OF_AN_ADDRESS, "post", status=302),
     "groups-alike-merge": Expected(DECIDE, OF_AN_ADDRESS, "post", status=302),
     "groups-alike-dismiss": Expected(DECIDE, OF_AN_ADDRESS, "post", status=302),
     "groups-alike-again": Expected(DECIDE, OF_AN_ADDRESS, "post", status=302),
@@ -301,7 +298,6 @@ def make_everything() -> dict[str, int]:
         "group_id": group,
         "proposal_id": make_proposal(group),
         "alike_search_id": request_alike_search(principal=SYSTEM),
-        "alike_merge_id": AlikeMerge.objects.create(likeness=90, proposals=0, changed=[], merged_by="pat").id,
         "policy_id": PolicyRow.objects.get().id,
         "restart_job_id": restart_job.id,
         "sign_off_rule_id": save_sign_off_rule("orders.#", None, above=1_000, principal=SYSTEM).id,

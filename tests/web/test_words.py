@@ -12,7 +12,7 @@ from django.template.loader import get_template
 import poisonadmin
 from poisonadmin.delivery.domain.outcome import Outcome
 from poisonadmin.messages.domain.states import Event, Reason, State, sources
-from poisonadmin.messages.pages.actions import ACTIONS
+from poisonadmin.operations.domain.actions import ACTIONS
 from poisonadmin.policies.domain.resolution import FIELDS
 from poisonadmin.policies.queries.values import SECTIONS as SETTINGS
 from poisonadmin.policies.queries.values import kinds

@@ -11,7 +11,7 @@ from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.address_ids import scope_condition
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, fetch_page, window
-from poisonadmin.core.queries.rows import MAX_ID, bounded, fetch, fetch_by_id, fetch_one, fetch_rows
+from poisonadmin.core.queries.rows import MAX_ID, bounded, fetch, fetch_by_id, fetch_one
 from poisonadmin.messages.queries.group_members import members_seen, visible_members
 
 _KEY = Key(("p.place", "p.id"), (int, int), descending=False, fields=("place", "id"))
@@ -135,23 +135,6 @@ def list_proposals(
         sql, parameters = _select("p.state = %s", [str(state)], principal)
         found = fetch_page(_StoredProposal, sql, parameters, page)
         return Page(_shown(found.results, principal), found.next, found.previous, found.counting)
-
-
-def open_pairs(likeness: int) -> list[tuple[int, int]]:
-    """Return of each open proposal that is at least so many % alike the group that goes, and the one that stays.
-
-    Those that are most alike come first.
-    """
-    sql = _PROPOSALS.format(which="p.state = %s AND p.similarity >= %s") + " ORDER BY p.similarity DESC, p.id"
-    rows = fetch(_StoredProposal, sql, [str(ProposalState.OPEN), likeness / 100])
-    return [(row.group_id, row.into_id) for row in rows]
-
-
-def count_alike(likenesses: Sequence[int], *, principal: Principal) -> dict[int, int]:
-    """Return how many open proposals are at least so many % alike, for each of these; of those that are in scope."""
-    sql, parameters = _select("p.state = %s", [str(ProposalState.OPEN)], principal)
-    found = [one for (one,) in fetch_rows(f"SELECT similarity FROM ({sql}) AS p", parameters)]  # noqa: S608
-    return {least: sum(one >= least / 100 for one in found) for least in likenesses}
 
 
 def get_proposal(proposal_id: int, *, principal: Principal) -> ProposalRow:

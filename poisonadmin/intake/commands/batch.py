@@ -19,8 +19,6 @@ from poisonadmin.intake.domain.envelope_fields import LIMITS, InvalidEnvelope, s
 from poisonadmin.intake.domain.quick_lines import BYTE_ORDER_MARK, quick_reader, split_lines
 from poisonadmin.intake.domain.staged_rows import IntakeRow, intake_row
 
-__all__ = ["BatchResult", "Merged", "Rejected", "accept_stream", "merge_staged"]
-
 SLICE_ROWS = 5000
 SLICE_BYTES = 8 * 1024 * 1024
 NAMED_REJECTIONS = 1000

@@ -34,7 +34,7 @@ class InvalidMerge(PoisonAdminError):
 
 
 # In the order in which settles lock them.
-LOCK = "SELECT FROM failure_group WHERE id = ANY(%s) ORDER BY fingerprint FOR NO KEY UPDATE"
+_LOCK = "SELECT FROM failure_group WHERE id = ANY(%s) ORDER BY fingerprint FOR NO KEY UPDATE"
 _SET = "UPDATE failure_group SET merged_into_id = %s WHERE id = ANY(%s)"
 
 
@@ -43,7 +43,7 @@ def merge(group_id: int, others: Sequence[int], *, principal: Principal, reason:
 
     What is merged into it already stays so. Errors: `NotAllowed`, `NotFound`, `GroupMerged`, `InvalidMerge`.
     """
-    require_every_address(principal)
+    _require_every_address(principal)
     wanted = sorted(set(others))
     if not wanted or group_id in wanted:
         raise InvalidMerge("Name the other groups that are to be merged into this one.")
@@ -65,7 +65,7 @@ def _merge(group_id: int, wanted: list[int], principal: Principal, reason: str) 
             raise InvalidMerge(f"A group may have at most {MAX_MEMBERS} fingerprints.")
         if not members:
             return
-        cursor.execute(LOCK, [members])
+        cursor.execute(_LOCK, [members])
         cursor.execute(_SET, [group_id, members])
         audit.record(
             principal.name, "group.merged", "group", str(group_id), note=reason, details={"groups": sorted(members)}
@@ -77,7 +77,7 @@ def split(group_id: int, members: Sequence[int], *, principal: Principal, reason
 
     Errors: `NotAllowed`, `NotFound`, `GroupMerged`, `InvalidMerge`.
     """
-    require_every_address(principal)
+    _require_every_address(principal)
     wanted = sorted(set(members))
     if not wanted:
         raise InvalidMerge("Name the merged groups that are to be split off.")
@@ -93,7 +93,7 @@ def _split(group_id: int, wanted: list[int], principal: Principal, reason: str) 
         strangers = [str(one) for one in wanted if into[one] != group_id]
         if strangers:
             raise GroupMerged(f"Not merged into group {group_id}: {', '.join(strangers[:10])}. Nothing was split off.")
-        cursor.execute(LOCK, [wanted])
+        cursor.execute(_LOCK, [wanted])
         cursor.execute(_SET, [None, wanted])
         audit.record(principal.name, "group.split", "group", str(group_id), note=reason, details={"groups": wanted})
 
@@ -113,7 +113,7 @@ def _require_unmerged(group_id: int, into: dict[int, int | None]) -> None:
         raise GroupMerged(f"Group {group_id} is merged into group {into[group_id]}; merge into that one.")
 
 
-def require_every_address(principal: Principal) -> None:
+def _require_every_address(principal: Principal) -> None:
     """Raise NotAllowed for who may not decide, or only on some addresses: a group is the same on all of them."""
     principal.require(Permission.DECIDE)
     if not principal.sees_everything:

@@ -14,8 +14,6 @@ from typing import Any
 from poisonadmin.core.domain.addresses import matches
 from poisonadmin.core.domain.errors import all_checked
 from poisonadmin.rules.domain.fields import (
-    MAX_TAG_CHARS,
-    MAX_TAGS,
     Check,
     InvalidRule,
     address,
@@ -33,18 +31,6 @@ from poisonadmin.rules.domain.fields import (
     text_pattern,
     wait,
 )
-
-__all__ = [
-    "MAX_TAGS",
-    "MAX_TAG_CHARS",
-    "After",
-    "Before",
-    "InvalidRule",
-    "RuleDefinition",
-    "RuleFailed",
-    "Stage",
-    "validate_rule",
-]
 
 ANYTHING = "*"
 

@@ -1,4 +1,4 @@
-"""Failure groups that look alike: searches for them, what they propose to merge, and what was merged by one click."""
+"""Failure groups that look alike: searches for them, and what they propose to merge."""
 
 from django.db import models
 from django.db.models import Q
@@ -69,21 +69,3 @@ class GroupProposal(models.Model):
             models.Index("into_message", name="group_proposal_by_into_message"),
             models.Index("group_message", name="group_proposal_by_message"),
         ]
-
-
-class AlikeMerge(models.Model):
-    """Proposals at least `likeness` % alike, merged by one click. `changed`: `[group, was, now]` of each group that was
-    changed: what it was merged into before, None for nothing, and since then."""
-
-    id = models.BigAutoField(primary_key=True)
-    likeness = models.SmallIntegerField()
-    proposals = models.IntegerField()
-    changed = models.JSONField()
-    merged_by = models.CharField(max_length=255)
-    merged_at = models.DateTimeField(db_default=Now())
-    undone_by = models.CharField(max_length=255, null=True)
-    undone_at = models.DateTimeField(null=True)
-
-    class Meta:
-        db_table = "alike_merge"
-        indexes = [models.Index(fields=["-merged_at"], name="alike_merge_recent")]
