@@ -22,8 +22,8 @@ from poisonadmin.messages.commands.counts import fold
 from poisonadmin.messages.domain.states import State
 from poisonadmin.messages.pages.sets import GROUP_ORDERS
 from poisonadmin.messages.queries.facets import facets
-from poisonadmin.messages.queries.filters import parse_filter
 from poisonadmin.messages.queries.lists import COLUMNS, JOINS, list_messages
+from poisonadmin.search.domain.filters import parse_filter
 from poisonadmin.system.commands.bootstrap import bootstrap
 from sample.backlog.load import load_backlog
 

@@ -14,10 +14,9 @@ from poisonadmin.addresses import commands
 from poisonadmin.addresses.queries import AddressRow, get_address, list_addresses
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
-from poisonadmin.core.queries.filter_values import address_or_pattern as checked_pattern
-from poisonadmin.core.queries.filter_values import number
+from poisonadmin.core.domain.filter_values import address_or_pattern as checked_pattern
+from poisonadmin.core.domain.filter_values import number
 from poisonadmin.destinations.queries import list_destinations
-from poisonadmin.messages.queries.filters import parse_filter
 from poisonadmin.messages.queries.lists import list_messages, total
 from poisonadmin.operations.commands.address_resume import resume_without
 from poisonadmin.operations.domain.actions import ACTIONS
@@ -25,6 +24,7 @@ from poisonadmin.policies.commands import save_policy
 from poisonadmin.policies.domain.resolution import DESTINATION
 from poisonadmin.policies.queries.policies import find_policy, list_policies
 from poisonadmin.policies.queries.values import values_in_force
+from poisonadmin.search.domain.filters import parse_filter
 from poisonadmin.store.models.lane import AddressStatus
 from poisonadmin.web.pages.views import href, page, pager, require_known
 from poisonadmin.web.pages.words import SIGN_OFF_NEEDED

@@ -19,7 +19,7 @@ from poisonadmin.alerts.queries.rules import AlertRuleRow, get_alert_rule, list_
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.addresses import ANY_WORDS
 from poisonadmin.core.domain.errors import PoisonAdminError
-from poisonadmin.core.queries.filter_values import InvalidFilter, number
+from poisonadmin.core.domain.filter_values import InvalidFilter, number
 from poisonadmin.web.pages.forms import StoredForm, TextField, drawn, lines_of, saved_or_shown, ticks, whole_number
 from poisonadmin.web.pages.views import page, pager
 

@@ -14,8 +14,8 @@ from poisonadmin.archive.queries.search import ArchivedMessageRow, list_archived
 from poisonadmin.core.domain.access import Permission
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT
 from poisonadmin.messages.domain.states import Reason, State
-from poisonadmin.messages.queries.filters import parse_filter
 from poisonadmin.messages.queries.lists import MessageRow, messages_by_id
+from poisonadmin.search.domain.filters import parse_filter
 from poisonadmin.store.models.lane import AddressStatus
 from poisonadmin.web.api.contract import (
     PAGE,

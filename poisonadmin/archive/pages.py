@@ -18,9 +18,9 @@ from poisonadmin.archive.queries.runs import archive_size, list_erasures, list_h
 from poisonadmin.archive.queries.search import list_archived
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
-from poisonadmin.core.queries.filter_values import InvalidFilter, moment
-from poisonadmin.messages.queries.filters import parse_filter
+from poisonadmin.core.domain.filter_values import InvalidFilter, moment
 from poisonadmin.messages.queries.lists import count_messages
+from poisonadmin.search.domain.filters import parse_filter
 from poisonadmin.web.pages.views import NO_REASON, page, pager, reason_of
 
 SHOWN = 20

@@ -20,9 +20,9 @@ from poisonadmin.comparisons.domain.sentences import percent
 from poisonadmin.comparisons.queries.comparisons import ComparisonRow, FindingRow, get_comparison
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
-from poisonadmin.core.queries.filter_values import InvalidFilter
-from poisonadmin.messages.queries.filters import narrowing, parse_filter, parse_search
+from poisonadmin.core.domain.filter_values import InvalidFilter
 from poisonadmin.operations.queries.selections import get_selection
+from poisonadmin.search.domain.filters import narrowing, parse_filter, parse_search
 from poisonadmin.web.pages.views import Pairs, href, page
 
 

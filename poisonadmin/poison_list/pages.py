@@ -8,7 +8,7 @@ from django.views.decorators.http import require_POST
 from django_htmx.http import HttpResponseClientRedirect
 
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.queries.filter_values import InvalidFilter, checked_text
+from poisonadmin.core.domain.filter_values import InvalidFilter, checked_text
 from poisonadmin.operations.commands.bookmark_release import action_of, release_bookmark
 from poisonadmin.poison_list.queries.consumers import list_consumers, list_poison_sources
 from poisonadmin.poison_list.queries.entries import EntryRow, get_entry, list_entries, stopped_messages

@@ -11,7 +11,7 @@ from django.views.decorators.http import require_POST
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
-from poisonadmin.core.queries.filter_values import InvalidFilter
+from poisonadmin.core.domain.filter_values import InvalidFilter
 from poisonadmin.operations.commands.beginning import MAX_REASON_CHARS
 from poisonadmin.operations.domain.actions import ACTIONS
 from poisonadmin.operations.domain.ledger import MemberOutcome

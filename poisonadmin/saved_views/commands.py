@@ -11,8 +11,8 @@ from poisonadmin.core.commands.transaction_retry import retried
 from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
 from poisonadmin.core.domain.errors import InvalidField
 from poisonadmin.core.domain.names import mistake_in
-from poisonadmin.messages.queries.filters import OF_THE_PAGE, narrowing, parse_filter
 from poisonadmin.saved_views.queries import get_saved_view
+from poisonadmin.search.domain.filters import OF_THE_PAGE, narrowing, parse_filter
 
 MAX_NAME_CHARS = 60
 MAX_QUERY_CHARS = 4_000

@@ -11,7 +11,7 @@ from django_htmx.http import HttpResponseClientRedirect, HttpResponseClientRefre
 
 from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
-from poisonadmin.messages.queries.filters import narrowing
+from poisonadmin.search.domain.filters import narrowing
 from poisonadmin.searches.commands.requests import SearchEnded, cancel_search, request_search
 from poisonadmin.searches.domain.states import SearchState
 from poisonadmin.searches.queries.searches import archived_found, get_search, list_found

@@ -16,7 +16,7 @@ from poisonadmin.archive.commands.restoring import restore_from_archive
 from poisonadmin.archive.queries.files import archived_files
 from poisonadmin.archive.queries.messages import MessageErased
 from poisonadmin.core.domain.access import SYSTEM
-from poisonadmin.core.queries.filter_values import InvalidFilter
+from poisonadmin.core.domain.filter_values import InvalidFilter
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
 from poisonadmin.messages.queries.counter_checks import wrong_counters
 from poisonadmin.messages.queries.detail import get_message

@@ -18,8 +18,8 @@ from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.messages.commands.group_annotations import annotate
 from poisonadmin.messages.commands.regrouping import regroup_due, request_regrouping
 from poisonadmin.messages.domain.failures import Failure, fingerprint, title
-from poisonadmin.messages.queries.filters import parse_filter
 from poisonadmin.messages.queries.groups import get_group
+from poisonadmin.search.domain.filters import parse_filter
 from poisonadmin.store.models.archive import ArchivedMessage, ArchiveFile
 from poisonadmin.store.models.attempt import FailureGroup
 from poisonadmin.store.models.message import Message

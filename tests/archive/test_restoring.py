@@ -20,7 +20,7 @@ from poisonadmin.core.queries.rows import fetch_values
 from poisonadmin.messages.queries.counter_checks import wrong_counters
 from poisonadmin.messages.queries.detail import attempts, get_message, history, hops, payload
 from poisonadmin.messages.queries.detail_rows import MessageDetail
-from poisonadmin.messages.queries.filters import parse_filter
+from poisonadmin.search.domain.filters import parse_filter
 from poisonadmin.store.models.archive import ArchiveFile
 from poisonadmin.store.models.attempt import Attempt
 from poisonadmin.store.models.destination import Destination

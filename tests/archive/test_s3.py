@@ -19,7 +19,7 @@ from poisonadmin.archive.queries.search import list_archived
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
 from poisonadmin.messages.queries.detail import get_message, payload
-from poisonadmin.messages.queries.filters import parse_filter
+from poisonadmin.search.domain.filters import parse_filter
 from poisonadmin.searches.commands.requests import request_search
 from poisonadmin.searches.commands.searching import Searching, search_due
 from poisonadmin.searches.queries.searches import first_found, get_search

@@ -12,8 +12,8 @@ from poisonadmin.comparisons.domain.cuts import Bin, best_cut, round_between
 from poisonadmin.comparisons.domain.findings import Candidate, Finding, Sample, find, finding_from
 from poisonadmin.comparisons.domain.follow_ups import rule_match, search_parameter, search_word
 from poisonadmin.comparisons.domain.sentences import sentence
-from poisonadmin.messages.queries.filters import parse_filter, parse_search
 from poisonadmin.rules.domain.rules import Stage, checked_match
+from poisonadmin.search.domain.filters import parse_filter, parse_search
 
 SAMPLE = Sample(100, 1_000)
 

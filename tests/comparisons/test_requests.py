@@ -23,10 +23,10 @@ from poisonadmin.comparisons.queries import chosen
 from poisonadmin.comparisons.queries.comparisons import get_comparison
 from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Permission, Role, principal
 from poisonadmin.core.domain.errors import NotFound
-from poisonadmin.core.queries.filter_values import InvalidFilter
-from poisonadmin.messages.queries.filters import parse_filter
+from poisonadmin.core.domain.filter_values import InvalidFilter
 from poisonadmin.messages.queries.lists import count_messages
 from poisonadmin.operations.commands.selections import InvalidSelection
+from poisonadmin.search.domain.filters import parse_filter
 from poisonadmin.store.models.comparison import Comparison
 from poisonadmin.store.models.job import Job
 from poisonadmin.store.models.message import Envelope

@@ -8,7 +8,7 @@ from django.db import connection
 from poisonadmin.core.domain.access import SYSTEM, Role, principal
 from poisonadmin.messages.queries import blacklist
 from poisonadmin.messages.queries.blacklist import others_on
-from poisonadmin.messages.queries.filters import parse_filter
+from poisonadmin.search.domain.filters import parse_filter
 from poisonadmin.store.models.message import Message
 from poisonadmin.system.queries import nodes
 from tests import crashes

@@ -9,8 +9,8 @@ from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.messages.commands.confirmations import NotDelivered, confirm
 from poisonadmin.messages.queries.counts import unconfirmed
 from poisonadmin.messages.queries.detail import get_message
-from poisonadmin.messages.queries.filters import parse_filter
 from poisonadmin.messages.queries.lists import list_messages
+from poisonadmin.search.domain.filters import parse_filter
 from poisonadmin.store.models.destination import Destination
 from poisonadmin.store.models.intake import Source
 from poisonadmin.store.models.message import Confirmation, Message

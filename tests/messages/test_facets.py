@@ -14,8 +14,8 @@ from poisonadmin.messages.domain.states import State
 from poisonadmin.messages.queries import facets as facets_module
 from poisonadmin.messages.queries.counts import counts, empty
 from poisonadmin.messages.queries.facets import Facet, facets
-from poisonadmin.messages.queries.filters import MessageFilter, parse_filter
 from poisonadmin.messages.queries.lists import MessageRow, iter_messages
+from poisonadmin.search.domain.filters import MessageFilter, parse_filter
 from tests.fixtures import decisions
 from tests.fixtures.delivery import make_orders_destination
 from tests.fixtures.pages import dead_letter

@@ -20,8 +20,8 @@ from poisonadmin.intake.domain.envelope import parse_envelope
 from poisonadmin.messages.queries import id_bounds, list_plans
 from poisonadmin.messages.queries.detail import get_message, history, payload
 from poisonadmin.messages.queries.detail_rows import MessageDetail
-from poisonadmin.messages.queries.filters import parse_filter
 from poisonadmin.messages.queries.lists import count_messages, iter_messages, list_messages
+from poisonadmin.search.domain.filters import parse_filter
 from tests.fixtures import decisions
 
 pytestmark = pytest.mark.django_db

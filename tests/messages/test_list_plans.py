@@ -14,13 +14,14 @@ from poisonadmin.core.queries.paging import Page
 from poisonadmin.messages.api.messages import FILTER
 from poisonadmin.messages.commands.counts import fold
 from poisonadmin.messages.domain.states import Reason, State
-from poisonadmin.messages.queries import error_search, failures, filter_sql, list_plans
+from poisonadmin.messages.queries import error_search, failures, list_plans
 from poisonadmin.messages.queries.blacklist import list_blacklisted
 from poisonadmin.messages.queries.failures import FailureFilter, list_failures
-from poisonadmin.messages.queries.filters import parse_filter
 from poisonadmin.messages.queries.groups import ORDERINGS as GROUP_ORDERINGS
 from poisonadmin.messages.queries.groups import get_group, list_groups
 from poisonadmin.messages.queries.lists import ORDERINGS, list_messages
+from poisonadmin.search.domain.filters import parse_filter
+from poisonadmin.search.queries import live
 from poisonadmin.store.models.attempt import FailureGroup
 from poisonadmin.store.models.rule import BusinessKey
 from poisonadmin.system.queries import overview
@@ -119,7 +120,7 @@ def _few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have so few be read first as are few among so many."""
     monkeypatch.setattr(list_plans, "FEW_MATCHES", 100)
     monkeypatch.setattr(list_plans, "MOST_WAITING", 100)
-    monkeypatch.setattr(filter_sql, "FEW", 50)
+    monkeypatch.setattr(live, "FEW", 50)
     monkeypatch.setattr(error_search, "FEW", 1000)
     monkeypatch.setattr(failures, "FEW_MESSAGES", 1000)
 

@@ -13,12 +13,12 @@ from poisonadmin.messages.commands.merged_groups import MAX_MEMBERS, GroupMerged
 from poisonadmin.messages.queries.counts import counts
 from poisonadmin.messages.queries.detail import attempts
 from poisonadmin.messages.queries.failures import FailureFilter, list_failures
-from poisonadmin.messages.queries.filters import parse_filter
 from poisonadmin.messages.queries.groups import get_group, list_groups
 from poisonadmin.messages.queries.lists import list_messages
 from poisonadmin.operations.commands.beginning import begin
 from poisonadmin.operations.domain.actions import OperationAction
 from poisonadmin.operations.queries.operations import get_operation
+from poisonadmin.search.domain.filters import parse_filter
 from poisonadmin.store.models.access import Audit
 from poisonadmin.store.models.attempt import FailureGroup
 from poisonadmin.store.models.message import Message

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poisonadmin.intake.domain.staged_rows import headers_json
-from poisonadmin.messages.queries.filter_sql import member
+from poisonadmin.search.queries.live import member
 from tests.fixtures.api import Caller
 from tests.hostile_payloads import PAYLOADS
 

@@ -28,9 +28,9 @@ from poisonadmin.messages.domain.failures import (
     title,
 )
 from poisonadmin.messages.queries.counter_checks import wrong_counters
-from poisonadmin.messages.queries.filters import parse_filter
 from poisonadmin.messages.queries.groups import get_group, list_groups
 from poisonadmin.messages.queries.lists import list_messages
+from poisonadmin.search.domain.filters import parse_filter
 from poisonadmin.store.models.access import Audit
 from poisonadmin.store.models.alert import Alert
 from poisonadmin.store.models.attempt import Attempt, FailureGroup, FailureWords

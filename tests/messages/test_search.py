@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from poisonadmin.core.queries.filter_values import InvalidFilter
+from poisonadmin.core.domain.filter_values import InvalidFilter
 from poisonadmin.messages.domain.states import Reason, State
-from poisonadmin.messages.queries.filters import parse_filter, parse_search
+from poisonadmin.search.domain.filters import parse_filter, parse_search
 
 
 def test_the_example_of_the_design_is_understood() -> None:

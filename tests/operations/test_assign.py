@@ -11,7 +11,6 @@ from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.delivery.queries.schedule import schedule
 from poisonadmin.messages.commands.refused_decisions import NotAssigned
 from poisonadmin.messages.queries.detail import get_message, history
-from poisonadmin.messages.queries.filters import parse_filter
 from poisonadmin.messages.queries.grouping import group_messages
 from poisonadmin.messages.queries.lists import list_messages
 from poisonadmin.operations.commands import beginning, selections
@@ -21,6 +20,7 @@ from poisonadmin.operations.commands.selections import freeze
 from poisonadmin.operations.domain.actions import OperationAction
 from poisonadmin.operations.domain.params import InvalidOperation
 from poisonadmin.operations.queries.operations import get_operation
+from poisonadmin.search.domain.filters import parse_filter
 from poisonadmin.sign_offs.commands.rules import save_sign_off_rule
 from poisonadmin.store.models.message import Message, MessageOwner
 from poisonadmin.store.models.rule import MessageTag

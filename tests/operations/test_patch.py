@@ -13,7 +13,6 @@ from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.intake.commands.accept import MessageIdConflict
 from poisonadmin.messages.commands.refused_decisions import PayloadNotChanged
 from poisonadmin.messages.queries.detail import attempts, get_message, history, payload
-from poisonadmin.messages.queries.filters import parse_filter
 from poisonadmin.messages.queries.lists import list_messages
 from poisonadmin.messages.queries.versions import version_diff, version_payload, versions
 from poisonadmin.operations.commands import beginning, carry_out
@@ -29,6 +28,7 @@ from poisonadmin.operations.queries.preview import preview
 from poisonadmin.operations.queries.selections import get_selection
 from poisonadmin.poison_list.commands.reports import Report, report
 from poisonadmin.policies.commands import save_policy
+from poisonadmin.search.domain.filters import parse_filter
 from poisonadmin.store.models.history import History
 from poisonadmin.store.models.message import Body, Envelope, Message, PayloadVersion
 from poisonadmin.store.models.operation import Operation

@@ -4,7 +4,7 @@ import pytest
 
 from poisonadmin.core.domain.access import SYSTEM, Role, principal
 from poisonadmin.core.domain.errors import NotFound
-from poisonadmin.core.queries.filter_values import InvalidFilter
+from poisonadmin.core.domain.filter_values import InvalidFilter
 from poisonadmin.operations.commands import selections
 from poisonadmin.operations.commands.beginning import begin
 from poisonadmin.operations.commands.selections import InvalidSelection, TooManySelections, freeze, remove_expired

@@ -7,7 +7,7 @@ import pytest
 
 from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Permission, Principal, Role, principal
 from poisonadmin.core.domain.errors import NotFound, PreconditionFailed
-from poisonadmin.core.queries.filter_values import InvalidFilter
+from poisonadmin.core.domain.filter_values import InvalidFilter
 from poisonadmin.restart_jobs.commands.restart_jobs import InvalidRestartJob, delete_restart_job, next_run
 from poisonadmin.restart_jobs.commands.runs import freeze_for_preview, run_once
 from poisonadmin.store.models.access import Audit

@@ -5,7 +5,7 @@ from django.test import Client
 
 from poisonadmin.core.domain.access import NotAllowed, Role, principal
 from poisonadmin.core.domain.errors import NotFound
-from poisonadmin.core.queries.filter_values import InvalidFilter
+from poisonadmin.core.domain.filter_values import InvalidFilter
 from poisonadmin.saved_views import commands
 from poisonadmin.saved_views.commands import InvalidSavedView, remove_view, save_view
 from poisonadmin.saved_views.queries import get_saved_view, list_saved_views

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from poisonadmin.messages.domain.id_ranges import IdRange
-from poisonadmin.messages.queries.filters import parse_filter
 from poisonadmin.rules.domain.content_rules import MAX_JSON_BYTES
+from poisonadmin.search.domain.filters import parse_filter
 from poisonadmin.searches.commands.searching import Searching
 from poisonadmin.searches.domain.scan import Clause, Wave
 from poisonadmin.searches.queries.terms import clauses_of

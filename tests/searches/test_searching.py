@@ -15,12 +15,12 @@ from poisonadmin.addresses.commands import ensure_addresses
 from poisonadmin.core.commands.authentication import principal_of_user
 from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Permission, Principal, Role, principal
 from poisonadmin.core.domain.errors import NotFound
-from poisonadmin.core.queries.filter_values import InvalidFilter
+from poisonadmin.core.domain.filter_values import InvalidFilter
 from poisonadmin.intake.commands.batch import accept_stream
 from poisonadmin.messages.domain.id_ranges import IdRange
-from poisonadmin.messages.queries.filters import parse_filter
 from poisonadmin.messages.queries.lists import list_messages
 from poisonadmin.operations.queries.selections import get_selection, list_members
+from poisonadmin.search.domain.filters import parse_filter
 from poisonadmin.searches.commands import requests, searching
 from poisonadmin.searches.commands.requests import SearchEnded, TooManySearches, cancel_search, request_search
 from poisonadmin.searches.commands.searching import Searching, search_due

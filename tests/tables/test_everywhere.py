@@ -22,13 +22,13 @@ from poisonadmin.comparisons.domain.comparison import Compared
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.embedded.ports import free_port
 from poisonadmin.messages.domain.id_ranges import IdRange
-from poisonadmin.messages.queries.filters import parse_filter
 from poisonadmin.reports.domain.asked import AskedReport, asked_report
 from poisonadmin.reports.domain.reading import Archived, Reading
 from poisonadmin.reports.queries.archived import archived_where, row_conditions
 from poisonadmin.reports.queries.live import range_statements
 from poisonadmin.rules.domain.dry_run import Trial
 from poisonadmin.rules.domain.rules import RuleDefinition, Stage
+from poisonadmin.search.domain.filters import parse_filter
 from poisonadmin.searches.domain.scan import Wave
 from poisonadmin.searches.queries.terms import clauses_of
 from poisonadmin.store.models.attempt import Attempt

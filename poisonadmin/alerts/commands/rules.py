@@ -22,8 +22,8 @@ from poisonadmin.alerts.queries.searched import require_searchable
 from poisonadmin.core.commands import audit, locks
 from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
 from poisonadmin.core.domain.errors import NEW, NotFound, PoisonAdminError, all_checked, require_version
+from poisonadmin.core.domain.filter_values import InvalidFilter
 from poisonadmin.core.domain.locks import Lock
-from poisonadmin.core.queries.filter_values import InvalidFilter
 from poisonadmin.store.models.alert import AlertDelivery, AlertRule
 
 # A receiver that knows one of the two secrets is enough, so that it can be changed there in peace.

@@ -9,9 +9,9 @@ import orjson
 
 from poisonadmin.core.domain.access import Permission, Principal, Role
 from poisonadmin.core.queries.rows import QueryTooExpensive, bounded, fetch_rows
-from poisonadmin.messages.queries.deep_terms import DEEP
-from poisonadmin.messages.queries.filter_sql import compile_filter
-from poisonadmin.messages.queries.filters import MessageFilter, parse_filter
+from poisonadmin.search.domain.filters import MessageFilter, parse_filter
+from poisonadmin.search.domain.payload_words import DEEP
+from poisonadmin.search.queries.live import compile_filter
 from poisonadmin.searches.domain.payload_tests import payload_test
 from poisonadmin.searches.domain.scan import HeaderIs
 from poisonadmin.searches.queries.terms import clauses_of, reads_payloads

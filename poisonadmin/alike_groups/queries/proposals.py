@@ -9,9 +9,10 @@ from poisonadmin.alike_groups.domain.compared import ComparedFailure, compared_f
 from poisonadmin.alike_groups.domain.proposals import ProposalState
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
+from poisonadmin.core.domain.filter_values import MAX_ID
 from poisonadmin.core.queries.address_ids import scope_condition
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, fetch_page, window
-from poisonadmin.core.queries.rows import MAX_ID, bounded, fetch, fetch_by_id, fetch_one
+from poisonadmin.core.queries.rows import bounded, fetch, fetch_by_id, fetch_one
 from poisonadmin.messages.queries.group_members import members_seen, visible_members
 
 _KEY = Key(("p.place", "p.id"), (int, int), descending=False, fields=("place", "id"))

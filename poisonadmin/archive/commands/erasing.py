@@ -32,9 +32,9 @@ from poisonadmin.core.domain.locks import Lock
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
 from poisonadmin.messages.commands.decisions import decide
 from poisonadmin.messages.queries.counts import COUNTED
-from poisonadmin.messages.queries.filter_sql import compile_filter
-from poisonadmin.messages.queries.filters import MessageFilter, parse_filter
 from poisonadmin.operations.domain.actions import OperationAction
+from poisonadmin.search.domain.filters import MessageFilter, parse_filter
+from poisonadmin.search.queries.live import compile_filter
 from poisonadmin.store.models.archive import Erasure
 from poisonadmin.store.models.job import JobKind
 

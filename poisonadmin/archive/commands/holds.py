@@ -8,9 +8,9 @@ from django.db.models.functions import Now
 from poisonadmin.core.commands import audit
 from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Permission, Principal
 from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
-from poisonadmin.core.queries.filter_values import InvalidFilter
-from poisonadmin.messages.queries.filter_sql import compile_filter
-from poisonadmin.messages.queries.filters import SPANS, MessageFilter, parse_filter, require_values
+from poisonadmin.core.domain.filter_values import InvalidFilter
+from poisonadmin.search.domain.filters import SPANS, MessageFilter, parse_filter, require_values
+from poisonadmin.search.queries.live import compile_filter
 from poisonadmin.store.models.archive import LegalHold
 
 Filter = Mapping[str, Sequence[str] | str]

@@ -24,7 +24,7 @@ from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.core.queries.rows import fetch_rows
 from poisonadmin.messages.domain.id_ranges import IdRange
-from poisonadmin.messages.queries.filters import parse_filter
+from poisonadmin.search.domain.filters import parse_filter
 from poisonadmin.store.models.archive import ArchiveRun, LegalHold
 
 WINDOW_MESSAGES = 25_000

@@ -11,7 +11,8 @@ from django.conf import settings
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
-from poisonadmin.core.queries.rows import MAX_ID, fetch_one, fetch_rows
+from poisonadmin.core.domain.filter_values import MAX_ID
+from poisonadmin.core.queries.rows import fetch_one, fetch_rows
 
 _KEYS = {"messages": "id"}
 

@@ -6,13 +6,13 @@ from datetime import datetime
 from typing import Any
 
 from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.domain.filter_values import InvalidFilter
 from poisonadmin.core.queries.address_ids import address_ids, addresses_holding, visible_ids
-from poisonadmin.core.queries.filter_values import InvalidFilter
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, fetch_page, window
 from poisonadmin.core.queries.rows import bounded
-from poisonadmin.messages.queries.filters import MessageFilter, Term
-from poisonadmin.messages.queries.group_terms import FIELDS, as_groups
 from poisonadmin.messages.queries.merged_groups import with_members
+from poisonadmin.search.domain.filters import MessageFilter, Term
+from poisonadmin.search.queries.group_words import FIELDS, as_groups
 
 Condition = tuple[str, list[Any]]
 _NEWEST = Key(("r.id",), (int,))

@@ -14,13 +14,13 @@ from poisonadmin.archive.queries.messages import rows_of_several
 from poisonadmin.archive.queries.search import archived_where, can_answer
 from poisonadmin.comparisons.domain.comparison import MAX_BYTES, MAX_FAILING, MAX_OTHERS, TABLES, Compared
 from poisonadmin.core.domain.access import Principal
+from poisonadmin.core.domain.filter_values import MAX_VALUES
 from poisonadmin.core.queries.address_ids import scope_condition
-from poisonadmin.core.queries.filter_values import MAX_VALUES
 from poisonadmin.core.queries.rows import bounded, fetch_rows
 from poisonadmin.destinations.queries import destination_names_seen
 from poisonadmin.messages.domain.states import State
-from poisonadmin.messages.queries.filters import parse_filter
 from poisonadmin.messages.queries.lists import matching
+from poisonadmin.search.domain.filters import parse_filter
 
 # Of others the newest are chosen from, live and archived.
 POOL = 1_000_000

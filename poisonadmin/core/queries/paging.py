@@ -9,7 +9,8 @@ from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 from poisonadmin.core.domain.errors import PoisonAdminError
-from poisonadmin.core.queries.rows import MAX_ID, QueryTooExpensive, bounded, fetch, fetch_values
+from poisonadmin.core.domain.filter_values import MAX_ID
+from poisonadmin.core.queries.rows import QueryTooExpensive, bounded, fetch, fetch_values
 from poisonadmin.core.queries.sql import Sql, raw
 
 Row = TypeVar("Row")

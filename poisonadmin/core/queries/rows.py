@@ -11,13 +11,13 @@ from django.db.utils import OperationalError
 from psycopg.errors import QueryCanceled
 
 from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.domain.filter_values import MAX_ID
 from poisonadmin.core.queries.sql import Sql
 
 Row = TypeVar("Row")
 Parameters = Sequence[Any] | Mapping[str, Any]
 
 SEARCH_SECONDS = 10
-MAX_ID = 2**63 - 1
 _JSONB = 3802
 # The database unpacks a compressed value from its beginning for each slice, so many small ones are slow; a slice stands
 # in memory about four times.

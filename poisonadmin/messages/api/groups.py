@@ -10,8 +10,8 @@ from poisonadmin.core.domain.access import Permission
 from poisonadmin.messages.commands.group_annotations import annotate
 from poisonadmin.messages.commands.merged_groups import MAX_MEMBERS, merge, split
 from poisonadmin.messages.domain.annotations import MAX_NOTE_CHARS, MAX_TAGS, MAX_URL_CHARS
-from poisonadmin.messages.queries.filters import parse_filter
 from poisonadmin.messages.queries.groups import ORDERINGS, GroupDetail, GroupRow, get_group, list_groups
+from poisonadmin.search.domain.filters import parse_filter
 from poisonadmin.web.api.contract import (
     PAGE,
     Identifier,

@@ -14,9 +14,9 @@ from poisonadmin.intake.domain.envelope import ENVELOPE, parse_line
 from poisonadmin.messages.domain.states import Confirming, Event, Reason, State
 from poisonadmin.messages.queries.detail import attempts, get_message, get_transport, history, hops, payload
 from poisonadmin.messages.queries.detail_rows import AttemptRow, HistoryRow, HopRow, MessageDetail, Transport
-from poisonadmin.messages.queries.filters import parse_filter
 from poisonadmin.messages.queries.lists import ORDERINGS, MessageRow, list_messages
 from poisonadmin.messages.queries.versions import VersionRow, version_payload, versions
+from poisonadmin.search.domain.filters import parse_filter
 from poisonadmin.store.models.claim import NodeEnd
 from poisonadmin.store.models.lane import AddressStatus
 from poisonadmin.web.api.attachments import attachment

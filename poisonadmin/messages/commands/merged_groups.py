@@ -13,8 +13,8 @@ from poisonadmin.core.commands import audit, locks
 from poisonadmin.core.commands.transaction_retry import retried
 from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
 from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
+from poisonadmin.core.domain.filter_values import MAX_ID
 from poisonadmin.core.domain.locks import Lock
-from poisonadmin.core.queries.rows import MAX_ID
 from poisonadmin.store.models.attempt import FailureGroup
 
 MAX_MEMBERS = 500

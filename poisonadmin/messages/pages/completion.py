@@ -7,10 +7,10 @@ from django.shortcuts import render
 
 from poisonadmin.addresses.queries import names_holding
 from poisonadmin.core.domain.access import Principal
-from poisonadmin.core.queries.filter_values import checked_text
+from poisonadmin.core.domain.filter_values import checked_text
 from poisonadmin.messages.domain.states import Confirming, Reason, State
-from poisonadmin.messages.queries.filters import FIELDS, SPANS
 from poisonadmin.messages.queries.owners import NOBODY, owners_beginning, tags_beginning
+from poisonadmin.search.domain.filters import FIELDS, SPANS
 from poisonadmin.web.pages.views import page
 
 SHOWN = 12

@@ -7,14 +7,14 @@ from django.shortcuts import render
 from django.urls import reverse
 
 from poisonadmin.core.domain.access import Principal
-from poisonadmin.core.queries.filter_values import moment
+from poisonadmin.core.domain.filter_values import moment
 from poisonadmin.core.queries.paging import Count
 from poisonadmin.delivery.queries.crashes import get_crash
 from poisonadmin.messages.domain.states import Reason, State
 from poisonadmin.messages.queries import blacklist as queries
 from poisonadmin.messages.queries.blacklist import list_others, others_on
 from poisonadmin.messages.queries.detail import get_message
-from poisonadmin.messages.queries.filters import MessageFilter, narrowing, parse_filter, state
+from poisonadmin.search.domain.filters import MessageFilter, narrowing, parse_filter, state
 from poisonadmin.web.pages.views import Pairs, href, page, pager, pairs, require_known
 from poisonadmin.web.pages.words import STATES
 

@@ -14,7 +14,7 @@ from django_htmx.http import HttpResponseClientRedirect, trigger_client_event
 
 from poisonadmin.core.domain.access import OutOfScope, Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
-from poisonadmin.core.queries.rows import MAX_ID
+from poisonadmin.core.domain.filter_values import MAX_ID
 from poisonadmin.messages.commands.decisions import Decided
 from poisonadmin.messages.commands.refused_decisions import (
     ConversationEnded,

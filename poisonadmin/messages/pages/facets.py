@@ -10,8 +10,8 @@ from django.urls import reverse
 from poisonadmin.core.domain.access import Principal
 from poisonadmin.messages.pages.crashed import CRASHES
 from poisonadmin.messages.queries.facets import FacetValue, facets
-from poisonadmin.messages.queries.filters import KEY, narrowing, parse_filter
 from poisonadmin.messages.queries.recent_facets import recent_facets
+from poisonadmin.search.domain.filters import KEY, narrowing, parse_filter
 from poisonadmin.web.pages.views import Pairs, href, page, pairs
 from poisonadmin.web.pages.words import reason_words, state_words
 

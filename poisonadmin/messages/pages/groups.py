@@ -14,7 +14,7 @@ from django.views.decorators.http import require_POST
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound, PoisonAdminError, PreconditionFailed
-from poisonadmin.core.queries.filter_values import number
+from poisonadmin.core.domain.filter_values import number
 from poisonadmin.messages.commands.group_annotations import annotate
 from poisonadmin.messages.commands.merged_groups import merge, split
 from poisonadmin.messages.domain.annotations import MAX_NOTE_CHARS, MAX_URL_CHARS
@@ -23,11 +23,11 @@ from poisonadmin.messages.pages.opened_from import list_parameter
 from poisonadmin.messages.queries.axes import named
 from poisonadmin.messages.queries.detail import attempts
 from poisonadmin.messages.queries.failures import FailureFilter, list_failures
-from poisonadmin.messages.queries.filters import parse_filter
 from poisonadmin.messages.queries.groups import GroupDetail, get_group, list_groups
 from poisonadmin.messages.queries.lists import list_messages
 from poisonadmin.messages.queries.owners import account_names
 from poisonadmin.operations.domain.actions import ACTIONS
+from poisonadmin.search.domain.filters import parse_filter
 from poisonadmin.web.pages.forms import PageForm, TextField, drawn, texts_by_comma
 from poisonadmin.web.pages.views import MAX_REASON_CHARS, NO_REASON, page, reason_of, require_known
 

@@ -8,8 +8,8 @@ from django.urls import reverse
 
 from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.queries.rows import QueryTooExpensive
-from poisonadmin.messages.queries.filters import narrowing, parse_filter
 from poisonadmin.messages.queries.lists import neighbours
+from poisonadmin.search.domain.filters import narrowing, parse_filter
 
 PARAMETER = "list"
 

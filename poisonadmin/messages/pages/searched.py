@@ -6,8 +6,8 @@ from django.http import HttpRequest
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.queries.paging import Count
-from poisonadmin.messages.queries.deep_terms import DEEP
-from poisonadmin.messages.queries.filters import MessageFilter, narrowing
+from poisonadmin.search.domain.filters import MessageFilter, narrowing
+from poisonadmin.search.domain.payload_words import DEEP
 from poisonadmin.searches.domain.states import SearchState
 from poisonadmin.searches.queries.searches import archived_found, latest_search, list_found
 from poisonadmin.web.pages.views import pager

@@ -6,10 +6,10 @@ from typing import Any
 from django.http import HttpRequest
 
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.queries.filter_values import InvalidFilter
-from poisonadmin.messages.queries.filters import MessageFilter
+from poisonadmin.core.domain.filter_values import InvalidFilter
 from poisonadmin.messages.queries.grouping import GroupBy, Grouping, MessageSet, SetOrder, group_messages
 from poisonadmin.messages.queries.groups import list_groups
+from poisonadmin.search.domain.filters import MessageFilter
 from poisonadmin.web.pages.views import Pairs, href, pager
 from poisonadmin.web.pages.words import reason_words
 

@@ -12,18 +12,18 @@ from poisonadmin.archive.queries.search import ArchivedMessageRow, can_answer, l
 from poisonadmin.core.commands import audit
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
-from poisonadmin.core.queries.filter_values import InvalidFilter
+from poisonadmin.core.domain.filter_values import InvalidFilter
 from poisonadmin.messages.pages import crashed, searched, sets
 from poisonadmin.messages.pages.crashed import CRASHES
 from poisonadmin.messages.pages.opened_from import list_parameter
 from poisonadmin.messages.pages.views_bar import views_bar
 from poisonadmin.messages.queries.counts import counts
 from poisonadmin.messages.queries.failures import FailureFilter, list_failures
-from poisonadmin.messages.queries.filters import MOMENTS, MessageFilter, narrowing, parse_filter
 from poisonadmin.messages.queries.grouping import GroupBy
 from poisonadmin.messages.queries.lists import count_messages, list_messages
 from poisonadmin.messages.queries.report import MAX_ROWS, report
 from poisonadmin.operations.domain.actions import ACTIONS
+from poisonadmin.search.domain.filters import MOMENTS, MessageFilter, narrowing, parse_filter
 from poisonadmin.web.pages.streams import streamed
 from poisonadmin.web.pages.views import Pairs, href, page, pager, pairs, tidied
 from poisonadmin.web.pages.words import CONFIRMATIONS, REASONS, STATES, reason_words, state_words

@@ -11,8 +11,6 @@ from poisonadmin.core.queries.rows import bounded, fetch, fetch_rows, fetch_valu
 from poisonadmin.delivery.queries.crashes import CRASHED, CrashRow, crashes_of
 from poisonadmin.messages.domain.states import Reason, State
 from poisonadmin.messages.queries.counts import ByState, empty
-from poisonadmin.messages.queries.filter_sql import compile_filter
-from poisonadmin.messages.queries.filters import MessageFilter, Term
 from poisonadmin.messages.queries.lists import (
     COLUMNS,
     JOINS,
@@ -22,6 +20,8 @@ from poisonadmin.messages.queries.lists import (
     messages_by_id,
     total,
 )
+from poisonadmin.search.domain.filters import MessageFilter, Term
+from poisonadmin.search.queries.live import compile_filter
 
 Place = tuple[int, int]
 

@@ -2,8 +2,9 @@
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
+from poisonadmin.core.domain.filter_values import MAX_ID
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, NEWEST_FIRST, Key, Page, fetch_page, window
-from poisonadmin.core.queries.rows import MAX_ID, StoredBytes, columns, fetch_one, fetch_values, stored_bytes
+from poisonadmin.core.queries.rows import StoredBytes, columns, fetch_one, fetch_values, stored_bytes
 from poisonadmin.destinations.queries import destinations_seen
 from poisonadmin.messages.queries import archived
 from poisonadmin.messages.queries.detail_rows import (

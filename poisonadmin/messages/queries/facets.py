@@ -9,11 +9,11 @@ from poisonadmin.core.queries.paging import CAP, COUNT_SECONDS, Count
 from poisonadmin.core.queries.rows import QueryTooExpensive, bounded, fetch_rows
 from poisonadmin.messages.domain.states import State
 from poisonadmin.messages.queries.axes import COLUMNS, AxisValue, named
-from poisonadmin.messages.queries.counted_filters import CountedFilter, counted_filter
 from poisonadmin.messages.queries.counts import COUNTED, NOW_SEEN
-from poisonadmin.messages.queries.filters import MessageFilter
 from poisonadmin.messages.queries.lists import matching
 from poisonadmin.messages.queries.merged_groups import seen_as
+from poisonadmin.search.domain.filters import MessageFilter
+from poisonadmin.search.queries.counted import CountedFilter, counted_filter
 
 SHOWN = 50
 

@@ -9,13 +9,13 @@ from poisonadmin.core.queries.address_ids import addresses_in_scope
 from poisonadmin.core.queries.paging import COUNT_SECONDS, DEFAULT_LIMIT, Key, Page, fetch_page, window
 from poisonadmin.core.queries.rows import QueryTooExpensive, all_given, bounded
 from poisonadmin.destinations.queries import destinations_seen
-from poisonadmin.messages.queries.counted_filters import count_by_counters
 from poisonadmin.messages.queries.counts import how_many
 from poisonadmin.messages.queries.error_search import attempt_condition
-from poisonadmin.messages.queries.filter_sql import Where, compile_filter
-from poisonadmin.messages.queries.filters import MessageFilter
 from poisonadmin.messages.queries.lists import capped_count
 from poisonadmin.messages.queries.merged_groups import SEEN_AS, with_members
+from poisonadmin.search.domain.filters import MessageFilter
+from poisonadmin.search.queries.counted import count_by_counters
+from poisonadmin.search.queries.live import Where, compile_filter
 
 FEW_MESSAGES = 15_000
 # What a filter finds is counted by looking at each, which costs more than the counters.

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.queries.rows import fetch_rows
-from poisonadmin.messages.queries.counted_filters import counted_filter
 from poisonadmin.messages.queries.counts import NOW, ByState, empty
-from poisonadmin.messages.queries.filters import MessageFilter
 from poisonadmin.messages.queries.grouping import MESSAGES_READ
 from poisonadmin.messages.queries.lists import matching
+from poisonadmin.search.domain.filters import MessageFilter
+from poisonadmin.search.queries.counted import counted_filter
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,14 @@ from enum import StrEnum
 from typing import Any
 
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.queries.filter_values import InvalidFilter, checked_text
+from poisonadmin.core.domain.filter_values import InvalidFilter, checked_text
 from poisonadmin.core.queries.rows import bounded, fetch
 from poisonadmin.destinations.queries import destinations_seen
 from poisonadmin.messages.queries.axes import COLUMNS, AxisValue, named
-from poisonadmin.messages.queries.counted_filters import counted_filter
 from poisonadmin.messages.queries.counts import NOW
-from poisonadmin.messages.queries.filters import HEADER, KEY, MessageFilter
 from poisonadmin.messages.queries.lists import matching
+from poisonadmin.search.domain.filters import HEADER, KEY, MessageFilter
+from poisonadmin.search.queries.counted import counted_filter
 
 SHOWN_SETS = 100
 TREND_HOURS = 24

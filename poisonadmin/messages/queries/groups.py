@@ -7,16 +7,14 @@ from typing import Any
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
+from poisonadmin.core.domain.filter_values import InvalidFilter
 from poisonadmin.core.queries.address_ids import scope_condition
-from poisonadmin.core.queries.filter_values import InvalidFilter
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, fetch_page, window
 from poisonadmin.core.queries.rows import bounded, fetch, fetch_values
 from poisonadmin.messages.domain.states import State
 from poisonadmin.messages.queries.counts import ByState, by_state_of_each, empty
-from poisonadmin.messages.queries.filters import MessageFilter, Term
 from poisonadmin.messages.queries.group_counts import GroupCounts, count_groups
 from poisonadmin.messages.queries.group_members import Fingerprint, members_seen, visible_members
-from poisonadmin.messages.queries.group_terms import FIELDS, IS_SNOOZED, as_groups
 from poisonadmin.messages.queries.group_trends import (
     TREND_HOURS,
     FailedVersion,
@@ -25,6 +23,8 @@ from poisonadmin.messages.queries.group_trends import (
     failures_an_hour,
 )
 from poisonadmin.messages.queries.merged_groups import SEEN_AS, seen_as
+from poisonadmin.search.domain.filters import MessageFilter, Term
+from poisonadmin.search.queries.group_words import FIELDS, IS_SNOOZED, as_groups
 
 ORDERINGS = {
     "-last_at": Key(("seen.last_at", "seen.id"), (datetime, int)),

@@ -10,8 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 
-from poisonadmin.core.queries.rows import MAX_ID, fetch_rows, fetch_values
-from poisonadmin.messages.queries.filters import Term
+from poisonadmin.core.domain.filter_values import MAX_ID
+from poisonadmin.core.queries.rows import fetch_rows, fetch_values
+from poisonadmin.search.domain.filters import Term
 
 _OF = {
     "received_at": ("envelope", "received_at"),

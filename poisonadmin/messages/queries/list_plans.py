@@ -7,12 +7,13 @@ address that failed, it walks all that failed. The counters know it exactly; the
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from poisonadmin.core.domain.filter_values import MAX_ID
 from poisonadmin.core.queries.paging import Window
-from poisonadmin.core.queries.rows import MAX_ID, fetch_rows, one_of
+from poisonadmin.core.queries.rows import fetch_rows, one_of
 from poisonadmin.messages.domain.states import Reason, State
 from poisonadmin.messages.queries.counts import NOW
-from poisonadmin.messages.queries.filter_sql import IN_STATE, Where
 from poisonadmin.messages.queries.id_bounds import id_bounds
+from poisonadmin.search.queries.live import IN_STATE, Where
 
 # Where no more match, and the shortest walk may have to read more than that, all that match are read, by whichever way
 # the planner takes for that, and then ordered.

@@ -8,14 +8,14 @@ from typing import Any
 from poisonadmin.archive.queries.messages import require_archived
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
-from poisonadmin.core.queries.filter_values import InvalidFilter
+from poisonadmin.core.domain.filter_values import MAX_ID, InvalidFilter
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, MAX_LIMIT, Count, Key, Page, Window, count_rows, window
-from poisonadmin.core.queries.rows import MAX_ID, bounded, fetch, fetch_values
-from poisonadmin.messages.queries.counted_filters import count_by_counters
-from poisonadmin.messages.queries.filter_sql import Where, compile_filter
-from poisonadmin.messages.queries.filters import MessageFilter
+from poisonadmin.core.queries.rows import bounded, fetch, fetch_values
 from poisonadmin.messages.queries.list_plans import Walk, plan_list
 from poisonadmin.messages.queries.merged_groups import SEEN_AS
+from poisonadmin.search.domain.filters import MessageFilter
+from poisonadmin.search.queries.counted import count_by_counters
+from poisonadmin.search.queries.live import Where, compile_filter
 
 ORDERINGS = {"-id": Key(("m.id",), (int,)), "id": Key(("m.id",), (int,), descending=False)}
 EXPORT_SLICE = 1000

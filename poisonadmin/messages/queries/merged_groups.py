@@ -6,7 +6,8 @@ Messages and counters name the group of their own fingerprint, a *member* of the
 
 from collections.abc import Collection
 
-from poisonadmin.core.queries.rows import MAX_ID, fetch_rows
+from poisonadmin.core.domain.filter_values import MAX_ID
+from poisonadmin.core.queries.rows import fetch_rows
 
 # Of a row of `failure_group AS g`: the group that people see.
 SEEN_AS = "coalesce(g.merged_into_id, g.id)"

@@ -6,8 +6,8 @@ from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.queries.paging import COUNT_SECONDS
 from poisonadmin.core.queries.rows import QueryTooExpensive, bounded, fetch_rows
 from poisonadmin.messages.queries.facets import FacetValue
-from poisonadmin.messages.queries.filters import MessageFilter
 from poisonadmin.messages.queries.lists import matching
+from poisonadmin.search.domain.filters import MessageFilter
 
 MESSAGES_READ = 10_000
 KEYS_SHOWN = 5

@@ -7,8 +7,8 @@ from typing import Any
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.spreadsheet import cell, header_line, lines
 from poisonadmin.core.queries.rows import fetch_rows
-from poisonadmin.messages.queries.filters import MessageFilter
 from poisonadmin.messages.queries.lists import MessageRow, iter_messages
+from poisonadmin.search.domain.filters import MessageFilter
 
 MAX_ROWS = 10_000
 SLICE = 500

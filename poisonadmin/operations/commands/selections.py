@@ -11,9 +11,9 @@ from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import InvalidField, PoisonAdminError
 from poisonadmin.core.queries.address_ids import scope_condition
 from poisonadmin.core.queries.rows import bounded
-from poisonadmin.messages.queries.filter_sql import compile_filter
-from poisonadmin.messages.queries.filters import parse_filter, require_values
 from poisonadmin.operations.domain.selection import MEMBERS_A_PIECE, SelectionOrder
+from poisonadmin.search.domain.filters import parse_filter, require_values
+from poisonadmin.search.queries.live import compile_filter
 
 KEPT_HOURS = 24
 MAX_MEMBERS = 10_000_000

@@ -12,7 +12,6 @@ from django.utils import timezone
 from django.views.decorators.http import require_POST
 
 from poisonadmin.core.domain.access import OutOfScope, Permission, Principal
-from poisonadmin.messages.queries.filters import narrowing, parse_filter
 from poisonadmin.messages.queries.lists import count_messages
 from poisonadmin.messages.queries.owners import account_names
 from poisonadmin.operations.commands import beginning
@@ -23,6 +22,7 @@ from poisonadmin.operations.domain.params import InvalidOperation
 from poisonadmin.operations.pages.previews import shown_preview
 from poisonadmin.operations.queries.preview import OperationPreview, preview
 from poisonadmin.operations.queries.selections import SelectionRow, arrived_since, get_selection, list_members
+from poisonadmin.search.domain.filters import narrowing, parse_filter
 from poisonadmin.web.pages.forms import PageForm, TextField, decimal_number, sentence_of, ticks, whole_number
 from poisonadmin.web.pages.params import (
     FIELDS_OF,

@@ -11,9 +11,9 @@ from poisonadmin.core.queries.address_ids import scope_condition, visible_ids
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Count, Key, Page, window
 from poisonadmin.core.queries.rows import bounded, fetch_by_id, fetch_values
 from poisonadmin.messages.queries.archived import rows_of_ids
-from poisonadmin.messages.queries.filter_sql import compile_filter
-from poisonadmin.messages.queries.filters import parse_filter
 from poisonadmin.messages.queries.lists import MessageRow
+from poisonadmin.search.domain.filters import parse_filter
+from poisonadmin.search.queries.live import compile_filter
 
 COUNTED = 10_000
 # What was being written when the selection was frozen has an earlier time, and is no member.

@@ -7,7 +7,7 @@ from django import forms
 
 from poisonadmin.core.domain.addresses import MAX_ADDRESS_CHARS, InvalidAddress
 from poisonadmin.core.domain.errors import PoisonAdminError
-from poisonadmin.core.queries.rows import MAX_ID
+from poisonadmin.core.domain.filter_values import MAX_ID
 from poisonadmin.policies.commands import checked_policy
 from poisonadmin.policies.domain.policy import BUILT_IN_PATTERN, PRESETS, UnknownPreset
 from poisonadmin.policies.domain.resolution import PolicySpec

@@ -10,7 +10,7 @@ from django import forms
 
 from poisonadmin.alerts.channels.registry import CHANNELS
 from poisonadmin.core.domain.errors import NEW, AlreadyExists, PoisonAdminError, PreconditionFailed
-from poisonadmin.core.queries.filter_values import InvalidFilter
+from poisonadmin.core.domain.filter_values import InvalidFilter
 from poisonadmin.reports.commands import saved
 from poisonadmin.reports.domain.asked import AskedReport, Period, ReportFormat, asked_report
 from poisonadmin.reports.domain.columns import InvalidReport

@@ -11,7 +11,7 @@ from django.shortcuts import render
 from django.urls import reverse
 
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.queries.filter_values import InvalidFilter, address_or_pattern
+from poisonadmin.core.domain.filter_values import InvalidFilter, address_or_pattern
 from poisonadmin.core.queries.rows import QueryTooExpensive
 from poisonadmin.reports.commands.saved import last_days
 from poisonadmin.reports.domain.asked import AskedReport, Period, Row, asked_report

@@ -10,7 +10,6 @@ from django.views.decorators.http import require_POST
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
-from poisonadmin.messages.queries.filters import narrowing
 from poisonadmin.reports.commands import requests, saved
 from poisonadmin.reports.domain.asked import AskedReport, from_json
 from poisonadmin.reports.pages.forms import FORMATS, SAID, ReportForm, columns_by_kind, initial_of, words_of
@@ -18,6 +17,7 @@ from poisonadmin.reports.queries.reports import get_report, list_reports
 from poisonadmin.reports.queries.rows import rows_at_once
 from poisonadmin.reports.queries.saved import get_saved_report, list_saved_reports
 from poisonadmin.reports.queries.shown import as_objects
+from poisonadmin.search.domain.filters import narrowing
 from poisonadmin.web.pages.streams import download
 from poisonadmin.web.pages.views import page, pager
 

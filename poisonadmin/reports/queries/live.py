@@ -11,13 +11,13 @@ from poisonadmin.core.queries.rows import one_of
 from poisonadmin.destinations.queries import destinations_seen
 from poisonadmin.messages.domain.id_ranges import IdRange
 from poisonadmin.messages.domain.states import State
-from poisonadmin.messages.queries.filter_sql import Where, compile_filter
-from poisonadmin.messages.queries.filters import MessageFilter, Term, parse_filter, require_values
 from poisonadmin.messages.queries.merged_groups import SEEN_AS
 from poisonadmin.poison_list.queries.entries import source_scope
 from poisonadmin.reports.domain.asked import AskedReport
 from poisonadmin.reports.domain.columns import ColumnType
 from poisonadmin.reports.domain.kinds import DECISIONS, Grain, PeriodBy, ReportKind
+from poisonadmin.search.domain.filters import MessageFilter, Term, parse_filter, require_values
+from poisonadmin.search.queries.live import Where, compile_filter
 
 Sql = tuple[str, list[Any]]
 SQL_TYPES = {

@@ -8,8 +8,9 @@ from typing import Any
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
+from poisonadmin.core.domain.filter_values import MAX_ID
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, fetch_page, window
-from poisonadmin.core.queries.rows import MAX_ID, fetch
+from poisonadmin.core.queries.rows import fetch
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from typing import Any
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
-from poisonadmin.core.queries.rows import MAX_ID, Versioned, fetch
+from poisonadmin.core.domain.filter_values import MAX_ID
+from poisonadmin.core.queries.rows import Versioned, fetch
 
 
 @dataclass(frozen=True)

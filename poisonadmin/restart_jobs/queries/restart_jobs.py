@@ -7,15 +7,15 @@ from typing import Any
 
 from poisonadmin.core.domain.access import SYSTEM, Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
-from poisonadmin.core.queries.filter_values import InvalidFilter
+from poisonadmin.core.domain.filter_values import InvalidFilter
 from poisonadmin.core.queries.paging import Count
 from poisonadmin.core.queries.rows import Versioned, bounded, fetch, fetch_by_id
 from poisonadmin.messages.domain.states import State
-from poisonadmin.messages.queries.deep_terms import require_plain
-from poisonadmin.messages.queries.filter_sql import compile_filter
-from poisonadmin.messages.queries.filters import parse_filter, require_values
 from poisonadmin.messages.queries.lists import capped_count
 from poisonadmin.messages.queries.refusals import CRASHED_NOTHING
+from poisonadmin.search.domain.filters import parse_filter, require_values
+from poisonadmin.search.domain.payload_words import require_plain
+from poisonadmin.search.queries.live import compile_filter
 
 COUNTED = 10_000
 

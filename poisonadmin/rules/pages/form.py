@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from poisonadmin.core.domain import strict_json
 from poisonadmin.core.domain.errors import PoisonAdminError
-from poisonadmin.core.queries.filter_values import InvalidFilter, moment
+from poisonadmin.core.domain.filter_values import InvalidFilter, moment
 from poisonadmin.rules.commands.table import MAX_NAME_CHARS, MAX_NOTE_CHARS, MAX_OWNER_CHARS, RuleFields, checked_rule
 from poisonadmin.rules.domain.fields import InvalidRule
 from poisonadmin.rules.domain.rules import After, Before, Stage

@@ -13,8 +13,8 @@ from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.domain.locks import Lock, lock_key
 from poisonadmin.core.queries.rows import fetch_values
-from poisonadmin.messages.queries.filter_sql import compile_filter
-from poisonadmin.messages.queries.filters import parse_filter, require_values
+from poisonadmin.search.domain.filters import parse_filter, require_values
+from poisonadmin.search.queries.live import compile_filter
 from poisonadmin.searches.domain.states import SearchState
 from poisonadmin.searches.queries.searches import get_search, latest_search
 from poisonadmin.searches.queries.terms import clauses_of, plain_of, reads_payloads

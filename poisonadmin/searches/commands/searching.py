@@ -21,10 +21,10 @@ from poisonadmin.core.domain.access import Permission, Principal, Role
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
-from poisonadmin.messages.queries.filter_sql import compile_filter
-from poisonadmin.messages.queries.filters import MessageFilter, parse_filter
 from poisonadmin.messages.queries.id_ranges import last_ranges
 from poisonadmin.operations.commands.selections import freeze
+from poisonadmin.search.domain.filters import MessageFilter, parse_filter
+from poisonadmin.search.queries.live import compile_filter
 from poisonadmin.searches.commands.requests import KEPT_HOURS
 from poisonadmin.searches.domain.scan import Hit, Wave
 from poisonadmin.searches.domain.states import SearchState

@@ -4,18 +4,18 @@ from collections.abc import Callable
 from datetime import datetime
 
 from poisonadmin.core.domain.access import Principal
+from poisonadmin.core.domain.filter_values import InvalidFilter
 from poisonadmin.core.queries.address_ids import address_ids, addresses_holding, visible_ids
-from poisonadmin.core.queries.filter_values import InvalidFilter
 from poisonadmin.core.queries.rows import fetch_values
 from poisonadmin.destinations.queries import addresses_delivering_to
-from poisonadmin.messages.queries.deep_terms import DEEP, PAYLOAD, PAYLOAD_AT
 from poisonadmin.messages.queries.error_search import groups_holding
-from poisonadmin.messages.queries.filter_sql import member
-from poisonadmin.messages.queries.filters import MessageFilter, Term
 from poisonadmin.messages.queries.group_members import visible_members
-from poisonadmin.messages.queries.group_terms import FIELDS, as_groups
 from poisonadmin.messages.queries.merged_groups import with_members
 from poisonadmin.messages.queries.owners import NOBODY
+from poisonadmin.search.domain.filters import MessageFilter, Term
+from poisonadmin.search.domain.payload_words import DEEP, PAYLOAD, PAYLOAD_AT
+from poisonadmin.search.queries.group_words import FIELDS, as_groups
+from poisonadmin.search.queries.live import member
 from poisonadmin.searches.domain.scan import (
     Clause,
     ColumnIs,

@@ -8,7 +8,8 @@ from typing import Any
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
-from poisonadmin.core.queries.rows import MAX_ID, fetch_one
+from poisonadmin.core.domain.filter_values import MAX_ID
+from poisonadmin.core.queries.rows import fetch_one
 from poisonadmin.sources.domain.broker_checks import BrokerCheckResult, FoundMessage, FoundQueue, answer_from
 
 # After this long nobody will answer: no io worker runs, or it was killed meanwhile.

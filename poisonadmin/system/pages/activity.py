@@ -6,7 +6,7 @@ from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import render
 
 from poisonadmin.core.domain.access import Principal
-from poisonadmin.core.queries.filter_values import InvalidFilter, checked_text, moment
+from poisonadmin.core.domain.filter_values import InvalidFilter, checked_text, moment
 from poisonadmin.poison_list.queries.consumers import list_consumers
 from poisonadmin.store.models.job import JobKind, JobState
 from poisonadmin.system.queries.activity import AuditFilter, get_job, list_audit, list_jobs, redelivered_jobs

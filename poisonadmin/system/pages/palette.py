@@ -8,12 +8,12 @@ from django.urls import reverse
 
 from poisonadmin.addresses.queries import names_holding
 from poisonadmin.core.domain.access import Principal
-from poisonadmin.core.queries.filter_values import checked_text
+from poisonadmin.core.domain.filter_values import checked_text
 from poisonadmin.core.queries.rows import QueryTooExpensive
-from poisonadmin.messages.queries.filters import parse_filter
 from poisonadmin.messages.queries.groups import list_groups
 from poisonadmin.messages.queries.lists import messages_by_id
 from poisonadmin.saved_views.queries import list_saved_views
+from poisonadmin.search.domain.filters import parse_filter
 from poisonadmin.system.pages.shell import sections_for
 from poisonadmin.web.pages.views import href, page
 

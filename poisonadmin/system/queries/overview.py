@@ -9,13 +9,13 @@ from typing import Any
 from django.db import connection
 
 from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.domain.filter_values import InvalidFilter
 from poisonadmin.core.queries.address_ids import scope_condition, visible_ids
-from poisonadmin.core.queries.filter_values import InvalidFilter
 from poisonadmin.core.queries.rows import bounded, fetch, fetch_one, fetch_values
 from poisonadmin.messages.domain.states import State
 from poisonadmin.messages.queries.counts import NOW
-from poisonadmin.messages.queries.group_terms import IS_SNOOZED
 from poisonadmin.messages.queries.merged_groups import SEEN_AS
+from poisonadmin.search.queries.group_words import IS_SNOOZED
 from poisonadmin.system.queries.nodes import ALIVE
 
 OVERDUE_SECONDS = 10

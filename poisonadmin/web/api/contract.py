@@ -12,7 +12,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from poisonadmin.core.domain.access import Permission
-from poisonadmin.core.queries.filter_values import (
+from poisonadmin.core.domain.filter_values import (
     MAX_VALUES,
     InvalidFilter,
     address_or_pattern,

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from django.urls import URLPattern, URLResolver, get_resolver, path, register_converter
 from rest_framework.views import APIView
 
-from poisonadmin.core.queries.rows import MAX_ID
+from poisonadmin.core.domain.filter_values import MAX_ID
 
 
 class IdConverter:

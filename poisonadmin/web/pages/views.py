@@ -16,7 +16,7 @@ from django_htmx.http import HttpResponseClientRedirect
 from poisonadmin.core.commands.authentication import principal_of_user
 from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
-from poisonadmin.core.queries.filter_values import InvalidFilter
+from poisonadmin.core.domain.filter_values import InvalidFilter
 from poisonadmin.core.queries.paging import Count, Page
 from poisonadmin.web.pages.errors import NO_ROLE, advice_page, error_page
 

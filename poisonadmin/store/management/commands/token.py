@@ -7,7 +7,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from poisonadmin.core.domain.access import Permission
 from poisonadmin.core.domain.errors import PoisonAdminError
-from poisonadmin.core.queries.filter_values import moment
+from poisonadmin.core.domain.filter_values import moment
 from poisonadmin.store.models.access import ApiToken
 from poisonadmin.system.commands.tokens import create as tokens_create
 from poisonadmin.system.commands.tokens import revoke as tokens_revoke

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from math import isfinite
 from typing import Any
 
+from poisonadmin.core.domain.filter_values import InvalidFilter
 from poisonadmin.core.domain.json_path import InvalidPath, parse_path
-from poisonadmin.core.queries.filter_values import InvalidFilter
 
 PAYLOAD = "payload"
 # A term about a place in the payload's JSON; the word names the path behind the dot.

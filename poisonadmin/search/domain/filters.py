@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from poisonadmin.core.queries.filter_values import (
+from poisonadmin.core.domain.filter_values import (
     MAX_VALUES,
     InvalidFilter,
     address_or_pattern,
@@ -17,7 +17,7 @@ from poisonadmin.core.queries.filter_values import (
 )
 from poisonadmin.messages.domain.business_keys import shortened
 from poisonadmin.messages.domain.states import Confirming, Reason, State
-from poisonadmin.messages.queries.deep_terms import PAYLOAD, PAYLOAD_AT, at_path, require_few
+from poisonadmin.search.domain.payload_words import PAYLOAD, PAYLOAD_AT, at_path, require_few
 
 HEADER = "header."
 KEY = "key."

@@ -7,13 +7,13 @@ from typing import Any
 from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.queries.address_ids import address_ids, scope_condition
 from poisonadmin.core.queries.rows import fetch_values
-from poisonadmin.messages.queries import group_terms
 from poisonadmin.messages.queries.axes import ADDRESSES, COLUMNS
 from poisonadmin.messages.queries.counts import NOW
 from poisonadmin.messages.queries.dead_letter_queues import queues_of
 from poisonadmin.messages.queries.error_search import Condition
-from poisonadmin.messages.queries.filters import MessageFilter, Term
 from poisonadmin.messages.queries.merged_groups import with_members
+from poisonadmin.search.domain.filters import MessageFilter, Term
+from poisonadmin.search.queries import group_words as group_terms
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def _condition(term: Term) -> Condition:
     values = address_ids(term.values) if term.field in ADDRESSES else list(term.values)
     if term.field == "group":
         values = with_members(values)
-    # As in filter_sql.py: what has no reason, group or original address has not the one that is named.
+    # As in live.py: what has no reason, group or original address has not the one that is named.
     negated = " IS NOT TRUE" if term.negated else ""
     return f"(c.{COLUMNS[term.field]} = ANY(%s)){negated}", [values]
 

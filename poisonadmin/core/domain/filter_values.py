@@ -4,9 +4,11 @@ from datetime import datetime, timedelta
 
 from poisonadmin.core.domain.addresses import validate_address, validate_pattern
 from poisonadmin.core.domain.errors import PoisonAdminError
-from poisonadmin.core.queries.rows import MAX_ID
 
+MAX_ID = 2**63 - 1
 MAX_TERM_CHARS = 1000
+# Of one parameter.
+MAX_VALUES = 100
 
 
 class InvalidFilter(PoisonAdminError):
@@ -67,6 +69,3 @@ def address_or_pattern(name: str, text: str) -> str:
         return validate_pattern(text) if "*" in text or "#" in text else validate_address(text)
     except PoisonAdminError as error:
         raise InvalidFilter(name, error.detail) from error
-
-
-MAX_VALUES = 100
