@@ -1,8 +1,11 @@
 """Whether the database's schema is the one that this code was written for."""
 
 import logging
+from collections.abc import Sequence
+from typing import Any
 
-from django.db import OperationalError, connection
+from django.core.checks import CheckMessage, Error, Tags, register
+from django.db import DatabaseError, OperationalError, connection
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
 
@@ -25,8 +28,9 @@ def check_schema() -> None:
         return
     finally:
         connection.close()
-    known = set(MigrationLoader(None).disk_migrations)
-    if unknown := sorted(name for app, name in applied - known if app == "store"):
+    disk = MigrationLoader(None).disk_migrations
+    known = set(disk)
+    if unknown := sorted(name for app, name in applied - known - replaced(disk) if app == "store"):
         raise SchemaMismatch(
             f"the database has migrations that this version does not know ({', '.join(unknown)}): "
             "start the newer version, or restore the backup that was made before it"
@@ -35,3 +39,28 @@ def check_schema() -> None:
         raise SchemaMismatch(
             f"the database lacks {len(missing)} migrations ({', '.join(missing[:3])}…): run `manage.py migrate`"
         )
+
+
+def replaced(disk: dict[tuple[str, str], Any]) -> set[tuple[str, str]]:
+    """Return the migrations that those on disk stand for."""
+    return {former for migration in disk.values() for former in migration.replaces}
+
+
+@register(Tags.database)
+def check_former_migrations(databases: Sequence[str] | None = None, **_: object) -> list[CheckMessage]:
+    """Refuse to migrate a database that has applied some of the migrations that `0001_tables` replaces, and not all.
+
+    Django would leave its tables as they are, and say nothing.
+    """
+    if not databases:
+        return []
+    try:
+        applied = set(MigrationRecorder(connection).applied_migrations())
+    except DatabaseError:
+        return []
+    former = replaced(MigrationLoader(None).disk_migrations)
+    if former <= applied or not (former & applied):
+        return []
+    hint = "Run `manage.py migrate` of commit 723c9e82, then this one."
+    missing = len(former - applied)
+    return [Error(f"The database lacks {missing} of the {len(former)} former migrations.", hint, id="store.E001")]

@@ -1,7 +1,5 @@
 """A batch says what was delivered, and a claim how much of it is settled: so little is read twice."""
 
-from importlib import import_module
-
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
@@ -73,17 +71,3 @@ def test_what_ended_nodes_left_goes_back_where_a_message_is_missing() -> None:
     assert settle(taken.id) == Settled(delivered=2, returned=1)
     assert states(ids) == ["DLVD", "DLVD", "TBDL"]
     assert (Claim.objects.get().settled, Claim.objects.get().is_open) == (2, False)
-
-
-def test_batches_that_were_pending_at_the_upgrade_learn_what_was_delivered() -> None:
-    ids = enqueue(3)
-    taken = claim()
-    answer(ids[:1])
-    answer(ids[1:2], "failed")
-    # A batch of before migration 0011 names all of its shard, answered or not.
-    OutcomeBatch.objects.all().delete()
-    OutcomeBatch.objects.create(claim_id=taken.id, message_ids=[*ids, 0], delivered=[])
-    with connection.cursor() as cursor:
-        cursor.execute(import_module("poisonadmin.store.migrations.0015_settled_by_batch")._SAY)
-    assert OutcomeBatch.objects.get().delivered == [1, None, None, None]
-    assert settle(taken.id) == Settled(delivered=1, failed=1)

@@ -1,18 +1,14 @@
 """Secrets of a destination go to no other place than the one they were given for, and stand nowhere else."""
 
-import importlib
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.apps import apps
-from django.db import connection
 from django.test import Client
 
 from poisonadmin.store.models.access import Audit
 from poisonadmin.store.models.destination import Destination
 from tests.fixtures.api import Caller
-from workers.delivery.http.exchange import parse_http_config
 
 URL = "https://hooks.example.org/in"
 CANARY = {"Authorization": "Bearer planted-canary"}
@@ -123,21 +119,3 @@ def test_what_speaks_to_a_proxy_is_neither(field: str, admin: Caller) -> None:
 
 def test_what_names_the_origin_may_be_a_plain_header(admin: Caller) -> None:
     assert admin.post("destinations/", {"name": "hooks", **http(headers={"Via": "1.1 us"})}).status_code == 201
-
-
-def test_credentials_that_were_plain_headers_are_secrets_after_an_upgrade(db: None) -> None:
-    headers = {"authorization": "Bearer a", "X-Tenant": "shop", "X-Api-Key": "k"}
-    Destination.objects.create(
-        name="old", kind="http", config={"url": URL, "headers": headers}, secrets={"X-API-KEY": "secret wins"}
-    )
-    plain = Destination.objects.create(name="plain", kind="http", config={"url": URL}, secrets=CANARY)
-    migration = importlib.import_module("poisonadmin.store.migrations.0008_headers_to_secrets")
-    for _ in range(2):
-        migration.move_credentials(apps, connection.schema_editor())
-    old = Destination.objects.get(name="old")
-    assert old.config == {"url": URL, "headers": {"X-Tenant": "shop"}}
-    assert old.secrets == {"authorization": "Bearer a", "X-API-KEY": "secret wins"}
-    plain.refresh_from_db()
-    assert (plain.config, plain.secrets) == ({"url": URL}, CANARY)
-    to = parse_http_config(old.config, old.secrets)
-    assert dict(to.headers) == {"X-Tenant": "shop", "authorization": "Bearer a", "X-API-KEY": "secret wins"}

@@ -1,4 +1,4 @@
-"""The channels on which the database tells sleepers that there is work (triggers of migration 0013).
+"""The channels on which the database tells sleepers that there is work (triggers in store/migrations/0001_tables.sql).
 
 A notification says only that it is worth looking. Whoever waits looks from time to time all the same.
 """
