@@ -5,7 +5,7 @@ from django.db import migrations
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("store", "0043_age_names"),
+        ("store", "0001_tables"),
     ]
 
     operations = [
