@@ -40,8 +40,8 @@ def migrate(url: str) -> "subprocess.CompletedProcess[str]":
 
 
 def as_if_made_by(names: list[str], session: "psycopg.Connection[tuple[int]]") -> None:
-    """Have the database say that it applied the former migrations of these names."""
-    session.execute("DELETE FROM django_migrations WHERE app = 'store'")
+    """Have the database say that it applied these former migrations in place of the one."""
+    session.execute("DELETE FROM django_migrations WHERE app = 'store' AND name = '0001_tables'")
     for name in names:
         session.execute("INSERT INTO django_migrations (app, name, applied) VALUES ('store', %s, now())", [name])
 
