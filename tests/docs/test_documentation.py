@@ -4,8 +4,6 @@ import re
 import tomllib
 from pathlib import Path
 
-import pytest
-
 from tests.core.vocabulary import documents
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,7 +19,7 @@ SECOND_SENTENCE = re.compile(r"[.!?][)*_\"]* +[A-Z`*\[]")
 
 
 def place(path: Path) -> str:
-    """Return a test's id."""
+    """Return a document's name in the project."""
     return str(path.relative_to(ROOT))
 
 
@@ -44,27 +42,28 @@ def test_every_environment_variable_is_documented_and_every_documented_one_is_re
     assert read == documented
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=place)
-def test_links_between_documents_lead_somewhere(path: Path) -> None:
-    for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", path.read_text(encoding="utf-8")):
-        leads_to = path.parent / target if target else path
-        assert leads_to.exists(), target
-        assert not anchor or anchor in anchors(leads_to), f"{target}#{anchor}"
+def test_links_between_documents_lead_somewhere() -> None:
+    astray = []
+    for path in DOCUMENTS:
+        for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", path.read_text(encoding="utf-8")):
+            leads_to = path.parent / target if target else path
+            if not leads_to.exists() or (anchor and anchor not in anchors(leads_to)):
+                astray.append((place(path), f"{target}#{anchor}"))
+    assert astray == []
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=place)
-def test_every_file_that_a_document_names_exists(path: Path) -> None:
-    named = re.findall(
-        r"`((?:poisonadmin|workers|tests|benchmarks|docs)/[\w/.-]+\.\w+)`", path.read_text(encoding="utf-8")
-    )
-    assert [file for file in named if not (ROOT / file).exists()] == []
+def test_every_file_that_a_document_names_exists() -> None:
+    pattern = r"`((?:poisonadmin|workers|tests|benchmarks|docs)/[\w/.-]+\.\w+)`"
+    named = [
+        (place(path), file) for path in DOCUMENTS for file in re.findall(pattern, path.read_text(encoding="utf-8"))
+    ]
+    assert [(document, file) for document, file in named if not (ROOT / file).exists()] == []
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=place)
-def test_a_line_of_prose_is_one_sentence_and_fits_a_screen(path: Path) -> None:
-    lines = prose_lines(path)
-    assert [line for line in lines if len(line) > MAX_CHARS] == []
-    assert [line for line in lines if SECOND_SENTENCE.search(LEAD.sub("", re.sub(r"`[^`]*`", "`", line)))] == []
+def test_a_line_of_prose_is_one_sentence_and_fits_a_screen() -> None:
+    lines = [(place(path), line) for path in DOCUMENTS for line in prose_lines(path)]
+    assert [found for found in lines if len(found[1]) > MAX_CHARS] == []
+    assert [found for found in lines if SECOND_SENTENCE.search(LEAD.sub("", re.sub(r"`[^`]*`", "`", found[1])))] == []
 
 
 def test_every_decision_says_context_choice_and_cost_on_less_than_a_page() -> None:

@@ -1,15 +1,10 @@
 """Pages speak the field's words; nothing that the code calls by another name is left without one."""
 
-import doctest
-import importlib
-import pkgutil
 import re
 
-import pytest
 from django.conf import settings
 from django.template.loader import get_template
 
-import poisonadmin
 from poisonadmin.delivery.domain.outcome import Outcome
 from poisonadmin.messages.domain.states import Event, Reason, State, sources
 from poisonadmin.operations.domain.actions import ACTIONS
@@ -23,11 +18,6 @@ from poisonadmin.web.pages.templatetags.pages import ICONS
 from tests.fixtures.pages import page_routes
 
 TEMPLATES = sorted((settings.BASE_DIR / "templates").rglob("*.html"))
-MODULES = [
-    name
-    for _, name, _ in pkgutil.walk_packages(poisonadmin.__path__, "poisonadmin.")
-    if ".pages" in name and not name.endswith("urls")
-]
 
 
 def test_every_state_reason_and_event_has_words() -> None:
@@ -61,11 +51,6 @@ def test_every_action_is_one_that_some_state_allows() -> None:
     assert all(sources(action.event) for action in ACTIONS.values())
 
 
-@pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.name)
-def test_every_template_compiles(path) -> None:  # type: ignore[no-untyped-def]
-    get_template(str(path.relative_to(settings.BASE_DIR / "templates")))
-
-
-@pytest.mark.parametrize("name", MODULES)
-def test_the_examples_in_the_docstrings_hold(name: str) -> None:
-    assert doctest.testmod(importlib.import_module(name)).failed == 0
+def test_every_template_compiles() -> None:
+    for path in TEMPLATES:
+        get_template(str(path.relative_to(settings.BASE_DIR / "templates")))
