@@ -16,8 +16,7 @@ from poisonadmin.store.schema import replaced
 from tests.services import Services
 
 ROOT = Path(__file__).resolve().parents[2]
-TABLES = "SELECT count(*) FROM pg_class WHERE relnamespace = 'public'::regnamespace"
-APPLIED = "SELECT count(*) FROM django_migrations WHERE app = 'store' AND name = '0001_tables'"
+APPLIED = "SELECT name FROM django_migrations WHERE app = 'store'"
 FORMER = sorted(name for _, name in replaced(MigrationLoader(None).disk_migrations))
 
 
@@ -33,32 +32,31 @@ def url(services: Services) -> Iterator[str]:
         session.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
-def migrate(url: str) -> "subprocess.CompletedProcess[str]":
+def migrate(url: str, *target: str) -> "subprocess.CompletedProcess[str]":
     """Run `manage.py migrate`."""
-    command = [sys.executable, "manage.py", "migrate", "--no-input", "--verbosity", "0"]
+    command = [sys.executable, "manage.py", "migrate", *target, "--no-input", "--verbosity", "0"]
     return subprocess.run(command, cwd=ROOT, env=os.environ | {"DATABASE_URL": url}, capture_output=True, text=True)
 
 
-def as_if_made_by(names: list[str], session: "psycopg.Connection[tuple[int]]") -> None:
+def as_if_made_by(names: list[str], session: "psycopg.Connection[tuple[str]]") -> None:
     """Have the database say that it applied these former migrations in place of the one."""
-    session.execute("DELETE FROM django_migrations WHERE app = 'store' AND name = '0001_tables'")
+    session.execute("DELETE FROM django_migrations WHERE app = 'store'")
     for name in names:
         session.execute("INSERT INTO django_migrations (app, name, applied) VALUES ('store', %s, now())", [name])
 
 
 def test_a_database_with_all_former_migrations_goes_on(url: str) -> None:
-    assert migrate(url).returncode == 0
+    assert migrate(url, "store", "0001_tables").returncode == 0
     with psycopg.connect(url, autocommit=True) as session:
-        before = session.execute(TABLES).fetchone()
         as_if_made_by(FORMER, session)
         done = migrate(url)
-        assert (done.returncode, done.stderr) == (0, "")
-        assert session.execute(APPLIED).fetchone() == (1,)
-        assert session.execute(TABLES).fetchone() == before
+        assert done.returncode == 0, done.stderr
+        applied = {("store", name) for (name,) in session.execute(APPLIED).fetchall()}
+    assert {one for one in MigrationLoader(None).disk_migrations if one[0] == "store"} <= applied
 
 
 def test_a_database_with_some_of_them_is_refused(url: str) -> None:
-    assert migrate(url).returncode == 0
+    assert migrate(url, "store", "0001_tables").returncode == 0
     with psycopg.connect(url, autocommit=True) as session:
         as_if_made_by(FORMER[:40], session)
     done = migrate(url)
