@@ -13,8 +13,9 @@ from benchmarks.results import Line, alternate, compared, pairs_of, say
 from benchmarks.sandboxed import honest
 from benchmarks.stopwatch import Rate, Stopwatch
 from benchmarks.world import World
+from poisonadmin.delivery.domain.attempt import AttemptRecord
 from workers.delivery.deliver import deliver_all
-from workers.delivery.deliveries import Delivery, OutcomeRow
+from workers.delivery.deliveries import Delivery
 from workers.delivery.handler.destination import HandlerDestination
 from workers.delivery.handler.sandbox.inside.answers import HandlerMessage
 from workers.delivery.run import NodeSide
@@ -109,7 +110,7 @@ def _sandboxes_alone(directory: Path, function: str, bodies: Sequence[bytes]) ->
     deliveries = [
         Delivery(place, 1, 1, "x", str(place), "application/json", {}, body) for place, body in enumerate(bodies)
     ]
-    rows: list[OutcomeRow] = []
+    rows: list[AttemptRecord] = []
     until = time.monotonic() + 600
 
     async def mark(_: Delivery) -> None:

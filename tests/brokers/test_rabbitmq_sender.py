@@ -14,6 +14,7 @@ import pytest
 from pika.exceptions import AMQPError
 
 from poisonadmin.core.domain.ssrf import NetworkGuard
+from poisonadmin.delivery.domain.attempt import AttemptRecord
 from tests.brokers.messages import Received
 from tests.brokers.proxy import proxy_to
 from tests.brokers.rabbitmq import RabbitMq
@@ -22,7 +23,7 @@ from tests.workers.sinks import delivery
 from workers.brokers.rabbitmq.encoding import text_field
 from workers.delivery.broker.sender import BrokerDestination, parse_broker_config
 from workers.delivery.deliver import deliver_all
-from workers.delivery.deliveries import Delivery, OutcomeRow
+from workers.delivery.deliveries import Delivery
 from workers.delivery.run import NodeSide
 
 RUNS_WITH = ("rabbitmq classic", "rabbitmq quorum")
@@ -43,9 +44,9 @@ def returning(queue: str, count: int, **changes: Any) -> list[Delivery]:
     return [delivery(n, payload=b"order %d" % n, **fields) for n in range(1, count + 1)]
 
 
-def deliver(deliveries: Sequence[Delivery], to: BrokerDestination, node: NodeSide | None = None) -> list[OutcomeRow]:
+def deliver(deliveries: Sequence[Delivery], to: BrokerDestination, node: NodeSide | None = None) -> list[AttemptRecord]:
     """Deliver and return the outcomes."""
-    rows: list[OutcomeRow] = []
+    rows: list[AttemptRecord] = []
     asyncio.run(
         deliver_all(
             deliveries,
@@ -62,7 +63,7 @@ def deliver(deliveries: Sequence[Delivery], to: BrokerDestination, node: NodeSid
     return rows
 
 
-def outcomes(rows: Sequence[OutcomeRow]) -> Counter[str]:
+def outcomes(rows: Sequence[AttemptRecord]) -> Counter[str]:
     """Return how often each outcome came, by the failure's class where it is one."""
     return Counter(row.error_class or row.outcome for row in rows)
 
@@ -195,7 +196,7 @@ def test_a_connection_cut_in_the_middle_of_a_batch_delivers_what_was_confirmed(
     assert max(received.values()) <= 2
 
 
-def _done(rows: Sequence[OutcomeRow]) -> set[int]:
+def _done(rows: Sequence[AttemptRecord]) -> set[int]:
     return {row.message_id for row in rows if row.outcome == "delivered"}
 
 

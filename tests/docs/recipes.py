@@ -103,6 +103,38 @@ for kind in ("failures", "attempts", "decisions"):
 assert asked_report("failures", group_by=["name_of_address"]).columns == ("name_of_address", "count")
 """,
 )
+ATTEMPT_COLUMN = Recipe(
+    "A column of an attempt",
+    2,
+    (
+        Insertion(
+            "poisonadmin/delivery/domain/attempt.py",
+            '    consumer_version: Annotated[str | None, Stored("text", 100)] = None',
+            '    answered_by: Annotated[str | None, Stored("text", 40)] = None',
+        ),
+        Insertion(
+            "poisonadmin/store/models/attempt.py",
+            "    consumer_version = models.CharField(max_length=100, null=True)",
+            "    answered_by = models.CharField(max_length=40, null=True)",
+        ),
+    ),
+    """
+import django; django.setup()
+import dataclasses
+import pyarrow as pa
+from poisonadmin.archive.commands import restoring
+from poisonadmin.messages.api.messages import ATTEMPT
+from poisonadmin.messages.queries.detail_rows import AttemptRow
+from poisonadmin.store.models.attempt import Attempt
+from workers.delivery import node
+from workers.spark.tables.columns import ATTEMPTS
+assert "answered_by" in {field.name for field in dataclasses.fields(AttemptRow)}
+assert ATTEMPT.schema["properties"]["answered_by"] == {"type": "string", "nullable": True}
+assert "answered_by" in node._COPY and "answered_by" in node._INSERT and "%(answered_by)s" in restoring._ATTEMPT
+assert ATTEMPTS.by_name["answered_by"].type == pa.string()
+assert Attempt._meta.get_field("answered_by").max_length == 40
+""",
+)
 SETTING = Recipe(
     "A policy setting",
     2,
@@ -141,7 +173,7 @@ def follow(recipe: Recipe, root: Path) -> None:
 
     Errors: `AssertionError`, with what the check wrote.
     """
-    for folder in ("poisonadmin", "tests/typing_settings.py", "pyproject.toml"):
+    for folder in ("poisonadmin", "workers", "tests/typing_settings.py", "pyproject.toml"):
         copy = shutil.copytree if (ROOT / folder).is_dir() else shutil.copy
         (root / folder).parent.mkdir(exist_ok=True)
         copy(ROOT / folder, root / folder)

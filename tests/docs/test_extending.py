@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.recipes import ACTION, COLUMN, PAGE, ROOT, SETTING, Recipe, files_of, follow
+from tests.docs.recipes import ACTION, ATTEMPT_COLUMN, COLUMN, PAGE, ROOT, SETTING, Recipe, files_of, follow
 
-FOLLOWED = [ACTION, COLUMN, SETTING]
+FOLLOWED = [ACTION, COLUMN, ATTEMPT_COLUMN, SETTING]
 BROKER_FILES = 8
 CHANNEL_FILES = 4
 

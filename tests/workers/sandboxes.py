@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from poisonadmin.delivery.domain.attempt import AttemptRecord
 from workers.delivery.deliver import deliver_all
-from workers.delivery.deliveries import Delivery, OutcomeRow, Summary
+from workers.delivery.deliveries import Delivery, Summary
 from workers.delivery.handler.destination import HandlerDestination
 from workers.delivery.run import NodeSide
 
@@ -22,7 +23,7 @@ class Handled:
     """What a run came to. `marked`: the candidates in the order in which they were written down as begun."""
 
     summary: Summary | None = None
-    rows: list[OutcomeRow] = field(default_factory=list)
+    rows: list[AttemptRecord] = field(default_factory=list)
     begun: list[int] = field(default_factory=list)
     marked: list[int] = field(default_factory=list)
 
@@ -33,7 +34,7 @@ class Handled:
         return found
 
     @property
-    def only(self) -> OutcomeRow:
+    def only(self) -> AttemptRecord:
         """The one row."""
         [row] = self.rows
         return row

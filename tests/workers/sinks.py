@@ -13,8 +13,9 @@ from typing import Any
 from aiohttp import web
 
 from poisonadmin.core.domain.ssrf import NetworkGuard
+from poisonadmin.delivery.domain.attempt import AttemptRecord
 from workers.delivery.deliver import deliver_all
-from workers.delivery.deliveries import Delivery, OutcomeRow, Summary
+from workers.delivery.deliveries import Delivery, Summary
 from workers.delivery.http.exchange import HttpDestination
 
 LOCAL = NetworkGuard(allow_loopback=True)
@@ -48,10 +49,10 @@ class Delivered:
     """What a run left behind."""
 
     summary: Summary
-    rows: list[OutcomeRow]
+    rows: list[AttemptRecord]
 
     @property
-    def row(self) -> OutcomeRow:
+    def row(self) -> AttemptRecord:
         """The only outcome."""
         (only,) = self.rows
         return only
@@ -59,7 +60,7 @@ class Delivered:
 
 async def deliver(deliveries: Iterable[Delivery], *to: HttpDestination, **options: Any) -> Delivered:
     """Deliver within a minute unless the test says otherwise."""
-    rows: list[OutcomeRow] = []
+    rows: list[AttemptRecord] = []
     end = time.monotonic() + 60
     settings: dict[str, Any] = {
         "start_deadline": lambda: end,
@@ -185,10 +186,10 @@ def closed_port() -> int:
         return int(taken.getsockname()[1])
 
 
-def outcome_of_connection(connection: Connection, **settings: Any) -> OutcomeRow:
+def outcome_of_connection(connection: Connection, **settings: Any) -> AttemptRecord:
     """Deliver one message to a server that does with its connection whatever `connection` does."""
 
-    async def run() -> OutcomeRow:
+    async def run() -> AttemptRecord:
         async with raw_sink(connection) as url:
             return (await deliver([delivery()], destination(url, **settings))).row
 

@@ -7,17 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from poisonadmin.delivery.domain.attempt import AttemptRecord
 from poisonadmin.delivery.domain.journal import HeaderField, Journal
 from poisonadmin.delivery.domain.lost_node import HeldFor
 from tests.workers.sandboxes import HANDLERS, handle
 from workers.delivery.deliver import deliver_all
-from workers.delivery.deliveries import Delivery, OutcomeRow
+from workers.delivery.deliveries import Delivery
 from workers.delivery.handler.destination import HandlerDestination
 from workers.delivery.handler.sandbox.journals import attempts_left_behind, node_ids, remove_journals
 from workers.delivery.run import NodeSide
 
 
-def the_row(deed: str, pages: Path) -> OutcomeRow:
+def the_row(deed: str, pages: Path) -> AttemptRecord:
     """Return the only row of a run with one message."""
     return handle([deed], pages).only
 
@@ -167,7 +168,7 @@ def test_two_handlers_in_one_run_have_sandboxes_of_their_own(tmp_path: Path) -> 
     deliveries = [
         Delivery(n, 1, 1 + n % 2, "orders", f"m{n}", "text/plain", {"n": str(n)}, b"ok") for n in range(1, 41)
     ]
-    rows: list[OutcomeRow] = []
+    rows: list[AttemptRecord] = []
     asyncio.run(
         deliver_all(
             deliveries,

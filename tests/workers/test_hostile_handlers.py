@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from poisonadmin.delivery.domain.attempt import AttemptRecord
 from tests.hostile_payloads import PAYLOADS
 from tests.workers.sinks import delivery
 from workers.delivery.deliver import deliver_all
-from workers.delivery.deliveries import Delivery, OutcomeRow
+from workers.delivery.deliveries import Delivery
 from workers.delivery.handler.destination import HandlerDestination
 from workers.delivery.run import NodeSide
 
@@ -27,9 +28,9 @@ def handled(
     memory_mb: int = 1024,
     module: str = "witness",
     root: Path = HANDLERS,
-) -> list[OutcomeRow]:
+) -> list[AttemptRecord]:
     """Hand the deliveries to a handler in one sandbox; return the outcomes in the order of their ids."""
-    rows: list[OutcomeRow] = []
+    rows: list[AttemptRecord] = []
     end = time.monotonic() + 60
 
     async def mark(_: Delivery) -> None:
@@ -52,7 +53,7 @@ def handled(
     return sorted(rows, key=lambda row: row.message_id)
 
 
-def seen(row: OutcomeRow) -> tuple[str, bytes]:
+def seen(row: AttemptRecord) -> tuple[str, bytes]:
     """Return the outcome and what the witness said."""
     return row.outcome, bytes(row.output or b"")
 

@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from poisonadmin.delivery.domain.attempt import AttemptRecord
 from tests.workers.sinks import Connection, deliver, delivery, destination, raw_sink, read_request
-from workers.delivery.deliveries import OutcomeRow
 from workers.delivery.http.exchange import KEPT_BYTES
 from workers.delivery.http.head import MAX_FIELDS, MAX_HEAD_BYTES
 from workers.delivery.http.reader import MAX_INTERIM_ANSWERS
@@ -22,10 +22,10 @@ OK = b"HTTP/1.1 200 OK\r\n"
 BAD = b"HTTP/1.1 500 Oh\r\n"
 
 
-def outcome_of(behaviour: Connection, payload: bytes = b"{}") -> OutcomeRow:
+def outcome_of(behaviour: Connection, payload: bytes = b"{}") -> AttemptRecord:
     """Return what one delivery comes to; fail if it takes longer than it may, or leaves a task or a socket behind."""
 
-    async def run() -> tuple[OutcomeRow, int]:
+    async def run() -> tuple[AttemptRecord, int]:
         async with raw_sink(behaviour) as url:
             before = _sockets()
             begun = time.monotonic()

@@ -7,16 +7,16 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from aiohttp import web
 
+from poisonadmin.delivery.domain.attempt import AttemptRecord
 from tests.workers.sinks import deliver, delivery, destination, http_sink, outcome_of_connection, read_request, saying
-from workers.delivery.deliveries import OutcomeRow
 from workers.delivery.http.exchange import KEPT_BYTES, parse_http_config
 
 
-def outcome_of_answer(response: web.Response) -> OutcomeRow:
+def outcome_of_answer(response: web.Response) -> AttemptRecord:
     async def answer(request: web.Request) -> web.StreamResponse:
         return response
 
-    async def run() -> OutcomeRow:
+    async def run() -> AttemptRecord:
         async with http_sink(answer) as url:
             return (await deliver([delivery()], destination(url))).row
 
@@ -66,7 +66,7 @@ def test_a_redirect_is_a_failure_and_is_not_followed(status):
         asked.append(request.path)
         return web.Response(status=status, headers={"Location": "http://169.254.169.254/latest/meta-data/"})
 
-    async def run() -> OutcomeRow:
+    async def run() -> AttemptRecord:
         async with http_sink(answer) as url:
             return (await deliver([delivery()], destination(url))).row
 
@@ -135,7 +135,7 @@ def test_a_compressed_response_is_kept_as_it_came():
         assert request.headers["Accept-Encoding"] == "identity"
         return web.Response(status=500, body=bomb, headers={"Content-Encoding": "gzip"})
 
-    async def run() -> OutcomeRow:
+    async def run() -> AttemptRecord:
         async with http_sink(answer) as url:
             return (await deliver([delivery()], destination(url))).row
 
@@ -160,7 +160,7 @@ def test_a_consumer_that_sends_back_what_it_was_sent_shows_no_secret(before: int
         said = " ".join([*(request.headers[name] for name in secrets), "for user:password"])
         return web.Response(status=500, reason=f"No {said}", text="x" * before + said + "the rest")
 
-    async def run() -> OutcomeRow:
+    async def run() -> AttemptRecord:
         async with http_sink(echo) as url:
             return (await deliver([delivery()], parse_http_config({"url": url}, secrets, id=1))).row
 
@@ -178,7 +178,7 @@ def test_a_consumer_s_wish_shows_no_secret() -> None:
         wanted = f'discard; why="no {request.headers["X-Signature"]}"'
         return web.Response(headers={"PoisonAdmin-Outcome": wanted})
 
-    async def run() -> OutcomeRow:
+    async def run() -> AttemptRecord:
         async with http_sink(discard) as url:
             to = parse_http_config({"url": url}, {"X-Signature": "s3cr3t-signature"}, id=1)
             return (await deliver([delivery()], to)).row

@@ -8,12 +8,12 @@ import psycopg
 import pytest
 from aiohttp import web
 
+from poisonadmin.delivery.domain.attempt import AttemptRecord
 from poisonadmin.delivery.domain.outcome import Outcome
 from poisonadmin.store.models.destination import Destination
 from tests.fixtures.delivery import claim, enqueue, make_destination, make_handler
 from tests.workers.sinks import deliver, delivery, destination, http_sink
 from workers.delivery.claimed import read_destinations
-from workers.delivery.deliveries import OutcomeRow
 from workers.delivery.handler.destination import HandlerDestination
 from workers.delivery.http.answers import ConsumerOutcome, InvalidOutcome, parse_outcome
 from workers.delivery.http.exchange import HttpDestination
@@ -85,7 +85,7 @@ def test_a_move_beyond_the_owner_pattern_is_a_failed_attempt(
     async def answer(_request: web.Request) -> web.StreamResponse:
         return web.Response(headers={"PoisonAdmin-Outcome": f'move; address="{target}"'})
 
-    async def run() -> OutcomeRow:
+    async def run() -> AttemptRecord:
         async with http_sink(answer) as url:
             return (await deliver([delivery()], destination(url, owner="orders.#"))).row
 

@@ -10,6 +10,7 @@ from datetime import timedelta
 import pytest
 import trustme
 
+from poisonadmin.delivery.domain.attempt import AttemptRecord
 from poisonadmin.delivery.domain.window import TRANSPORT_CAUSES
 from tests.workers.sinks import (
     closed_port,
@@ -22,7 +23,6 @@ from tests.workers.sinks import (
     read_request,
     saying,
 )
-from workers.delivery.deliveries import OutcomeRow
 
 
 def test_a_server_that_answers_late_is_a_timeout():
@@ -42,7 +42,7 @@ def test_a_server_that_never_reads_is_a_timeout():
         writer.transport.pause_reading()
         await asyncio.Event().wait()
 
-    async def run() -> OutcomeRow:
+    async def run() -> AttemptRecord:
         async with raw_sink(hang) as url:
             large = delivery(payload=b"x" * 16_000_000)
             return (await deliver([large], destination(url, timeout_ms=300))).row
@@ -51,7 +51,7 @@ def test_a_server_that_never_reads_is_a_timeout():
 
 
 def test_a_listener_that_never_accepts_is_a_timeout():
-    async def run() -> OutcomeRow:
+    async def run() -> AttemptRecord:
         with socket.socket() as listener:
             listener.bind(("127.0.0.1", 0))
             listener.listen(1)
@@ -128,7 +128,7 @@ def _tls_server() -> ssl.SSLContext:
 
 
 def test_a_certificate_that_nobody_vouches_for_is_a_tls_failure():
-    async def run() -> tuple[OutcomeRow, OutcomeRow]:
+    async def run() -> tuple[AttemptRecord, AttemptRecord]:
         async with http_sink(tls=_tls_server()) as url:
             checked = await deliver([delivery()], destination(url))
             unchecked = await deliver([delivery()], destination(url, verify_tls=False))
@@ -141,7 +141,7 @@ def test_a_certificate_that_nobody_vouches_for_is_a_tls_failure():
 
 
 def test_a_server_that_does_not_speak_tls_is_a_tls_failure():
-    async def run() -> OutcomeRow:
+    async def run() -> AttemptRecord:
         async with http_sink() as url:
             return (await deliver([delivery()], destination(url.replace("http:", "https:")))).row
 

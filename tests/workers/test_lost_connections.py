@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from poisonadmin.delivery.domain.attempt import AttemptRecord
 from tests.workers.sinks import deliver, delivery, destination, raw_sink, read_request
-from workers.delivery.deliveries import OutcomeRow
 
 
 async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -20,10 +20,10 @@ async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
     writer.write(b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n")
 
 
-def outcome_of(behaviour: object, crash_on: str | None) -> OutcomeRow:
+def outcome_of(behaviour: object, crash_on: str | None) -> AttemptRecord:
     """Return what one delivery comes to."""
 
-    async def one() -> OutcomeRow:
+    async def one() -> AttemptRecord:
         async with raw_sink(behaviour) as url:  # type: ignore[arg-type]
             return (await deliver([delivery()], destination(url, crash_on=crash_on))).row
 

@@ -1,24 +1,37 @@
 """The outcome rows fit the table that they are written to."""
 
 import time
-from dataclasses import fields
 from types import SimpleNamespace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from poisonadmin.delivery.domain.attempt import ATTEMPT_COLUMNS
 from poisonadmin.messages.domain.failures import Failure
 from poisonadmin.store.models.attempt import Attempt
 from tests.workers.sinks import delivery
-from workers.delivery.deliveries import OutcomeRow
 from workers.delivery.http.exchange import HttpAnswer
 from workers.delivery.outcomes import outcome_row, storable
 from workers.delivery.run import instant
 
+_TYPES = {
+    "BigIntegerField": "int8",
+    "IntegerField": "int4",
+    "SmallIntegerField": "int2",
+    "CharField": "text",
+    "TextField": "text",
+    "DateTimeField": "timestamptz",
+    "BinaryField": "bytea",
+}
 
-def test_a_row_has_exactly_the_columns_of_the_attempt_table():
-    columns = [field.column for field in Attempt._meta.local_concrete_fields if field.column]
-    assert [field.name for field in fields(OutcomeRow)] == columns
+
+def test_the_declared_columns_are_exactly_those_of_the_attempt_table():
+    declared = {one.name: (one.type, one.max_chars, one.is_nullable) for one in ATTEMPT_COLUMNS}
+    assert declared == {
+        field.column: (_TYPES[field.get_internal_type()], field.max_length, field.null)
+        for field in Attempt._meta.local_concrete_fields
+        if field.column
+    }
 
 
 @given(st.text(st.characters()), st.integers(1, 50))

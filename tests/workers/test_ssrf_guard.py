@@ -6,8 +6,8 @@ import socket
 import pytest
 
 from poisonadmin.core.domain.ssrf import NetworkGuard, parse_networks
+from poisonadmin.delivery.domain.attempt import AttemptRecord
 from tests.workers.sinks import LOCAL, Seen, deliver, delivery, destination, http_sink
-from workers.delivery.deliveries import OutcomeRow
 
 STRICT = NetworkGuard()
 
@@ -28,7 +28,7 @@ def answering(*answers: list[str]):
     return lookup
 
 
-def outcome(url: str, **options) -> OutcomeRow:
+def outcome(url: str, **options) -> AttemptRecord:
     return asyncio.run(deliver([delivery()], destination(url), **({"guard": STRICT} | options))).row
 
 

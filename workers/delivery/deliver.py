@@ -10,9 +10,10 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence, Set
 
 from poisonadmin.core.domain.ssrf import NetworkGuard
+from poisonadmin.delivery.domain.attempt import AttemptRecord
 from workers.delivery.broker.sender import BrokerDestination, BrokerSender
 from workers.delivery.claimed import Destination
-from workers.delivery.deliveries import Delivery, OutcomeRow, Summary, summary_of
+from workers.delivery.deliveries import Delivery, Summary, summary_of
 from workers.delivery.handler.destination import HandlerDestination
 from workers.delivery.handler.sender import HandlerSender
 from workers.delivery.http.exchange import Exchange
@@ -33,7 +34,7 @@ async def deliver_all(
     *,
     start_deadline: Callable[[], float],
     stop: Flag,
-    record: Callable[[OutcomeRow], None],
+    record: Callable[[AttemptRecord], None],
     claim_id: int | None,
     shard: int | None,
     guard: NetworkGuard = NetworkGuard(),  # noqa: B008  frozen

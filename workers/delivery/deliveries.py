@@ -1,9 +1,7 @@
 """What a task is asked to deliver, and what it reports of each try."""
 
 from dataclasses import dataclass, field
-from datetime import datetime
 
-from poisonadmin.delivery.domain.outcome import Outcome
 from poisonadmin.rules.domain.content_rules import FilterDecision
 
 
@@ -52,41 +50,6 @@ class Delivery:
         if self.original_queue is not None:
             found |= {"_AMQ_ORIG_ADDRESS": self.original_address, "_AMQ_ORIG_QUEUE": self.original_queue}
         return found
-
-
-@dataclass(frozen=True, slots=True)
-class OutcomeRow:
-    """One row of the `attempt` table, column by column.
-
-    `response` is the first 4 kB of the answer to a failed delivery, `output` the last
-    8 kB that a handler printed, `exit_status` that of a sandbox that died, negative for a signal. `consumer_version`:
-    as the consumer states it, where it does. No text holds NUL or a lone surrogate.
-    """
-
-    message_id: int
-    attempt_number: int
-    claim_id: int | None
-    shard: int | None
-    destination_id: int | None
-    started_at: datetime | None
-    finished_at: datetime
-    outcome: Outcome
-    error_class: str | None = None
-    cause_class: str | None = None
-    error_message: str | None = None
-    stack: str | None = None
-    fingerprint: str | None = None
-    title: str | None = None
-    status_code: int | None = None
-    retry_after_ms: int | None = None
-    response: bytes | None = None
-    exit_status: int | None = None
-    output: bytes | None = None
-    move_to: str | None = None
-    rule_id: int | None = None
-    ruling: str | None = None
-    error_code: int | None = None
-    consumer_version: str | None = None
 
 
 @dataclass(slots=True)

@@ -14,26 +14,20 @@ import platform
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
 
 import psycopg
 
 from poisonadmin.core.domain.locks import Lock, lock_key
+from poisonadmin.delivery.domain.attempt import ATTEMPT_COLUMNS, AttemptRecord
 from poisonadmin.delivery.domain.lease import HEARTBEAT_SECONDS, LEASE_MARGIN_SECONDS, LEASE_SECONDS
-from workers.delivery.deliveries import OutcomeRow
 from workers.delivery.sessions import Session, Sessions
 
 FLUSH_SECONDS = 0.1
 
-_COLUMNS = tuple(field.name for field in fields(OutcomeRow))
+_COLUMNS = tuple(column.name for column in ATTEMPT_COLUMNS)
 _values = operator.attrgetter(*_COLUMNS)
 _COPY = f"COPY attempt ({', '.join(_COLUMNS)}) FROM STDIN WITH (FORMAT binary)"
-# Of the columns, in their order (poisonadmin/store/models/attempt.py).
-_TYPES = (
-    *("int8", "int4", "int8", "int2", "int8", "timestamptz", "timestamptz"),
-    *["text"] * 7,
-    *("int2", "int8", "bytea", "int2", "bytea", "text", "int8", "text", "int4", "text"),
-)
+_TYPES = tuple(column.type for column in ATTEMPT_COLUMNS)
 _ENTER = """
 INSERT INTO node (name, host, pid, claim_id, shard, lease_until)
 VALUES (%s, %s, %s, %s, %s, now() + %s * interval '1 s') ON CONFLICT (claim_id, shard) DO NOTHING RETURNING id
@@ -63,7 +57,7 @@ class DeliveryNode:
         self._sessions = sessions
         self._connection = sessions.node()
         self._id = node_id
-        self._outcomes: collections.deque[OutcomeRow] = collections.deque()
+        self._outcomes: collections.deque[AttemptRecord] = collections.deque()
         self._written = 0
         self._under_way: Callable[[], Mapping[int, int] | None] = lambda: None
         self._said_under_way: Mapping[int, int] | None = None
@@ -103,7 +97,7 @@ class DeliveryNode:
         """
         self._released = (list(message_ids) or None, waits)
 
-    def record(self, outcome: OutcomeRow) -> None:
+    def record(self, outcome: AttemptRecord) -> None:
         """Have the outcome written soon; never blocks."""
         self._outcomes.append(outcome)
 
@@ -170,7 +164,7 @@ class DeliveryNode:
         if released:
             self._released = None
 
-    def _write(self, rows: list[OutcomeRow]) -> None:
+    def _write(self, rows: list[AttemptRecord]) -> None:
         values = [_values(row) for row in rows]
         try:
             with (

@@ -5,11 +5,12 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any, Protocol
 
+from poisonadmin.delivery.domain.attempt import AttemptRecord
 from poisonadmin.delivery.domain.outcome import Outcome
 from poisonadmin.delivery.domain.retry_schedule import retry_after_ms
 from poisonadmin.destinations.domain.http_config import CONNECTION_LOST
 from poisonadmin.messages.domain.failures import Failure, fingerprint, title
-from workers.delivery.deliveries import Delivery, OutcomeRow
+from workers.delivery.deliveries import Delivery
 from workers.delivery.http.answers import ConsumerOutcome
 from workers.delivery.http.exchange import HttpAnswer
 from workers.delivery.http.failures import HTTP_CONNECTION_RESET
@@ -36,23 +37,24 @@ class RunIdentity(Protocol):
     def offset(self) -> float: ...
 
 
-def attempt_row(run: RunIdentity, delivery: Delivery, outcome: Outcome, times: Times, **columns: Any) -> OutcomeRow:
+def attempt_row(run: RunIdentity, delivery: Delivery, outcome: Outcome, times: Times, **columns: Any) -> AttemptRecord:
     """Return the row of an attempt; `times` are when it was begun and when it ended."""
-    return OutcomeRow(
-        delivery.message_id,
-        delivery.attempt_number,
-        run.claim_id,
-        run.shard,
-        delivery.destination_id,
-        *times,
-        outcome,
+    return AttemptRecord(
+        message_id=delivery.message_id,
+        attempt_number=delivery.attempt_number,
+        claim_id=run.claim_id,
+        shard=run.shard,
+        destination_id=delivery.destination_id,
+        started_at=times[0],
+        finished_at=times[1],
+        outcome=outcome,
         **columns,
     )
 
 
 def outcome_row(
     run: RunIdentity, delivery: Delivery, answer: HttpAnswer, *, times: Times, crash_on: str | None = None
-) -> OutcomeRow:
+) -> AttemptRecord:
     """Return the row of an attempt that was answered, or failed on its way.
 
     `crash_on` "connection_lost": the request was sent, the connection is gone, there is no answer: that is a crash.
@@ -81,7 +83,7 @@ def outcome_row(
 
 def _wanted_row(
     run: RunIdentity, delivery: Delivery, answer: HttpAnswer, wanted: ConsumerOutcome, times: Times
-) -> OutcomeRow:
+) -> AttemptRecord:
     more: dict[str, Any] = {
         "status_code": answer.status,
         "response": answer.body or None,
@@ -102,7 +104,7 @@ def failed_row(
     times: Times,
     outcome: Outcome = Outcome.FAILED,
     **more: Any,
-) -> OutcomeRow:
+) -> AttemptRecord:
     """Return the row of an attempt that failed, or crashed; `more` are further columns."""
     mark, line = _group_of(failure)
     return attempt_row(
@@ -120,13 +122,15 @@ def failed_row(
     )
 
 
-def rolled_back_row(run: RunIdentity, delivery: Delivery, why: str | None, *, times: Times, **more: Any) -> OutcomeRow:
+def rolled_back_row(
+    run: RunIdentity, delivery: Delivery, why: str | None, *, times: Times, **more: Any
+) -> AttemptRecord:
     """Return the row of a message that its consumer rolled back; a policy may count that as a failure (ruling R3)."""
     failure = Failure(ROLLED_BACK, why or "The consumer rolled the message back.")
     return failed_row(run, delivery, failure, times=times, outcome=Outcome.ROLLED_BACK, **more)
 
 
-def ruled_row(run: RunIdentity, delivery: Delivery, *, finished_at: datetime) -> OutcomeRow:
+def ruled_row(run: RunIdentity, delivery: Delivery, *, finished_at: datetime) -> AttemptRecord:
     """Return the row of a message that a content rule keeps from being delivered."""
     ruling = delivery.ruling
     assert ruling is not None

@@ -9,8 +9,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
+from poisonadmin.delivery.domain.attempt import AttemptRecord
 from poisonadmin.delivery.domain.outcome import Outcome
-from workers.delivery.deliveries import Delivery, OutcomeRow, Tally
+from workers.delivery.deliveries import Delivery, Tally
 
 
 async def _no_mark(delivery: Delivery) -> None:
@@ -51,7 +52,7 @@ class Run:
 
     start_deadline: Callable[[], float]
     stop: Flag
-    record: Callable[[OutcomeRow], None]
+    record: Callable[[AttemptRecord], None]
     began: Callable[[Delivery], None] | None
     claim_id: int | None
     shard: int | None
@@ -90,7 +91,7 @@ class Run:
             self.began(delivery)
         tally.begun += 1
 
-    def finish(self, row: OutcomeRow, tally: Tally, *, in_transport: bool = False) -> None:
+    def finish(self, row: AttemptRecord, tally: Tally, *, in_transport: bool = False) -> None:
         """Hand the outcome of a begun delivery on. When that fails nothing more is begun, and `deliver_all` raises."""
         if row.outcome == Outcome.DELIVERED:
             tally.delivered += 1
@@ -99,7 +100,7 @@ class Run:
             tally.transport_failures += in_transport
         self._hand_on(row)
 
-    def rule(self, row: OutcomeRow, tally: Tally) -> None:
+    def rule(self, row: AttemptRecord, tally: Tally) -> None:
         """Hand the outcome on of a delivery that is not begun, since a content rule has decided."""
         tally.ruled += 1
         self._hand_on(row)
@@ -108,7 +109,7 @@ class Run:
         """Return how many of the recorded outcomes the database has."""
         return self.recorded if self.node.written is None else self.node.written()
 
-    def _hand_on(self, row: OutcomeRow) -> None:
+    def _hand_on(self, row: AttemptRecord) -> None:
         self.recorded += 1
         try:
             self.record(row)

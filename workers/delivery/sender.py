@@ -3,7 +3,8 @@
 import asyncio
 from abc import ABC, abstractmethod
 
-from workers.delivery.deliveries import Delivery, OutcomeRow
+from poisonadmin.delivery.domain.attempt import AttemptRecord
+from workers.delivery.deliveries import Delivery
 from workers.delivery.run import Run
 from workers.delivery.scheduler import Buffer, Scheduler
 
@@ -56,7 +57,7 @@ class Sender(ABC):
     async def _work(self) -> None:
         """Begin one delivery after the other until nothing waits or nothing more may be begun."""
 
-    def _finish(self, delivery: Delivery, row: OutcomeRow, *, in_transport: bool = False) -> None:
+    def _finish(self, delivery: Delivery, row: AttemptRecord, *, in_transport: bool = False) -> None:
         self._run.finish(row, self._tally, in_transport=in_transport)
         self._scheduler.finished(delivery, row.outcome)
 

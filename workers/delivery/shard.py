@@ -11,13 +11,14 @@ from collections.abc import Awaitable, Callable, Set
 from dataclasses import asdict, dataclass, field
 
 from poisonadmin.core.domain.ssrf import guard_from
+from poisonadmin.delivery.domain.attempt import AttemptRecord
 from poisonadmin.delivery.domain.destination_tally import DestinationTally
 from poisonadmin.delivery.domain.window import TRANSPORT_CAUSES
 from workers.delivery.broker.sender import BrokerDestination
 from workers.delivery.claimed import Claimed, read_claimed, read_destinations, read_is_isolation, with_bodies
 from workers.delivery.content_filter import read_rules, screened
 from workers.delivery.deliver import deliver_all
-from workers.delivery.deliveries import Delivery, OutcomeRow, Summary, Tally
+from workers.delivery.deliveries import Delivery, Summary, Tally
 from workers.delivery.handler.destination import HandlerDestination
 from workers.delivery.handler.sandbox.journals import journal_directory, remove_journals
 from workers.delivery.node import DeliveryNode, enter
@@ -62,7 +63,7 @@ def deliver_shard(sessions: Sessions, *, claim_id: int, shard: int, waits: Calla
     under_way = UnderWay(node.start_deadline)
     causes: dict[int, Counter[str]] = {}
 
-    def record(outcome: OutcomeRow) -> None:
+    def record(outcome: AttemptRecord) -> None:
         recorded.add(outcome.message_id)
         if outcome.error_class in TRANSPORT_CAUSES and outcome.destination_id is not None:
             cause = TRANSPORT_CAUSES[outcome.error_class]
@@ -95,7 +96,7 @@ async def _deliver(
     node: DeliveryNode,
     claimed: list[Claimed],
     key: tuple[int, int],
-    record: Callable[[OutcomeRow], None],
+    record: Callable[[AttemptRecord], None],
     began: Callable[[Delivery], None],
     recorded: Set[int],
     waits: Callable[[], None],

@@ -14,6 +14,7 @@ from poisonadmin.core.commands import audit
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.domain.locks import Lock
+from poisonadmin.delivery.domain.attempt import ATTEMPT_COLUMNS
 from poisonadmin.messages.commands.transitions import enter
 from poisonadmin.messages.domain.states import Event, Reason, State
 from poisonadmin.messages.queries.lists import require_message
@@ -51,16 +52,11 @@ _ENTER = enter(
     chosen="""address JOIN lane ON lane.address_id = address.id AND lane.is_plain
               WHERE address.name = %(address)s""",
 )
-_ATTEMPT = """
-INSERT INTO attempt (message_id, attempt_number, claim_id, shard, destination_id, started_at, finished_at, outcome,
-                     error_class, cause_class, error_message, stack, fingerprint, title, status_code, retry_after_ms,
-                     response, exit_status, output, move_to, rule_id, ruling, error_code, consumer_version)
-VALUES (%(message_id)s, %(attempt_number)s, %(claim_id)s, %(shard)s, %(destination_id)s, %(started_at)s,
-        %(finished_at)s, %(outcome)s, %(error_class)s, %(cause_class)s, %(error_message)s, %(stack)s, %(fingerprint)s,
-        %(title)s, %(status_code)s, %(retry_after_ms)s, %(response)s, %(exit_status)s, %(output)s, %(move_to)s,
-        %(rule_id)s, %(ruling)s, %(error_code)s, %(consumer_version)s)
+_ATTEMPT_COLUMNS = [column.name for column in ATTEMPT_COLUMNS]
+_ATTEMPT = f"""
+INSERT INTO attempt ({", ".join(_ATTEMPT_COLUMNS)}) VALUES ({", ".join(f"%({name})s" for name in _ATTEMPT_COLUMNS)})
 ON CONFLICT (message_id, attempt_number) DO NOTHING
-"""
+"""  # noqa: S608  (our own column names)
 _HISTORY = """
 INSERT INTO history (message_id, seq, from_state, to_state, event, reason, attempt_number, actor, note, operation_id,
                      at)
@@ -167,7 +163,8 @@ def _write(
         raise IdTaken(message["message_id"], message["intake_address"]) from error
     cursor.execute(_BODY, message)
     for row in rows["attempts"]:
-        cursor.execute(_ATTEMPT, row)
+        # A file has the columns that there were when it was written.
+        cursor.execute(_ATTEMPT, dict.fromkeys(_ATTEMPT_COLUMNS) | row)
     for row in rows["history"]:
         cursor.execute(_HISTORY, row)
     for row in rows["results"]:

@@ -86,21 +86,29 @@ _HOT = f"""
                  AND message.due_at >= one.finished_at + interval '{WAIT_MS} ms')
 """  # noqa: S608  (numbers of ours)
 
+# For what of an `Answered` is not a column of the attempt itself.
+_EXPRESSIONS = {
+    "id": "message.id",
+    "attempt_number": "message.attempt_number",
+    "failure_count": "message.failure_count",
+    "crash_count": "message.crash_count",
+    "candidate": "message.candidate",
+    "address": "address.name",
+    "address_id": "address.id",
+    "plain_lane_id": "coalesce(own.id, lane.id)",
+    "conversation_id": "envelope.conversation_id",
+    "is_alone": "(SELECT is_isolation FROM claim WHERE id = %(claim)s)",
+    "is_hot": f"message.attempt_number > {IMMEDIATE_REDELIVERIES} AND ({_HOT})",
+    "hops": """CASE WHEN %(rules)s OR outcome IN ('moved', 'ruled')
+        THEN (SELECT count(*) FROM hop WHERE hop.message_id = message.id AND times IS NULL) ELSE 0 END""",
+    "destination": "CASE WHEN %(rules)s THEN (SELECT name FROM destination WHERE id = attempt.destination_id) END",
+    "tags": """CASE WHEN %(rules)s THEN
+        coalesce((SELECT tags FROM message_tag WHERE message_id = message.id), '{}') END""",
+}
+_COLUMNS = ", ".join(f"{_EXPRESSIONS.get(name, f'attempt.{name}')} AS {name}" for name in Answered._fields)
 _ANSWERED = f"""
 SELECT decided.* FROM {NOT_DELIVERED} CROSS JOIN LATERAL (
-    SELECT message.id, message.attempt_number, failure_count, crash_count, candidate, address.name, address.id,
-           coalesce(own.id, lane.id) AS plain_lane_id, envelope.conversation_id, outcome,
-           fingerprint, title, error_class, error_message,
-           finished_at, retry_after_ms, move_to,
-           (SELECT is_isolation FROM claim WHERE id = %(claim)s) AS is_alone,
-           message.attempt_number > {IMMEDIATE_REDELIVERIES} AND ({_HOT}) AS is_hot,
-           CASE WHEN %(rules)s OR outcome IN ('moved', 'ruled')
-                THEN (SELECT count(*) FROM hop WHERE hop.message_id = message.id AND times IS NULL) ELSE 0 END AS hops,
-           cause_class, status_code, rule_id, ruling, error_code,
-           CASE WHEN %(rules)s THEN (SELECT name FROM destination WHERE id = attempt.destination_id) END AS destination,
-           CASE WHEN %(rules)s THEN
-               coalesce((SELECT tags FROM message_tag WHERE message_id = message.id), '{{}}') END AS tags,
-           attempt.consumer_version
+    SELECT {_COLUMNS}
     FROM message
          JOIN attempt ON attempt.message_id = message.id AND attempt.attempt_number = message.attempt_number
          JOIN address ON address.id = message.address_id JOIN envelope ON envelope.id = message.id

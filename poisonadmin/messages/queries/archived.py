@@ -10,6 +10,7 @@ from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.paging import Page
 from poisonadmin.core.queries.rows import StoredBytes, fetch, fetch_rows, fetch_values
+from poisonadmin.delivery.domain.attempt import SHOWN_COLUMNS
 from poisonadmin.destinations.queries import destination_names_seen, destinations_seen
 from poisonadmin.messages.domain.states import Event, State
 from poisonadmin.messages.queries.detail_rows import (
@@ -125,7 +126,8 @@ def attempts(message_id: int, *, principal: Principal) -> Page[AttemptRow]:
     ends = [one["until_attempt"] for one in _versions(message_id)]
     found = [
         AttemptRow(
-            **{name: row[name] for name in _ATTEMPT},
+            **_shown(row),
+            node=row["node"],
             destination=row["destination"] if seen is None or row["destination"] in seen else None,
             group_id=groups.get(row["fingerprint"]),
             node_id=None,
@@ -137,6 +139,11 @@ def attempts(message_id: int, *, principal: Principal) -> Page[AttemptRow]:
         for row in rows
     ]
     return Page(sorted(found, key=lambda row: -row.attempt_number), None, None)
+
+
+def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the columns of an attempt that are shown; a file has those that there were when it was written."""
+    return {name: row.get(name) for name in SHOWN_COLUMNS}
 
 
 def history(message_id: int) -> Page[HistoryRow]:
@@ -228,28 +235,6 @@ def _listed(row: Mapping[str, Any], address_status: str) -> dict[str, Any]:
         "tags": json.loads(row["tags"] or "[]"),
         "archived": True,
     }
-
-
-_ATTEMPT = [
-    "attempt_number",
-    "outcome",
-    "node",
-    "started_at",
-    "finished_at",
-    "error_class",
-    "cause_class",
-    "error_message",
-    "stack",
-    "title",
-    "fingerprint",
-    "status_code",
-    "retry_after_ms",
-    "response",
-    "exit_status",
-    "output",
-    "move_to",
-    "consumer_version",
-]
 
 
 def _message(message_id: int) -> Mapping[str, Any]:

@@ -5,6 +5,7 @@ from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.domain.filter_values import MAX_ID
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, NEWEST_FIRST, Key, Page, fetch_page, window
 from poisonadmin.core.queries.rows import StoredBytes, columns, fetch_one, fetch_values, stored_bytes
+from poisonadmin.delivery.domain.attempt import ShownAttempt
 from poisonadmin.destinations.queries import destinations_seen
 from poisonadmin.messages.queries import archived
 from poisonadmin.messages.queries.detail_rows import (
@@ -94,11 +95,9 @@ def attempts(
     if not require_message(message_id, principal):
         return archived.attempts(message_id, principal=principal)
     seen, own = destinations_seen(principal, "d.id")
-    sql = f"""SELECT t.attempt_number, t.outcome, n.name AS node, CASE WHEN {seen} THEN d.name END AS destination,
-        t.started_at, t.finished_at,
-        t.error_class, t.cause_class, t.error_message, t.stack, t.title, t.fingerprint, {SEEN_AS} AS group_id,
-        t.status_code, t.retry_after_ms, t.response, t.exit_status, t.output, t.move_to, n.id AS node_id, n.host,
-         n."end" AS node_end, c.is_isolation AS is_alone, t.consumer_version, {OF_ATTEMPT} AS version
+    sql = f"""SELECT {columns(ShownAttempt, "t")}, n.name AS node, CASE WHEN {seen} THEN d.name END AS destination,
+        {SEEN_AS} AS group_id, n.id AS node_id, n.host, n."end" AS node_end, c.is_isolation AS is_alone,
+        {OF_ATTEMPT} AS version
         FROM attempt t LEFT JOIN claim c ON c.id = t.claim_id
         LEFT JOIN node n ON n.claim_id = t.claim_id AND n.shard = t.shard
         LEFT JOIN destination d ON d.id = t.destination_id

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from poisonadmin.delivery.domain.attempt import ShownAttempt
 from poisonadmin.delivery.queries.crashes import SandboxEndWords
 from poisonadmin.messages.queries.lists import MessageRow
 
@@ -47,8 +48,8 @@ class MessageDetail(MessageRow):
         return json_object(self.header_bytes) or {}
 
 
-@dataclass(frozen=True)
-class AttemptRow(SandboxEndWords):
+@dataclass(kw_only=True)
+class AttemptRow(ShownAttempt, SandboxEndWords):
     """One delivery try. Number 0 is the failure that a dead letter had before import.
 
     `exit_status` is that of the sandbox that died, negative for a signal, whose name is `signal`; `output_text` is the
@@ -58,30 +59,13 @@ class AttemptRow(SandboxEndWords):
     carried.
     """
 
-    attempt_number: int
-    outcome: str
     node: str | None
     destination: str | None
-    started_at: datetime | None
-    finished_at: datetime
-    error_class: str | None
-    cause_class: str | None
-    error_message: str | None
-    stack: str | None
-    title: str | None
-    fingerprint: str | None
     group_id: int | None
-    status_code: int | None
-    retry_after_ms: int | None
-    response: bytes | None
-    exit_status: int | None
-    output: bytes | None
-    move_to: str | None
     node_id: int | None
     host: str | None
     node_end: str | None
     is_alone: bool | None
-    consumer_version: str | None
     version: int
 
     @property

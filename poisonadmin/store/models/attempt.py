@@ -15,12 +15,9 @@ class Attempt(models.Model):
 
     A message in DLNG with attempt number N and a row (message, N) here is answered but not settled; nothing marks a row
     as settled, so settling twice changes nothing (docs/decisions/0003-attempts-are-outcomes.md). Rows of a fenced node
-    match no message and only inform. `error_message`, `stack` hold no NUL; `response` is at most 4 kB of the answer,
-    `output` the last 8 kB that a handler printed. `exit_status`: of the sandbox that died, negative for a signal.
+    match no message and only inform.
     Only `returned` is written over a row: a delivery to a broker has two ends, and the second says more.
-    `error_code`: that of a conversation which its consumer ended with an error.
-    `consumer_version`: as the consumer stated it with its answer, where that was no plain success.
-    `rule_id`, `ruling`: the content rule that decided, and what (domain/rules.py); None unless the outcome is `ruled`.
+    The columns are those of `AttemptRecord` (delivery/domain/attempt.py).
     """
 
     pk = models.CompositePrimaryKey("message_id", "attempt_number")

@@ -4,10 +4,11 @@ from typing import Any
 
 from poisonadmin.core.domain.addresses import InvalidAddress, matches, validate_address
 from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.delivery.domain.attempt import AttemptRecord
 from poisonadmin.delivery.domain.journal import Kind, Result
 from poisonadmin.delivery.domain.outcome import Outcome
 from poisonadmin.messages.domain.failures import Failure
-from workers.delivery.deliveries import Delivery, OutcomeRow
+from workers.delivery.deliveries import Delivery
 from workers.delivery.handler.sandbox.end import SandboxEnd
 from workers.delivery.http.answers import MAX_CODE
 from workers.delivery.http.exchange import INVALID_ANSWER
@@ -15,7 +16,7 @@ from workers.delivery.outcomes import MAX_MESSAGE_CHARS, RunIdentity, attempt_ro
 from workers.delivery.run import Run, instant
 
 
-def result_row(run: RunIdentity, delivery: Delivery, result: Result, *, owner: str) -> OutcomeRow:
+def result_row(run: RunIdentity, delivery: Delivery, result: Result, *, owner: str) -> AttemptRecord:
     """Return the row of a message that the handler answered, by returning or by raising.
 
     `owner`: the pattern of the addresses that its destination may move messages to.
@@ -57,14 +58,14 @@ def _target(told: dict[str, Any], delivery: Delivery, owner: str) -> str:
     return address
 
 
-def crash_row(run: Run, delivery: Delivery, failure: Failure, *, death: SandboxEnd, began: float) -> OutcomeRow:
+def crash_row(run: Run, delivery: Delivery, failure: Failure, *, death: SandboxEnd, began: float) -> AttemptRecord:
     """Return the row of the message in whose turn the sandbox died; `began` is monotonic."""
     times = (instant(began + run.offset), instant(run.now()))
     how = {"exit_status": death.exit_status, "output": death.output or None}
     return failed_row(run, delivery, failure, times=times, outcome=Outcome.CRASHED, **how)
 
 
-def suspected_row(run: Run, delivery: Delivery, failure: Failure, of: Delivery) -> OutcomeRow:
+def suspected_row(run: Run, delivery: Delivery, failure: Failure, of: Delivery) -> AttemptRecord:
     """Return the row of a message that was in delivery when another one crashed (SEMANTICS SAP-8)."""
     words = f"It was in delivery when message {of.message_id} crashed: {failure.message}"
     now = instant(run.now())
@@ -84,7 +85,7 @@ def failure_of(told: dict[str, Any]) -> Failure:
     )
 
 
-def failed_unbegun(run: Run, delivery: Delivery, failure: Failure) -> OutcomeRow:
+def failed_unbegun(run: Run, delivery: Delivery, failure: Failure) -> AttemptRecord:
     """Return the row of a message that could not be handled because the handler cannot be loaded."""
     now = instant(run.now())
     return failed_row(run, delivery, failure, times=(now, now))

@@ -125,7 +125,7 @@ def _write_table(cursor: Any, table: Table, order: WriteOrder, piece: PieceOrder
             for (day, root), file in open_files.items()
         ]
     for one in written:
-        found = read_back(order.place, one.path, schema)
+        found = read_back(order.place, one.path)
         if found != (one.rows, one.rows_sha256, one.sha256):
             raise PieceNotWritten(f"{one.path} does not read back as it was written.")
     return written

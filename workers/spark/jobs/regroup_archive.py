@@ -19,7 +19,6 @@ from workers.spark.jobs.regroup import REPORTED, LoggedFailure, as_now
 from workers.spark.pieces import batch_slots
 from workers.spark.schemas import REGROUPED_FAILURE
 from workers.spark.tables.archive_files import NewFile, PieceNotWritten, located, read_back
-from workers.spark.tables.columns import TABLES, arrow_schema
 from workers.spark.tables.extent import Extent
 from workers.spark.tables.frames import read_table
 
@@ -181,15 +180,16 @@ def _with_column(batch: pa.RecordBatch, name: str, values: Sequence[Any]) -> pa.
 def _rewritten(
     place: str, file: WrittenFile, path: str, change: Callable[[pa.RecordBatch], pa.RecordBatch]
 ) -> WrittenFile:
-    schema = arrow_schema(TABLES[file.table].columns)
-    if read_back(place, file.path, schema) != (file.rows, file.rows_sha256, file.sha256):
+    if read_back(place, file.path) != (file.rows, file.rows_sha256, file.sha256):
         raise PieceNotWritten(f"{file.path} is not what was written.")
-    with ExitStack() as stack:
-        new = stack.enter_context(NewFile(place, path, schema, schema.names[0]))
-        for batch in _batches(place, file):
-            new.add(change(batch.cast(schema)))
+    where, full = located(place, file.path)
+    with where.open_input_file(full) as stored, pq.ParquetFile(stored) as old, ExitStack() as stack:
+        # Its own: it has the columns that there were when it was written.
+        new = stack.enter_context(NewFile(place, path, old.schema_arrow, old.schema_arrow.names[0]))
+        for batch in old.iter_batches(batch_size=_BATCH_ROWS):
+            new.add(change(batch))
         finished = new.finished()
-    if read_back(place, path, schema) != (file.rows, finished.rows_sha256, finished.sha256):
+    if read_back(place, path) != (file.rows, finished.rows_sha256, finished.sha256):
         raise PieceNotWritten(f"{path} does not read back as it was written.")
     return WrittenFile(file.table, file.day, file.root, **vars(finished))
 

@@ -103,17 +103,17 @@ class NewFile:
         )
 
 
-def read_back(place: str, path: str, schema: pa.Schema) -> tuple[int, str, str]:
+def read_back(place: str, path: str) -> tuple[int, str, str]:
     """Return how many rows a file has, their SHA-256, and that of its bytes."""
     where, full = located(place, path)
     whole = hashlib.sha256()
     with where.open_input_stream(full) as stream:
         while some := stream.read(_READ_BYTES):
             whole.update(some)
-    digest = RowDigest(schema.names)
     with where.open_input_file(full) as stored, pq.ParquetFile(stored) as file:
+        digest = RowDigest(file.schema_arrow.names)
         for batch in file.iter_batches(batch_size=_ROWS_A_GROUP):
-            digest.add(batch.cast(schema))
+            digest.add(batch)
     return digest.rows, digest.hexdigest(), whole.hexdigest()
 
 

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from poisonadmin.archive.domain.pieces import Rewrite, WrittenFile
 from workers.spark.tables.archive_files import NewFile, PieceNotWritten, located, read_back
-from workers.spark.tables.columns import ARCHIVED, EXTRAS, MESSAGES, arrow_schema
+from workers.spark.tables.columns import EXTRAS, MESSAGES
 
 # As PostgreSQL writes no bytes into JSON.
 _NO_BYTES = "\\x"
@@ -20,17 +20,18 @@ def rewrite_file(place: str, file: WrittenFile, change: Rewrite, path: str) -> W
 
     Errors: `PieceNotWritten`: the file is not as it was noted, or the new one does not read back.
     """
-    schema = arrow_schema(next(table for table in ARCHIVED if table.name == file.table).columns)
-    key = schema.names[0]
-    if read_back(place, file.path, schema) != (file.rows, file.rows_sha256, file.sha256):
+    if read_back(place, file.path) != (file.rows, file.rows_sha256, file.sha256):
         raise PieceNotWritten(f"{file.path} is not what was written.")
     where, full = located(place, file.path)
     gone, emptied = (pa.array(list(ids), pa.int64()) for ids in (change.without, change.emptied))
     left = 0
     with where.open_input_file(full) as stored, pq.ParquetFile(stored) as old, ExitStack() as new:
+        # Its own: it has the columns that there were when it was written.
+        schema = old.schema_arrow
+        key = schema.names[0]
         target: NewFile | None = None
         for batch in old.iter_batches():
-            rows = batch.filter(pc.invert(pc.is_in(batch.column(key), value_set=gone))).cast(schema)
+            rows = batch.filter(pc.invert(pc.is_in(batch.column(key), value_set=gone)))
             if rows.num_rows:
                 target = target or new.enter_context(NewFile(place, path, schema, key))
                 target.add(_without_payloads(file.table, rows, pc.is_in(rows.column(key), value_set=emptied)))
@@ -38,7 +39,7 @@ def rewrite_file(place: str, file: WrittenFile, change: Rewrite, path: str) -> W
         finished = target.finished() if target is not None else None
     if finished is None:
         return None
-    if read_back(place, path, schema) != (left, finished.rows_sha256, finished.sha256):
+    if read_back(place, path) != (left, finished.rows_sha256, finished.sha256):
         raise PieceNotWritten(f"{path} does not read back as it was written.")
     return WrittenFile(file.table, file.day, file.root, **vars(finished))
 

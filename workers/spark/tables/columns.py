@@ -11,6 +11,8 @@ from functools import cached_property
 
 import pyarrow as pa
 
+from poisonadmin.delivery.domain.attempt import ATTEMPT_COLUMNS
+
 _SPARK = {
     pa.int64(): "long",
     pa.int32(): "int",
@@ -31,6 +33,8 @@ _POSTGRES = {
 }
 _LONG, _INT, _TEXT, _BYTES = pa.int64(), pa.int32(), pa.string(), pa.binary()
 _TIME, _BOOL, _DOUBLE = pa.timestamp("us", tz="UTC"), pa.bool_(), pa.float64()
+# For PostgreSQL's names of types.
+_ARROW = {"int8": _LONG, "int4": _INT, "int2": _INT, "text": _TEXT, "bytea": _BYTES, "timestamptz": _TIME}
 
 
 @dataclass(frozen=True)
@@ -157,34 +161,11 @@ ATTEMPTS = Table(
     "attempt AS t",
     "t.message_id",
     (
-        Column("message_id", _LONG, "t.message_id"),
-        Column("attempt_number", _INT, "t.attempt_number"),
+        *(Column(one.name, _ARROW[one.type], f"t.{one.name}") for one in ATTEMPT_COLUMNS),
         Column("address", _TEXT, "a.name", _MESSAGE_OF_ATTEMPT),
         Column("destination", _TEXT, "(SELECT name FROM destination WHERE id = t.destination_id)"),
         Column("node", _TEXT, "(SELECT name FROM node WHERE claim_id = t.claim_id AND shard = t.shard LIMIT 1)"),
-        Column("started_at", _TIME, "t.started_at"),
-        Column("finished_at", _TIME, "t.finished_at"),
-        Column("outcome", _TEXT, "t.outcome"),
-        Column("error_class", _TEXT, "t.error_class"),
-        Column("cause_class", _TEXT, "t.cause_class"),
-        Column("error_message", _TEXT, "t.error_message"),
-        Column("stack", _TEXT, "t.stack"),
-        Column("fingerprint", _TEXT, "t.fingerprint"),
-        Column("title", _TEXT, "t.title"),
-        Column("status_code", _INT, "t.status_code"),
-        Column("retry_after_ms", _LONG, "t.retry_after_ms"),
-        Column("response", _BYTES, "t.response"),
-        Column("exit_status", _INT, "t.exit_status"),
-        Column("output", _BYTES, "t.output"),
-        Column("move_to", _TEXT, "t.move_to"),
         Column("rule", _TEXT, "(SELECT name FROM rule WHERE id = t.rule_id)"),
-        Column("ruling", _TEXT, "t.ruling"),
-        Column("error_code", _INT, "t.error_code"),
-        Column("consumer_version", _TEXT, "t.consumer_version"),
-        Column("claim_id", _LONG, "t.claim_id"),
-        Column("shard", _INT, "t.shard"),
-        Column("destination_id", _LONG, "t.destination_id"),
-        Column("rule_id", _LONG, "t.rule_id"),
     ),
     order=("t.attempt_number",),
 )

@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from poisonadmin.delivery.domain.attempt import AttemptRecord
 from poisonadmin.delivery.domain.journal import MAGIC, PAGE_BYTES, HeaderField, Journal, Kind, Result, Turn
 from poisonadmin.delivery.domain.lost_node import NOWHERE, HeldFor
 from poisonadmin.delivery.domain.outcome import Outcome
 from poisonadmin.messages.domain.failures import Failure
-from workers.delivery.deliveries import Delivery, OutcomeRow
+from workers.delivery.deliveries import Delivery
 from workers.delivery.handler.outcomes import result_row
 from workers.delivery.handler.sandbox.journal_file import JournalDamaged
 from workers.delivery.outcomes import failed_row
@@ -56,7 +57,7 @@ def node_ids(directory: Path) -> set[int]:
 
 def attempts_left_behind(
     directory: Path, *, node_id: int, name: str, claim_id: int, shard: int, destinations: Mapping[int, HeldFor]
-) -> list[OutcomeRow] | None:
+) -> list[AttemptRecord] | None:
     """Return the attempts that a lost node made and may not have written; None when its pages are lost or damaged too.
 
     A result is what the handler answered; the message in turn had begun when the node was lost. `destinations`:
@@ -99,7 +100,7 @@ def _read_all(directory: Path, node_id: int) -> Iterator[LeftBehind]:
 
 def _lost_row(
     origin: _Origin, left: LeftBehind, turn: Turn, name: str, destinations: Mapping[int, HeldFor]
-) -> OutcomeRow:
+) -> AttemptRecord:
     began = instant(turn.began + origin.offset)
     failure = Failure(NODE_LOST_CLASS, f"The node {name} was lost while it handled this message.")
     delivery = _bare(turn.message_id, turn.attempt_number, destinations)
