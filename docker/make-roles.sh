@@ -1,5 +1,5 @@
 #!/bin/sh
-# Run once by the image of PostgreSQL, on an empty volume: the two roles of docs/production.md.
+# Run once by the image of PostgreSQL, on an empty volume: the two roles of docs/operate/production.md.
 set -eu
 secrets=${SECRETS:-/run/secrets}
 psql --no-psqlrc --quiet --set=ON_ERROR_STOP=1 --username=postgres --dbname=postgres <<SQL

@@ -1,6 +1,6 @@
 """Settings come from the environment, are read once, and fail loudly.
 
-Every variable read here is documented in docs/configuration.md; a test compares the two.
+Every variable read here is documented in docs/operate/configuration.md; a test compares the two.
 """
 
 import os

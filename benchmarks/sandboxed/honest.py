@@ -3,7 +3,7 @@
 import hashlib
 from typing import Any
 
-# About a millisecond of one core on the machine of docs/performance.md; the benchmark says how long it took.
+# About a millisecond of one core on the machine of docs/operate/performance.md; the benchmark says how long it took.
 ROUNDS = 5_000
 
 

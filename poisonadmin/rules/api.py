@@ -20,7 +20,7 @@ DRY_RUN = Shape("DryRun", queries.DryRunRow)
 
 
 class RuleInput(StrictSerializer):
-    """What `match` and `action` may hold stands in docs/rules.md. `owner`: who saves it, where it is left out."""
+    """What `match` and `action` may hold stands in docs/use/rules.md. `owner`: who saves it, where it is left out."""
 
     name = Text(max_length=MAX_NAME_CHARS)
     match = JsonObject(required=False, default=dict)

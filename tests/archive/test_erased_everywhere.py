@@ -98,7 +98,7 @@ def test_an_erased_message_is_in_no_file(superuser: psycopg.Connection, place: s
     erase_due(store, worker="batch", seconds=60)
     assert fetch_values("SELECT count(*) FROM erased_message") == [3]
     connection.close()
-    # What docs/archive.md says.
+    # What docs/operate/archive.md says.
     superuser.execute("VACUUM FULL")
     for _ in range(PATIENCE):
         superuser.execute("SELECT pg_switch_wal()")

@@ -1,4 +1,4 @@
-"""Writes the table of conformance: `python -m tests.conformance.table > docs/conformance.md`, after the tests ran."""
+"""Writes the table of conformance after a run of the tests: `python -m tests.conformance.table > PAGE`."""
 
 import json
 import sys
@@ -15,7 +15,7 @@ HEAD = "| id | what it says | proved by | tests | result |"
 INTRODUCTION = """\
 # Conformance
 
-`python -m tests.conformance.table > docs/conformance.md` writes this page from the last run of the tests.
+`python -m tests.conformance.table > docs/develop/conformance.md` writes this page from the last run of the tests.
 
 PoisonAdmin reproduces statements and test vectors of five messaging systems.
 The tables list them, with the tests of each and the results of these tests.
@@ -57,7 +57,7 @@ def result_of(one: str, test: str, results: Mapping[str, tuple[list[str], str]])
 def _row(one: str, tests: list[str], results: Mapping[str, tuple[list[str], str]]) -> str:
     ends = {result_of(one, test, results) for test in tests} or {NOT_RUN}
     worst = next(end for end in ("failed", NOT_RUN, "passed") if end in ends)
-    links = "<br>".join(f"[{test.partition('::')[2]}](../{test.partition('::')[0]})" for test in tests)
+    links = "<br>".join(f"[{test.partition('::')[2]}](../../{test.partition('::')[0]})" for test in tests)
     proofs = "<br>".join(sorted({proof_of(test) for test in tests}))
     return f"| {one} | {IDS[one]} | {proofs} | {links} | {worst} |"
 

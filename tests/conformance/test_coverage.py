@@ -5,7 +5,7 @@ import re
 from tests.conformance.ids import IDS, SYSTEMS, system_of
 from tests.conformance.named import ROOT, marked_by_id, proof_of
 
-PAGE = ROOT / "docs" / "conformance.md"
+PAGE = ROOT / "docs" / "develop" / "conformance.md"
 ROW = re.compile(r"^\| ([A-Z]+-?\w+) \| (.+) \| (.+) \| (.+) \| (.+) \|$", re.MULTILINE)
 
 
@@ -31,5 +31,5 @@ def test_the_page_has_every_id_once_with_its_tests_and_no_failure() -> None:
     assert [one for one, *_ in rows] == [one for system in SYSTEMS for one in IDS if system_of(one) == system]
     assert {says for _, says, *_ in rows} == set(IDS.values())
     assert {result for *_, result in rows} == {"passed"}
-    shown = {one: re.findall(r"\[(\w+)\]\(\.\./([\w/.]+)\)", tests) for one, _, _, tests, _ in rows}
+    shown = {one: re.findall(r"\[(\w+)\]\(\.\./\.\./([\w/.]+)\)", tests) for one, _, _, tests, _ in rows}
     assert {one: sorted(f"{path}::{name}" for name, path in pairs) for one, pairs in shown.items()} == marked_by_id()

@@ -1,4 +1,4 @@
-"""Writes the page about the architecture: `python -m tests.docs.architecture > docs/architecture.md`.
+"""Writes the page about the architecture: `python -m tests.docs.architecture > docs/develop/architecture.md`.
 
 The picture and the rules are printed from the import contracts in pyproject.toml, which `make check` holds the code to.
 """
@@ -19,7 +19,7 @@ WORKERS = "workers is layered"
 INTRODUCTION = """\
 # Architecture
 
-`python -m tests.docs.architecture > docs/architecture.md` writes this page.
+`python -m tests.docs.architecture > docs/develop/architecture.md` writes this page.
 Change the import contracts in `pyproject.toml`, or the texts in `tests/docs/architecture.py`.
 
 The code is cut into features, and each feature into roles.
@@ -112,7 +112,7 @@ def _short(module: str) -> str:
 
 
 def page() -> str:
-    """Return docs/architecture.md."""
+    """Return docs/develop/architecture.md."""
     return "\n".join(
         [
             INTRODUCTION,

@@ -1,4 +1,4 @@
-"""The recipes of docs/extending.md, as insertions into the code."""
+"""The recipes of docs/develop/extending.md, as insertions into the code."""
 
 import re
 import shutil
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "extending.md"
+PAGE = ROOT / "docs" / "develop" / "extending.md"
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from tests.docs.architecture import COMMANDS, HOPS, PACKAGES, ROLE_TEXTS, ROLES,
 
 
 def test_the_page_is_what_the_contracts_print() -> None:
-    assert (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8") == page(), (
-        "run: python -m tests.docs.architecture > docs/architecture.md"
+    assert (ROOT / "docs" / "develop" / "architecture.md").read_text(encoding="utf-8") == page(), (
+        "run: python -m tests.docs.architecture > docs/develop/architecture.md"
     )
 
 

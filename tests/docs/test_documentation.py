@@ -5,6 +5,7 @@ import tomllib
 from pathlib import Path
 
 from tests.core.vocabulary import documents
+from tests.docs import decisions
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = documents(ROOT)
@@ -38,7 +39,9 @@ def anchors(path: Path) -> set[str]:
 def test_every_environment_variable_is_documented_and_every_documented_one_is_read() -> None:
     sources = [path for folder in ("poisonadmin", "workers", "sample") for path in (ROOT / folder).rglob("*.py")]
     read = {name for path in sources for name in READ_FROM_OUTSIDE.findall(path.read_text())}
-    documented = set(re.findall(r"^\| `([A-Z_]+)` \|", (ROOT / "docs/configuration.md").read_text(), re.MULTILINE))
+    documented = set(
+        re.findall(r"^\| `([A-Z_]+)` \|", (ROOT / "docs/operate/configuration.md").read_text(), re.MULTILINE)
+    )
     assert read == documented
 
 
@@ -67,12 +70,18 @@ def test_a_line_of_prose_is_one_sentence_and_fits_a_screen() -> None:
 
 
 def test_every_decision_says_context_choice_and_cost_on_less_than_a_page() -> None:
-    for path in sorted((ROOT / "docs" / "decisions").glob("*.md")):
+    for path in decisions.pages():
         text = path.read_text(encoding="utf-8")
         assert text.startswith(f"# {int(path.name[:4])}. "), path.name
         parts = re.findall(r"^\*\*(Context|Choice|Cost)s?\.\*\*", text, re.MULTILINE)
         assert parts == ["Context", "Choice", "Cost"], path.name
         assert len(text.splitlines()) <= 70, path.name
+
+
+def test_the_index_of_decisions_is_of_today() -> None:
+    assert (decisions.FOLDER / "README.md").read_text(encoding="utf-8") == decisions.index(), (
+        "run `python -m tests.docs.decisions > docs/develop/decisions/README.md`"
+    )
 
 
 def test_the_licence_is_the_one_that_the_package_names() -> None:

@@ -1,4 +1,4 @@
-"""The recipes of docs/extending.md lead to what they promise, and touch no more files than they list."""
+"""The recipes of docs/develop/extending.md lead to what they promise, and touch no more files than they list."""
 
 import ast
 import re

@@ -1,7 +1,7 @@
 """The fault campaign: `python -m tests.faults [--seed N] [--runs K] [F5 "F9 read-only" …]`.
 
-Each run strikes a running PoisonAdmin under load and checks the invariants of docs/reliability.md afterwards. A run is
-named by its fault and its seed; the same seed makes the same plan. Ends with 1 when an invariant was broken.
+Each run strikes a running PoisonAdmin under load and checks the invariants of docs/operate/reliability.md afterwards. A
+run is named by its fault and its seed; the same seed makes the same plan. Ends with 1 when an invariant was broken.
 """
 
 import argparse

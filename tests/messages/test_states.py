@@ -16,7 +16,7 @@ from poisonadmin.messages.domain.states import (
     sources,
 )
 
-PAGE = Path(__file__).parents[2] / "docs" / "states.md"
+PAGE = Path(__file__).parents[2] / "docs" / "use" / "states.md"
 
 LEGAL = {
     (None, Event.ENQUEUED): "TBDL NDLV FAIL",
@@ -129,7 +129,7 @@ def test_each_state_has_a_label() -> None:
 
 def test_the_page_in_docs_is_what_the_table_prints() -> None:
     assert PAGE.read_text(encoding="utf-8") == states.page(), (
-        "run: python -m poisonadmin.messages.domain.states > docs/states.md"
+        "run: python -m poisonadmin.messages.domain.states > docs/use/states.md"
     )
 
 

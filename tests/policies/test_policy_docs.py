@@ -9,7 +9,7 @@ import pytest
 
 from poisonadmin.policies.domain.policy import BUILT_IN, PRESETS, OnExhausted, Policy
 
-PAGE = (Path(__file__).parents[2] / "docs" / "policies.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "use" / "policies.md").read_text(encoding="utf-8")
 ROWS = dict(re.findall(r"^\| `(\w+)` \| (.+) \|$", PAGE, re.MULTILINE))
 
 

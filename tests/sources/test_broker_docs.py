@@ -8,7 +8,7 @@ import pytest
 
 from poisonadmin.intake.domain.envelope import parse_envelope
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "brokers.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "operate" / "brokers.md"
 EXAMPLES = re.findall(r"```json\n(.*?)```", PAGE.read_text(), re.DOTALL)
 
 

@@ -1,4 +1,4 @@
-"""The tables may belong to another role than the one that PoisonAdmin runs as: the SQL of docs/production.md, run."""
+"""Runs the SQL of docs/operate/production.md: tables belong to another role than the one that PoisonAdmin runs as."""
 
 import os
 import re
@@ -23,7 +23,7 @@ PASSWORD = secrets.token_urlsafe(12)
 def documented(services: Services) -> Iterator[tuple[str, str]]:
     """Run the documented statements, under names of their own; return the URLs of the owner and the running role."""
     suffix = f"_{secrets.token_hex(4)}"
-    page = (ROOT / "docs/production.md").read_text()
+    page = (ROOT / "docs/operate/production.md").read_text()
     [block] = re.findall(r"```sql\n(CREATE ROLE.+?)```", page, re.DOTALL)
     statements = re.sub(r"\bpoisonadmin\w*", lambda name: name[0] + suffix, block).replace("'…'", f"'{PASSWORD}'")
     at = conninfo_to_dict(services.superuser_url)

@@ -1,4 +1,4 @@
-"""docs/api.md lists every error code that the API answers with, and no other."""
+"""docs/use/api.md lists every error code that the API answers with, and no other."""
 
 import importlib
 import pkgutil
@@ -40,7 +40,7 @@ def codes_of_classes() -> dict[str, int]:
 
 
 def test_the_page_lists_every_error_code_with_its_status_and_no_other() -> None:
-    listed = {code: int(status) for code, status in ROW.findall((ROOT / "docs" / "api.md").read_text())}
+    listed = {code: int(status) for code, status in ROW.findall((ROOT / "docs" / "use" / "api.md").read_text())}
     names = modules()
     assert len(names) > 150
     source = "\n".join(Path(importlib.import_module(name).__file__ or "").read_text() for name in names)
@@ -54,5 +54,5 @@ def test_the_page_lists_every_error_code_with_its_status_and_no_other() -> None:
 
 
 def test_the_codes_are_in_alphabetical_order() -> None:
-    codes = [code for code, _ in ROW.findall((ROOT / "docs" / "api.md").read_text())]
+    codes = [code for code, _ in ROW.findall((ROOT / "docs" / "use" / "api.md").read_text())]
     assert codes == sorted(codes)

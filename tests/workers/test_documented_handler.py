@@ -1,4 +1,4 @@
-"""The handler in docs/handlers.md does what the page says."""
+"""The handler in docs/operate/handlers.md does what the page says."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from tests.workers.sinks import delivery
 from tests.workers.test_hostile_handlers import handled
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "handlers.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "operate" / "handlers.md"
 
 
 def test_the_example_takes_an_order_and_refuses_one_without_lines(tmp_path: Path) -> None:

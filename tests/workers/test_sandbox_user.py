@@ -50,7 +50,7 @@ def test_a_sandbox_of_root_can_read_no_secret(roots: list[str], account: Sandbox
     if IS_ROOT:
         assert said.startswith(f"{NOBODY.pw_uid} {NOBODY.pw_gid} []\n")
         assert (said.count("refused"), said.count("read ")) == (2, 0)
-    else:  # what remains where nobody else can be had (docs/handlers.md)
+    else:  # what remains where nobody else can be had (docs/operate/handlers.md)
         assert (said.count("refused"), said.count("read ")) == (0, 2)
 
 

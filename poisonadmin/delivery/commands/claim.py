@@ -2,7 +2,7 @@
 
 Lanes are locked first and messages are picked in a second statement, whose snapshot is taken after the locks: in one
 statement a message committed in between would be missed *and* its lane's floor raised above it
-(docs/decisions/0004-claim-in-two-steps.md).
+(decision 4).
 """
 
 import json

@@ -1,7 +1,7 @@
 """Merging failure groups into one, and splitting them off again.
 
 Messages, attempts and counters stay as they are: what is merged is an alias, which readers resolve
-(docs/decisions/0047-a-merged-group-is-an-alias.md). So both take effect at once, for any number of messages, and the
+(decision 47). So both take effect at once, for any number of messages, and the
 one undoes the other.
 """
 

@@ -1,6 +1,6 @@
 """The states of a message and the one table of what may follow what.
 
-`python -m poisonadmin.messages.domain.states > docs/states.md` writes the page with the diagram.
+`python -m poisonadmin.messages.domain.states > docs/use/states.md` writes the page with the diagram.
 """
 
 import sys
@@ -227,12 +227,12 @@ def mermaid() -> str:
 
 
 def page() -> str:
-    """Return docs/states.md: the states, the table, the diagram."""
+    """Return docs/use/states.md: the states, the table, the diagram."""
     return "\n".join(
         [
             "# States of a message",
             "",
-            "`python -m poisonadmin.messages.domain.states > docs/states.md` writes this page from the table there.",
+            "`python -m poisonadmin.messages.domain.states > docs/use/states.md` writes this page.",
             "",
             *_table(("state", "means"), ((f"`{state}`", label) for state, label in LABELS.items())),
             "",

@@ -1,7 +1,7 @@
 """Merged failure groups: what is merged into a group is seen as that group.
 
 Messages and counters name the group of their own fingerprint, a *member* of the group that people see
-(docs/decisions/0047-a-merged-group-is-an-alias.md).
+(decision 47).
 """
 
 from collections.abc import Collection

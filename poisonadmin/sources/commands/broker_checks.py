@@ -1,7 +1,7 @@
 """Looks at a broker: a person asks through the API or a page, a worker answers, and nothing is taken.
 
 The web process connects to no broker and reads no stored login: a question is a row, and a tick of the io workers
-answers it (docs/decisions/0028-a-worker-checks-brokers.md).
+answers it (decision 28).
 """
 
 import queue

@@ -1,7 +1,7 @@
 """The kinds of brokers, each declared once.
 
 Read by checks, forms, pages, API, `manage.py source` and workers. A new broker is a declaration here
-and its adapter in `workers/brokers/<name>/` (docs/extending.md).
+and its adapter in `workers/brokers/<name>/` (docs/develop/extending.md).
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -14,8 +14,8 @@ class Attempt(models.Model):
     """One delivery try, written once by the task that made it, and at the same time the outcome that `settle` reads.
 
     A message in DLNG with attempt number N and a row (message, N) here is answered but not settled; nothing marks a row
-    as settled, so settling twice changes nothing (docs/decisions/0003-attempts-are-outcomes.md). Rows of a fenced node
-    match no message and only inform.
+    as settled, so settling twice changes nothing (decision 3). Rows of a fenced node match no message and
+    only inform.
     Only `returned` is written over a row: a delivery to a broker has two ends, and the second says more.
     The columns are those of `AttemptRecord` (delivery/domain/attempt.py).
     """
@@ -89,7 +89,7 @@ class FailureGroup(models.Model):
     """Failures with the same fingerprint. Counts by state come from the counters.
 
     `merged_into`: the group that people see in place of this one, never itself merged into another. Messages, attempts
-    and counters keep the group of their fingerprint (docs/decisions/0047-a-merged-group-is-an-alias.md).
+    and counters keep the group of their fingerprint (decision 47).
     `resumed_at`: when it last grew after it had been quiet since `quiet_since`. `is_unseen`: it is new, or has resumed,
     and no tick of the alerts has looked at it since.
     """

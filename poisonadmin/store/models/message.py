@@ -1,7 +1,7 @@
 """A message in three tables: the narrow row that every state change rewrites, what never changes, and the bytes.
 
 None of the three has a database foreign key: rows arrive by the hundred thousand from set-based statements that join on
-the referenced row anyway, and a trigger a row would halve that rate (docs/decisions/0002-three-tables-a-message.md).
+the referenced row anyway, and a trigger a row would halve that rate (decision 2).
 """
 
 from django.conf import settings
@@ -19,7 +19,7 @@ class Message(models.Model):
     """Where a message is now. About 150 bytes, no text that a producer wrote; fillfactor 50.
 
     No index names `state`, `attempt_number` or what a claim writes, in its columns or its predicate, so that claiming
-    and delivering rewrite the row on its page and touch no index (docs/decisions/0005-updates-in-place.md). `due_at` is
+    and delivering rewrite the row on its page and touch no index (decision 5). `due_at` is
     therefore left as it was once a message is delivered, and means something in TBDL only. `expires_at` is set while
     the message may still expire; the producer's word is the envelope's. `blacklisted_at` is `state_at` while the
     message is blacklisted, and None otherwise, so that the blacklist has an index which nothing else touches.

@@ -9,7 +9,7 @@ from poisonadmin.store.backup import BackupFailed, back_up
 
 
 class Command(BaseCommand):
-    """See docs/production.md, "Backup and restore"."""
+    """See docs/operate/production.md, "Backup and restore"."""
 
     help = "Write a backup of the database to a file, which must not exist."
 

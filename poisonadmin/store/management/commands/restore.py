@@ -9,7 +9,7 @@ from poisonadmin.store.backup import BackupFailed, bring_back
 
 
 class Command(BaseCommand):
-    """See docs/production.md, "Backup and restore". Nothing of PoisonAdmin may run on the database yet."""
+    """See docs/operate/production.md, "Backup and restore". Nothing of PoisonAdmin may run on the database yet."""
 
     help = "Restore a backup into an empty database, as the role of MIGRATION_DATABASE_URL, and migrate it."
     requires_system_checks: list[str] = []  # noqa: RUF012  (as Django has it)

@@ -15,7 +15,7 @@ def _noted(text: str) -> tuple[int, str]:
 
 
 class Command(BaseCommand):
-    """See docs/production.md, "Audit log"."""
+    """See docs/operate/production.md, "Audit log"."""
 
     help = "Compare every entry of the audit log with its seal, and name those that were changed, removed or added."
 

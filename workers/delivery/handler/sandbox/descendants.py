@@ -2,7 +2,7 @@
 have given themselves.
 
 Each sandbox carries a mark that its processes inherit through fork and exec: the limit of file locks, which Linux has
-not enforced since 2.4. Only a process that changes this limit of its own escapes (docs/handlers.md).
+not enforced since 2.4. Only a process that changes this limit of its own escapes (docs/operate/handlers.md).
 """
 
 import contextlib
