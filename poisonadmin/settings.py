@@ -92,7 +92,12 @@ TEMPLATES = [
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
                 "poisonadmin.system.pages.shell.shell",
-            ]
+            ],
+            "builtins": [
+                "django.templatetags.static",
+                "django.contrib.humanize.templatetags.humanize",
+                "poisonadmin.web.pages.templatetags.pages",
+            ],
         },
     }
 ]

@@ -159,7 +159,7 @@ def test_a_preview_shows_the_waits_and_saves_nothing(admin: Client) -> None:
         },
     )
     text = html_of(answer)
-    assert 'data-ladder="1000,2000,4000,4000,4000,4000,4000,4000,4000"' in text
+    assert 'data-waits="1000,2000,4000,4000,4000,4000,4000,4000,4000"' in text
     assert "1000 ms x 2^1 = 2000, cap 4000" in text
     assert not PolicyRow.objects.exists()
 
@@ -168,14 +168,14 @@ def test_a_live_preview_inherits_what_the_form_leaves_empty(admin: Client) -> No
     save_policy("orders.#", preset="sap", settings={"redelivery_delay": 700}, destination=None, principal=SYSTEM)
     typed = {"match": "orders.eu", "setting.max_delivery_attempts": "3", "failures": "9"}
     text = html_of(admin.post("/policies/preview/", typed, headers={"HX-Request": "true"}))
-    assert 'data-ladder="700,700"' in text
+    assert 'data-waits="700,700"' in text
     assert 'id="in-force" hx-swap-oob="true"' in text
     assert "<html" not in text
     assert '<span class="tag tag-note">orders.# (sap)</span>' in text
     assert '<span class="tag tag-note">orders.eu</span>' in text
     page = html_of(admin.post("/policies/preview/", {**typed, "match": ""}))
     assert "<html" in page
-    assert 'data-ladder="5000,10000"' in page
+    assert 'data-waits="5000,10000"' in page
     assert 'name="setting.max_delivery_attempts" value="3"' in page
     assert 'name="failures" value="9"' in page
 
@@ -229,10 +229,10 @@ def test_a_threshold_that_can_never_be_reached_is_warned_of(admin: Client) -> No
     assert warning in html_of(admin.post("/policies/preview/", typed))
 
 
-def test_a_ladder_ends_where_the_address_stops(admin: Client) -> None:
+def test_a_retry_schedule_ends_where_the_address_stops(admin: Client) -> None:
     typed = {"preset": "websphere_mq", "setting.listener_max_retries": "3", "setting.redelivery_delay": "50"}
     text = html_of(admin.post("/policies/preview/", typed))
-    assert 'data-ladder="50,50"' in text
+    assert 'data-waits="50,50"' in text
     assert "the address stops" in text
     assert "3 failures stop the address" in text
     broker = html_of(admin.post("/policies/preview/", {"preset": "service_broker"}))
@@ -243,7 +243,7 @@ def test_a_ladder_ends_where_the_address_stops(admin: Client) -> None:
 def test_the_simulator_is_for_everybody_and_saves_nothing(browser_of) -> None:  # type: ignore[no-untyped-def]
     viewer = browser_of("viewer")
     text = html_of(viewer.get("/policies/simulator/"))
-    assert "data-ladder=" in text
+    assert "data-waits=" in text
     assert 'style="' not in text
     assert viewer.post("/policies/preview/", {"preset": "amps"}).status_code == 200
     assert not PolicyRow.objects.exists()

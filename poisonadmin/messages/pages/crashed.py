@@ -20,6 +20,7 @@ from poisonadmin.web.pages.words import STATES
 
 # The value of `group_by` that shows the view.
 CRASHES = "crashes"
+TABLE = "messages/_crashed_table.html"
 SHOWN_CANDIDATES = 10
 # What every message of the view has, as its URL says it.
 NARROWED = [("state", str(State.NDLV)), ("reason", str(Reason.BLACKLISTED))]
@@ -38,6 +39,8 @@ def content(request: HttpRequest, principal: Principal, message_filter: MessageF
         _candidates(request, message_filter, principal)
         | empty
         | {
+            "table": TABLE,
+            "origin": "crashed",
             "rows": found.results,
             "pager": pager(request, found),
             "newer_link": _newer_link(request, found.results),

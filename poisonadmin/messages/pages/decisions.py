@@ -25,6 +25,7 @@ from poisonadmin.messages.commands.refused_decisions import (
 )
 from poisonadmin.messages.domain.states import Event
 from poisonadmin.messages.pages.actions import perform
+from poisonadmin.messages.pages.crashed import TABLE as CRASHED_TABLE
 from poisonadmin.messages.queries.approval_warnings import approval_warnings
 from poisonadmin.messages.queries.blacklist import suspects
 from poisonadmin.messages.queries.lists import MessageRow, messages_by_id
@@ -224,9 +225,8 @@ def _answer(request: HttpRequest, principal: Principal, form: DecisionForm, deci
     are_crashed = form.page == "crashed"
     context = {
         "rows": (suspects if are_crashed else messages_by_id)(form.ids, principal=principal),
-        "row_template": f"messages/_{form.page if are_crashed else 'message'}_row.html",
+        "table": CRASHED_TABLE if are_crashed else "messages/_message_table.html",
         "changed": set(decided.changed),
-        "swap": True,
         "undecided": undecided_count(principal),
     }
     return trigger_client_event(render(request, "messages/_decided.html", context), "decided", after="settle")

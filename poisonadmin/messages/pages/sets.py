@@ -54,6 +54,7 @@ def sets(
     order = request.GET.get("sort", SetOrder.UNDECIDED)
     grouping = group_messages(message_filter, by, principal=principal, order=order)
     return {
+        "table": "messages/_set_table.html",
         "rows": [_shown(row, grouping, by, kept, request.path) for row in grouping.sets],
         "grouping": grouping,
         "parameter": grouping.parameter,
@@ -74,6 +75,7 @@ def failure_groups(
     cursor = request.GET.get("cursor")
     found = list_groups(message_filter, principal=principal, cursor=cursor, ordering=_ORDERINGS[order])
     return {
+        "table": "messages/_group_table.html",
         "rows": found.results,
         "pager": pager(request, found),
         "parameter": "group",

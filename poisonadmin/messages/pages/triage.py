@@ -129,11 +129,11 @@ def _shown(
     if by == FAILURES:
         return "messages/_failures.html", _failures(request, principal, message_filter)
     if by == CRASHES:
-        return "messages/_crashed.html", crashed.content(request, principal, message_filter)
+        return "messages/_listed.html", crashed.content(request, principal, message_filter)
     if by == FAILURE:
         return "messages/_groups.html", sets.failure_groups(request, principal, message_filter, by=by, kept=kept)
     title = SHOWN_AS.get(by, by).removeprefix("By ").capitalize()
-    return "messages/_sets.html", sets.sets(request, principal, message_filter, by=by, kept=kept, title=title)
+    return "messages/_listed.html", sets.sets(request, principal, message_filter, by=by, kept=kept, title=title)
 
 
 def _frame(request: HttpRequest, principal: Principal, by: str) -> dict[str, Any]:

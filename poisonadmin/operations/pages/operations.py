@@ -67,9 +67,9 @@ CHANGES: dict[OperationChange, tuple[str, str]] = {
 
 @dataclass(frozen=True)
 class Line:
-    """A line of the ledger."""
+    """A line of the ledger; the last one, of all members, has no outcome."""
 
-    outcome: MemberOutcome
+    outcome: MemberOutcome | None
     words: str
     count: int
 
@@ -90,7 +90,10 @@ def show(request: HttpRequest, principal: Principal, operation_id: int) -> HttpR
         "operation": found,
         "action": ACTIONS[found.action],
         "state": STATES[found.state],
-        "lines": [Line(one, OUTCOMES[one], n) for one in OUTCOMES if (n := getattr(found.ledger, one))],
+        "lines": [
+            *(Line(one, OUTCOMES[one], n) for one in OUTCOMES if (n := getattr(found.ledger, one))),
+            Line(None, "All", found.count),
+        ],
         "changes": [(what, *CHANGES[what]) for what in changes_of(OperationState(found.state))]
         if found.ended_at is None
         else [],

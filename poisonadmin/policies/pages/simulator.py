@@ -1,4 +1,4 @@
-"""What a policy would do, as its form is typed: the ladder of waits with its plot, and every value in force."""
+"""What a policy would do, as its form is typed: the schedule of its retries with its plot, and every value in force."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -20,12 +20,16 @@ MOST_SHOWN = 100
 
 @dataclass(frozen=True)
 class SimulatedStep:
-    """One failure: the wait after it, its terms, and the time since the first failure, in milliseconds."""
+    """One failure: the wait after it, its terms, and the time since the first failure, in milliseconds.
 
-    failure: int
-    wait_ms: int
-    formula: str
-    since_first_ms: int
+    `ending`: the last row, which names how retries end: `stops`, `decides` or, without a limit, `never`.
+    """
+
+    failure: int | None
+    wait_ms: int | None = None
+    formula: str = ""
+    since_first_ms: int | None = None
+    ending: str = ""
 
 
 @page()
@@ -59,7 +63,7 @@ def context_of(form: PolicyForm, principal: Principal, *, is_new: bool = False) 
     values, typed = form.values(), form.spec()
     taken = find_policy(typed.pattern) if is_new and typed.pattern and principal.covers(typed.pattern) else None
     if form.errors:
-        return {"ladder_problems": [(field.label, field.errors[0]) for field in form.wrong()], "taken": taken}
+        return {"schedule_problems": [(field.label, field.errors[0]) for field in form.wrong()], "taken": taken}
     try:
         message_id = values.get("message_id")
         found = preview(
@@ -71,28 +75,33 @@ def context_of(form: PolicyForm, principal: Principal, *, is_new: bool = False) 
             match=typed.pattern or None,
         )
     except PoisonAdminError as error:
-        return {"ladder_problems": [("", sentence_of(error))], "taken": taken}
-    rungs = _rungs(found)
+        return {"schedule_problems": [("", sentence_of(error))], "taken": taken}
+    steps = _steps(found)
     return {
         "taken": taken,
-        "ladder": found,
-        "rungs": rungs[:MOST_SHOWN],
-        "points": [rung.wait_ms for rung in rungs],
+        "schedule": found,
+        "steps": [*steps[:MOST_SHOWN], _ending(found)],
+        "waits": [step.wait_ms for step in steps],
         "is_jittered": message_id is not None,
-        "ladder_values": values_in_force(found.in_force),
-        "ladder_match": typed.pattern,
-        "stops_first": found.stops_at is not None and (found.attempts is None or found.stops_at <= found.attempts),
+        "simulated_values": values_in_force(found.in_force),
+        "simulated_match": typed.pattern,
     }
 
 
-def _rungs(found: Preview) -> list[SimulatedStep]:
+def _steps(found: Preview) -> list[SimulatedStep]:
     """Return the failures that are followed by a wait: not the last one, and none after the address has stopped."""
-    rungs: list[SimulatedStep] = []
+    steps: list[SimulatedStep] = []
     passed = 0
     ends = [end - 1 for end in (found.attempts, found.stops_at) if end is not None]
     last = min([len(found.delays_ms), *ends])
     for failure in range(last):
         wait = found.delays_ms[failure]
         passed += wait
-        rungs.append(SimulatedStep(failure + 1, wait, found.formulas[failure], passed))
-    return rungs
+        steps.append(SimulatedStep(failure + 1, wait, found.formulas[failure], passed))
+    return steps
+
+
+def _ending(found: Preview) -> SimulatedStep:
+    if found.stops_at is not None and (found.attempts is None or found.stops_at <= found.attempts):
+        return SimulatedStep(found.stops_at, ending="stops")
+    return SimulatedStep(found.attempts or None, ending="decides" if found.attempts else "never")

@@ -17,6 +17,8 @@ from poisonadmin.web.pages.views import Pairs, href, page, pager, pairs, require
 _TEXTS = ("actor", "action", "object_type", "object_id")
 _TIMES = ("after", "before")
 SHOWS = {"alive": "Alive", "lost": "Lost", "all": "All"}
+# The heading of the column with the messages of a node, by which nodes are shown.
+HELD = {"alive": "Delivers now", "lost": "Was delivering", "all": "Delivers, or was delivering"}
 
 
 @page(filters=("kind", "state"))
@@ -88,6 +90,7 @@ def nodes(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     context = {
         "shows": list(SHOWS.items()),
         "chosen": chosen,
+        "held": HELD[chosen],
         "rows": found.results,
         "pager": pager(request, found),
         "consumers": consumers.results,

@@ -1,4 +1,4 @@
-"""Tags and filters of the pages: `{% load pages %}`."""
+"""Tags and filters that every template knows."""
 
 import json
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from poisonadmin.sources.domain.broker_kinds import BROKERS
-from poisonadmin.web.pages import crash_view, sanitising, words
+from poisonadmin.web.pages import crash_view, sanitising, tables, words
 
 _STEPS = ((86_400 * 365, "y"), (86_400, "d"), (3600, "h"), (60, "min"))
 
@@ -109,6 +109,7 @@ ICONS: dict[str, tuple[str, ...]] = {
 
 
 register = template.Library()
+register.tag("table", tables.parse_table)
 register.filter("visible", sanitising.visible)
 register.filter("reason_words", words.reason_words)
 register.filter("count_words", words.count_words)
@@ -174,6 +175,12 @@ def trend(counts: Sequence[int], peak: int | None = None, unit: str = "hour") ->
 def columns(*names: str, kind: str = "") -> dict[str, Any]:
     """Head columns of a table; `kind` is their class."""
     return {"names": names, "kind": kind}
+
+
+@register.inclusion_tag("web/_tick.html")
+def tick(name: str, value: object, *words: object) -> dict[str, Any]:
+    """Draw the box that ticks a row; `words` say what is ticked."""
+    return {"name": name, "value": value, "label": " ".join(map(str, words))}
 
 
 @register.inclusion_tag("web/_text_filter.html")

@@ -1,4 +1,4 @@
-// The ladder of waits, drawn by uPlot (a classic script, loaded before this one), anew whenever it is swapped in.
+// The waits of a retry schedule, drawn by uPlot (a classic script, loaded before this one), anew whenever it is swapped in.
 let plot = null;
 let place = null;
 
@@ -16,10 +16,10 @@ function span(milliseconds) {
 function draw() {
   plot?.destroy();
   plot = null;
-  place = document.querySelector("[data-ladder]");
+  place = document.querySelector("[data-waits]");
   if (!place) return;
   place.replaceChildren();
-  const waits = place.dataset.ladder.split(",").map(Number);
+  const waits = place.dataset.waits.split(",").map(Number);
   const axis = { stroke: colour("text"), grid: { stroke: colour("grid"), width: 1 }, ticks: { show: false }, font: "12px system-ui, sans-serif" };
   const whole = (tick) => (Number.isInteger(tick) && tick >= 1 ? String(tick) : "");
   plot = new uPlot(
