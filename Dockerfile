@@ -2,7 +2,10 @@
 FROM node:24.19.0-slim AS assets
 WORKDIR /app
 COPY package.json package-lock.json ./
-RUN npm ci --ignore-scripts --no-audit --no-fund
+# Of the icons only the outlines are drawn.
+RUN npm ci --ignore-scripts --no-audit --no-fund \
+    && cd node_modules/@tabler/icons \
+    && rm -r categories docs icons/filled icons.json tabler-nodes-*.json
 
 FROM python:3.11.14-slim
 # Spark starts Java, and its scripts use ps.

@@ -67,7 +67,7 @@ class MessageReopen(_DecisionView):
             "poisonadmin/operations/domain/actions.py",
             "    for action in (",
             """        Action(OperationAction.REOPEN, State.DLVD, Event.REOPENED, "Reopen…", "Reopen", "reopened",
-               "It waits for a decision.", "undo"),""",
+               "It waits for a decision.", "arrow-back-up"),""",
         ),
     ),
     """

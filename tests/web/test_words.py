@@ -14,7 +14,7 @@ from poisonadmin.policies.queries.values import kinds
 from poisonadmin.store.models.claim import NodeEnd
 from poisonadmin.system.pages.shell import SECTIONS
 from poisonadmin.web.pages import words
-from poisonadmin.web.pages.templatetags.pages import ICONS
+from poisonadmin.web.pages.icons import paths_of
 from tests.fixtures.pages import page_routes
 
 TEMPLATES = sorted((settings.BASE_DIR / "templates").rglob("*.html"))
@@ -44,7 +44,16 @@ def test_the_side_bar_leads_to_routes_that_exist_by_letters_that_differ() -> Non
     entries = [entry for _, entries in SECTIONS for entry in entries]
     assert {entry.route for entry in entries} <= {pattern.name for pattern in page_routes()}
     assert len({entry.key for entry in entries}) == len(entries)
-    assert {entry.icon for entry in entries} | {action.icon for action in ACTIONS.values()} <= set(ICONS)
+
+
+def test_every_icon_is_one_of_the_icon_package() -> None:
+    """Needs the front-end files: `make assets`."""
+    texts = "".join(path.read_text(encoding="utf-8") for path in TEMPLATES)
+    named = set(re.findall(r'{% (?:icon|nothing) "([^"]+)"', texts))
+    named |= {entry.icon for _, entries in SECTIONS for entry in entries}
+    named |= {action.icon for action in ACTIONS.values()}
+    assert len(named) > 30
+    assert [name for name in sorted(named) if not paths_of(name)] == []
 
 
 def test_every_action_is_one_that_some_state_allows() -> None:

@@ -95,7 +95,7 @@ ACTIONS: dict[str, Action] = {
             "Return to the original address",
             "returned to the original address",
             "Will be redelivered now at the address that it was moved from.",
-            "undo",
+            "arrow-back-up",
             fits=lambda message: message.original_address not in (None, message.address),
         ),
         Action(
@@ -117,7 +117,7 @@ ACTIONS: dict[str, Action] = {
             "Patch and redeliver",
             "patched",
             "Will be redelivered now with the change, with all attempts available again. The former content is kept.",
-            "sliders",
+            "adjustments-horizontal",
             params=("json_patch", "headers", "payload"),
             page="messages-edit",
         ),
@@ -130,7 +130,7 @@ ACTIONS: dict[str, Action] = {
             "released from the poison list",
             "Will be taken off the poison list for every consumer, and redelivered now, or handed back to consumers "
             "that reported it.",
-            "list-ban",
+            "playlist-x",
             fits=lambda message: message.reason == Reason.LISTED,
         ),
         Action(
@@ -141,7 +141,7 @@ ACTIONS: dict[str, Action] = {
             "Deliver now",
             "made due now",
             "Will be delivered now. Its failures still count.",
-            "play",
+            "player-play",
         ),
         Action(
             OperationAction.POSTPONE,

@@ -43,7 +43,7 @@ SECTIONS: tuple[tuple[str, tuple[SidebarEntry, ...]], ...] = (
             SidebarEntry("Addresses", "addresses", "route", "a", also=("policies", "destinations")),
             SidebarEntry("Rules", "rules", "filter", "e"),
             SidebarEntry("Sources", "sources", "inbox", "s"),
-            SidebarEntry("Poison list", "poison_list", "list-ban", "l"),
+            SidebarEntry("Poison list", "poison_list", "playlist-x", "l"),
         ),
     ),
     (
@@ -52,7 +52,7 @@ SECTIONS: tuple[tuple[str, tuple[SidebarEntry, ...]], ...] = (
             SidebarEntry("Jobs", "jobs", "activity", "j"),
             SidebarEntry("Nodes", "nodes", "server", "n"),
             SidebarEntry("Alerts", "alerts", "bell", "w"),
-            SidebarEntry("Archive", "archive", "layers", "h"),
+            SidebarEntry("Archive", "archive", "stack-2", "h"),
             SidebarEntry("Audit", "audit", "book", "u"),
         ),
     ),

@@ -1,13 +1,12 @@
 """The table of a page: `{% table "Sources" for row in rows %}{% column "Name" %}{{ row.name }}{% endtable %}`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from django.template import Context, Node, NodeList, TemplateSyntaxError
-from django.template.base import FilterExpression, Parser, Token, token_kwargs
-from django.utils.html import format_html
-from django.utils.safestring import SafeString, mark_safe
+from django.template.base import FilterExpression, Parser, TextNode, Token, token_kwargs
+from django.template.loader import get_template
 
 _NONE = FilterExpression("None", Parser([]))
 _TABLE_OPTIONS = {"kind", "wrap", "has_keys", "row_id", "changed", "is_swap"}
@@ -23,30 +22,24 @@ class Column:
     options: dict[str, FilterExpression]
     cell: NodeList
 
-    def option(self, name: str, context: Context) -> Any:
-        """Return what an option is here, None where it is left out."""
-        return self.options.get(name, _NONE).resolve(context)
-
     def is_shown(self, context: Context) -> bool:
         """Return whether the column is there for this reader: without `when` it always is."""
-        return "when" not in self.options or bool(self.option("when", context))
+        return "when" not in self.options or bool(self.options["when"].resolve(context))
 
-    def head(self, context: Context) -> SafeString:
-        """Return the cell of the head: the heading, out of sight where it is hidden, or the box that ticks all rows."""
-        heading, is_hidden = self.heading.resolve(context), self.option("is_hidden", context)
-        kinds = [kind for kind in str(self.kinds.resolve(context) or "").split() if kind != "wild"]
-        if "tick" in kinds and not is_hidden:
-            box = '<input type="checkbox" class="form-check-input" data-tick-all aria-label="{}">'
-            return format_html('<th class="tick">' + box + "</th>", heading)
-        shown = format_html('<span class="visually-hidden">{}</span>', heading) if is_hidden else heading
-        return format_html('<th scope="col"{}>{}</th>', _attribute("class", " ".join(kinds)), shown)
-
-    def start(self, context: Context) -> SafeString:
-        """Return how each cell begins: with its classes, and the label that stands before it on a small screen."""
-        kinds = str(self.kinds.resolve(context) or "")
-        has_label = "tick" not in kinds.split() and not self.option("is_hidden", context)
-        label = (self.option("label", context) or self.heading.resolve(context)) if has_label else ""
-        return format_html("<td{}{}>", _attribute("class", kinds), _attribute("data-label", label))
+    def head(self, context: Context) -> dict[str, Any]:
+        """Return what a page shows of the column: in its head, and of each of its cells but the content."""
+        heading = self.heading.resolve(context)
+        kinds = str(self.kinds.resolve(context)).split()
+        is_hidden = bool(self.options.get("is_hidden", _NONE).resolve(context))
+        is_tick = "tick" in kinds
+        return {
+            "heading": heading,
+            "is_hidden": is_hidden,
+            "ticks_all": is_tick and not is_hidden,
+            "head_kinds": " ".join(kind for kind in kinds if kind != "wild"),
+            "kinds": " ".join(kinds),
+            "label": "" if is_tick or is_hidden else self.options.get("label", self.heading).resolve(context),
+        }
 
 
 @dataclass
@@ -59,52 +52,28 @@ class Table(Node):
     options: dict[str, FilterExpression]
     columns: Sequence[Column]
 
-    def render(self, context: Context) -> SafeString:
+    def render(self, context: Context) -> Any:
         """Draw the table; its rows alone, as templates that replace those on the page, for `is_swap`."""
         columns = [column for column in self.columns if column.is_shown(context)]
-        rows = self._rows(columns, context)
-        if self._option("is_swap", context):
-            return mark_safe("".join(f"<template>{row}</template>" for row in rows))  # noqa: S308
-        return context.template.engine.get_template("web/_table.html").render(
-            context.new(
-                {
-                    "label": self.label.resolve(context),
-                    "wrap": self._option("wrap", context),
-                    "kind": self._option("kind", context),
-                    "heads": [column.head(context) for column in columns],
-                    "rows": mark_safe("".join(rows)),  # noqa: S308
-                }
-            )
-        )
+        heads = [column.head(context) for column in columns]
+        shown = {name: self._option(name, context) for name in ("kind", "wrap", "has_keys", "is_swap")}
+        shown |= {"label": self.label.resolve(context), "heads": heads}
+        return get_template("web/_table.html").render(shown | {"rows": self._rows(columns, heads, context)})
 
-    def _rows(self, columns: Sequence[Column], context: Context) -> list[str]:
+    def _rows(
+        self, columns: Sequence[Column], heads: Sequence[dict[str, Any]], context: Context
+    ) -> Iterator[dict[str, Any]]:
         items = list(self.items.resolve(context) or ())
-        cells = [(column.start(context), column.cell) for column in columns]
-        rows = []
-        with context.push():
-            for position, item in enumerate(items):
-                context.update(dict(zip(self.names, [item] if len(self.names) == 1 else item, strict=True)))
-                context["forloop"] = {
-                    "counter": position + 1,
-                    "first": position == 0,
-                    "last": position == len(items) - 1,
+        for position, item in enumerate(items):
+            values = dict(zip(self.names, [item] if len(self.names) == 1 else item, strict=True))
+            of = {"counter": position + 1, "first": position == 0, "last": position == len(items) - 1}
+            with context.push(**values, forloop=of):
+                row_id = self._option("row_id", context)
+                yield {
+                    "id": row_id,
+                    "is_changed": row_id is not None and row_id in (self._option("changed", context) or ()),
+                    "cells": [(head, column.cell.render(context)) for head, column in zip(heads, columns, strict=True)],
                 }
-                row = [self._row_start(context)]
-                row += [f"{start}{cell.render(context).strip()}</td>" for start, cell in cells]
-                rows.append("".join(row) + "</tr>")
-                context.pop()
-        return rows
-
-    def _row_start(self, context: Context) -> str:
-        row_id = self._option("row_id", context)
-        is_changed = row_id is not None and row_id in (self._option("changed", context) or ())
-        return format_html(
-            "<tr{}{}{}{}>",
-            _attribute("id", "" if row_id is None else f"m-{row_id}"),
-            mark_safe(" data-row") if self._option("has_keys", context) else "",
-            _attribute("class", "changed" if is_changed else ""),
-            _attribute("hx-swap-oob", "true" if self._option("is_swap", context) else ""),
-        )
 
     def _option(self, name: str, context: Context) -> Any:
         return self.options.get(name, _NONE).resolve(context)
@@ -128,18 +97,21 @@ def parse_table(parser: Parser, token: Token) -> Table:
     place = rest.index("in")
     names = [name for word in rest[1:place] for name in word.split(",") if name]
     options = _options(tag, rest[place + 2 :], parser, _TABLE_OPTIONS)
-    before = parser.parse(("column", "endtable"))
-    if any(str(getattr(node, "s", node)).strip() for node in before):
+    if _trimmed(parser.parse(("column", "endtable"))):
         raise TemplateSyntaxError(f"{tag}: nothing stands before its first column")
     columns = []
     while (part := parser.next_token()).contents != "endtable":
-        tag, heading, *words = part.split_contents()
-        kinds = words.pop(0) if words and "=" not in words[0] else '""'
-        given = _options(tag, words, parser, _COLUMN_OPTIONS)
-        cell = parser.parse(("column", "endtable"))
-        columns.append(Column(parser.compile_filter(heading), parser.compile_filter(kinds), given, cell))
+        columns.append(_parse_column(parser, part))
     compile_filter = parser.compile_filter
     return Table(compile_filter(label), names, compile_filter(rest[place + 1]), options, columns)
+
+
+def _parse_column(parser: Parser, token: Token) -> Column:
+    tag, heading, *words = token.split_contents()
+    kinds = words.pop(0) if words and "=" not in words[0] else '""'
+    options = _options(tag, words, parser, _COLUMN_OPTIONS)
+    cell = _trimmed(parser.parse(("column", "endtable")))
+    return Column(parser.compile_filter(heading), parser.compile_filter(kinds), options, cell)
 
 
 def _options(tag: str, words: list[str], parser: Parser, known: set[str]) -> dict[str, FilterExpression]:
@@ -149,5 +121,10 @@ def _options(tag: str, words: list[str], parser: Parser, known: set[str]) -> dic
     return options
 
 
-def _attribute(name: str, value: str) -> SafeString:
-    return format_html(' {}="{}"', name, value) if value else mark_safe("")
+def _trimmed(nodes: NodeList) -> NodeList:
+    """Return the nodes without white space at either end."""
+    if nodes and isinstance(nodes[0], TextNode):
+        nodes[0].s = nodes[0].s.lstrip()
+    if nodes and isinstance(nodes[-1], TextNode):
+        nodes[-1].s = nodes[-1].s.rstrip()
+    return NodeList(node for node in nodes if not isinstance(node, TextNode) or node.s)

@@ -13,7 +13,8 @@ from django.urls import reverse
 from django.utils import timezone
 
 from poisonadmin.sources.domain.broker_kinds import BROKERS
-from poisonadmin.web.pages import crash_view, sanitising, tables, words
+from poisonadmin.web.pages import badges, crash_view, sanitising, tables, words
+from poisonadmin.web.pages.icons import paths_of
 
 _STEPS = ((86_400 * 365, "y"), (86_400, "d"), (3600, "h"), (60, "min"))
 
@@ -57,56 +58,8 @@ def _full_time(when: datetime) -> str:
     return f"{when:%Y-%m-%d %H:%M:%S} UTC"
 
 
-ICONS: dict[str, tuple[str, ...]] = {
-    "activity": ("M3 12h4l3-8 4 16 3-8h4",),
-    "alert": ("M12 4l9 16H3z", "M12 10v4", "M12 17v.01"),
-    "arrow-left": ("M19 12H5", "M11 6l-6 6 6 6"),
-    "arrow-right": ("M5 12h14", "M13 6l6 6-6 6"),
-    "ban": ("M12 3a9 9 0 1 0 0 18 9 9 0 0 0 0-18z", "M6 6l12 12"),
-    "bell": ("M6 17h12l-2-3V10a4 4 0 0 0-8 0v4z", "M10 20h4"),
-    "bolt": ("M13 3L5 14h6l-1 7 9-12h-6z",),
-    "book": ("M6 4h13v16H6a2 2 0 0 1-2-2V6a2 2 0 0 1 2-2z", "M9 8h6", "M9 12h6"),
-    "check": ("M5 12l5 5 9-10",),
-    "clock": ("M12 3a9 9 0 1 0 0 18 9 9 0 0 0 0-18z", "M12 7v5l3 3"),
-    "cross": ("M6 6l12 12", "M18 6L6 18"),
-    "dots": ("M5 12v.01", "M12 12v.01", "M19 12v.01"),
-    "download": ("M12 4v11", "M7 11l5 5 5-5", "M4 20h16"),
-    "file": ("M6 3h8l5 5v13H6z", "M14 3v5h5"),
-    "filter": ("M4 5h16l-6 8v6l-4-2v-4z",),
-    "home": ("M4 11l8-7 8 7", "M6 10v10h12V10", "M10 20v-6h4v6"),
-    "inbox": ("M4 13l3-8h10l3 8v6H4z", "M4 13h5l1 3h4l1-3h5"),
-    "key": ("M8 11a4 4 0 1 0 0 8 4 4 0 0 0 0-8z", "M11 12l9-9", "M16 7l3 3"),
-    "keyboard": ("M3 6h18v12H3z", "M7 10v.01", "M11 10v.01", "M15 10v.01", "M8 14h8"),
-    "layers": ("M12 4l9 5-9 5-9-5z", "M3 14l9 5 9-5"),
-    "list-ban": ("M4 6h16", "M4 12h8", "M4 18h6", "M17 13a4 4 0 1 0 0 8 4 4 0 0 0 0-8z", "M14.2 14.2l5.6 5.6"),
-    "logout": ("M14 4H5v16h9", "M10 12h11", "M17 8l4 4-4 4"),
-    "mail": ("M3 6h18v12H3z", "M3 7l9 7 9-7"),
-    "menu": ("M4 6h16", "M4 12h16", "M4 18h16"),
-    "moon": ("M20 14A8 8 0 1 1 10 4a7 7 0 0 0 10 10z",),
-    "pause": ("M7 5v14", "M17 5v14"),
-    "play": ("M7 4l13 8-13 8z",),
-    "refresh": ("M20 11a8 8 0 0 0-15-3", "M4 4v5h5", "M4 13a8 8 0 0 0 15 3", "M20 20v-5h-5"),
-    "route": ("M4 5h11l4 4-4 4H4z", "M8 13v8"),
-    "search": ("M10 4a6 6 0 1 0 0 12 6 6 0 0 0 0-12z", "M15 15l6 6"),
-    "send": ("M21 3L10 14", "M21 3l-7 18-4-7-7-4z"),
-    "server": ("M4 5h16v6H4z", "M4 13h16v6H4z", "M8 8v.01", "M8 16v.01"),
-    "shield": ("M12 3l8 3v6c0 4-3 7-8 9-5-2-8-5-8-9V6z",),
-    "sliders": ("M4 7h10", "M18 7h2", "M16 5v4", "M4 17h2", "M10 17h10", "M8 15v4"),
-    "sun": (
-        "M12 8a4 4 0 1 0 0 8 4 4 0 0 0 0-8z",
-        "M12 2v2",
-        "M12 20v2",
-        "M2 12h2",
-        "M20 12h2",
-        "M5 5l1 1",
-        "M18 18l1 1",
-        "M5 19l1-1",
-        "M18 6l1-1",
-    ),
-    "undo": ("M9 14L4 9l5-5", "M4 9h10a6 6 0 0 1 0 12h-3"),
-    "user": ("M12 4a4 4 0 1 0 0 8 4 4 0 0 0 0-8z", "M4 21c0-4 3-6 8-6s8 2 8 6"),
-}
-
+# Seconds between two requests of a part: for an answer that comes at once, a run that is watched, a list, and news.
+_PACES = {"answer": 1, "run": 2, "list": 5, "news": 10}
 
 register = template.Library()
 register.tag("table", tables.parse_table)
@@ -122,12 +75,16 @@ register.filter("node_end_words", words.node_end_words)
 register.filter("death", crash_view.describe_crash)
 register.filter("skip_words", words.skip_words)
 register.filter("seconds_words", _length)
+register.filter("process_state", badges.process_state)
+register.filter("switch_state", badges.switch_state)
+register.filter("rule_state", badges.rule_state)
+register.inclusion_tag("web/_badge.html", name="badge")(badges.badge)
 
 
 @register.inclusion_tag("web/_icon.html")
 def icon(name: str) -> dict[str, Any]:
     """Draw an icon; decoration only, hidden from screen readers."""
-    return {"paths": ICONS[name]}
+    return {"paths": paths_of(name)}
 
 
 @register.inclusion_tag("web/_state.html")
@@ -171,12 +128,6 @@ def trend(counts: Sequence[int], peak: int | None = None, unit: str = "hour") ->
     return {"bars": bars, "width": 5 * len(counts), "label": label}
 
 
-@register.inclusion_tag("web/_columns.html")
-def columns(*names: str, kind: str = "") -> dict[str, Any]:
-    """Head columns of a table; `kind` is their class."""
-    return {"names": names, "kind": kind}
-
-
 @register.inclusion_tag("web/_tick.html")
 def tick(name: str, value: object, *words: object) -> dict[str, Any]:
     """Draw the box that ticks a row; `words` say what is ticked."""
@@ -209,6 +160,15 @@ def delete_form(
     url = reverse(route) if row_id is None else reverse(route, args=[row_id])
     values = {"what": what, "url": url, "name": name, "sentence": content}
     return render_to_string("web/_delete.html", values | {"csrf_token": context.get("csrf_token")})
+
+
+@register.inclusion_tag("web/_poll.html")
+def poll(url: str, pace: str, replaces: str = "") -> dict[str, Any]:
+    """Write the attributes by which a part of a page asks for its next content, at one of the paces.
+
+    What comes is its content, or where `replaces` is its own selector, the part itself. Pages in the background wait.
+    """
+    return {"url": url, "seconds": _PACES[pace], "replaces": replaces}
 
 
 @register.simple_tag
