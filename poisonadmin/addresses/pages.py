@@ -26,6 +26,7 @@ from poisonadmin.policies.queries.policies import find_policy, list_policies
 from poisonadmin.policies.queries.values import values_in_force
 from poisonadmin.search.domain.filters import parse_filter
 from poisonadmin.store.models.lane import AddressStatus
+from poisonadmin.web.pages.sidebar import Section, SidebarEntry
 from poisonadmin.web.pages.views import href, page, pager, require_known
 from poisonadmin.web.pages.words import SIGN_OFF_NEEDED
 
@@ -34,7 +35,10 @@ MAX_REASON_CHARS = 2000
 MAX_DESTINATIONS = 500
 
 
-@page(filters=("match", "status"))
+@page(
+    filters=("match", "status"),
+    sidebar=SidebarEntry(Section.SETUP, 10, "Addresses", "route", "a", also=("policies", "destinations")),
+)
 def show_all(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render the list by name."""
     patterns = [checked_pattern("match", text) for text in request.GET.getlist("match")]

@@ -21,6 +21,7 @@ from poisonadmin.core.domain.addresses import ANY_WORDS
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.domain.filter_values import InvalidFilter, number
 from poisonadmin.web.pages.forms import StoredForm, TextField, drawn, lines_of, saved_or_shown, ticks, whole_number
+from poisonadmin.web.pages.sidebar import Section, SidebarEntry
 from poisonadmin.web.pages.views import page, pager
 
 _NOTES = {
@@ -133,7 +134,7 @@ class AlertRuleForm(StoredForm):
         return name
 
 
-@page(filters=("state", "rule"))
+@page(filters=("state", "rule"), sidebar=SidebarEntry(Section.SYSTEM, 30, "Alerts", "bell", "w"))
 def show_all(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render the rules, and the recent alerts with how they were sent."""
     state, rule = request.GET.get("state"), request.GET.get("rule")

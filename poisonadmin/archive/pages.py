@@ -21,12 +21,13 @@ from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.domain.filter_values import InvalidFilter, moment
 from poisonadmin.messages.queries.lists import count_messages
 from poisonadmin.search.domain.filters import parse_filter
+from poisonadmin.web.pages.sidebar import Section, SidebarEntry
 from poisonadmin.web.pages.views import NO_REASON, page, pager, reason_of
 
 SHOWN = 20
 
 
-@page(filters=())
+@page(filters=(), sidebar=SidebarEntry(Section.SYSTEM, 40, "Archive", "stack-2", "h"))
 def show(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render the runs, and for administrators legal holds and erasures; who is limited to addresses sees none."""
     if not principal.sees_everything:

@@ -14,6 +14,7 @@ from poisonadmin.poison_list.queries.consumers import list_consumers, list_poiso
 from poisonadmin.poison_list.queries.entries import EntryRow, get_entry, list_entries, stopped_messages
 from poisonadmin.sign_offs.queries.needed import limits_of, sign_off_needed
 from poisonadmin.web.pages.sanitising import clipped, visible
+from poisonadmin.web.pages.sidebar import Section, SidebarEntry
 from poisonadmin.web.pages.views import MAX_REASON_CHARS, back_to, page, pager, reason_of
 from poisonadmin.web.pages.words import SIGN_OFF_NEEDED
 
@@ -26,7 +27,7 @@ SHOWS: dict[str, tuple[str, dict[str, bool]]] = {
 SHOWN_CONSUMERS = 50
 
 
-@page(filters=("source", "show"))
+@page(filters=("source", "show"), sidebar=SidebarEntry(Section.SETUP, 40, "Poison list", "playlist-x", "l"))
 def show(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render the entries, newest first, the sources, and the consumers of the one that is chosen."""
     chosen = request.GET.get("show", "listed")

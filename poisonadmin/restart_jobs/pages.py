@@ -37,6 +37,7 @@ from poisonadmin.web.pages.forms import (
     ticks,
     whole_number,
 )
+from poisonadmin.web.pages.sidebar import Section, SidebarEntry
 from poisonadmin.web.pages.views import href, page, pager, require_known
 
 # Parameters of the page of messages that narrow nothing.
@@ -167,7 +168,7 @@ RUNS: dict[str, str] = {
 }
 
 
-@page()
+@page(sidebar=SidebarEntry(Section.TRIAGE, 50, "Restart jobs", "refresh", "r"))
 def show_all(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render the restart jobs by name."""
     require_known(request)

@@ -20,6 +20,7 @@ from poisonadmin.sign_offs.commands.sign_off import HashMismatch, sign_off
 from poisonadmin.sign_offs.domain.sign_off import SignOffDecision, SignOffNeeded
 from poisonadmin.sign_offs.queries.rules import get_sign_off_rule, list_sign_off_rules
 from poisonadmin.web.pages.forms import StoredForm, TextField, saved_or_shown, whole_number
+from poisonadmin.web.pages.sidebar import Section, SidebarEntry
 from poisonadmin.web.pages.views import NO_REASON, page, pager, reason_of
 
 SHOWN_WITHOUT = 20
@@ -52,7 +53,7 @@ class SignOffRuleForm(StoredForm):
         return "match" if isinstance(error, AlreadyExists) else super().field_of(error)
 
 
-@page(filters=())
+@page(filters=(), sidebar=SidebarEntry(Section.TRIAGE, 40, "Sign-offs", "shield", "i"))
 def show_all(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render what waits for a sign-off, what was begun without one, and the rules."""
     waiting = list_operations(

@@ -13,7 +13,7 @@ PAGE = ROOT / "docs" / "develop" / "extending.md"
 
 @dataclass(frozen=True)
 class Insertion:
-    """`text` goes into `file`, below the only line that is `below`."""
+    """`text` goes into `file`, below the only line that is `below`; where this is empty, the file is made of it."""
 
     file: str
     below: str
@@ -160,11 +160,82 @@ shown = {value.name: value.text for section in values_in_force(resolved) for val
 assert shown["longest_outage"] == "5"
 """,
 )
+NEW_PAGE = Recipe(
+    "A page",
+    3,
+    (
+        Insertion(
+            "poisonadmin/addresses/queries.py",
+            '_KEY = Key(("a.name",), (str,), descending=False)',
+            '''
+
+def stopped_names(*, principal: Principal) -> list[str]:
+    """Return the names of the addresses in scope that are stopped."""
+    return [row.name for row in list_addresses(principal=principal, statuses=["STOPPED"]).results]
+''',
+        ),
+        Insertion(
+            "poisonadmin/addresses/pages.py",
+            "from poisonadmin.addresses import commands",
+            "from poisonadmin.addresses.queries import stopped_names",
+        ),
+        Insertion(
+            "poisonadmin/addresses/pages.py",
+            "MAX_DESTINATIONS = 500",
+            '''
+
+@page(filters=(), sidebar=SidebarEntry(Section.SYSTEM, 60, "Stopped", "ban", "z"))
+def show_stopped(request: HttpRequest, principal: Principal) -> HttpResponseBase:
+    """Render the addresses that are stopped."""
+    return render(request, "addresses/stopped.html", {"names": stopped_names(principal=principal)})
+''',
+        ),
+        Insertion(
+            "poisonadmin/addresses/pages.py",
+            "urlpatterns = [",
+            '    path("addresses/stopped/", show_stopped, name="stopped"),',
+        ),
+        Insertion(
+            "templates/addresses/stopped.html",
+            "",
+            """{% extends "base.html" %}
+{% block title %}Stopped addresses{% endblock %}
+{% block content %}
+  <div class="page-head"><h1>Stopped addresses</h1></div>
+  {% table "Stopped addresses" for name in names has_keys=True %}
+    {% column "Address" "wild" %}<a data-open href="{% link 'addresses-one' name=name %}">{{ name|clip:160 }}</a>
+  {% endtable %}
+{% endblock %}
+""",
+        ),
+    ),
+    """
+import django; django.setup()
+from django.template import TemplateDoesNotExist
+from django.template.loader import render_to_string
+from poisonadmin.addresses import queries
+from poisonadmin.core.domain.access import principal, Role
+from poisonadmin.system.pages.shell import sections_for
+assert callable(queries.stopped_names)
+entries = [entry for _, entries in sections_for(principal("pat", Role.VIEWER)) for entry in entries]
+assert [(entry.route, entry.key) for entry in entries][-1] == ("stopped", "z")
+try:
+    text = render_to_string("addresses/stopped.html", {"names": ["orders.eu"], "sections": [("System", entries)]})
+except TemplateDoesNotExist as error:
+    raise AssertionError(error)
+assert 'href="/addresses/one/?name=orders.eu"' in text and 'data-label="Address"' in text
+assert 'href="/addresses/stopped/" data-key="z"' in text
+""",
+)
+# What a list on the page leaves open, as its example has it.
+EXAMPLES = {"<feature>": "addresses", "<page>": "stopped"}
 
 
 def files_of(heading: str) -> list[str]:
     """Return the files that the page lists under a heading."""
     section = PAGE.read_text(encoding="utf-8").partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    for placeholder, example in EXAMPLES.items():
+        section = section.replace(placeholder, example)
     return re.findall(r"^- `([^`]+)`", section, re.MULTILINE)
 
 
@@ -173,12 +244,15 @@ def follow(recipe: Recipe, root: Path) -> None:
 
     Errors: `AssertionError`, with what the check wrote.
     """
-    for folder in ("poisonadmin", "workers", "tests/typing_settings.py", "pyproject.toml"):
+    for folder in ("poisonadmin", "workers", "templates", "tests/typing_settings.py", "pyproject.toml"):
         copy = shutil.copytree if (ROOT / folder).is_dir() else shutil.copy
         (root / folder).parent.mkdir(exist_ok=True)
         copy(ROOT / folder, root / folder)
     for insertion in recipe.insertions:
         file = root / insertion.file
+        if not insertion.below:
+            file.write_text(insertion.text, encoding="utf-8")
+            continue
         before, line, after = file.read_text(encoding="utf-8").partition(f"\n{insertion.below}\n")
         assert line, f"{insertion.file} has no line {insertion.below!r}"
         assert f"\n{insertion.below}\n" not in after, f"{insertion.file} has {insertion.below!r} twice"

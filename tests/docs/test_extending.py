@@ -6,9 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.recipes import ACTION, ATTEMPT_COLUMN, COLUMN, PAGE, ROOT, SETTING, Recipe, files_of, follow
+from tests.docs.recipes import (
+    ACTION,
+    ATTEMPT_COLUMN,
+    COLUMN,
+    NEW_PAGE,
+    PAGE,
+    ROOT,
+    SETTING,
+    Recipe,
+    files_of,
+    follow,
+)
 
-FOLLOWED = [ACTION, COLUMN, ATTEMPT_COLUMN, SETTING]
+FOLLOWED = [ACTION, COLUMN, ATTEMPT_COLUMN, SETTING, NEW_PAGE]
 BROKER_FILES = 8
 CHANNEL_FILES = 4
 
@@ -70,8 +81,9 @@ def test_no_other_file_knows_a_broker() -> None:
 def test_every_listed_file_exists() -> None:
     listed = re.findall(r"`((?:poisonadmin|workers|templates|tests)/[^`]+\.\w+)`", PAGE.read_text(encoding="utf-8"))
     assert listed
+    examples = {"<kind>": "kafka", "<channel>": "email", "<feature>": "addresses", "<page>": "addresses"}
     for file in listed:
-        assert (ROOT / file.replace("<kind>", "kafka").replace("<channel>", "email")).exists(), file
+        assert (ROOT / re.sub("<[a-z]+>", lambda found: examples[found[0]], file)).exists(), file
 
 
 def test_no_other_file_knows_an_alert_channel() -> None:

@@ -12,9 +12,9 @@ from poisonadmin.policies.domain.resolution import FIELDS
 from poisonadmin.policies.queries.values import SECTIONS as SETTINGS
 from poisonadmin.policies.queries.values import kinds
 from poisonadmin.store.models.claim import NodeEnd
-from poisonadmin.system.pages.shell import SECTIONS
 from poisonadmin.web.pages import words
 from poisonadmin.web.pages.icons import paths_of
+from poisonadmin.web.pages.sidebar import sections
 from tests.fixtures.pages import page_routes
 
 TEMPLATES = sorted((settings.BASE_DIR / "templates").rglob("*.html"))
@@ -41,7 +41,8 @@ def test_every_setting_of_a_policy_is_shown_once_and_can_be_edited() -> None:
 
 
 def test_the_side_bar_leads_to_routes_that_exist_by_letters_that_differ() -> None:
-    entries = [entry for _, entries in SECTIONS for entry in entries]
+    entries = [entry for _, entries in sections() for entry in entries]
+    assert len(entries) > 14
     assert {entry.route for entry in entries} <= {pattern.name for pattern in page_routes()}
     assert len({entry.key for entry in entries}) == len(entries)
 
@@ -50,7 +51,7 @@ def test_every_icon_is_one_of_the_icon_package() -> None:
     """Needs the front-end files: `make assets`."""
     texts = "".join(path.read_text(encoding="utf-8") for path in TEMPLATES)
     named = set(re.findall(r'{% (?:icon|nothing) "([^"]+)"', texts))
-    named |= {entry.icon for _, entries in SECTIONS for entry in entries}
+    named |= {entry.icon for _, entries in sections() for entry in entries}
     named |= {action.icon for action in ACTIONS.values()}
     assert len(named) > 30
     assert [name for name in sorted(named) if not paths_of(name)] == []

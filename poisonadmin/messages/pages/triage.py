@@ -24,6 +24,7 @@ from poisonadmin.messages.queries.lists import count_messages, list_messages
 from poisonadmin.messages.queries.report import MAX_ROWS, report
 from poisonadmin.operations.domain.actions import ACTIONS
 from poisonadmin.search.domain.filters import MOMENTS, MessageFilter, narrowing, parse_filter
+from poisonadmin.web.pages.sidebar import Section, SidebarEntry
 from poisonadmin.web.pages.streams import streamed
 from poisonadmin.web.pages.views import Pairs, href, page, pager, pairs, tidied
 from poisonadmin.web.pages.words import CONFIRMATIONS, REASONS, STATES, reason_words, state_words
@@ -83,7 +84,11 @@ class Chip:
     without: str
 
 
-@page()
+@page(
+    sidebar=SidebarEntry(
+        Section.TRIAGE, 20, "Triage", "mail", "m", also=("messages", "groups", "failures", "blacklist")
+    )
+)
 def show(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render the page: what the filter finds, as `group_by` says."""
     if tidy := tidied(request):

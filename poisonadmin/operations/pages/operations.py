@@ -32,6 +32,7 @@ from poisonadmin.operations.queries.selections import get_selection
 from poisonadmin.sign_offs.commands.sign_off import AnotherPersonNeeded, require_may_sign
 from poisonadmin.sign_offs.domain.sign_off import SignOffNeeded
 from poisonadmin.web.pages.params import param_lines
+from poisonadmin.web.pages.sidebar import Section, SidebarEntry
 from poisonadmin.web.pages.streams import streamed
 from poisonadmin.web.pages.views import NO_REASON, back_to, page, pager, reason_of
 
@@ -74,7 +75,7 @@ class Line:
     count: int
 
 
-@page(filters=())
+@page(filters=(), sidebar=SidebarEntry(Section.TRIAGE, 30, "Operations", "check", "t"))
 def show_all(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """List the operations on more than one message, newest first."""
     found = list_operations(principal=principal, cursor=request.GET.get("cursor"), on_sets=True)

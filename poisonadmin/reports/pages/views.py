@@ -18,6 +18,7 @@ from poisonadmin.reports.queries.rows import rows_at_once
 from poisonadmin.reports.queries.saved import get_saved_report, list_saved_reports
 from poisonadmin.reports.queries.shown import as_objects
 from poisonadmin.search.domain.filters import narrowing
+from poisonadmin.web.pages.sidebar import Section, SidebarEntry
 from poisonadmin.web.pages.streams import download
 from poisonadmin.web.pages.views import page, pager
 
@@ -25,7 +26,7 @@ PREVIEW_ROWS = 20
 _OWN = (*SAID, "like", "saved")
 
 
-@page(Permission.EXPORT, filters=())
+@page(Permission.EXPORT, filters=(), sidebar=SidebarEntry(Section.TRIAGE, 60, "Reports", "file", "p"))
 def show_all(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render the reports that were asked for, and those that are kept."""
     found = list_reports(principal=principal, cursor=request.GET.get("cursor"), limit=25)

@@ -18,6 +18,7 @@ from poisonadmin.rules.pages.condition_formatter import action_text, match_lines
 from poisonadmin.rules.pages.form import FORMS, RuleForm
 from poisonadmin.rules.queries.rules import DryRunNotFound, DryRunRow, RuleRow, get_rule, latest_dry_run, list_rules
 from poisonadmin.web.pages.forms import saved_or_shown
+from poisonadmin.web.pages.sidebar import Section, SidebarEntry
 from poisonadmin.web.pages.views import MAX_REASON_CHARS, NO_REASON, page, reason_of, require_known
 
 _TABLES = (
@@ -26,7 +27,7 @@ _TABLES = (
 )
 
 
-@page()
+@page(sidebar=SidebarEntry(Section.SETUP, 20, "Rules", "filter", "e"))
 def show_all(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render the two tables in the order in which their rules are asked."""
     require_known(request)

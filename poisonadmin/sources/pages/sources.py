@@ -22,13 +22,14 @@ from poisonadmin.sources.queries.sources import (
     rejected_raw,
 )
 from poisonadmin.web.pages.forms import saved_or_shown
+from poisonadmin.web.pages.sidebar import Section, SidebarEntry
 from poisonadmin.web.pages.streams import download
 from poisonadmin.web.pages.views import MAX_REASON_CHARS, NO_REASON, page, pager, reason_of, require_known
 
 SourceForm = BrokerSourceForm | DirectoryForm
 
 
-@page()
+@page(sidebar=SidebarEntry(Section.SETUP, 30, "Sources", "inbox", "s"))
 def show_all(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render the list of sources, and what the batch API set aside."""
     require_known(request)

@@ -12,6 +12,7 @@ from poisonadmin.store.models.job import JobKind, JobState
 from poisonadmin.system.queries.activity import AuditFilter, get_job, list_audit, list_jobs, redelivered_jobs
 from poisonadmin.system.queries.audit_chain import audit_sealed
 from poisonadmin.system.queries.nodes import get_node, list_nodes
+from poisonadmin.web.pages.sidebar import Section, SidebarEntry
 from poisonadmin.web.pages.views import Pairs, href, page, pager, pairs, require_known
 
 _TEXTS = ("actor", "action", "object_type", "object_id")
@@ -21,7 +22,7 @@ SHOWS = {"alive": "Alive", "lost": "Lost", "all": "All"}
 HELD = {"alive": "Delivers now", "lost": "Was delivering", "all": "Delivers, or was delivering"}
 
 
-@page(filters=("kind", "state"))
+@page(filters=("kind", "state"), sidebar=SidebarEntry(Section.SYSTEM, 10, "Jobs", "activity", "j"))
 def jobs(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render the jobs, newest first."""
     kinds = [text for text in request.GET.getlist("kind") if text in set(JobKind)]
@@ -57,7 +58,7 @@ def job(request: HttpRequest, principal: Principal, job_id: int) -> HttpResponse
     return render(request, "system/job_live.html" if request.htmx else "system/job.html", context)  # type: ignore[attr-defined]
 
 
-@page(filters=(*_TEXTS, *_TIMES))
+@page(filters=(*_TEXTS, *_TIMES), sidebar=SidebarEntry(Section.SYSTEM, 50, "Audit", "book", "u"))
 def audit(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render who did what, newest first."""
     given: dict[str, Any] = {name: checked_text(name, request.GET[name]) for name in _TEXTS if name in request.GET}
@@ -75,7 +76,7 @@ def audit(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     return render(request, "system/audit.html", context)
 
 
-@page()
+@page(sidebar=SidebarEntry(Section.SYSTEM, 20, "Nodes", "server", "n"))
 def nodes(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render nodes, newest first, and consumers by name; the living ones unless others are asked for."""
     require_known(request, "show", "consumers")

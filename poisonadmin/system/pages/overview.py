@@ -14,6 +14,7 @@ from poisonadmin.messages.queries.counts import counts, empty, unconfirmed
 from poisonadmin.operations.domain.actions import ACTIONS
 from poisonadmin.operations.queries.operations import list_operations
 from poisonadmin.system.queries import activity, overview
+from poisonadmin.web.pages.sidebar import Section, SidebarEntry
 from poisonadmin.web.pages.views import page, require_known
 
 SPAN_WORDS = {900: "15 min", 3600: "1 hour", 21_600: "6 hours", 86_400: "1 day"}
@@ -23,7 +24,7 @@ DECISIONS_SHOWN = 8
 SERIES = ("delivered", "retried", "undecided", "failed")
 
 
-@page()
+@page(sidebar=SidebarEntry(Section.TRIAGE, 10, "Overview", "home", "o"))
 def show(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """Render the page; one of its two living parts when htmx asks for it."""
     require_known(request, "span", "part")

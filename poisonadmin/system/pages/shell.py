@@ -1,6 +1,5 @@
 """What every page shows around its content."""
 
-from dataclasses import dataclass
 from typing import Any
 
 from django.conf import settings
@@ -11,57 +10,12 @@ from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.sign_offs.queries.awaited import begun_without_count, waiting_count
 from poisonadmin.system.queries.overview import undecided_count
 from poisonadmin.web.pages.errors import request_id
-
-
-@dataclass(frozen=True)
-class SidebarEntry:
-    """`key` is the letter that follows `g` on the keyboard; `also`: what else belongs to the entry, by its route."""
-
-    name: str
-    route: str
-    icon: str
-    key: str
-    permission: Permission = Permission.READ
-    also: tuple[str, ...] = ()
-
-
-SECTIONS: tuple[tuple[str, tuple[SidebarEntry, ...]], ...] = (
-    (
-        "Triage",
-        (
-            SidebarEntry("Overview", "overview", "home", "o"),
-            SidebarEntry("Triage", "triage", "mail", "m", also=("messages", "groups", "failures", "blacklist")),
-            SidebarEntry("Operations", "operations", "check", "t"),
-            SidebarEntry("Sign-offs", "sign_offs", "shield", "i"),
-            SidebarEntry("Restart jobs", "restart_jobs", "refresh", "r"),
-            SidebarEntry("Reports", "reports", "file", "p", Permission.EXPORT),
-        ),
-    ),
-    (
-        "Setup",
-        (
-            SidebarEntry("Addresses", "addresses", "route", "a", also=("policies", "destinations")),
-            SidebarEntry("Rules", "rules", "filter", "e"),
-            SidebarEntry("Sources", "sources", "inbox", "s"),
-            SidebarEntry("Poison list", "poison_list", "playlist-x", "l"),
-        ),
-    ),
-    (
-        "System",
-        (
-            SidebarEntry("Jobs", "jobs", "activity", "j"),
-            SidebarEntry("Nodes", "nodes", "server", "n"),
-            SidebarEntry("Alerts", "alerts", "bell", "w"),
-            SidebarEntry("Archive", "archive", "stack-2", "h"),
-            SidebarEntry("Audit", "audit", "book", "u"),
-        ),
-    ),
-)
+from poisonadmin.web.pages.sidebar import SidebarEntry, sections
 
 
 def sections_for(principal: Principal) -> list[tuple[str, list[SidebarEntry]]]:
     """Return the sections with the entries that the principal may open."""
-    return [(title, [entry for entry in entries if principal.may(entry.permission)]) for title, entries in SECTIONS]
+    return [(title, [entry for entry in entries if principal.may(entry.permission)]) for title, entries in sections()]
 
 
 def shell(request: HttpRequest) -> dict[str, Any]:
@@ -90,5 +44,5 @@ def shell(request: HttpRequest) -> dict[str, Any]:
 def _section(request: HttpRequest) -> str:
     match = request.resolver_match
     first = (match.url_name or "").split("-")[0] if match else ""
-    entries = (entry for _, entries in SECTIONS for entry in entries)
+    entries = (entry for _, entries in sections() for entry in entries)
     return next((entry.route for entry in entries if first in entry.also), first)

@@ -19,6 +19,7 @@ from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.domain.filter_values import InvalidFilter
 from poisonadmin.core.queries.paging import Count, Page
 from poisonadmin.web.pages.errors import NO_ROLE, advice_page, error_page
+from poisonadmin.web.pages.sidebar import SidebarEntry
 
 _NO_OFFSET = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?")
 _MOMENT = re.compile(r".*_(after|before)$")
@@ -96,11 +97,16 @@ def reason_of(request: HttpRequest) -> str:
 
 
 def page(
-    permission: Permission = Permission.READ, *, filters: Collection[str] | None = None, is_for_all: bool = False
+    permission: Permission = Permission.READ,
+    *,
+    filters: Collection[str] | None = None,
+    is_for_all: bool = False,
+    sidebar: SidebarEntry | None = None,
 ) -> Callable[[View[P]], Callable[..., HttpResponseBase]]:
     """Wrap a view so that it is called with the principal, who holds `permission`; errors of ours become pages.
 
     `filters`: the view is a list, which these parameters of the query narrow. It is called with a tidy query.
+    `sidebar`: its entry in the side bar, the palette and the shortcuts.
     `is_for_all`: what it does concerns every address, so who is limited to some is refused before anything is shown.
     """
 
@@ -125,7 +131,7 @@ def page(
             except PoisonAdminError as error:
                 return error_page(request, error)
 
-        gated.permission = permission  # type: ignore[attr-defined]
+        gated.permission, gated.sidebar = permission, sidebar  # type: ignore[attr-defined]
         return never_cache(gated)
 
     return wrap
