@@ -6,7 +6,7 @@ from typing import Any
 _TONES = {
     "good": {"succeeded", "completed", "ready", "done", "clean", "on", "active", "taken", "begun", "sent"},
     "bad": {"failed", "refused", "lost", "silent", "stopped", "unreachable", "broken", "faulty", "retrying"},
-    "busy": {"running", "alive", "due"},
+    "busy": {"running", "cancelling", "alive", "due"},
     "note": {"queued", "fenced", "seen", "staged"},
     "": {"nothing", "inactive", "held", "dropped"},
 }
