@@ -1,4 +1,4 @@
-"""A broker set up in a real browser: found queues, a preview, and the source; the worker's looks are stood for."""
+"""A broker set up in a real browser: found queues, a preview, and the source; the worker's checks are stood for."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -37,22 +37,22 @@ def test_queues_are_found_previewed_and_drained(visit: Visit) -> None:
     page.fill("#username", "drain")
     page.fill("#password", "secret")
     page.get_by_role("button", name="Find queues").click()
-    look = page.locator("#look")
-    expect(look).to_contain_text("Checking the broker")
+    check = page.locator("#broker-check")
+    expect(check).to_contain_text("Checking the broker")
     assert violations(page) == []
     assert answer_due(seen) == 1
-    expect(look).to_contain_text("the policy dlx names it")
-    look.get_by_role("button", name="Add orders.dlq").click()
+    expect(check).to_contain_text("the policy dlx names it")
+    check.get_by_role("button", name="Add orders.dlq").click()
     expect(page.locator("#queues")).to_have_value("orders.dlq")
-    expect(look.get_by_role("button", name="Add orders.dlq")).to_be_disabled()
+    expect(check.get_by_role("button", name="Add orders.dlq")).to_be_disabled()
     # What the bar at the top of the window covers in part would be counted as too small.
     page.evaluate("scrollTo(0, 0)")
     assert violations(page) == []
     page.get_by_role("button", name="Preview").click()
-    expect(look).to_contain_text("Checking the broker")
+    expect(check).to_contain_text("Checking the broker")
     assert answer_due(seen) == 1
-    expect(look).to_contain_text("12 messages wait")
-    expect(look.locator("pre")).to_have_text("body")
+    expect(check).to_contain_text("12 messages wait")
+    expect(check.locator("pre")).to_have_text("body")
     assert violations(page) == []
     page.set_viewport_size({"width": 320, "height": 900})
     assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") == 0

@@ -126,7 +126,7 @@ def seen(purpose: str, kind: str, config: Mapping[str, Any], login: Mapping[str,
 
 
 def test_a_form_is_tried_out_before_it_is_saved(admin: Client) -> None:
-    asked = admin.post("/sources/broker/look/", TYPED | LOGIN | {"look": "queues", "queues": ""})
+    asked = admin.post("/sources/broker/check/", TYPED | LOGIN | {"check": "queues", "queues": ""})
     assert asked.status_code == 302
     assert "Checking the broker" in page(admin, asked["Location"])
     assert admin.get(asked["Location"], headers={"HX-Request": "true"}).status_code == 204
@@ -139,15 +139,15 @@ def test_a_form_is_tried_out_before_it_is_saved(admin: Client) -> None:
 
 def test_a_form_that_cannot_be_is_not_tried(admin: Client) -> None:
     answer = admin.post(
-        "/sources/broker/look/", TYPED | {"look": "preview", "url": "x"}, headers={"HX-Request": "true"}
+        "/sources/broker/check/", TYPED | {"check": "preview", "url": "x"}, headers={"HX-Request": "true"}
     )
     assert answer.status_code == 422
     assert "The broker was not checked" in answer.content.decode()
-    assert admin.post("/sources/broker/look/", TYPED | {"look": "everything"}).status_code == 422
+    assert admin.post("/sources/broker/check/", TYPED | {"check": "everything"}).status_code == 422
 
 
 def test_a_preview_shows_a_stranger_s_text_as_text(operator_browser: Client, source: Source) -> None:
-    asked = operator_browser.post(f"/sources/{source.id}/look/", {"look": "preview"})
+    asked = operator_browser.post(f"/sources/{source.id}/check/", {"check": "preview"})
     assert answer_due(seen) == 1
     text = page(operator_browser, asked["Location"])
     assert "&lt;script&gt;1&lt;/script&gt;" in text
@@ -212,7 +212,7 @@ def test_a_directory_that_cannot_be_read_is_refused_at_its_field(
 def test_a_directory_has_no_broker_to_check(admin: Client) -> None:
     admin.post("/sources/directory/", {"name": "files", "path": "/srv/dead-letters"})
     source = str(Source.objects.get().id)
-    answer = admin.post("/sources/broker/look/", TYPED | {"look": "connection", "source": source})
+    answer = admin.post("/sources/broker/check/", TYPED | {"check": "connection", "source": source})
     assert answer.status_code == 422
 
 

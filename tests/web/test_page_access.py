@@ -205,8 +205,8 @@ ROUTES = {
     "sources-new": Expected(CONFIGURE),
     "sources-directory": Expected(CONFIGURE),
     "sources-edit": Expected(CONFIGURE),
-    "sources-try": Expected(CONFIGURE, method="post", sent=BROKER | {"look": "connection"}, status=302),
-    "sources-look": Expected(INGEST, OF_AN_ADDRESS, "post", {"look": "preview"}, 302),
+    "sources-try": Expected(CONFIGURE, method="post", sent=BROKER | {"check": "connection"}, status=302),
+    "sources-check": Expected(INGEST, OF_AN_ADDRESS, "post", {"check": "preview"}, 302),
     # For who has asked, and nobody else.
     "sources-answer": Expected(READ, OF_AN_ADDRESS, status=404),
     "sources-now": Expected(INGEST, OF_AN_ADDRESS, "post", status=302),
@@ -314,7 +314,7 @@ def make_everything() -> dict[str, int]:
         "rule_id": create_rule("before", fields, principal=SYSTEM).id,
         "source_id": source.id,
         "broker_id": broker.id,
-        "look_id": request_source_check(broker.id, LookPurpose.CONNECTION, principal=SYSTEM),
+        "check_id": request_source_check(broker.id, LookPurpose.CONNECTION, principal=SYSTEM),
         "rejected_id": line.id,
         "job_id": Job.objects.create(kind="redeliver", requested_by="system").id,
     }
@@ -324,7 +324,7 @@ def _values(pattern: URLPattern, objects: dict[str, int]) -> dict[str, object]:
     values: dict[str, object] = {key: objects.get(key, SLUGS.get(key)) for key in pattern.pattern.converters}
     if "number" in values:
         values["message_id"] = objects["patched_id"]
-    if pattern.name in ("sources-edit", "sources-look"):
+    if pattern.name in ("sources-edit", "sources-check"):
         values["source_id"] = objects["broker_id"]
     # A dead letter that was handed in has crashed nothing here.
     return values | ({"message_id": objects["blacklisted_id"]} if "attempt" in values else {})

@@ -28,46 +28,46 @@ def of_form(request: HttpRequest, principal: Principal) -> HttpResponseBase:
         form = BrokerCheckForm(request.POST, row)
         for name, errors in form.errors.items():
             raise InvalidSource(name, str(errors[0]))
-        look_id = broker_checks.request_broker_check(
+        check_id = broker_checks.request_broker_check(
             form.cleaned_data["kind"],
             form.config(),
-            _purpose(request.POST.get("look", "")),
+            _purpose(request.POST.get("check", "")),
             principal=principal,
             secrets=form.secret_values(),
             source_id=source_id,
         )
     except PoisonAdminError as error:
         return _refused(request, error)
-    return _asked(request, principal, look_id)
+    return _asked(request, principal, check_id)
 
 
 @require_POST
 @page(Permission.INGEST)
 def of_source(request: HttpRequest, principal: Principal, source_id: int) -> HttpResponseBase:
     """Have a worker check the source's broker."""
-    purpose = _purpose(request.POST.get("look", "connection"))
+    purpose = _purpose(request.POST.get("check", "connection"))
     return _asked(request, principal, broker_checks.request_source_check(source_id, purpose, principal=principal))
 
 
 @page()
-def answer(request: HttpRequest, principal: Principal, look_id: int) -> HttpResponseBase:
+def answer(request: HttpRequest, principal: Principal, check_id: int) -> HttpResponseBase:
     """Render the result of a broker check; nothing new for a page that waits for it."""
     require_known(request)
-    look = get_broker_check(look_id, principal=principal)
+    check = get_broker_check(check_id, principal=principal)
     is_fragment = getattr(request, "htmx", False)
-    if is_fragment and look.state == BrokerCheckState.WAITING:
+    if is_fragment and check.state == BrokerCheckState.WAITING:
         return HttpResponse(status=204)
-    return _shown(request, look, "sources/_broker_check.html" if is_fragment else "sources/broker_check.html")
+    return _shown(request, check, "sources/_broker_check.html" if is_fragment else "sources/broker_check.html")
 
 
-def _asked(request: HttpRequest, principal: Principal, look_id: int) -> HttpResponseBase:
+def _asked(request: HttpRequest, principal: Principal, check_id: int) -> HttpResponseBase:
     if not getattr(request, "htmx", False):
-        return HttpResponseRedirect(reverse("sources-answer", args=[look_id]))
-    return _shown(request, get_broker_check(look_id, principal=principal), "sources/_broker_check.html")
+        return HttpResponseRedirect(reverse("sources-answer", args=[check_id]))
+    return _shown(request, get_broker_check(check_id, principal=principal), "sources/_broker_check.html")
 
 
-def _shown(request: HttpRequest, look: BrokerCheckRow, template: str) -> HttpResponse:
-    return render(request, template, {"look": look, "broker": BROKERS[look.kind]})
+def _shown(request: HttpRequest, check: BrokerCheckRow, template: str) -> HttpResponse:
+    return render(request, template, {"check": check, "broker": BROKERS[check.kind]})
 
 
 def _refused(request: HttpRequest, error: PoisonAdminError) -> HttpResponseBase:
@@ -80,4 +80,4 @@ def _purpose(text: str) -> LookPurpose:
     try:
         return LookPurpose(text)
     except ValueError:
-        raise InvalidSource("look", f"must be one of {', '.join(LookPurpose)}") from None
+        raise InvalidSource("check", f"must be one of {', '.join(LookPurpose)}") from None
