@@ -57,7 +57,7 @@ class Plot:
         return self.width - RIGHT
 
     @property
-    def floor(self) -> int:
+    def baseline(self) -> int:
         """Where texts below the bars stand."""
         return self.height - 6
 
