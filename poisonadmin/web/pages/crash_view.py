@@ -7,7 +7,7 @@ from poisonadmin.delivery.domain.outcome import Outcome
 
 
 class CrashedAttempt(Protocol):
-    """What is known of an attempt that ended with a death."""
+    """What is known of an attempt that ended with a crash."""
 
     @property
     def outcome(self) -> str: ...
@@ -40,16 +40,16 @@ _BY_ITSELF = CrashText("ended itself", "Its handler ended the sandbox")
 _UNKNOWN = CrashText("died", "Its sandbox died")
 
 
-def describe_crash(death: CrashedAttempt) -> CrashText:
-    """Return what to say of a death."""
-    if death.outcome == Outcome.NODE_LOST:
+def describe_crash(crash: CrashedAttempt) -> CrashText:
+    """Return a crash in words."""
+    if crash.outcome == Outcome.NODE_LOST:
         return CrashText("node lost", "The node was lost while it was being delivered")
-    if death.outcome == Outcome.SUSPECTED:
+    if crash.outcome == Outcome.SUSPECTED:
         return CrashText("under way", "It was being delivered when another message crashed the sandbox")
-    if death.error_class in _LIMITS:
-        return _LIMITS[death.error_class]
-    if death.signal:
-        return CrashText(death.signal, f"Its sandbox was killed by {death.signal}")
-    if death.exit_status is not None:
-        return CrashText(f"exit code {death.exit_status}", f"Its sandbox exited with code {death.exit_status}")
-    return _BY_ITSELF if death.error_class == "HandlerExited" else _UNKNOWN
+    if crash.error_class in _LIMITS:
+        return _LIMITS[crash.error_class]
+    if crash.signal:
+        return CrashText(crash.signal, f"Its sandbox was killed by {crash.signal}")
+    if crash.exit_status is not None:
+        return CrashText(f"exit code {crash.exit_status}", f"Its sandbox exited with code {crash.exit_status}")
+    return _BY_ITSELF if crash.error_class == "HandlerExited" else _UNKNOWN
