@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
+from typing import Any
 
 from django.urls import URLPattern, URLResolver, get_resolver
 
@@ -46,5 +47,7 @@ def _declared(parts: Iterable[URLPattern | URLResolver]) -> Iterator[SidebarEntr
     for part in parts:
         if isinstance(part, URLResolver):
             yield from _declared(part.url_patterns)
-        elif entry := getattr(part.callback, "sidebar", None):
-            yield replace(entry, route=part.name, permission=part.callback.permission)
+            continue
+        view: Any = part.callback
+        if entry := getattr(view, "sidebar", None):
+            yield replace(entry, route=part.name, permission=view.permission)
