@@ -71,8 +71,8 @@ def test_bystanders_are_two_clicks_from_the_view(visit: Visit) -> None:
     page = visit.open(CRASHED)
     page.get_by_role("link", name="3 of 3 bystanders delivered").click()
     expect(page.get_by_role("heading", level=1)).to_have_text(f"Bystanders of message #{first}")
-    expect(page.locator(".crashed-table tbody tr")).to_have_count(3)
-    page.locator(".crashed-table a[data-open]").first.click()
+    expect(page.locator(".messages-table tbody tr")).to_have_count(3)
+    page.locator(".messages-table a[data-open]").first.click()
     expect(page.locator("h1")).to_contain_text("Message #")
 
 
