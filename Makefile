@@ -48,8 +48,8 @@ programs: install ## Install Chromium and RabbitMQ, which tests need, where they
 	@$(BIN)/python tests/brokers/ensure_rabbitmq.py
 
 .PHONY: test
-test: assets programs ## Run the test suite in two processes; ARGS='-k claim' chooses, ARGS='-n 0' needs one
-	$(BIN)/python -m pytest -n 2 --ignore tests/brokers -m 'not long' $(ARGS)
+test: assets programs ## Run the test suite in four processes; ARGS='-k claim' chooses, ARGS='-n 0' needs one
+	$(BIN)/python -m pytest -n 4 --ignore tests/brokers -m 'not long' $(ARGS)
 
 .PHONY: test-long
 test-long: install assets ## Run the tests that take long by their nature: faults under load, memory, every page

@@ -21,6 +21,7 @@ pytest_plugins = [
     "tests.fixtures.api",
     "tests.fixtures.inbox",
     "tests.fixtures.pages",
+    "tests.fixtures.class_archive",
 ]
 
 # Only sandboxes import the handlers: one of them kills what imports it. The settings for mypy change the environment.
@@ -29,21 +30,29 @@ collect_ignore = ["handlers", "typing_settings.py"]
 # `pytest --hypothesis-profile long …`: not in `make test`.
 hypothesis.settings.register_profile("long", max_examples=2000, stateful_step_count=60)
 
-# `pytest -n 2` gives each process one folder after the other, these first, so that both are busy to the end.
+# `pytest -n 4` gives each process one group of tests after the other, these first, so that all are busy to the end:
+# those that wait for other processes beside those that compute.
 LONGEST_FIRST = (
-    "whole_system", "web", "embedded", "messages", "spark", "browser", "poisonguard", "workers", "conformance",
-)  # fmt: skip
+    *("whole_system", "spark", "tests/web/test_openapi.py", "conformance", "browser", "poisonguard", "faults"),
+    *("tests/embedded/test_supervisor.py", "tests/embedded/test_class_archive.py", "tests/embedded/test_stack.py"),
+    *("tests/messages/test_state_machine.py", "tests/embedded/test_spark.py", "tests/web/test_openapi_sequences.py"),
+    *("tests/web/test_page_access.py", "live web"),
+)
+# These share an installation, a redelivery, a browser or a web process; other tests share what their file does.
+BY_FOLDER = ("whole_system", "conformance", "browser", "poisonguard", "faults", "brokers")
 # One SparkSession is enough for these; another process would start another JVM.
 WITH_SPARK = (
     *("alike_groups", "archive", "benchmarks", "comparisons", "intake", "reports", "rules", "searches", "sources"),
-    "tables",
+    *("tables", "messages/test_regrouping.py"),
 )
+# So is one web process for these.
+WITH_WEB = ("web/test_strangers.py", "web/test_upload.py", "messages/test_long_payloads.py")
 # So is one installation for these tests of brokers.
 WITH_INSTALLATION = ("test_artemis_side_by_side.py", "test_system.py")
 
 
-class ByFolder(LoadScopeScheduling):
-    """Gives a folder's tests to one process: they share a database, a web process, a browser, an installation."""
+class ByGroup(LoadScopeScheduling):
+    """Gives a group's tests to one process: they share a database, a web process, a browser, an installation."""
 
     def _split_scope(self, nodeid: str) -> str:
         return group_of(nodeid)
@@ -52,23 +61,31 @@ class ByFolder(LoadScopeScheduling):
 def group_of(nodeid: str) -> str:
     """Return what a test is run together with.
 
-    >>> group_of("tests/intake/test_batch.py::test_one"), group_of("tests/web/test_login.py::test_one")
-    ('spark', 'web')
+    >>> group_of("tests/intake/test_batch.py::test_one"), group_of("tests/whole_system/test_roles.py::test_one")
+    ('spark', 'whole_system')
+    >>> group_of("tests/web/test_login.py::test_one")
+    'tests/web/test_login.py'
     >>> group_of("poisonadmin/core/domain/globs.py::poisonadmin.core.domain.globs.matches")
     'doctests'
     """
-    first, *rest = nodeid.split("::", maxsplit=1)[0].split("/")
+    file = nodeid.split("::", maxsplit=1)[0]
+    first, *rest = file.split("/")
     if first != "tests" or len(rest) < 2:
         return "doctests"
-    if rest[0] == "brokers" and rest[1] in WITH_INSTALLATION:
+    folder, inside = rest[0], "/".join(rest)
+    if folder == "brokers" and rest[1] in WITH_INSTALLATION:
         return "brokers with an installation"
-    return "spark" if rest[0] in WITH_SPARK else rest[0]
+    if folder in WITH_SPARK or inside in WITH_SPARK:
+        return "spark"
+    if inside in WITH_WEB:
+        return "live web"
+    return folder if folder in BY_FOLDER else file
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
-    """Divide the tests between the processes by folder, in the order in which they are collected."""
+    """Divide the tests between the processes by group, in the order in which they are collected."""
     config.option.loadscopereorder = False
-    return ByFolder(config, log)
+    return ByGroup(config, log)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -9,11 +9,26 @@ import atexit
 import itertools
 import os
 import pwd
+import shutil
 import sys
 import tempfile
 from pathlib import Path
 
 from tests.services import Services, start_services
+
+_SHARED = "POISONADMIN_TESTS_DIRECTORY"
+
+
+def shared_directory() -> Path:
+    """Return the directory of the run, which all of its processes share."""
+    return Path(os.environ[_SHARED])
+
+
+def _make_shared_directory() -> None:
+    """Make the directory in the first process of the run, which removes it at its end."""
+    if _SHARED not in os.environ:
+        os.environ[_SHARED] = tempfile.mkdtemp(prefix="poisonadmin-tests-")
+        atexit.register(shutil.rmtree, os.environ[_SHARED], ignore_errors=True)
 
 
 def _is_xdist_controller() -> bool:
@@ -28,6 +43,7 @@ def _is_xdist_controller() -> bool:
 
 
 def _start() -> Services | None:
+    _make_shared_directory()
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "poisonadmin.settings")
     home = Path(tempfile.mkdtemp(prefix="poisonadmin-test-"))
     os.environ["POISONADMIN_HOME"] = str(home)

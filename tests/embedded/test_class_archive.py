@@ -5,33 +5,19 @@ import subprocess
 import sys
 import time
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 
-from poisonadmin.core.domain.secret_settings import FILE_OF, SPARK_REMOTE, without_secrets
+from poisonadmin.core.domain.secret_settings import FILE_OF, SPARK_REMOTE
 from poisonadmin.embedded import class_archive
 from poisonadmin.embedded.java import java_home
 from poisonadmin.embedded.plan import PROJECT
 from poisonadmin.embedded.processes import spawn
 from poisonadmin.embedded.spark import ConnectServer
+from tests.fixtures.class_archive import ENVIRONMENT
 from tests.patience import on_this_machine
-
-ENVIRONMENT = without_secrets(os.environ) | {"PYTHONPATH": str(PROJECT), "PYSPARK_PYTHON": sys.executable}
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
-    """A server whose archive has been made, as the supervisor makes it."""
-    home = tmp_path_factory.mktemp("home")
-    server = ConnectServer(home, java_home(home, os.environ))
-    command = server.training(ENVIRONMENT).command
-    subprocess.run([str(part) for part in command], cwd=PROJECT, env=ENVIRONMENT, check=True, timeout=600)
-    yield server
-    for path in server.directory.glob("*.jsa"):
-        path.unlink()
 
 
 def _archive(server: ConnectServer) -> Path:
@@ -40,19 +26,19 @@ def _archive(server: ConnectServer) -> Path:
     return path
 
 
-def test_the_archive_is_all_that_the_training_leaves_and_a_start_uses_it(trained: ConnectServer) -> None:
-    archive = _archive(trained)
+def test_the_archive_is_all_that_the_training_leaves_and_a_start_uses_it(trained_server: ConnectServer) -> None:
+    archive = _archive(trained_server)
     assert archive.stat().st_size > 50_000_000
-    assert _runs_a_task(trained) == archive
+    assert _runs_a_task(trained_server) == archive
 
 
 @pytest.mark.parametrize("damage", ["byte", "half", "empty"])
 def test_a_damaged_archive_is_removed_and_the_start_does_without(
-    trained: ConnectServer, damage: str, tmp_path: Path
+    trained_server: ConnectServer, damage: str, tmp_path: Path
 ) -> None:
-    server = ConnectServer(tmp_path, trained.java_home)
+    server = ConnectServer(tmp_path, trained_server.java_home)
     server.directory.mkdir()
-    whole = next(trained.directory.glob("*.jsa"))
+    whole = next(trained_server.directory.glob("*.jsa"))
     content = bytearray(whole.read_bytes())
     content[len(content) // 2] ^= 0xFF
     kept = {"byte": content, "half": content[: len(content) // 2], "empty": b""}[damage]
@@ -62,19 +48,19 @@ def test_a_damaged_archive_is_removed_and_the_start_does_without(
     assert not list(server.directory.glob("*.jsa"))
 
 
-def test_an_archive_of_another_java_is_not_used(trained: ConnectServer, tmp_path: Path) -> None:
+def test_an_archive_of_another_java_is_not_used(trained_server: ConnectServer, tmp_path: Path) -> None:
     other = tmp_path / "java"
     (other / "bin").mkdir(parents=True)
     (other / "bin" / "java").write_text("another")
-    server = ConnectServer(trained.home, other)
+    server = ConnectServer(trained_server.home, other)
     server.choose_address()
     assert not server.has_archive
 
 
-def test_what_java_itself_cannot_use_is_no_obstacle(trained: ConnectServer, tmp_path: Path) -> None:
-    server = ConnectServer(tmp_path, trained.java_home)
+def test_what_java_itself_cannot_use_is_no_obstacle(trained_server: ConnectServer, tmp_path: Path) -> None:
+    server = ConnectServer(tmp_path, trained_server.java_home)
     server.directory.mkdir()
-    stale = bytearray(next(trained.directory.glob("*.jsa")).read_bytes())
+    stale = bytearray(next(trained_server.directory.glob("*.jsa")).read_bytes())
     stale[4:260] = bytes(256)  # the header, with the version of the Java that made it
     (server.directory / f"classes-{server.archive_kind}-{zlib.crc32(stale):08x}.jsa").write_bytes(stale)
     assert _runs_a_task(server) is not None

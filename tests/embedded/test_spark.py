@@ -22,6 +22,7 @@ from poisonadmin.embedded.java import java_home
 from poisonadmin.embedded.plan import PROJECT
 from poisonadmin.embedded.processes import spawn
 from poisonadmin.embedded.spark import ConnectServer, remove_leftovers
+from tests.fixtures.class_archive import give_archive
 
 PATIENCE_SECONDS = 120
 # Prints what a task returns; a line of its input has it run another one.
@@ -58,9 +59,12 @@ print("seen:", start_session("test").range(0, 1, 1, 1).mapInArrow(look, "seen st
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ConnectServer, psutil.Process]]:
+def server(
+    tmp_path_factory: pytest.TempPathFactory, trained_server: ConnectServer
+) -> Iterator[tuple[ConnectServer, psutil.Process]]:
     """A server that runs, with its process."""
     home = tmp_path_factory.mktemp("home")
+    give_archive(trained_server, home)
     connect = ConnectServer(home, java_home(home, os.environ))
     own = {"PYTHONPATH": str(PROJECT), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_DIRS": str(home / "spark")}
     spec = connect.spec(without_secrets(os.environ) | own)

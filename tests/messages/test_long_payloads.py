@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-import psutil
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
@@ -15,7 +14,7 @@ from poisonadmin.core.domain.access import SYSTEM, Role
 from poisonadmin.policies.commands import save_policy
 from poisonadmin.store.models.message import Message
 from tests.fixtures.api import caller_of, make_user
-from tests.fixtures.live_web import Peak, exchange, running_web
+from tests.fixtures.live_web import Peak, Web, exchange, running_web
 
 MIB = 1024 * 1024
 LONGEST = 64 * MIB
@@ -71,7 +70,7 @@ def pieces() -> Iterator[bytes]:
 
 
 def test_the_longest_payload_is_taken_in_one_line_shown_in_part_and_sent_out_whole_without_being_held(
-    web: tuple[str, psutil.Process], token: str
+    web: Web, token: str
 ) -> None:
     payload = b"".join(pieces())
     save_policy("orders.#", preset=None, settings={"max_payload_bytes": MIB}, destination=None, principal=SYSTEM)
@@ -93,9 +92,7 @@ def test_the_longest_payload_is_taken_in_one_line_shown_in_part_and_sent_out_who
         assert exchange(address, "HEAD", f"{page}payload/", Cookie=cookie)[2] == b""
 
 
-def test_more_downloads_at_once_than_the_pool_has_connections_leave_room_for_others(
-    web: tuple[str, psutil.Process], token: str
-) -> None:
+def test_more_downloads_at_once_than_the_pool_has_connections_leave_room_for_others(web: Web, token: str) -> None:
     address, _ = web
     message = hand_in(address, token, b"x" * 8 * MIB)
     path = f"/api/v1/messages/{message['id']}/payload/"

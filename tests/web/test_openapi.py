@@ -3,7 +3,9 @@
 No answer is a 5xx, and each one has a status, a media type and a shape that the document names.
 """
 
-from collections.abc import Iterator
+import inspect
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.validation import validate_schema
 from hypothesis import HealthCheck, settings
 from schemathesis import checks
+from schemathesis.pytest import _test_builder
 
 from poisonadmin.intake.api import NDJSON
 from tests.fixtures.api import Caller
@@ -45,6 +48,29 @@ KNOWN_IDS = {
 }
 KNOWN_NAMES = {"addresses": "orders.eu", "destinations": "shop", "nodes": "billing-1"}
 
+
+def built_when_called(build: Callable[..., Callable[..., None]], **given: Any) -> Callable[..., None]:
+    """Return an operation's test whose requests are generated when it is first called.
+
+    Schemathesis generates them when it collects, which takes longer than all other tests' collection together, in each
+    process of a run.
+    """
+
+    def test(**fixtures: Any) -> None:
+        built = build(**given)
+        test.__dict__.update(built.__dict__)
+        built(**fixtures)
+
+    function = given["test_func"]
+    signature = inspect.signature(function)
+    test.__dict__["pytestmark"] = function.pytestmark
+    test.__dict__["__signature__"] = signature.replace(
+        parameters=[parameter for name, parameter in signature.parameters.items() if name != "case"]
+    )
+    return test
+
+
+_test_builder.build_operation_test = partial(built_when_called, _test_builder.build_operation_test)
 schema = schemathesis.openapi.from_dict(DOCUMENT)
 schema.app = get_wsgi_application()
 

@@ -17,27 +17,12 @@ from poisonadmin.core.domain.access import Role
 from poisonadmin.web.api.connections import MAX_CONNECTIONS
 from poisonadmin.web.api.upload_limit import MAX_UPLOADS
 from tests.fixtures.api import caller_of, make_user
-from tests.fixtures.live_web import answers, running_web
+from tests.fixtures.live_web import Web, answers
 from tests.patience import on_this_machine
 
 MIB = 1024 * 1024
 BATCH = "/api/v1/messages/batch/"
 UPLOAD = 200 * MIB
-
-Web = tuple[str, psutil.Process]
-
-
-@pytest.fixture(scope="module")
-def shared_web(test_database_url: str) -> Iterator[Web]:
-    """Run one web process for all tests here: whatever strangers did to it, it has to serve the next ones."""
-    with running_web() as running:
-        yield running
-
-
-@pytest.fixture
-def web(transactional_db: None, shared_web: Web) -> Web:
-    """Return the address of the web process, and the process."""
-    return shared_web
 
 
 def opened(address: str) -> socket.socket:

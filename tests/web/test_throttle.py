@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
-import psutil
 import pytest
 import time_machine
 from django.contrib.auth.models import User
@@ -19,7 +18,7 @@ from django.utils import timezone
 from poisonadmin.core.domain.access import Role
 from poisonadmin.store.models.access import Audit
 from poisonadmin.web.pages.login_pool import AT_ONCE, MAX_INSIDE, MAX_INSIDE_EACH, with_login_pool
-from tests.fixtures.live_web import Peak, exchange, running_web
+from tests.fixtures.live_web import Peak, Web, exchange, running_web
 from tests.fixtures.pages import PASSWORD, make_user
 
 MIB = 1024 * 1024
@@ -220,17 +219,17 @@ def trusting(transactional_db: None, static_files: None, monkeypatch: pytest.Mon
 
 
 def test_the_headers_of_proxies_are_believed_from_trusted_networks_only(
-    transactional_db: None, static_files: None, web: tuple[str, psutil.Process], trusting: str
+    transactional_db: None, static_files: None, fresh_web: Web, trusting: str
 ) -> None:
     make_user("vera", Role.VIEWER)
-    post_login(web[0], "vera", "wrong", X_Forwarded_For=HOME)
+    post_login(fresh_web[0], "vera", "wrong", X_Forwarded_For=HOME)
     # What a client wrote itself stands to the left of what the proxies added.
     post_login(trusting, "vera", "wrong", X_Forwarded_For=f"{STRANGE}, {HOME}, {OFFICE}")
     assert [row["network"] for row in audited("user.login_failed")] == ["127.0.0.0", "198.51.100.0"]
 
 
-def test_forty_logins_at_once_take_the_memory_of_four(static_files: None, web: tuple[str, psutil.Process]) -> None:
-    address, process = web
+def test_forty_logins_at_once_take_the_memory_of_four(static_files: None, fresh_web: Web) -> None:
+    address, process = fresh_web
     names = [f"user-{number}" for number in range(40)]
     for name in names:
         User.objects.create(username=name)

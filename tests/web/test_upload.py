@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 from django.db import OperationalError
 
@@ -15,7 +14,7 @@ from poisonadmin.store.models.message import Message
 from poisonadmin.web.api import upload_limit
 from poisonadmin.web.api.upload_limit import STRANGER_BYTES, limit_of, with_upload_limit
 from tests.fixtures.api import caller_of
-from tests.fixtures.live_web import Peak, exchange
+from tests.fixtures.live_web import Peak, Web, exchange
 
 TOKEN = (b"authorization", b"Bearer pa_x")
 MIB = 1024 * 1024
@@ -128,7 +127,7 @@ def test_a_sender_who_cannot_be_checked_for_want_of_a_database_is_told_so(monkey
     assert (status, problem["code"]) == (503, "unavailable")
 
 
-def test_a_batch_of_one_who_may_not_send_any_is_refused_before_it_is_read(web: tuple[str, psutil.Process]) -> None:
+def test_a_batch_of_one_who_may_not_send_any_is_refused_before_it_is_read(web: Web) -> None:
     address, _ = web
     connection = http.client.HTTPConnection(address, timeout=30)
     connection.putrequest("POST", BATCH)
@@ -141,8 +140,8 @@ def test_a_batch_of_one_who_may_not_send_any_is_refused_before_it_is_read(web: t
     connection.close()
 
 
-def test_a_long_batch_grows_no_process_and_strangers_send_none(web: tuple[str, psutil.Process], tmp_path: Path) -> None:
-    address, process = web
+def test_a_long_batch_grows_no_process_and_strangers_send_none(fresh_web: Web, tmp_path: Path) -> None:
+    address, process = fresh_web
     headers = {"Authorization": f"Bearer {caller_of('admin').token}", "Content_Type": "application/x-ndjson"}
     exchange(address, "POST", BATCH, b'{"address": "a", "payload": "warm"}', **headers)
     before = process.memory_info().rss

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from poisonadmin.embedded.spark import ConnectServer
+from tests.fixtures.class_archive import give_archive
 from tests.whole_system.consumer import Behaviour, consuming, takes
 from tests.whole_system.handler_destination import HANDLERS
 from tests.whole_system.http_destination import CreateHttpDestination, HttpDestination
@@ -13,9 +15,11 @@ from tests.whole_system.installation import Installation
 
 
 @pytest.fixture(scope="package")
-def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+def installation(tmp_path_factory: pytest.TempPathFactory, trained_server: ConnectServer) -> Iterator[Installation]:
     """Everything that `make up` starts, running, and ready to take in and to deliver."""
-    running = Installation(tmp_path_factory.mktemp("installation"), POISONADMIN_HANDLER_PATH=str(HANDLERS))
+    home = tmp_path_factory.mktemp("installation")
+    give_archive(trained_server, home)
+    running = Installation(home, POISONADMIN_HANDLER_PATH=str(HANDLERS))
     try:
         running.until_ready({"spark-redelivery"})
         yield running
