@@ -1,10 +1,10 @@
 """HANDLER: 20,000 messages through a handler, with and without 40 that kill it, against calling it in a bare loop."""
 
 import asyncio
+import math
 import os
-import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +18,6 @@ from workers.delivery.deliver import deliver_all
 from workers.delivery.deliveries import Delivery
 from workers.delivery.handler.destination import HandlerDestination
 from workers.delivery.handler.sandbox.inside.answers import HandlerMessage
-from workers.delivery.run import NodeSide
 
 NAME = "HANDLER"
 MESSAGES = 20_000
@@ -103,32 +102,53 @@ def _bare_loop(kind: str, bodies: Sequence[bytes]) -> Rate:
     return watch.rate(len(bodies))
 
 
+class _ListNode:
+    """A node without a database: outcomes go to a list. Nothing ends its right to begin."""
+
+    claim_id = 1
+    shard = 0
+    is_isolation = False
+
+    def __init__(self, journals: Path) -> None:
+        self.id = time.monotonic_ns()
+        self.journals = journals
+        self.rows: list[AttemptRecord] = []
+        self.record = self.rows.append
+        self.now = time.time
+
+    def is_stopping(self) -> bool:
+        return False
+
+    def start_deadline(self) -> float:
+        return math.inf
+
+    def lease_deadline(self) -> float:
+        return math.inf
+
+    async def mark(self, delivery: Delivery) -> None:
+        """Do nothing: nobody is tried alone here."""
+
+    def begin(self, delivery: Delivery) -> None:
+        """Do nothing: nobody looks after this node."""
+
+    def written(self) -> int:
+        return len(self.rows)
+
+    def nothing_more_begins(self, taken: Set[int]) -> None:
+        """Do nothing: there is nobody to give anything back to."""
+
+
 def _sandboxes_alone(directory: Path, function: str, bodies: Sequence[bytes]) -> Rate:
     """Run the sandboxes without a database: deliveries come from a list, outcomes go to another."""
     roots = tuple(os.environ["POISONADMIN_HANDLER_PATH"].split(os.pathsep))
     destination = HandlerDestination(1, "h", f"honest:{function}", roots=roots, concurrency=CONCURRENCY)
     deliveries = [
-        Delivery(place, 1, 1, "x", str(place), "application/json", {}, body) for place, body in enumerate(bodies)
+        Delivery(place, 1, 1, "x", str(place), "application/json", payload=body) for place, body in enumerate(bodies)
     ]
-    rows: list[AttemptRecord] = []
-    until = time.monotonic() + 600
-
-    async def mark(_: Delivery) -> None:
-        """Do nothing: nobody is tried alone here."""
-
+    node = _ListNode(directory / "journals")
     watch = Stopwatch()
     with watch:
-        asyncio.run(
-            deliver_all(
-                deliveries,
-                {1: destination},
-                start_deadline=lambda: until,
-                stop=threading.Event(),
-                record=rows.append,
-                claim_id=1,
-                shard=0,
-                node=NodeSide(time.monotonic_ns(), directory / "pages", False, lambda: until, mark, lambda: len(rows)),
-            )
-        )
+        asyncio.run(deliver_all(deliveries, {1: destination}, node))
+    rows = node.rows
     assert len(rows) == len(bodies)
     return watch.rate(len(bodies))

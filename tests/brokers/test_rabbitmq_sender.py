@@ -19,12 +19,12 @@ from tests.brokers.messages import Received
 from tests.brokers.proxy import proxy_to
 from tests.brokers.rabbitmq import RabbitMq
 from tests.brokers.rabbitmq_queues import ClassicQueues
+from tests.workers.nodes import RecordingNode
 from tests.workers.sinks import delivery
 from workers.brokers.rabbitmq.encoding import text_field
 from workers.delivery.broker.sender import BrokerDestination, parse_broker_config
 from workers.delivery.deliver import deliver_all
 from workers.delivery.deliveries import Delivery
-from workers.delivery.run import NodeSide
 
 RUNS_WITH = ("rabbitmq classic", "rabbitmq quorum")
 
@@ -44,23 +44,11 @@ def returning(queue: str, count: int, **changes: Any) -> list[Delivery]:
     return [delivery(n, payload=b"order %d" % n, **fields) for n in range(1, count + 1)]
 
 
-def deliver(deliveries: Sequence[Delivery], to: BrokerDestination, node: NodeSide | None = None) -> list[AttemptRecord]:
-    """Deliver and return the outcomes."""
-    rows: list[AttemptRecord] = []
-    asyncio.run(
-        deliver_all(
-            deliveries,
-            {to.id: to},
-            start_deadline=lambda: time.monotonic() + 60,
-            stop=threading.Event(),
-            record=rows.append,
-            claim_id=None,
-            shard=None,
-            guard=NetworkGuard(allow_loopback=True),
-            node=node or NodeSide(),
-        )
-    )
-    return rows
+def deliver(deliveries: Sequence[Delivery], to: BrokerDestination, **options: Any) -> list[AttemptRecord]:
+    """Deliver and return the outcomes; `options`: of the node."""
+    node = RecordingNode(claim_id=None, shard=None, start_deadline=lambda: time.monotonic() + 60, **options)
+    asyncio.run(deliver_all(deliveries, {to.id: to}, node, guard=NetworkGuard(allow_loopback=True)))
+    return node.rows
 
 
 def outcomes(rows: Sequence[AttemptRecord]) -> Counter[str]:
@@ -264,7 +252,7 @@ def test_candidates_are_marked_and_published_one_by_one(queues: ClassicQueues) -
     async def mark(one: Delivery) -> None:
         marked.append((one.message_id, await asyncio.to_thread(queues.depth, queue)))
 
-    deliver(returning(queue, 3), destination(queues.server.port), NodeSide(is_isolation=True, mark=mark))
+    deliver(returning(queue, 3), destination(queues.server.port), is_isolation=True, mark=mark)
 
     assert marked == [(1, 0), (2, 1), (3, 2)]
 

@@ -85,7 +85,7 @@ def test_what_slipped_through_is_not_read_by_its_task_and_is_stopped_when_it_com
     taken = claim()
     session = connection.connection
     monkeypatch.setattr(session, "cursor_factory", psycopg.Cursor)  # a task has a session of its own, not Django's
-    assert [one.id for one in read_claimed(session, taken.id, taken.shards[0])] == [other]
+    assert [one.message_id for one in read_claimed(session, taken.id, taken.shards[0])] == [other]
     answer([other])
     end_nodes(taken)
     settle()

@@ -12,7 +12,7 @@ from poisonadmin.messages.domain.failures import (
     stored_failure,
     title,
 )
-from workers.delivery.outcomes import failed_row
+from workers.delivery.outcomes import attempt_row, fail
 
 
 class _Run:
@@ -28,7 +28,8 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=300)
 
 @given(st.builds(Failure, TEXT, TEXT, st.none() | TEXT, st.lists(TEXT.filter(bool), max_size=2).map(tuple), TEXT))
 def test_what_is_stored_of_a_delivery_has_the_fingerprint_that_it_is_stored_with(failure: Failure) -> None:
-    row = failed_row(_Run(), _Delivery(), failure, times=(None, timezone.now()))  # type: ignore[arg-type]
+    begun = attempt_row(_Run(), _Delivery(), Outcome.DELIVERED, (None, timezone.now()))  # type: ignore[arg-type]
+    row = fail(begun, failure)
     assert row.outcome is Outcome.FAILED
     found = stored_failure(
         error_class=row.error_class or "",

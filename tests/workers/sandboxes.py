@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from poisonadmin.delivery.domain.attempt import AttemptRecord
+from tests.workers.nodes import RecordingNode
 from workers.delivery.deliver import deliver_all
 from workers.delivery.deliveries import Delivery, Summary
 from workers.delivery.handler.destination import HandlerDestination
-from workers.delivery.run import NodeSide
 
 HANDLERS = Path(__file__).parents[1] / "handlers"
 LIMITS: dict[str, Any] = {"memory_mb": 128, "cpu_seconds": 1.0, "timeout_ms": 3000}
@@ -42,7 +42,7 @@ class Handled:
 
 def handle(
     deeds: Sequence[str],
-    pages: Path,
+    journals: Path,
     *,
     callable_name: str = "deadly:handle",
     seconds: float = 30.0,
@@ -54,10 +54,6 @@ def handle(
 ) -> Handled:
     """Have the handler do each deed, as message 1, 2, 3 …, and return what it came to."""
     destination = HandlerDestination(1, "h", callable_name, **{"roots": (str(HANDLERS),)} | LIMITS | limits)
-    handled = Handled()
-
-    async def mark(delivery: Delivery) -> None:
-        handled.marked.append(delivery.message_id)
 
     deliveries = [
         Delivery(
@@ -67,25 +63,22 @@ def handle(
             "orders",
             f"m{number}",
             "text/plain",
-            {"n": str(number)},
-            deed.encode(),
+            headers={"n": str(number)},
+            payload=deed.encode(),
             blames_all=blames_all,
             chain=chain,
         )
         for number, deed in enumerate(deeds, 1)
     ]
     until = time.monotonic() + seconds
-    handled.summary = asyncio.run(
-        deliver_all(
-            deliveries,
-            {1: destination},
-            start_deadline=lambda: until,
-            stop=stop or threading.Event(),
-            record=handled.rows.append,
-            claim_id=1,
-            shard=0,
-            began=lambda delivery: handled.begun.append(delivery.message_id),
-            node=NodeSide(7, pages, is_isolation, lambda: until + 30, mark, lambda: len(handled.rows)),
-        )
+    node = RecordingNode(
+        claim_id=1,
+        shard=0,
+        is_isolation=is_isolation,
+        journals=journals,
+        start_deadline=lambda: until,
+        lease_deadline=lambda: until + 30,
+        is_stopping=(stop or threading.Event()).is_set,
     )
-    return handled
+    summary = asyncio.run(deliver_all(deliveries, {1: destination}, node))
+    return Handled(summary, node.rows, node.begun, node.marked)

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import socket
 import ssl
-import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from aiohttp import web
 
 from poisonadmin.core.domain.ssrf import NetworkGuard
 from poisonadmin.delivery.domain.attempt import AttemptRecord
+from tests.workers.nodes import RecordingNode
 from workers.delivery.deliver import deliver_all
 from workers.delivery.deliveries import Delivery, Summary
 from workers.delivery.http.exchange import HttpDestination
@@ -59,18 +59,10 @@ class Delivered:
 
 
 async def deliver(deliveries: Iterable[Delivery], *to: HttpDestination, **options: Any) -> Delivered:
-    """Deliver within a minute unless the test says otherwise."""
-    rows: list[AttemptRecord] = []
-    end = time.monotonic() + 60
-    settings: dict[str, Any] = {
-        "start_deadline": lambda: end,
-        "stop": threading.Event(),
-        "record": rows.append,
-        "claim_id": 7,
-        "shard": 3,
-        "guard": LOCAL,
-    } | options
-    return Delivered(await deliver_all(deliveries, {each.id: each for each in to}, **settings), rows)
+    """Deliver within a minute unless the test says otherwise; `options`: of the node, and `guard`, `lookup`."""
+    network = {"guard": LOCAL} | {name: options.pop(name) for name in ("guard", "lookup") if name in options}
+    node = RecordingNode(**options)
+    return Delivered(await deliver_all(deliveries, {each.id: each for each in to}, node, **network), node.rows)
 
 
 @dataclass

@@ -10,12 +10,12 @@ import pytest
 from poisonadmin.delivery.domain.attempt import AttemptRecord
 from poisonadmin.delivery.domain.journal import HeaderField, Journal
 from poisonadmin.delivery.domain.lost_node import HeldFor
+from tests.workers.nodes import RecordingNode
 from tests.workers.sandboxes import HANDLERS, handle
 from workers.delivery.deliver import deliver_all
 from workers.delivery.deliveries import Delivery
 from workers.delivery.handler.destination import HandlerDestination
 from workers.delivery.handler.sandbox.journals import attempts_left_behind, node_ids, remove_journals
-from workers.delivery.run import NodeSide
 
 
 def the_row(deed: str, pages: Path) -> AttemptRecord:
@@ -166,19 +166,9 @@ def test_two_handlers_in_one_run_have_sandboxes_of_their_own(tmp_path: Path) -> 
         number: HandlerDestination(number, f"h{number}", "deadly:handle", roots=(str(HANDLERS),)) for number in (1, 2)
     }
     deliveries = [
-        Delivery(n, 1, 1 + n % 2, "orders", f"m{n}", "text/plain", {"n": str(n)}, b"ok") for n in range(1, 41)
+        Delivery(n, 1, 1 + n % 2, "orders", f"m{n}", "text/plain", headers={"n": str(n)}, payload=b"ok")
+        for n in range(1, 41)
     ]
-    rows: list[AttemptRecord] = []
-    asyncio.run(
-        deliver_all(
-            deliveries,
-            handlers,
-            start_deadline=lambda: float("inf"),
-            stop=threading.Event(),
-            record=rows.append,
-            claim_id=1,
-            shard=0,
-            node=NodeSide(7, tmp_path, written=lambda: len(rows)),
-        )
-    )
-    assert sorted((row.message_id, row.outcome) for row in rows) == [(n, "delivered") for n in range(1, 41)]
+    node = RecordingNode(journals=tmp_path, start_deadline=lambda: float("inf"), lease_deadline=lambda: float("inf"))
+    asyncio.run(deliver_all(deliveries, handlers, node))
+    assert sorted((row.message_id, row.outcome) for row in node.rows) == [(n, "delivered") for n in range(1, 41)]

@@ -2,7 +2,6 @@
 
 import asyncio
 import hashlib
-import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,11 +10,11 @@ import pytest
 
 from poisonadmin.delivery.domain.attempt import AttemptRecord
 from tests.hostile_payloads import PAYLOADS
+from tests.workers.nodes import RecordingNode
 from tests.workers.sinks import delivery
 from workers.delivery.deliver import deliver_all
 from workers.delivery.deliveries import Delivery
 from workers.delivery.handler.destination import HandlerDestination
-from workers.delivery.run import NodeSide
 
 HANDLERS = Path(__file__).parents[1] / "handlers"
 MIB = 1024 * 1024
@@ -23,34 +22,18 @@ MIB = 1024 * 1024
 
 def handled(
     deliveries: Sequence[Delivery],
-    pages: Path,
+    journals: Path,
     *,
     memory_mb: int = 1024,
     module: str = "witness",
     root: Path = HANDLERS,
 ) -> list[AttemptRecord]:
     """Hand the deliveries to a handler in one sandbox; return the outcomes in the order of their ids."""
-    rows: list[AttemptRecord] = []
     end = time.monotonic() + 60
-
-    async def mark(_: Delivery) -> None:
-        """Nobody reads the mark here."""
-
     handler = HandlerDestination(1, module, f"{module}:handle", memory_mb=memory_mb, concurrency=1, roots=(str(root),))
-    node = NodeSide(1, pages, is_isolation=False, lease_deadline=lambda: end, mark=mark, written=lambda: len(rows))
-    asyncio.run(
-        deliver_all(
-            deliveries,
-            {1: handler},
-            start_deadline=lambda: end,
-            stop=threading.Event(),
-            record=rows.append,
-            claim_id=7,
-            shard=0,
-            node=node,
-        )
-    )
-    return sorted(rows, key=lambda row: row.message_id)
+    node = RecordingNode(shard=0, journals=journals, start_deadline=lambda: end, lease_deadline=lambda: end)
+    asyncio.run(deliver_all(deliveries, {1: handler}, node))
+    return sorted(node.rows, key=lambda row: row.message_id)
 
 
 def seen(row: AttemptRecord) -> tuple[str, bytes]:

@@ -212,6 +212,6 @@ def test_a_destination_that_cannot_be_used_fails_its_own_deliveries_only():
 def test_stop_flags_of_any_kind_are_asked():
     event = threading.Event()
     event.set()
-    done = asyncio.run(deliver([delivery()], destination("http://127.0.0.1:1/"), stop=event))
+    done = asyncio.run(deliver([delivery()], destination("http://127.0.0.1:1/"), is_stopping=event.is_set))
     assert done.rows == []
     assert done.summary.not_begun == 1

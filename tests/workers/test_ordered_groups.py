@@ -87,7 +87,7 @@ def test_what_a_rule_keeps_from_delivery_holds_its_chain_only_when_it_stays(
 ) -> None:
     async def run() -> Delivered:
         async with http_sink() as url:
-            some = [delivery(n, chain=7, ruling=ruled(do) if n == 2 else None) for n in (1, 2, 3)]
+            some = [delivery(n, chain=7, decision=ruled(do) if n == 2 else None) for n in (1, 2, 3)]
             return await deliver(some, destination(url))
 
     done = asyncio.run(run())
@@ -103,7 +103,7 @@ def test_what_a_rule_keeps_from_delivery_holds_its_chain_only_when_it_stays(
 def test_a_rule_s_decision_waits_for_what_is_before_it_in_its_chain() -> None:
     async def run() -> Delivered:
         async with http_sink(refusing) as url:
-            some = [delivery(1, chain=7), delivery(2, chain=7, ruling=ruled(Before.DISCARD))]
+            some = [delivery(1, chain=7), delivery(2, chain=7, decision=ruled(Before.DISCARD))]
             return await deliver(some, destination(url))
 
     done = asyncio.run(run())

@@ -7,11 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poisonadmin.delivery.domain.attempt import ATTEMPT_COLUMNS
+from poisonadmin.delivery.domain.outcome import Outcome
+from poisonadmin.delivery.domain.retry_schedule import retry_after_ms
 from poisonadmin.messages.domain.failures import Failure
 from poisonadmin.store.models.attempt import Attempt
 from tests.workers.sinks import delivery
-from workers.delivery.http.exchange import HttpAnswer
-from workers.delivery.outcomes import outcome_row, storable
+from workers.delivery.outcomes import attempt_row, fail, storable
 from workers.delivery.run import instant
 
 _TYPES = {
@@ -44,9 +45,12 @@ def test_every_text_becomes_storable_and_no_longer_than_allowed(text, limit):
 
 @given(st.text(), st.text(), st.none() | st.text(), st.none() | st.text(), st.integers(100, 999))
 def test_no_failure_whatever_it_says_is_without_a_row(name, message, cause, wish, status):
-    answer = HttpAnswer(status, Failure(name, message, cause_class=cause, stack=message), wish, body=b"x")
     now = instant(time.time())
-    row = outcome_row(SimpleNamespace(claim_id=1, shard=0, offset=0.0), delivery(), answer, times=(now, now))
+    run = SimpleNamespace(claim_id=1, shard=0, offset=0.0)
+    row = attempt_row(run, delivery(), Outcome.DELIVERED, (now, now), status_code=status, response=b"x")
+    row.retry_after_ms = None if wish is None else retry_after_ms(wish, now=now)
+    fail(row, Failure(name, message, cause_class=cause, stack=message))
+    assert row.outcome is Outcome.FAILED
     assert len(row.fingerprint) == 16
     for text in (row.error_class, row.cause_class, row.error_message, row.stack, row.title):
         assert text is None or (text.encode() is not None and "\0" not in text)

@@ -144,6 +144,6 @@ def test_a_stop_from_another_thread_ends_the_waiting_for_slots():
         stop = threading.Event()
         threading.Timer(0.05, stop.set).start()
         async with http_sink() as url:
-            return await deliver([delivery(start_at=time.time() + 3600)], destination(url), stop=stop)
+            return await deliver([delivery(start_at=time.time() + 3600)], destination(url), is_stopping=stop.is_set)
 
     assert asyncio.run(run()).summary.not_begun == 1

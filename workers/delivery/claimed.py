@@ -1,9 +1,9 @@
-"""What a shard holds, read in two steps: who they are, then their bytes a few megabytes at a time."""
+"""The messages of a shard, read in two steps: all without their bodies, then these a few megabytes at a time."""
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from datetime import datetime
-from typing import Any, NamedTuple
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any
 
 import psycopg
 from psycopg.rows import args_row
@@ -18,45 +18,22 @@ from workers.delivery.http.exchange import HttpDestination, parse_http_config
 
 Destination = HttpDestination | HandlerDestination | BrokerDestination
 
-# Whose slots have their distances among themselves: a destination's, or an operation's there.
+# Slots have their distances among those of a destination, or of an operation there.
 _Spaced = tuple[int, int | None]
 
 _SLICE_MESSAGES = 500
 _SLICE_BYTES = 8 * 1024 * 1024
 
 
-class Claimed(NamedTuple):
-    """A claimed message without its body: the columns of `_CLAIMED`, in their order."""
-
-    id: int
-    attempt_number: int
-    address: str
-    destination_id: int
-    message_id: str
-    conversation_id: str | None
-    content_type: str
-    payload_bytes: int
-    start_at: datetime | None
-    rate_per_second: float | None
-    operation_id: int | None
-    expires_at: datetime | None
-    bookmark: str | None
-    blames_all: bool
-    chain: int | None
-    delivery_count: int
-    is_redelivered: bool
-    original_address: str | None
-    is_child: bool
-
-
+# The fields of a `Delivery` but its body, in their order.
 _CLAIMED = """
-SELECT message.id, message.attempt_number, address.name AS address, destination_id, envelope.message_id,
-       conversation_id, content_type, payload_bytes, start_at,
+SELECT message.id, message.attempt_number, destination_id, address.name AS address, envelope.message_id,
+       content_type, conversation_id, payload_bytes, extract(epoch FROM start_at)::float8 AS start_at,
        CASE WHEN start_at IS NOT NULL THEN (
            SELECT least(max_rate_per_second, (SELECT rate_per_second FROM operation_pace
                                               WHERE operation_pace.operation_id = message.operation_id))
            FROM destination WHERE destination.id = destination_id) END AS rate_per_second,
-       message.operation_id, message.expires_at, bookmark,
+       message.operation_id, extract(epoch FROM message.expires_at)::float8 AS expires_at, bookmark,
        blame = 'all_in_flight' AS blames_all,
        (SELECT id FROM lane WHERE id = lane_id AND lane.conversation_id IS NOT NULL) AS chain,
        failure_count + 1 AS delivery_count,
@@ -92,15 +69,15 @@ FROM destination, claim WHERE destination.id = ANY(%s) AND claim.id = %s
 """
 
 
-def read_claimed(reader: "psycopg.Connection[tuple[object, ...]]", claim_id: int, shard: int) -> list[Claimed]:
-    """Return the shard's messages in the order in which they are to begin.
+def read_claimed(reader: "psycopg.Connection[tuple[object, ...]]", claim_id: int, shard: int) -> deque[Delivery]:
+    """Return the shard's messages, without their bodies, in the order in which they are to begin.
 
     One that may not be delivered is left out: it is larger than its address takes, its bookmark is on the poison list,
     or its conversation has ended. It goes back and is refused then (poisonadmin/messages/commands/admission.py).
     """
     # By position and in binary: 2 us a row instead of 4.5.
-    with reader.cursor(row_factory=args_row(Claimed), binary=True) as cursor:
-        return cursor.execute(_CLAIMED, [claim_id, shard]).fetchall()
+    with reader.cursor(row_factory=args_row(Delivery), binary=True) as cursor:
+        return deque(cursor.execute(_CLAIMED, [claim_id, shard]))
 
 
 def read_is_isolation(reader: "psycopg.Connection[tuple[object, ...]]", claim_id: int) -> bool:
@@ -148,74 +125,52 @@ def _destination(
 
 
 def with_bodies(
-    reader: "psycopg.Connection[tuple[object, ...]]", claimed: Sequence[Claimed], brokers: Collection[int] = ()
+    reader: "psycopg.Connection[tuple[object, ...]]", claimed: deque[Delivery], brokers: Collection[int] = ()
 ) -> Iterator[list[Delivery]]:
-    """Yield the messages with their headers and payloads, a slice at a time, holding no snapshot in between.
+    """Take the messages a slice at a time, and yield it with headers and payloads; hold no snapshot in between.
 
-    `brokers`: the ids of destinations that need what a broker once said of a message.
+    `brokers`: the ids of destinations that need the report of the broker that a message came from.
     """
     ends = _ends_of_slots(claimed)
-    for some in _slices(claimed):
+    while claimed:
+        some = _take_slice(claimed)
         transport = "transport" if any(one.destination_id in brokers for one in some) else "NULL::bytea"
         rows = reader.execute(
             f"SELECT id, headers, payload, {transport} FROM body WHERE id = ANY(%s)",  # noqa: S608  (one of two)
-            [[one.id for one in some]],
+            [[one.message_id for one in some]],
             binary=True,
         ).fetchall()
         bodies = {row[0]: row for row in rows}
-        yield [_delivery(one, bodies[one.id], ends) for one in some]
+        for one in some:
+            one.start_before = ends.get((one.destination_id, one.operation_id))
+            _set_body(one, bodies[one.message_id])
+        yield some
 
 
-def _ends_of_slots(claimed: Sequence[Claimed]) -> dict[_Spaced, float]:
+def _ends_of_slots(claimed: Iterable[Delivery]) -> dict[_Spaced, float]:
     """Return where the slots that the claim has reserved end."""
     slots: dict[_Spaced, list[float]] = {}
     rates: dict[_Spaced, float] = {}
     for one in claimed:
         if one.start_at is not None and one.rate_per_second is not None:
             spaced = one.destination_id, one.operation_id
-            slots.setdefault(spaced, []).append(one.start_at.timestamp())
+            slots.setdefault(spaced, []).append(one.start_at)
             rates[spaced] = one.rate_per_second
     return {spaced: end_of_slots(min(some), max(some), rates[spaced]) for spaced, some in slots.items()}
 
 
-def _delivery(one: Claimed, body: tuple[Any, ...], ends: Mapping[_Spaced, float]) -> Delivery:
-    _, stored, payload, transport = body
-    headers = json.loads(stored)
-    original, queue = one.original_address, None
+def _set_body(one: Delivery, body: tuple[Any, ...]) -> None:
+    _, headers, one.payload, one.transport = body
+    one.headers = json.loads(headers)
     if one.is_child:
-        original, queue = headers.get("_AMQ_ORIG_ADDRESS", original), headers.get("_AMQ_ORIG_QUEUE")
-    return Delivery(
-        message_id=one.id,
-        attempt_number=one.attempt_number,
-        destination_id=one.destination_id,
-        address=one.address,
-        producer_message_id=one.message_id,
-        content_type=one.content_type,
-        headers=headers,
-        payload=payload,
-        start_at=one.start_at.timestamp() if one.start_at else None,
-        start_before=ends.get((one.destination_id, one.operation_id)),
-        conversation_id=one.conversation_id,
-        expires_at=one.expires_at.timestamp() if one.expires_at else None,
-        bookmark=one.bookmark,
-        blames_all=one.blames_all,
-        chain=one.chain,
-        transport=transport,
-        delivery_count=one.delivery_count,
-        is_redelivered=one.is_redelivered,
-        original_address=original,
-        original_queue=queue,
-    )
+        one.original_address = one.headers.get("_AMQ_ORIG_ADDRESS", one.original_address)
+        one.original_queue = one.headers.get("_AMQ_ORIG_QUEUE")
 
 
-def _slices(claimed: Sequence[Claimed]) -> Iterator[list[Claimed]]:
-    some: list[Claimed] = []
-    size = 0
-    for one in claimed:
-        if some and (len(some) >= _SLICE_MESSAGES or size + one.payload_bytes > _SLICE_BYTES):
-            yield some
-            some, size = [], 0
-        some.append(one)
-        size += one.payload_bytes
-    if some:
-        yield some
+def _take_slice(claimed: deque[Delivery]) -> list[Delivery]:
+    some = [claimed.popleft()]
+    size = some[0].payload_bytes
+    while claimed and len(some) < _SLICE_MESSAGES and size + claimed[0].payload_bytes <= _SLICE_BYTES:
+        size += claimed[0].payload_bytes
+        some.append(claimed.popleft())
+    return some

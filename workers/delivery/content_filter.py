@@ -6,7 +6,6 @@ too slow, is switched off, with an entry in the audit log; deliveries go on with
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from functools import lru_cache
 
 import orjson
@@ -80,7 +79,7 @@ def screened(
     reader: "psycopg.Connection[tuple[object, ...]]",
     now: Callable[[], float],
 ) -> Iterator[Delivery]:
-    """Yield each delivery, with the ruling of the first rule that matches and does more than tag.
+    """Yield each delivery, with the decision of the first rule that matches and does more than tag.
 
     `now` is the clock of `expires_at`. Tags are written before the messages of their slice are yielded.
     """
@@ -89,35 +88,33 @@ def screened(
         if not rules.rules:
             yield from some
             continue
-        ruled = _ruled(some, rules, reader, now())
+        _decide(some, rules, reader, now())
         for rule_id in rules.failed.keys() - known_failed:
             known_failed.add(rule_id)
             _switch_off(reader, rules.failed[rule_id])
-        yield from ruled
+        yield from some
 
 
-def _ruled(
+def _decide(
     some: Sequence[Delivery],
     rules: ContentRules,
     reader: "psycopg.Connection[tuple[object, ...]]",
     now: float,
-) -> list[Delivery]:
-    done: list[Delivery] = []
+) -> None:
     tagged: list[dict[str, object]] = []
     for delivery in some:
-        ruling = rules.ask(delivery.address, _subject(delivery, now))
-        if ruling is None:
-            done.append(delivery)
+        decision = rules.ask(delivery.address, _subject(delivery, now))
+        if decision is None:
             continue
-        only_tags = ruling.action is Before.TAG
-        if ruling.tags:
+        only_tags = decision.action is Before.TAG
+        if decision.tags:
             # What does more than tag is counted when it is settled.
-            rule_id = ruling.rule_id if only_tags else None
-            tagged.append({"message_id": delivery.message_id, "rule_id": rule_id, "tags": ruling.tags})
-        done.append(delivery if only_tags else replace(delivery, ruling=ruling))
+            rule_id = decision.rule_id if only_tags else None
+            tagged.append({"message_id": delivery.message_id, "rule_id": rule_id, "tags": decision.tags})
+        if not only_tags:
+            delivery.decision = decision
     if tagged:
         reader.execute(_TAG, {"tagged": orjson.dumps(tagged).decode()})
-    return done
 
 
 def _subject(delivery: Delivery, now: float) -> Subject:

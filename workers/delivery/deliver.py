@@ -1,16 +1,15 @@
 """Asynchronous delivery: all of a task's destinations at once, none waiting for another.
 
-No Django and no Spark here: deliveries come in as an iterable, outcomes go out through a callable.
+No Django and no Spark here: deliveries come in as an iterable, outcomes go to the node.
 """
 
 import asyncio
 import contextlib
 import itertools
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
 from poisonadmin.core.domain.ssrf import NetworkGuard
-from poisonadmin.delivery.domain.attempt import AttemptRecord
 from workers.delivery.broker.sender import BrokerDestination, BrokerSender
 from workers.delivery.claimed import Destination
 from workers.delivery.deliveries import Delivery, Summary, summary_of
@@ -19,43 +18,32 @@ from workers.delivery.handler.sender import HandlerSender
 from workers.delivery.http.exchange import Exchange
 from workers.delivery.http.resolver import Lookup, system_lookup
 from workers.delivery.http.sender import HttpSender
-from workers.delivery.run import Flag, NodeSide, Run
+from workers.delivery.run import DeliveryNode, Run, instant
 from workers.delivery.scheduler import HELD_BYTES, Buffer
 from workers.delivery.sender import Sender
 
 _SLICE = 128
 # How soon a stop, or a lease that was cut short, is noticed while nothing is being begun.
-_LOOK_SECONDS = 0.05
+_CHECK_SECONDS = 0.05
 
 
 async def deliver_all(
     deliveries: Iterable[Delivery],
     destinations: Mapping[int, Destination],
+    node: DeliveryNode,
     *,
-    start_deadline: Callable[[], float],
-    stop: Flag,
-    record: Callable[[AttemptRecord], None],
-    claim_id: int | None,
-    shard: int | None,
     guard: NetworkGuard = NetworkGuard(),  # noqa: B008  frozen
-    now: Callable[[], float] = time.time,
-    began: Callable[[Delivery], None] | None = None,
-    over: Callable[[Set[int]], None] = lambda _: None,
     lookup: Lookup = system_lookup,
-    node: NodeSide = NodeSide(),  # noqa: B008  frozen
 ) -> Summary:
     """Deliver until nothing is left or nothing more may be begun; every delivery begun has been recorded afterwards.
 
     `deliveries` come in the order they are due; an iterator is read in a thread of its own, and not further than
-    needed. `start_deadline` returns a `time.monotonic()` value and is asked before each start; once it has passed, or
-    `stop` is set, what is not begun is left alone and what is begun runs to its own timeout. `record` is called in the
-    event loop, once a delivery; what it raises ends the run and is raised here, after what was begun has ended.
-    `now` is the clock by which `start_at` and `expires_at` are meant (the database's); it is read once. `began` is
-    called just before a request is sent, and for a handler once it is known that it began. `over` is called once, when
-    nothing more may be begun but by handlers, with the ids of what was begun or still may be. When this is cancelled,
-    what is under way is broken off and not recorded: its outcome is unknown.
+    needed. The node's deadline is asked before each start; once it has passed, or the node is stopping, what is not
+    begun is left alone and what is begun runs to its own timeout. What the node raises when it is handed an outcome
+    ends the run and is raised here, after what was begun has ended. When this is cancelled, what is under way is broken
+    off and not recorded: its outcome is unknown.
     """
-    run = Run(start_deadline, stop, record, began, claim_id, shard, offset=now() - time.monotonic(), node=node)
+    run = Run(node, node.claim_id, node.shard, offset=node.now() - time.monotonic())
     senders: dict[int, Sender] = {}
 
     def open_sender(to: Destination) -> Sender:
@@ -64,14 +52,14 @@ async def deliver_all(
             return HandlerSender(run, to, waiting=waiting)
         if isinstance(to, BrokerDestination):
             return BrokerSender(run, to, waiting=waiting)
-        return HttpSender(run, to, lambda: Exchange(to, guard, lookup), waiting=waiting)
+        return HttpSender(run, to, lambda: Exchange(to, guard, lookup, now=lambda: instant(run.now())), waiting=waiting)
 
     try:
         await _feed(run, deliveries, destinations, senders, open_sender)
         while run.may_begin() and not all(sender.is_idle for sender in senders.values()):
             run.quiet.clear()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(run.quiet.wait(), _LOOK_SECONDS)
+                await asyncio.wait_for(run.quiet.wait(), _CHECK_SECONDS)
     except asyncio.CancelledError:
         for sender in senders.values():
             sender.break_off()
@@ -80,7 +68,7 @@ async def deliver_all(
         run.is_over = True
         for sender in senders.values():
             sender.leave_alone()
-        over(run.taken)
+        node.nothing_more_begins(run.taken)
         await asyncio.gather(*(sender.close() for sender in senders.values()))
     if run.error is not None:
         raise run.error

@@ -1,22 +1,22 @@
-"""What a task is asked to deliver, and what it reports of each try."""
+"""A claimed message on its way, and the counts of a run that delivers such messages."""
 
 from dataclasses import dataclass, field
 
 from poisonadmin.rules.domain.content_rules import FilterDecision
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Delivery:
-    """One claimed message. Times are Unix seconds by the database's clock.
+    """One claimed message, from its claim to its outcome. Times are Unix seconds by the database's clock.
 
-    `start_at`: its slot, never begun earlier (None: at once). `start_before`: where the slots of its claim end; not
-    begun from then on, nor from `expires_at` on.
+    `start_at`: its slot, never begun earlier (None: at once); `rate_per_second`: the rate that the slot is of.
+    `start_before`: where the slots of its claim end; not begun from then on, nor from `expires_at` on.
     `chain`: the ordered conversation it belongs to, delivered one after the other, up to the first that is not.
     `blames_all`: a crash accuses all that are in delivery with it (SEMANTICS SAP-8), not only the one in turn.
-    `ruling`: what a content rule has decided; then it is not delivered. `transport`: what the broker that it came from
-    said of it, as JSON (workers/brokers/contract.py), for a destination that is a broker. `delivery_count`: failures so
-    far and this delivery; `is_redelivered`: it was begun before. `original_address`: where it was before it was moved,
-    `original_queue` its queue there, where it is the child of a dead letter.
+    `delivery_count`: failures so far and this delivery; `is_redelivered`: it was begun before. `original_address`:
+    where it was before it was moved, `original_queue` its queue there, where it is the child of a dead letter.
+    `decision`: a content rule's; then it is not delivered. `transport`: the report of the broker that it came from, as
+    JSON (workers/brokers/contract.py), for a destination that is a broker.
     """
 
     message_id: int
@@ -25,21 +25,26 @@ class Delivery:
     address: str
     producer_message_id: str
     content_type: str
-    headers: dict[str, str]
-    payload: bytes
-    start_at: float | None = None
-    start_before: float | None = None
     conversation_id: str | None = None
+    payload_bytes: int = 0
+    start_at: float | None = None
+    rate_per_second: float | None = None
+    operation_id: int | None = None
     expires_at: float | None = None
     bookmark: str | None = None
     blames_all: bool = False
     chain: int | None = None
-    ruling: FilterDecision | None = None
-    transport: bytes | None = None
     delivery_count: int = 1
     is_redelivered: bool = False
     original_address: str | None = None
+    is_child: bool = False
+    # These are read a slice at a time, when it is soon to begin.
+    headers: dict[str, str] = field(default_factory=dict)
+    payload: bytes = b""
+    transport: bytes | None = None
     original_queue: str | None = None
+    start_before: float | None = None
+    decision: FilterDecision | None = None
 
     @property
     def origin(self) -> dict[str, str]:
@@ -56,7 +61,7 @@ class Delivery:
 class Tally:
     """Counts of one destination in one run; `transport_failures` are those without an HTTP status.
 
-    `ruled`: what content rules kept from being delivered.
+    `ruled`: messages that content rules kept from being delivered.
     """
 
     begun: int = 0
@@ -69,7 +74,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Summary:
-    """What a run came to. `not_begun` counts what was read and left alone: the caller releases it."""
+    """The result of a run. `not_begun` counts messages that were read and left alone: the caller releases them."""
 
     begun: int
     delivered: int

@@ -1,4 +1,4 @@
-"""A delivering task as a node: its fence, its heartbeat, and the outcomes it writes.
+"""The database's side of a node: its fence, its heartbeat, and the outcomes it writes.
 
 One thread with one connection does all three, so that a task which delivers never waits for the database. What cannot
 be written while the database is away is kept and written when it is back.
@@ -50,7 +50,7 @@ INSERT INTO attempt ({", ".join(_COLUMNS)}) VALUES ({", ".join(["%s"] * len(_COL
 log = logging.getLogger(__name__)
 
 
-class DeliveryNode:
+class NodeSession:
     """The right to deliver one shard of a claim, from `enter` to `end`."""
 
     def __init__(self, sessions: Sessions, node_id: int, budget: float) -> None:
@@ -60,7 +60,7 @@ class DeliveryNode:
         self._outcomes: collections.deque[AttemptRecord] = collections.deque()
         self._written = 0
         self._under_way: Callable[[], Mapping[int, int] | None] = lambda: None
-        self._said_under_way: Mapping[int, int] | None = None
+        self._known_under_way: Mapping[int, int] | None = None
         self._released: tuple[list[int] | None, bool] | None = None
         self._stop_thread = threading.Event()
         self._budget_until = time.monotonic() + budget
@@ -86,7 +86,7 @@ class DeliveryNode:
         """Return the `time.monotonic()` after which no delivery may begin; in the past once the node must stop."""
         return 0.0 if self.stopping.is_set() else min(self._budget_until, self._lease_until)
 
-    def tell(self, under_way: Callable[[], Mapping[int, int]]) -> None:
+    def report(self, under_way: Callable[[], Mapping[int, int]]) -> None:
         """Have it known from now on what is under way, messages by destination."""
         self._under_way = under_way
 
@@ -102,7 +102,7 @@ class DeliveryNode:
         self._outcomes.append(outcome)
 
     def end(self, *, begun: int, unanswered: list[int], tallies: Sequence[Mapping[str, object]] = ()) -> None:
-        """Write what is left and, in the same transaction, that this node has ended, and what its shard came to.
+        """Write what is left and, in the same transaction, that this node has ended, and the result of its shard.
 
         Does nothing if it was fenced off. The session stays open.
         """
@@ -142,7 +142,7 @@ class DeliveryNode:
     def _flush(self, end: Sequence[object] = ()) -> None:
         rows = [self._outcomes.popleft() for _ in range(len(self._outcomes))]
         under_way = self._under_way()
-        is_news = under_way is not None and under_way != self._said_under_way
+        is_news = under_way is not None and under_way != self._known_under_way
         released = None if end else self._released
         if not (rows or is_news or released or end):
             return
@@ -160,7 +160,7 @@ class DeliveryNode:
             self._outcomes.extendleft(reversed(rows))
             raise
         self._written += len(rows)
-        self._said_under_way = under_way
+        self._known_under_way = under_way
         if released:
             self._released = None
 
@@ -187,7 +187,7 @@ class DeliveryNode:
         return self._connection
 
 
-def enter(sessions: Sessions, *, claim_id: int, shard: int, budget_seconds: float) -> DeliveryNode | None:
+def enter(sessions: Sessions, *, claim_id: int, shard: int, budget_seconds: float) -> NodeSession | None:
     """Become the node of this shard and start its heartbeat; None when another task took it or `recover` fenced it."""
     name = f"{platform.node()}/{os.getpid()}"
     values = [name, platform.node(), os.getpid(), claim_id, shard, LEASE_SECONDS]
@@ -196,7 +196,7 @@ def enter(sessions: Sessions, *, claim_id: int, shard: int, budget_seconds: floa
         return None
     node_id = int(str(row[0]))
     _lock(sessions.node(), node_id)
-    return DeliveryNode(sessions, node_id, budget_seconds)
+    return NodeSession(sessions, node_id, budget_seconds)
 
 
 def _lock(connection: Session, node_id: int) -> None:

@@ -1,9 +1,9 @@
-"""What all destinations of one run share: its clock, its end, its counts, and where outcomes go."""
+"""A run: the clock, the end and the counts that all destinations of one call of `deliver_all` share."""
 
 import asyncio
 import itertools
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,50 +14,64 @@ from poisonadmin.delivery.domain.outcome import Outcome
 from workers.delivery.deliveries import Delivery, Tally
 
 
-async def _no_mark(delivery: Delivery) -> None:
-    """Do nothing: what is not delivered in isolation needs no mark."""
+class DeliveryNode(Protocol):
+    """The node that a run delivers for: its shard, its clock and its right to begin, and where outcomes go.
 
-
-class Flag(Protocol):
-    """Something like threading.Event or multiprocessing.Event."""
-
-    def is_set(self) -> bool:
-        """Return whether it is set."""
-
-
-@dataclass(frozen=True)
-class NodeSide:
-    """What the delivering node gives a run beside its deadline. Left out: a run on its own, with nothing to isolate.
-
-    `pages`: where its sandboxes have their pages. `is_isolation`: these are candidates, delivered one after the other,
-    `mark` awaited before each. `lease_deadline`: the `time.monotonic()` after which nothing may begin, however much is
-    left to do. `written`: how many of the recorded outcomes the database has; None: all of them.
+    `is_isolation`: the deliveries are candidates, begun one after the other. `journals`: the directory in which its
+    sandboxes have their journals.
     """
 
-    node_id: int = 0
-    pages: Path = Path()
-    is_isolation: bool = False
-    lease_deadline: Callable[[], float] = lambda: float("inf")
-    mark: Callable[[Delivery], Awaitable[None]] = _no_mark
-    written: Callable[[], int] | None = None
+    @property
+    def id(self) -> int: ...
+    @property
+    def claim_id(self) -> int | None: ...
+    @property
+    def shard(self) -> int | None: ...
+    @property
+    def is_isolation(self) -> bool: ...
+    @property
+    def journals(self) -> Path: ...
+
+    def now(self) -> float:
+        """Return the time by which `start_at` and `expires_at` are meant (the database's), in Unix seconds."""
+
+    def is_stopping(self) -> bool:
+        """Return whether nothing more may begin."""
+
+    def start_deadline(self) -> float:
+        """Return the `time.monotonic()` after which no delivery may begin."""
+
+    def lease_deadline(self) -> float:
+        """Return the `time.monotonic()` after which not even a handler may begin, however much is left to do."""
+
+    async def mark(self, delivery: Delivery) -> None:
+        """Write down that a candidate is about to begin."""
+
+    def begin(self, delivery: Delivery) -> None:
+        """Note that a request is about to be sent, or that a handler has begun."""
+
+    def record(self, attempt: AttemptRecord) -> None:
+        """Take an outcome; called in the event loop. An error ends the run."""
+
+    def written(self) -> int:
+        """Return how many of the recorded outcomes the database has."""
+
+    def nothing_more_begins(self, taken: Set[int]) -> None:
+        """Learn, once, that nothing but `taken` begins any more, or what a handler still may begin."""
 
 
 @dataclass(slots=True)
 class Run:
     """The state of one call of `deliver_all`.
 
-    Wall-clock times are the caller's (the database's): `offset` is read once, so that a step of this machine's clock
-    in the middle moves nothing.
+    Wall-clock times are the node's (the database's): `offset` is read once, so that a step of this machine's clock in
+    the middle moves nothing.
     """
 
-    start_deadline: Callable[[], float]
-    stop: Flag
-    record: Callable[[AttemptRecord], None]
-    began: Callable[[Delivery], None] | None
+    node: DeliveryNode
     claim_id: int | None
     shard: int | None
     offset: float
-    node: NodeSide = NodeSide()
     recorded: int = 0
     tallies: dict[int, Tally] = field(default_factory=dict)
     # Messages that were taken from a queue, to be begun.
@@ -69,7 +83,7 @@ class Run:
     quiet: asyncio.Event = field(default_factory=asyncio.Event)
 
     def now(self) -> float:
-        """Return the caller's time in Unix seconds."""
+        """Return the node's time in Unix seconds."""
         return time.monotonic() + self.offset
 
     def may_begin(self) -> bool:
@@ -78,7 +92,8 @@ class Run:
         Once it was False it stays so: some workers have gone home.
         """
         if not self.is_over:
-            self.is_over = self.error is not None or self.stop.is_set() or time.monotonic() >= self.start_deadline()
+            node = self.node
+            self.is_over = self.error is not None or node.is_stopping() or time.monotonic() >= node.start_deadline()
         return not self.is_over
 
     def tally(self, destination_id: int) -> Tally:
@@ -87,8 +102,7 @@ class Run:
 
     def begin(self, delivery: Delivery, tally: Tally) -> None:
         """Note that the delivery is begun."""
-        if self.began is not None:
-            self.began(delivery)
+        self.node.begin(delivery)
         tally.begun += 1
 
     def finish(self, row: AttemptRecord, tally: Tally, *, in_transport: bool = False) -> None:
@@ -100,19 +114,15 @@ class Run:
             tally.transport_failures += in_transport
         self._hand_on(row)
 
-    def rule(self, row: AttemptRecord, tally: Tally) -> None:
+    def finish_unbegun(self, row: AttemptRecord, tally: Tally) -> None:
         """Hand the outcome on of a delivery that is not begun, since a content rule has decided."""
         tally.ruled += 1
         self._hand_on(row)
 
-    def written(self) -> int:
-        """Return how many of the recorded outcomes the database has."""
-        return self.recorded if self.node.written is None else self.node.written()
-
     def _hand_on(self, row: AttemptRecord) -> None:
         self.recorded += 1
         try:
-            self.record(row)
+            self.node.record(row)
         except BaseException as error:
             self.error = self.error or error
 

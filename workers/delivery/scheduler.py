@@ -1,4 +1,4 @@
-"""What a sender begins next: in the order it was offered, each at its slot, none after it has expired."""
+"""The queue of a sender: begun in the order they were offered, each at its slot, none after it has expired."""
 
 import asyncio
 import contextlib
@@ -11,7 +11,7 @@ from poisonadmin.delivery.domain.outcome import LETS_FOLLOW, Outcome
 from poisonadmin.delivery.domain.slots import LATE_SECONDS
 from poisonadmin.rules.domain.rules import Before
 from workers.delivery.deliveries import Delivery, Tally
-from workers.delivery.outcomes import ruled_row
+from workers.delivery.outcomes import row_of_rule
 from workers.delivery.run import Run, instant
 
 # How much of what was read may wait in memory, shared evenly between the destinations.
@@ -186,8 +186,8 @@ class Scheduler:
             self._tally.not_begun += self._groups.break_off(delivery.chain)
 
     def _enqueue(self, delivery: Delivery) -> bool:
-        if delivery.ruling is not None:
-            self._rule(delivery)
+        if delivery.decision is not None:
+            self._finish_unbegun(delivery)
             return False
         self._waiting.add(delivery)
         if delivery.start_at is None:
@@ -196,11 +196,11 @@ class Scheduler:
             self.wait_for_slot()
         return False
 
-    def _rule(self, delivery: Delivery) -> None:
-        """Have the ruling written. What is rejected waits for a decision, and holds what follows in its chain."""
-        self._run.rule(ruled_row(self._run, delivery, finished_at=instant(self._run.now())), self._tally)
-        assert delivery.ruling is not None
-        self.finished(delivery, _AS_ANSWERED.get(delivery.ruling.action))
+    def _finish_unbegun(self, delivery: Delivery) -> None:
+        """Have the rule's decision written. What is rejected waits for a person's, and holds what follows it."""
+        self._run.finish_unbegun(row_of_rule(self._run, delivery, finished_at=instant(self._run.now())), self._tally)
+        assert delivery.decision is not None
+        self.finished(delivery, _AS_ANSWERED.get(delivery.decision.action))
 
     async def has_room(self) -> bool:
         """Return whether another delivery may be offered, after a short wait for room where there is none."""

@@ -6,23 +6,22 @@ Fence, read, deliver, write outcomes. Runs in a Spark task; knows neither Spark 
 import asyncio
 import os
 import time
-from collections import Counter
-from collections.abc import Awaitable, Callable, Set
-from dataclasses import asdict, dataclass, field
+from collections import Counter, deque
+from collections.abc import Callable, Set
+from dataclasses import asdict
 
 from poisonadmin.core.domain.ssrf import guard_from
 from poisonadmin.delivery.domain.attempt import AttemptRecord
 from poisonadmin.delivery.domain.destination_tally import DestinationTally
 from poisonadmin.delivery.domain.window import TRANSPORT_CAUSES
 from workers.delivery.broker.sender import BrokerDestination
-from workers.delivery.claimed import Claimed, read_claimed, read_destinations, read_is_isolation, with_bodies
+from workers.delivery.claimed import Destination, read_claimed, read_destinations, read_is_isolation, with_bodies
 from workers.delivery.content_filter import read_rules, screened
 from workers.delivery.deliver import deliver_all
 from workers.delivery.deliveries import Delivery, Summary, Tally
 from workers.delivery.handler.destination import HandlerDestination
 from workers.delivery.handler.sandbox.journals import journal_directory, remove_journals
-from workers.delivery.node import DeliveryNode, enter
-from workers.delivery.run import NodeSide
+from workers.delivery.node import NodeSession, enter
 from workers.delivery.sessions import Session, Sessions
 
 # How long a task may begin deliveries. What is not begun by then goes back, while others may still be under way, and is
@@ -32,20 +31,102 @@ START_BUDGET_SECONDS = 2.0
 STOP_GRACE_SECONDS = 4.0
 
 
-@dataclass
-class UnderWay:
-    """What a shard has under way, by destination: what has no outcome, and was begun or may still be."""
+class ShardNode:
+    """The node of one shard, as its run sees it: counts what the shard has under way, hands outcomes to the session.
 
-    start_deadline: Callable[[], float]
-    claimed: "Counter[int | None]" = field(default_factory=Counter)
-    begun: "Counter[int | None]" = field(default_factory=Counter)
-    recorded: "Counter[int | None]" = field(default_factory=Counter)
+    `waits` is called as `deliver_shard` says.
+    """
 
-    def count(self) -> dict[int, int]:
-        """Return it as it is now, without what is 0."""
-        known = self.claimed if time.monotonic() < self.start_deadline() else self.begun
-        left = {to: known[to] - self.recorded[to] for to in list(known) if to is not None}
+    def __init__(self, session: NodeSession, claim_id: int, shard: int, waits: Callable[[], None]) -> None:
+        self.id = session.id
+        self.claim_id = claim_id
+        self.shard = shard
+        self.is_isolation = False
+        self.journals = journal_directory()
+        self.start_deadline = session.start_deadline
+        self.lease_deadline = session.lease_deadline
+        self.is_stopping = session.stopping.is_set
+        self.written = session.written
+        self.now: Callable[[], float] = time.time
+        self._session = session
+        self._waits = waits
+        self._handlers: Set[int] = frozenset()
+        # Message id -> destination id, in the order in which they are to begin.
+        self._claimed: dict[int, int] = {}
+        self._begun: set[int] = set()
+        self._recorded: set[int] = set()
+        self._claimed_there: Counter[int | None] = Counter()
+        self._begun_there: Counter[int | None] = Counter()
+        self._recorded_there: Counter[int | None] = Counter()
+        self._causes: dict[int, Counter[str]] = {}
+
+    def read(self, reader: Session) -> tuple[deque[Delivery], dict[int, Destination]]:
+        """Return the shard's messages, without their bodies, and their destinations."""
+        self._reader = reader
+        claimed = read_claimed(reader, self.claim_id, self.shard)
+        self._claimed = {one.message_id: one.destination_id for one in claimed}
+        self._claimed_there.update(self._claimed.values())
+        self._session.report(self._under_way)
+        destinations = read_destinations(reader, self.claim_id, set(self._claimed.values()))
+        self.now = _database_clock(reader)
+        self.is_isolation = read_is_isolation(reader, self.claim_id)
+        self._handlers = {to.id for to in destinations.values() if isinstance(to, HandlerDestination)}
+        if self._handlers:
+            # From here on the journals of a node that is lost are read before anything of it goes back.
+            reader.execute("UPDATE node SET pages = %s WHERE id = %s", [str(self.journals), self.id])
+        return claimed, destinations
+
+    async def mark(self, delivery: Delivery) -> None:
+        """Write down that a candidate is about to begin."""
+        await asyncio.to_thread(
+            self._reader.execute, "UPDATE node SET start_mark = %s WHERE id = %s", [delivery.message_id, self.id]
+        )
+
+    def begin(self, delivery: Delivery) -> None:
+        """Count a delivery that begins."""
+        self._begun.add(delivery.message_id)
+        self._begun_there[delivery.destination_id] += 1
+
+    def record(self, attempt: AttemptRecord) -> None:
+        """Count an outcome, and have it written soon."""
+        self._recorded.add(attempt.message_id)
+        if attempt.error_class in TRANSPORT_CAUSES and attempt.destination_id is not None:
+            cause = TRANSPORT_CAUSES[attempt.error_class]
+            self._causes.setdefault(attempt.destination_id, Counter())[cause] += 1
+        self._recorded_there[attempt.destination_id] += 1
+        self._session.record(attempt)
+
+    def nothing_more_begins(self, taken: Set[int]) -> None:
+        """Release what is left; only handlers may begin some of theirs still."""
+        left = [one for one in self._claimed if one not in taken and one not in self._recorded]
+        released = [one for one in left if self._claimed[one] not in self._handlers]
+        self._session.release(released, waits=not self._handlers)
+        if not self._handlers:
+            self._waits()
+
+    def end(self, summary: Summary | None) -> None:
+        """Write the last outcomes, and with them the result of the shard; None: its delivery was broken off."""
+        tallies = [] if summary is None else [asdict(self._tally(to, summary)) for to in self._claimed_there if to]
+        self._session.end(begun=len(self._begun), unanswered=sorted(self._begun - self._recorded), tallies=tallies)
+
+    def _under_way(self) -> dict[int, int]:
+        """Return by destination how many have no outcome, and were begun or may still be."""
+        known = self._claimed_there if time.monotonic() < self.start_deadline() else self._begun_there
+        left = {to: known[to] - self._recorded_there[to] for to in list(known) if to is not None}
         return {to: n for to, n in left.items() if n > 0}
+
+    def _tally(self, destination_id: int, summary: Summary) -> DestinationTally:
+        tally = summary.by_destination.get(destination_id, Tally())
+        common = self._causes.get(destination_id, Counter()).most_common(1)
+        return DestinationTally(
+            destination_id,
+            claimed=self._claimed_there[destination_id] - tally.ruled,
+            begun=tally.begun,
+            delivered=tally.delivered,
+            failed=tally.failed,
+            transport_failures=tally.transport_failures,
+            cause=common[0][0] if common else None,
+        )
 
 
 def deliver_shard(sessions: Sessions, *, claim_id: int, shard: int, waits: Callable[[], None] = lambda: None) -> bool:
@@ -53,94 +134,33 @@ def deliver_shard(sessions: Sessions, *, claim_id: int, shard: int, waits: Calla
 
     `waits` is called once when nothing more may begin, and the reader is not used any more; not where a handler
     delivers, which begins for longer. Every delivery that began has its outcome written when this returns, and the
-    node's row says what the shard came to.
+    node's row has the result of the shard.
     Errors: `psycopg.OperationalError` when the database stays away.
     """
-    node = enter(sessions, claim_id=claim_id, shard=shard, budget_seconds=START_BUDGET_SECONDS)
-    if node is None:
+    session = enter(sessions, claim_id=claim_id, shard=shard, budget_seconds=START_BUDGET_SECONDS)
+    if session is None:
         return False
-    recorded: set[int] = set()
-    under_way = UnderWay(node.start_deadline)
-    causes: dict[int, Counter[str]] = {}
-
-    def record(outcome: AttemptRecord) -> None:
-        recorded.add(outcome.message_id)
-        if outcome.error_class in TRANSPORT_CAUSES and outcome.destination_id is not None:
-            cause = TRANSPORT_CAUSES[outcome.error_class]
-            causes.setdefault(outcome.destination_id, Counter())[cause] += 1
-        under_way.recorded[outcome.destination_id] += 1
-        node.record(outcome)
-
-    def began(delivery: Delivery) -> None:
-        begun.add(delivery.message_id)
-        under_way.begun[delivery.destination_id] += 1
-
-    begun: set[int] = set()
+    node = ShardNode(session, claim_id, shard, waits)
     summary: Summary | None = None
-    claimed: list[Claimed] = []
     try:
-        reader = sessions.reader()
-        claimed = read_claimed(reader, claim_id, shard)
-        under_way.claimed.update(one.destination_id for one in claimed)
-        node.tell(under_way.count)
-        summary = asyncio.run(_deliver(reader, node, claimed, (claim_id, shard), record, began, recorded, waits))
+        summary = asyncio.run(_deliver(node, sessions.reader()))
     finally:
-        tallies = [asdict(tally) for tally in _tallies(claimed, summary, causes)]
-        node.end(begun=len(begun), unanswered=sorted(begun - recorded), tallies=tallies)
+        node.end(summary)
         remove_journals(node.id)
     return True
 
 
-async def _deliver(
-    reader: Session,
-    node: DeliveryNode,
-    claimed: list[Claimed],
-    key: tuple[int, int],
-    record: Callable[[AttemptRecord], None],
-    began: Callable[[Delivery], None],
-    recorded: Set[int],
-    waits: Callable[[], None],
-) -> Summary | None:
+async def _deliver(node: ShardNode, reader: Session) -> Summary | None:
     """Run the delivery to its end; None when it had to be broken off."""
-    destinations = read_destinations(reader, key[0], {one.destination_id for one in claimed})
-    database_now = _database_clock(reader)
-    is_isolation = read_is_isolation(reader, key[0])
+    claimed, destinations = node.read(reader)
     rules = read_rules(reader, {one.address for one in claimed})
     brokers = {to.id for to in destinations.values() if isinstance(to, BrokerDestination)}
-    handlers = {to.id for to in destinations.values() if isinstance(to, HandlerDestination)}
-
-    def over(taken: Set[int]) -> None:
-        left = [one for one in claimed if one.id not in taken and one.id not in recorded]
-        node.release([one.id for one in left if one.destination_id not in handlers], waits=not handlers)
-        if not handlers:
-            waits()
-
-    if handlers:
-        # From here on a node that is lost is looked up in its pages, before anything of it goes back.
-        reader.execute("UPDATE node SET pages = %s WHERE id = %s", [str(journal_directory()), node.id])
-
-    delivering = asyncio.ensure_future(
-        deliver_all(
-            screened(with_bodies(reader, claimed, brokers), rules, reader, database_now),
-            destinations,
-            start_deadline=node.start_deadline,
-            stop=node.stopping,
-            record=record,
-            claim_id=key[0],
-            shard=key[1],
-            guard=guard_from(os.environ),
-            now=database_now,
-            began=began,
-            over=over,
-            node=NodeSide(
-                node.id, journal_directory(), is_isolation, node.lease_deadline, _marker(reader, node.id), node.written
-            ),
-        )
-    )
+    deliveries = screened(with_bodies(reader, claimed, brokers), rules, reader, node.now)
+    delivering = asyncio.ensure_future(deliver_all(deliveries, destinations, node, guard=guard_from(os.environ)))
     grace_until = float("inf")
     while not delivering.done():
         await asyncio.wait([delivering], timeout=0.2)
-        if node.stopping.is_set():
+        if node.is_stopping():
             grace_until = min(grace_until, time.monotonic() + STOP_GRACE_SECONDS)
             if time.monotonic() > grace_until:
                 delivering.cancel()
@@ -149,42 +169,8 @@ async def _deliver(
     return delivering.result()
 
 
-def _marker(reader: Session, node_id: int) -> Callable[[Delivery], Awaitable[None]]:
-    """Return what writes down, before a candidate is begun, that it is."""
-
-    async def mark(delivery: Delivery) -> None:
-        await asyncio.to_thread(
-            reader.execute, "UPDATE node SET start_mark = %s WHERE id = %s", [delivery.message_id, node_id]
-        )
-
-    return mark
-
-
 def _database_clock(reader: Session) -> Callable[[], float]:
     row = reader.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()
     assert row is not None
     offset = float(str(row[0])) - time.monotonic()
     return lambda: time.monotonic() + offset
-
-
-def _tallies(
-    claimed: list[Claimed], summary: Summary | None, causes: dict[int, "Counter[str]"]
-) -> list[DestinationTally]:
-    if summary is None:
-        return []
-    found = []
-    for destination_id, size in Counter(one.destination_id for one in claimed).items():
-        tally = summary.by_destination.get(destination_id, Tally())
-        common = causes.get(destination_id, Counter()).most_common(1)
-        found.append(
-            DestinationTally(
-                destination_id,
-                claimed=size - tally.ruled,
-                begun=tally.begun,
-                delivered=tally.delivered,
-                failed=tally.failed,
-                transport_failures=tally.transport_failures,
-                cause=common[0][0] if common else None,
-            )
-        )
-    return found

@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 
+from poisonadmin.delivery.domain.outcome import Outcome
 from poisonadmin.delivery.domain.window import TRANSPORT_CAUSES
 from poisonadmin.destinations.domain.http_config import InvalidDestination
 from poisonadmin.messages.domain.failures import Failure
@@ -17,8 +18,7 @@ from poisonadmin.sources.domain.brokers import validate_broker_destination
 from workers.brokers.contract import Login, Outgoing, Publisher
 from workers.brokers.registry import adapter
 from workers.delivery.deliveries import Delivery
-from workers.delivery.http.exchange import HttpAnswer
-from workers.delivery.outcomes import outcome_row
+from workers.delivery.outcomes import attempt_row, fail
 from workers.delivery.run import Run, instant
 from workers.delivery.scheduler import Buffer
 from workers.delivery.sender import Sender
@@ -151,9 +151,10 @@ class BrokerSender(Sender):
         results = await self._answers(connection, some)
         times = (started, instant(run.now()))
         for delivery, failure in zip(some, results, strict=True):
-            row = outcome_row(run, delivery, HttpAnswer(failure=failure), times=times)
-            in_transport = failure is not None and failure.exception_class in TRANSPORT_CAUSES
-            self._finish(delivery, row, in_transport=in_transport)
+            attempt = attempt_row(run, delivery, Outcome.DELIVERED, times)
+            if failure is not None:
+                fail(attempt, failure)
+            self._finish(delivery, attempt, in_transport=attempt.error_class in TRANSPORT_CAUSES)
 
     async def _answers(self, connection: "_Connection", some: Sequence[Delivery]) -> Results:
         if self._to.broken is not None:

@@ -1,4 +1,4 @@
-"""What a handler's result, or its sandbox's death, is as a row of the failure log."""
+"""Rows of the failure log for the results of handlers, and for the crashes of their sandboxes."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from workers.delivery.deliveries import Delivery
 from workers.delivery.handler.sandbox.end import SandboxEnd
 from workers.delivery.http.answers import MAX_CODE
 from workers.delivery.http.exchange import INVALID_ANSWER
-from workers.delivery.outcomes import MAX_MESSAGE_CHARS, RunIdentity, attempt_row, failed_row, rolled_back_row, storable
+from workers.delivery.outcomes import MAX_MESSAGE_CHARS, RunIdentity, attempt_row, fail, roll_back, storable
 from workers.delivery.run import Run, instant
 
 
@@ -21,36 +21,28 @@ def result_row(run: RunIdentity, delivery: Delivery, result: Result, *, owner: s
 
     `owner`: the pattern of the addresses that its destination may move messages to.
     """
-    told = result.details
+    details = result.details
     times = (instant(result.started + run.offset), instant(result.finished + run.offset))
-    output = _text(told, "output").encode("latin-1", "replace") or None
+    output = _text(details, "output").encode("latin-1", "replace") or None
+    attempt = attempt_row(run, delivery, Outcome[result.kind.name], times, output=output)
     if result.kind is Kind.FAILED:
-        return failed_row(run, delivery, failure_of(told), times=times, output=output)
-    move_to = None
+        return fail(attempt, failure_of(details))
     if result.kind is Kind.MOVED:
         try:
-            move_to = _target(told, delivery, owner)
+            attempt.move_to = _target(details, delivery, owner)
         except PoisonAdminError as error:
-            wrong = Failure(INVALID_ANSWER, f"MoveTo names an address that cannot be: {error.detail}")
-            return failed_row(run, delivery, wrong, times=times, output=output)
-    why = storable(_text(told, "why"), MAX_MESSAGE_CHARS) or None
+            return fail(attempt, Failure(INVALID_ANSWER, f"MoveTo names an address that cannot be: {error.detail}"))
+    why = storable(_text(details, "why"), MAX_MESSAGE_CHARS) or None
     if result.kind is Kind.ROLLED_BACK:
-        return rolled_back_row(run, delivery, why, times=times, output=output)
-    code = told.get("code")
-    return attempt_row(
-        run,
-        delivery,
-        Outcome[result.kind.name],
-        times,
-        error_message=why,
-        output=output,
-        move_to=move_to,
-        error_code=code if isinstance(code, int) and 0 <= code <= MAX_CODE else None,
-    )
+        return roll_back(attempt, why)
+    code = details.get("code")
+    attempt.error_message = why
+    attempt.error_code = code if isinstance(code, int) and 0 <= code <= MAX_CODE else None
+    return attempt
 
 
-def _target(told: dict[str, Any], delivery: Delivery, owner: str) -> str:
-    address = validate_address(_text(told, "address"))
+def _target(details: dict[str, Any], delivery: Delivery, owner: str) -> str:
+    address = validate_address(_text(details, "address"))
     if not matches(owner, address):
         raise InvalidAddress(f"{address} is not among the addresses of this destination, {owner}.")
     if address == delivery.address:
@@ -58,39 +50,42 @@ def _target(told: dict[str, Any], delivery: Delivery, owner: str) -> str:
     return address
 
 
-def crash_row(run: Run, delivery: Delivery, failure: Failure, *, death: SandboxEnd, began: float) -> AttemptRecord:
-    """Return the row of the message in whose turn the sandbox died; `began` is monotonic."""
+def crash_row(run: Run, delivery: Delivery, failure: Failure, *, end: SandboxEnd, began: float) -> AttemptRecord:
+    """Return the row of the message in whose turn the sandbox crashed; `began` is monotonic."""
     times = (instant(began + run.offset), instant(run.now()))
-    how = {"exit_status": death.exit_status, "output": death.output or None}
-    return failed_row(run, delivery, failure, times=times, outcome=Outcome.CRASHED, **how)
+    attempt = attempt_row(run, delivery, Outcome.CRASHED, times, exit_status=end.exit_status, output=end.output or None)
+    return fail(attempt, failure, Outcome.CRASHED)
 
 
 def suspected_row(run: Run, delivery: Delivery, failure: Failure, of: Delivery) -> AttemptRecord:
     """Return the row of a message that was in delivery when another one crashed (SEMANTICS SAP-8)."""
     words = f"It was in delivery when message {of.message_id} crashed: {failure.message}"
-    now = instant(run.now())
     suspicion = Failure("HandlerSuspected", words, frames=failure.frames)
-    return failed_row(run, delivery, suspicion, times=(now, now), outcome=Outcome.SUSPECTED)
+    return fail(_row_of_now(run, delivery), suspicion, Outcome.SUSPECTED)
 
 
-def failure_of(told: dict[str, Any]) -> Failure:
-    """Return the failure that a sandbox tells of."""
-    frames = told.get("frames")
+def failure_of(details: dict[str, Any]) -> Failure:
+    """Return the failure that a sandbox reports."""
+    frames = details.get("frames")
     return Failure(
-        _text(told, "class") or "UnknownFailure",
-        _text(told, "message"),
-        cause_class=_text(told, "cause") or None,
+        _text(details, "class") or "UnknownFailure",
+        _text(details, "message"),
+        cause_class=_text(details, "cause") or None,
         frames=tuple(str(frame) for frame in frames) if isinstance(frames, list) else (),
-        stack=_text(told, "stack"),
+        stack=_text(details, "stack"),
     )
 
 
 def failed_unbegun(run: Run, delivery: Delivery, failure: Failure) -> AttemptRecord:
     """Return the row of a message that could not be handled because the handler cannot be loaded."""
+    return fail(_row_of_now(run, delivery), failure)
+
+
+def _row_of_now(run: Run, delivery: Delivery) -> AttemptRecord:
     now = instant(run.now())
-    return failed_row(run, delivery, failure, times=(now, now))
+    return attempt_row(run, delivery, Outcome.FAILED, (now, now))
 
 
-def _text(told: dict[str, Any], field: str) -> str:
-    value = told.get(field)
+def _text(details: dict[str, Any], field: str) -> str:
+    value = details.get(field)
     return value if isinstance(value, str) else ""

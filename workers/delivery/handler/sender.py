@@ -1,4 +1,4 @@
-"""The way out to one handler destination: its queue, its sandboxes, and who is blamed when one dies."""
+"""The way out to one handler destination: its queue, its sandboxes, and the blame when one crashes."""
 
 import asyncio
 import time
@@ -28,8 +28,8 @@ FIRST_SECONDS = 1.0
 AHEAD_SECONDS = 0.05
 MAX_AHEAD = 256
 AHEAD_BYTES = 1 << 20
-# A sandbox that dies so often in a row without a message in turn will not do better the next time.
-MAX_IDLE_DEATHS = 5
+# A sandbox that crashes so often in a row without a message in turn will not do better the next time.
+MAX_IDLE_CRASHES = 5
 _WEIGHT_OF_THE_LAST = 0.1
 
 
@@ -42,12 +42,12 @@ class HandlerSender(Sender):
     def __init__(self, run: Run, destination: HandlerDestination, *, waiting: Buffer) -> None:
         super().__init__(run, destination.id, destination.concurrency, waiting)
         self._destination = destination
-        self._place = JournalPlace(run.node.pages, run.node.node_id, run.claim_id or 0, run.shard or 0, run.offset)
+        self._place = JournalPlace(run.node.journals, run.node.id, run.claim_id or 0, run.shard or 0, run.offset)
         self._again: deque[Delivery] = deque()
         self._idle: list[Sandbox] = []
         self._busy: set[Sandbox] = set()
         self._ready_at: float | None = None
-        self._idle_deaths = 0
+        self._idle_crashes = 0
         self._seconds_each = AHEAD_SECONDS
         self._is_over = False
         self._broken = None if destination.broken is None else Failure(NOT_LOADED, destination.broken)
@@ -80,9 +80,9 @@ class HandlerSender(Sender):
 
     def _deadline(self) -> float:
         run = self._run
-        if run.error is not None or run.stop.is_set():
+        if run.error is not None or run.node.is_stopping():
             return 0.0
-        until = run.start_deadline()
+        until = run.node.start_deadline()
         if self._ready_at is None:
             until = float("inf")
         return min(max(until, (self._ready_at or 0.0) + FIRST_SECONDS), run.node.lease_deadline())
@@ -130,7 +130,7 @@ class HandlerSender(Sender):
         if self._ready_at is None and not sandbox.is_loading:
             self._ready_at = time.monotonic()
         sandbox.begin_until(self._deadline() if not self._is_over else 0.0)
-        sandbox.give_back(self._run.written())
+        sandbox.give_back(self._run.node.written())
         sandbox.feed(deliveries)
 
     def _more(self, sandbox: Sandbox) -> Iterator[Delivery]:
@@ -152,7 +152,7 @@ class HandlerSender(Sender):
             if delivery is None:
                 self._broken = failure_of({**result.details, "class": NOT_LOADED, "message": _why_not(result.details)})
                 continue
-            self._idle_deaths = 0
+            self._idle_crashes = 0
             spent = result.finished - result.started
             self._seconds_each += (spent - self._seconds_each) * _WEIGHT_OF_THE_LAST
             self._run.begin(delivery, self._tally)
@@ -162,24 +162,24 @@ class HandlerSender(Sender):
     def _bury(self, sandbox: Sandbox) -> None:
         """Blame the message in turn, give what was not begun to the next sandbox."""
         self._take(sandbox)
-        turn, death, was_loading = sandbox.turn, sandbox.death(), sandbox.is_loading
+        turn, end, was_loading = sandbox.turn, sandbox.crash(), sandbox.is_loading
         fed = sandbox.fed
         sandbox.close()
         failure = crash_of(
-            death, callable_name=self._destination.callable, roots=self._destination.roots, limits=self._limits
+            end, callable_name=self._destination.callable, roots=self._destination.roots, limits=self._limits
         )
         blamed = next((delivery for delivery in fed if turn and delivery.message_id == turn.message_id), None)
         if turn is not None and blamed is not None:
             fed.remove(blamed)  # those before it are there only when a damaged journal has lost their results
             self._run.begin(blamed, self._tally)
-            self._finish(blamed, crash_row(self._run, blamed, failure, death=death, began=turn.began))
+            self._finish(blamed, crash_row(self._run, blamed, failure, end=end, began=turn.began))
             self._again.extendleft(reversed(fed))
             if blamed.blames_all:
                 self._suspect_all(blamed, failure)
             return
         self._again.extendleft(reversed(fed))
-        self._idle_deaths += 1
-        if self._broken is None and (was_loading or self._idle_deaths >= MAX_IDLE_DEATHS) and not self._is_stopped():
+        self._idle_crashes += 1
+        if self._broken is None and (was_loading or self._idle_crashes >= MAX_IDLE_CRASHES) and not self._is_stopped():
             when = "while its module was imported" if was_loading else "again and again between two messages"
             self._broken = Failure(NOT_LOADED, f"{failure.message} This happened {when}.")
 
@@ -214,5 +214,5 @@ class HandlerSender(Sender):
         self._tally.not_begun += len(sandbox.fed)
 
 
-def _why_not(told: dict[str, object]) -> str:
-    return f"the handler cannot be imported: {told.get('class')}: {told.get('message')}"
+def _why_not(details: dict[str, object]) -> str:
+    return f"the handler cannot be imported: {details.get('class')}: {details.get('message')}"

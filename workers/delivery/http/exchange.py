@@ -1,16 +1,21 @@
-"""An HTTP destination as a task uses it; one request and its answer, or why there is none."""
+"""An HTTP destination as a task uses it; one request, and the result of it in its attempt."""
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any
 
 from yarl import URL
 
 from poisonadmin.core.domain.addresses import ANY_WORDS
 from poisonadmin.core.domain.ssrf import NetworkGuard
+from poisonadmin.delivery.domain.attempt import AttemptRecord
+from poisonadmin.delivery.domain.outcome import Outcome
+from poisonadmin.delivery.domain.retry_schedule import retry_after_ms
 from poisonadmin.destinations.domain.http_config import (
+    CONNECTION_LOST,
     COPIED_BY_DEFAULT,
     DEFAULTS,
     validate_headers,
@@ -18,16 +23,18 @@ from poisonadmin.destinations.domain.http_config import (
 )
 from poisonadmin.messages.domain.failures import Failure, http_status_failure
 from workers.delivery.deliveries import Delivery
-from workers.delivery.http.answers import HEADER, VERSION_HEADER, ConsumerOutcome, InvalidOutcome, parse_outcome
-from workers.delivery.http.failures import transport_failure
+from workers.delivery.http.answers import HEADER, VERSION_HEADER, InvalidOutcome, parse_outcome
+from workers.delivery.http.failures import HTTP_CONNECTION_RESET, transport_failure
 from workers.delivery.http.head import Head
 from workers.delivery.http.hiding import Hiding
 from workers.delivery.http.pool import Pool, tls_context
 from workers.delivery.http.reader import IncomingAnswer
 from workers.delivery.http.request import RequestWriter
 from workers.delivery.http.resolver import GuardedResolver, Lookup, system_lookup
+from workers.delivery.outcomes import MAX_MESSAGE_CHARS, MAX_VERSION_CHARS, fail, roll_back, storable
 
 INVALID_ANSWER = "InvalidAnswer"
+CONSUMER_CONNECTION_LOST = "ConsumerConnectionLost"
 KEPT_BYTES = 4096
 # The status has decided by now; the rest of the answer is only for the failure log.
 BODY_SECONDS = 2.0
@@ -91,31 +98,24 @@ def parse_http_config(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class HttpAnswer:
-    """What came back: a status where there was one, else the failure says why not.
-
-    `outcome`: what the consumer wants done, whatever the status says. `retry_after` is as it was sent, and so is
-    `consumer_version`, of an answer that is no plain success.
-    """
-
-    status: int | None = None
-    failure: Failure | None = None
-    retry_after: str | None = None
-    body: bytes | None = None
-    outcome: ConsumerOutcome | None = None
-    consumer_version: str | None = None
-
-
 class Exchange:
-    """The connections of one run to one destination; close it when the run ends."""
+    """The connections of one run to one destination; close it when the run ends. `now`: the run's clock."""
 
-    def __init__(self, destination: HttpDestination, guard: NetworkGuard, lookup: Lookup = system_lookup) -> None:
+    def __init__(
+        self,
+        destination: HttpDestination,
+        guard: NetworkGuard,
+        lookup: Lookup = system_lookup,
+        *,
+        now: Callable[[], datetime],
+    ) -> None:
         url = URL(destination.url)
         assert url.raw_host is not None
         assert url.port is not None
         self._loop = asyncio.get_running_loop()
+        self._now = now
         self._owner = destination.owner
+        self._crash_on = destination.crash_on
         self._hiding = Hiding(destination.secret_values)
         self._timeout_ms = destination.timeout_ms
         self._place = f"{url.host}:{url.port}"
@@ -131,41 +131,61 @@ class Exchange:
         """Close all connections."""
         await self._pool.close()
 
-    async def post(self, delivery: Delivery) -> HttpAnswer:
-        """Send the delivery and return the answer; never raises but for cancellation.
+    async def post(self, delivery: Delivery, attempt: AttemptRecord) -> None:
+        """Send the delivery and write the result into its attempt; never raises but for cancellation.
 
         One request is sent, whatever becomes of it: a second one would be an attempt that nobody knows of.
         """
         try:
             answer = await self._answer(delivery)
         except Exception as error:  # whatever it is, it is this attempt's outcome
-            failure = transport_failure(error, place=self._place, timeout_ms=self._timeout_ms)
-            message, stack = self._hiding.in_text(failure.message), self._hiding.in_text(failure.stack)
-            return HttpAnswer(failure=replace(failure, message=message, stack=stack))
+            self._fail(attempt, transport_failure(error, place=self._place, timeout_ms=self._timeout_ms))
+            return
         head = answer.head
         assert head is not None
-        status, wanted = head.status, head.fields.get(HEADER.lower())
-        if wanted is None and 200 <= status < 300:
-            return HttpAnswer(status=status)
+        attempt.status_code, wanted = head.status, head.fields.get(HEADER.lower())
+        if wanted is None and 200 <= head.status < 300:
+            return
         body = self._hiding.in_bytes(answer.kept, KEPT_BYTES)
-        version = self._hiding.in_text(head.fields.get(VERSION_HEADER.lower(), "")) or None
+        attempt.response = body or None
+        attempt.consumer_version = self._version(head)
         if wanted is not None:
-            return replace(self._wanted(status, wanted, body, delivery), consumer_version=version)
+            self._write_wanted(wanted, delivery, attempt)
+            return
         reason, excerpt = (self._hiding.in_text(text) for text in (head.reason, _excerpt(head, body)))
-        return HttpAnswer(
-            status=status,
-            failure=http_status_failure(status, reason, excerpt),
-            retry_after=head.fields.get("retry-after"),
-            body=body,
-            consumer_version=version,
-        )
+        fail(attempt, http_status_failure(head.status, reason, excerpt))
+        if (wish := head.fields.get("retry-after")) is not None:
+            attempt.retry_after_ms = retry_after_ms(wish, now=self._now())
 
-    def _wanted(self, status: int, wanted: str, body: bytes, delivery: Delivery) -> HttpAnswer:
+    def _fail(self, attempt: AttemptRecord, failure: Failure) -> None:
+        """Write into an attempt why there is no answer.
+
+        Where a lost connection counts as a crash: the request was sent, and there will be no answer.
+        """
+        message, stack = self._hiding.in_text(failure.message), self._hiding.in_text(failure.stack)
+        failure = replace(failure, message=message, stack=stack)
+        if self._crash_on == CONNECTION_LOST and failure.exception_class == HTTP_CONNECTION_RESET:
+            fail(attempt, replace(failure, exception_class=CONSUMER_CONNECTION_LOST), Outcome.CRASHED)
+        else:
+            fail(attempt, failure)
+
+    def _version(self, head: Head) -> str | None:
+        version = self._hiding.in_text(head.fields.get(VERSION_HEADER.lower(), ""))
+        return storable(version, MAX_VERSION_CHARS) if version else None
+
+    def _write_wanted(self, wanted: str, delivery: Delivery, attempt: AttemptRecord) -> None:
+        """Write into an attempt the outcome that its consumer wants, whatever the status says."""
         try:
             outcome = parse_outcome(self._hiding.in_text(wanted), address=delivery.address, owner=self._owner)
         except InvalidOutcome as error:
-            return HttpAnswer(status=status, failure=Failure(INVALID_ANSWER, error.detail), body=body)
-        return HttpAnswer(status=status, body=body, outcome=outcome)
+            fail(attempt, Failure(INVALID_ANSWER, error.detail))
+            return
+        why = None if outcome.why is None else storable(outcome.why, MAX_MESSAGE_CHARS)
+        if outcome.outcome is Outcome.ROLLED_BACK:
+            roll_back(attempt, why)
+            return
+        attempt.outcome, attempt.error_message = outcome.outcome, why
+        attempt.move_to, attempt.error_code = outcome.address, outcome.error_code
 
     async def _answer(self, delivery: Delivery) -> IncomingAnswer:
         """Return the answer with what is wanted of its body; afterwards its connection is free again, or closed."""

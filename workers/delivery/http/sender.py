@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 
+from poisonadmin.delivery.domain.outcome import Outcome
 from poisonadmin.destinations.domain.http_config import InvalidDestination
 from poisonadmin.messages.domain.failures import Failure
 from workers.delivery.deliveries import Delivery
-from workers.delivery.http.exchange import Exchange, HttpAnswer, HttpDestination
-from workers.delivery.outcomes import outcome_row
+from workers.delivery.http.exchange import Exchange, HttpDestination
+from workers.delivery.outcomes import attempt_row, fail
 from workers.delivery.run import Run, instant
 from workers.delivery.scheduler import Buffer
 from workers.delivery.sender import Sender
@@ -38,15 +39,13 @@ class HttpSender(Sender):
         if run.node.is_isolation:
             await run.node.mark(delivery)
         run.begin(delivery, self._tally)
-        started = instant(run.now())
-        answer = await self._answer(delivery)
-        times = (started, instant(run.now()))
-        row = outcome_row(run, delivery, answer, times=times, crash_on=self._destination.crash_on)
-        self._finish(delivery, row, in_transport=answer.failure is not None and answer.status is None)
-
-    async def _answer(self, delivery: Delivery) -> HttpAnswer:
+        now = instant(run.now())
+        attempt = attempt_row(run, delivery, Outcome.DELIVERED, (now, now))
         if self._destination.broken is not None:
-            return HttpAnswer(failure=Failure(InvalidDestination.__name__, self._destination.broken))
-        if self._exchange is None:
-            self._exchange = self._open()
-        return await self._exchange.post(delivery)
+            fail(attempt, Failure(InvalidDestination.__name__, self._destination.broken))
+        else:
+            if self._exchange is None:
+                self._exchange = self._open()
+            await self._exchange.post(delivery, attempt)
+        attempt.finished_at = instant(run.now())
+        self._finish(delivery, attempt, in_transport=attempt.error_class is not None and attempt.status_code is None)

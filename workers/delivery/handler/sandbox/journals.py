@@ -15,7 +15,7 @@ from poisonadmin.messages.domain.failures import Failure
 from workers.delivery.deliveries import Delivery
 from workers.delivery.handler.outcomes import result_row
 from workers.delivery.handler.sandbox.journal_file import JournalDamaged
-from workers.delivery.outcomes import failed_row
+from workers.delivery.outcomes import attempt_row, fail
 from workers.delivery.run import instant
 
 NODE_LOST_CLASS = "NodeLost"
@@ -104,13 +104,13 @@ def _lost_row(
     began = instant(turn.began + origin.offset)
     failure = Failure(NODE_LOST_CLASS, f"The node {name} was lost while it handled this message.")
     delivery = _bare(turn.message_id, turn.attempt_number, destinations)
-    output = left.output or None
-    return failed_row(origin, delivery, failure, times=(began, began), outcome=Outcome.NODE_LOST, output=output)
+    attempt = attempt_row(origin, delivery, Outcome.NODE_LOST, (began, began), output=left.output or None)
+    return fail(attempt, failure, Outcome.NODE_LOST)
 
 
 def _bare(message_id: int, attempt_number: int, destinations: Mapping[int, HeldFor]) -> Delivery:
     destination = destinations.get(message_id, NOWHERE).destination_id
-    return Delivery(message_id, attempt_number, destination, "", "", "", {}, b"")
+    return Delivery(message_id, attempt_number, destination, "", "", "")
 
 
 def _end_its_sandbox(path: Path) -> None:

@@ -192,7 +192,7 @@ class Sandbox:
         elif self._cpu_seconds() - turn.cpu_seconds > self._destination.cpu_seconds:
             self._end_for(CPU_LIMIT)
 
-    def death(self) -> SandboxEnd:
+    def crash(self) -> SandboxEnd:
         """Return how it ended; only when it is dead."""
         self._on_output()
         status = self._child.wait()
