@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from poisonadmin.messages.commands.transitions import enter, move, stay
+from poisonadmin.messages.commands.transitions import StatementParts, enter, move, stay
 from poisonadmin.messages.domain.states import Event, Reason, State, TransitionNotAllowed
 
 ROOT = Path(__file__).parents[2]
@@ -86,4 +86,4 @@ def test_a_statement_that_does_not_ask_for_the_state_it_starts_from_is_refused()
 @pytest.mark.parametrize(("event", "start"), [(Event.ASSIGNED, State.DLNG), (Event.APPROVED, State.NDLV)])
 def test_an_event_that_leads_elsewhere_or_nowhere_leaves_no_state_as_it_is(event: Event, start: State) -> None:
     with pytest.raises(TransitionNotAllowed):
-        stay(event, [start], chosen=WAITING, beside="", then="SELECT 1")
+        stay(event, [start], chosen=WAITING, parts=StatementParts(then="SELECT 1"))

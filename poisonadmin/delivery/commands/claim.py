@@ -1,7 +1,7 @@
-"""Claim: take what is due for delivery, TBDL -> DLNG, a whole batch at once.
+"""Claims messages that are due for delivery, TBDL -> DLNG, a whole batch at once.
 
 Lanes are locked first and messages are picked in a second statement, whose snapshot is taken after the locks: in one
-statement a message committed in between would be missed *and* its lane's floor raised above it
+statement a message committed in between would be missed *and* its lane's low-water mark raised above it
 (decision 4).
 """
 
@@ -31,7 +31,7 @@ from poisonadmin.delivery.domain.claim_plan import (
 )
 from poisonadmin.delivery.domain.lease import LEASE_SECONDS
 from poisonadmin.delivery.domain.slots import LEAD_SECONDS, LEAST_SPAN_SECONDS, SLACK_SECONDS, slots_ahead
-from poisonadmin.messages.commands.transitions import move
+from poisonadmin.messages.commands.transitions import ChosenRows, StatementParts, move
 from poisonadmin.messages.domain.states import Event, State
 
 LANES_A_CLAIM = 300
@@ -61,7 +61,10 @@ class _Taken:
 
 @dataclass(frozen=True)
 class _Runs:
-    """What may be taken of ordered lanes, lane id -> message ids in their order; `dues`: of a conversation's head."""
+    """The messages that may be taken of ordered lanes, lane id -> message ids in their order.
+
+    `dues`: when the heads of conversations are due.
+    """
 
     messages: Mapping[int, Sequence[int]]
     dues: Mapping[int, datetime | None]
@@ -79,7 +82,7 @@ class _DueLane(NamedTuple):
 
 _NEXT_DUE = "SELECT extract(epoch FROM min(next_due) - now())::float8 FROM lane WHERE is_open"
 
-# What nobody decided on in bulk goes first.
+# Messages that nobody decided on in bulk go first.
 _LANES = """
 SELECT lane.id, address.destination_id, address.is_ordered AND NOT lane.is_isolation AND lane.operation_id IS NULL,
        CASE WHEN lane.conversation_id IS NOT NULL THEN lane.next_due END, coalesce(lane.operation_id, 0)
@@ -100,26 +103,30 @@ INSERT INTO claim (lease_until, shards, size, job_id, is_isolation, plan)
 VALUES (now() + %(lease)s * interval '1 s', %(shards)s, 0, %(job)s, %(isolation)s, '{}') RETURNING id
 """
 
-# A message's place among the ids says its shard and its slot: so the update needs no join, and walks the index once.
+# A message's place among the ids gives its shard and its slot: so the update needs no join, and walks the index once.
 _PLACE = "width_bucket(message.id, (SELECT ids FROM dealt))"
 # As delivery/domain/slots.py says.
 _FIRST_SLOT = f"now() + {LEAD_SECONDS} * interval '1 s'"
 _END_OF_SLOTS = f"GREATEST(max(start_at + distance), min(start_at) + {LEAST_SPAN_SECONDS} * interval '1 s')"
-_TAKE = move(
-    State.TBDL,
-    Event.CLAIMED,
-    State.DLNG,
-    before=f"""caps AS (
+
+# The lanes that may give something, and how much.
+_CAPS = """caps AS (
     SELECT * FROM unnest(%(lanes)s::bigint[], %(lane_destinations)s::bigint[], %(caps)s::int[], %(ordered)s::bool[],
                          %(run_dues)s::timestamptz[], %(paces)s::bigint[])
         AS c (lane_id, destination_id, cap, is_ordered, run_due, pace)
-), may_follow AS (
+)"""
+# The messages that ordered lanes may give.
+_MAY_FOLLOW = """may_follow AS (
     SELECT * FROM unnest(%(run_lanes)s::bigint[], %(run_messages)s::bigint[]) AS m (lane_id, message_id)
-), takes AS (
+)"""
+# The destinations that may take something, and their rates.
+_TAKES = """takes AS (
     SELECT allowance.*, destination.next_slot, destination.max_rate_per_second AS rate
     FROM jsonb_to_recordset(%(allowances)s) AS allowance(destination_id bigint, take int, first_shard int, shards int)
     JOIN destination ON destination.id = allowance.destination_id
-), picked AS (
+)"""
+# The messages that are taken, in the order in which they are to begin, by destination and pace.
+_PICKED = """picked AS (
     SELECT due.id, due.run, due.pace, takes.*,
            row_number() OVER (PARTITION BY takes.destination_id, due.pace
                               ORDER BY coalesce(due.run_due, due.due_at), due.run, due.id) - 1 AS place
@@ -134,7 +141,9 @@ _TAKE = move(
             ORDER BY due_at LIMIT caps.cap FOR UPDATE SKIP LOCKED
         ) AS one WHERE caps.destination_id = takes.destination_id LIMIT takes.take
     ) AS due
-), placed AS MATERIALIZED (
+)"""
+# Their shards, and their slots where there is a rate.
+_PLACED = f"""placed AS MATERIALIZED (
     SELECT id, destination_id, place, pace,
            (first_shard + CASE WHEN pace IS NULL THEN coalesce(run, place) %% shards ELSE 0 END) %% %(shards)s AS shard,
            CASE WHEN pace IS NOT NULL OR rate IS NOT NULL THEN
@@ -142,43 +151,61 @@ _TAKE = move(
                + place * {1 + SLACK_SECONDS} / LEAST(rate, own.rate_per_second) * interval '1 s' END AS start_at,
            {1 + SLACK_SECONDS} / LEAST(rate, own.rate_per_second) * interval '1 s' AS distance
     FROM picked LEFT JOIN operation_pace AS own ON own.operation_id = pace
-), dealt AS (
+)"""  # noqa: S608  (no input)
+# The same as arrays, by message id.
+_DEALT = """dealt AS (
     SELECT array_agg(id ORDER BY id) AS ids, array_agg(shard ORDER BY id) AS shards,
            array_agg(coalesce(start_at, 'infinity') ORDER BY id) AS starts
     FROM placed
-)""",  # noqa: S608  (no input)
-    chosen="SELECT unnest(ids) AS id FROM dealt",
-    asks="TRUE",
+)"""
+# How many messages of each destination a shard has.
+_USED = """used AS (
+    SELECT shard, destination_id, count(*) AS n FROM placed GROUP BY 1, 2
+)"""
+# The shards, with their messages in the order in which they are to begin.
+_SHARDS = """shards AS (
+    INSERT INTO claim_shard (claim_id, shard, message_ids, sizes)
+    SELECT %(claim)s, shard, taken.ids, used_there.sizes
+    FROM (SELECT shard, array_agg(id ORDER BY place) AS ids FROM placed GROUP BY 1) AS taken
+         JOIN (SELECT shard, jsonb_object_agg(destination_id, n) AS sizes FROM used GROUP BY 1) AS used_there
+         USING (shard)
+)"""
+# Where the slots of destinations go on.
+_SLOTS = f"""slots AS (
+    UPDATE destination SET next_slot = used.until
+    FROM (SELECT destination_id, {_END_OF_SLOTS} AS until FROM placed GROUP BY 1) AS used
+    WHERE destination.id = used.destination_id AND max_rate_per_second IS NOT NULL
+)"""  # noqa: S608  (no input)
+# Where the slots of operations go on.
+_PACED = f"""paced AS (
+    UPDATE operation_pace AS own SET next_slot = used.until
+    FROM (SELECT pace, {_END_OF_SLOTS} AS until FROM placed WHERE pace IS NOT NULL GROUP BY pace) AS used
+    WHERE own.operation_id = used.pace
+)"""  # noqa: S608  (no input)
+
+_TAKE = move(
+    State.TBDL,
+    Event.CLAIMED,
+    State.DLNG,
+    chosen=ChosenRows(
+        "SELECT unnest(ids) AS id FROM dealt",
+        before=f"{_CAPS}, {_MAY_FOLLOW}, {_TAKES}, {_PICKED}, {_PLACED}, {_DEALT}",
+        asks="TRUE",
+    ),
     sets={
         "attempt_number": "attempt_number + 1",
         "claim_id": "%(claim)s",
         "shard": f"(SELECT shards FROM dealt)[{_PLACE}]",  # noqa: S608  (no input)
         "start_at": f"NULLIF((SELECT starts FROM dealt)[{_PLACE}], 'infinity')",  # noqa: S608  (no input)
     },
-    beside=f"""used AS (
-    SELECT shard, destination_id, count(*) AS n FROM placed GROUP BY 1, 2
-), shards AS (
-    INSERT INTO claim_shard (claim_id, shard, message_ids, sizes)
-    SELECT %(claim)s, shard, taken.ids, used_there.sizes
-    FROM (SELECT shard, array_agg(id ORDER BY place) AS ids FROM placed GROUP BY 1) AS taken
-         JOIN (SELECT shard, jsonb_object_agg(destination_id, n) AS sizes FROM used GROUP BY 1) AS used_there
-         USING (shard)
-), slots AS (
-    UPDATE destination SET next_slot = used.until
-    FROM (SELECT destination_id, {_END_OF_SLOTS} AS until FROM placed GROUP BY 1) AS used
-    WHERE destination.id = used.destination_id AND max_rate_per_second IS NOT NULL
-), paced AS (
-    UPDATE operation_pace AS own SET next_slot = used.until
-    FROM (SELECT pace, {_END_OF_SLOTS} AS until FROM placed WHERE pace IS NOT NULL GROUP BY pace) AS used
-    WHERE own.operation_id = used.pace
-)""",  # noqa: S608  (no input)
-    then="SELECT shard, destination_id, n FROM used",
+    parts=StatementParts(
+        beside=f"{_USED}, {_SHARDS}, {_SLOTS}, {_PACED}", then="SELECT shard, destination_id, n FROM used"
+    ),
 )
 
-# The floor rises to the first message that still waits. The old floor bounds the search, so that the index entries of
-# messages claimed before, which an old snapshot may keep alive, are not walked again and again (PERFORMANCE, "claim
-# floor").
-_RAISE_FLOORS = """
+# The low-water mark rises to the first message that still waits. The old one bounds the search, so that the index
+# entries of messages claimed before, which an old snapshot may keep alive, are not walked again and again.
+_RAISE_LOW_WATER_MARKS = """
 UPDATE lane SET next_due = (
     SELECT min(due_at) FROM message
     WHERE lane_id = lane.id AND state = 'TBDL' AND due_at >= lane.next_due
@@ -194,7 +221,7 @@ def seconds_until_due() -> float | None:
 
 
 def claim_due(*, tasks: int, job_id: int | None = None, limit: int = MESSAGES_A_CLAIM) -> ClaimRef | None:
-    """Move what is due, for destinations that have room, to DLNG under a new claim; None when there is nothing to take.
+    """Move due messages, for destinations that have room, to DLNG under a new claim; None where there are none.
 
     `tasks`: the greatest number of shards. `limit`: messages a destination. One claim is made at a time. Candidates are
     left to `claim_isolated`.
@@ -250,7 +277,7 @@ def _claim(
         cursor.execute(_OPEN, {"lease": LEASE_SECONDS, "shards": tasks, "job": job_id, "isolation": isolation})
         (claim_id,) = cursor.fetchone()
         used = _take(cursor, claim_id, given, caps, tasks=tasks, runs=ordered, paces=paces)
-        cursor.execute(_RAISE_FLOORS, {"lanes": [cap.lane_id for cap in caps]})
+        cursor.execute(_RAISE_LOW_WATER_MARKS, {"lanes": [cap.lane_id for cap in caps]})
         ordered_conversations.refresh_heads(cursor, {lane.id for lane in lanes if lane.run_due is not None})
         if not used:
             cursor.execute("DELETE FROM claim WHERE id = %s", [claim_id])

@@ -9,7 +9,7 @@ import orjson
 from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.addresses.commands import ensure_addresses
-from poisonadmin.messages.commands.transitions import enter
+from poisonadmin.messages.commands.transitions import ChosenRows, StatementParts, enter
 from poisonadmin.messages.domain.states import Event, State
 
 
@@ -29,9 +29,9 @@ _ENQUEUE = enter(
     Event.ENQUEUED,
     State.TBDL,
     columns={"id": "error_id", "address_id": "target_id", "lane_id": "lane_id", "due_at": "now()"},
-    chosen="made",
-    shows=("lane_id", "due_at"),
-    before="""made AS (
+    chosen=ChosenRows(
+        "made",
+        before="""made AS (
     SELECT ended.*, target.id AS target_id, lane.id AS lane_id,
            nextval(pg_get_serial_sequence('message', 'id')) AS error_id
     FROM unnest(%(tos)s::text[], %(ids)s::bigint[], %(keys)s::text[], %(conversations)s::text[], %(payloads)s::bytea[])
@@ -45,7 +45,11 @@ _ENQUEUE = enter(
 ), bytes AS (
     INSERT INTO body (id, headers, payload) SELECT error_id, '{}', payload FROM made
 )""",
-    then="SELECT lane_id, min(due_at) FROM changed GROUP BY lane_id",
+    ),
+    parts=StatementParts(
+        shows=("lane_id", "due_at"),
+        then="SELECT lane_id, min(due_at) FROM changed GROUP BY lane_id",
+    ),
 )
 
 

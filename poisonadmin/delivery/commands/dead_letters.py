@@ -7,7 +7,7 @@ from typing import Any
 from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.delivery.domain.retry_decision import RetryDecision
-from poisonadmin.messages.commands.transitions import enter
+from poisonadmin.messages.commands.transitions import ChosenRows, StatementParts, enter
 from poisonadmin.messages.domain.states import Event, State
 
 _HOPS = """
@@ -24,9 +24,9 @@ _CHILDREN = enter(
     Event.ENQUEUED,
     State.TBDL,
     columns={"id": "child_id", "address_id": "target_id", "lane_id": "lane_id", "due_at": "now()"},
-    chosen="parent",
-    shows=("lane_id", "due_at"),
-    before="""parent AS (
+    chosen=ChosenRows(
+        "parent",
+        before="""parent AS (
     SELECT envelope.*, body.headers, body.payload, body.transport, moved.from_address, moved.code,
            target.id AS target_id, lane.id AS lane_id, nextval(pg_get_serial_sequence('message', 'id')) AS child_id,
            (SELECT hop.queue FROM hop WHERE hop.message_id = moved.id AND hop.to_address = moved.from_address
@@ -56,7 +56,11 @@ _CHILDREN = enter(
     SELECT child_id, hop.from_address, hop.to_address, hop.reason, hop.by
     FROM parent JOIN hop ON hop.message_id = parent.id AND hop.times IS NULL ORDER BY hop.id
 )""",
-    then="SELECT lane_id, min(due_at) FROM changed GROUP BY lane_id",
+    ),
+    parts=StatementParts(
+        shows=("lane_id", "due_at"),
+        then="SELECT lane_id, min(due_at) FROM changed GROUP BY lane_id",
+    ),
 )
 
 

@@ -20,7 +20,7 @@ from poisonadmin.delivery.commands.settle_failures import settle_failures
 from poisonadmin.messages.commands.admission import refuse_inadmissible
 from poisonadmin.messages.commands.confirmations import AWAITED
 from poisonadmin.messages.commands.schedule import schedule
-from poisonadmin.messages.commands.transitions import move
+from poisonadmin.messages.commands.transitions import ChosenRows, StatementParts, move
 from poisonadmin.messages.domain.states import Event, State
 
 
@@ -53,12 +53,16 @@ _DELIVERED = move(
     State.DLNG,
     Event.DELIVERED,
     State.DLVD,
-    chosen=DELIVERED,
-    asks="""message.claim_id = %(claim)s
+    chosen=ChosenRows(
+        DELIVERED,
+        asks="""message.claim_id = %(claim)s
             AND (message.id, message.attempt_number) IN (SELECT id, attempt_number FROM chosen)""",
+    ),
     sets={"failure_count": "0", "crash_count": "0", "candidate": "FALSE", "expires_at": "NULL"},
-    beside=AWAITED,
-    then="SELECT count(*), array_agg(id) FILTER (WHERE address_id = ANY(%(watched)s::bigint[])) FROM changed",
+    parts=StatementParts(
+        beside=AWAITED,
+        then="SELECT count(*), array_agg(id) FILTER (WHERE address_id = ANY(%(watched)s::bigint[])) FROM changed",
+    ),
 )
 
 # A node that ended has written all it ever will: what it leaves without an answer goes back. Nobody is accused: HTTP
@@ -67,11 +71,8 @@ _RETURNED = move(
     State.DLNG,
     "chosen.event",
     State.TBDL,
-    before="""leaving AS (
-    SELECT node.*, CASE WHEN node.id = ANY(%(ended)s) THEN claim_shard.message_ids ELSE node.released END AS message_ids
-    FROM node JOIN claim_shard USING (claim_id, shard) WHERE node.id = ANY(%(nodes)s)
-)""",
-    chosen=f"""
+    chosen=ChosenRows(
+        f"""
     SELECT message.* FROM leaving CROSS JOIN LATERAL unnest(leaving.message_ids) AS taken (message_id)
          CROSS JOIN LATERAL (
         SELECT id, address_id, lane_id, state, reason, group_id,
@@ -86,9 +87,16 @@ _RETURNED = move(
         FOR UPDATE
     ) AS message
 """,  # noqa: S608  (fragments are constants)
+        before="""leaving AS (
+    SELECT node.*, CASE WHEN node.id = ANY(%(ended)s) THEN claim_shard.message_ids ELSE node.released END AS message_ids
+    FROM node JOIN claim_shard USING (claim_id, shard) WHERE node.id = ANY(%(nodes)s)
+)""",
+    ),
     sets={"due_at": "now()"},
-    shows=("message.lane_id", "message.due_at"),
-    then="SELECT lane_id, min(due_at), array_agg(id) FROM changed GROUP BY lane_id",
+    parts=StatementParts(
+        shows=("message.lane_id", "message.due_at"),
+        then="SELECT lane_id, min(due_at), array_agg(id) FROM changed GROUP BY lane_id",
+    ),
 )
 
 _ENDED = f"SELECT node.id FROM node WHERE node.claim_id = %(claim)s AND {_HAS_ENDED}"  # noqa: S608

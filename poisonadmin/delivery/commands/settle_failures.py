@@ -19,7 +19,7 @@ from poisonadmin.delivery.domain.retry_decision import RetryDecision
 from poisonadmin.messages.commands import failure_groups, schedule
 from poisonadmin.messages.commands.admission import refuse_excluded, waiting_beside
 from poisonadmin.messages.commands.oversize import reject_oversized
-from poisonadmin.messages.commands.transitions import move
+from poisonadmin.messages.commands.transitions import ChosenRows, StatementParts, move
 from poisonadmin.messages.domain.states import Event, Reason, State, check
 from poisonadmin.poison_list.commands import reports
 from poisonadmin.policies.domain.policy import Blame, Policy
@@ -39,7 +39,8 @@ _APPLY = move(
     State.DLNG,
     "chosen.event",
     None,
-    chosen="""
+    chosen=ChosenRows(
+        """
     SELECT decided.*, message.address_id, message.state, message.reason, message.group_id,
            message.original_address_id
     FROM unnest(%(ids)s::bigint[], %(states)s::text[], %(reasons)s::text[], %(delays)s::bigint[], %(counts)s::int[],
@@ -49,7 +50,8 @@ _APPLY = move(
                      to_failed_at, event, to_candidate, to_crash_count, note)
          JOIN message USING (id)
 """,
-    is_locked=True,
+        is_locked=True,
+    ),
     sets={
         "state": "to_state",
         "reason": "to_reason",
@@ -65,9 +67,11 @@ _APPLY = move(
         "original_address_id": """CASE WHEN to_address_id = message.address_id THEN message.original_address_id
                                        ELSE coalesce(message.original_address_id, message.address_id) END""",
     },
-    shows=("message.lane_id", "message.due_at", "chosen.note"),
-    note="note",
-    then="SELECT lane_id, min(due_at) FROM changed WHERE state = 'TBDL' GROUP BY lane_id",
+    parts=StatementParts(
+        shows=("message.lane_id", "message.due_at", "chosen.note"),
+        note="note",
+        then="SELECT lane_id, min(due_at) FROM changed WHERE state = 'TBDL' GROUP BY lane_id",
+    ),
 )
 
 _STOP = """

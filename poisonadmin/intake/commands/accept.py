@@ -19,7 +19,7 @@ from poisonadmin.intake.domain.staged_rows import headers_json
 from poisonadmin.messages.commands import failure_groups, schedule
 from poisonadmin.messages.commands.admission import refuse_excluded
 from poisonadmin.messages.commands.oversize import sizes
-from poisonadmin.messages.commands.transitions import enter
+from poisonadmin.messages.commands.transitions import ChosenRows, StatementParts, enter
 from poisonadmin.messages.domain import failures
 from poisonadmin.messages.domain.states import Event, Reason, State, check
 
@@ -53,7 +53,6 @@ STORED = """stored AS (
 _INSERT = enter(
     "%(event)s",
     None,
-    before=STORED,
     columns={
         "id": "id",
         "address_id": "%(address)s",
@@ -66,9 +65,14 @@ _INSERT = enter(
         "failed_at": "%(failed_at)s",
         "original_address_id": "%(original_address)s",
     },
-    chosen="stored",
-    shows=("due_at",),
-    then="SELECT id, due_at FROM changed",
+    chosen=ChosenRows(
+        "stored",
+        before=STORED,
+    ),
+    parts=StatementParts(
+        shows=("due_at",),
+        then="SELECT id, due_at FROM changed",
+    ),
 )
 
 _SAME = """

@@ -3,7 +3,7 @@
 from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.messages.commands import failure_groups
-from poisonadmin.messages.commands.transitions import enter
+from poisonadmin.messages.commands.transitions import ChosenRows, StatementParts, enter
 from poisonadmin.messages.domain.states import Event, Reason, State
 
 # A report a row, parsed once: of the messages in `ids`, which died of the same at the same time. `told` is what was
@@ -39,7 +39,6 @@ _IMPORT = enter(
     Event.IMPORTED,
     State.NDLV,
     reason=Reason.IMPORTED,
-    before=f"{_REPORTS}, {_TOLD}",
     columns={
         "id": "died.id",
         "address_id": "here.id",
@@ -49,12 +48,17 @@ _IMPORT = enter(
         "group_id": "failure_group.id",
         "original_address_id": "original.id",
     },
-    chosen="""report JOIN address AS here ON here.name = report.address
+    chosen=ChosenRows(
+        """report JOIN address AS here ON here.name = report.address
          JOIN lane ON lane.address_id = here.id AND lane.is_plain
          LEFT JOIN address AS original ON original.name = report.original_address
          LEFT JOIN failure_group ON failure_group.fingerprint = report.fingerprint
          CROSS JOIN LATERAL unnest(report.ids) AS died (id)""",
-    beside="""first_attempt AS (
+        before=f"{_REPORTS}, {_TOLD}",
+    ),
+    noted="told",
+    parts=StatementParts(
+        beside="""first_attempt AS (
     INSERT INTO attempt (message_id, attempt_number, finished_at, outcome, error_class, cause_class, error_message,
                          stack, fingerprint, title)
     SELECT id, 0, failed_at, 'imported', error_class, cause_class, error_message, stack, fingerprint, title
@@ -76,7 +80,7 @@ _IMPORT = enter(
     ) AS move CROSS JOIN LATERAL unnest(ids) AS id
     WHERE report.moves IS NOT NULL ORDER BY id, place
 )""",
-    noted="told",
+    ),
 )
 
 

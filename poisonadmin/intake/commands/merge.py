@@ -18,7 +18,7 @@ from poisonadmin.intake.commands.returned import Returned, open_died_again, open
 from poisonadmin.messages.commands import schedule
 from poisonadmin.messages.commands.admission import refuse_of_batch
 from poisonadmin.messages.commands.oversize import SIZES
-from poisonadmin.messages.commands.transitions import enter
+from poisonadmin.messages.commands.transitions import StatementParts, enter
 from poisonadmin.messages.domain.states import Event, Reason, State
 
 
@@ -87,9 +87,11 @@ _ENQUEUE = enter(
          JOIN lane ON lane.address_id = address.id AND lane.is_plain
          CROSS JOIN LATERAL (SELECT staged.payload_bytes > address.max_payload_bytes AS is_oversized) AS measured
     WHERE staged.batch = %(batch)s AND staged.dead_letter IS NULL""",
-    shows=("lane_id", "due_at"),
-    note=SIZES,
-    then="SELECT lane_id, min(due_at) FROM changed WHERE state = 'TBDL' GROUP BY lane_id",
+    parts=StatementParts(
+        shows=("lane_id", "due_at"),
+        note=SIZES,
+        then="SELECT lane_id, min(due_at) FROM changed WHERE state = 'TBDL' GROUP BY lane_id",
+    ),
 )
 
 _COUNTS = "accepted = accepted + %s, duplicates = duplicates + %s, rejected = rejected + %s"

@@ -13,7 +13,7 @@ from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.intake.commands.staged import drop_rows
 from poisonadmin.messages.commands import failure_groups
-from poisonadmin.messages.commands.transitions import move
+from poisonadmin.messages.commands.transitions import ChosenRows, StatementParts, move
 from poisonadmin.messages.domain.states import Event, Reason, State
 from poisonadmin.sources.domain.draining import later_batch
 
@@ -104,7 +104,13 @@ _OPEN = move(
     Event.RETURNED,
     State.NDLV,
     reason=Reason.RETURNED,
-    before="""back AS (
+    chosen=ChosenRows(
+        """
+    SELECT message.id, message.address_id, message.state, message.reason, message.group_id, back.times, back.note,
+           back.failed_at AS died_at, back.group_id AS died_in
+    FROM message JOIN back USING (id) WHERE message.state = 'DLVD'
+""",
+        before="""back AS (
     SELECT pair.message_id AS id, pair.failed_at, pair.group_id, one.told ->> 'reason' AS note,
            coalesce(NULLIF((one.told ->> 'delivery_count')::int, 0), 1) AS times, one.*
     FROM unnest(%(staged)s::bigint[], %(messages)s::bigint[], %(ats)s::timestamptz[], %(groups)s::bigint[])
@@ -114,18 +120,15 @@ _OPEN = move(
              AS one (told jsonb, error_class text, cause_class text, error_message text, stack text, fingerprint text,
                      title text)
 )""",
-    chosen="""
-    SELECT message.id, message.address_id, message.state, message.reason, message.group_id, back.times, back.note,
-           back.failed_at AS died_at, back.group_id AS died_in
-    FROM message JOIN back USING (id) WHERE message.state = 'DLVD'
-""",
+    ),
     sets={
         "failure_count": "LEAST(failure_count::bigint + times, 2147483647)",
         "failed_at": "died_at",
         "group_id": "died_in",
     },
-    shows=("chosen.note",),
-    beside="""came_to AS (
+    parts=StatementParts(
+        shows=("chosen.note",),
+        beside="""came_to AS (
     UPDATE attempt SET outcome = 'returned', finished_at = GREATEST(attempt.finished_at, back.failed_at),
         error_class = back.error_class, cause_class = back.cause_class, error_message = back.error_message,
         stack = back.stack, fingerprint = back.fingerprint, title = back.title
@@ -134,7 +137,8 @@ _OPEN = move(
 ), not_awaited AS (
     DELETE FROM confirmation USING changed WHERE confirmation.message_id = changed.id
 )""",
-    note="note",
+        note="note",
+    ),
 )
 
 _PUT_OFF = "UPDATE staged_message SET batch = %s WHERE id = ANY(%s)"

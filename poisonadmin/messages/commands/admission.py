@@ -12,7 +12,7 @@ from typing import Any
 from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.messages.commands.oversize import reject_oversized
-from poisonadmin.messages.commands.transitions import move
+from poisonadmin.messages.commands.transitions import StatementParts, move
 from poisonadmin.messages.domain.states import Event, Reason, State
 from poisonadmin.poison_list.commands.entries import listed_messages, release_for_messages
 
@@ -46,8 +46,10 @@ _LIST = move(
     State.NDLV,
     reason=Reason.LISTED,
     chosen=_chosen(_LISTED, "entry.why"),
-    shows=("chosen.note",),
-    note="note",
+    parts=StatementParts(
+        shows=("chosen.note",),
+        note="note",
+    ),
 )
 _PARK = move(
     State.TBDL,
@@ -55,8 +57,10 @@ _PARK = move(
     State.NDLV,
     reason=Reason.CONVERSATION_ENDED,
     chosen=_chosen(_ENDED, "'its conversation has ended'"),
-    shows=("chosen.note",),
-    note="note",
+    parts=StatementParts(
+        shows=("chosen.note",),
+        note="note",
+    ),
 )
 
 _OF_BATCH = f"""

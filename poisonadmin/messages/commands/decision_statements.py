@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from poisonadmin.messages.commands.transitions import move, stay
+from poisonadmin.messages.commands.transitions import ChosenRows, StatementParts, move, stay
 from poisonadmin.messages.domain.states import Event, Reason, State
 from poisonadmin.messages.queries import refusals
 from poisonadmin.operations.domain.actions import ACTIONS, DELIVERING, OperationAction
@@ -87,14 +87,18 @@ def _decision(
         action.start,
         said,
         to,
-        chosen=chosen,
-        is_as_read=True,
+        chosen=ChosenRows(
+            chosen,
+            is_as_read=True,
+        ),
         reason=reason,
         sets=sets,
-        shows=("message.lane_id", "message.due_at"),
-        beside=_HOPS.format(event=said) if delivers else "",
-        is_decision=True,
-        then="SELECT lane_id, min(due_at), array_agg(id) FROM changed GROUP BY lane_id",
+        parts=StatementParts(
+            shows=("message.lane_id", "message.due_at"),
+            beside=_HOPS.format(event=said) if delivers else "",
+            is_decision=True,
+            then="SELECT lane_id, min(due_at), array_agg(id) FROM changed GROUP BY lane_id",
+        ),
     )
     return DecisionStatement(
         said,
@@ -155,7 +159,8 @@ _ASSIGN = stay(
     Event.ASSIGNED,
     ACTIONS[OperationAction.ASSIGN].starts,
     chosen="SELECT id, state, reason, attempt_number FROM message WHERE id = ANY(%(ids)s)",
-    beside="""owned AS (
+    parts=StatementParts(
+        beside="""owned AS (
     INSERT INTO message_owner (message_id, owner_id)
     SELECT id, %(owner_id)s::bigint FROM changed WHERE %(owner_id)s::bigint IS NOT NULL ORDER BY id
     ON CONFLICT (message_id) DO UPDATE SET owner_id = excluded.owner_id
@@ -172,7 +177,8 @@ _ASSIGN = stay(
     SET tags = ARRAY(SELECT unnest(tags) EXCEPT SELECT unnest(%(tags_removed)s::text[]) ORDER BY 1) FROM changed
     WHERE message_id = id AND %(tags_added)s::text[] = '{}' AND tags::text[] && %(tags_removed)s::text[]
 )""",
-    then="SELECT NULL::bigint, NULL::timestamptz, array_agg(id) FROM changed HAVING count(*) > 0",
+        then="SELECT NULL::bigint, NULL::timestamptz, array_agg(id) FROM changed HAVING count(*) > 0",
+    ),
 )
 DECISIONS: dict[OperationAction, DecisionStatement] = {
     OperationAction.APPROVE: _APPROVE,

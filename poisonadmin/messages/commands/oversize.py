@@ -13,7 +13,7 @@ from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.core.commands.transaction_retry import retried
 from poisonadmin.core.queries.rows import fetch_values
-from poisonadmin.messages.commands.transitions import move
+from poisonadmin.messages.commands.transitions import StatementParts, move
 from poisonadmin.messages.domain.states import Event, Reason, State
 
 MESSAGES_A_TRANSACTION = 5_000
@@ -39,7 +39,9 @@ _REJECT = move(
     WHERE message.id = ANY(%(ids)s) AND state = 'TBDL' AND payload_bytes > max_payload_bytes
     ORDER BY message.id FOR UPDATE OF message SKIP LOCKED
 """,
-    note=SIZES,
+    parts=StatementParts(
+        note=SIZES,
+    ),
 )
 
 # What waits is at its lane's floor or behind it; OFFSET 0 keeps the planner from beginning with the envelopes.

@@ -14,6 +14,7 @@ What becomes of a message that an operation has put up for delivery is written t
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from poisonadmin.messages.domain.states import Event, Reason, State, check
 from poisonadmin.operations.domain.ledger import MemberOutcome
@@ -29,8 +30,46 @@ _MAY_LACK_PAYLOAD = (State.NDLV, State.FAIL, State.DLVD)
 
 COUNT_CHANGED = "SELECT count(*) FROM changed"
 
-# By these a message is given up on, or tried again, because of what its delivery came to.
+# By these a message is given up on, or tried again, because of the result of their delivery.
 _FAILURES = (Event.FAILED, Event.CRASHED, Event.NODE_LOST, Event.ROLLED_BACK, Event.DISCARDED, Event.RETURNED)
+
+
+@dataclass(frozen=True)
+class ChosenRows:
+    """The rows that a statement is about.
+
+    `query`: of a move, a query for the ids of messages in the state that it starts from, for what of address_id,
+    reason, group_id and original_address_id is set anew, and for whatever the rest names as `chosen`; of messages that
+    enter, a FROM clause. `before`: common table expressions that it needs.
+    The query of a move asks for the state, unless `is_locked` says that the caller has read it under the messages'
+    locks, or unless `asks`, a condition on `message`, is given: then the update itself asks for the state and for that,
+    of messages that nobody has locked before, and sets nothing from `chosen`. `is_as_read`: the query has
+    `message.xmin` as `version`, and what somebody else changes before the update reaches it is left out.
+    """
+
+    query: str
+    before: str = ""
+    asks: str | None = None
+    is_locked: bool = False
+    is_as_read: bool = False
+
+
+@dataclass(frozen=True)
+class StatementParts:
+    """The rest of a statement.
+
+    `shows`: more columns of `changed`. `beside`: common table expressions that need `changed`. `note`: an expression
+    over `changed`. `is_decision`: history names the operation, the parameter `operation`. `then`: the query at the end.
+    """
+
+    shows: Sequence[str] = ()
+    beside: str = ""
+    note: str = "%(note)s"
+    is_decision: bool = False
+    then: str = COUNT_CHANGED
+
+
+_PLAIN = StatementParts()
 
 
 def move(
@@ -38,66 +77,40 @@ def move(
     event: Event | str,
     to: State | None,
     *,
-    chosen: str,
-    asks: str | None = None,
-    is_locked: bool = False,
-    is_as_read: bool = False,
+    chosen: ChosenRows | str,
     reason: Reason | None = None,
     sets: Mapping[str, str] | None = None,
-    shows: Sequence[str] = (),
-    before: str = "",
-    beside: str = "",
-    note: str = "%(note)s",
-    is_decision: bool = False,
-    then: str = COUNT_CHANGED,
+    parts: StatementParts = _PLAIN,
 ) -> str:
     """Return the statement by which `event` moves messages from the state `start` to the state `to`.
 
-    `chosen`: a query for the ids of messages in `start`, for what of address_id, reason, group_id and
-    original_address_id is set anew, and for whatever the rest names as `chosen`. It asks for the state, unless
-    `is_locked` says that the caller has read it under the messages' locks, or unless `asks`, a condition on `message`,
-    is given: then the update itself asks for the state and for that, of messages that nobody has locked before, and
-    sets nothing from `chosen`. `is_as_read`: `chosen` has `message.xmin` as `version`, and what somebody else changes
-    before the update reaches it is left out.
-    `event`: an expression over `chosen` where messages differ. `to` None: `sets` says it. `reason` None: `sets` says
-    it, or it stays. `before`, `beside`: common table expressions that `chosen` needs, or that need `changed`. `note`:
-    an expression over `changed`. `is_decision`: history names the operation, the parameter `operation`. `then`: the
-    query at the end.
+    `chosen`: a query alone where it asks for the state. `event`: an expression over `chosen` where messages differ.
+    `to` None: `sets` says it. `reason` None: `sets` says it, or it stays.
     Errors: `ValueError`, `TransitionNotAllowed`, when the statement is made.
     """
-    if asks is None and not is_locked and f"state = '{start}'" not in chosen:
-        raise ValueError(f"nothing in {chosen!r} asks for messages in {start}")
-    if to is State.TBDL and start in _MAY_LACK_PAYLOAD and "removed_payload" not in chosen:
-        raise ValueError(f"{chosen!r} would have messages delivered whose payload was removed")
-    values = {"state_at": "now()"}
-    if to is not None:
-        values |= {"state": f"'{to}'"} | (_PARKED if to in (State.NDLV, State.FAIL) else {})
+    rows = ChosenRows(chosen) if isinstance(chosen, str) else chosen
+    if rows.asks is None and not rows.is_locked and f"state = '{start}'" not in rows.query:
+        raise ValueError(f"nothing in {rows.query!r} asks for messages in {start}")
+    if to is State.TBDL and start in _MAY_LACK_PAYLOAD and "removed_payload" not in rows.query:
+        raise ValueError(f"{rows.query!r} would have messages delivered whose payload was removed")
     if isinstance(event, Event) and to is not None:
         check(start, event, to, reason)
-    if reason is not None:
-        values["reason"] = f"'{reason}'"
-    values |= sets or {}
-    written = ", ".join(f"{column} = {value}" for column, value in values.items())
+    values = _values({"state_at": "now()"}, to, reason)
+    values |= (_PARKED if to in (State.NDLV, State.FAIL) else {}) | dict(sets or {})
     before_it = [column for column in _COUNTED if column in values]
     is_result = _is_result(start, to)
     returned = [f"message.{column}" for column in (*_AFTER, *(["operation_id"] if is_result else []))]
     returned += [f"chosen.{column} AS was_{column}" for column in before_it]
     returned += [] if isinstance(event, Event) else [f"{event} AS event"]
-    if asks is None:
-        found = "FROM chosen WHERE message.id = chosen.id"
-        found += " AND message.xmin = chosen.version" if is_as_read else ""
-    else:
-        # One walk along the index instead of a search a message. The CASE keeps the planner, whose statistics are older
-        # than any claim, from beginning with the state, and from making a join of a condition that it can hash.
-        asked = f"CASE WHEN message.state = '{start}' AND {asks} THEN TRUE END"
-        found = f"WHERE message.id = ANY(ARRAY(SELECT id FROM chosen)) AND {asked}"  # noqa: S608
+    history = _history(_text(event), f"'{start}'", _constant(to), parts.note, is_decision=parts.is_decision)
+    results = _results(_text(event), _constant(to), before_it) if is_result else ""
     return f"""
-WITH {_parts(before)}chosen AS ({chosen}), changed AS (
-    UPDATE message SET {written} {found}
-    RETURNING {", ".join([*returned, *shows])}
-), {_parts(beside)}{_history(_text(event), f"'{start}'", _constant(to), note, is_decision=is_decision)},
-{_results(_text(event), _constant(to), before_it) if is_result else ""}{_counts(start, to, before_it)}
-{then}
+WITH {_parts(rows.before)}chosen AS ({rows.query}), changed AS (
+    UPDATE message SET {", ".join(f"{column} = {value}" for column, value in values.items())} {_found(rows, start)}
+    RETURNING {", ".join([*returned, *parts.shows])}
+), {_parts(parts.beside)}{history},
+{results}{_counts(start, to, before_it)}
+{parts.then}
 """  # noqa: S608  (fragments are constants)
 
 
@@ -106,14 +119,10 @@ def enter(
     to: State | None,
     *,
     columns: Mapping[str, str],
-    chosen: str,
+    chosen: ChosenRows | str,
     reason: Reason | None = None,
-    shows: Sequence[str] = (),
-    before: str = "",
-    beside: str = "",
-    note: str = "%(note)s",
     noted: str | None = None,
-    then: str = COUNT_CHANGED,
+    parts: StatementParts = _PLAIN,
 ) -> str:
     """Return the statement by which messages enter in the state `to`.
 
@@ -121,40 +130,55 @@ def enter(
     where `to` and `reason` are None. `noted`: an expression of `before` with id and note of every message, where all
     enter alike; history is then written from it. The rest as for `move`.
     """
-    values = dict(columns)
-    if to is not None:
-        values["state"] = f"'{to}'"
+    rows = ChosenRows(chosen) if isinstance(chosen, str) else chosen
     if isinstance(event, Event) and to is not None:
         check(None, event, to, reason)
-    if reason is not None:
-        values["reason"] = f"'{reason}'"
+    values = _values(columns, to, reason)
     returned = [*_AFTER, *([] if isinstance(event, Event) else [f"{event} AS event"])]
-    history = _history(_text(event), "NULL", _constant(to), note)
+    history = _history(_text(event), "NULL", _constant(to), parts.note)
     if noted is not None:
         changes = f"SELECT id, NULL, '{to}', {_text(event)}, '{reason}', 0, %(actor)s, note FROM {noted}"  # noqa: S608
         history = _history_of(changes)
     return f"""
-WITH {_parts(before)}changed AS (
-    INSERT INTO message ({", ".join(values)}) SELECT {", ".join(values.values())} FROM {chosen}
-    RETURNING {", ".join([*returned, *shows])}
-), {_parts(beside)}{history}, {_counts(None, to, ())}
-{then}
+WITH {_parts(rows.before)}changed AS (
+    INSERT INTO message ({", ".join(values)}) SELECT {", ".join(values.values())} FROM {rows.query}
+    RETURNING {", ".join([*returned, *parts.shows])}
+), {_parts(parts.beside)}{history}, {_counts(None, to, ())}
+{parts.then}
 """  # noqa: S608  (fragments are constants)
 
 
-def stay(event: Event, starts: Sequence[State], *, chosen: str, beside: str, then: str) -> str:
+def stay(event: Event, starts: Sequence[State], *, chosen: str, parts: StatementParts) -> str:
     """Return the statement by which `event` leaves messages in their states, one of `starts`, and is written down.
 
     `chosen`: a query for id, state, reason and attempt_number of messages that the caller has locked; they are in
-    `changed`. The rest as for `move`, of a decision.
+    `changed`. `parts`: without `shows`, of a decision whatever it says.
     """
     for start in starts:
         check(start, event, start)
     return f"""
-WITH changed AS MATERIALIZED ({chosen}), {_parts(beside)}
-{_history(f"'{event}'", "state", "state", "%(note)s", is_decision=True)}
-{then}
+WITH changed AS MATERIALIZED ({chosen}), {_parts(parts.beside)}
+{_history(f"'{event}'", "state", "state", parts.note, is_decision=True)}
+{parts.then}
 """
+
+
+def _values(columns: Mapping[str, str], to: State | None, reason: Reason | None) -> dict[str, str]:
+    """Return the columns and their expressions, with state and reason where they are the same for all."""
+    state = {} if to is None else {"state": f"'{to}'"}
+    return dict(columns) | state | ({} if reason is None else {"reason": f"'{reason}'"})
+
+
+def _found(rows: ChosenRows, start: State) -> str:
+    """Return the clauses by which an update finds the chosen messages."""
+    if rows.asks is None:
+        return "FROM chosen WHERE message.id = chosen.id" + (
+            " AND message.xmin = chosen.version" if rows.is_as_read else ""
+        )
+    # One walk along the index instead of a search a message. The CASE keeps the planner, whose statistics are older
+    # than any claim, from beginning with the state, and from making a join of a condition that it can hash.
+    asked = f"CASE WHEN message.state = '{start}' AND {rows.asks} THEN TRUE END"
+    return f"WHERE message.id = ANY(ARRAY(SELECT id FROM chosen)) AND {asked}"  # noqa: S608
 
 
 def _history(event: str, start: str, to: str, note: str, *, is_decision: bool = False) -> str:

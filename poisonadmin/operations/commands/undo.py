@@ -7,7 +7,7 @@ from django.db import connection, transaction
 from poisonadmin.core.commands.transaction_retry import retried
 from poisonadmin.core.queries.rows import fetch_values
 from poisonadmin.messages.commands import payload_versions
-from poisonadmin.messages.commands.transitions import move
+from poisonadmin.messages.commands.transitions import StatementParts, move
 from poisonadmin.messages.domain.states import Event, State
 from poisonadmin.operations.domain.actions import OperationAction
 from poisonadmin.store.models.operation import Operation
@@ -54,8 +54,9 @@ _UNDO = move(
                                        WHEN message.original_address_id IS NULL THEN message.address_id
                                        ELSE NULLIF(message.original_address_id, former_address_id) END""",
     },
-    shows=("from_name", "to_name"),
-    beside="""hops AS (
+    parts=StatementParts(
+        shows=("from_name", "to_name"),
+        beside="""hops AS (
     INSERT INTO hop (message_id, from_address, to_address, reason, by)
     SELECT id, from_name, to_name, 'operation_cancelled', %(actor)s FROM changed WHERE to_name IS NOT NULL
 ), restarts AS (
@@ -63,7 +64,8 @@ _UNDO = move(
     WHERE operation.id = %(operation)s AND restart.restart_job_id = operation.restart_job_id
       AND restart.message_id = changed.id
 )""",
-    is_decision=True,
+        is_decision=True,
+    ),
 )
 # What waits on the operation's own lanes is found at once, whatever else the selection holds.
 _ON_LANES = """

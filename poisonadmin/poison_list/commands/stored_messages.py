@@ -12,7 +12,7 @@ from poisonadmin.intake.commands.accept import STORED, import_failure
 from poisonadmin.intake.commands.business_keys import write_keys
 from poisonadmin.intake.domain.envelope import MessageEnvelope
 from poisonadmin.intake.domain.staged_rows import headers_json
-from poisonadmin.messages.commands.transitions import enter, move
+from poisonadmin.messages.commands.transitions import ChosenRows, StatementParts, enter, move
 from poisonadmin.messages.domain.states import Event, Reason, State
 
 # As many as one report may set aside; a bookmark names one message, but nothing makes producers keep to that.
@@ -52,7 +52,6 @@ _STORE = enter(
     Event.IMPORTED,
     State.NDLV,
     reason=Reason.LISTED,
-    before=STORED,
     columns={
         "id": "id",
         "address_id": "%(address)s",
@@ -60,8 +59,13 @@ _STORE = enter(
         "failure_count": "0",
         "failed_at": "%(failed_at)s",
     },
-    chosen="stored",
-    then="SELECT id FROM changed",
+    chosen=ChosenRows(
+        "stored",
+        before=STORED,
+    ),
+    parts=StatementParts(
+        then="SELECT id FROM changed",
+    ),
 )
 
 
