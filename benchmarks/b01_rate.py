@@ -10,10 +10,11 @@ from benchmarks import live, loads
 from benchmarks.results import Line, at_most, quantile, say
 from benchmarks.world import World
 from poisonadmin.core.domain.access import SYSTEM
-from poisonadmin.operations.commands.beginning import begin
+from poisonadmin.operations.commands.beginning import OperationTerms, begin
 from poisonadmin.operations.commands.operations import change
 from poisonadmin.operations.domain.actions import OperationAction
 from poisonadmin.operations.domain.lifecycle import OperationChange
+from poisonadmin.operations.domain.pace import Pace
 from poisonadmin.operations.queries.operations import get_operation
 
 NAME = "B1R"
@@ -63,7 +64,9 @@ def _fill(count: int) -> None:
 
 def _begin() -> int:
     filter_ = {"state": ["NDLV"]}
-    return begin(filter_, OperationAction.APPROVE, reason="measured", principal=SYSTEM, rate_per_second=RATE)
+    return begin(
+        filter_, OperationAction.APPROVE, reason="measured", principal=SYSTEM, terms=OperationTerms(Pace(RATE))
+    )
 
 
 def _ended(operation: int) -> bool:

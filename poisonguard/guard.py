@@ -10,7 +10,7 @@ import ssl
 import threading
 from pathlib import Path
 from types import CoroutineType
-from typing import Any, Callable
+from typing import TYPE_CHECKING, Any, Callable, TypedDict
 
 from poisonguard import lifetimes
 from poisonguard.confirming import Confirmer, Headers
@@ -24,10 +24,33 @@ from poisonguard.server import Server
 from poisonguard.skipping import SKIPPED, OnSkip, Skip
 from poisonguard.wording import Wording, bookmark_of, payload_bytes
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
 logger = logging.getLogger("poisonguard")
 PRESETS: dict[str, int] = {"amps": 1}
 MAX_NAME_CHARS = 100
 AT_EXIT_SECONDS = 2.0
+
+
+class GuardOptions(TypedDict, total=False):
+    """Keyword arguments of a guard that may be left out.
+
+    crash_limit: at which crash a bookmark is listed; None: as the source's policy says, else 2. preset="amps": 1.
+    send_payload: send the message along (up to 256 kB), so that an administrator sees it; False.
+    on_skip: called with a Skip for a listed bookmark, so that the caller can acknowledge it.
+    verdict_seconds: how long a bookmark waits for the answer to its own report before `Undecided` is raised; 1.0.
+    """
+
+    version: str | None
+    name: str | None
+    preset: str | None
+    crash_limit: int | None
+    send_payload: bool
+    content_type: str | None
+    on_skip: OnSkip | None
+    verdict_seconds: float
+    tls: ssl.SSLContext | None
 
 
 class Guard:
@@ -36,10 +59,7 @@ class Guard:
     url, token: a PoisonAdmin, and a token of it with the scope `ingest` whose patterns cover `source`.
     source: the list's name, which all consumers of the same messages share; where PoisonAdmin stores them, its address.
     journal_dir: a directory that outlives the process; consumers on one machine may share it.
-    crash_limit: at which crash a bookmark is listed; None: as the source's policy says, else 2. preset="amps": 1.
-    send_payload: send the message along (up to 256 kB), so that an administrator sees it.
-    on_skip: called with a Skip for a listed bookmark, so that the caller can acknowledge it.
-    verdict_seconds: how long a bookmark waits for the answer to its own report before `Undecided` is raised.
+    options: as `GuardOptions` has them.
     """
 
     def __init__(
@@ -49,32 +69,27 @@ class Guard:
         source: str,
         *,
         journal_dir: str | os.PathLike[str],
-        version: str | None = None,
-        name: str | None = None,
-        preset: str | None = None,
-        crash_limit: int | None = None,
-        send_payload: bool = False,
-        content_type: str | None = None,
-        on_skip: OnSkip | None = None,
-        verdict_seconds: float = 1.0,
-        tls: ssl.SSLContext | None = None,
+        **options: Unpack[GuardOptions],
     ) -> None:
-        """Check what is given, and touch neither disk nor network; raise ValueError."""
+        """Check what is given, and touch neither disk nor network; raise ValueError, TypeError."""
+        if unknown := sorted(options.keys() - GuardOptions.__annotations__.keys()):
+            raise TypeError(f"Guard() got an unexpected keyword argument {unknown[0]!r}")
+        preset, crash_limit = options.get("preset"), options.get("crash_limit")
         if preset is not None and preset not in PRESETS:
             raise ValueError(f"there is no preset {preset!r}; there is 'amps'")
         if crash_limit is not None and crash_limit < 1:
             raise ValueError("crash_limit is at least 1")
         self.source = source
-        self._server = Server(url, token, tls)
+        self._server = Server(url, token, options.get("tls"))
         # Absolute: a consumer that changes its working directory keeps its journals.
         self._root = Path(journal_dir).absolute() / hashlib.sha256(source.encode()).hexdigest()[:16]
-        self._version = version
-        self._given_name = name
+        self._version = options.get("version")
+        self._given_name = options.get("name")
         self._crash_limit = crash_limit or (PRESETS[preset] if preset else None)
-        self._send_payload = send_payload
-        self._content_type = content_type
-        self._on_skip = on_skip
-        self._verdict_seconds = verdict_seconds
+        self._send_payload = options.get("send_payload", False)
+        self._content_type = options.get("content_type")
+        self._on_skip = options.get("on_skip")
+        self._verdict_seconds = options.get("verdict_seconds", 1.0)
         self._is_child = False
         self._is_closed = False
         self._start_options: tuple[float | None, str] | None = None

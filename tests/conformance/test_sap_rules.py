@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from poisonadmin.delivery.domain.retry_decision import RetryDecision, on_crash, on_failure
+from poisonadmin.delivery.domain.retry_decision import PlainTry, RetryDecision, on_crash, on_failure
 from poisonadmin.messages.domain.states import TRANSITIONS, Event, Reason, State, Transition
 from poisonadmin.policies.domain.policy import Policy, preset
 
@@ -51,18 +51,18 @@ def _verdict(policy: Policy, stand: Stand, event: str, attempt: int) -> RetryDec
             return RetryDecision(State.DLVD, Event.DELIVERED, None, None, None, 0, candidate=False, crash_count=0)
         case "exception":
             return on_failure(
-                policy, message_id=1, attempt_number=attempt, failure_count=stand.failure_count, address="orders"
+                policy, PlainTry(id=1, attempt_number=attempt, failure_count=stand.failure_count, address="orders")
             )
         case "node lost":
             return on_crash(
                 policy,
+                PlainTry(failure_count=stand.failure_count),
                 stand.crash_count,
                 stand.candidate,
-                failure_count=stand.failure_count,
                 is_counted=False,
                 event=Event.NODE_LOST,
             )
-    return on_crash(policy, stand.crash_count, stand.candidate, failure_count=stand.failure_count)
+    return on_crash(policy, PlainTry(failure_count=stand.failure_count), stand.crash_count, stand.candidate)
 
 
 BLACKLISTED = Stand(State.NDLV, candidate=True, crash_count=2, reason=Reason.BLACKLISTED)
@@ -105,11 +105,11 @@ def test_with_blacklisting_off_any_number_of_crashes_only_returns_the_message(cr
 
 @pytest.mark.conformance("SAP-e", "R3")
 def test_an_approved_message_has_one_crash_left_or_two_as_its_flag_was_kept_or_cleared() -> None:
-    kept = on_crash(SAP, 2, True, failure_count=0)
+    kept = on_crash(SAP, PlainTry(failure_count=0), 2, True)
     assert (kept.state, kept.reason) == (State.NDLV, Reason.BLACKLISTED)
-    cleared = on_crash(SAP, 0, False, failure_count=0)
+    cleared = on_crash(SAP, PlainTry(failure_count=0), 0, False)
     assert (cleared.state, cleared.candidate, cleared.crash_count) == (State.TBDL, True, 1)
-    assert on_crash(SAP, 1, True, failure_count=0).state is State.NDLV
+    assert on_crash(SAP, PlainTry(failure_count=0), 1, True).state is State.NDLV
 
 
 @pytest.mark.conformance("SAP-f", "SAP-10")

@@ -9,7 +9,7 @@ from django.db import connection
 from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.delivery.domain.answer_decision import on_rolled_back
 from poisonadmin.delivery.domain.hot_loops import NOTE, is_endless, paced
-from poisonadmin.delivery.domain.retry_decision import on_crash, on_failure
+from poisonadmin.delivery.domain.retry_decision import PlainTry, on_crash, on_failure
 from poisonadmin.delivery.domain.retry_series import series
 from poisonadmin.messages.domain.states import Event
 from poisonadmin.policies.domain.policy import ExceptionDestination, OnExhausted, Policy, preset
@@ -56,8 +56,8 @@ def test_what_has_an_end_or_a_wait_is_left_alone() -> None:
 
 @pytest.mark.conformance("R11")
 def test_crashes_and_roll_backs_without_an_end_are_paced_too() -> None:
-    crashed = on_crash(Policy(), 0, False, failure_count=0)
-    rolled_back = on_rolled_back(Policy(), message_id=1, attempt_number=12, failure_count=0)
+    crashed = on_crash(Policy(), PlainTry(failure_count=0), 0, False)
+    rolled_back = on_rolled_back(Policy(), PlainTry(id=1, attempt_number=12, failure_count=0))
     for decision in (crashed, rolled_back):
         cold = paced(decision, Policy(), "orders", is_hot=False, is_in_conversation=False)
         hot = paced(decision, Policy(), "orders", is_hot=True, is_in_conversation=False)
@@ -69,7 +69,7 @@ def test_crashes_and_roll_backs_without_an_end_are_paced_too() -> None:
 
 def test_a_message_that_moves_on_is_not_held_back() -> None:
     policy = Policy(max_failed_deliveries=1)
-    moved = on_failure(policy, message_id=1, attempt_number=20, failure_count=19, address="orders")
+    moved = on_failure(policy, PlainTry(id=1, attempt_number=20, failure_count=19, address="orders"))
     assert paced(moved, policy, "orders", is_hot=True, is_in_conversation=False) is moved
 
 

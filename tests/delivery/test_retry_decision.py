@@ -6,6 +6,7 @@ import pytest
 
 from poisonadmin.delivery.domain.retry_decision import (
     DeadLetterTarget,
+    PlainTry,
     RetryDecision,
     dead_letter_target,
     on_crash,
@@ -20,10 +21,7 @@ def failing(policy: Policy, failure: int, *, address: str = "orders", conversati
     """Return the decision on the `failure`-th failure in a row of message 1."""
     return on_failure(
         policy,
-        message_id=1,
-        attempt_number=failure,
-        failure_count=failure - 1,
-        address=address,
+        PlainTry(id=1, attempt_number=failure, failure_count=failure - 1, address=address),
         conversation_failures=conversation,
     )
 
@@ -48,7 +46,7 @@ def test_the_wait_has_the_jitter_of_the_failed_attempt() -> None:
 def test_the_wait_follows_the_failures_not_the_attempts() -> None:
     """R3: an approved message starts its ladder anew while its attempts go on counting."""
     policy = replace(BUILT_IN, redelivery_collision_avoidance_factor=0.0)
-    decision = on_failure(policy, message_id=1, attempt_number=11, failure_count=0, address="orders")
+    decision = on_failure(policy, PlainTry(id=1, attempt_number=11, failure_count=0, address="orders"))
     assert (decision.delay_ms, decision.failure_count) == (5000, 1)
 
 
@@ -58,7 +56,7 @@ def test_the_wait_follows_the_failures_not_the_attempts() -> None:
 def test_retry_after_is_a_lower_bound_of_the_wait(asked: int | None, given: int) -> None:
     policy = Policy(redelivery_delay=1000, max_redelivery_delay=2000)
     decision = on_failure(
-        policy, message_id=1, attempt_number=1, failure_count=0, address="orders", retry_after_ms=asked
+        policy, PlainTry(id=1, attempt_number=1, failure_count=0, address="orders"), retry_after_ms=asked
     )
     assert decision.delay_ms == given
 
@@ -224,7 +222,7 @@ def test_every_decision_is_a_transition_that_the_table_has() -> None:
     policies = [BUILT_IN, WEBSPHERE, MQ, *(preset(name) for name in ("sap", "artemis", "amps", "service_broker"))]
     policies += [Policy(max_delivery_attempts=1, on_exhausted=what) for what in OnExhausted]
     decisions = [failing(policy, failure, conversation=failure) for policy in policies for failure in range(1, 12)]
-    decisions += [on_crash(policy, count, True, failure_count=0) for policy in policies for count in range(3)]
+    decisions += [on_crash(policy, PlainTry(failure_count=0), count, True) for policy in policies for count in range(3)]
     for decision in decisions:
         assert decision.state in allowed(State.DLNG, decision.event)
         assert decision.reason is None or decision.reason in reasons(decision.event)

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poisonadmin.delivery.domain.retry_decision import on_failure
+from poisonadmin.delivery.domain.retry_decision import PlainTry, on_failure
 from poisonadmin.delivery.domain.retry_limits import attempts_in_all, breakers
 from poisonadmin.messages.domain.states import State
 from poisonadmin.policies.domain.policy import ExceptionDestination, OnExhausted, Policy
@@ -26,7 +26,7 @@ TRIED = 10
 def test_the_last_attempt_is_the_one_after_which_no_other_follows(policy: Policy) -> None:
     ends = None
     for count in range(TRIED):
-        decision = on_failure(policy, message_id=1, attempt_number=count + 1, failure_count=count, address="orders")
+        decision = on_failure(policy, PlainTry(id=1, attempt_number=count + 1, failure_count=count, address="orders"))
         if decision.state is not State.TBDL:
             ends = count + 1
             break
@@ -37,7 +37,7 @@ def test_the_last_attempt_is_the_one_after_which_no_other_follows(policy: Policy
 def test_a_breaker_that_needs_one_more_failure_falls_with_it(retries: int, count: int) -> None:
     policy = Policy(listener_max_retries=retries)
     [breaker] = breakers(policy, failure_count=count, rollbacks_in_row=0, conversation_failures=None)
-    decision = on_failure(policy, message_id=1, attempt_number=1, failure_count=count, address="orders")
+    decision = on_failure(policy, PlainTry(id=1, attempt_number=1, failure_count=count, address="orders"))
     assert decision.stop_address is (breaker.left == 1)
 
 

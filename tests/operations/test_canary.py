@@ -3,8 +3,10 @@
 import pytest
 
 from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.operations.commands.beginning import OperationTerms
 from poisonadmin.operations.commands.operations import carry_on, change
 from poisonadmin.operations.domain.lifecycle import OperationChange
+from poisonadmin.operations.domain.pace import Pace
 from poisonadmin.operations.queries.operations import get_operation
 from poisonadmin.store.models.message import Message
 from tests.fixtures.api import take_dead
@@ -25,7 +27,7 @@ def test_a_canary_tries_some_of_every_group_before_all_others() -> None:
     others = [take_dead("orders.us", exception_class=f"Error{n}") for n in range(20)]
     for _ in range(130):
         take_dead()
-    operation = approve_all(has_canary=True)
+    operation = approve_all(terms=OperationTerms(Pace(has_canary=True)))
     sizes = []
     while state(operation) == "running":
         carry_on()
@@ -44,7 +46,7 @@ def test_a_canary_tries_some_of_every_group_before_all_others() -> None:
 def test_a_canary_that_fails_again_halts_the_operation_and_a_person_may_resume_it() -> None:
     for _ in range(30):
         take_dead()
-    operation = approve_all(has_canary=True)
+    operation = approve_all(terms=OperationTerms(Pace(has_canary=True)))
     carry_on()
     for _ in range(2):
         answer_claim("failed")

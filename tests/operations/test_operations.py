@@ -15,13 +15,14 @@ from poisonadmin.messages.commands import decisions as deciding
 from poisonadmin.messages.commands.confirmations import confirm
 from poisonadmin.messages.commands.expiry import expire_due
 from poisonadmin.operations.commands import beginning, selections
-from poisonadmin.operations.commands.beginning import begin
+from poisonadmin.operations.commands.beginning import OperationTerms, begin
 from poisonadmin.operations.commands.carry_out import carry_out_piece
 from poisonadmin.operations.commands.operations import OperationNotChanged, carry_on, change, clear_lanes
 from poisonadmin.operations.commands.selections import freeze
 from poisonadmin.operations.domain.actions import OperationAction
 from poisonadmin.operations.domain.ledger import MemberOutcome
 from poisonadmin.operations.domain.lifecycle import OperationChange
+from poisonadmin.operations.domain.pace import Pace
 from poisonadmin.operations.domain.params import InvalidOperation
 from poisonadmin.operations.queries.operations import get_operation, list_operation_members, list_operations
 from poisonadmin.operations.queries.preview import preview
@@ -262,7 +263,7 @@ def test_what_nobody_decided_on_in_bulk_goes_first(pieces_of_two: None) -> None:
 def test_a_rate_spaces_the_deliveries_of_all_destinations_together() -> None:
     for _ in range(6):
         take_dead()
-    approve_all(rate_per_second=4.0)
+    approve_all(terms=OperationTerms(Pace(4.0)))
     OperationPace.objects.update(next_slot="2020-01-01T00:00:00Z")
     carry_on()
     taken = claim(tasks=2)
@@ -376,7 +377,7 @@ def test_the_members_behind_all_lines_are_the_lines(
     """In the middle of an operation, with something under way."""
     for _ in range(7):
         take_dead()
-    operation = begin(NDLV, action, reason="r", principal=SYSTEM, has_canary=has_canary)
+    operation = begin(NDLV, action, reason="r", principal=SYSTEM, terms=OperationTerms(Pace(has_canary=has_canary)))
     assert carry_out_piece(Operation.objects.get(id=operation))
     if action is APPROVE:
         claim(limit=1)

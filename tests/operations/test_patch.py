@@ -16,11 +16,12 @@ from poisonadmin.messages.queries.detail import attempts, get_message, history, 
 from poisonadmin.messages.queries.lists import list_messages
 from poisonadmin.messages.queries.versions import version_diff, version_payload, versions
 from poisonadmin.operations.commands import beginning, carry_out
-from poisonadmin.operations.commands.beginning import begin, decide_on
+from poisonadmin.operations.commands.beginning import OperationTerms, begin, decide_on
 from poisonadmin.operations.commands.operations import carry_on, change
 from poisonadmin.operations.commands.selections import freeze
 from poisonadmin.operations.domain.actions import OperationAction
 from poisonadmin.operations.domain.lifecycle import OperationChange
+from poisonadmin.operations.domain.pace import Pace
 from poisonadmin.operations.domain.params import InvalidOperation
 from poisonadmin.operations.queries import change_preview
 from poisonadmin.operations.queries.operations import get_operation
@@ -260,7 +261,7 @@ def test_a_large_operation_goes_on_in_the_middle_of_a_piece(monkeypatch: pytest.
 def test_with_a_canary_each_is_changed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(carry_out, "BYTES_AT_ONCE", 3_000)
     ids = [take_order(order={**ORDER, "n": n}) for n in range(15)]
-    operation = patch(ids, has_canary=True)
+    operation = patch(ids, terms=OperationTerms(Pace(has_canary=True)))
     for _ in range(20):
         carry_on()
         if taken := claim_due(tasks=1, limit=100):

@@ -7,10 +7,11 @@ from django.contrib.auth.models import User
 
 from poisonadmin.core.commands.authentication import principal_of_user
 from poisonadmin.core.domain.access import SYSTEM, Principal, Role
-from poisonadmin.operations.commands.beginning import begin
+from poisonadmin.operations.commands.beginning import OperationTerms, begin
 from poisonadmin.operations.commands.operations import OperationNotChanged, carry_on, change
 from poisonadmin.operations.domain.actions import OperationAction
 from poisonadmin.operations.domain.lifecycle import OperationChange
+from poisonadmin.operations.domain.pace import Pace
 from poisonadmin.operations.queries.operations import get_operation
 from poisonadmin.sign_offs.commands.rules import save_sign_off_rule
 from poisonadmin.sign_offs.commands.sign_off import sign_off
@@ -70,7 +71,7 @@ def test_it_is_halted_when_its_rights_are_gone(olga: User, lose: Callable[[User]
         OperationAction.APPROVE,
         reason="mended",
         principal=as_principal(olga),
-        rate_per_second=5.0,
+        terms=OperationTerms(Pace(5.0)),
     )
     carry_on()
     lose(olga)

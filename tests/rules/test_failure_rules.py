@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from poisonadmin.delivery.domain.retry_decision import RetryDecision, on_failure
+from poisonadmin.delivery.domain.retry_decision import PlainTry, RetryDecision, on_failure
 from poisonadmin.messages.domain.states import State, check
 from poisonadmin.policies.domain.policy import BUILT_IN
 from poisonadmin.rules.domain.failure_rules import compile_failure_rule, first_match, overridden
@@ -64,7 +64,7 @@ def test_what_is_not_there_meets_no_condition(match: dict[str, Any]) -> None:
 
 def given(action: dict[str, Any], **more: Any) -> RetryDecision:
     """Return what becomes of the policy's decision on the last failure of all."""
-    exhausted = on_failure(BUILT_IN, message_id=1, attempt_number=10, failure_count=9, address="orders.eu")
+    exhausted = on_failure(BUILT_IN, PlainTry(id=1, attempt_number=10, failure_count=9, address="orders.eu"))
     rule = compile_failure_rule(RuleDefinition(1, "busy", 1, {}, action))
     decision = overridden(exhausted, rule, **({"delay_ms": 40_000, "hops": 0} | more))
     check(State.DLNG, decision.event, decision.state)

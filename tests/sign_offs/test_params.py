@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 
 from poisonadmin.core.domain.access import SYSTEM, NotAllowed, OutOfScope, Permission, Principal, Role, principal
-from poisonadmin.operations.commands.beginning import begin, decide_on
+from poisonadmin.operations.commands.beginning import OperationTerms, begin, decide_on
 from poisonadmin.operations.commands.selections import freeze
 from poisonadmin.operations.domain.actions import OperationAction
 from poisonadmin.operations.queries.operations import OperationDetail, get_operation, list_operations
@@ -107,7 +107,7 @@ def test_a_change_waits_with_its_payload_and_is_carried_out_as_it_was_asked_for(
 def test_breaking_the_glass_keeps_what_it_is_told() -> None:
     save_sign_off_rule("#", None, above=0, principal=ADA)
     message = take("orders.eu", "one", dead_letter=DEAD)
-    operation = asked([message], PATCH, {"payload": "two"}, principal=ADA, break_glass=True)
+    operation = asked([message], PATCH, {"payload": "two"}, principal=ADA, terms=OperationTerms(break_glass=True))
     assert operation.broke_glass_at is not None
     assert held(message) == b"two"
 

@@ -8,11 +8,12 @@ from django.db.models.functions import Now
 from poisonadmin.core.domain.access import NotAllowed, Permission, Principal, Role, principal
 from poisonadmin.core.domain.errors import NotFound, PreconditionFailed
 from poisonadmin.messages.domain.states import TransitionNotAllowed
-from poisonadmin.operations.commands.beginning import begin, decide_on
+from poisonadmin.operations.commands.beginning import OperationTerms, begin, decide_on
 from poisonadmin.operations.commands.operations import OperationNotChanged, carry_on, change
 from poisonadmin.operations.commands.selections import freeze
 from poisonadmin.operations.domain.actions import OperationAction
 from poisonadmin.operations.domain.lifecycle import OperationChange
+from poisonadmin.operations.domain.pace import Pace
 from poisonadmin.operations.domain.params import InvalidOperation
 from poisonadmin.operations.queries.operations import OperationDetail, get_operation
 from poisonadmin.operations.queries.preview import preview
@@ -265,7 +266,7 @@ def test_a_click_that_would_be_refused_asks_nobody() -> None:
 def test_a_canary_begins_when_it_was_signed_off() -> None:
     limit(1)
     ids = dead(5)
-    operation = begun(*ids, has_canary=True)
+    operation = begun(*ids, terms=OperationTerms(Pace(has_canary=True)))
     carry_on()
     assert states(ids) == {"NDLV"}
     decide_on(ids[:1], FAIL, reason="r", principal=ADA)
@@ -280,8 +281,8 @@ def test_an_administrator_breaks_the_glass_alone_and_it_stays_visible() -> None:
     ids = dead(2)
     for who in (OLGA, RITA):
         with pytest.raises(NotAllowed):
-            begun(*ids, by=who, break_glass=True)
-    operation = begun(*ids, by=ADA, break_glass=True)
+            begun(*ids, by=who, terms=OperationTerms(break_glass=True))
+    operation = begun(*ids, by=ADA, terms=OperationTerms(break_glass=True))
     assert (operation.state, operation.walked) == ("running", 2)
     assert operation.broke_glass_at is not None
     assert operation.sign_off is not None
@@ -291,7 +292,7 @@ def test_an_administrator_breaks_the_glass_alone_and_it_stays_visible() -> None:
 
 def test_reviewers_who_see_the_operation_are_told_of_broken_glass_for_a_day() -> None:
     limit(1)
-    begun(*dead(2), by=ADA, break_glass=True)
+    begun(*dead(2), by=ADA, terms=OperationTerms(break_glass=True))
     elsewhere = principal("bill", Role.REVIEWER, ["bills.#"])
     assert [begun_without_count(who) for who in (RITA, ADA, OLGA, elsewhere)] == [1, 0, 0, 0]
     Operation.objects.update(broke_glass_at=Now() - timedelta(days=2))
@@ -300,6 +301,6 @@ def test_reviewers_who_see_the_operation_are_told_of_broken_glass_for_a_day() ->
 
 def test_glass_that_need_not_be_broken_is_not() -> None:
     limit(2)
-    operation = begun(*dead(2), by=ADA, break_glass=True)
+    operation = begun(*dead(2), by=ADA, terms=OperationTerms(break_glass=True))
     assert (operation.state, operation.broke_glass_at) == ("running", None)
     assert Permission.BREAK_GLASS not in RITA.permissions

@@ -1,4 +1,4 @@
-"""What was answered and is not simply delivered, and the decision on each."""
+"""Reads attempts that did not simply deliver their messages, and decides on each."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -144,13 +144,7 @@ def decide_retry(one: Answered, policy: Policy, *, conversation_failures: int | 
         case Outcome.MOVED:
             return answer_decision.on_moved(one.move_to or one.address, hops=one.hops)
         case Outcome.ROLLED_BACK:
-            return answer_decision.on_rolled_back(
-                policy,
-                message_id=one.id,
-                attempt_number=one.attempt_number,
-                failure_count=one.failure_count,
-                address=one.address,
-            )
+            return answer_decision.on_rolled_back(policy, one)
         case Outcome.CONVERSATION_ENDED:
             return answer_decision.on_conversation_ended(one.failure_count, one.conversation_error)
         case Outcome.RULED:
@@ -159,32 +153,10 @@ def decide_retry(one: Answered, policy: Policy, *, conversation_failures: int | 
                 do, one.move_to, failure_count=one.failure_count, hops=one.hops, why=one.error_message or ""
             )
         case Outcome.CRASHED | Outcome.SUSPECTED:
-            return _crashed(one, policy, Event.CRASHED, is_counted=True)
+            return on_crash(policy, one, one.crash_count, one.candidate)
         case Outcome.NODE_LOST:
             # Under the plain rule a lost node is a crash; under the exact one it is for what ran alone, and else only
             # casts suspicion.
             is_counted = policy.blame is Blame.ALL_IN_FLIGHT or one.is_alone
-            return _crashed(one, policy, Event.NODE_LOST, is_counted=is_counted)
-    return on_failure(
-        policy,
-        message_id=one.id,
-        attempt_number=one.attempt_number,
-        failure_count=one.failure_count,
-        address=one.address,
-        retry_after_ms=one.retry_after_ms,
-        conversation_failures=conversation_failures,
-    )
-
-
-def _crashed(one: Answered, policy: Policy, event: Event, *, is_counted: bool) -> RetryDecision:
-    return on_crash(
-        policy,
-        one.crash_count,
-        one.candidate,
-        failure_count=one.failure_count,
-        message_id=one.id,
-        attempt_number=one.attempt_number,
-        address=one.address,
-        is_counted=is_counted,
-        event=event,
-    )
+            return on_crash(policy, one, one.crash_count, one.candidate, is_counted=is_counted, event=Event.NODE_LOST)
+    return on_failure(policy, one, retry_after_ms=one.retry_after_ms, conversation_failures=conversation_failures)

@@ -1,8 +1,14 @@
-"""What becomes of a message that neither succeeded nor failed: what its consumer, or a content rule, asks for."""
+"""Decisions on messages that neither succeeded nor failed: those of their consumers, and of content rules."""
 
 from dataclasses import replace
 
-from poisonadmin.delivery.domain.retry_decision import TOO_MANY_FAILURES, ConversationEnd, RetryDecision, on_failure
+from poisonadmin.delivery.domain.retry_decision import (
+    TOO_MANY_FAILURES,
+    ConversationEnd,
+    RetryDecision,
+    TriedMessage,
+    on_failure,
+)
 from poisonadmin.delivery.domain.retry_schedule import delay_ms, jitter
 from poisonadmin.messages.domain.states import Event, Reason, State
 from poisonadmin.policies.domain.policy import Policy
@@ -28,26 +34,17 @@ def on_moved(address: str, *, hops: int) -> RetryDecision:
     return RetryDecision(State.TBDL, Event.MOVED, None, 0, address, 0, candidate=False, crash_count=0)
 
 
-def on_rolled_back(
-    policy: Policy, *, message_id: int, attempt_number: int, failure_count: int, address: str = ""
-) -> RetryDecision:
+def on_rolled_back(policy: Policy, tried: TriedMessage) -> RetryDecision:
     """Return the decision on a message that its handler put back.
 
     Where the policy counts roll-backs, it is a failure of the message (ruling R3). Else nothing is counted, and it
     waits as after its first failure.
     """
     if policy.rollbacks_count_as_failures:
-        return on_failure(
-            policy,
-            message_id=message_id,
-            attempt_number=attempt_number,
-            failure_count=failure_count,
-            address=address,
-            event=Event.ROLLED_BACK,
-        )
-    sign, fraction = jitter(message_id, attempt_number)
+        return on_failure(policy, tried, event=Event.ROLLED_BACK)
+    sign, fraction = jitter(tried.id, tried.attempt_number)
     wait = delay_ms(policy, 1, sign=sign, fraction=fraction)
-    return RetryDecision(State.TBDL, Event.ROLLED_BACK, None, wait, None, failure_count)
+    return RetryDecision(State.TBDL, Event.ROLLED_BACK, None, wait, None, tried.failure_count)
 
 
 def on_conversation_ended(failure_count: int, error: ConversationEnd | None) -> RetryDecision:

@@ -1,4 +1,4 @@
-"""What becomes of a message after an attempt: the policy's decision on a failure and on a crash.
+"""The policy's decision on a message after an attempt that failed or crashed.
 
 Each limit is one function that says nothing or gives the decision; they are asked in a fixed order, and the threshold
 is compared before any delay is computed (SEMANTICS ART-19, WAS-13).
@@ -6,6 +6,7 @@ is compared before any delay is computed (SEMANTICS ART-19, WAS-13).
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol
 
 from poisonadmin.delivery.domain.retry_schedule import MAX_RETRY_AFTER_MS, delay_ms, jitter
 from poisonadmin.messages.domain.states import Event, Reason, State
@@ -38,7 +39,7 @@ TOO_MANY_FAILURES = ConversationEnd(500, "Unable to process message.")  # SEMANT
 
 @dataclass(frozen=True)
 class RetryDecision:
-    """What to write for one message. None in `candidate` and `crash_count` leaves the stored value alone."""
+    """The values to write for one message. None in `candidate` and `crash_count` leaves the stored value alone."""
 
     state: State
     event: Event
@@ -64,9 +65,31 @@ class DeadLetterTarget:
     queue: str | None
 
 
+class TriedMessage(Protocol):
+    """A message that was tried, as decisions see it; `failure_count` is the count before this try."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def attempt_number(self) -> int: ...
+    @property
+    def failure_count(self) -> int: ...
+    @property
+    def address(self) -> str: ...
+
+
+class PlainTry(NamedTuple):
+    """A `TriedMessage` of which nothing else is known."""
+
+    id: int = 0
+    attempt_number: int = 0
+    failure_count: int = 0
+    address: str = ""
+
+
 @dataclass(frozen=True)
 class _Failed:
-    """A failure under judgement; `count` includes it."""
+    """A failure that is decided on; `count` includes it."""
 
     policy: Policy
     address: str
@@ -78,30 +101,27 @@ class _Failed:
 
 def on_failure(
     policy: Policy,
+    tried: TriedMessage,
     *,
-    message_id: int,
-    attempt_number: int,
-    failure_count: int,
-    address: str,
     retry_after_ms: int | None = None,
     conversation_failures: int | None = None,
     event: Event = Event.FAILED,
 ) -> RetryDecision:
     """Return the decision on a begun attempt that failed.
 
-    `failure_count` is the count before this failure; `conversation_failures` the conversation's count with it, None
-    outside a conversation. `retry_after_ms` is the destination's own lower bound of the wait, heeded up to a day.
-    `event`: how it failed, where the policy counts crashes or roll-backs as failures (ruling R3).
+    `conversation_failures` is the conversation's count with this failure, None outside a conversation.
+    `retry_after_ms` is the destination's own lower bound of the wait, heeded up to a day. `event`: how it failed, where
+    the policy counts crashes or roll-backs as failures (ruling R3).
 
     >>> from poisonadmin.policies.domain.policy import BUILT_IN
-    >>> decision = on_failure(BUILT_IN, message_id=1, attempt_number=10, failure_count=9, address="orders")
+    >>> decision = on_failure(BUILT_IN, PlainTry(id=1, attempt_number=10, failure_count=9, address="orders"))
     >>> str(decision.state), str(decision.reason), decision.failure_count
     ('NDLV', 'attempts_exhausted', 10)
     """
-    count = failure_count + 1
-    sign, fraction = jitter(message_id, attempt_number)
+    count = tried.failure_count + 1
+    sign, fraction = jitter(tried.id, tried.attempt_number)
     wait = max(delay_ms(policy, count, sign=sign, fraction=fraction), min(retry_after_ms or 0, MAX_RETRY_AFTER_MS))
-    failed = _Failed(policy, address, count, conversation_failures, wait, event)
+    failed = _Failed(policy, tried.address, count, conversation_failures, wait, event)
     for limit in LIMITS:
         decision = limit(failed)
         if decision is not None:
@@ -111,13 +131,10 @@ def on_failure(
 
 def on_crash(
     policy: Policy,
+    tried: TriedMessage,
     crash_count: int,
     candidate: bool,
     *,
-    failure_count: int,
-    message_id: int = 0,
-    attempt_number: int = 0,
-    address: str = "",
     is_counted: bool = True,
     event: Event = Event.CRASHED,
 ) -> RetryDecision:
@@ -130,23 +147,16 @@ def on_crash(
     crashes = crash_count + int(is_counted)
     if is_counted and 0 < policy.crashes_to_list <= crashes:
         return RetryDecision(
-            State.NDLV, event, Reason.LISTED, None, None, failure_count, candidate=True, crash_count=crashes
+            State.NDLV, event, Reason.LISTED, None, None, tried.failure_count, candidate=True, crash_count=crashes
         )
     if is_counted and policy.blacklisting_enabled and crashes >= policy.crash_limit:
         return RetryDecision(
-            State.NDLV, event, Reason.BLACKLISTED, None, None, failure_count, candidate=True, crash_count=crashes
+            State.NDLV, event, Reason.BLACKLISTED, None, None, tried.failure_count, candidate=True, crash_count=crashes
         )
     if policy.crashes_count_as_failures:
-        decision = on_failure(
-            policy,
-            message_id=message_id,
-            attempt_number=attempt_number,
-            failure_count=failure_count,
-            address=address,
-            event=event,
-        )
+        decision = on_failure(policy, tried, event=event)
     else:
-        decision = RetryDecision(State.TBDL, event, None, 0, None, failure_count)
+        decision = RetryDecision(State.TBDL, event, None, 0, None, tried.failure_count)
     if policy.blacklisting_enabled:
         return replace(decision, candidate=True, crash_count=crashes)
     return replace(decision, candidate=candidate, crash_count=crash_count)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from poisonadmin.delivery.domain.retry_decision import RetryDecision, on_failure
+from poisonadmin.delivery.domain.retry_decision import PlainTry, RetryDecision, on_failure
 from poisonadmin.delivery.domain.retry_schedule import delay_ms, jitter
 from poisonadmin.messages.domain.states import State
 from poisonadmin.policies.domain.policy import Policy
@@ -70,7 +70,7 @@ def attempts_in_all(policy: Policy, address: str = "") -> int | None:
 
 
 def _after(policy: Policy, failure: int, address: str) -> RetryDecision:
-    return on_failure(policy, message_id=0, attempt_number=failure, failure_count=failure - 1, address=address)
+    return on_failure(policy, PlainTry(attempt_number=failure, failure_count=failure - 1, address=address))
 
 
 def policy_wait(policy: Policy, decision: RetryDecision, *, message_id: int, attempt_number: int) -> int:

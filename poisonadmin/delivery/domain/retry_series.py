@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from poisonadmin.delivery.domain.hot_loops import AT_LEAST, IMMEDIATE_REDELIVERIES, WAIT_MS, is_paced, paced
-from poisonadmin.delivery.domain.retry_decision import RetryDecision, on_failure
+from poisonadmin.delivery.domain.retry_decision import PlainTry, RetryDecision, TriedMessage, on_failure
 from poisonadmin.delivery.domain.retry_schedule import Explanation, explain
 from poisonadmin.policies.domain.policy import Policy
 
@@ -68,43 +68,37 @@ Override = Callable[[int, int, RetryDecision], RetryDecision]
 
 def series(
     policy: Policy,
+    first: TriedMessage | None = None,
     *,
-    address: str = "",
-    message_id: int | None = None,
-    attempt_number: int = 1,
-    failure_count: int = 0,
     conversation_failures: int | None = None,
     is_hot: bool = False,
     override: Override | None = None,
 ) -> Iterator[FailureStep]:
     """Yield a step for each failure to come, without end; what follows the last one of a limit repeats it.
 
-    `message_id` None: without jitter. `conversation_failures`: what is counted so far; None outside a conversation.
-    `is_hot`: as for `paced`, before the first of these failures. `override`: the rules after failures.
+    `first`: the first try to fail; None: of no message, and without jitter. `conversation_failures`: the count so far;
+    None outside a conversation. `is_hot`: as for `paced`, before the first of these failures. `override`: the rules
+    after failures.
     """
-    if message_id is None:
+    tried = PlainTry(attempt_number=1) if first is None else first
+    if first is None:
         policy = replace(policy, redelivery_collision_avoidance_factor=0.0)
     immediate = IMMEDIATE_REDELIVERIES if is_hot else 0
-    for number in itertools.count(1):
-        attempt, failure = attempt_number + number - 1, failure_count + number
-        in_conversation = None if conversation_failures is None else conversation_failures + number
-        by_policy = on_failure(
-            policy,
-            message_id=message_id or 0,
-            attempt_number=attempt,
-            failure_count=failure - 1,
-            address=address,
-            conversation_failures=in_conversation,
-        )
-        decision = override(attempt, failure, by_policy) if override else by_policy
+    for number in itertools.count():
+        one = PlainTry(tried.id, tried.attempt_number + number, tried.failure_count + number, tried.address)
+        failure = one.failure_count + 1
+        in_conversation = None if conversation_failures is None else conversation_failures + number + 1
+        by_policy = on_failure(policy, one, conversation_failures=in_conversation)
+        decision = override(one.attempt_number, failure, by_policy) if override else by_policy
         rule_note = None if decision is by_policy else decision.note
         decision = paced(
             decision,
             policy,
-            address,
+            one.address,
             is_hot=immediate >= IMMEDIATE_REDELIVERIES,
             is_in_conversation=in_conversation is not None,
             is_by_rule=decision is not by_policy,
         )
         immediate += decision.delay_ms == 0
-        yield FailureStep(attempt, failure, decision, explain(policy, failure, message_id or 0, attempt), rule_note)
+        terms = explain(policy, failure, one.id, one.attempt_number)
+        yield FailureStep(one.attempt_number, failure, decision, terms, rule_note)

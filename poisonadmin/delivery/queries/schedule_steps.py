@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from poisonadmin.delivery.domain.outcome import Outcome
-from poisonadmin.delivery.domain.retry_decision import counted_events
+from poisonadmin.delivery.domain.retry_decision import PlainTry, counted_events
 from poisonadmin.delivery.domain.retry_schedule import Explanation
 from poisonadmin.delivery.domain.retry_series import FailureStep, Override, paced_formula, series
 from poisonadmin.delivery.queries.schedule_rules import retry_rule
@@ -151,11 +151,7 @@ def past_steps(
         counts_as = 1 if attempt.outcome == Outcome.ROLLED_BACK and failure is None else failure
         after = None
         if counts_as:
-            after = next(
-                series(
-                    policy, address=address, message_id=message_id, attempt_number=number, failure_count=counts_as - 1
-                )
-            )
+            after = next(series(policy, PlainTry(message_id, number, counts_as - 1, address)))
         if after is not None and after.decision.delay_ms is None:
             after = None  # the last one has no wait
         row = decided.get(number)
@@ -184,10 +180,7 @@ def next_steps(policy: Policy, start: Start) -> list[NextStep]:
     at, how = start.at, start.how
     coming = series(
         policy,
-        address=start.address,
-        message_id=start.message_id,
-        attempt_number=start.attempt_number,
-        failure_count=start.failure_count,
+        PlainTry(start.message_id, start.attempt_number, start.failure_count, start.address),
         conversation_failures=start.conversation_failures,
         is_hot=start.is_hot,
         override=start.override,

@@ -192,7 +192,7 @@ def _change_plain(
     if decision.delivers and operation.has_lanes:
         cursor.execute(decision.targets, {"ids": list(ids), **known})
         schedule.operation_lanes(cursor, [row[0] for row in cursor.fetchall()], operation.id)
-    return _execute(cursor, decision, ids, known, asked)
+    return _execute(cursor, decision, ids, known, asked, {})
 
 
 def _change(cursor: CursorWrapper, action: OperationAction, ids: Sequence[int], asked: Asked) -> dict[int, NotChanged]:
@@ -223,7 +223,7 @@ def _carry_out(
         schedule.isolation_lanes(cursor, [targets[message_id] for message_id in suspicions["alone"]])
         if operation is not None and operation.has_lanes:
             schedule.operation_lanes(cursor, targets.values(), operation.id)
-    lanes = _execute(cursor, decision, [message.id for message in messages], known, asked, **suspicions)
+    lanes = _execute(cursor, decision, [message.id for message in messages], known, asked, suspicions)
     if sum(len(lane.ids) for lane in lanes) < len(messages):
         raise TransactionRetry("What an address takes has changed since it was read.")
     for message in messages if operation is None or not operation.is_audited else ():
@@ -237,18 +237,13 @@ def _execute(
     ids: Sequence[int],
     known: Mapping[str, Any],
     asked: Asked,
-    *,
-    candidates: Sequence[int] = (),
-    alone: Sequence[int] = (),
-    cleared: Sequence[int] = (),
+    suspicions: Mapping[str, Sequence[int]],
 ) -> list[_ChangedLane]:
     operation = asked.get("operation")
     values = {
         **known,
+        **{name: list(suspicions.get(name, ())) for name in ("candidates", "alone", "cleared")},
         "ids": list(ids),
-        "candidates": list(candidates),
-        "alone": list(alone),
-        "cleared": list(cleared),
         "operation": operation.id if operation else None,
         "lanes": operation.id if operation and operation.has_lanes else None,
         "actor": asked["principal"].name,

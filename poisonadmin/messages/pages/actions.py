@@ -1,6 +1,6 @@
 """The actions that pages offer on messages, and carrying them out."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -27,16 +27,9 @@ def perform(
     principal: Principal,
     reason: str,
     delay_seconds: int | None = None,
-    params: Mapping[str, Any] | None = None,
-    expected: tuple[str | None, int | None] = (None, None),
-    is_one: bool = False,
+    **more: Any,
 ) -> Decided:
-    """Carry the action out; `delay_seconds` and `params` are for those that take some, `expected` the (state, attempt)
-    seen.
-
-    `is_one`: on one message, whose refusal is an error.
-    """
-    more: dict[str, Any] = {"params": params, "expected_state": expected[0], "expected_attempt": expected[1]}
+    """Carry the action out; `delay_seconds` is for those that take some, `more` as for `decide_on`."""
     if action.delays:
         more["until"] = timezone.now() + timedelta(seconds=delay_seconds or action.delays[0][0])
-    return decide_on(ids, action.key, principal=principal, reason=reason, is_one=is_one, **more)
+    return decide_on(ids, action.key, principal=principal, reason=reason, **more)

@@ -150,7 +150,8 @@ def carry_out(request: HttpRequest, principal: Principal, action: str) -> HttpRe
             reason=form.cleaned_data["reason"],
             delay_seconds=form.cleaned_data.get("delay_seconds"),
             params=params_of(form.cleaned_data, form.asked),
-            expected=form.expected,
+            expected_state=form.expected[0],
+            expected_attempt=form.expected[1],
             is_one=form.page == "message",
         )
     except (OutOfScope, InvalidOperation, NoDestination, Oversized, Listed, ConversationEnded, NotAssigned) as error:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from poisonadmin.delivery.domain.retry_decision import on_crash
+from poisonadmin.delivery.domain.retry_decision import PlainTry, on_crash
 from poisonadmin.messages.domain.states import Reason, State
 from poisonadmin.messages.queries.lists import MessageRow
 from poisonadmin.policies.domain.policy import Blame, Policy
@@ -106,7 +106,7 @@ def approval_warning(policy: Policy, crash_count: int, failure_count: int = 0) -
     is_alone = policy.blame is Blame.EXACT
     count = 0 if is_cleared else crash_count
     for crashes in range(1, MOST_CRASHES + 1):
-        decision = on_crash(policy, count, not is_cleared, failure_count=failure_count)
+        decision = on_crash(policy, PlainTry(failure_count=failure_count), count, not is_cleared)
         if decision.state is not State.TBDL or decision.move_to is not None:
             is_listed, is_blacklisted = (decision.reason is reason for reason in (Reason.LISTED, Reason.BLACKLISTED))
             return ApprovalWarning(crashes, is_cleared, is_listed, not (is_listed or is_blacklisted), is_alone)

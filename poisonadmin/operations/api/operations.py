@@ -113,11 +113,9 @@ class OperationList(ApiView):
             action,
             reason=body["reason"],
             principal=self.principal,
-            rate_per_second=body.get("rate_per_second"),
-            has_canary=body["canary"],
             until=body.get("until"),
             params=body.get("params"),
-            break_glass=body["break_glass"],
+            terms=beginning.OperationTerms(Pace(body.get("rate_per_second"), body["canary"]), body["break_glass"]),
         )
         return created(self, OPERATION, get_operation(operation_id, principal=self.reader), 202)
 

@@ -56,38 +56,48 @@ class RunOf:
     spares_crashed: bool
 
 
+@dataclass(frozen=True)
+class OperationTerms:
+    """The terms on which an operation is carried out.
+
+    `pace`: how many deliveries may begin in a second, on all workers together; with a canary 1 member is tried, then
+    10, then 100, and it halts by itself when they fail again. `break_glass`: an administrator begins it without the
+    sign-off that it needs. `run_of`: where it is a run of a restart job.
+    """
+
+    pace: Pace = UNLIMITED
+    break_glass: bool = False
+    run_of: RunOf | None = None
+
+
+_PLAIN = OperationTerms()
+
+
 def begin(
     selection: int | Mapping[str, Sequence[str]],
     action: OperationAction,
     *,
     reason: str,
     principal: Principal,
-    rate_per_second: float | None = None,
-    has_canary: bool = False,
     until: datetime | None = None,
     params: Mapping[str, Any] | None = None,
-    break_glass: bool = False,
-    run_of: RunOf | None = None,
+    terms: OperationTerms = _PLAIN,
 ) -> int:
-    """Begin an operation on a selection, or on what a filter finds now; return its id.
+    """Begin an operation on a selection, or on the messages that a filter finds now; return its id.
 
-    `rate_per_second`: how many deliveries may begin in a second, on all workers together. `has_canary`: 1 member is
-    tried, then 10, then 100, and it halts by itself when they fail again. `until`: for POSTPONE. `params`: as
-    operations/domain/params.py says. `break_glass`: an administrator begins it without the sign-off that it needs. A
-    small one is decided on before this returns; a tick carries on with others, whatever dies meanwhile. One that needs
-    a sign-off waits, and nothing of it is done.
+    `until`: for POSTPONE. `params`: as operations/domain/params.py says. A small one is decided on before this returns;
+    a tick carries on with others, whatever crashes meanwhile. One that needs a sign-off waits, and nothing of it is
+    done.
     Errors: `NotAllowed`, `NotFound`, `InvalidFilter`, `InvalidSelection`, `InvalidOperation`, `QueryTooExpensive`.
     """
     require(action, principal)
-    if break_glass:
+    if terms.break_glass:
         principal.require(Permission.BREAK_GLASS)
-    kept = _checked(action, reason, Pace(rate_per_second, has_canary), until, params)
+    kept = _checked(action, reason, terms.pace, until, params)
     with transaction.atomic():
         selection_id = selection if isinstance(selection, int) else freeze(selection, principal=principal.as_reader)
-        operation = _create(
-            selection_id, action, reason, principal, rate_per_second, kept, break_glass=break_glass, run_of=run_of
-        )
-        if has_canary:
+        operation = _create(selection_id, action, reason, principal, kept, terms)
+        if terms.pace.has_canary:
             _choose_canary(operation)
         elif operation.state == OperationState.RUNNING:
             _decide_at_once(operation)
@@ -198,18 +208,16 @@ def _create(
     action: OperationAction,
     reason: str,
     principal: Principal,
-    rate_per_second: float | None,
     params: Mapping[str, Any],
-    *,
-    break_glass: bool = False,
-    run_of: RunOf | None = None,
+    terms: OperationTerms,
 ) -> Operation:
     selection = get_selection(selection_id, principal=principal.as_reader)
     if "payload" in params and selection.count > 1:
         raise InvalidOperation("params.payload", f"is for one message, not for {selection.count}; use a json_patch.")
     refusals.values(action, params, principal)  # raises for a target out of scope
     needed = _sign_off_of(selection, action, params, principal)
-    waits = needed is not None and not break_glass
+    waits = needed is not None and not terms.break_glass
+    rate_per_second = terms.pace.rate_per_second
     Selection.objects.filter(id=selection.id, used_at=None).update(used_at=Now())
     operation = Operation.objects.create(
         selection_id=selection.id,
@@ -225,8 +233,8 @@ def _create(
         patterns=[list(some) for some in principal.patterns],
         sign_off=None if needed is None else asdict(needed),
         sign_off_expires_at=Now() + timedelta(hours=settings.SIGN_OFF_HOURS) if waits else None,
-        broke_glass_at=Now() if needed is not None and break_glass else None,
-        **(asdict(run_of) if run_of else {}),
+        broke_glass_at=Now() if needed is not None and terms.break_glass else None,
+        **(asdict(terms.run_of) if terms.run_of else {}),
     )
     if rate_per_second is not None:
         OperationPace.objects.create(operation_id=operation.id, rate_per_second=rate_per_second)

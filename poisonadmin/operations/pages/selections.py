@@ -93,9 +93,9 @@ class OperationForm(PageForm):
         delay = typed.get("delay_seconds")
         return {
             "reason": typed["reason"],
-            "rate_per_second": typed.get("rate_per_second"),
-            "has_canary": typed.get("canary", False),
-            "break_glass": typed.get("break_glass", False),
+            "terms": beginning.OperationTerms(
+                Pace(typed.get("rate_per_second"), typed.get("canary", False)), typed.get("break_glass", False)
+            ),
             "until": None if delay is None else timezone.now() + timedelta(seconds=delay),
             "params": self.params(),
         }

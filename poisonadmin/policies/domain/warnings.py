@@ -4,7 +4,7 @@ from itertools import islice
 
 from poisonadmin.delivery.domain import hot_loops
 from poisonadmin.delivery.domain.answer_decision import on_rolled_back
-from poisonadmin.delivery.domain.retry_decision import counted_events, on_crash
+from poisonadmin.delivery.domain.retry_decision import PlainTry, counted_events, on_crash
 from poisonadmin.delivery.domain.retry_series import series
 from poisonadmin.policies.domain.policy import Blame, ExceptionDestination, Policy
 
@@ -45,8 +45,8 @@ def warnings(policy: Policy) -> tuple[str, ...]:
 def _endless_and_uncounted(policy: Policy) -> list[str]:
     """Return what else can go on without an end and a wait, since it is no failure by this policy (ruling R3)."""
     decisions = {
-        "crashes its process": on_crash(policy, 0, False, failure_count=0),
-        "is rolled back": on_rolled_back(policy, message_id=0, attempt_number=0, failure_count=0),
+        "crashes its process": on_crash(policy, PlainTry(), 0, False),
+        "is rolled back": on_rolled_back(policy, PlainTry()),
     }
     return [
         what

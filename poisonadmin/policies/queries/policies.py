@@ -10,7 +10,7 @@ from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
 from poisonadmin.core.domain.addresses import validate_address, validate_pattern
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.rows import Versioned, fetch, fetch_by_id, fetch_values
-from poisonadmin.delivery.domain.retry_decision import on_failure
+from poisonadmin.delivery.domain.retry_decision import PlainTry, on_failure
 from poisonadmin.delivery.domain.retry_limits import Breaker, attempts_in_all, breakers
 from poisonadmin.delivery.domain.retry_series import series
 from poisonadmin.destinations.queries import destinations_seen
@@ -131,11 +131,11 @@ def preview(
             raise NotAllowed(f"The pattern {match} reaches beyond the addresses that {principal.name} is limited to.")
         resolved = policy_index_with(PolicySpec(match, preset, settings)).resolve_pattern(match)
     policy = resolved.policy
-    steps = list(itertools.islice(series(policy, message_id=message_id), failures))
+    steps = list(itertools.islice(series(policy, None if message_id is None else PlainTry(message_id, 1)), failures))
     attempts = attempts_in_all(policy)
     end = None
     if attempts is not None:
-        end = on_failure(policy, message_id=0, attempt_number=attempts, failure_count=attempts - 1, address="")
+        end = on_failure(policy, PlainTry(attempt_number=attempts, failure_count=attempts - 1))
     return Preview(
         delays_ms=tuple(
             step.terms.delay if step.decision.delay_ms is None else step.decision.delay_ms for step in steps

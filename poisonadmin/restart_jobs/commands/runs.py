@@ -10,10 +10,11 @@ from poisonadmin.core.commands.transaction_retry import retried
 from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Principal
 from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
-from poisonadmin.operations.commands.beginning import RunOf, begin
+from poisonadmin.operations.commands.beginning import OperationTerms, RunOf, begin
 from poisonadmin.operations.commands.selections import freeze
 from poisonadmin.operations.domain.actions import OperationAction
 from poisonadmin.operations.domain.lifecycle import OperationState
+from poisonadmin.operations.domain.pace import Pace
 from poisonadmin.operations.domain.selection import SelectionOrder
 from poisonadmin.restart_jobs.commands.restart_jobs import InvalidRestartJob, next_run, now, require_every_address
 from poisonadmin.restart_jobs.domain.runs import RunOutcome
@@ -147,9 +148,10 @@ def _begin(job: RestartJob, selection_id: int | None) -> int | None:
         OperationAction(job.action),
         reason=job.reason,
         principal=actor,
-        rate_per_second=job.rate_per_second,
-        has_canary=job.has_canary,
-        run_of=RunOf(job.id, spares_crashed=not job.include_blacklisted),
+        terms=OperationTerms(
+            Pace(job.rate_per_second, job.has_canary),
+            run_of=RunOf(job.id, spares_crashed=not job.include_blacklisted),
+        ),
     )
 
 

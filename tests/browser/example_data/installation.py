@@ -23,7 +23,7 @@ from poisonadmin.intake.domain.envelope import parse_envelope
 from poisonadmin.messages.commands.counts import fold
 from poisonadmin.messages.domain import failures
 from poisonadmin.messages.domain.failures import Failure
-from poisonadmin.operations.commands.beginning import begin
+from poisonadmin.operations.commands.beginning import OperationTerms, begin
 from poisonadmin.operations.domain.actions import OperationAction
 from poisonadmin.policies.commands import save_policy
 from poisonadmin.sign_offs.commands.rules import save_sign_off_rule
@@ -268,7 +268,13 @@ def _ask_for_sign_offs() -> None:
     save_sign_off_rule("github.#", OperationAction.QUARANTINE, above=1, principal=SYSTEM)
     undecided = {"address": ["github.#"], "state": ["NDLV"]}
     for who, reason in ((OPERATOR, "Asked the team that sends them."), (SYSTEM, "The relay is down.")):
-        begin(undecided, OperationAction.QUARANTINE, reason=reason, principal=who, break_glass=who is SYSTEM)
+        begin(
+            undecided,
+            OperationAction.QUARANTINE,
+            reason=reason,
+            principal=who,
+            terms=OperationTerms(break_glass=who is SYSTEM),
+        )
 
 
 def _says(who: Principal):  # type: ignore[no-untyped-def]
