@@ -22,7 +22,7 @@ LIMIT = "1.5 s of silence before a node counts as lost, then a tick of 0.25 s"
 # Of a node that is delivering: its process, and what it holds.
 _NODE = """
 SELECT node.pid, array_agg(message.id), array_agg(message.attempt_number)
-FROM node JOIN message USING (claim_id, shard) WHERE ended_at IS NULL AND state = 'DLNG' AND pages IS NOT NULL
+FROM node JOIN message USING (claim_id, shard) WHERE ended_at IS NULL AND state = 'DLNG' AND journals IS NOT NULL
 GROUP BY node.id HAVING count(*) > 2 ORDER BY node.id DESC LIMIT 1
 """
 _LEFT = """

@@ -1,6 +1,6 @@
 """Says that messages which PoisonAdmin had returned to their broker are processed, from a thread of its own.
 
-What cannot be said is not lost: PoisonAdmin shows as unanswered what nobody has confirmed in time.
+A confirmation that cannot be sent is not lost: PoisonAdmin shows as unanswered what nobody has confirmed in time.
 """
 
 from __future__ import annotations
@@ -129,8 +129,8 @@ class Confirmer:
             return backoff.seconds(answer.retry_after)
         backoff.reset()
         if answer.status != 200:
-            said = answer.body.get("detail", "")
-            logger.warning("message %d was not confirmed: %d %s", delivery.message_id, answer.status, said)
+            detail = answer.body.get("detail", "")
+            logger.warning("message %d was not confirmed: %d %s", delivery.message_id, answer.status, detail)
         return None
 
 

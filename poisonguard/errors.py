@@ -1,4 +1,4 @@
-"""What a guard raises of its own; a handler's exceptions pass through it unchanged."""
+"""The errors that a guard raises of its own; a handler's exceptions pass through it unchanged."""
 
 
 class GuardError(Exception):

@@ -1,4 +1,4 @@
-"""What stands on disk while a message is being handled, so that a death in the middle of it is not forgotten.
+"""The file that is on disk while a message is being handled, so that a crash in the middle of it is not forgotten.
 
 A record is one `pwrite` when the handling begins and one byte when it ends. Nothing is synced to the disk: SIGKILL, a
 segmentation fault or `os._exit` end the process, and what it wrote is in the kernel's page cache, which outlives it.

@@ -1,4 +1,4 @@
-"""What follows for the guards of this process when it forks, and when it ends."""
+"""The guards of this process: they begin anew when it forks, and are flushed when it ends."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from poisonguard.place import forget_held
 
 
 class Lasting(Protocol):
-    """What has to be told of a fork and of the end."""
+    """A guard that has to learn of a fork and of the end."""
 
     def forked(self) -> None:
         """Begin anew: this is the child."""

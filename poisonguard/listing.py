@@ -33,9 +33,9 @@ def events(line: Callable[[], bytes]) -> Iterator[ListEvent]:
     """
     kind, text = "", ""
     while raw := line():
-        said = raw.decode("utf-8", "replace").rstrip("\r\n")
-        if said:
-            field, _, value = said.partition(":")
+        text_line = raw.decode("utf-8", "replace").rstrip("\r\n")
+        if text_line:
+            field, _, value = text_line.partition(":")
             if field == "event":
                 kind = value.strip()
             elif field == "data":
@@ -70,7 +70,7 @@ class Listing:
         self._arriving: dict[str, str] | None = None
         self._stream: Stream | None = None
         self._stop = threading.Event()
-        self._said_at = 0.0
+        self._logged_at = 0.0
         self._thread = threading.Thread(target=self._follow, name="poisonguard-list", daemon=True)
 
     def start(self) -> None:
@@ -149,17 +149,17 @@ class Listing:
         self._held.echoed(bookmark)
 
     def _turned_away(self, answer: Answer) -> float:
-        said = f"{self._server.name} answered {answer.status}: {answer.body.get('detail', 'no poison list there')}"
+        words = f"{self._server.name} answered {answer.status}: {answer.body.get('detail', 'no poison list there')}"
         if answer.status in _FOR_GOOD or 300 <= answer.status < 400:
-            self.refusal = said
-        self._say(said)
+            self.refusal = words
+        self._say(words)
         return answer.retry_after
 
     def _say(self, why: str) -> None:
         now = time.monotonic()
-        if now - self._said_at < _SAY_EVERY_SECONDS and self._said_at:
+        if now - self._logged_at < _SAY_EVERY_SECONDS and self._logged_at:
             return
-        self._said_at = now
+        self._logged_at = now
         known = (
             "the last known list stays in force" if self.is_loaded.is_set() else "nothing is handled until it is here"
         )

@@ -159,7 +159,7 @@ class Reporter:
             logger.exception("the report %s cannot be read", waiting.path.name)
             answer = Answer(400, {"detail": "it cannot be read"}, 0.0)
         if _is_to_be_sent_again(answer):
-            logger.warning("%d reports wait: the server answered %d %s", len(self._queue), *_said(answer))
+            logger.warning("%d reports wait: the server answered %d %s", len(self._queue), *_status_and_detail(answer))
             self._send_at = time.monotonic() + backoff.seconds(answer.retry_after)
             return
         backoff.reset()
@@ -169,7 +169,7 @@ class Reporter:
         if answer.status in (200, 201) or answer.body.get("code") == _REUSED_KEY:
             waiting.path.unlink(missing_ok=True)
         else:
-            logger.error("the report of %s was refused: %d %s", waiting.bookmark, *_said(answer))
+            logger.error("the report of %s was refused: %d %s", waiting.bookmark, *_status_and_detail(answer))
             self._set_aside(waiting.path)
         is_listed = answer.body.get("is_listed") is True and answer.body.get("bookmark") == waiting.bookmark
         with self._changed:
@@ -193,7 +193,7 @@ def _is_to_be_sent_again(answer: Answer) -> bool:
     return answer.status in _AGAIN or answer.status >= 500 or 300 <= answer.status < 400
 
 
-def _said(answer: Answer) -> tuple[int, str]:
+def _status_and_detail(answer: Answer) -> tuple[int, str]:
     return answer.status, str(answer.body.get("detail", ""))
 
 

@@ -44,7 +44,7 @@ class Backoff:
 
 
 class Answer(NamedTuple):
-    """What the server said. `retry_after`: for how many seconds it asks to be left alone."""
+    """An answer of the server. `retry_after`: for how many seconds it asks to be left alone."""
 
     status: int
     body: dict[str, Any]
@@ -92,7 +92,7 @@ class Server:
             raw = connection.sock
             yield Stream(raw, connection.getresponse())
         except (OSError, http.client.HTTPException) as error:
-            raise Unreachable(_said(error)) from error
+            raise Unreachable(_detail(error)) from error
         finally:
             connection.close()
 
@@ -104,7 +104,7 @@ class Server:
             connection.request("POST", self._base + path, content, given)
             return _answer_of(connection.getresponse())
         except (OSError, http.client.HTTPException) as error:
-            raise Unreachable(_said(error)) from error
+            raise Unreachable(_detail(error)) from error
         finally:
             connection.close()
 
@@ -148,5 +148,5 @@ def _answer_of(response: http.client.HTTPResponse) -> Answer:
     return Answer(response.status, body if isinstance(body, dict) else {}, seconds)
 
 
-def _said(error: Exception) -> str:
+def _detail(error: Exception) -> str:
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

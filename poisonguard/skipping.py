@@ -1,4 +1,4 @@
-"""What is said of a message that is not handled because its bookmark is listed."""
+"""The news of a message that is not handled, since its bookmark is listed."""
 
 from __future__ import annotations
 

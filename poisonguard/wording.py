@@ -1,4 +1,4 @@
-"""What a report says."""
+"""The texts of reports."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _type_of(raw: bytes) -> str:
 
 
 class Wording(NamedTuple):
-    """What every report of a process has in common.
+    """The part that all reports of a process have in common.
 
     `crash_limit` None: the server knows it. `content_type` None: as far as it can be told.
     """

@@ -24,13 +24,13 @@ class LocalJournals:
     """Those in POISONADMIN_HOME. A node's own directory is read where it names another."""
 
     def read(self, node: LostNode) -> Sequence[Mapping[str, Any]] | None:
-        """Return the attempts in the node's pages, as rows; None when the pages are not there.
+        """Return the attempts in the node's journals, as rows; None when the journals are not there.
 
         What its sandboxes have left behind is ended.
         """
-        end_sandboxes_of(Path(node.pages), node.id)
+        end_sandboxes_of(Path(node.journals), node.id)
         rows = attempts_left_behind(
-            Path(node.pages),
+            Path(node.journals),
             node_id=node.id,
             name=node.name,
             claim_id=node.claim_id,
@@ -40,9 +40,9 @@ class LocalJournals:
         return None if rows is None else [asdict(row) for row in rows]
 
     def forget(self, node_id: int) -> None:
-        """Remove the node's pages."""
+        """Remove the node's journals."""
         remove_journals(node_id)
 
     def node_ids(self) -> set[int]:
-        """Return the nodes that have pages here."""
+        """Return the nodes that have journals here."""
         return node_ids(journal_directory())

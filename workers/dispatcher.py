@@ -31,9 +31,9 @@ from workers.delivery_tasks import DeliveryTasks
 # Eight claims at once that begin deliveries, or more small ones; those that only wait for answers are not counted.
 CLAIMS = 8
 TASKS_A_CLAIM = MOST_DELIVERY_TASKS // CLAIMS
-# A look without a notification: while claims are delivered their room changes, and a notification may be lost.
-LOOK_SECONDS = 0.1
-IDLE_LOOK_SECONDS = 1.0
+# A check without a notification: while claims are delivered their room changes, and a notification may be lost.
+CHECK_SECONDS = 0.1
+IDLE_CHECK_SECONDS = 1.0
 # It adds to the silence after which a dead node is noticed: 2 s in all (PERFORMANCE B11).
 RECOVER_SECONDS = 0.25
 
@@ -43,8 +43,8 @@ log = logging.getLogger(__name__)
 class Dispatcher:
     """The redelivery of one worker process. `run_task` runs one delivery task to its end (workers/delivery/task.py)."""
 
-    def __init__(self, run_task: Callable[[], object], keeper: JobHeartbeat, worker: str, dsn: str) -> None:
-        self._keeper = keeper
+    def __init__(self, run_task: Callable[[], object], heartbeat: JobHeartbeat, worker: str, dsn: str) -> None:
+        self._heartbeat = heartbeat
         self._worker = worker
         self._sessions = Sessions(dsn)
         self._is_listening = False
@@ -62,7 +62,7 @@ class Dispatcher:
         """Claim whenever something is due and there is room, for about `seconds`; what is claimed goes on after it."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0 and not self._stopping.is_set():
-            idle_seconds = self._look()
+            idle_seconds = self._check()
             if self._active and time.monotonic() >= self._next_recovery:
                 self._recover()
                 self._next_recovery = time.monotonic() + RECOVER_SECONDS
@@ -79,15 +79,15 @@ class Dispatcher:
         self._tasks.stop()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def _look(self) -> float:
-        """Begin what can be begun, end what is delivered; return the seconds until the next look."""
+    def _check(self) -> float:
+        """Begin what can be begun, end what is delivered; return the seconds until the next check."""
         due_in = seconds_until_due()
         while due_in is not None and due_in <= 0 and self._has_room() and self._begin():
             due_in = seconds_until_due()
         self._end_what_is_delivered()
         if self._active or (due_in is not None and due_in <= 0):
-            return LOOK_SECONDS
-        return IDLE_LOOK_SECONDS if due_in is None else min(due_in, IDLE_LOOK_SECONDS)
+            return CHECK_SECONDS
+        return IDLE_CHECK_SECONDS if due_in is None else min(due_in, IDLE_CHECK_SECONDS)
 
     def _wait(self, seconds: float) -> None:
         try:
@@ -96,10 +96,10 @@ class Dispatcher:
                 listen(session, DUE)
                 self._is_listening = True
             wait(session, seconds)
-        except psycopg.Error:  # the next look says what is wrong with the database
+        except psycopg.Error:  # the next check says what is wrong with the database
             self._sessions.close()
             self._is_listening = False
-            self._stopping.wait(LOOK_SECONDS)
+            self._stopping.wait(CHECK_SECONDS)
 
     def _has_room(self) -> bool:
         """Return whether another claim would find tasks."""
@@ -115,7 +115,7 @@ class Dispatcher:
         redelivery = begin_redelivery(worker=self._worker, tasks=TASKS_A_CLAIM)
         if redelivery is None:
             return False
-        self._keeper.hold(redelivery.job_id)
+        self._heartbeat.hold(redelivery.job_id)
         self._active[redelivery.job_id] = redelivery
         count = len(redelivery.claim.shards)
         self._shards = (self._shards[0] + count, self._shards[1] + count)
@@ -156,7 +156,7 @@ class Dispatcher:
         finally:
             self._active.pop(redelivery.job_id, None)
             self._ending.discard(redelivery.job_id)
-            self._keeper.release(redelivery.job_id)
+            self._heartbeat.release(redelivery.job_id)
             close_old_connections()
 
     def _fail(self, redelivery: Redelivery, error: Exception) -> None:

@@ -38,18 +38,18 @@ class Found:
 
 
 def lose(taken: ClaimRef, *, host: str = "here", seconds_ago: int = 0, start_mark: int | None = None) -> None:
-    """Write that the claim's node, which had pages, was lost."""
+    """Write that the claim's node, which had journals, was lost."""
     with connection.cursor() as cursor:
         cursor.execute(
-            'INSERT INTO node (name, host, pid, claim_id, shard, lease_until, ended_at, "end", pages, start_mark)'
-            " SELECT 'n', %s, 1, %s, shard, now(), now() - %s * interval '1 s', 'lost', 'pages', %s"
+            'INSERT INTO node (name, host, pid, claim_id, shard, lease_until, ended_at, "end", journals, start_mark)'
+            " SELECT 'n', %s, 1, %s, shard, now(), now() - %s * interval '1 s', 'lost', 'journals', %s"
             " FROM unnest(%s::int[]) AS s(shard)",
             [host, taken.id, seconds_ago, start_mark, list(taken.shards)],
         )
 
 
 def row(message_id: int, taken: ClaimRef, outcome: str) -> dict[str, Any]:
-    """Return an attempt as pages tell it."""
+    """Return an attempt as journals tell it."""
     more = CRASH if outcome == "node_lost" else {}
     key = {"message_id": message_id, "attempt_number": 1, "claim_id": taken.id, "shard": 0}
     return key | {"finished_at": "now", "outcome": outcome} | more
@@ -60,18 +60,18 @@ def test_results_are_taken_and_only_what_had_begun_is_suspected(handler: str) ->
     Destination.objects.update(owner="orders.#")
     taken = claim()
     lose(taken)
-    pages = Found([row(done, taken, "delivered"), row(begun, taken, "node_lost")])
-    assert search_lost_nodes("here", pages) == 1
+    journals = Found([row(done, taken, "delivered"), row(begun, taken, "node_lost")])
+    assert search_lost_nodes("here", journals) == 1
     settle()
     assert [suspicion(one) for one in (done, begun, unbegun)] == [
         ("DLVD", False, 0),
         ("TBDL", True, 0),
         ("TBDL", False, 0),
     ]
-    assert pages.forgotten == [pages.asked[0].id]
-    assert {owner for _, owner in pages.asked[0].destinations.values()} == {"orders.#"}
-    assert set(pages.asked[0].destinations) == {done, begun, unbegun}
-    assert search_lost_nodes("here", pages) == 0
+    assert journals.forgotten == [journals.asked[0].id]
+    assert {owner for _, owner in journals.asked[0].destinations.values()} == {"orders.#"}
+    assert set(journals.asked[0].destinations) == {done, begun, unbegun}
+    assert search_lost_nodes("here", journals) == 0
 
 
 def test_without_its_pages_all_that_a_node_held_is_suspected(handler: str) -> None:
@@ -97,13 +97,13 @@ def test_the_pages_of_another_machine_are_left_to_it_for_a_while(handler: str) -
     [message] = enqueue()
     taken = claim()
     lose(taken, host="elsewhere")
-    pages = Found()
-    assert search_lost_nodes("here", pages) == 0
+    journals = Found()
+    assert search_lost_nodes("here", journals) == 0
     settle()
     assert states([message]) == ["DLNG"]
     Node.objects.update(ended_at="2020-01-01T00:00:00Z")
-    assert search_lost_nodes("here", pages) == 1
-    assert pages.asked == [], "its pages are elsewhere"
+    assert search_lost_nodes("here", journals) == 1
+    assert journals.asked == [], "its journals are elsewhere"
     settle()
     assert suspicion(message) == ("TBDL", True, 0)
 
@@ -126,6 +126,6 @@ def test_pages_of_nodes_that_need_them_no_more_are_swept(handler: str) -> None:
     enqueue()
     taken = claim()
     lose(taken)
-    pages = Found()
-    assert sweep_journals(pages) == 1
-    assert pages.forgotten == [999_999]
+    journals = Found()
+    assert sweep_journals(journals) == 1
+    assert journals.forgotten == [999_999]

@@ -206,7 +206,7 @@ def test_a_lost_node_waits_for_its_pages_to_be_read(handler: str) -> None:
     taken = claim()
     end_nodes(taken, "lost")
     with connection.cursor() as cursor:
-        cursor.execute("UPDATE node SET pages = 'somewhere'")
+        cursor.execute("UPDATE node SET journals = 'somewhere'")
     settle()
     assert states([message]) == ["DLNG"]
 

@@ -22,7 +22,7 @@ PROMPT_SECONDS = 15
 MAX_SANDBOXES = 4
 # A lease is 60 s; then somebody has to notice, and what was taken has to be delivered elsewhere.
 PAST_THE_LEASE_SECONDS = 66
-DELIVERING = "SELECT DISTINCT pid FROM node WHERE ended_at IS NULL AND begun = 0 AND pages IS NOT NULL"
+DELIVERING = "SELECT DISTINCT pid FROM node WHERE ended_at IS NULL AND begun = 0 AND journals IS NOT NULL"
 
 
 def sandboxes(scene: Scene) -> str:

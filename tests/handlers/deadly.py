@@ -135,7 +135,7 @@ def doomed() -> None:
 def wreck(how: str, then: str = "ok", *words: str) -> None:
     """Write into the journal of this sandbox, or cut it off; then go on."""
     with open("/proc/self/maps") as maps:
-        line = next(line.split() for line in maps if line.rstrip().endswith(".page"))
+        line = next(line.split() for line in maps if line.rstrip().endswith(".journal"))
     start, end = (int(number, 16) for number in line[0].split("-"))
     if how == "cut":
         os.truncate(line[-1], 0)

@@ -31,7 +31,7 @@ class Modelled(RuleBasedStateMachine):
         super().__init__()
         self.messages: dict[int, Expected] = {}
         self.tasks: list[Task] = []
-        self.lost: list[Task] = []  # and their pages not read yet
+        self.lost: list[Task] = []  # and their journals not read yet
         self.answered: dict[int, str] = {}  # written, and not settled yet
         self.isolated: set[int] = set()  # claimed last to be tried alone
         self.attempts: dict[int, int] = {}
@@ -155,7 +155,7 @@ class Modelled(RuleBasedStateMachine):
         self.answered.clear()
 
     def lose(self, task: Task, data: st.DataObject) -> None:
-        """The task dies while it handles one message; another may be answered in its pages and not be written."""
+        """The task dies while it handles one message; another may be answered in its journals and not be written."""
         begun = data.draw(st.permutations(task.held))[: data.draw(st.sampled_from([1, 2, 0]))]
         result = data.draw(st.sampled_from(sorted(IN_PAGES)))
         task.leave_pages([(message, self.messages[message].attempt_number) for message in begun], result)

@@ -1,4 +1,4 @@
-"""Tasks that deliver, without Spark: they take a claim, write outcomes, leave pages behind, and are lost."""
+"""Tasks that deliver, without Spark: they take a claim, write outcomes, leave journals behind, and are lost."""
 
 import mmap
 import platform
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from django.db import connection
 
 from poisonadmin.delivery.commands.claim import ClaimRef
-from poisonadmin.delivery.domain.journal import PAGE_BYTES, Journal, Kind
+from poisonadmin.delivery.domain.journal import JOURNAL_BYTES, Journal, Kind
 from workers.delivery.handler.sandbox.journal_file import JournalFile
 from workers.delivery.handler.sandbox.journals import journal_directory
 
@@ -17,7 +17,7 @@ _CRASH = {"error_class": "HandlerKilled", "error_message": "killed", "fingerprin
 _UNBLAMED = {"delivered", "discarded", "rolled_back"}
 
 _ENTER = """
-INSERT INTO node (name, host, pid, claim_id, shard, lease_until, pages)
+INSERT INTO node (name, host, pid, claim_id, shard, lease_until, journals)
 VALUES ('n', %s, 1, %s, %s, now() + interval '60 s', %s) ON CONFLICT (claim_id, shard) DO NOTHING RETURNING id
 """
 _WRITE = """
@@ -56,15 +56,15 @@ class Task:
     def vanish(self) -> None:
         """Have been lost an hour ago, on a machine of which nothing is left."""
         execute(
-            """UPDATE node SET host = 'elsewhere', pages = 'gone', "end" = 'lost', ended_at = now() - interval '1 hour'
-               WHERE id = %s""",
+            """UPDATE node SET host = 'elsewhere', journals = 'gone', "end" = 'lost',
+                               ended_at = now() - interval '1 hour' WHERE id = %s""",
             self.node,
         )
 
     def leave_pages(self, turns: list[tuple[int, int]], result: str) -> None:
         """Leave behind what a sandbox wrote: all of `turns` (message, attempt) but the last one ended in `result`."""
-        file = JournalFile(journal_directory() / f"{self.node}-1.page", {})
-        with mmap.mmap(file.fileno(), PAGE_BYTES) as buffer:
+        file = JournalFile(journal_directory() / f"{self.node}-1.journal", {})
+        with mmap.mmap(file.fileno(), JOURNAL_BYTES) as buffer:
             file.release()
             page = Journal(buffer)
             for message, attempt in turns:

@@ -131,7 +131,7 @@ def test_every_message_is_found_when_there_are_more_than_one_transaction_takes(
     destination: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("poisonadmin.messages.commands.oversize.MESSAGES_A_TRANSACTION", 3)
-    monkeypatch.setattr("poisonadmin.messages.commands.oversize.MESSAGES_A_LOOK", 7)
+    monkeypatch.setattr("poisonadmin.messages.commands.oversize.MESSAGES_A_SEARCH", 7)
     large, fits = enqueue(20, payload=LARGE), enqueue(5, payload=FITS)
     limit(LIMIT)
     assert reject_waiting([Address.objects.get().id], actor="pat") == 20

@@ -57,7 +57,7 @@ def test_a_task_whose_worker_is_gone_takes_nothing(test_database_url: str) -> No
 
 
 def test_a_task_that_waits_ends_when_its_worker_does(test_database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(task, "LOOK_SECONDS", 0.2)
+    monkeypatch.setattr(task, "CHECK_SECONDS", 0.2)
     with tasks(test_database_url, idle_seconds=30) as [running]:
         execute("SELECT pg_advisory_unlock(%s, %s)", Lock.WORKER, WORKER)
         assert running.result(10) == 0
@@ -70,7 +70,7 @@ def test_it_takes_shards_as_they_are_claimed_and_ends_when_none_comes(test_datab
             began = time.monotonic()
             claim()
             until(lambda: len(fetch_rows(DELIVERED)) == len(fetch_rows(SHARDS)))
-            assert time.monotonic() - began < task.LOOK_SECONDS, "it was told, and did not find it at its next look"
+            assert time.monotonic() - began < task.CHECK_SECONDS, "it was told, and did not find it at its next check"
             settle()
             assert states([message]) == ["NDLV"]
     assert running.result() == 3

@@ -18,9 +18,9 @@ from workers.delivery.handler.destination import HandlerDestination
 from workers.delivery.handler.sandbox.journals import attempts_left_behind, node_ids, remove_journals
 
 
-def the_row(deed: str, pages: Path) -> AttemptRecord:
+def the_row(deed: str, journals: Path) -> AttemptRecord:
     """Return the only row of a run with one message."""
-    return handle([deed], pages).only
+    return handle([deed], journals).only
 
 
 def test_a_return_is_a_delivery_and_an_exception_a_failure_with_its_cause(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_a_handler_moves_messages_within_its_destination_s_owner_pattern_only(tm
     assert "billing.late" in str(next(row.error_message for row in handled.rows if row.message_id == 3))
 
     # The same is read of the journal of a node that was lost before it wrote them; what it did not hold moves nowhere.
-    for path in tmp_path.glob("*.page"):
+    for path in tmp_path.glob("*.journal"):
         data = bytearray(path.read_bytes())
         Journal(data).set(HeaderField.READ, 0)
         path.write_bytes(data)

@@ -1,4 +1,4 @@
-"""What an adapter does for one kind of broker: read dead letters, settle them, publish with confirm.
+"""The contract of adapters, one for each kind of broker: read dead letters, settle them, publish with confirm.
 
 Everything here blocks; each object belongs to one thread. `registry.py` names the adapters.
 """
@@ -32,7 +32,7 @@ class BrokerError(PoisonAdminError):
 
 @dataclass(frozen=True)
 class Login:
-    """Where a broker is and who asks. `options`: the rest of the configuration, checked, with its defaults."""
+    """The URL of a broker, and an account. `options`: the rest of the configuration, checked, with its defaults."""
 
     url: str
     username: str = ""
@@ -41,13 +41,13 @@ class Login:
 
     @property
     def verifies_tls(self) -> bool:
-        """Whether the broker's certificate is checked."""
+        """True where the broker's certificate is checked."""
         return self.options.get("verify_tls", True) is not False
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """What one task drains: a queue, or a partition of a topic; `place` tells tasks at one queue apart."""
+    """The part that one task drains: a queue, or a partition of a topic; `place` tells tasks at one queue apart."""
 
     queue: str
     partition: int | None = None

@@ -1,4 +1,4 @@
-"""What the headers of all brokers have in common: strangers' texts, cut to size, and our marks on what came back."""
+"""The common part of all brokers' headers: strangers' texts, cut to size, and our marks on what came back."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

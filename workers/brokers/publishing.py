@@ -1,4 +1,4 @@
-"""What all publishers have in common: the reasons for a missing confirm, and the wait for confirms."""
+"""Common parts of all publishers: the reasons for a missing confirm, and the wait for confirms."""
 
 import time
 from abc import ABC, abstractmethod

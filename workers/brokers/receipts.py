@@ -1,4 +1,5 @@
-"""What was stored and may not be acknowledged yet, of messages that have no id: given out again, they are recognised.
+"""Receipts of messages without an id that were stored and may not be acknowledged yet: given out again, they are
+recognised.
 
 Two equal messages have equal digests, so a receipt stands for a copy only when nobody holds the one it was written for:
 each reader holds an advisory lock as long as it lives. A copy is stored twice rather than lost.

@@ -15,7 +15,7 @@ _SOURCE = "SELECT kind, config, secrets FROM source WHERE id = %s AND is_enabled
 
 @dataclass(frozen=True)
 class BrokerSource:
-    """What is drained. `template`: which address its messages are taken in at."""
+    """A source that is drained. `template`: which address its messages are taken in at."""
 
     kind: str
     login: Login

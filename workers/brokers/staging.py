@@ -1,4 +1,4 @@
-"""What one read gave, stored in one transaction: bodies, staged rows, what is no message, receipts."""
+"""Stores the result of one read in one transaction: bodies, staged rows, what is no message, receipts."""
 
 import uuid
 from collections import Counter

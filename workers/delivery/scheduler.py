@@ -85,7 +85,7 @@ def _weight(delivery: Delivery) -> int:
 
 
 class OrderedGroups:
-    """What is held behind a delivery of the same conversation. `len` counts what is held."""
+    """Deliveries that are held behind another one of the same conversation. `len` counts them."""
 
     def __init__(self) -> None:
         self._held: dict[int, deque[Delivery]] = {}
@@ -97,7 +97,7 @@ class OrderedGroups:
 
     @property
     def has_room(self) -> bool:
-        """Whether more may be held."""
+        """True while more may be held."""
         return self._bytes < GROUPED_BYTES
 
     def is_closed(self, chain: int | None) -> bool:

@@ -73,7 +73,7 @@ class ShardNode:
         self._handlers = {to.id for to in destinations.values() if isinstance(to, HandlerDestination)}
         if self._handlers:
             # From here on the journals of a node that is lost are read before anything of it goes back.
-            reader.execute("UPDATE node SET pages = %s WHERE id = %s", [str(self.journals), self.id])
+            reader.execute("UPDATE node SET journals = %s WHERE id = %s", [str(self.journals), self.id])
         return claimed, destinations
 
     async def mark(self, delivery: Delivery) -> None:

@@ -21,7 +21,7 @@ from workers.delivery.shards import Shards
 # How long a task that nothing is left for stays.
 IDLE_SECONDS = 60.0
 # A notification may be lost with its session.
-LOOK_SECONDS = 5.0
+CHECK_SECONDS = 5.0
 RETRY_SECONDS = 0.5
 # A shard may still wait for answers when the task would end.
 REAP_SECONDS = 0.5
@@ -69,7 +69,7 @@ def serve(dsn: str, *, instance: int, idle_seconds: float = IDLE_SECONDS) -> int
                     shards.deliver(claim_id, shard)
                     until = time.monotonic() + idle_seconds
                 else:
-                    wait(listener, min(LOOK_SECONDS, max(until - time.monotonic(), REAP_SECONDS)))
+                    wait(listener, min(CHECK_SECONDS, max(until - time.monotonic(), REAP_SECONDS)))
                 away = None
             except psycopg.OperationalError as error:
                 log.warning("the database does not answer: %s", str(error).splitlines()[0])

@@ -45,29 +45,29 @@ if not any(argument.startswith("pyspark.sql.worker.") for argument in sys.argv):
     import workers.spark.jobs.redeliver
     import workers.spark.jobs.search  # noqa: F401
 
-_LOOK_SECONDS = 20.0
-_MOST_EMPTY_LOOKS = 6
-_empty_looks = 0
+_CHECK_SECONDS = 20.0
+_MOST_EMPTY_CHECKS = 6
+_empty_checks = 0
 
 
 def _end_when_unused(*_: object) -> None:
-    """End this process when it has had no child for some looks; a child that has ended is gone, as SIGCHLD is ignored.
+    """End this process when it has had no child for some checks; a child that has ended is gone, as SIGCHLD is ignored.
 
     A task that asks at this very moment is tried again.
     """
-    global _empty_looks
+    global _empty_checks
     try:
         os.waitpid(-1, os.WNOHANG)
-        _empty_looks = 0
+        _empty_checks = 0
     except ChildProcessError:
-        _empty_looks += 1
-    if _empty_looks >= _MOST_EMPTY_LOOKS:
+        _empty_checks += 1
+    if _empty_checks >= _MOST_EMPTY_CHECKS:
         os.kill(os.getpid(), signal.SIGTERM)  # it removes its socket
 
 
-def _look_for_children() -> None:
+def _watch_children() -> None:
     signal.signal(signal.SIGALRM, _end_when_unused)
-    signal.setitimer(signal.ITIMER_REAL, _LOOK_SECONDS, _LOOK_SECONDS)  # a fork does not inherit it
+    signal.setitimer(signal.ITIMER_REAL, _CHECK_SECONDS, _CHECK_SECONDS)  # a fork does not inherit it
 
 
 def ending_quietly(worker: Callable[..., int]) -> Callable[..., int]:
@@ -84,7 +84,7 @@ def ending_quietly(worker: Callable[..., int]) -> Callable[..., int]:
 
 if __name__ == "__main__":
     if os.environ.get("SPARK_JOB_ARTIFACT_UUID", "default") != "default":  # it belongs to one session
-        _look_for_children()
+        _watch_children()
     # The collector writes into every object that it looks at, and so would copy for each fork what all could share.
     gc.collect()
     gc.freeze()

@@ -65,7 +65,7 @@ def copy_keys(cursor: psycopg.Cursor, rows: Iterable[tuple[int, IntakeRow]], pol
 
 @dataclass(frozen=True)
 class StagedCounts:
-    """How many lines of a part are staged, and how many are set aside."""
+    """Counts of the lines of a part that are staged, and that are set aside."""
 
     staged: int
     rejected: int

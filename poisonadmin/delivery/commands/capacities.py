@@ -1,4 +1,4 @@
-"""What each destination can take now, read for a claim.
+"""Reads for a claim how many messages each destination can take now.
 
 What it has under way is what the nodes say, a few rows: a message counts until its outcome is written, settled or not.
 """

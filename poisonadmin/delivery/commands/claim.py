@@ -52,7 +52,7 @@ class ClaimRef:
 
 @dataclass(frozen=True)
 class _Taken:
-    """How many messages of a destination a shard holds."""
+    """The number of messages of a destination in a shard."""
 
     shard: int
     destination_id: int
@@ -256,7 +256,7 @@ def _claim(
             },
         )
         lanes = [_DueLane(*row) for row in cursor.fetchall()]
-        if isolation:  # one destination a claim: a node that dies with it has only these to suspect
+        if isolation:  # one destination a claim: a node that crashes with it has only these to suspect
             lanes = [lane for lane in lanes if lane.destination_id == lanes[0].destination_id]
         runs = ordered_conversations.runs(cursor, [lane.id for lane in lanes if lane.is_ordered])
         # A lane whose head may not be delivered yet has nothing to give.

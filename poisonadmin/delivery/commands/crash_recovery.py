@@ -1,6 +1,7 @@
-"""What is left of a lost node that ran handlers: the results in its pages, and the messages that it had begun.
+"""Recovers a lost node that ran handlers: the results in its journals, and the messages that it had begun.
 
-The process that finds it dead waits with what it held until the pages have been read, on its own machine (ruling R2).
+The process that finds it lost leaves its messages alone until the journals have been read, on its own machine (ruling
+R2).
 When nobody has read them a lease later, they are lost with their machine, and everything unsettled counts as begun.
 """
 
@@ -20,32 +21,32 @@ from poisonadmin.messages.domain.failures import Failure, fingerprint, title
 
 @dataclass(frozen=True)
 class LostNode:
-    """A lost node whose pages nobody has read yet. `destinations`: the unsettled messages by their ids."""
+    """A lost node whose journals nobody has read yet. `destinations`: the unsettled messages by their ids."""
 
     id: int
     name: str
     claim_id: int
     shard: int
-    pages: str
+    journals: str
     destinations: Mapping[int, HeldFor]
 
 
 class Journals(Protocol):
-    """The pages on this machine (workers/crash_recovery.py)."""
+    """The journals on this machine (workers/crash_recovery.py)."""
 
     def read(self, node: LostNode) -> Sequence[Mapping[str, Any]] | None:
-        """Return the node's attempts as rows of the attempt table, column -> value; None when its pages are lost."""
+        """Return the node's attempts as rows of the attempt table, column -> value; None when its journals are lost."""
 
     def forget(self, node_id: int) -> None:
-        """Remove the node's pages."""
+        """Remove the node's journals."""
 
     def node_ids(self) -> set[int]:
-        """Return the nodes that have pages here."""
+        """Return the nodes that have journals here."""
 
 
 _LOST = f"""
-SELECT id, name, claim_id, shard, pages, host <> %(host)s AS is_given_up FROM node
-WHERE "end" = 'lost' AND pages IS NOT NULL
+SELECT id, name, claim_id, shard, journals, host <> %(host)s AS is_given_up FROM node
+WHERE "end" = 'lost' AND journals IS NOT NULL
   AND (host = %(host)s OR ended_at < now() - interval '{LEASE_SECONDS} s')
 ORDER BY id
 """  # noqa: S608  (a number of ours)
@@ -71,13 +72,13 @@ ON CONFLICT DO NOTHING
 """  # noqa: S608  (fragments are constants)
 
 _NEEDED = """
-SELECT id FROM node WHERE id = ANY(%(nodes)s) AND (ended_at IS NULL OR "end" = 'lost' AND pages IS NOT NULL)
+SELECT id FROM node WHERE id = ANY(%(nodes)s) AND (ended_at IS NULL OR "end" = 'lost' AND journals IS NOT NULL)
 """
-_READ = "UPDATE node SET pages = NULL WHERE id = %(node)s AND pages IS NOT NULL"
+_READ = "UPDATE node SET journals = NULL WHERE id = %(node)s AND journals IS NOT NULL"
 
 
-def search_lost_nodes(host: str, pages: Journals) -> int:
-    """Read the pages of the lost nodes of this host, and write what they say; return how many nodes were searched.
+def search_lost_nodes(host: str, journals: Journals) -> int:
+    """Read the journals of the lost nodes of this host, and write what they say; return how many nodes were searched.
 
     Settle afterwards.
     """
@@ -87,20 +88,20 @@ def search_lost_nodes(host: str, pages: Journals) -> int:
             cursor.execute(_HELD, {"claim": claim_id, "shard": shard})
             held = {message_id: HeldFor(*place) for message_id, *place in cursor.fetchall()}
             node = LostNode(node_id, name, claim_id, shard, directory, held)
-            rows = None if is_given_up else pages.read(node)
+            rows = None if is_given_up else journals.read(node)
             _write(cursor, rows or ())
             suspect_held(cursor, node.id, node.name, (node.claim_id, node.shard), everything=rows is None)
             cursor.execute(_READ, {"node": node_id})
-        pages.forget(node_id)
+        journals.forget(node_id)
     return len(lost)
 
 
-def sweep_journals(pages: Journals) -> int:
-    """Remove pages that nobody needs any more, of nodes that ended and could not do it; return of how many nodes."""
-    kept = pages.node_ids()
+def sweep_journals(journals: Journals) -> int:
+    """Remove journals that nobody needs any more, of nodes that ended and could not do it; return of how many nodes."""
+    kept = journals.node_ids()
     unneeded = kept.difference(fetch_values(_NEEDED, {"nodes": list(kept)}))
     for node_id in sorted(unneeded):
-        pages.forget(node_id)
+        journals.forget(node_id)
     return len(unneeded)
 
 
@@ -120,7 +121,7 @@ def suspect_held(
     """Write the attempts, outcome `node_lost`, of what a lost node held unanswered and its loss accuses.
 
     By the plain rule that is all of it, whatever it was delivered to (SAP-8, SAP-n); by the exact one the candidate
-    that was tried alone. `everything`: its pages are lost, so what it held for handlers counts as begun (ruling R2).
+    that was tried alone. `everything`: its journals are lost, so what it held for handlers counts as begun (ruling R2).
     `shard`: the claim's id and the number of the shard.
     """
     failure = Failure("NodeLost", f"The node {name} was lost while it held this message.")

@@ -1,4 +1,4 @@
-"""What is under way: the messages of open claims that are still DLNG."""
+"""The messages under way: those of open claims that are still DLNG."""
 
 # A FROM clause with `taken` (claim_id, shard, message_id) and `message`. Claims are few and name their messages, so
 # that no index has to change with a state. OFFSET 0 is a fence: to the planner, whose statistics are older than any

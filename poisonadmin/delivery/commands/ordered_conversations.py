@@ -1,6 +1,6 @@
 """Ordered addresses: a conversation's messages are delivered one after the other (SEMANTICS SAP-14).
 
-A message enters its address's plain lane like any other. When the claim looks at an ordered address, it puts what is
+A message enters its address's plain lane like any other. When the claim reads an ordered address, it puts what is
 due there onto the lane of its conversation, and claims from that lane a *run*: the messages that may follow one
 another without a pause. A lane's head is its first undelivered message; while that one waits, is under way, or waits
 for a decision, the others are held.
@@ -17,7 +17,7 @@ from poisonadmin.core.commands import locks
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.messages.commands.admission import refuse_excluded
 
-MESSAGES_A_LOOK = 5_000
+MESSAGES_A_CHECK = 5_000
 LANES_A_TRANSACTION = 1_000
 RUN = 50
 
@@ -57,7 +57,7 @@ WHERE message.id = arrived.id AND message.state = 'TBDL' RETURNING lane.id
 # On an address that is ordered no longer a conversation's lane is one like any other, until it is empty. The head is
 # looked for among all messages of the conversation on this address, wherever they wait: a predecessor that
 # was approved, or is tried alone as a candidate, holds the others too.
-_LOOK_AT_HEADS = """
+_READ_HEADS = """
 WITH looked_at AS (
     SELECT lane.id, CASE WHEN address.is_ordered THEN head.id END AS head_id,
            CASE WHEN NOT address.is_ordered THEN (
@@ -142,14 +142,14 @@ WHERE lane.id = empty.id
 
 
 def schedule_heads(cursor: CursorWrapper) -> None:
-    """Put what is due on ordered addresses onto the lanes of its conversations, and look at heads that have moved on.
+    """Put what is due on ordered addresses onto its conversations' lanes, and schedule behind heads that moved on.
 
     Call in the claim's transaction, which one claim has at a time.
     """
     cursor.execute(_IS_USED)
     if not cursor.fetchone()[0]:
         return
-    cursor.execute(_ARRIVED, {"limit": MESSAGES_A_LOOK})
+    cursor.execute(_ARRIVED, {"limit": MESSAGES_A_CHECK})
     arrived = cursor.fetchall()
     lanes: set[int] = set()
     if arrived:
@@ -165,7 +165,7 @@ def schedule_heads(cursor: CursorWrapper) -> None:
 
 
 def refresh_head(cursor: CursorWrapper) -> None:
-    """Look at heads that have moved on: what was delivered, or given up, lets its successors go."""
+    """Schedule behind heads that have moved on: what was delivered, or given up, lets its successors go."""
     cursor.execute(_IS_USED)
     if cursor.fetchone()[0]:
         cursor.execute(_MOVED_ON)
@@ -181,7 +181,7 @@ def refresh_heads(cursor: CursorWrapper, lane_ids: set[int]) -> None:
     if lane_ids:
         cursor.execute(_OF_ENDED, {"lanes": sorted(lane_ids)})
         refuse_excluded(cursor, [row[0] for row in cursor.fetchall()])
-        cursor.execute(_LOOK_AT_HEADS, {"lanes": sorted(lane_ids)})
+        cursor.execute(_READ_HEADS, {"lanes": sorted(lane_ids)})
 
 
 def runs(cursor: CursorWrapper, lane_ids: Sequence[int]) -> dict[int, list[int]]:
@@ -194,7 +194,7 @@ def runs(cursor: CursorWrapper, lane_ids: Sequence[int]) -> dict[int, list[int]]
     cursor.execute(_LOCK, {"ids": [message_id for ids in found.values() for message_id in ids]})
     locked = {row[0] for row in cursor.fetchall()}
     found = {lane_id: list(takewhile(locked.__contains__, ids)) for lane_id, ids in found.items()}
-    cursor.execute(_LOOSE, {"lanes": list(lane_ids), "limit": MESSAGES_A_LOOK})
+    cursor.execute(_LOOSE, {"lanes": list(lane_ids), "limit": MESSAGES_A_CHECK})
     return {lane_id: ids for lane_id, ids in (found | dict(cursor.fetchall())).items() if ids}
 
 

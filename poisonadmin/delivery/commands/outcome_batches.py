@@ -1,4 +1,4 @@
-"""What was written of a claim and is not settled yet: batches of messages, each written with its attempts."""
+"""Batches of messages whose attempts are written and not settled yet."""
 
 from django.db.backends.utils import CursorWrapper
 

@@ -28,7 +28,7 @@ def _lock_is_free(lock: Lock, key: str) -> str:
 _LOSE_NODES = f"""
 UPDATE node SET ended_at = now(), "end" = 'lost'
 WHERE ended_at IS NULL AND (lease_until < now() OR ({_SILENT} AND {_lock_is_free(Lock.NODE, "node.id")}))
-RETURNING id, name, claim_id, shard, pages IS NOT NULL
+RETURNING id, name, claim_id, shard, journals IS NOT NULL
 """  # noqa: S608  (fragments are constants)
 
 # A shard whose task never began, and whose job is gone: the row that we insert keeps a late task from delivering it.

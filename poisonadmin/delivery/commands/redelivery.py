@@ -18,7 +18,7 @@ from poisonadmin.store.models.job import JobKind
 
 @dataclass(frozen=True)
 class ShardsLeft:
-    """How many shards of a claim have no node that has ended, how many of them no node at all.
+    """Counts of a claim's shards: those without a node that has ended, and those without any node.
 
     `beginning`: how many have one that may still begin deliveries.
     """

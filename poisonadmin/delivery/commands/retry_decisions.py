@@ -54,12 +54,12 @@ class Answered(NamedTuple):
 
     @property
     def is_failure(self) -> bool:
-        """Whether it belongs to a failure group."""
+        """True where it belongs to a failure group."""
         return self.outcome in FAILURES
 
     @property
     def failures(self) -> int:
-        """How often it has failed, should this be a failure."""
+        """The count of its failures, should this be one."""
         return self.failure_count + 1
 
     @property
@@ -71,7 +71,7 @@ class Answered(NamedTuple):
 
     @property
     def why(self) -> str:
-        """What a poison list says of it: the exception's words, or those of the guard for a crash (AMPS-3)."""
+        """The reason in a poison list: the exception's words, or those of the guard for a crash (AMPS-3)."""
         return (self.error_message or self.error_class) if self.outcome == Outcome.FAILED else "Fatal error."
 
 

@@ -1,4 +1,4 @@
-"""Settle: what became of the messages in DLNG, from the attempts that their nodes wrote.
+"""Settles messages in DLNG by the attempts that their nodes wrote.
 
 A message in DLNG with attempt number N is answered when the row (message, N) is in `attempt`. Whatever writes such rows
 leaves an outcome batch, which names their messages: only these are looked at, once, and only one session settles a
@@ -26,7 +26,7 @@ from poisonadmin.messages.domain.states import Event, State
 
 @dataclass(frozen=True)
 class Settled:
-    """How many messages left DLNG, and how."""
+    """Counts of the messages that left DLNG."""
 
     delivered: int = 0
     failed: int = 0
@@ -36,9 +36,9 @@ class Settled:
         return Settled(self.delivered + other.delivered, self.failed + other.failed, self.returned + other.returned)
 
 
-# A node that is lost waits until its pages are read: what a handler had begun was found there (ruling R2).
+# A node that is lost waits until its journals are read: what a handler had begun was found there (ruling R2).
 _HAS_ENDED = """
-node.ended_at IS NOT NULL AND node.settled_at IS NULL AND (node."end" <> 'lost' OR node.pages IS NULL)
+node.ended_at IS NOT NULL AND node.settled_at IS NULL AND (node."end" <> 'lost' OR node.journals IS NULL)
 """
 
 # It still delivers, and will not begin these.

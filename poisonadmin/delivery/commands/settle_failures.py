@@ -1,4 +1,4 @@
-"""Settle whatever was not simply delivered: the decision on each, applied to all of a batch in one statement."""
+"""Settles attempts that did not simply deliver: decides on each, and writes all decisions of a batch at once."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -126,7 +126,7 @@ def _ends_conversation(decision: RetryDecision) -> bool:
 
 
 def _errors(pairs: Sequence[tuple[Answered, RetryDecision]], in_force: dict[str, Policy]) -> list[ConversationError]:
-    """Return what the other side is to be told of conversations that end with an error."""
+    """Return the errors of which the other sides of conversations are to learn."""
     return [
         ConversationError(to_address, one.id, one.attempt_number, one.conversation_id, error.code, error.description)
         for one, decision in pairs

@@ -22,7 +22,7 @@ class ShownAttempt:
     """The columns of an attempt that its message's failure log shows.
 
     `response` is the first 4 kB of the answer to a failed delivery, `output` the last 8 kB that a handler printed,
-    `exit_status` that of a sandbox that died, negative for a signal. `consumer_version`: as the consumer states it,
+    `exit_status` that of a sandbox that crashed, negative for a signal. `consumer_version`: as the consumer states it,
     where it does. No text holds NUL or a lone surrogate.
     """
 

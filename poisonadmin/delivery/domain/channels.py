@@ -1,6 +1,6 @@
 """The channels on which the database tells sleepers that there is work (triggers in store/migrations/0001_tables.sql).
 
-A notification says only that it is worth looking. Whoever waits looks from time to time all the same.
+A notification says only that a check is worth while. Waiting processes check from time to time all the same.
 """
 
 # A message is due sooner than before, a node has ended, or a claim has: there may be something to claim or to settle.

@@ -1,4 +1,4 @@
-"""How much one claim takes, for whom, and on how many tasks.
+"""The plan of a claim: how many messages of which destinations it takes, on how many tasks.
 
 Each destination has its own allowance, so that one that hangs never takes the room of another.
 """
@@ -37,7 +37,7 @@ class Capacity:
 
 @dataclass(frozen=True)
 class Allowance:
-    """What a claim may take for one destination. `at_once`: deliveries at once, in all of its shards.
+    """The messages that a claim may take for one destination. `at_once`: deliveries at once, in all of its shards.
 
     `overlapped`: the same where more is left behind than the claim takes, and the next claim is to begin beside it.
     """
@@ -51,7 +51,7 @@ class Allowance:
 
 @dataclass(frozen=True)
 class LaneCap:
-    """How many messages a claim may take from one lane."""
+    """The number of messages that a claim may take from one lane."""
 
     lane_id: int
     destination_id: int
@@ -64,7 +64,7 @@ def allowances(capacities: Iterable[Capacity], *, tasks: int, limit: int) -> tup
     Claims share a destination's concurrency and its window: one that has stopped answering has no more under way, in
     however many claims, than its window says. Two of them may have something to begin at a time, so that one delivers
     while the other is being claimed. What has a rate limit goes to one shard, which spaces it. A consumer beyond a
-    connection gets nothing else while its candidates are tried: nobody could tell which message it died of.
+    connection gets nothing else while its candidates are tried: nobody could tell which message it crashed with.
     """
     given = []
     for index, capacity in enumerate(capacities):

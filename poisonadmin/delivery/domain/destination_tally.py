@@ -1,4 +1,4 @@
-"""What deliveries to a destination came to, of one shard of a claim or of all its shards."""
+"""Counts of deliveries to a destination, of one shard of a claim or of all its shards."""
 
 from dataclasses import dataclass
 

@@ -1,7 +1,7 @@
-"""The page that a sandbox shares with its parent: whose turn it is, what came of those before, until when to begin.
+"""The journal that a sandbox shares with its parent: the message in turn, results before it, the deadline to begin.
 
 A file mapped by both, so that it outlives either. The child writes the turn before a handler sees the message, and the
-record of its result behind it; whose turn it is and has no record is the one that the child died of (DESIGN section 4).
+record of its result behind it; the message in turn that has no record is the one that the child crashed with.
 The child loads this file by its path, without the package: it imports the standard library only.
 """
 
@@ -17,7 +17,7 @@ MAGIC = 0x5041_5347_0000_0001
 RING_BYTES = 1 << 20
 OUTPUT_BYTES = 8192
 HEAD_BYTES = 4096
-PAGE_BYTES = HEAD_BYTES + OUTPUT_BYTES + RING_BYTES
+JOURNAL_BYTES = HEAD_BYTES + OUTPUT_BYTES + RING_BYTES
 # One record has to fit beside others; what a handler says of a failure is cut to this.
 MAX_RECORD_BYTES = 192 * 1024
 
@@ -25,7 +25,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 class HeaderField(IntEnum):
-    """The 8-byte words at the head of the page. Each is written whole, by one side only."""
+    """The 8-byte words at the head of the journal. Each is written whole, by one side only."""
 
     MAGIC = 0
     NODE = 1  # parent: the node's id
@@ -49,7 +49,7 @@ class HeaderField(IntEnum):
 
 
 class Phase(IntEnum):
-    """How far the child has come."""
+    """The phase of the child."""
 
     STARTING = 0
     LOADING = 1
@@ -71,7 +71,7 @@ class Why(IntEnum):
 
 
 class Kind(IntEnum):
-    """What a record says of a message."""
+    """The kind of a message's result."""
 
     DELIVERED = 0
     FAILED = 1
@@ -84,7 +84,7 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True)
 class Result:
-    """One message's result. `turn` is its number; times are monotonic seconds; `details` is what the handler said."""
+    """One message's result. `turn` is its number; times are monotonic seconds; `details`: the handler's answer."""
 
     turn: int
     message_id: int
@@ -110,12 +110,12 @@ _RECORD = struct.Struct("=IQqIHxxdd")  # bytes of the details, turn, message, at
 
 
 class Journal:
-    """A view of the page's bytes; `buffer` is the map, or a copy of what a dead process left."""
+    """A view of the journal's bytes; `buffer` is the map, or a copy of what an ended process left."""
 
     def __init__(self, buffer: Buffer | mmap.mmap) -> None:
         self._bytes = memoryview(buffer)
-        if len(self._bytes) != PAGE_BYTES:
-            raise ValueError(f"a page has {PAGE_BYTES} bytes, not {len(self._bytes)}")
+        if len(self._bytes) != JOURNAL_BYTES:
+            raise ValueError(f"a journal has {JOURNAL_BYTES} bytes, not {len(self._bytes)}")
         self._integers = self._bytes[:HEAD_BYTES].cast("q")
         self._floats = self._bytes[:HEAD_BYTES].cast("d")
         self._output = self._bytes[HEAD_BYTES : HEAD_BYTES + OUTPUT_BYTES]
@@ -176,8 +176,8 @@ class Journal:
             start, position = position + _RECORD.size, position + _RECORD.size + size
             if position > count or size > MAX_RECORD_BYTES or kind > max(Kind):
                 return
-            told = _details(records[start:position])
-            yield since + position, Result(turn, message, attempt, Kind(kind), started, finished, told)
+            details = _details(records[start:position])
+            yield since + position, Result(turn, message, attempt, Kind(kind), started, finished, details)
 
     def turn(self, answered: int) -> Turn | None:
         """Return the message in turn, None when its number is `answered`, that of the last result."""

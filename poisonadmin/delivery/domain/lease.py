@@ -1,4 +1,4 @@
-"""How long a process may deliver, and after what silence it is taken for dead (DESIGN section 4)."""
+"""The lease of a delivering process, and the silence after which it is taken for lost."""
 
 LEASE_SECONDS = 60
 # Nothing is begun this close to the end of the lease: the clock of the database and a node's may run apart.

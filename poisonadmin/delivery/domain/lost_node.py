@@ -1,4 +1,4 @@
-"""What is known of a message that a lost node held, to whoever reads the node's journals."""
+"""The messages that a lost node held, for the reader of its journals."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""How a delivery try ends."""
+"""The outcomes of delivery tries."""
 
 from enum import StrEnum
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 class Outcome(StrEnum):
     """The result of a try.
 
-    `crashed`: its sandbox died of it, or the connection was lost where that counts as a crash; `node_lost`: it had
+    `crashed`: its sandbox crashed with it, or the connection was lost where that counts as a crash; `node_lost`: it had
     begun on a node that was lost; `suspected`: it was in delivery when another message crashed (blame
     `all_in_flight`). A handler may answer `discarded`, `moved`, `rolled_back`, `conversation_ended`. `ruled`: a content
     rule decided before anything was delivered. `imported` is the failure that a dead letter had before its import,
@@ -27,7 +27,7 @@ class Outcome(StrEnum):
     RETURNED = "returned"
 
 
-# What says that a process died. Rare beside failures, so an index of its own stays small.
+# Those of crashed processes. Rare beside failures, so an index of its own stays small.
 CRASHES = (Outcome.CRASHED, Outcome.NODE_LOST, Outcome.SUSPECTED)
 # After these the next message of an ordered conversation may be delivered.
 LETS_FOLLOW = frozenset({Outcome.DELIVERED, Outcome.DISCARDED, Outcome.MOVED})

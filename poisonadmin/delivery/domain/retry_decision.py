@@ -30,7 +30,7 @@ class ConversationEnd:
 
     @property
     def note(self) -> str:
-        """What the history says of it."""
+        """The note in the history."""
         return f"conversation ended with error {self.code}: {self.description}"
 
 
@@ -59,7 +59,7 @@ class RetryDecision:
 
 @dataclass(frozen=True)
 class DeadLetterTarget:
-    """Where an exhausted message goes; `queue` is auto-created there for its origin, or None."""
+    """The address to which an exhausted message goes; `queue` is auto-created there for its origin, or None."""
 
     address: str
     queue: str | None

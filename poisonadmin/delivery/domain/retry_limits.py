@@ -1,4 +1,4 @@
-"""What still lies between a message and its end: how many attempts in all, and how far each breaker is from falling."""
+"""The limits of a message: its attempts in all, and the failures that each breaker has left."""
 
 from dataclasses import dataclass
 
@@ -24,7 +24,7 @@ class Breaker:
 
     @property
     def left(self) -> int:
-        """How many more it takes."""
+        """The number of failures that are left."""
         return max(1, self.limit - self.count)
 
     @property

@@ -1,4 +1,4 @@
-"""What follows if a message goes on failing: one step a failure, as the policy decides on each."""
+"""The series of a message that goes on failing: one step a failure, as the policy decides on each."""
 
 import itertools
 from collections.abc import Callable, Iterator

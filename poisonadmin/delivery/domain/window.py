@@ -1,4 +1,4 @@
-"""How many messages one claim may take for a destination, and how that number follows what the destination can do.
+"""The window of a destination: the messages that one claim may take for it, which follows what it can do.
 
 Source: DESIGN section 5; PERFORMANCE B12.
 """

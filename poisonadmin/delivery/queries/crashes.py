@@ -1,4 +1,4 @@
-"""What a crash was: which message was being delivered, what died of it and how, and on which node."""
+"""Crashes: the message in delivery, the end of its process, and the node."""
 
 import signal
 from collections.abc import Iterable, Sequence
@@ -18,7 +18,7 @@ SHOWN_OUTPUT_BYTES = 2048
 
 
 class SandboxEndWords:
-    """What a row with `exit_status` and `output` says of the sandbox's end."""
+    """The end of a sandbox in words, of a row with `exit_status` and `output`."""
 
     exit_status: int | None
     output: bytes | None
@@ -30,13 +30,13 @@ class SandboxEndWords:
 
     @property
     def output_text(self) -> str | None:
-        """What can be read of the output; never markup to be trusted."""
+        """The readable part of the output; never markup to be trusted."""
         return bytes(self.output).decode("utf-8", "replace") if self.output else None
 
 
 @dataclass(frozen=True)
 class CrashRow(SandboxEndWords):
-    """An attempt that ended with the death of what made it. `outcome`: crashed, node_lost or suspected.
+    """An attempt that ended with the crash of its process. `outcome`: crashed, node_lost or suspected.
 
     `exit_status` is the sandbox's, negative for a signal. `output`: the last bytes that the handler printed.
     `is_alone`: it was delivered by itself; None when that is no longer on record.

@@ -1,4 +1,4 @@
-"""What the rules after failures make of a message's schedule: the wait that one gave, and what they will decide."""
+"""Rules after failures in a message's schedule: the wait that one gave, and the decisions to come."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ def covering(rules: Sequence[FailureRule], address: str) -> list[FailureRule]:
 
 
 def rules_sentence(rules: Sequence[FailureRule], address: str) -> list[str]:
-    """Return what is said of the rules that cover an address, at most one sentence."""
+    """Return a sentence on the rules that cover an address, or none."""
     match len(rules):
         case 0:
             return []

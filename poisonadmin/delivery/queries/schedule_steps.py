@@ -70,7 +70,7 @@ class NextStep:
 
 @dataclass(frozen=True)
 class Start:
-    """Where the steps to come begin: the next attempt's number, what is counted so far, and when it is due."""
+    """The start of the steps to come: the next attempt's number, what is counted so far, and when it is due."""
 
     message_id: int
     address: str

@@ -1,5 +1,6 @@
-"""What may not wait for a delivery where it is: a payload too large, a bookmark on the poison list, the message of a
-conversation that has ended.
+"""Refuses messages that may not wait for a delivery where they are.
+
+Their payload is too large, their bookmark on the poison list, or their conversation has ended.
 
 Whoever leaves messages in TBDL on an address calls `refuse_inadmissible` in the same transaction. What slips through,
 since a bookmark is listed while an intake goes on, is not read by the task that has it (workers/delivery/claimed.py)

@@ -1,4 +1,4 @@
-"""What became of a message after its destination took it: a consumer's confirmation, and that one is awaited.
+"""Confirmations of messages that a destination took: awaited ones, and those of consumers.
 
 A broker's confirm says that the broker has it. Whether the consumer behind it has processed it, only that one knows.
 """

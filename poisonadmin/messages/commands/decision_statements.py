@@ -1,4 +1,4 @@
-"""What each decision does to the messages that are chosen: one statement an action, made when this is imported."""
+"""The statements of decisions: one an action, made when this is imported."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -69,7 +69,7 @@ def _decision(
     """Return the decision of an action. `event`: what history says where it is not the action's own."""
     action = ACTIONS[key]
     assert action.start is not None
-    said = event or action.event
+    recorded_event = event or action.event
     delivers = key in DELIVERING and to is State.TBDL
     asks = ""
     if delivers:
@@ -85,7 +85,7 @@ def _decision(
     )
     statement = move(
         action.start,
-        said,
+        recorded_event,
         to,
         chosen=ChosenRows(
             chosen,
@@ -95,13 +95,13 @@ def _decision(
         sets=sets,
         parts=StatementParts(
             shows=("message.lane_id", "message.due_at"),
-            beside=_HOPS.format(event=said) if delivers else "",
+            beside=_HOPS.format(event=recorded_event) if delivers else "",
             is_decision=True,
             then="SELECT lane_id, min(due_at), array_agg(id) FROM changed GROUP BY lane_id",
         ),
     )
     return DecisionStatement(
-        said,
+        recorded_event,
         statement,
         _TARGETS.format(join=refusals.target_join(key), start=action.start),
         refusals.REFUSALS[key],

@@ -46,7 +46,7 @@ class OperationRef:
 
 
 class Asked(TypedDict):
-    """What a decision is asked with. `params`: what the action needs to know (operations/domain/params.py).
+    """The request of a decision. `params`: what the action needs to know (operations/domain/params.py).
 
     `expected_*`: what the caller has seen; None or left out: anything.
     """

@@ -17,8 +17,8 @@ from poisonadmin.messages.commands.transitions import StatementParts, move
 from poisonadmin.messages.domain.states import Event, Reason, State
 
 MESSAGES_A_TRANSACTION = 5_000
-# Their ids are held in memory meanwhile; the rest is found by another look.
-MESSAGES_A_LOOK = 1_000_000
+# Their ids are held in memory meanwhile; the rest is found by another search.
+MESSAGES_A_SEARCH = 1_000_000
 
 # The note of a history row, for `transitions`. The envelope must have been written by an earlier statement.
 SIZES = """
@@ -84,11 +84,11 @@ def reject_waiting(address_ids: Sequence[int], *, actor: str) -> int:
     """
     total = 0
     while True:
-        found = fetch_values(_FIND, {"addresses": list(address_ids), "limit": MESSAGES_A_LOOK})
+        found = fetch_values(_FIND, {"addresses": list(address_ids), "limit": MESSAGES_A_SEARCH})
         for start in range(0, len(found), MESSAGES_A_TRANSACTION):
             some = found[start : start + MESSAGES_A_TRANSACTION]
             total += retried(lambda some=some: _reject(some, actor))  # type: ignore[misc]
-        if len(found) < MESSAGES_A_LOOK:
+        if len(found) < MESSAGES_A_SEARCH:
             return total
 
 

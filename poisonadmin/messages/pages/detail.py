@@ -66,7 +66,7 @@ def _timeline(message: MessageRow, history: Sequence[HistoryRow], attempts: Sequ
     for row in reversed(history):
         attempt = tried.get(row.attempt_number)
         if row.event in _DEATHS:
-            steps.append(_death(row, attempt, _suspicion(row, message, tried) if not is_suspect else ""))
+            steps.append(_crash(row, attempt, _suspicion(row, message, tried) if not is_suspect else ""))
             is_suspect = True
         elif row.event == Event.DELIVERED and is_suspect:
             alone = attempt is not None and attempt.is_alone
@@ -85,7 +85,7 @@ def _suspicion(row: HistoryRow, message: MessageRow, tried: Mapping[int, Attempt
     return "A candidate from now on: delivered alone" if following else "A candidate from now on"
 
 
-def _death(row: HistoryRow, attempt: AttemptRow | None, meaning: str) -> Step:
+def _crash(row: HistoryRow, attempt: AttemptRow | None, meaning: str) -> Step:
     words = describe_crash(attempt).sentence if attempt and attempt.outcome in CRASHES else event_words(row.event)
     return Step(row, words, meaning, "bad")
 

@@ -154,7 +154,7 @@ def _decide_on(
     **expected: Any,
 ) -> tuple[Decided, Operation]:
     with transaction.atomic(), connection.cursor() as cursor:
-        operation = _create(freeze(ids=ids, principal=principal.as_reader), action, reason, principal, None, kept)
+        operation = _create(freeze(ids=ids, principal=principal.as_reader), action, reason, principal, kept, _PLAIN)
         if operation.state == OperationState.RUNNING:
             decided = decide(operation, ids, **expected)
             record(cursor, operation, decided, _members(operation))

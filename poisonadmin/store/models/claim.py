@@ -85,7 +85,7 @@ class Node(models.Model):
     delivers.
 
     While it lives its session holds the advisory lock (20, id) and renews `heartbeat_at` and `lease_until`.
-    `pages`: the directory with the pages of its sandboxes, on its host; None when it has run no handler.
+    `journals`: the directory with the journals of its sandboxes, on its host; None when it has run no handler.
     `start_mark`: the candidate that it has begun, written before the candidate's sandbox sees it.
     `unanswered`: messages that it had begun when it was stopped, and whose outcome nobody knows.
     `released`: messages that it will not begin, to go back while it still delivers others. `waits`: it begins nothing
@@ -106,7 +106,7 @@ class Node(models.Model):
     lease_until = models.DateTimeField()
     ended_at = models.DateTimeField(null=True)
     end = models.CharField(max_length=8, null=True)
-    pages = models.TextField(null=True)
+    journals = models.TextField(null=True)
     start_mark = models.BigIntegerField(null=True)
     begun = models.IntegerField(db_default=0)
     unanswered = ArrayField(models.BigIntegerField(), default=list, db_default=models.Value("{}"))

@@ -1,4 +1,4 @@
-"""Of what a process died, in words: on a tag, and in a sentence of the history."""
+"""Crashes in words: on a tag, and in a sentence of the history."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -7,7 +7,7 @@ from poisonadmin.delivery.domain.outcome import Outcome
 
 
 class CrashedAttempt(Protocol):
-    """What is known of an attempt that ended with a crash."""
+    """An attempt that ended with a crash."""
 
     @property
     def outcome(self) -> str: ...
@@ -41,7 +41,7 @@ _UNKNOWN = CrashText("died", "Its sandbox died")
 
 
 def describe_crash(crash: CrashedAttempt) -> CrashText:
-    """Return a crash in words."""
+    """Return the texts that describe a crash."""
     if crash.outcome == Outcome.NODE_LOST:
         return CrashText("node lost", "The node was lost while it was being delivered")
     if crash.outcome == Outcome.SUSPECTED:

@@ -54,7 +54,7 @@ class StompConnection:
 
     @property
     def is_open(self) -> bool:
-        """Whether nothing has gone wrong as far as is known."""
+        """True while nothing has gone wrong as far as is known."""
         return self._failure is None
 
     def number(self) -> str:

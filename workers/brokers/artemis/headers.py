@@ -1,4 +1,4 @@
-"""What ActiveMQ Artemis writes on a message that it moved to a dead-letter or expiry address, and clients beside it.
+"""Headers of messages that ActiveMQ Artemis moved to a dead-letter or expiry address: its own, and those of clients.
 
 Artemis says where a message was, and not why: only an expiry can be told from the rest. It reports the last move alone.
 """

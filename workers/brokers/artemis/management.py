@@ -80,12 +80,12 @@ class ArtemisQueue:
 
     @property
     def routing(self) -> str:
-        """How its address hands messages on: to one of its queues, or to each."""
+        """The way in which its address hands messages on: to one of its queues, or to each."""
         return _ANYCAST if self.is_anycast else MULTICAST
 
     @property
     def place(self) -> str:
-        """What a frame names: the queue alone, or with the address that it is not named after."""
+        """The name in a frame: the queue alone, or with the address that it is not named after."""
         return self.name if self.name == self.address else f"{self.address}::{self.name}"
 
 

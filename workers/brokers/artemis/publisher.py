@@ -19,7 +19,7 @@ _CHUNK = 50
 
 @dataclass(frozen=True)
 class Route:
-    """What a frame names, how the address hands the message on, and the numbers of the queues behind it."""
+    """The name in a frame, the way in which its address hands messages on, and the numbers of the queues behind it."""
 
     destination: str
     routing: str

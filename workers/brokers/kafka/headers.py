@@ -1,4 +1,4 @@
-"""What is written on a Kafka record that nobody could process: by Spring, Kafka Connect and SmallRye, or by hand.
+"""The headers on a Kafka record that nobody could process: by Spring, Kafka Connect and SmallRye, or by hand.
 
 Kafka itself writes nothing. Spring writes numbers as big-endian bytes, the others as texts; Spring's outer exception is
 often only the listener's wrapper, so its cause is read too. Where a record went through more topics than one, Spring
@@ -55,7 +55,7 @@ _MAX_PARTITION = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class RecordOrigin:
-    """Where a record was first, as far as its headers say."""
+    """The first place of a record, as far as its headers say."""
 
     topic: str | None = None
     partition: int | None = None

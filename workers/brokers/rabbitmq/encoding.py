@@ -1,4 +1,4 @@
-"""How AMQP 0-9-1 writes a message's properties and header tables.
+"""Writes and reads a message's properties and header tables as AMQP 0-9-1 has them.
 
 Properties are kept as bytes where they are not needed. Header tables are read entry by entry: what goes back to a
 broker keeps its bytes, and so its types.

@@ -1,4 +1,4 @@
-"""What RabbitMQ, and client libraries for it, write on a message that nobody could process."""
+"""The headers that RabbitMQ, and client libraries for it, write on a message that nobody could process."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ _STACK = ("x-exception-stacktrace", "MT-Fault-StackTrace", "NServiceBus.Exceptio
 
 @dataclass(frozen=True, slots=True)
 class QueueOrigin:
-    """Where a message was before it was first dead-lettered, as far as its headers say.
+    """The place of a message before it was first dead-lettered, as far as its headers say.
 
     The expiry that it had is not taken from there: RabbitMQ has removed it, and a person wants the message read.
     """

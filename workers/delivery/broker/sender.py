@@ -29,7 +29,7 @@ Results = Sequence[Failure | None]
 
 @dataclass(frozen=True)
 class BrokerDestination:
-    """Where to publish and how. `connections`: at once in this task; `batch`: messages published at once on each.
+    """A broker to publish to. `connections`: at once in this task; `batch`: messages published at once on each.
 
     `redirect`: the queue or topic for all; None: each goes to where it came from. `broken`: why the configuration
     cannot be used; each delivery then fails with that.

@@ -19,7 +19,7 @@ from workers.delivery.handler.sandbox.account import SandboxAccount, UnusableSan
 
 @dataclass(frozen=True)
 class HandlerDestination:
-    """What to call and how much it may take. The limits hold for one message; `concurrency`: sandboxes in this task.
+    """A handler, and the limits of its sandboxes. These hold for one message; `concurrency`: sandboxes in this task.
 
     `owner`: the pattern of the addresses that it may move messages to. `roots`: the directories that it may import
     from. `account`: whom its sandboxes run as, None for the worker's own user. `broken`: why it cannot be used; each

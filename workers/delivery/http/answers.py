@@ -1,4 +1,4 @@
-"""What an HTTP consumer answers beyond its status: the response header `PoisonAdmin-Outcome` (ruling R12).
+"""The answer of an HTTP consumer beyond its status: the response header `PoisonAdmin-Outcome` (ruling R12).
 
 And `PoisonAdmin-Consumer-Version`, which says which version of the consumer has failed.
 """
@@ -24,14 +24,14 @@ _OUTCOMES = {
 
 
 class InvalidOutcome(PoisonAdminError):
-    """Raised when the header says something that cannot be done."""
+    """Raised when the header asks for something that cannot be done."""
 
     code = "invalid_outcome"
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerOutcome:
-    """What a consumer wants done with a message. `address` for a move; `error_code` for a conversation's end.
+    """The outcome that a consumer wants for a message. `address` for a move; `error_code` for a conversation's end.
 
     A conversation that ends without code and `why` ends normally.
     """

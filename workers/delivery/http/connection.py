@@ -30,7 +30,7 @@ class HttpConnection(asyncio.Protocol):
 
     @property
     def is_open(self) -> bool:
-        """Whether a request may be written to it."""
+        """True while a request may be written to it."""
         return self._error is None and not self._transport.is_closing()
 
     def close(self) -> None:

@@ -42,8 +42,8 @@ BODY_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class HttpDestination:
-    """Where to send and how. `concurrency`: requests at once in this task. `headers` include the secret ones, whose
-    values are the `secret_values`.
+    """An HTTP consumer to send to. `concurrency`: requests at once in this task. `headers` include the secret ones,
+    whose values are the `secret_values`.
 
     `owner`: the pattern of the addresses that its consumer may move messages to. `broken`: why the configuration cannot
     be used; each delivery then fails with that.

@@ -1,4 +1,4 @@
-"""Where the body of an answer ends (RFC 9112, sections 6 and 7). Pure."""
+"""The end of an answer's body (RFC 9112, sections 6 and 7). Pure."""
 
 import re
 from abc import ABC, abstractmethod

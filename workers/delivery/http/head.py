@@ -33,7 +33,7 @@ class Head(NamedTuple):
 
     @property
     def keeps_connection(self) -> bool:
-        """Whether the server lets the connection be used for another request (RFC 9112, section 9.3)."""
+        """True where the server lets the connection be used for another request (RFC 9112, section 9.3)."""
         wanted = self.fields.get("connection")
         if wanted is None:
             return self.minor_version == 1

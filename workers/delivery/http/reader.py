@@ -26,12 +26,12 @@ class IncomingAnswer:
 
     @property
     def is_read(self) -> bool:
-        """Whether nothing more is wanted: the body has ended, or is longer than what is read of one."""
+        """True when nothing more is wanted: the body has ended, or is longer than what is read of one."""
         return self._framing is not None and (self._framing.is_complete or self._seen >= READ_BYTES)
 
     @property
     def is_clean(self) -> bool:
-        """Whether another answer may follow on its connection."""
+        """True where another answer may follow on its connection."""
         if self.head is None or self._framing is None or not self._framing.is_complete or self._framing.has_surplus:
             return False
         return self.head.status != _SWITCHING_PROTOCOLS and self.head.keeps_connection

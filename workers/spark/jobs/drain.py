@@ -23,7 +23,7 @@ from workers.spark.pieces import do_pieces
 from workers.spark.schemas import DRAINED_SHARD
 from workers.spark.sinks import copy_keys, policies_with_keys
 
-_LOOK_SECONDS = 0.2
+_CHECK_SECONDS = 0.2
 
 
 def count_waiting(source_id: int) -> int | None:
@@ -46,7 +46,7 @@ def drain(
     tag = f"drain-{source_id}"
     with ThreadPoolExecutor(1, thread_name_prefix=tag) as thread:
         running = thread.submit(_run, spark, tag, source_id, shards, seconds)
-        while not wait([running], timeout=_LOOK_SECONDS).done:
+        while not wait([running], timeout=_CHECK_SECONDS).done:
             if is_stopping():
                 spark.interruptTag(tag)
                 wait([running])

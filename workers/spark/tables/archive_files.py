@@ -42,7 +42,7 @@ def _file_system(place: str) -> tuple[fs.FileSystem, str]:
 
 @dataclass(frozen=True)
 class Finished:
-    """What was written: rows and bytes, and the SHA-256 of both."""
+    """A file that was written: its rows and bytes, and the SHA-256 of both."""
 
     path: str
     rows: int

@@ -1,4 +1,4 @@
-"""How much of a table is read."""
+"""The extent in which a table is read."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ from poisonadmin.messages.domain.id_ranges import IdRange
 
 @dataclass(frozen=True)
 class Extent:
-    """How much of a table is read: ranges of ids in the database, and files of the archive (paths or URLs).
+    """The extent in which a table is read: ranges of ids in the database, and files of the archive (paths or URLs).
 
     `ids`: single messages in the database beside the ranges, rising.
     """

@@ -1,4 +1,4 @@
-"""What Spark asks of a table's rows, as SQL for the database and as an expression for Arrow."""
+"""Spark's filters on a table's rows, as SQL for the database and as an expression for Arrow."""
 
 from collections.abc import Iterable
 from functools import reduce

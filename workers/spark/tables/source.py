@@ -34,7 +34,7 @@ _MANY_IDS = 2_000
 
 
 class Part(InputPartition):
-    """What one task reads: ranges of ids of the database, lists of single ids, and files of the archive."""
+    """The rows that one task reads: ranges of ids of the database, lists of single ids, and files of the archive."""
 
     def __init__(self, ranges: Sequence[IdRange], files: Sequence[str], some: Sequence[Sequence[int]] = ()) -> None:
         super().__init__(None)

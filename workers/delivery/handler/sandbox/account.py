@@ -95,5 +95,5 @@ def _try(account: SandboxAccount, interpreter: str, roots: tuple[str, ...]) -> N
     except (OSError, subprocess.SubprocessError) as error:
         raise UnusableSandboxUser(f"a sandbox cannot run as {account.name}: {error}") from None
     if done.returncode:
-        said = done.stderr.decode(errors="replace").strip().splitlines() or [f"exit status {done.returncode}"]
-        raise UnusableSandboxUser(f"a sandbox cannot run as {account.name}: {said[-1]}")
+        errors = done.stderr.decode(errors="replace").strip().splitlines() or [f"exit status {done.returncode}"]
+        raise UnusableSandboxUser(f"a sandbox cannot run as {account.name}: {errors[-1]}")

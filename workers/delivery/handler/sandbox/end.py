@@ -1,4 +1,4 @@
-"""How a sandbox ended, and the failure that this is for the message in whose turn it died."""
+"""The ends of sandboxes, as failures of the messages in whose turn they crashed."""
 
 import re
 import signal
@@ -23,7 +23,7 @@ _FRAME = re.compile(rb'File "([^"\n]{1,1000})", line \d+ in ([^\s]{1,200})')
 
 @dataclass(frozen=True)
 class SandboxEnd:
-    """How a sandbox ended. `status`: its exit code, or minus the signal; `limit`: the limit for which we ended it."""
+    """The end of a sandbox. `status`: its exit code, or minus the signal; `limit`: the limit for which we ended it."""
 
     status: int
     why: Why
@@ -33,33 +33,33 @@ class SandboxEnd:
 
     @property
     def exit_status(self) -> int | None:
-        """What the process ended with, as the handler chose it; None where the sandbox ended itself."""
+        """The exit status that the handler chose; None where the sandbox ended itself."""
         if self.why is Why.SYSTEM_EXIT:
             return self.exit_code
         return None if self.why in {Why.OUT_OF_MEMORY, Why.INTERRUPTED, Why.JOURNAL_DAMAGED} else self.status
 
 
-def crash_of(death: SandboxEnd, *, callable_name: str, roots: tuple[str, ...], limits: dict[str, str]) -> Failure:
-    """Return the failure of the message in whose turn the sandbox died; `limits` puts each limit in words."""
-    kind, words = _said(death, limits)
-    frames = _frames(death.output, roots) or (callable_name,)
+def crash_of(end: SandboxEnd, *, callable_name: str, roots: tuple[str, ...], limits: dict[str, str]) -> Failure:
+    """Return the failure of the message in whose turn the sandbox crashed; `limits` puts each limit in words."""
+    kind, words = _described(end, limits)
+    frames = _frames(end.output, roots) or (callable_name,)
     return Failure(kind, f"The handler {words}.", frames=frames)
 
 
-def _said(death: SandboxEnd, limits: dict[str, str]) -> tuple[str, str]:
-    if death.limit is not None:
-        return death.limit, f"was ended: {limits[death.limit]}"
-    if death.why is Why.OUT_OF_MEMORY:
+def _described(end: SandboxEnd, limits: dict[str, str]) -> tuple[str, str]:
+    if end.limit is not None:
+        return end.limit, f"was ended: {limits[end.limit]}"
+    if end.why is Why.OUT_OF_MEMORY:
         return OUT_OF_MEMORY, f"ran out of memory: {limits[OUT_OF_MEMORY]}"
-    if death.why is Why.JOURNAL_DAMAGED:
+    if end.why is Why.JOURNAL_DAMAGED:
         return JOURNAL_DAMAGED, "changed its own journal"
-    if death.why is Why.SYSTEM_EXIT:
-        return EXITED, f"called sys.exit({death.exit_code})"
-    if death.why is Why.INTERRUPTED:
+    if end.why is Why.SYSTEM_EXIT:
+        return EXITED, f"called sys.exit({end.exit_code})"
+    if end.why is Why.INTERRUPTED:
         return EXITED, "raised KeyboardInterrupt, or another exception that ends a program"
-    if death.status >= 0:
-        return EXITED, f"ended its process with exit code {death.status}"
-    number = -death.status
+    if end.status >= 0:
+        return EXITED, f"ended its process with exit code {end.status}"
+    number = -end.status
     name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
     if number in _FAULTS:
         return SEGFAULT, f"was killed by {name}"

@@ -1,4 +1,4 @@
-"""How a sandbox is given a message: what the child reads from its socket."""
+"""Messages as the child of a sandbox reads them from its socket."""
 
 import json
 import marshal
@@ -11,7 +11,7 @@ HEAD = struct.Struct("=IqI")  # bytes of the rest, message, attempt; the child r
 
 def frame_of(delivery: Delivery) -> bytes:
     """Return a message as the child reads it: the head says whose it is, also where there is no room for the rest."""
-    told = (
+    fields = (
         delivery.payload,
         delivery.message_id,
         delivery.producer_message_id,
@@ -24,5 +24,5 @@ def frame_of(delivery: Delivery) -> bytes:
         delivery.is_redelivered,
         delivery.original_address,
     )
-    body = marshal.dumps((told, json.dumps(delivery.headers).encode()))
+    body = marshal.dumps((fields, json.dumps(delivery.headers).encode()))
     return HEAD.pack(len(body), delivery.message_id, delivery.attempt_number) + body

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from poisonadmin.delivery.domain.journal import (
     HEAD_BYTES,
+    JOURNAL_BYTES,
     MAGIC,
     OUTPUT_BYTES,
-    PAGE_BYTES,
     RING_BYTES,
     HeaderField,
     Journal,
@@ -35,7 +35,7 @@ class JournalFile(Journal):
         draft = path.with_suffix(".draft")
         self._file = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
         self._ours: dict[HeaderField, bytes] = {}
-        os.ftruncate(self._file, PAGE_BYTES)
+        os.ftruncate(self._file, JOURNAL_BYTES)
         for word in (HeaderField.READ, HeaderField.ANSWERED):
             self.set(word, 0)
         for word, value in {HeaderField.MAGIC: MAGIC, **words}.items():
@@ -75,7 +75,7 @@ class JournalFile(Journal):
         """
         at_least = begun() - 1
         head = os.pread(self._file, HEAD_BYTES, 0)
-        if len(head) < HEAD_BYTES or os.fstat(self._file).st_size != PAGE_BYTES:
+        if len(head) < HEAD_BYTES or os.fstat(self._file).st_size != JOURNAL_BYTES:
             return False
         if any(head[word * 8 : word * 8 + 8] != value for word, value in self._ours.items()):
             return False

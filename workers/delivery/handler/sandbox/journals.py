@@ -1,4 +1,4 @@
-"""The files of pages: where a process keeps them, and what is found in those of a node that is gone."""
+"""The files of journals: their directory, and the attempts that are read in those of a lost node."""
 
 import contextlib
 import os
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from poisonadmin.delivery.domain.attempt import AttemptRecord
-from poisonadmin.delivery.domain.journal import MAGIC, PAGE_BYTES, HeaderField, Journal, Kind, Result, Turn
+from poisonadmin.delivery.domain.journal import JOURNAL_BYTES, MAGIC, HeaderField, Journal, Kind, Result, Turn
 from poisonadmin.delivery.domain.lost_node import NOWHERE, HeldFor
 from poisonadmin.delivery.domain.outcome import Outcome
 from poisonadmin.messages.domain.failures import Failure
@@ -30,7 +30,7 @@ class _Origin:
 
 @dataclass(frozen=True)
 class LeftBehind:
-    """What one page of a lost node says: results that may not be written yet, and the message in turn."""
+    """The content of one journal of a lost node: results that may not be written yet, and the message in turn."""
 
     offset: float
     results: tuple[Result, ...]
@@ -39,26 +39,26 @@ class LeftBehind:
 
 
 def journal_directory() -> Path:
-    """Return where this machine's pages are: `nodes` in POISONADMIN_HOME."""
+    """Return where this machine's journals are: `nodes` in POISONADMIN_HOME."""
     home = os.environ.get("POISONADMIN_HOME") or Path(__file__).resolve().parents[4] / ".poisonadmin"
     return Path(home).resolve() / "nodes"
 
 
 def remove_journals(node_id: int, directory: Path | None = None) -> None:
-    """Remove the pages of a node that has ended and written everything."""
+    """Remove the journals of a node that has ended and written everything."""
     for path in (directory or journal_directory()).glob(f"{node_id}-*"):
         path.unlink(missing_ok=True)
 
 
 def node_ids(directory: Path) -> set[int]:
-    """Return the nodes that have pages there."""
-    return {int(number) for path in directory.glob("*-*.page") if (number := path.name.partition("-")[0]).isdigit()}
+    """Return the nodes that have journals there."""
+    return {int(number) for path in directory.glob("*-*") if (number := path.name.partition("-")[0]).isdigit()}
 
 
 def attempts_left_behind(
     directory: Path, *, node_id: int, name: str, claim_id: int, shard: int, destinations: Mapping[int, HeldFor]
 ) -> list[AttemptRecord] | None:
-    """Return the attempts that a lost node made and may not have written; None when its pages are lost or damaged too.
+    """Return the attempts that a lost node made and may not have written; None where its journals are lost or damaged.
 
     A result is what the handler answered; the message in turn had begun when the node was lost. `destinations`:
     message id -> where it was delivered. Ends a sandbox that outlived its node.
@@ -88,14 +88,14 @@ def attempts_left_behind(
 
 
 def _read_all(directory: Path, node_id: int) -> Iterator[LeftBehind]:
-    for path in sorted(directory.glob(f"{node_id}-*.page")):
+    for path in sorted(directory.glob(f"{node_id}-*")):
         _end_its_sandbox(path)
         data = path.read_bytes()
-        if len(data) != PAGE_BYTES or (page := Journal(data)).get(HeaderField.MAGIC) != MAGIC:
+        if len(data) != JOURNAL_BYTES or (journal := Journal(data)).get(HeaderField.MAGIC) != MAGIC:
             raise JournalDamaged
-        results = tuple(result for _, result in page.results(page.get(HeaderField.READ)))
-        answered = max([page.get(HeaderField.ANSWERED), *(result.turn for result in results)])
-        yield LeftBehind(page.get_float(HeaderField.CLOCK_OFFSET), results, page.turn(answered), page.output())
+        results = tuple(result for _, result in journal.results(journal.get(HeaderField.READ)))
+        answered = max([journal.get(HeaderField.ANSWERED), *(result.turn for result in results)])
+        yield LeftBehind(journal.get_float(HeaderField.CLOCK_OFFSET), results, journal.turn(answered), journal.output())
 
 
 def _lost_row(
@@ -114,7 +114,7 @@ def _bare(message_id: int, attempt_number: int, destinations: Mapping[int, HeldF
 
 
 def _end_its_sandbox(path: Path) -> None:
-    """Kill the process that has this page mapped, should it still run: its node is gone, or past its lease."""
+    """Kill the process that has this journal mapped, should it still run: its node is gone, or past its lease."""
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             if str(path) in (process / "maps").read_text() and int(process.name) != os.getpid():

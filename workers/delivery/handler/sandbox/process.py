@@ -1,6 +1,6 @@
-"""One sandbox as its parent sees it: a child process, its page, and what it has been given.
+"""One sandbox as its parent sees it: a child process, its journal, and the messages that it has been given.
 
-Its death is seen by pidfd, never by the end of a pipe, which a process that it left behind may hold. Start it from a
+Its end is seen by pidfd, never by the end of a pipe, which a process that it left behind may hold. Start it from a
 thread that outlives it: the kernel ends it with the thread that started it.
 """
 
@@ -33,7 +33,7 @@ from workers.delivery.handler.sandbox.journal_file import JournalDamaged, Journa
 from workers.delivery.handler.sandbox.start import start_child
 
 # How often a sandbox is looked at that says nothing: the limits of a message are kept to within this.
-LOOK_SECONDS = 0.02
+CHECK_SECONDS = 0.02
 # How long a handler's module may take to import.
 LOAD_SECONDS = 60.0
 _PIPE_BYTES = 1 << 20
@@ -41,7 +41,7 @@ _PIPE_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class JournalPlace:
-    """Where the pages of a node's sandboxes are, and what stands at their head.
+    """The directory of the journals of a node's sandboxes, and the head of each.
 
     `offset`: what added to the monotonic clock gives the database's Unix time.
     """
@@ -70,15 +70,15 @@ class Sandbox:
         self._started = time.monotonic()
         self._stirred = asyncio.Event()
         self._is_dead = False
-        self.path = place.directory / f"{place.node_id}-{number}.page"
+        self.path = place.directory / f"{place.node_id}-{number}.journal"
         words = {HeaderField.NODE: place.node_id, HeaderField.CLAIM: place.claim_id, HeaderField.SHARD: place.shard}
-        self.page = JournalFile(self.path, words)
-        self.page.set_float(HeaderField.CLOCK_OFFSET, place.offset)
+        self.journal = JournalFile(self.path, words)
+        self.journal.set_float(HeaderField.CLOCK_OFFSET, place.offset)
         self._counter = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._socket, theirs = socket.socketpair()
-        self._said, their_output = os.pipe()
+        self._printed, their_output = os.pipe()
         self._mark = mark_of(place.directory, place.node_id, number)
-        given = {"page": self.page.fileno(), "input": theirs.fileno(), "begun": self._counter}
+        given = {"journal": self.journal.fileno(), "input": theirs.fileno(), "begun": self._counter}
         try:
             self._child = start_child(destination, given, their_output, self._mark)
         finally:
@@ -86,14 +86,14 @@ class Sandbox:
             os.close(their_output)
         self._socket.setblocking(False)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _PIPE_BYTES)
-        os.set_blocking(self._said, False)
+        os.set_blocking(self._printed, False)
         self._pidfd = os.pidfd_open(self._child.pid)
         # The processor-time clock of another process, as clock_getcpuclockid(3) makes it.
         self._cpu_clock = (~self._child.pid << 3) | 2
         loop = asyncio.get_running_loop()
-        loop.add_reader(self._pidfd, self._on_death)
+        loop.add_reader(self._pidfd, self._on_end)
         loop.add_reader(self._socket, self._on_ring)
-        loop.add_reader(self._said, self._on_output)
+        loop.add_reader(self._printed, self._on_output)
 
     @property
     def is_dead(self) -> bool:
@@ -109,7 +109,7 @@ class Sandbox:
     def turn(self) -> Turn | None:
         """The message that it has begun and not answered, as its journal says; as the kernel says of a damaged one."""
         with contextlib.suppress(JournalDamaged):
-            turn = self.page.turn(self._answered)
+            turn = self.journal.turn(self._answered)
             if turn is None and self._is_dead:
                 return self._counted_turn()
             is_ours = turn is None or not self.fed or turn.message_id == self.fed[0].message_id
@@ -135,12 +135,12 @@ class Sandbox:
 
     def begin_until(self, deadline: float) -> None:
         """Set the monotonic time from which the child begins nothing more."""
-        self.page.set_float(HeaderField.DEADLINE, deadline)
+        self.journal.set_float(HeaderField.DEADLINE, deadline)
 
     async def stir(self) -> None:
-        """Return when the child has run out of work or died, or after a moment."""
+        """Return when the child has run out of work or has ended, or after a moment."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._stirred.wait(), LOOK_SECONDS)
+            await asyncio.wait_for(self._stirred.wait(), CHECK_SECONDS)
         self._stirred.clear()
 
     def results(self) -> Iterator[tuple[Delivery | None, Result]]:
@@ -150,7 +150,7 @@ class Sandbox:
             return
         until = self._word(HeaderField.WRITTEN)
         with contextlib.suppress(JournalDamaged):
-            for position, result in self.page.results(self._taken):
+            for position, result in self.journal.results(self._taken):
                 if result.kind is Kind.NOT_LOADED:
                     self._taken = position
                     yield None, result
@@ -175,8 +175,8 @@ class Sandbox:
         """Let the child use the ring again up to what the first `written` outcomes came from."""
         while self._unwritten and self._unwritten[0][0] <= written:
             _, taken, answered = self._unwritten.popleft()
-            self.page.set(HeaderField.ANSWERED, answered)
-            self.page.set(HeaderField.READ, taken)
+            self.journal.set(HeaderField.ANSWERED, answered)
+            self.journal.set(HeaderField.READ, taken)
             self._given_back = taken
 
     def keep_limits(self) -> None:
@@ -199,7 +199,7 @@ class Sandbox:
         why = self._word(HeaderField.WHY)
         printed = b""
         with contextlib.suppress(JournalDamaged):
-            printed = self.page.output()
+            printed = self.journal.output()
         return SandboxEnd(
             status=status,
             why=Why(why) if why in set(Why) else Why.NONE,
@@ -209,14 +209,14 @@ class Sandbox:
         )
 
     def end(self) -> None:
-        """Kill the child and what it has forked; its death is noticed like any other."""
+        """Kill the child and what it has forked; its end is noticed like any other."""
         if not self._is_dead:
             self._kill_group()
 
     def close(self) -> None:
-        """End the child and all it has started, and let go of everything but the page's file."""
+        """End the child and all it has started, and let go of everything but the journal's file."""
         loop = asyncio.get_running_loop()
-        for descriptor in (self._pidfd, self._socket, self._said):
+        for descriptor in (self._pidfd, self._socket, self._printed):
             loop.remove_reader(descriptor)
         loop.remove_writer(self._socket)
         if self._child.returncode is None:
@@ -224,9 +224,9 @@ class Sandbox:
             self._child.wait()
         self._socket.close()
         os.close(self._pidfd)
-        os.close(self._said)
+        os.close(self._printed)
         os.close(self._counter)
-        self.page.release()
+        self.journal.release()
 
     def _end_for(self, limit: str) -> None:
         if self._limit is None and not self._is_dead:
@@ -239,7 +239,7 @@ class Sandbox:
         self.end()
 
     def _is_sound(self) -> bool:
-        return self._limit != JOURNAL_DAMAGED and self.page.is_sound(taken=self._taken, begun=self._count_begun)
+        return self._limit != JOURNAL_DAMAGED and self.journal.is_sound(taken=self._taken, begun=self._count_begun)
 
     def _count_begun(self) -> int:
         with contextlib.suppress(BlockingIOError):
@@ -248,7 +248,7 @@ class Sandbox:
 
     def _word(self, word: HeaderField) -> int:
         try:
-            return self.page.get(word)
+            return self.journal.get(word)
         except JournalDamaged:
             return 0
 
@@ -273,7 +273,7 @@ class Sandbox:
         except BlockingIOError:
             loop.add_writer(self._socket, self._send)
             return
-        except OSError:  # it has closed its end; what it does next, its death tells
+        except OSError:  # it has closed its end; how it ends tells what it does next
             self._out.clear()
         loop.remove_writer(self._socket)
 
@@ -289,11 +289,11 @@ class Sandbox:
 
     def _on_output(self) -> None:
         with contextlib.suppress(BlockingIOError):
-            while piece := os.read(self._said, 65536):
+            while piece := os.read(self._printed, 65536):
                 self._tail = (self._tail + piece)[-OUTPUT_BYTES:]
-            asyncio.get_running_loop().remove_reader(self._said)
+            asyncio.get_running_loop().remove_reader(self._printed)
 
-    def _on_death(self) -> None:
+    def _on_end(self) -> None:
         asyncio.get_running_loop().remove_reader(self._pidfd)
         self._is_dead = True
         self._kill_group()

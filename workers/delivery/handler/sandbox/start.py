@@ -14,7 +14,7 @@ from workers.delivery.handler.sandbox.account import CHILD, ENVIRONMENT
 def start_child(
     destination: HandlerDestination, given: Mapping[str, int], output: int, mark: int
 ) -> subprocess.Popen[bytes]:
-    """Start a child. `given`: the descriptors of its page, its messages and the counter of those begun."""
+    """Start a child. `given`: the descriptors of its journal, its messages and the counter of those begun."""
     account = destination.account
     plan = {
         "callable": destination.callable,

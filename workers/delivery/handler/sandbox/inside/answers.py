@@ -1,4 +1,4 @@
-"""What a handler may return instead of nothing. Handlers write `from poisonadmin_handler import MoveTo`.
+"""Answers that a handler may return instead of nothing. Handlers write `from poisonadmin_handler import MoveTo`.
 
 The sandbox offers this file under the name `poisonadmin_handler`; it imports the standard library only.
 """
@@ -36,7 +36,7 @@ class EndConversation:
     """End the message's conversation: what else of it waits, or comes later, is parked.
 
     Without an error the message counts as delivered. With `error`, or a `code` other than 0, it is given up, and where
-    the policy has a `conversation_error_address` the other side is told there.
+    the policy has a `conversation_error_address` the other side learns of it there.
     """
 
     error: str = ""
@@ -45,7 +45,7 @@ class EndConversation:
 
 @dataclass(frozen=True)
 class HandlerMessage:
-    """What a handler is called with. `id` and `attempt` are those that HTTP consumers find in their headers.
+    """A message that a handler is called with. `id` and `attempt` are those that HTTP consumers find in their headers.
 
     `message_id` is the producer's. `attempt` is never reset; a message may come again after it was handled, when its
     outcome was lost: keep (id, attempt), or id alone, where doing it twice would hurt. `delivery_count`: its failures

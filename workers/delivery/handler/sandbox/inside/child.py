@@ -1,4 +1,4 @@
-"""The sandbox's side: reads messages, calls the handler, writes each result into the page.
+"""The sandbox's side: reads messages, calls the handler, writes each result into the journal.
 
 Started as `python -I -S child.py …`: the standard library is its whole path, to which the handler path is added. It
 trusts nothing that a handler may have touched: not the descriptors, not the process id, not `sys.stdout`.
@@ -78,7 +78,7 @@ class Input:
             raise InputLost from error
 
     def _ring(self) -> None:
-        """Tell the parent that there is nothing left to do; it looks by itself too, only later."""
+        """Tell the parent that there is nothing left to do; it checks by itself too, only later."""
         with contextlib.suppress(BlockingIOError):  # it has not heard the last one yet
             self._socket.send(b"\0", socket.MSG_DONTWAIT)
 
@@ -106,10 +106,10 @@ def _who(descriptor: int) -> tuple[int, int]:
 
 
 class Printed(io.TextIOBase):
-    """Takes the place of `sys.stdout` and `sys.stderr`: what is printed goes into the page."""
+    """Takes the place of `sys.stdout` and `sys.stderr`: what is printed goes into the journal."""
 
-    def __init__(self, page: Any) -> None:
-        self._page = page
+    def __init__(self, journal: Any) -> None:
+        self._journal = journal
         self._pid = os.getpid()
         self.buffer = PrintedBytes(self)
 
@@ -123,7 +123,7 @@ class Printed(io.TextIOBase):
     def write_bytes(self, data: bytes) -> None:
         """Keep the bytes, unless a process that a handler has forked prints them."""
         if os.getpid() == self._pid:
-            self._page.note_output(data)
+            self._journal.note_output(data)
 
 
 class PrintedBytes(io.RawIOBase):
@@ -141,7 +141,7 @@ class PrintedBytes(io.RawIOBase):
 
 
 def _failure_of(error: BaseException, roots: list[str]) -> dict[str, Any]:
-    """Return what is told of an exception: class, message, root cause's class, application frames, stack."""
+    """Return the description of an exception: class, message, root cause's class, application frames, stack."""
     chain = [error]
     while len(chain) < MAX_CAUSES:
         last = chain[-1]
@@ -153,8 +153,8 @@ def _failure_of(error: BaseException, roots: list[str]) -> dict[str, Any]:
     stack = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     if len(stack) > MAX_STACK_CHARS:
         stack = stack[: MAX_STACK_CHARS // 3] + "\n[…]\n" + stack[-MAX_STACK_CHARS // 3 * 2 :]
-    told = {"class": _name(error), "message": _words(error), "frames": frames, "stack": stack}
-    return told if len(chain) == 1 else {**told, "cause": _name(chain[-1])}
+    details = {"class": _name(error), "message": _words(error), "frames": frames, "stack": stack}
+    return details if len(chain) == 1 else {**details, "cause": _name(chain[-1])}
 
 
 def _frames(error: BaseException, roots: list[str]) -> list[str]:
@@ -200,24 +200,24 @@ class Child:
         self._answers = _load_file("poisonadmin_handler", f"{here}/answers.py")
         self._input = Input(plan["input"])
         self._begun = Begun(plan["begun"])
-        self._page = modules.Journal(mmap.mmap(plan["page"], modules.PAGE_BYTES))
+        self._journal = modules.Journal(mmap.mmap(plan["journal"], modules.JOURNAL_BYTES))
         self._roots = plan["roots"]
         self._pid = os.getpid()
-        self._page.set(self._Field.PID, self._pid)
+        self._journal.set(self._Field.PID, self._pid)
 
     def run(self, callable_name: str) -> NoReturn:
         """Load the handler, then handle messages until there are no more; never returns."""
-        sys.stdout = sys.stderr = Printed(self._page)
+        sys.stdout = sys.stderr = Printed(self._journal)
         handle = self._handler(callable_name)
         gc.collect()
         gc.freeze()
-        self._page.set(self._Field.PHASE, self._Phase.READY)
+        self._journal.set(self._Field.PHASE, self._Phase.READY)
         while True:
             try:
                 message = self._next()
                 if message is None:
                     self._exit(self._Why.NOTHING_MORE)
-                if time.monotonic() >= self._page.get_float(self._Field.DEADLINE):
+                if time.monotonic() >= self._journal.get_float(self._Field.DEADLINE):
                     self._exit(self._Why.DEADLINE)
                 self._one(handle, *message)
             except InputLost:
@@ -238,10 +238,10 @@ class Child:
 
     def _begin(self, message_id: int, attempt_number: int) -> None:
         self._begun.count()
-        self._page.begin(message_id, attempt_number, now=time.monotonic(), cpu=time.process_time())
+        self._journal.begin(message_id, attempt_number, now=time.monotonic(), cpu=time.process_time())
 
     def _handler(self, name: str) -> Callable[[Any], Any]:
-        self._page.set(self._Field.PHASE, self._Phase.LOADING)
+        self._journal.set(self._Field.PHASE, self._Phase.LOADING)
         sys.path[:0] = self._roots
         module, _, function = name.partition(":")
         try:
@@ -257,17 +257,17 @@ class Child:
         return found  # type: ignore[no-any-return]
 
     def _one(self, handle: Callable[[Any], Any], message: tuple[Any, ...], headers: bytes) -> None:
-        told = self._answers.HandlerMessage(message[0], json.loads(headers), *message[1:])
-        self._begin(told.id, told.attempt)
-        fixed = self._page.fixed()
+        given = self._answers.HandlerMessage(message[0], json.loads(headers), *message[1:])
+        self._begin(given.id, given.attempt)
+        fixed = self._journal.fixed()
         try:
-            answer = handle(told)
+            answer = handle(given)
         except MemoryError:
             self._die(self._Why.OUT_OF_MEMORY)
         except SystemExit as error:
             self._leave_if_forked()
             code = error.code
-            self._page.set(self._Field.EXIT_CODE, code & 0xFF if isinstance(code, int) else int(code is not None))
+            self._journal.set(self._Field.EXIT_CODE, code & 0xFF if isinstance(code, int) else int(code is not None))
             self._die(self._Why.SYSTEM_EXIT)
         except Exception as error:
             self._leave_if_forked()
@@ -276,12 +276,12 @@ class Child:
             self._die(self._Why.INTERRUPTED)
         else:
             self._leave_if_forked()
-            result = self._told(answer)
-        if self._page.fixed() != fixed:
+            result = self._described(answer)
+        if self._journal.fixed() != fixed:
             self._die(self._Why.JOURNAL_DAMAGED)
         self._put(*result)
 
-    def _told(self, answer: Any) -> tuple[Any, dict[str, Any] | None]:
+    def _described(self, answer: Any) -> tuple[Any, dict[str, Any] | None]:
         answers, kinds = self._answers, self._Kind
         if isinstance(answer, answers.Discard):
             return kinds.DISCARDED, {"why": str(answer.why)[:MAX_WORDS]}
@@ -302,12 +302,12 @@ class Child:
         return kinds.DELIVERED, None
 
     def _put(self, kind: Any, details: dict[str, Any] | None) -> None:
-        printed = self._page.output()
+        printed = self._journal.output()
         if printed:
             details = {**(details or {}), "output": printed.decode("latin-1")}
         while details and details.get("stack") and len(json.dumps(details)) > self._max_record:
             details["stack"] = details["stack"][-len(details["stack"]) // 2 :]
-        while not self._page.put(kind, details, now=time.monotonic()):
+        while not self._journal.put(kind, details, now=time.monotonic()):
             time.sleep(RING_FULL_SECONDS)
 
     def _leave_if_forked(self) -> None:
@@ -321,7 +321,7 @@ class Child:
         self._exit(why)
 
     def _exit(self, why: Any) -> NoReturn:
-        self._page.set(self._Field.WHY, why)
+        self._journal.set(self._Field.WHY, why)
         os._exit(int(why))
 
 
