@@ -19,7 +19,7 @@ from tests.fixtures.endpoint import endpoint
 from tests.messages.simulated_tasks import execute
 from tests.whole_system.installation import until
 from workers.delivery import shards, task
-from workers.delivery_tasks import DeliveryTasks
+from workers.dispatcher import DeliveryTasks
 
 SHARDS = "SELECT claim_id, shard FROM claim_shard ORDER BY 1, 2"
 DELIVERED = "SELECT claim_id, shard FROM node WHERE \"end\" = 'clean' ORDER BY 1, 2"
@@ -190,7 +190,7 @@ def test_one_task_waits_when_nothing_is_to_be_done_and_each_shard_has_one(
 def test_a_shard_that_nobody_takes_gets_another_task(
     supplied: tuple[Runs, DeliveryTasks], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workers.delivery_tasks.UNTAKEN_SECONDS", 0.1)
+    monkeypatch.setattr("workers.dispatcher.UNTAKEN_SECONDS", 0.1)
     runs, supply = supplied
     supply.supply(untaken=1, taken=0)
     supply.supply(untaken=1, taken=0)
@@ -203,7 +203,7 @@ def test_a_shard_that_nobody_takes_gets_another_task(
 def test_a_failure_is_told_once_and_the_next_task_starts_after_a_pause(
     supplied: tuple[Runs, DeliveryTasks], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workers.delivery_tasks.PAUSE_SECONDS", 0.3)
+    monkeypatch.setattr("workers.dispatcher.PAUSE_SECONDS", 0.3)
     runs, supply = supplied
     runs.error = ValueError("Spark is broken\nat a.b.c")
     assert supply.supply(untaken=1, taken=0) is None

@@ -1,19 +1,25 @@
-"""Reads attempts that did not simply deliver their messages, and decides on each."""
+"""Reads attempts that did not simply deliver their messages, and decides on each: by its policy, then by rules."""
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
 from django.db.backends.utils import CursorWrapper
 
+from poisonadmin.core.commands import audit
 from poisonadmin.delivery.commands.outcome_batches import NOT_DELIVERED
 from poisonadmin.delivery.domain import answer_decision
 from poisonadmin.delivery.domain.hot_loops import IMMEDIATE_REDELIVERIES, WAIT_MS, WITHIN_SECONDS
 from poisonadmin.delivery.domain.outcome import Outcome
 from poisonadmin.delivery.domain.retry_decision import ConversationEnd, RetryDecision, on_crash, on_failure
+from poisonadmin.delivery.domain.retry_limits import policy_wait
 from poisonadmin.messages.domain.states import Event
 from poisonadmin.policies.domain.policy import Blame, Policy
-from poisonadmin.rules.domain.rules import Before
+from poisonadmin.rules.domain.failure_rules import first_match, overridden
+from poisonadmin.rules.domain.rules import Before, RuleFailed
+from poisonadmin.rules.queries.rules import FailureTable
+from poisonadmin.store.models.rule import Rule
 
 FAILURES = frozenset({Outcome.FAILED, Outcome.CRASHED, Outcome.NODE_LOST, Outcome.SUSPECTED})
 
@@ -160,3 +166,52 @@ def decide_retry(one: Answered, policy: Policy, *, conversation_failures: int | 
             is_counted = policy.blame is Blame.ALL_IN_FLIGHT or one.is_alone
             return on_crash(policy, one, one.crash_count, one.candidate, is_counted=is_counted, event=Event.NODE_LOST)
     return on_failure(policy, one, retry_after_ms=one.retry_after_ms, conversation_failures=conversation_failures)
+
+
+# Rules are locked in the order of their ids, so that two settles never wait for each other.
+_COUNT = """
+WITH hit AS (SELECT * FROM unnest(%(ids)s::bigint[], %(counts)s::bigint[]) AS h (id, n)),
+     locked AS (SELECT id FROM rule WHERE id IN (SELECT id FROM hit) ORDER BY id FOR NO KEY UPDATE)
+UPDATE rule SET hits = hits + hit.n, last_hit_at = now()
+FROM hit JOIN locked ON locked.id = hit.id WHERE rule.id = hit.id
+"""
+
+
+class FailureRuleDecisions:
+    """The rules after a failure during one settle, and what was decided by which rule."""
+
+    def __init__(self, table: FailureTable) -> None:
+        self._table = table
+        self._hits: Counter[int] = Counter()
+
+    def apply(self, one: Answered, policy: Policy, decision: RetryDecision) -> RetryDecision:
+        """Return the decision, or the one that the first matching rule gives in its place.
+
+        Only failures are asked about: whom a crash accuses, and what a handler has chosen, is no rule's business.
+        """
+        if one.outcome == Outcome.RULED and one.rule_id is not None:
+            self._hits[one.rule_id] += 1
+        if one.outcome != Outcome.FAILED or (found := first_match(self._table.rules, one)) is None:
+            return decision
+        self._hits[found.rule.id] += 1
+        wait = policy_wait(policy, decision, message_id=one.id, attempt_number=one.attempt_number)
+        return overridden(decision, found, delay_ms=wait, hops=one.hops)
+
+    def count(self, cursor: CursorWrapper) -> None:
+        """Add the hits to the rules', and switch off what cannot be asked: a decision does not wait for a broken rule.
+
+        Call late in the transaction: other settles wait for these rows.
+        """
+        for failed in self._table.broken:
+            _switch_off(failed)
+        if self._hits:
+            ids = sorted(self._hits)
+            cursor.execute(_COUNT, {"ids": ids, "counts": [self._hits[rule_id] for rule_id in ids]})
+
+
+def _switch_off(failed: RuleFailed) -> None:
+    rule = failed.rule
+    mine = Rule.objects.filter(id=rule.id, version=rule.version, is_enabled=True)
+    if mine.update(is_enabled=False, fault=failed.why):
+        details = {"version": rule.version}
+        audit.record("system", "rule.switched_off", "rule", rule.name, note=failed.why, details=details)

@@ -12,8 +12,7 @@ from poisonadmin.delivery.commands import breakers
 from poisonadmin.delivery.commands.breakers import BreakerCounts
 from poisonadmin.delivery.commands.conversation_errors import ConversationError, enqueue_errors
 from poisonadmin.delivery.commands.dead_letters import record_moves
-from poisonadmin.delivery.commands.failure_rules import FailureRuleDecisions
-from poisonadmin.delivery.commands.retry_decisions import Answered, decide_retry, read_answered
+from poisonadmin.delivery.commands.retry_decisions import Answered, FailureRuleDecisions, decide_retry, read_answered
 from poisonadmin.delivery.domain.hot_loops import paced
 from poisonadmin.delivery.domain.retry_decision import RetryDecision
 from poisonadmin.messages.commands import failure_groups, schedule

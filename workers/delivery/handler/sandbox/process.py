@@ -6,9 +6,12 @@ thread that outlives it: the kernel ends it with the thread that started it.
 
 import asyncio
 import contextlib
+import json
+import marshal
 import os
 import signal
 import socket
+import struct
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -28,7 +31,6 @@ from workers.delivery.deliveries import Delivery
 from workers.delivery.handler.destination import HandlerDestination
 from workers.delivery.handler.sandbox.descendants import end_sandbox, mark_of
 from workers.delivery.handler.sandbox.end import CPU_LIMIT, JOURNAL_DAMAGED, TIME_LIMIT, SandboxEnd
-from workers.delivery.handler.sandbox.frame import frame_of
 from workers.delivery.handler.sandbox.journal_file import JournalDamaged, JournalFile
 from workers.delivery.handler.sandbox.start import start_child
 
@@ -298,3 +300,25 @@ class Sandbox:
         self._is_dead = True
         self._kill_group()
         self._stirred.set()
+
+
+HEAD = struct.Struct("=IqI")  # bytes of the rest, message, attempt; the child reads the same
+
+
+def frame_of(delivery: Delivery) -> bytes:
+    """Return a message as the child reads it: the head says whose it is, also where there is no room for the rest."""
+    fields = (
+        delivery.payload,
+        delivery.message_id,
+        delivery.producer_message_id,
+        delivery.address,
+        delivery.attempt_number,
+        delivery.content_type,
+        delivery.conversation_id,
+        delivery.bookmark,
+        delivery.delivery_count,
+        delivery.is_redelivered,
+        delivery.original_address,
+    )
+    body = marshal.dumps((fields, json.dumps(delivery.headers).encode()))
+    return HEAD.pack(len(body), delivery.message_id, delivery.attempt_number) + body
