@@ -140,7 +140,7 @@ class Guard:
         self, bookmark: object, payload: Any, handler: Callable[..., Any], *args: Any,
         on_skip: OnSkip | None = None, confirm: Headers | None = None,
     ) -> Any:  # fmt: skip
-        """Return what `handler(payload, *args)` returns, or SKIPPED when the bookmark is listed (SEMANTICS AMPS-7).
+        """Return what `handler(payload, *args)` returns, or SKIPPED when the bookmark is listed (AMPS-7).
 
         An exception is reported and raised again (AMPS-8). `SystemExit` counts as a crash (AMPS-9), unless the guard is
         closed already; `KeyboardInterrupt` and cancellation say nothing about the message and are not reported.
@@ -192,7 +192,7 @@ class Guard:
         return bookmark_of(bookmark) in self._listing.bookmarks
 
     def close(self, timeout: float = AT_EXIT_SECONDS) -> None:
-        """End on purpose: what is being handled is not reported (SEMANTICS AMPS-10).
+        """End on purpose: what is being handled is not reported (AMPS-10).
 
         Reports that the server does not take within `timeout` seconds stay on the disk for the next guard.
         """

@@ -1,6 +1,6 @@
 """Bookmarks whose failure this process has reported, and that wait for what the server makes of it.
 
-The failing consumer does not list a bookmark itself: it waits for its own echo, like everybody else (SEMANTICS AMPS-6).
+The failing consumer does not list a bookmark itself: it waits for its own echo, like everybody else (AMPS-6).
 Until then it must not handle the bookmark again either, or a message that comes back at once would fail in a loop.
 """
 

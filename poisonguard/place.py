@@ -69,7 +69,7 @@ class Place:
         return next((journal.bookmark for journal in list(self._all) if journal.bookmark is not None), None)
 
     def clear(self) -> None:
-        """Clear every journal: the end is deliberate (SEMANTICS AMPS-10)."""
+        """Clear every journal: the end is deliberate (AMPS-10)."""
         for journal in list(self._all):
             journal.clear()
 

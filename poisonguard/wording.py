@@ -83,7 +83,7 @@ class Wording(NamedTuple):
     content_type: str | None
 
     def of_crash(self, bookmark: str, payload: bytes | None) -> dict[str, Any]:
-        """Return the report of a death (SEMANTICS AMPS-3, AMPS-9)."""
+        """Return the report of a death (AMPS-3, AMPS-9)."""
         return {**self._body(bookmark, FATAL, payload), "fatal": True, "crash_limit": self.crash_limit}
 
     def of_failure(self, bookmark: str, payload: bytes | None, error: Exception) -> dict[str, Any]:

@@ -33,7 +33,7 @@ TASKS_A_CLAIM = MOST_DELIVERY_TASKS // CLAIMS
 # A check without a notification: while claims are delivered their room changes, and a notification may be lost.
 CHECK_SECONDS = 0.1
 IDLE_CHECK_SECONDS = 1.0
-# It adds to the silence after which a dead node is noticed: 2 s in all (PERFORMANCE B11).
+# It adds to the silence after which a dead node is noticed: 2 s in all (benchmark B11).
 RECOVER_SECONDS = 0.25
 # With nothing to deliver, one waits: a message alone is delivered without the start of a Spark job.
 TASKS_KEPT = 1

@@ -1,4 +1,4 @@
-"""Connections to brokers: a name is resolved once, every address checked, and what was checked is connected to (S6)."""
+"""Connections to brokers: a name is resolved once, every address checked, and what was checked is connected to."""
 
 import os
 import socket

@@ -1,4 +1,4 @@
-"""A source as its row has it: the login is read by whoever connects, and is in no job's options (S13)."""
+"""A source as its row has it: the login is read by whoever connects, and is in no job's options."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -12,7 +12,7 @@ class Delivery:
     `start_at`: its slot, never begun earlier (None: at once); `rate_per_second`: the rate that the slot is of.
     `start_before`: where the slots of its claim end; not begun from then on, nor from `expires_at` on.
     `chain`: the ordered conversation it belongs to, delivered one after the other, up to the first that is not.
-    `blames_all`: a crash accuses all that are in delivery with it (SEMANTICS SAP-8), not only the one in turn.
+    `blames_all`: a crash accuses all that are in delivery with it (SAP-8), not only the one in turn.
     `delivery_count`: failures so far and this delivery; `is_redelivered`: it was begun before. `original_address`:
     where it was before it was moved, `original_queue` its queue there, where it is the child of a dead letter.
     `decision`: a content rule's; then it is not delivered. `transport`: the report of the broker that it came from, as
@@ -48,7 +48,7 @@ class Delivery:
 
     @property
     def origin(self) -> dict[str, str]:
-        """The headers that say where a moved message comes from (ruling R12, SEMANTICS ART-11)."""
+        """The headers that say where a moved message comes from (ruling R12, ART-11)."""
         if self.original_address is None:
             return {}
         found = {"PoisonAdmin-Original-Address": self.original_address}

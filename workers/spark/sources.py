@@ -21,7 +21,7 @@ from poisonadmin.sources.domain.roots import open_without_links
 # Large enough that a task's own cost vanishes, small enough that many cores share a file and a lost task loses little.
 PART_BYTES = 64 * 1024 * 1024
 _CHUNK_BYTES = 1024 * 1024
-# Real logs shrink to a thirtieth; what expands more than this, beyond the first stretch, means harm (RELIABILITY S2).
+# Real logs shrink to a thirtieth; what expands more than this, beyond the first stretch, means harm.
 MAX_EXPANSION = 500
 FREE_EXPANSION_BYTES = 64 * 1024 * 1024
 # Some minutes' work for one task, however long the file is.

@@ -1,4 +1,4 @@
-"""Counts that are not a message's own: failures of a conversation, roll-backs in a row on an address (SEMANTICS SSB).
+"""Counts that are not a message's own: failures of a conversation, roll-backs in a row on an address (SSB-1 to SSB-11).
 
 Both end with a delivery. A settle loads them locked, counts in the order in which its attempts ended, and writes them
 back in the same transaction.

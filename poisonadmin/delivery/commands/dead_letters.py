@@ -16,7 +16,7 @@ SELECT * FROM unnest(%(ids)s::bigint[], %(froms)s::text[], %(tos)s::text[], %(qu
                      %(bys)s::text[])
 """
 
-# The child carries where it comes from, as Artemis stamps it (SEMANTICS ART-11): the queue is the one that it was in,
+# The child carries where it comes from, as Artemis stamps it (ART-11): the queue is the one that it was in,
 # an address without queues being one itself. Its id at the producer is the parent's with ours behind it, since the
 # dead-letter address may get the same message again. Its moves go on from the parent's, so that none goes round for
 # ever.

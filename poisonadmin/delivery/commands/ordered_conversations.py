@@ -1,4 +1,4 @@
-"""Ordered addresses: a conversation's messages are delivered one after the other (SEMANTICS SAP-14).
+"""Ordered addresses: a conversation's messages are delivered one after the other (SAP-14).
 
 A message enters its address's plain lane like any other. When the claim reads an ordered address, it puts what is
 due there onto the lane of its conversation, and claims from that lane a *run*: the messages that may follow one

@@ -1,7 +1,7 @@
 """Recover: notice that a process which delivers is gone, and give back what it held.
 
 A free lock is only a hint: a restarted database frees every lock. A node is dead when its lock is free and its
-heartbeat is old, or when its lease has run out (DESIGN section 4).
+heartbeat is old, or when its lease has run out.
 """
 
 from django.db import connection, transaction

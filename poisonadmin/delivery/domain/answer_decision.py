@@ -48,7 +48,7 @@ def on_rolled_back(policy: Policy, tried: TriedMessage) -> RetryDecision:
 
 
 def on_conversation_ended(failure_count: int, error: ConversationEnd | None) -> RetryDecision:
-    """Return the decision on the message with which its consumer ended a conversation (SEMANTICS R6).
+    """Return the decision on the message with which its consumer ended a conversation (R6).
 
     Without an error the message is delivered, with one it is given up.
     """

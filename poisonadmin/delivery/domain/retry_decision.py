@@ -1,7 +1,7 @@
 """The policy's decision on a message after an attempt that failed or crashed.
 
 Each limit is one function that says nothing or gives the decision; they are asked in a fixed order, and the threshold
-is compared before any delay is computed (SEMANTICS ART-19, WAS-13).
+is compared before any delay is computed (ART-19, WAS-13).
 """
 
 from collections.abc import Callable
@@ -34,7 +34,7 @@ class ConversationEnd:
         return f"conversation ended with error {self.code}: {self.description}"
 
 
-TOO_MANY_FAILURES = ConversationEnd(500, "Unable to process message.")  # SEMANTICS SSB-10
+TOO_MANY_FAILURES = ConversationEnd(500, "Unable to process message.")  # SSB-10
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ def on_crash(
     is_counted: bool = True,
     event: Event = Event.CRASHED,
 ) -> RetryDecision:
-    """Return the decision on a message that was begun when its process died (ruling R2, SEMANTICS SAP-4 to SAP-11).
+    """Return the decision on a message that was begun when its process died (ruling R2, SAP-4 to SAP-11).
 
     `crash_count` is the count before. `is_counted` is false for the loss of a whole node that only casts suspicion.
     `event` is `Event.CRASHED` or `Event.NODE_LOST`. The message is due at once and its `failure_count` stays, unless
@@ -170,7 +170,7 @@ def counted_events(policy: Policy) -> frozenset[Event]:
 
 
 def dead_letter_target(policy: Policy, address: str) -> DeadLetterTarget | None:
-    """Return where a message that is exhausted on `address` goes; None: nowhere (SEMANTICS ART-13, ART-14).
+    """Return where a message that is exhausted on `address` goes; None: nowhere (ART-13, ART-14).
 
     A message that fails on the dead-letter address itself stays there.
 

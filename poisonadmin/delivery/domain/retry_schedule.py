@@ -1,4 +1,4 @@
-"""The wait of a failed message, and its explanation (SEMANTICS ART-2 to ART-5, ART-19, rulings R1, R8)."""
+"""The wait of a failed message, and its explanation (ART-2 to ART-5, ART-19, rulings R1, R8)."""
 
 import hashlib
 import math

@@ -1,6 +1,6 @@
 """The window of a destination: the messages that one claim may take for it, which follows what it can do.
 
-Source: DESIGN section 5; PERFORMANCE B12.
+Benchmark B12 measures it.
 """
 
 MAX_WINDOW = 8192

@@ -123,7 +123,7 @@ def decide(
     An approval makes them due now at the address each was moved from, where it was. Their failures count from 0 again,
     their bookmarks are released and their conversations reopened (rulings R6, R7). One that is `listed` on an address
     that delivers nowhere is handed back to its consumers: DLVD `handed_back`. An `expires_at` that has passed is taken
-    away: a person wants the message delivered all the same. RETURN is an approval of what was moved (SEMANTICS WAS-3).
+    away: a person wants the message delivered all the same. RETURN is an approval of what was moved (WAS-3).
     RELEASE is an approval of what is on the poison list. PATCH changes what they hold first, for an operation.
     REDIRECT sends a message to the address in `params` instead, which has to take it as it is.
     ASSIGN gives it the owner and tags in `params`, and leaves it where it is.

@@ -1,6 +1,6 @@
 """A STOMP 1.2 connection over stomp.py, for one thread: incoming frames wait until they are asked for.
 
-stomp.py reads in a thread of its own. The socket is ours, so that the guard has checked where it leads (S6).
+stomp.py reads in a thread of its own. The socket is ours, so that the guard has checked where it leads.
 """
 
 import queue
@@ -137,7 +137,7 @@ class StompConnection:
 
 
 def frame_bytes(command: str, headers: Mapping[str, str], body: bytes = b"") -> bytes:
-    """Return a frame; no header can end its line, or the frame (S7).
+    """Return a frame; no header can end its line, or the frame.
 
     stomp.py escapes values alone, and NUL not at all.
     """

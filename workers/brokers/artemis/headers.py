@@ -29,7 +29,7 @@ _STAMPS = ("mt-fault-", "mt-reason", "dlqdeliveryfailurecause")
 def is_left_out(name: str) -> bool:
     """Return whether a property is left out when its message is returned.
 
-    The broker's own tell it what to do with a message, when and where to; it goes to one queue, now (S7). With its
+    The broker's own tell it what to do with a message, when and where to; it goes to one queue, now. With its
     duplicate id a message that comes again would be taken for done, and dropped.
 
     >>> [is_left_out(name) for name in ("_AMQ_DUPL_ID", "PoisonAdmin-Attempt", "MT-Fault-Message", "tenant")]

@@ -1,4 +1,4 @@
-"""Resolves names for Kafka's client: every address that it may connect to passes the network guard (S6).
+"""Resolves names for Kafka's client: every address that it may connect to passes the network guard.
 
 Threads of the client connect to wherever a broker says that it or another one is. They ask a callback of librdkafka's
 (`resolve_cb`) for the addresses of each name and connect to what it returns, so that is the one place to check. The

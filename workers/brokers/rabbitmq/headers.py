@@ -19,7 +19,7 @@ _STAMPS = (
     "x-original-routingkey", "mt-fault-",
     "mt-reason", "nservicebus.exceptioninfo.", "nservicebus.failedq", "nservicebus.timeoffailure",
 )  # fmt: skip
-# They tell the broker where else to put a message: one that is returned goes to one queue, whatever it says (S7).
+# They tell the broker where else to put a message: one that is returned goes to one queue, whatever it says.
 _ROUTING = frozenset({"cc", "bcc"})
 # Each fact under the names that libraries give it; the first that is there counts.
 _CLASS = (

@@ -58,7 +58,7 @@ def crash_row(run: Run, delivery: Delivery, failure: Failure, *, end: SandboxEnd
 
 
 def suspected_row(run: Run, delivery: Delivery, failure: Failure, of: Delivery) -> AttemptRecord:
-    """Return the row of a message that was in delivery when another one crashed (SEMANTICS SAP-8)."""
+    """Return the row of a message that was in delivery when another one crashed (SAP-8)."""
     words = f"It was in delivery when message {of.message_id} crashed: {failure.message}"
     suspicion = Failure("HandlerSuspected", words, frames=failure.frames)
     return fail(_row_of_now(run, delivery), suspicion, Outcome.SUSPECTED)

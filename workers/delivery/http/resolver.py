@@ -1,4 +1,4 @@
-"""Names are resolved once, every address is checked, and what was checked is what is connected to (RELIABILITY S6)."""
+"""Names are resolved once, every address is checked, and what was checked is what is connected to."""
 
 import asyncio
 import contextlib
