@@ -78,7 +78,7 @@ HOPS = (
     Hop("workers/delivery/task.py", "serve", "takes shards as they come, in a Spark task that stays"),
     Hop("workers/delivery/shard.py", "deliver_shard", "reads the messages, applies the rules, delivers"),
     Hop("workers/delivery/http/sender.py", "HttpSender", "sends the request and reads the answer"),
-    Hop("workers/delivery/node.py", "DeliveryNode.record", "writes the outcome as an attempt"),
+    Hop("workers/delivery/node.py", "NodeSession.record", "writes the outcome as an attempt"),
     Hop("poisonadmin/delivery/commands/settle.py", "settle", "moves what has an outcome out of DLNG"),
     Hop("poisonadmin/delivery/domain/retry_decision.py", "on_failure", "decides: wait, move, give up or NDLV"),
     Hop("poisonadmin/messages/commands/decisions.py", "decide", "moves an NDLV message back to TBDL, due now"),
