@@ -44,7 +44,7 @@ def test_the_wait_has_the_jitter_of_the_failed_attempt() -> None:
 
 @pytest.mark.conformance("R3")
 def test_the_wait_follows_the_failures_not_the_attempts() -> None:
-    """R3: an approved message starts its ladder anew while its attempts go on counting."""
+    """R3: an approved message starts its retry schedule anew while its attempts go on counting."""
     policy = replace(BUILT_IN, redelivery_collision_avoidance_factor=0.0)
     decision = on_failure(policy, PlainTry(id=1, attempt_number=11, failure_count=0, address="orders"))
     assert (decision.delay_ms, decision.failure_count) == (5000, 1)
