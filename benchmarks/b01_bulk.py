@@ -13,13 +13,13 @@ from benchmarks.stopwatch import Rate, Stopwatch
 from benchmarks.world import World
 from poisonadmin.addresses.commands import ensure_addresses
 from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.decisions.operations.commands.beginning import begin
+from poisonadmin.decisions.operations.commands.operations import carry_on
+from poisonadmin.decisions.operations.domain.actions import OperationAction
+from poisonadmin.decisions.operations.queries.operations import get_operation
 from poisonadmin.messages.commands.transitions import enter
 from poisonadmin.messages.domain.states import Event, Reason, State
-from poisonadmin.operations.commands.beginning import begin
-from poisonadmin.operations.commands.operations import carry_on
-from poisonadmin.operations.commands.selections import freeze
-from poisonadmin.operations.domain.actions import OperationAction
-from poisonadmin.operations.queries.operations import get_operation
+from poisonadmin.search.commands.selections import freeze
 
 NAME = "B1"
 MESSAGES = 1_000_000

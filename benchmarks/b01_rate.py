@@ -10,12 +10,12 @@ from benchmarks import live, loads
 from benchmarks.results import Line, at_most, quantile, say
 from benchmarks.world import World
 from poisonadmin.core.domain.access import SYSTEM
-from poisonadmin.operations.commands.beginning import OperationTerms, begin
-from poisonadmin.operations.commands.operations import change
-from poisonadmin.operations.domain.actions import OperationAction
-from poisonadmin.operations.domain.lifecycle import OperationChange
-from poisonadmin.operations.domain.pace import Pace
-from poisonadmin.operations.queries.operations import get_operation
+from poisonadmin.decisions.operations.commands.beginning import OperationTerms, begin
+from poisonadmin.decisions.operations.commands.operations import change
+from poisonadmin.decisions.operations.domain.actions import OperationAction
+from poisonadmin.decisions.operations.domain.lifecycle import OperationChange
+from poisonadmin.decisions.operations.domain.pace import Pace
+from poisonadmin.decisions.operations.queries.operations import get_operation
 
 NAME = "B1R"
 MESSAGES = 100_000

@@ -17,13 +17,13 @@ from benchmarks.world import World
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.core.queries.paging import NEWEST_FIRST, Window
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
+from poisonadmin.desk.pages.sets import GROUP_ORDERS
 from poisonadmin.messages.commands.counter_checks import verify
 from poisonadmin.messages.commands.counts import fold
 from poisonadmin.messages.domain.states import State
-from poisonadmin.messages.pages.sets import GROUP_ORDERS
-from poisonadmin.messages.queries.facets import facets
-from poisonadmin.messages.queries.lists import COLUMNS, JOINS, list_messages
 from poisonadmin.search.domain.filters import parse_filter
+from poisonadmin.search.queries.facets import facets
+from poisonadmin.search.queries.lists import COLUMNS, JOINS, list_messages
 from poisonadmin.system.commands.bootstrap import bootstrap
 from sample.backlog.load import load_backlog
 

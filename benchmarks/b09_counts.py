@@ -10,15 +10,15 @@ from benchmarks.b06_claim_settle import write_outcomes
 from benchmarks.results import Line, at_most, quantile, ratio_text, say
 from benchmarks.world import World
 from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.decisions.operations.commands.beginning import begin
+from poisonadmin.decisions.operations.commands.operations import carry_on
+from poisonadmin.decisions.operations.domain.actions import OperationAction
 from poisonadmin.delivery.commands.claim import claim_due
 from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.delivery.domain.window import MAX_WINDOW
 from poisonadmin.messages.domain.states import State
 from poisonadmin.messages.queries.counter_checks import wrong_counters
 from poisonadmin.messages.queries.counts import counts
-from poisonadmin.operations.commands.beginning import begin
-from poisonadmin.operations.commands.operations import carry_on
-from poisonadmin.operations.domain.actions import OperationAction
 from poisonadmin.store.models.destination import Destination
 
 NAME = "B9"

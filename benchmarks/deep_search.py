@@ -15,9 +15,9 @@ from benchmarks.world import World
 from poisonadmin.addresses.commands import ensure_addresses
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.core.domain.spark_settings import LOCAL_BATCH_MASTER
-from poisonadmin.searches.commands.requests import request_search
-from poisonadmin.searches.commands.searching import Searching, search_due
-from poisonadmin.searches.queries.searches import get_search
+from poisonadmin.search.deep.commands.requests import request_search
+from poisonadmin.search.deep.commands.searching import Searching, search_due
+from poisonadmin.search.deep.queries.searches import get_search
 from workers.spark.jobs.search import find
 from workers.spark.session import start_session
 

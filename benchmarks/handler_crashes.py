@@ -13,7 +13,7 @@ from benchmarks.results import Line, alternate, compared, pairs_of, say
 from benchmarks.sandboxed import honest
 from benchmarks.stopwatch import Rate, Stopwatch
 from benchmarks.world import World
-from poisonadmin.delivery.domain.attempt import AttemptRecord
+from poisonadmin.messages.domain.attempt import AttemptRecord
 from workers.delivery.deliver import deliver_all
 from workers.delivery.deliveries import Delivery
 from workers.delivery.handler.destination import HandlerDestination

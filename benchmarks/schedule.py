@@ -6,8 +6,8 @@ from benchmarks import live, loads
 from benchmarks.consumer import Arrival
 from benchmarks.results import Line, at_most, quantile, say
 from benchmarks.world import World
-from poisonadmin.delivery.domain.retry_schedule import delay_ms, explain
 from poisonadmin.policies.domain.policy import BUILT_IN
+from poisonadmin.policies.domain.retry_schedule import delay_ms, explain
 
 NAME = "SCHEDULE"
 MESSAGES = 20

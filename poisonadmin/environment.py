@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 import environ
 from django.core.exceptions import ImproperlyConfigured
 
-from poisonadmin.archive.domain.place import UnusableArchive, archive_place
+from poisonadmin.core.domain.archive_place import UnusableArchive, archive_place
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.domain.secret_settings import SPARK_REMOTE, UnusableSecret, secret_setting
 from poisonadmin.core.domain.ssrf import guard_from, parse_networks

@@ -7,8 +7,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from poisonadmin.intake.domain.dead_letter import DeadLetter
 from poisonadmin.intake.domain.envelope import MessageEnvelope, parse_envelope, parse_line
+from poisonadmin.messages.domain.dead_letter import DeadLetter
 
 WEBHOOKS = Path(__file__).with_name("github-webhooks.ndjson")
 # Nobody waits for these longer than some seconds; their consumer is down for longer.

@@ -12,8 +12,8 @@ from django.db import connection
 from django.utils import timezone
 
 from poisonadmin.delivery.commands.settle import settle
+from poisonadmin.groups.domain.failures import Failure, fingerprint, title
 from poisonadmin.messages.commands.transitions import move
-from poisonadmin.messages.domain.failures import Failure, fingerprint, title
 from poisonadmin.messages.domain.states import Event, State
 from poisonadmin.store.models.attempt import Attempt
 from poisonadmin.store.models.claim import Claim, ClaimShard, Node, NodeEnd

@@ -11,6 +11,7 @@ from django.db import close_old_connections, connections
 
 from poisonadmin.core.commands.jobs import JobHeartbeat, error_text
 from poisonadmin.core.commands.locks import Tick, single_flight
+from poisonadmin.core.domain.channels import DUE
 from poisonadmin.core.domain.spark_settings import MOST_DELIVERY_TASKS
 from poisonadmin.delivery.commands.claim import seconds_until_due
 from poisonadmin.delivery.commands.redelivery import (
@@ -21,7 +22,6 @@ from poisonadmin.delivery.commands.redelivery import (
     shards_left,
     stop_claims,
 )
-from poisonadmin.delivery.domain.channels import DUE
 from workers.crash_recovery import recover_here
 from workers.delivery.listening import listen, wait
 from workers.delivery.sessions import Sessions

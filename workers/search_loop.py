@@ -8,10 +8,10 @@ from functools import partial
 from django.conf import settings
 from django.db import InterfaceError, OperationalError, close_old_connections, connections
 
-from poisonadmin.archive.domain.place import within
 from poisonadmin.core.commands.jobs import first_line
 from poisonadmin.core.commands.locks import Tick, single_flight
-from poisonadmin.searches.commands.searching import TASKS, Searching, is_any_due, search_due
+from poisonadmin.core.domain.archive_place import within
+from poisonadmin.search.deep.commands.searching import TASKS, Searching, is_any_due, search_due
 from workers.spark.jobs.search import find
 from workers.spark.pieces import tasks_side_by_side
 from workers.spark_worker import SparkWorker

@@ -8,13 +8,13 @@ from typing import Any
 from celery.signals import worker_process_init, worker_shutting_down
 from django.conf import settings
 
-from poisonadmin.alike_groups.commands import carry_out as alike_groups
 from poisonadmin.archive.commands import erasing
 from poisonadmin.archive.commands import runs as archive_runs
 from poisonadmin.archive.commands.regrouping import ArchivedRegrouping
 from poisonadmin.comparisons.commands import carry_out as comparisons
 from poisonadmin.core.commands.locks import Tick, single_flight
-from poisonadmin.messages.commands import regrouping
+from poisonadmin.groups.alike.commands import carry_out as alike_groups
+from poisonadmin.groups.commands import regrouping
 from poisonadmin.reports.commands import runs as reports
 from poisonadmin.rules.commands import dry_runs
 from poisonadmin.sources.commands import draining

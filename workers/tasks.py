@@ -4,22 +4,22 @@ from typing import Any
 
 from poisonadmin.alerts.commands.record import record_alerts
 from poisonadmin.alerts.commands.send import forget_old, send_due
-from poisonadmin.alike_groups.commands.requests import request_daily_search
 from poisonadmin.archive.commands.requests import request_daily_run
 from poisonadmin.core.commands.locks import Tick, single_flight
+from poisonadmin.decisions.operations.commands import operations
+from poisonadmin.decisions.restart_jobs.commands.runs import run_due
+from poisonadmin.decisions.sign_offs.commands.sign_off import expire_sign_offs
 from poisonadmin.delivery.commands.crash_recovery import sweep_journals
 from poisonadmin.delivery.commands.ordered_conversations import clear_lanes
+from poisonadmin.groups.alike.commands.requests import request_daily_search
 from poisonadmin.messages.commands.counter_checks import check_some
 from poisonadmin.messages.commands.counts import fold
 from poisonadmin.messages.commands.expiry import expire_due
-from poisonadmin.operations.commands import operations
-from poisonadmin.operations.commands.selections import remove_expired
 from poisonadmin.reports.commands.notices import send_notices
 from poisonadmin.reports.commands.requests import remove_expired_reports
 from poisonadmin.reports.commands.saved import run_saved_due
-from poisonadmin.restart_jobs.commands.runs import run_due
-from poisonadmin.searches.commands.requests import remove_expired_searches
-from poisonadmin.sign_offs.commands.sign_off import expire_sign_offs
+from poisonadmin.search.commands.selections import remove_expired
+from poisonadmin.search.deep.commands.requests import remove_expired_searches
 from poisonadmin.sources.commands.broker_checks import answer_due
 from poisonadmin.system.commands.audit_seals import seal_audit
 from poisonadmin.system.commands.housekeeping import clean_up

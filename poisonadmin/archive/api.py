@@ -10,12 +10,12 @@ from poisonadmin.archive.commands.restoring import restore_from_archive
 from poisonadmin.archive.domain.runs import ArchiveRunState, ErasureState
 from poisonadmin.archive.queries import runs
 from poisonadmin.archive.queries.runs import ArchiveRunRow, ErasureRow, LegalHoldRow
-from poisonadmin.archive.queries.search import ArchivedMessageRow, list_archived
 from poisonadmin.core.domain.access import Permission
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT
 from poisonadmin.messages.domain.states import Reason, State
-from poisonadmin.messages.queries.lists import MessageRow, messages_by_id
 from poisonadmin.search.domain.filters import parse_filter
+from poisonadmin.search.queries.archived import ArchivedMessageRow, list_archived
+from poisonadmin.search.queries.lists import MessageRow, messages_by_id
 from poisonadmin.store.models.lane import AddressStatus
 from poisonadmin.web.api.contract import (
     PAGE,

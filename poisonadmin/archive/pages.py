@@ -15,12 +15,12 @@ from poisonadmin.archive.commands.holds import checked_filter, filters_in_force,
 from poisonadmin.archive.commands.requests import cancel_run, request_run
 from poisonadmin.archive.commands.restoring import restore_from_archive
 from poisonadmin.archive.queries.runs import archive_size, list_erasures, list_holds, list_runs
-from poisonadmin.archive.queries.search import list_archived
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.domain.filter_values import InvalidFilter, moment
-from poisonadmin.messages.queries.lists import count_messages
 from poisonadmin.search.domain.filters import parse_filter
+from poisonadmin.search.queries.archived import list_archived
+from poisonadmin.search.queries.lists import count_messages
 from poisonadmin.web.pages.sidebar import Section, SidebarEntry
 from poisonadmin.web.pages.views import NO_REASON, page, pager, reason_of
 

@@ -12,7 +12,6 @@ from django.urls import path, reverse
 from django.views.decorators.http import require_POST
 from django_htmx.http import HttpResponseClientRefresh
 
-from poisonadmin.archive.queries.search import can_answer
 from poisonadmin.comparisons.commands import requests
 from poisonadmin.comparisons.domain.conditions import FieldCondition, condition_from
 from poisonadmin.comparisons.domain.follow_ups import rule_match, search_parameter, search_word
@@ -21,8 +20,9 @@ from poisonadmin.comparisons.queries.comparisons import ComparisonRow, FindingRo
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.domain.filter_values import InvalidFilter
-from poisonadmin.operations.queries.selections import get_selection
 from poisonadmin.search.domain.filters import narrowing, parse_filter, parse_search
+from poisonadmin.search.queries.archived import can_answer
+from poisonadmin.search.queries.selections import get_selection
 from poisonadmin.web.pages.views import Pairs, href, page
 
 

@@ -5,6 +5,7 @@ from typing import Any
 from rest_framework import serializers
 from rest_framework.response import Response
 
+from poisonadmin.brokers.domain.broker_kinds import BROKERS, optional
 from poisonadmin.core.domain.access import Permission
 from poisonadmin.core.domain.addresses import ANY_WORDS, MAX_ADDRESS_CHARS
 from poisonadmin.core.domain.errors import NEW
@@ -13,7 +14,6 @@ from poisonadmin.destinations import queries as destinations
 from poisonadmin.destinations.commands import delete_destination, save_destination, set_destination_enabled
 from poisonadmin.destinations.domain.names_and_rates import MAX_NAME_CHARS, RATES_PER_SECOND
 from poisonadmin.destinations.queries import DestinationRow
-from poisonadmin.sources.domain.broker_kinds import BROKERS, optional
 from poisonadmin.store.models.destination import DESTINATION_KINDS
 from poisonadmin.web.api.contract import PAGE, JsonObject, Paged, ReasonInput, StrictSerializer, Text, contract
 from poisonadmin.web.api.routes import route

@@ -8,6 +8,8 @@ from typing import Any
 from django.db import connection, transaction
 from django.db.models.functions import Now
 
+from poisonadmin.brokers.domain.broker_kinds import BROKERS
+from poisonadmin.brokers.domain.brokers import may_keep_login, validate_broker_destination, validate_login
 from poisonadmin.core.commands import audit, locks
 from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
 from poisonadmin.core.domain.addresses import ANY_WORDS, InvalidAddress, validate_pattern
@@ -23,8 +25,6 @@ from poisonadmin.destinations.domain.http_config import (
 )
 from poisonadmin.destinations.domain.names_and_rates import validate_name, validate_rate
 from poisonadmin.policies.commands import destination_named, require_in_scope, route_addresses
-from poisonadmin.sources.domain.broker_kinds import BROKERS
-from poisonadmin.sources.domain.brokers import may_keep_login, validate_broker_destination, validate_login
 from poisonadmin.store.models.destination import Destination, DestinationKind
 from poisonadmin.store.models.policy import PolicyRow
 

@@ -3,8 +3,8 @@
 import random
 from dataclasses import dataclass
 
-from poisonadmin.messages.domain import failures
-from poisonadmin.messages.domain.failures import Failure
+from poisonadmin.groups.domain import failures
+from poisonadmin.groups.domain.failures import Failure
 
 SERVICES = ("orders", "billing", "shipping", "stock", "customers", "payments", "returns", "mail", "prices", "search")
 _REGIONS = ("eu", "us", "apac")

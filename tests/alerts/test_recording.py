@@ -16,10 +16,10 @@ from poisonadmin.alerts.commands.record import record_alerts
 from poisonadmin.alerts.commands.rules import delete_alert_rule
 from poisonadmin.alerts.commands.send import forget_old, send_due
 from poisonadmin.core.domain.access import SYSTEM
-from poisonadmin.messages.commands import failure_groups
-from poisonadmin.operations.commands.beginning import begin
-from poisonadmin.operations.commands.selections import freeze
-from poisonadmin.operations.domain.actions import OperationAction
+from poisonadmin.decisions.operations.commands.beginning import begin
+from poisonadmin.decisions.operations.domain.actions import OperationAction
+from poisonadmin.groups.commands import failure_groups
+from poisonadmin.search.commands.selections import freeze
 from poisonadmin.store.models.alert import Alert, AlertDelivery, AlertRule
 from poisonadmin.store.models.attempt import FailureGroup
 from poisonadmin.store.models.history import CounterCheck

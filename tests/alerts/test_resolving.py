@@ -18,9 +18,9 @@ from poisonadmin.alerts.commands.record import record_alerts
 from poisonadmin.alerts.commands.send import forget_old, send_due
 from poisonadmin.alerts.domain.notices import MAX_TRIES
 from poisonadmin.core.domain.access import SYSTEM
-from poisonadmin.operations.commands.beginning import begin
-from poisonadmin.operations.commands.selections import freeze
-from poisonadmin.operations.domain.actions import OperationAction
+from poisonadmin.decisions.operations.commands.beginning import begin
+from poisonadmin.decisions.operations.domain.actions import OperationAction
+from poisonadmin.search.commands.selections import freeze
 from poisonadmin.store.models.alert import Alert, AlertDelivery, AlertRule
 from poisonadmin.store.models.intake import Source
 from poisonadmin.store.models.lane import Address

@@ -13,7 +13,7 @@ import django
 def main() -> None:
     """Carry out the search that is asked for, and stop at the phase in the first argument."""
     django.setup()
-    carry_out: Any = import_module("poisonadmin.alike_groups.commands.carry_out")
+    carry_out: Any = import_module("poisonadmin.groups.alike.commands.carry_out")
     job: Any = import_module("workers.spark.jobs.alike")
     session: Any = import_module("workers.spark.session")
     wanted = sys.argv[1]

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import combinations
 
-from poisonadmin.alike_groups.commands.carry_out import Report, search_due
-from poisonadmin.alike_groups.commands.requests import request_search
-from poisonadmin.alike_groups.domain.compared import ComparedFailure, compared
-from poisonadmin.alike_groups.domain.proposals import AlikeAnswer, AskedGroups, ComparedGroup
 from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.groups.alike.commands.carry_out import Report, search_due
+from poisonadmin.groups.alike.commands.requests import request_search
+from poisonadmin.groups.alike.domain.compared import ComparedFailure, compared
+from poisonadmin.groups.alike.domain.proposals import AlikeAnswer, AskedGroups, ComparedGroup
+from poisonadmin.groups.domain.failures import stored_failure
 from poisonadmin.intake.commands.batch import accept_stream
-from poisonadmin.intake.domain.dead_letter import FIELDS, DeadLetter
-from poisonadmin.messages.domain.failures import stored_failure
+from poisonadmin.messages.domain.dead_letter import FIELDS, DeadLetter
 from poisonadmin.store.models.alike_groups import AlikeSearch, GroupProposal
 from poisonadmin.store.models.attempt import Attempt, FailureGroup
 from poisonadmin.store.models.message import Envelope

@@ -7,15 +7,15 @@ import pytest
 from django.conf import settings
 from pyspark.sql import SparkSession
 
-from poisonadmin.alike_groups.commands.carry_out import search_due
-from poisonadmin.alike_groups.commands.requests import request_search
-from poisonadmin.alike_groups.domain.proposals import AskedGroups, ComparedGroup, propose
-from poisonadmin.alike_groups.queries.compared_groups import compared_groups
-from poisonadmin.alike_groups.queries.proposals import list_proposals
 from poisonadmin.archive.commands.erasing import erase_due, request_erasure
 from poisonadmin.archive.commands.requests import request_run
 from poisonadmin.core.domain.access import SYSTEM, Role, principal
-from poisonadmin.intake.domain.dead_letter import DeadLetter
+from poisonadmin.groups.alike.commands.carry_out import search_due
+from poisonadmin.groups.alike.commands.requests import request_search
+from poisonadmin.groups.alike.domain.proposals import AskedGroups, ComparedGroup, propose
+from poisonadmin.groups.alike.queries.compared_groups import compared_groups
+from poisonadmin.groups.alike.queries.proposals import list_proposals
+from poisonadmin.messages.domain.dead_letter import DeadLetter
 from poisonadmin.store.models.alike_groups import AlikeSearch, GroupProposal
 from poisonadmin.store.models.archive import ArchivedMessage
 from poisonadmin.store.models.attempt import FailureGroup

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from poisonadmin.alike_groups.commands.carry_out import search_due
-from poisonadmin.alike_groups.commands.requests import request_search
 from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.groups.alike.commands.carry_out import search_due
+from poisonadmin.groups.alike.commands.requests import request_search
 from poisonadmin.store.models.alike_groups import AlikeSearch, GroupProposal
 from poisonadmin.store.models.job import Job
 from tests.alike_groups.planted import plant

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import pytest
 from django.test import Client
 
-from poisonadmin.alike_groups.commands.carry_out import search_due
-from poisonadmin.alike_groups.commands.requests import request_search
 from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.groups.alike.commands.carry_out import search_due
+from poisonadmin.groups.alike.commands.requests import request_search
 from poisonadmin.store.models.alike_groups import AlikeSearch, GroupProposal
 from poisonadmin.store.models.attempt import FailureGroup
 from tests.alike_groups.proposals import every_pair, searched

@@ -7,24 +7,24 @@ import pytest
 from django.db import connection
 from django.db.models.functions import Now
 
-from poisonadmin.alike_groups.commands.carry_out import MAX_TRIES, Report, search_due
-from poisonadmin.alike_groups.commands.decisions import ProposalChanged, dismiss, merge_by, propose_again
-from poisonadmin.alike_groups.commands.requests import (
+from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Role, principal
+from poisonadmin.core.domain.errors import NotFound
+from poisonadmin.groups.alike.commands.carry_out import MAX_TRIES, Report, search_due
+from poisonadmin.groups.alike.commands.decisions import ProposalChanged, dismiss, merge_by, propose_again
+from poisonadmin.groups.alike.commands.requests import (
     AlikeSearchOver,
     cancel_search,
     request_daily_search,
     request_search,
 )
-from poisonadmin.alike_groups.domain.proposals import AlikeAnswer, AskedGroups, Proposal, ProposalState, propose
-from poisonadmin.alike_groups.queries import compared_groups as groups_query
-from poisonadmin.alike_groups.queries import proposals as proposals_query
-from poisonadmin.alike_groups.queries.proposals import ProposalRow, get_proposal, latest_search, list_proposals
-from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Role, principal
-from poisonadmin.core.domain.errors import NotFound
-from poisonadmin.intake.domain.dead_letter import DeadLetter
-from poisonadmin.messages.commands.group_annotations import annotate
-from poisonadmin.messages.commands.merged_groups import merge, split
-from poisonadmin.messages.queries.groups import get_group
+from poisonadmin.groups.alike.domain.proposals import AlikeAnswer, AskedGroups, Proposal, ProposalState, propose
+from poisonadmin.groups.alike.queries import compared_groups as groups_query
+from poisonadmin.groups.alike.queries import proposals as proposals_query
+from poisonadmin.groups.alike.queries.proposals import ProposalRow, get_proposal, latest_search, list_proposals
+from poisonadmin.groups.commands.group_annotations import annotate
+from poisonadmin.groups.commands.merged_groups import merge, split
+from poisonadmin.groups.queries.groups import get_group
+from poisonadmin.messages.domain.dead_letter import DeadLetter
 from poisonadmin.store.models.access import Audit
 from poisonadmin.store.models.alike_groups import AlikeSearch, GroupProposal
 from poisonadmin.store.models.attempt import FailureGroup
@@ -285,7 +285,7 @@ def test_one_that_is_cancelled_after_its_last_word_proposes_nothing(monkeypatch:
         cancel_search(made, principal=PAT)
         return propose(*args, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("poisonadmin.alike_groups.commands.carry_out.propose", proposed_late)
+    monkeypatch.setattr("poisonadmin.groups.alike.commands.carry_out.propose", proposed_late)
     search_due(every_pair, worker="tests")
     assert AlikeSearch.objects.get(id=made).state == "cancelled"
     assert proposals() == []

@@ -4,16 +4,16 @@ import time
 
 import pytest
 
-from poisonadmin.alike_groups.domain.compared import (
+from poisonadmin.groups.alike.domain.compared import (
     MAX_FRAMES,
     MAX_MESSAGE_CHARS,
     ComparedFailure,
     compared,
     compared_from,
 )
-from poisonadmin.alike_groups.domain.differences import MarkedText, frame_pairs, in_words, marked_words
-from poisonadmin.alike_groups.domain.similarity import ALIKE, similarity, tokens, vocabulary_of
-from poisonadmin.messages.domain.failures import Failure
+from poisonadmin.groups.alike.domain.differences import MarkedText, frame_pairs, in_words, marked_words
+from poisonadmin.groups.alike.domain.similarity import ALIKE, similarity, tokens, vocabulary_of
+from poisonadmin.groups.domain.failures import Failure
 from tests.alike_groups.planted import exactly, plant
 
 FRAMES = tuple(f"com.shop.orders.Orders{n}.apply" for n in range(8))

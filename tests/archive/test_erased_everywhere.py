@@ -14,10 +14,10 @@ from poisonadmin.archive.commands.requests import request_run
 from poisonadmin.archive.commands.runs import archive_due
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.core.queries.rows import fetch_values
+from poisonadmin.decisions.operations.commands.beginning import begin
+from poisonadmin.decisions.operations.domain.actions import OperationAction
 from poisonadmin.delivery.commands.settle import settle
-from poisonadmin.operations.commands.beginning import begin
-from poisonadmin.operations.commands.selections import freeze
-from poisonadmin.operations.domain.actions import OperationAction
+from poisonadmin.search.commands.selections import freeze
 from tests.archive.fixtures import age, fail, in_process, place  # noqa: F401  (fixtures)
 from tests.archive.in_process import InProcessStore
 from tests.fixtures.api import take

@@ -13,16 +13,16 @@ from poisonadmin.archive.commands.erasing import erase_due, request_erasure
 from poisonadmin.archive.commands.holds import NothingNamed, hold
 from poisonadmin.archive.commands.requests import request_run
 from poisonadmin.archive.commands.restoring import restore_from_archive
-from poisonadmin.archive.queries.files import archived_files
-from poisonadmin.archive.queries.messages import MessageErased
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.core.domain.filter_values import InvalidFilter
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
+from poisonadmin.desk.queries.detail import get_message
+from poisonadmin.messages.queries.archive_files import archived_files
+from poisonadmin.messages.queries.archived_index import MessageErased
 from poisonadmin.messages.queries.counter_checks import wrong_counters
-from poisonadmin.messages.queries.detail import get_message
 from poisonadmin.reports.commands import files
 from poisonadmin.reports.commands.requests import remove_expired_reports
-from poisonadmin.searches.commands.requests import remove_expired_searches
+from poisonadmin.search.deep.commands.requests import remove_expired_searches
 from poisonadmin.store.models.archive import Erasure, LegalHold
 from poisonadmin.store.models.comparison import Comparison
 from poisonadmin.store.models.report import RequestedReport

@@ -16,17 +16,17 @@ from poisonadmin.archive.commands import runs
 from poisonadmin.archive.commands.erasing import erase_due, request_erasure
 from poisonadmin.archive.commands.requests import request_run
 from poisonadmin.archive.commands.restoring import restore_from_archive
-from poisonadmin.archive.queries.files import archived_files
 from poisonadmin.core.domain.access import SYSTEM, Principal, Role, principal
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
+from poisonadmin.decisions.operations.commands.beginning import begin
+from poisonadmin.decisions.operations.domain.actions import OperationAction
+from poisonadmin.decisions.operations.queries.ledger_report import ledger_report
+from poisonadmin.decisions.operations.queries.operations import get_operation, list_operation_members
 from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.messages.domain.id_ranges import IdRange
-from poisonadmin.operations.commands.beginning import begin
-from poisonadmin.operations.domain.actions import OperationAction
-from poisonadmin.operations.domain.ledger import MemberOutcome
-from poisonadmin.operations.queries.ledger_report import ledger_report
-from poisonadmin.operations.queries.operations import get_operation, list_operation_members
-from poisonadmin.operations.queries.selections import get_selection, list_members
+from poisonadmin.messages.domain.member_outcomes import MemberOutcome
+from poisonadmin.messages.queries.archive_files import archived_files
+from poisonadmin.search.queries.selections import get_selection, list_members
 from poisonadmin.store.models.archive import ArchivePiece, ArchiveRun
 from poisonadmin.store.models.operation import OperationResult
 from tests.archive.fixtures import age, in_process, place  # noqa: F401  (fixtures)

@@ -19,22 +19,22 @@ from poisonadmin.archive.commands.restoring import restore_from_archive
 from poisonadmin.archive.commands.runs import archive_due
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
+from poisonadmin.decisions.commands import decisions as deciding
+from poisonadmin.decisions.commands.decision_statements import DECISIONS
+from poisonadmin.decisions.operations.commands.beginning import begin, decide_on
+from poisonadmin.decisions.operations.domain.actions import DELIVERING, OperationAction
+from poisonadmin.decisions.operations.queries.operations import get_operation
+from poisonadmin.decisions.operations.queries.preview import preview
+from poisonadmin.desk.queries.detail import get_message, payload
+from poisonadmin.desk.queries.versions import version_payload
 from poisonadmin.intake.commands.batch import accept_stream
-from poisonadmin.messages.commands import decisions as deciding
-from poisonadmin.messages.commands.decision_statements import DECISIONS
 from poisonadmin.messages.commands.transitions import move
 from poisonadmin.messages.domain.id_ranges import IdRange
 from poisonadmin.messages.domain.states import Event, State
 from poisonadmin.messages.queries.counter_checks import wrong_counters
-from poisonadmin.messages.queries.detail import get_message, payload
 from poisonadmin.messages.queries.payload_removals import PayloadRemoved
-from poisonadmin.messages.queries.versions import version_payload
-from poisonadmin.operations.commands.beginning import begin, decide_on
-from poisonadmin.operations.commands.selections import freeze
-from poisonadmin.operations.domain.actions import DELIVERING, OperationAction
-from poisonadmin.operations.queries.operations import get_operation
-from poisonadmin.operations.queries.preview import preview
-from poisonadmin.operations.queries.selections import get_selection
+from poisonadmin.search.commands.selections import freeze
+from poisonadmin.search.queries.selections import get_selection
 from poisonadmin.store.models.archive import ArchiveFile, ArchiveRun
 from tests.archive.fixtures import age, fail, in_process, place, put  # noqa: F401  (fixtures)
 from tests.archive.in_process import InProcessStore

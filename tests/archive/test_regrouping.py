@@ -12,14 +12,14 @@ from poisonadmin.archive.commands.regrouping import ArchivedRegrouping
 from poisonadmin.archive.commands.requests import request_run
 from poisonadmin.archive.commands.restoring import restore_from_archive
 from poisonadmin.archive.domain.regrouping import RegroupedPiece
-from poisonadmin.archive.queries.files import archived_files
-from poisonadmin.archive.queries.search import list_archived
 from poisonadmin.core.domain.access import SYSTEM
-from poisonadmin.messages.commands.group_annotations import annotate
-from poisonadmin.messages.commands.regrouping import regroup_due, request_regrouping
-from poisonadmin.messages.domain.failures import Failure, fingerprint, title
-from poisonadmin.messages.queries.groups import get_group
+from poisonadmin.groups.commands.group_annotations import annotate
+from poisonadmin.groups.commands.regrouping import regroup_due, request_regrouping
+from poisonadmin.groups.domain.failures import Failure, fingerprint, title
+from poisonadmin.groups.queries.groups import get_group
+from poisonadmin.messages.queries.archive_files import archived_files
 from poisonadmin.search.domain.filters import parse_filter
+from poisonadmin.search.queries.archived import list_archived
 from poisonadmin.store.models.archive import ArchivedMessage, ArchiveFile
 from poisonadmin.store.models.attempt import FailureGroup
 from poisonadmin.store.models.message import Message

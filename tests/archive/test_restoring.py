@@ -11,16 +11,16 @@ from pyspark.sql import SparkSession
 
 from poisonadmin.archive.commands.requests import request_run
 from poisonadmin.archive.commands.restoring import IdTaken, TablesInUse, restore_from_archive
-from poisonadmin.archive.queries.files import archived_files
-from poisonadmin.archive.queries.messages import ArchiveUnreadable
-from poisonadmin.archive.queries.search import list_archived
 from poisonadmin.core.domain.access import SYSTEM, Role, principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.rows import fetch_values
+from poisonadmin.desk.queries.detail import attempts, get_message, history, hops, payload
+from poisonadmin.messages.queries.archive_files import archived_files
+from poisonadmin.messages.queries.archived_index import ArchiveUnreadable
 from poisonadmin.messages.queries.counter_checks import wrong_counters
-from poisonadmin.messages.queries.detail import attempts, get_message, history, hops, payload
 from poisonadmin.messages.queries.detail_rows import MessageDetail
 from poisonadmin.search.domain.filters import parse_filter
+from poisonadmin.search.queries.archived import list_archived
 from poisonadmin.store.models.archive import ArchiveFile
 from poisonadmin.store.models.attempt import Attempt
 from poisonadmin.store.models.destination import Destination

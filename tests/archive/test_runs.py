@@ -13,11 +13,11 @@ from pyspark.sql import SparkSession
 from poisonadmin.archive.commands import runs
 from poisonadmin.archive.commands.holds import hold, lift
 from poisonadmin.archive.commands.requests import cancel_run, request_daily_run, request_run
-from poisonadmin.archive.queries.files import archived_files
 from poisonadmin.archive.queries.runs import get_run
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
 from poisonadmin.messages.domain.id_ranges import IdRange
+from poisonadmin.messages.queries.archive_files import archived_files
 from poisonadmin.messages.queries.counter_checks import wrong_counters
 from poisonadmin.store.models.archive import ArchivedMessage, ArchiveFile, ArchivePiece, ArchiveRun
 from tests.archive.fixtures import age, archive, fail, place, put, rows_of  # noqa: F401  (a fixture)

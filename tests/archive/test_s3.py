@@ -13,16 +13,16 @@ from pyspark.sql import SparkSession
 from poisonadmin.archive.commands.erasing import erase_due, request_erasure
 from poisonadmin.archive.commands.requests import request_run
 from poisonadmin.archive.commands.restoring import restore_from_archive
-from poisonadmin.archive.domain.place import within
-from poisonadmin.archive.queries.messages import ArchiveUnreadable, MessageErased
-from poisonadmin.archive.queries.search import list_archived
 from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.core.domain.archive_place import within
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
-from poisonadmin.messages.queries.detail import get_message, payload
+from poisonadmin.desk.queries.detail import get_message, payload
+from poisonadmin.messages.queries.archived_index import ArchiveUnreadable, MessageErased
+from poisonadmin.search.deep.commands.requests import request_search
+from poisonadmin.search.deep.commands.searching import Searching, search_due
+from poisonadmin.search.deep.queries.searches import first_found, get_search
 from poisonadmin.search.domain.filters import parse_filter
-from poisonadmin.searches.commands.requests import request_search
-from poisonadmin.searches.commands.searching import Searching, search_due
-from poisonadmin.searches.queries.searches import first_found, get_search
+from poisonadmin.search.queries.archived import list_archived
 from poisonadmin.store.models.archive import ArchiveRun
 from tests.archive.fixtures import archive, fail, put
 from tests.archive.s3_server import S3Server, running_s3

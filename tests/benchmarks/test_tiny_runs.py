@@ -12,9 +12,9 @@ from benchmarks import b06_claim_settle, bare_copy, content_rules, dry_run, file
 from benchmarks.consumer import Arrival, running_sink
 from benchmarks.live import lateness
 from poisonadmin.core.domain.access import SYSTEM
-from poisonadmin.delivery.domain.retry_schedule import explain
 from poisonadmin.intake.commands.batch import accept_stream
 from poisonadmin.policies.domain.policy import BUILT_IN
+from poisonadmin.policies.domain.retry_schedule import explain
 from poisonadmin.store.models.destination import Destination
 from tests.fixtures.delivery import counted, counters
 from tests.services import Services

@@ -2,7 +2,7 @@
 
 import os
 
-from poisonadmin.sources.domain.broker_kinds import BROKERS
+from poisonadmin.brokers.domain.broker_kinds import BROKERS
 
 KINDS = tuple(BROKERS)
 

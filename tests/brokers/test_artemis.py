@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from poisonadmin.delivery.domain.retry_schedule import delay_ms
 from poisonadmin.policies.domain.policy import Policy
+from poisonadmin.policies.domain.retry_schedule import delay_ms
 from tests.brokers.artemis_queues import ArtemisQueues
 from tests.brokers.exchange import outgoing, publish, read_all
 from tests.brokers.messages import Received, Sent

@@ -10,8 +10,8 @@ from statistics import median
 
 import pytest
 
-from poisonadmin.delivery.domain.retry_schedule import delay_ms
 from poisonadmin.policies.domain.policy import Policy
+from poisonadmin.policies.domain.retry_schedule import delay_ms
 from tests.brokers.artemis import Artemis
 from tests.brokers.artemis_queues import ArtemisQueues
 from tests.brokers.exchange import read_all

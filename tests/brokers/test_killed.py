@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import pytest
 from django.db import connection
 
-from poisonadmin.sources.domain.draining import Drained
+from poisonadmin.intake.domain.draining import Drained
 from poisonadmin.store.models.intake import Source
 from poisonadmin.store.models.message import Body
 from tests.brokers.exchange import outgoing, read_all, source_of, stored

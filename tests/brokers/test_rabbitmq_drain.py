@@ -12,9 +12,9 @@ import psycopg
 import pytest
 from django.db import connection
 
-from poisonadmin.intake.domain.envelope_fields import LIMITS
+from poisonadmin.intake.domain.draining import Drained
+from poisonadmin.messages.domain.envelope_fields import LIMITS
 from poisonadmin.sources.commands.draining import merge_left_over
-from poisonadmin.sources.domain.draining import Drained
 from poisonadmin.store.models.intake import BrokerReceipt, RejectedLine, Source, StagedMessage
 from poisonadmin.store.models.message import Body, Message
 from tests.brokers.exchange import stored

@@ -11,10 +11,10 @@ from django.db import connection, connections
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.delivery.commands.claim import claim_due
 from poisonadmin.delivery.commands.settle import settle
-from poisonadmin.messages.queries.detail import get_message
+from poisonadmin.desk.queries.detail import get_message
+from poisonadmin.intake.domain.draining import Drained
 from poisonadmin.policies.commands import save_policy
 from poisonadmin.sources.commands.draining import Workshop, drain_due
-from poisonadmin.sources.domain.draining import Drained
 from poisonadmin.store.models.attempt import Attempt, FailureGroup
 from poisonadmin.store.models.destination import Destination
 from poisonadmin.store.models.intake import Source

@@ -14,7 +14,7 @@ import pytest
 from pika.exceptions import AMQPError
 
 from poisonadmin.core.domain.ssrf import NetworkGuard
-from poisonadmin.delivery.domain.attempt import AttemptRecord
+from poisonadmin.messages.domain.attempt import AttemptRecord
 from tests.brokers.messages import Received
 from tests.brokers.proxy import proxy_to
 from tests.brokers.rabbitmq import RabbitMq

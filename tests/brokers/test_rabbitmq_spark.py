@@ -6,8 +6,8 @@ from functools import partial
 import pytest
 from pyspark.sql import SparkSession
 
+from poisonadmin.intake.domain.draining import Drained
 from poisonadmin.sources.commands.draining import Workshop, drain_due
-from poisonadmin.sources.domain.draining import Drained
 from poisonadmin.store.models.job import Job
 from poisonadmin.store.models.message import Message
 from tests.brokers.exchange import source_of

@@ -10,7 +10,7 @@ from typing import Any
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from poisonadmin.sources.domain.broker_kinds import BROKERS
+from poisonadmin.brokers.domain.broker_kinds import BROKERS
 from tests.browser.axe import violations
 from tests.browser.ensure_chromium import chromium_path
 

@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import expect
 
-from poisonadmin.alike_groups.commands.carry_out import search_due
+from poisonadmin.groups.alike.commands.carry_out import search_due
 from poisonadmin.store.models.attempt import FailureGroup
 from tests.alike_groups.proposals import every_pair
 from tests.alike_groups.test_searching import take_in_alike

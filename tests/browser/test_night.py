@@ -6,8 +6,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from poisonadmin.core.domain.access import SYSTEM, Role
-from poisonadmin.operations.commands.operations import carry_on
-from poisonadmin.operations.queries.operations import get_operation
+from poisonadmin.decisions.operations.commands.operations import carry_on
+from poisonadmin.decisions.operations.queries.operations import get_operation
 from poisonadmin.store.models.access import Access, Audit
 from poisonadmin.store.models.operation import Operation
 from tests.browser.axe import violations

@@ -24,9 +24,9 @@ from poisonadmin.comparisons.queries.comparisons import get_comparison
 from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Permission, Role, principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.domain.filter_values import InvalidFilter
-from poisonadmin.messages.queries.lists import count_messages
-from poisonadmin.operations.commands.selections import InvalidSelection
+from poisonadmin.search.commands.selections import InvalidSelection
 from poisonadmin.search.domain.filters import parse_filter
+from poisonadmin.search.queries.lists import count_messages
 from poisonadmin.store.models.comparison import Comparison
 from poisonadmin.store.models.job import Job
 from poisonadmin.store.models.message import Envelope

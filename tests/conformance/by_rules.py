@@ -1,9 +1,9 @@
 """A vector's course by the pure rules: nothing runs, nothing is stored."""
 
-from poisonadmin.delivery.domain.retry_decision import RetryDecision
-from poisonadmin.delivery.domain.retry_series import series
 from poisonadmin.messages.domain.states import State
 from poisonadmin.policies.domain.resolution import PolicySpec, resolve
+from poisonadmin.policies.domain.retry_decision import RetryDecision
+from poisonadmin.policies.domain.retry_series import series
 from tests.conformance.vectors import Course, Hop, Vector
 
 

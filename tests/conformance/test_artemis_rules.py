@@ -2,8 +2,8 @@
 
 import pytest
 
-from poisonadmin.delivery.domain.retry_schedule import Sign, delay_ms
 from poisonadmin.policies.domain.policy import Policy
+from poisonadmin.policies.domain.retry_schedule import Sign, delay_ms
 
 SAMPLE = Policy(
     redelivery_delay=5000,

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from poisonadmin.delivery.domain.retry_decision import PlainTry, RetryDecision, on_crash, on_failure
 from poisonadmin.messages.domain.states import TRANSITIONS, Event, Reason, State, Transition
 from poisonadmin.policies.domain.policy import Policy, preset
+from poisonadmin.policies.domain.retry_decision import PlainTry, RetryDecision, on_crash, on_failure
 
 SAP = preset("sap")
 

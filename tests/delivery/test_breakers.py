@@ -6,9 +6,9 @@ import pytest
 
 from poisonadmin.addresses.commands import NotOnAddress
 from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.decisions.operations.commands.address_resume import resume_without
 from poisonadmin.delivery.commands import settle as settle_module
 from poisonadmin.delivery.commands.settle import settle
-from poisonadmin.operations.commands.address_resume import resume_without
 from poisonadmin.store.models.history import History
 from poisonadmin.store.models.lane import Address, Conversation
 from poisonadmin.store.models.message import Message

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from poisonadmin.delivery.domain.retry_decision import PlainTry, on_crash
 from poisonadmin.messages.domain.states import Event, Reason, State
 from poisonadmin.policies.domain.policy import BUILT_IN, preset
+from poisonadmin.policies.domain.retry_decision import PlainTry, on_crash
 
 
 def test_the_second_crash_blacklists() -> None:

@@ -7,12 +7,12 @@ import pytest
 from django.db import connection
 
 from poisonadmin.delivery.commands.settle import settle
-from poisonadmin.delivery.domain.answer_decision import on_rolled_back
-from poisonadmin.delivery.domain.hot_loops import NOTE, is_endless, paced
-from poisonadmin.delivery.domain.retry_decision import PlainTry, on_crash, on_failure
-from poisonadmin.delivery.domain.retry_series import series
 from poisonadmin.messages.domain.states import Event
+from poisonadmin.policies.domain.answer_decision import on_rolled_back
+from poisonadmin.policies.domain.hot_loops import NOTE, is_endless, paced
 from poisonadmin.policies.domain.policy import ExceptionDestination, OnExhausted, Policy, preset
+from poisonadmin.policies.domain.retry_decision import PlainTry, on_crash, on_failure
+from poisonadmin.policies.domain.retry_series import series
 from poisonadmin.store.models.history import History
 from tests.fixtures.delivery import answer, claim, enqueue, make_destination
 from tests.rules.ruled import rule

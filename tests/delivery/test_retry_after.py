@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poisonadmin.delivery.domain.retry_schedule import MAX_RETRY_AFTER_MS, retry_after_ms
+from poisonadmin.policies.domain.retry_schedule import MAX_RETRY_AFTER_MS, retry_after_ms
 
 NOW = datetime(2026, 11, 20, 5, 0, tzinfo=UTC)
 

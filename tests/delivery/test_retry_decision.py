@@ -4,7 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from poisonadmin.delivery.domain.retry_decision import (
+from poisonadmin.messages.domain.states import Reason, State, allowed, reasons
+from poisonadmin.policies.domain.policy import BUILT_IN, ExceptionDestination, OnExhausted, Policy, preset
+from poisonadmin.policies.domain.retry_decision import (
     DeadLetterTarget,
     PlainTry,
     RetryDecision,
@@ -12,9 +14,7 @@ from poisonadmin.delivery.domain.retry_decision import (
     on_crash,
     on_failure,
 )
-from poisonadmin.delivery.domain.retry_schedule import MAX_RETRY_AFTER_MS, delay_ms, jitter
-from poisonadmin.messages.domain.states import Reason, State, allowed, reasons
-from poisonadmin.policies.domain.policy import BUILT_IN, ExceptionDestination, OnExhausted, Policy, preset
+from poisonadmin.policies.domain.retry_schedule import MAX_RETRY_AFTER_MS, delay_ms, jitter
 
 
 def failing(policy: Policy, failure: int, *, address: str = "orders", conversation: int | None = None) -> RetryDecision:

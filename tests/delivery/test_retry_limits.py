@@ -3,10 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poisonadmin.delivery.domain.retry_decision import PlainTry, on_failure
-from poisonadmin.delivery.domain.retry_limits import attempts_in_all, breakers
 from poisonadmin.messages.domain.states import State
 from poisonadmin.policies.domain.policy import ExceptionDestination, OnExhausted, Policy
+from poisonadmin.policies.domain.retry_decision import PlainTry, on_failure
+from poisonadmin.policies.domain.retry_limits import attempts_in_all, breakers
 
 LIMITS = st.integers(0, 6)
 POLICIES = st.builds(

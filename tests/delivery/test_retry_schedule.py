@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poisonadmin.delivery.domain.retry_schedule import delay_ms, explain, jitter
 from poisonadmin.policies.domain.policy import BUILT_IN, Policy
+from poisonadmin.policies.domain.retry_schedule import delay_ms, explain, jitter
 
 VECTORS = [
     pytest.param(

@@ -9,10 +9,10 @@ from django.db import connection
 from poisonadmin.addresses.commands import pause
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.delivery.commands.settle import settle
-from poisonadmin.delivery.domain.hot_loops import NOTE
-from poisonadmin.delivery.domain.retry_schedule import jitter
-from poisonadmin.delivery.queries.schedule import Schedule, schedule
-from poisonadmin.messages.queries.detail import get_message
+from poisonadmin.desk.queries.detail import get_message
+from poisonadmin.desk.queries.schedule import Schedule, schedule
+from poisonadmin.policies.domain.hot_loops import NOTE
+from poisonadmin.policies.domain.retry_schedule import jitter
 from tests.fixtures.decisions import approve, postpone, quarantine
 from tests.fixtures.delivery import answer, claim, end_nodes, enqueue, make_destination
 from tests.rules.ruled import rule

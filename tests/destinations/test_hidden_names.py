@@ -8,9 +8,9 @@ from django.test import Client
 
 from poisonadmin.comparisons.queries.comparisons import get_comparison
 from poisonadmin.core.domain.access import SYSTEM, Role, principal
-from poisonadmin.messages.queries.detail import attempts, get_message
-from poisonadmin.messages.queries.failures import FailureFilter, list_failures
+from poisonadmin.desk.queries.detail import attempts, get_message
 from poisonadmin.policies.queries.policies import resolve_address
+from poisonadmin.search.queries.failures import FailureFilter, list_failures
 from poisonadmin.store.models.attempt import Attempt
 from poisonadmin.store.models.comparison import Comparison
 from poisonadmin.store.models.destination import Destination

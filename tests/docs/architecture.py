@@ -70,7 +70,7 @@ class Hop:
 
 
 HOPS = (
-    Hop("poisonadmin/messages/api/messages.py", "MessageList.post", "reads `POST /api/v1/messages/`"),
+    Hop("poisonadmin/desk/api/messages.py", "MessageList.post", "reads `POST /api/v1/messages/`"),
     Hop("poisonadmin/intake/commands/accept.py", "accept", "stores the message as TBDL, due now"),
     Hop("workers/spark_tasks.py", "redeliver_tick", "runs in the worker `spark-redelivery`, one after the other"),
     Hop("workers/dispatcher.py", "Dispatcher.run_for", "is woken, claims, and has a Spark task for each shard"),
@@ -80,8 +80,8 @@ HOPS = (
     Hop("workers/delivery/http/sender.py", "HttpSender", "sends the request and reads the answer"),
     Hop("workers/delivery/node.py", "NodeSession.record", "writes the outcome as an attempt"),
     Hop("poisonadmin/delivery/commands/settle.py", "settle", "moves what has an outcome out of DLNG"),
-    Hop("poisonadmin/delivery/domain/retry_decision.py", "on_failure", "decides: wait, move, give up or NDLV"),
-    Hop("poisonadmin/messages/commands/decisions.py", "decide", "moves an NDLV message back to TBDL, due now"),
+    Hop("poisonadmin/policies/domain/retry_decision.py", "on_failure", "decides: wait, move, give up or NDLV"),
+    Hop("poisonadmin/decisions/commands/decisions.py", "decide", "moves an NDLV message back to TBDL, due now"),
 )
 
 
@@ -103,7 +103,7 @@ def layers(name: str) -> list[list[str]]:
 def _short(module: str) -> str:
     """Return a module's name as the picture has it.
 
-    >>> _short("poisonadmin.intake.commands "), _short("poisonadmin.poison_list.commands.entries"), _short(" web")
+    >>> _short("poisonadmin.intake.commands "), _short("poisonadmin.messages.commands.poison_entries"), _short(" web")
     ('intake', 'poison_list: entries', 'web')
     """
     name = module.strip().removeprefix("poisonadmin.")

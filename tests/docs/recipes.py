@@ -41,12 +41,12 @@ ACTION = Recipe(
             "    Transition(DLVD, Event.REOPENED, (NDLV,), (Reason.RETURNED,)),",
         ),
         Insertion(
-            "poisonadmin/messages/commands/decision_statements.py",
+            "poisonadmin/decisions/commands/decision_statements.py",
             "    OperationAction.RESTORE: _RESTORE,",
             "    OperationAction.REOPEN: _decision(OperationAction.REOPEN, State.NDLV, Reason.RETURNED),",
         ),
         Insertion(
-            "poisonadmin/messages/api/decisions.py",
+            "poisonadmin/desk/api/decisions.py",
             "        return self.decided(message_id, OperationAction.RESTORE)",
             '''
 
@@ -58,13 +58,15 @@ class MessageReopen(_DecisionView):
 ''',
         ),
         Insertion(
-            "poisonadmin/messages/api/decisions.py",
+            "poisonadmin/desk/api/decisions.py",
             "urlpatterns = [",
             '    route("messages/<id:message_id>/reopen/", MessageReopen, name="api-message-reopen"),',
         ),
-        Insertion("poisonadmin/operations/domain/actions.py", '    RESTORE = "restore"', '    REOPEN = "reopen"'),
         Insertion(
-            "poisonadmin/operations/domain/actions.py",
+            "poisonadmin/decisions/operations/domain/actions.py", '    RESTORE = "restore"', '    REOPEN = "reopen"'
+        ),
+        Insertion(
+            "poisonadmin/decisions/operations/domain/actions.py",
             "    for action in (",
             """        Action(OperationAction.REOPEN, State.DLVD, Event.REOPENED, "Reopen…", "Reopen", "reopened",
                "It waits for a decision.", "arrow-back-up"),""",
@@ -74,8 +76,8 @@ class MessageReopen(_DecisionView):
 import django; django.setup()
 from django.urls import reverse
 from poisonadmin.messages.domain.states import page
-from poisonadmin.messages.queries.refusals import REFUSALS
-from poisonadmin.operations.domain.actions import ACTIONS
+from poisonadmin.decisions.queries.refusals import REFUSALS
+from poisonadmin.decisions.operations.domain.actions import ACTIONS
 from poisonadmin.web.pages.words import EVENTS
 assert reverse("api-message-reopen", args=[1]) == "/api/v1/messages/1/reopen/"
 assert "| `DLVD` | `reopened` | `NDLV` | `returned` |" in page()
@@ -108,7 +110,7 @@ ATTEMPT_COLUMN = Recipe(
     2,
     (
         Insertion(
-            "poisonadmin/delivery/domain/attempt.py",
+            "poisonadmin/messages/domain/attempt.py",
             '    consumer_version: Annotated[str | None, Stored("text", 100)] = None',
             '    answered_by: Annotated[str | None, Stored("text", 40)] = None',
         ),
@@ -123,7 +125,7 @@ import django; django.setup()
 import dataclasses
 import pyarrow as pa
 from poisonadmin.archive.commands import restoring
-from poisonadmin.messages.api.messages import ATTEMPT
+from poisonadmin.desk.api.messages import ATTEMPT
 from poisonadmin.messages.queries.detail_rows import AttemptRow
 from poisonadmin.store.models.attempt import Attempt
 from workers.delivery import node
@@ -175,12 +177,12 @@ def stopped_names(*, principal: Principal) -> list[str]:
 ''',
         ),
         Insertion(
-            "poisonadmin/addresses/pages.py",
+            "poisonadmin/desk/pages/addresses.py",
             "from poisonadmin.addresses import commands",
             "from poisonadmin.addresses.queries import stopped_names",
         ),
         Insertion(
-            "poisonadmin/addresses/pages.py",
+            "poisonadmin/desk/pages/addresses.py",
             "MAX_DESTINATIONS = 500",
             '''
 
@@ -191,7 +193,7 @@ def show_stopped(request: HttpRequest, principal: Principal) -> HttpResponseBase
 ''',
         ),
         Insertion(
-            "poisonadmin/addresses/pages.py",
+            "poisonadmin/desk/pages/addresses.py",
             "urlpatterns = [",
             '    path("addresses/stopped/", show_stopped, name="stopped"),',
         ),

@@ -67,7 +67,7 @@ def test_no_other_file_knows_an_action() -> None:
 
 
 def test_no_other_file_knows_a_setting_but_its_use() -> None:
-    use = {"poisonadmin/delivery/domain/retry_decision.py"}
+    use = {"poisonadmin/policies/domain/retry_decision.py"}
     assert files_that_mention("fail_non_delivered") == set(files_of(SETTING.heading)) | use
 
 

@@ -9,9 +9,9 @@ from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any
 
-from poisonadmin.delivery.domain.retry_schedule import explain
 from poisonadmin.messages.domain.states import Event, State, allowed
 from poisonadmin.policies.domain.policy import Policy
+from poisonadmin.policies.domain.retry_schedule import explain
 from tests.whole_system.consumer import Arrival
 
 Rows = list[tuple[Any, ...]]

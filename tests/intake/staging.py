@@ -7,13 +7,13 @@ from typing import Any
 
 from django.db import connection
 
+from poisonadmin.brokers.domain.broker_names import made_id
 from poisonadmin.intake.commands.merge import Merged, merge_staged
 from poisonadmin.intake.domain import staged_rows
-from poisonadmin.intake.domain.dead_letter import CameBack, DeadLetter, Move
+from poisonadmin.intake.domain.draining import batch_prefix
 from poisonadmin.intake.domain.envelope import MessageEnvelope, parse_envelope
 from poisonadmin.intake.domain.staged_rows import IntakeRow, intake_row
-from poisonadmin.sources.domain.broker_names import made_id
-from poisonadmin.sources.domain.draining import batch_prefix
+from poisonadmin.messages.domain.dead_letter import CameBack, DeadLetter, Move
 from poisonadmin.store.models.intake import Source
 
 TRANSPORT = b'{"broker":"rabbitmq"}'

@@ -3,13 +3,13 @@
 import pytest
 
 from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.desk.queries.detail import get_message
 from poisonadmin.intake.commands.accept import accept
 from poisonadmin.intake.commands.batch import accept_stream
 from poisonadmin.intake.domain.envelope import parse_envelope
-from poisonadmin.messages.queries.detail import get_message
-from poisonadmin.messages.queries.lists import list_messages
 from poisonadmin.policies.commands import save_policy
 from poisonadmin.search.domain.filters import parse_filter
+from poisonadmin.search.queries.lists import list_messages
 from poisonadmin.store.models.rule import BusinessKey
 from tests.fixtures.inbox import Inbox, Ingest
 from tests.intake.store import line, rows

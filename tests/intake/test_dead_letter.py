@@ -4,9 +4,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from poisonadmin.intake.domain.dead_letter import DeadLetter
 from poisonadmin.intake.domain.envelope import parse_envelope
-from poisonadmin.intake.domain.envelope_fields import LIMITS, InvalidEnvelope
+from poisonadmin.messages.domain.dead_letter import DeadLetter
+from poisonadmin.messages.domain.envelope_fields import LIMITS, InvalidEnvelope
 
 
 def told(**dead_letter: object) -> DeadLetter | None:

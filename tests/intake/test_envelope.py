@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poisonadmin.intake.domain.envelope import MessageEnvelope, parse_envelope, parse_line
-from poisonadmin.intake.domain.envelope_fields import LIMITS, InvalidEnvelope
+from poisonadmin.messages.domain.envelope_fields import LIMITS, InvalidEnvelope
 
 LEAST = {"address": "orders.eu", "payload": "hello"}
 

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poisonadmin.intake.domain.envelope import parse_line
-from poisonadmin.intake.domain.envelope_fields import InvalidEnvelope
 from poisonadmin.intake.domain.quick_lines import quick_reader
 from poisonadmin.intake.domain.staged_rows import IntakeRow, intake_row
+from poisonadmin.messages.domain.envelope_fields import InvalidEnvelope
 
 quick = quick_reader(orjson.loads, orjson.dumps, partial(orjson.dumps, option=orjson.OPT_SORT_KEYS))
 

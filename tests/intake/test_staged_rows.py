@@ -3,7 +3,7 @@
 import json
 from datetime import UTC, datetime
 
-from poisonadmin.intake.domain.dead_letter import DeadLetter
+from poisonadmin.groups.domain.failures import fingerprint, from_dead_letter
 from poisonadmin.intake.domain.envelope import parse_envelope
 from poisonadmin.intake.domain.staged_rows import (
     STAGED_TYPES,
@@ -13,7 +13,7 @@ from poisonadmin.intake.domain.staged_rows import (
     intake_row,
     staged_row,
 )
-from poisonadmin.messages.domain.failures import fingerprint, from_dead_letter
+from poisonadmin.messages.domain.dead_letter import DeadLetter
 
 MESSAGE = {
     "address": "orders.eu",

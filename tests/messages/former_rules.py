@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from poisonadmin.messages.commands.regrouping import regroup_due, request_regrouping
-from poisonadmin.messages.domain import failures
-from poisonadmin.messages.domain.failures import Failure
+from poisonadmin.groups.commands.regrouping import regroup_due, request_regrouping
+from poisonadmin.groups.domain import failures
+from poisonadmin.groups.domain.failures import Failure
 from poisonadmin.messages.domain.id_ranges import IdRange
 from poisonadmin.store.models.message import Message
 from poisonadmin.store.models.regrouping import Regrouping

@@ -6,9 +6,9 @@ import pytest
 from django.db import connection
 
 from poisonadmin.core.domain.access import SYSTEM, Role, principal
-from poisonadmin.messages.queries import blacklist
-from poisonadmin.messages.queries.blacklist import others_on
 from poisonadmin.search.domain.filters import parse_filter
+from poisonadmin.search.queries import blacklist
+from poisonadmin.search.queries.blacklist import others_on
 from poisonadmin.store.models.message import Message
 from poisonadmin.system.queries import nodes
 from tests import crashes

@@ -6,11 +6,11 @@ from django.db import connection
 from poisonadmin.core.domain.access import SYSTEM, Role, principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.delivery.commands.settle import settle
+from poisonadmin.desk.queries.detail import get_message
 from poisonadmin.messages.commands.confirmations import NotDelivered, confirm
 from poisonadmin.messages.queries.counts import unconfirmed
-from poisonadmin.messages.queries.detail import get_message
-from poisonadmin.messages.queries.lists import list_messages
 from poisonadmin.search.domain.filters import parse_filter
+from poisonadmin.search.queries.lists import list_messages
 from poisonadmin.store.models.destination import Destination
 from poisonadmin.store.models.intake import Source
 from poisonadmin.store.models.message import Confirmation, Message

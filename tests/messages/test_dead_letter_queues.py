@@ -7,9 +7,9 @@ import pytest
 from poisonadmin.addresses.queries import get_address
 from poisonadmin.core.domain.access import SYSTEM, Role, principal
 from poisonadmin.delivery.commands.settle import settle
-from poisonadmin.messages.queries.detail import get_message, hops
-from poisonadmin.messages.queries.lists import list_messages
+from poisonadmin.desk.queries.detail import get_message, hops
 from poisonadmin.search.domain.filters import parse_filter
+from poisonadmin.search.queries.lists import list_messages
 from tests.fixtures.decisions import return_to_original
 from tests.fixtures.delivery import answer, claim, enqueue, make_destination
 

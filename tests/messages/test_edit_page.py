@@ -8,10 +8,10 @@ from django.http import HttpResponse
 from django.test import Client
 
 from poisonadmin.core.domain.access import SYSTEM
-from poisonadmin.operations.commands.beginning import begin, decide_on
-from poisonadmin.operations.commands.selections import freeze
-from poisonadmin.operations.domain.actions import OperationAction
+from poisonadmin.decisions.operations.commands.beginning import begin, decide_on
+from poisonadmin.decisions.operations.domain.actions import OperationAction
 from poisonadmin.rules.commands.table import RuleFields, create_rule, enable_rule
+from poisonadmin.search.commands.selections import freeze
 from poisonadmin.store.models.message import Body, Message
 from tests.fixtures.api import take
 from tests.fixtures.delivery import make_orders_destination

@@ -6,11 +6,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from poisonadmin.core.domain.access import SYSTEM, Role, principal
-from poisonadmin.messages.queries import error_search
-from poisonadmin.messages.queries.failures import FailureFilter, list_failures
-from poisonadmin.messages.queries.groups import list_groups
-from poisonadmin.messages.queries.lists import count_messages, list_messages
+from poisonadmin.groups.queries.groups import list_groups
 from poisonadmin.search.domain.filters import parse_filter
+from poisonadmin.search.queries import error_search
+from poisonadmin.search.queries.failures import FailureFilter, list_failures
+from poisonadmin.search.queries.lists import count_messages, list_messages
 from poisonadmin.store.models.attempt import Attempt, FailureWords
 from poisonadmin.store.models.message import Message
 from tests.fixtures.pages import dead_letter, waiting

@@ -8,11 +8,12 @@ from poisonadmin.core.domain.access import SYSTEM, Role, principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.domain.filter_values import InvalidFilter
 from poisonadmin.core.queries.paging import Count
+from poisonadmin.groups.queries import groups
 from poisonadmin.intake.commands.accept import accept
 from poisonadmin.intake.domain.envelope import parse_envelope
-from poisonadmin.messages.queries import failures, groups
-from poisonadmin.messages.queries.failures import FailureFilter, FailureRow, list_failures
 from poisonadmin.search.domain.filters import parse_filter
+from poisonadmin.search.queries import failures
+from poisonadmin.search.queries.failures import FailureFilter, FailureRow, list_failures
 from poisonadmin.store.models.attempt import Attempt, FailureGroup
 from tests.fixtures import decisions
 

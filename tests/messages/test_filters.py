@@ -15,13 +15,13 @@ from poisonadmin.core.domain.addresses import matches
 from poisonadmin.core.queries.address_ids import pattern_regex
 from poisonadmin.core.queries.paging import Count
 from poisonadmin.core.queries.rows import QueryTooExpensive, bounded, fetch_values
+from poisonadmin.desk.queries.detail import get_message, history, payload
 from poisonadmin.intake.commands.accept import accept
 from poisonadmin.intake.domain.envelope import parse_envelope
-from poisonadmin.messages.queries import id_bounds, list_plans
-from poisonadmin.messages.queries.detail import get_message, history, payload
 from poisonadmin.messages.queries.detail_rows import MessageDetail
-from poisonadmin.messages.queries.lists import count_messages, iter_messages, list_messages
 from poisonadmin.search.domain.filters import parse_filter
+from poisonadmin.search.queries import id_bounds, list_plans
+from poisonadmin.search.queries.lists import count_messages, iter_messages, list_messages
 from tests.fixtures import decisions
 
 pytestmark = pytest.mark.django_db

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poisonadmin.intake.domain.dead_letter import DeadLetter
-from poisonadmin.messages.domain.failures import (
+from poisonadmin.groups.domain.failures import (
     FINGERPRINT_VERSION,
     MAX_TITLE_CHARS,
     Failure,
@@ -16,6 +15,7 @@ from poisonadmin.messages.domain.failures import (
     http_status_failure,
     title,
 )
+from poisonadmin.messages.domain.dead_letter import DeadLetter
 
 STACK = 'Traceback (most recent call last):\n  File "/srv/orders/handler.py", line {line}, in handle\nE: {text}\n'
 

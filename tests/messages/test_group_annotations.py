@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from poisonadmin.core.domain.access import SYSTEM, Role, principal
 from poisonadmin.core.domain.errors import PreconditionFailed
 from poisonadmin.delivery.commands.settle import settle
-from poisonadmin.messages.commands.group_annotations import annotate
-from poisonadmin.messages.domain.annotations import InvalidAnnotation, checked_ticket_url
-from poisonadmin.messages.queries.groups import get_group, list_groups
+from poisonadmin.groups.commands.group_annotations import annotate
+from poisonadmin.groups.domain.annotations import InvalidAnnotation, checked_ticket_url
+from poisonadmin.groups.queries.groups import get_group, list_groups
 from poisonadmin.store.models.access import Audit
 from poisonadmin.store.models.attempt import FailureGroup
 from poisonadmin.store.models.failure_group import GroupAnnotation, GroupHour, GroupVersion

@@ -8,13 +8,13 @@ from django.test import Client
 
 from poisonadmin.core.domain.access import SYSTEM, Role, principal
 from poisonadmin.core.domain.filter_values import InvalidFilter
+from poisonadmin.groups.queries import grouping
+from poisonadmin.groups.queries.grouping import GroupBy, Grouping, group_messages
+from poisonadmin.groups.queries.groups import list_groups
 from poisonadmin.intake.commands.accept import accept
 from poisonadmin.intake.domain.envelope import parse_envelope
-from poisonadmin.messages.queries import grouping
-from poisonadmin.messages.queries.grouping import GroupBy, Grouping, group_messages
-from poisonadmin.messages.queries.groups import list_groups
-from poisonadmin.messages.queries.lists import list_messages
 from poisonadmin.search.domain.filters import parse_filter
+from poisonadmin.search.queries.lists import list_messages
 from poisonadmin.store.models.attempt import Attempt
 from tests.fixtures import decisions
 from tests.fixtures.delivery import make_orders_destination

@@ -8,8 +8,8 @@ import pytest
 from django.test import Client
 
 from poisonadmin.core.domain.access import SYSTEM, Role, principal
-from poisonadmin.operations.commands.beginning import decide_on
-from poisonadmin.operations.domain.actions import OperationAction
+from poisonadmin.decisions.operations.commands.beginning import decide_on
+from poisonadmin.decisions.operations.domain.actions import OperationAction
 from poisonadmin.store.models.job import Job
 from tests.fixtures import decisions
 from tests.fixtures.pages import dead_letter, html_of, waiting

@@ -11,17 +11,16 @@ from django.db import connection, transaction
 from poisonadmin.addresses.queries import list_addresses
 from poisonadmin.core.domain.access import SYSTEM, Role, principal
 from poisonadmin.core.queries.paging import Page
-from poisonadmin.messages.api.messages import FILTER
+from poisonadmin.desk.api.messages import FILTER
+from poisonadmin.groups.queries.groups import ORDERINGS as GROUP_ORDERINGS
+from poisonadmin.groups.queries.groups import get_group, list_groups
 from poisonadmin.messages.commands.counts import fold
 from poisonadmin.messages.domain.states import Reason, State
-from poisonadmin.messages.queries import error_search, failures, list_plans
-from poisonadmin.messages.queries.blacklist import list_blacklisted
-from poisonadmin.messages.queries.failures import FailureFilter, list_failures
-from poisonadmin.messages.queries.groups import ORDERINGS as GROUP_ORDERINGS
-from poisonadmin.messages.queries.groups import get_group, list_groups
-from poisonadmin.messages.queries.lists import ORDERINGS, list_messages
 from poisonadmin.search.domain.filters import parse_filter
-from poisonadmin.search.queries import live
+from poisonadmin.search.queries import error_search, failures, list_plans, live
+from poisonadmin.search.queries.blacklist import list_blacklisted
+from poisonadmin.search.queries.failures import FailureFilter, list_failures
+from poisonadmin.search.queries.lists import ORDERINGS, list_messages
 from poisonadmin.store.models.attempt import FailureGroup
 from poisonadmin.store.models.rule import BusinessKey
 from poisonadmin.system.queries import overview

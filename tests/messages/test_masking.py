@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poisonadmin.messages.domain.failures import MAX_MASKED_CHARS, mask
+from poisonadmin.groups.domain.failures import MAX_MASKED_CHARS, mask
 
 
 @pytest.mark.parametrize(

@@ -7,18 +7,18 @@ from django.db import connection, transaction
 
 from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Role, principal
 from poisonadmin.core.domain.errors import NotFound
+from poisonadmin.decisions.operations.commands.beginning import begin
+from poisonadmin.decisions.operations.domain.actions import OperationAction
+from poisonadmin.decisions.operations.queries.operations import get_operation
 from poisonadmin.delivery.commands.settle import settle
-from poisonadmin.messages.commands import failure_groups
-from poisonadmin.messages.commands.merged_groups import MAX_MEMBERS, GroupMerged, InvalidMerge, merge, split
+from poisonadmin.desk.queries.detail import attempts
+from poisonadmin.groups.commands import failure_groups
+from poisonadmin.groups.commands.merged_groups import MAX_MEMBERS, GroupMerged, InvalidMerge, merge, split
+from poisonadmin.groups.queries.groups import get_group, list_groups
 from poisonadmin.messages.queries.counts import counts
-from poisonadmin.messages.queries.detail import attempts
-from poisonadmin.messages.queries.failures import FailureFilter, list_failures
-from poisonadmin.messages.queries.groups import get_group, list_groups
-from poisonadmin.messages.queries.lists import list_messages
-from poisonadmin.operations.commands.beginning import begin
-from poisonadmin.operations.domain.actions import OperationAction
-from poisonadmin.operations.queries.operations import get_operation
 from poisonadmin.search.domain.filters import parse_filter
+from poisonadmin.search.queries.failures import FailureFilter, list_failures
+from poisonadmin.search.queries.lists import list_messages
 from poisonadmin.store.models.access import Audit
 from poisonadmin.store.models.attempt import FailureGroup
 from poisonadmin.store.models.message import Message

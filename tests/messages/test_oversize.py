@@ -9,10 +9,10 @@ from django.db import connection, transaction
 from pytest_django import DjangoCaptureOnCommitCallbacks
 
 from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.decisions.commands import refused_decisions
 from poisonadmin.delivery.commands.claim import claim_due
 from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.intake.commands.batch import accept_stream
-from poisonadmin.messages.commands import refused_decisions
 from poisonadmin.messages.commands.oversize import reject_oversized, reject_waiting
 from poisonadmin.policies.commands import delete_policy, save_policy
 from poisonadmin.store.models.attempt import Attempt

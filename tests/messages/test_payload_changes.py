@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from poisonadmin.core.domain import strict_json
 from poisonadmin.core.domain.strict_json import InvalidJson
-from poisonadmin.messages.queries.payload_changes import MessageContent, NotChanged, PayloadChange, diff
-from poisonadmin.operations.domain.actions import OperationAction
-from poisonadmin.operations.domain.params import InvalidOperation, checked_params
+from poisonadmin.decisions.operations.domain.actions import OperationAction
+from poisonadmin.decisions.operations.domain.params import InvalidOperation, checked_params
+from poisonadmin.decisions.queries.payload_changes import MessageContent, NotChanged, PayloadChange, diff
 
 ADD = {"op": "add", "path": "/a", "value": 1}
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poisonadmin.core.domain.access import SYSTEM
-from poisonadmin.messages.pages import payload_tree
-from poisonadmin.messages.pages.payload_tree import MAX_HEX_BYTES, MAX_NODES, MAX_SHOWN_BYTES, NoTree, TreeNode
+from poisonadmin.desk.pages import payload_tree
+from poisonadmin.desk.pages.payload_tree import MAX_HEX_BYTES, MAX_NODES, MAX_SHOWN_BYTES, NoTree, TreeNode
 from poisonadmin.policies.commands import save_policy
 from tests.fixtures.delivery import make_orders_destination
 from tests.fixtures.pages import waiting

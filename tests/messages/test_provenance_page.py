@@ -8,7 +8,7 @@ from django.test import Client
 from django.utils import timezone
 
 from poisonadmin.core.domain.access import SYSTEM
-from poisonadmin.messages.queries.detail import get_message
+from poisonadmin.desk.queries.detail import get_message
 from poisonadmin.store.models.attempt import Attempt
 from poisonadmin.store.models.destination import Destination
 from poisonadmin.store.models.message import Body, Confirmation, Hop, Message

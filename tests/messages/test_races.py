@@ -11,13 +11,13 @@ from django.db import connection
 
 from poisonadmin.addresses.commands import AddressStatusConflict, pause
 from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.decisions.commands.decisions import Decided
 from poisonadmin.delivery.commands.claim import claim_due
 from poisonadmin.delivery.commands.recovery import recover
 from poisonadmin.delivery.commands.settle import Settled, settle
 from poisonadmin.intake.commands.accept import accept
 from poisonadmin.intake.domain.envelope import parse_envelope
 from poisonadmin.messages.commands.counts import fold
-from poisonadmin.messages.commands.decisions import Decided
 from poisonadmin.messages.commands.expiry import expire_due
 from poisonadmin.policies.commands import save_policy
 from poisonadmin.store.models.claim import Claim

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poisonadmin.messages.domain.regroup_plan import KnownGroup, RegroupPlan, plan_regrouping
+from poisonadmin.groups.domain.regroup_plan import KnownGroup, RegroupPlan, plan_regrouping
 
 MARKS = [f"f{number}" for number in range(6)]
 

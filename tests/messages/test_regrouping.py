@@ -18,19 +18,14 @@ from pyspark.sql import SparkSession
 from poisonadmin.alerts.commands.record import record_alerts
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.delivery.commands.settle import settle
-from poisonadmin.messages.commands import regroup_pieces, regrouping
-from poisonadmin.messages.commands.group_annotations import annotate
-from poisonadmin.messages.commands.merged_groups import merge
-from poisonadmin.messages.domain.failures import (
-    Failure,
-    fingerprint,
-    from_dead_letter,
-    title,
-)
+from poisonadmin.groups.commands import regroup_pieces, regrouping
+from poisonadmin.groups.commands.group_annotations import annotate
+from poisonadmin.groups.commands.merged_groups import merge
+from poisonadmin.groups.domain.failures import Failure, fingerprint, from_dead_letter, title
+from poisonadmin.groups.queries.groups import get_group, list_groups
 from poisonadmin.messages.queries.counter_checks import wrong_counters
-from poisonadmin.messages.queries.groups import get_group, list_groups
-from poisonadmin.messages.queries.lists import list_messages
 from poisonadmin.search.domain.filters import parse_filter
+from poisonadmin.search.queries.lists import list_messages
 from poisonadmin.store.models.access import Audit
 from poisonadmin.store.models.alert import Alert
 from poisonadmin.store.models.attempt import Attempt, FailureGroup, FailureWords

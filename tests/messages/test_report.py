@@ -11,9 +11,9 @@ from django.test import Client
 
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.core.domain.spreadsheet import guarded
-from poisonadmin.messages.queries import report as report_module
-from poisonadmin.messages.queries.report import COLUMNS, report
 from poisonadmin.search.domain.filters import parse_filter
+from poisonadmin.search.queries import report as report_module
+from poisonadmin.search.queries.report import COLUMNS, report
 from poisonadmin.store.models.access import Audit
 from tests.fixtures.pages import dead_letter, waiting
 

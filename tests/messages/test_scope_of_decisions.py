@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from poisonadmin.core.domain.access import SYSTEM, Permission, Role, principal
-from poisonadmin.messages.queries import groups
+from poisonadmin.groups.queries import groups
 from poisonadmin.policies.commands import save_policy
 from poisonadmin.store.models.access import Audit
 from poisonadmin.store.models.attempt import Attempt

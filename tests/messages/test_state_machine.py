@@ -18,9 +18,9 @@ from hypothesis.stateful import (
 )
 
 from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.decisions.commands import decisions
 from poisonadmin.delivery.commands.claim import claim_due, claim_isolated
 from poisonadmin.delivery.commands.recovery import recover
-from poisonadmin.messages.commands import decisions
 from tests.fixtures.decisions import approve, deliver_now, mark_fail, postpone, quarantine, restore
 from tests.messages.modelled import Modelled
 from tests.messages.reference_model import Expected

@@ -4,14 +4,8 @@ from django.utils import timezone
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poisonadmin.delivery.domain.outcome import Outcome
-from poisonadmin.messages.domain.failures import (
-    MAX_TITLE_CHARS,
-    Failure,
-    fingerprint,
-    stored_failure,
-    title,
-)
+from poisonadmin.groups.domain.failures import MAX_TITLE_CHARS, Failure, fingerprint, stored_failure, title
+from poisonadmin.messages.domain.outcome import Outcome
 from workers.delivery.outcomes import attempt_row, fail
 
 

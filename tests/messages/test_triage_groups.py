@@ -10,12 +10,12 @@ from django.test import Client
 from django.urls import reverse
 
 from poisonadmin.core.domain.access import SYSTEM, Role, principal
-from poisonadmin.messages.commands.group_annotations import annotate
-from poisonadmin.messages.commands.merged_groups import merge
-from poisonadmin.messages.queries import group_counts
-from poisonadmin.messages.queries.groups import list_groups
-from poisonadmin.messages.queries.lists import list_messages
+from poisonadmin.groups.commands.group_annotations import annotate
+from poisonadmin.groups.commands.merged_groups import merge
+from poisonadmin.groups.queries import group_counts
+from poisonadmin.groups.queries.groups import list_groups
 from poisonadmin.search.domain.filters import parse_filter
+from poisonadmin.search.queries.lists import list_messages
 from poisonadmin.store.models.attempt import FailureGroup
 from tests.fixtures import decisions
 from tests.fixtures.pages import dead_letter, html_of, make_user, waiting

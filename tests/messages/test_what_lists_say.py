@@ -10,9 +10,9 @@ from django.db import connection
 from django.test import Client
 
 from poisonadmin.core.domain.access import SYSTEM
-from poisonadmin.messages.queries.lists import list_messages
-from poisonadmin.messages.queries.report import report
 from poisonadmin.search.domain.filters import parse_filter
+from poisonadmin.search.queries.lists import list_messages
+from poisonadmin.search.queries.report import report
 from poisonadmin.store.models.attempt import Attempt
 from poisonadmin.store.models.lane import Address
 from poisonadmin.store.models.message import Message

@@ -10,7 +10,7 @@ import django
 def main() -> None:
     """Print a line a piece."""
     django.setup()
-    operations: Any = import_module("poisonadmin.operations.commands.operations")
+    operations: Any = import_module("poisonadmin.decisions.operations.commands.operations")
     carried_out = operations.carry_out_piece
 
     def say(operation: Any) -> bool:

@@ -3,10 +3,10 @@
 from typing import Any
 
 from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.decisions.operations.commands.beginning import begin
+from poisonadmin.decisions.operations.domain.actions import OperationAction
+from poisonadmin.decisions.operations.queries.operations import get_operation
 from poisonadmin.delivery.commands.settle import settle
-from poisonadmin.operations.commands.beginning import begin
-from poisonadmin.operations.domain.actions import OperationAction
-from poisonadmin.operations.queries.operations import get_operation
 from poisonadmin.store.models.message import Message
 from tests.fixtures.delivery import answer, claim, end_nodes
 

@@ -8,20 +8,21 @@ from django.test import Client
 
 from poisonadmin.core.domain.access import SYSTEM, Role, principal
 from poisonadmin.core.domain.errors import NotFound
-from poisonadmin.delivery.queries.schedule import schedule
-from poisonadmin.messages.commands.refused_decisions import NotAssigned
-from poisonadmin.messages.queries.detail import get_message, history
-from poisonadmin.messages.queries.grouping import group_messages
-from poisonadmin.messages.queries.lists import list_messages
-from poisonadmin.operations.commands import beginning, selections
-from poisonadmin.operations.commands.beginning import begin, decide_on
-from poisonadmin.operations.commands.operations import carry_on
-from poisonadmin.operations.commands.selections import freeze
-from poisonadmin.operations.domain.actions import OperationAction
-from poisonadmin.operations.domain.params import InvalidOperation
-from poisonadmin.operations.queries.operations import get_operation
+from poisonadmin.decisions.commands.refused_decisions import NotAssigned
+from poisonadmin.decisions.operations.commands import beginning
+from poisonadmin.decisions.operations.commands.beginning import begin, decide_on
+from poisonadmin.decisions.operations.commands.operations import carry_on
+from poisonadmin.decisions.operations.domain.actions import OperationAction
+from poisonadmin.decisions.operations.domain.params import InvalidOperation
+from poisonadmin.decisions.operations.queries.operations import get_operation
+from poisonadmin.decisions.sign_offs.commands.rules import save_sign_off_rule
+from poisonadmin.desk.queries.detail import get_message, history
+from poisonadmin.desk.queries.schedule import schedule
+from poisonadmin.groups.queries.grouping import group_messages
+from poisonadmin.search.commands import selections
+from poisonadmin.search.commands.selections import freeze
 from poisonadmin.search.domain.filters import parse_filter
-from poisonadmin.sign_offs.commands.rules import save_sign_off_rule
+from poisonadmin.search.queries.lists import list_messages
 from poisonadmin.store.models.message import Message, MessageOwner
 from poisonadmin.store.models.rule import MessageTag
 from tests.fixtures import decisions

@@ -3,11 +3,11 @@
 import pytest
 
 from poisonadmin.core.domain.access import SYSTEM
-from poisonadmin.operations.commands.beginning import OperationTerms
-from poisonadmin.operations.commands.operations import carry_on, change
-from poisonadmin.operations.domain.lifecycle import OperationChange
-from poisonadmin.operations.domain.pace import Pace
-from poisonadmin.operations.queries.operations import get_operation
+from poisonadmin.decisions.operations.commands.beginning import OperationTerms
+from poisonadmin.decisions.operations.commands.operations import carry_on, change
+from poisonadmin.decisions.operations.domain.lifecycle import OperationChange
+from poisonadmin.decisions.operations.domain.pace import Pace
+from poisonadmin.decisions.operations.queries.operations import get_operation
 from poisonadmin.store.models.message import Message
 from tests.fixtures.api import take_dead
 from tests.fixtures.delivery import make_destination

@@ -12,13 +12,14 @@ from pathlib import Path
 import pytest
 
 from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.decisions.operations.commands import beginning
+from poisonadmin.decisions.operations.commands.beginning import begin
+from poisonadmin.decisions.operations.commands.operations import carry_on, change
+from poisonadmin.decisions.operations.domain.actions import OperationAction
+from poisonadmin.decisions.operations.domain.lifecycle import OperationChange
+from poisonadmin.decisions.operations.queries.operations import get_operation
 from poisonadmin.messages.commands.counts import fold
-from poisonadmin.operations.commands import beginning, selections
-from poisonadmin.operations.commands.beginning import begin
-from poisonadmin.operations.commands.operations import carry_on, change
-from poisonadmin.operations.domain.actions import OperationAction
-from poisonadmin.operations.domain.lifecycle import OperationChange
-from poisonadmin.operations.queries.operations import get_operation
+from poisonadmin.search.commands import selections
 from poisonadmin.store.models.history import History
 from poisonadmin.store.models.message import Message
 from tests.faults.invariants import all_broken

@@ -8,17 +8,17 @@ import pytest
 from django.test import Client
 
 from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Permission, Principal, Role, principal
+from poisonadmin.decisions.operations.commands.beginning import begin
+from poisonadmin.decisions.operations.commands.carry_out import carry_out_piece
+from poisonadmin.decisions.operations.commands.operations import change
+from poisonadmin.decisions.operations.domain.actions import OperationAction
+from poisonadmin.decisions.operations.domain.lifecycle import OperationChange
+from poisonadmin.decisions.operations.queries import ledger_report as report_module
+from poisonadmin.decisions.operations.queries.ledger_report import COLUMNS, ledger_report
+from poisonadmin.decisions.operations.queries.operations import get_operation, list_operation_members
 from poisonadmin.delivery.commands.settle import settle
-from poisonadmin.operations.commands import selections
-from poisonadmin.operations.commands.beginning import begin
-from poisonadmin.operations.commands.carry_out import carry_out_piece
-from poisonadmin.operations.commands.operations import change
-from poisonadmin.operations.domain.actions import OperationAction
-from poisonadmin.operations.domain.ledger import MemberOutcome
-from poisonadmin.operations.domain.lifecycle import OperationChange
-from poisonadmin.operations.queries import ledger_report as report_module
-from poisonadmin.operations.queries.ledger_report import COLUMNS, ledger_report
-from poisonadmin.operations.queries.operations import get_operation, list_operation_members
+from poisonadmin.messages.domain.member_outcomes import MemberOutcome
+from poisonadmin.search.commands import selections
 from poisonadmin.store.models.access import Audit
 from poisonadmin.store.models.message import Envelope, Message
 from poisonadmin.store.models.operation import Operation
@@ -72,7 +72,7 @@ def test_the_lines_add_up_to_the_ledger_in_the_middle_of_an_operation(
     action: OperationAction, is_cancelled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(selections, "MEMBERS_A_PIECE", 3)
-    monkeypatch.setattr("poisonadmin.operations.commands.beginning.DECIDED_AT_ONCE", 0)
+    monkeypatch.setattr("poisonadmin.decisions.operations.commands.beginning.DECIDED_AT_ONCE", 0)
     monkeypatch.setattr(report_module, "MEMBERS_A_SLICE", 2)
     for _ in range(7):
         take_dead()

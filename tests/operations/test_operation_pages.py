@@ -6,10 +6,10 @@ import pytest
 from django.test import Client
 
 from poisonadmin.core.domain.access import SYSTEM
-from poisonadmin.operations.commands.beginning import begin
-from poisonadmin.operations.commands.operations import carry_on
-from poisonadmin.operations.commands.selections import freeze
-from poisonadmin.operations.domain.actions import OperationAction
+from poisonadmin.decisions.operations.commands.beginning import begin
+from poisonadmin.decisions.operations.commands.operations import carry_on
+from poisonadmin.decisions.operations.domain.actions import OperationAction
+from poisonadmin.search.commands.selections import freeze
 from poisonadmin.store.models.operation import Operation
 from tests.fixtures.api import take_dead
 from tests.fixtures.delivery import make_orders_destination

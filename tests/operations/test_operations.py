@@ -8,25 +8,26 @@ import pytest
 
 from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Role, principal
 from poisonadmin.core.domain.errors import NotFound
+from poisonadmin.decisions.commands import decisions as deciding
+from poisonadmin.decisions.operations.commands import beginning
+from poisonadmin.decisions.operations.commands.beginning import OperationTerms, begin
+from poisonadmin.decisions.operations.commands.carry_out import carry_out_piece
+from poisonadmin.decisions.operations.commands.operations import OperationNotChanged, carry_on, change, clear_lanes
+from poisonadmin.decisions.operations.domain.actions import OperationAction
+from poisonadmin.decisions.operations.domain.lifecycle import OperationChange
+from poisonadmin.decisions.operations.domain.pace import Pace
+from poisonadmin.decisions.operations.domain.params import InvalidOperation
+from poisonadmin.decisions.operations.queries.operations import get_operation, list_operation_members, list_operations
+from poisonadmin.decisions.operations.queries.preview import preview
 from poisonadmin.delivery.commands.claim import claim_due
 from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.delivery.domain.slots import slot_distance
-from poisonadmin.messages.commands import decisions as deciding
 from poisonadmin.messages.commands.confirmations import confirm
 from poisonadmin.messages.commands.expiry import expire_due
-from poisonadmin.operations.commands import beginning, selections
-from poisonadmin.operations.commands.beginning import OperationTerms, begin
-from poisonadmin.operations.commands.carry_out import carry_out_piece
-from poisonadmin.operations.commands.operations import OperationNotChanged, carry_on, change, clear_lanes
-from poisonadmin.operations.commands.selections import freeze
-from poisonadmin.operations.domain.actions import OperationAction
-from poisonadmin.operations.domain.ledger import MemberOutcome
-from poisonadmin.operations.domain.lifecycle import OperationChange
-from poisonadmin.operations.domain.pace import Pace
-from poisonadmin.operations.domain.params import InvalidOperation
-from poisonadmin.operations.queries.operations import get_operation, list_operation_members, list_operations
-from poisonadmin.operations.queries.preview import preview
-from poisonadmin.operations.queries.selections import get_selection
+from poisonadmin.messages.domain.member_outcomes import MemberOutcome
+from poisonadmin.search.commands import selections
+from poisonadmin.search.commands.selections import freeze
+from poisonadmin.search.queries.selections import get_selection
 from poisonadmin.store.models.access import Audit
 from poisonadmin.store.models.attempt import FailureGroup
 from poisonadmin.store.models.history import History

@@ -2,8 +2,8 @@
 
 import pytest
 
-from poisonadmin.operations.commands.operations import carry_on
-from poisonadmin.operations.domain.selection import ids_hash
+from poisonadmin.decisions.operations.commands.operations import carry_on
+from poisonadmin.search.domain.selection import ids_hash
 from tests.fixtures.api import Caller, take_dead
 
 pytestmark = pytest.mark.django_db

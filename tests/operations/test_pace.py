@@ -4,8 +4,8 @@ import pytest
 from django.test import Client
 
 from poisonadmin.core.domain.access import SYSTEM
-from poisonadmin.operations.commands.selections import freeze
-from poisonadmin.operations.domain.pace import Deliveries, Pace, duration
+from poisonadmin.decisions.operations.domain.pace import Deliveries, Pace, duration
+from poisonadmin.search.commands.selections import freeze
 from poisonadmin.store.models.destination import Destination
 from tests.fixtures.api import Caller, take_dead
 from tests.fixtures.pages import html_of

@@ -8,28 +8,28 @@ import pytest
 from django.db import DatabaseError, connection, transaction
 
 from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Permission, Principal, Role
+from poisonadmin.decisions.commands.refused_decisions import PayloadNotChanged
+from poisonadmin.decisions.operations.commands import beginning, carry_out
+from poisonadmin.decisions.operations.commands.beginning import OperationTerms, begin, decide_on
+from poisonadmin.decisions.operations.commands.operations import carry_on, change
+from poisonadmin.decisions.operations.domain.actions import OperationAction
+from poisonadmin.decisions.operations.domain.lifecycle import OperationChange
+from poisonadmin.decisions.operations.domain.pace import Pace
+from poisonadmin.decisions.operations.domain.params import InvalidOperation
+from poisonadmin.decisions.operations.queries import change_preview
+from poisonadmin.decisions.operations.queries.operations import get_operation
+from poisonadmin.decisions.operations.queries.preview import preview
 from poisonadmin.delivery.commands.claim import claim_due
 from poisonadmin.delivery.commands.settle import settle
+from poisonadmin.desk.queries.detail import attempts, get_message, history, payload
+from poisonadmin.desk.queries.versions import version_diff, version_payload, versions
 from poisonadmin.intake.commands.accept import MessageIdConflict
-from poisonadmin.messages.commands.refused_decisions import PayloadNotChanged
-from poisonadmin.messages.queries.detail import attempts, get_message, history, payload
-from poisonadmin.messages.queries.lists import list_messages
-from poisonadmin.messages.queries.versions import version_diff, version_payload, versions
-from poisonadmin.operations.commands import beginning, carry_out
-from poisonadmin.operations.commands.beginning import OperationTerms, begin, decide_on
-from poisonadmin.operations.commands.operations import carry_on, change
-from poisonadmin.operations.commands.selections import freeze
-from poisonadmin.operations.domain.actions import OperationAction
-from poisonadmin.operations.domain.lifecycle import OperationChange
-from poisonadmin.operations.domain.pace import Pace
-from poisonadmin.operations.domain.params import InvalidOperation
-from poisonadmin.operations.queries import change_preview
-from poisonadmin.operations.queries.operations import get_operation
-from poisonadmin.operations.queries.preview import preview
-from poisonadmin.operations.queries.selections import get_selection
 from poisonadmin.poison_list.commands.reports import Report, report
 from poisonadmin.policies.commands import save_policy
+from poisonadmin.search.commands.selections import freeze
 from poisonadmin.search.domain.filters import parse_filter
+from poisonadmin.search.queries.lists import list_messages
+from poisonadmin.search.queries.selections import get_selection
 from poisonadmin.store.models.history import History
 from poisonadmin.store.models.message import Body, Envelope, Message, PayloadVersion
 from poisonadmin.store.models.operation import Operation

@@ -6,14 +6,14 @@ from collections import Counter
 import pytest
 
 from poisonadmin.core.domain.access import SYSTEM, Principal, Role, principal
-from poisonadmin.messages.commands import decisions as deciding
-from poisonadmin.operations.commands.beginning import begin, decide_on
-from poisonadmin.operations.commands.selections import freeze
-from poisonadmin.operations.domain.actions import ACTIONS, OperationAction
-from poisonadmin.operations.queries.operations import get_operation
-from poisonadmin.operations.queries.preview import OperationPreview, preview
-from poisonadmin.operations.queries.selections import get_selection
+from poisonadmin.decisions.commands import decisions as deciding
+from poisonadmin.decisions.operations.commands.beginning import begin, decide_on
+from poisonadmin.decisions.operations.domain.actions import ACTIONS, OperationAction
+from poisonadmin.decisions.operations.queries.operations import get_operation
+from poisonadmin.decisions.operations.queries.preview import OperationPreview, preview
 from poisonadmin.policies.commands import save_policy
+from poisonadmin.search.commands.selections import freeze
+from poisonadmin.search.queries.selections import get_selection
 from poisonadmin.store.models.message import Message
 from poisonadmin.store.models.operation import OperationResult
 from tests.fixtures import decisions

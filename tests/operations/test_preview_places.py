@@ -7,12 +7,12 @@ from django.test import Client
 
 from poisonadmin.addresses.commands import pause
 from poisonadmin.core.domain.access import SYSTEM, Role, principal
-from poisonadmin.operations.commands.selections import freeze
-from poisonadmin.operations.domain.actions import OperationAction
-from poisonadmin.operations.domain.pace import Pace
-from poisonadmin.operations.queries.preview import OperationPreview, Target, WaitsFor, preview
-from poisonadmin.operations.queries.selections import get_selection
+from poisonadmin.decisions.operations.domain.actions import OperationAction
+from poisonadmin.decisions.operations.domain.pace import Pace
+from poisonadmin.decisions.operations.queries.preview import OperationPreview, Target, WaitsFor, preview
 from poisonadmin.policies.commands import save_policy
+from poisonadmin.search.commands.selections import freeze
+from poisonadmin.search.queries.selections import get_selection
 from poisonadmin.store.models.destination import Destination
 from poisonadmin.store.models.lane import Address
 from poisonadmin.store.models.message import Message

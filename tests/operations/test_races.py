@@ -8,12 +8,12 @@ import pytest
 from django.db import connections
 
 from poisonadmin.core.domain.access import SYSTEM
-from poisonadmin.messages.commands import decisions
+from poisonadmin.decisions.commands import decisions
+from poisonadmin.decisions.operations.commands.beginning import begin, decide_on
+from poisonadmin.decisions.operations.domain.actions import OperationAction
+from poisonadmin.decisions.operations.queries.operations import get_operation
 from poisonadmin.messages.commands.counts import fold
-from poisonadmin.operations.commands.beginning import begin, decide_on
-from poisonadmin.operations.commands.selections import freeze
-from poisonadmin.operations.domain.actions import OperationAction
-from poisonadmin.operations.queries.operations import get_operation
+from poisonadmin.search.commands.selections import freeze
 from poisonadmin.store.models.history import History
 from poisonadmin.store.models.message import Message
 from poisonadmin.store.models.operation import Operation

@@ -6,17 +6,17 @@ import pytest
 from django.test import Client
 
 from poisonadmin.core.domain.access import SYSTEM, OutOfScope, Role, principal
-from poisonadmin.operations.commands.beginning import begin, decide_on
-from poisonadmin.operations.commands.operations import carry_on, change
-from poisonadmin.operations.commands.selections import freeze
-from poisonadmin.operations.domain.actions import OperationAction
-from poisonadmin.operations.domain.lifecycle import OperationChange
-from poisonadmin.operations.domain.params import InvalidOperation
-from poisonadmin.operations.queries.operations import get_operation
-from poisonadmin.operations.queries.preview import preview
-from poisonadmin.operations.queries.selections import get_selection
+from poisonadmin.decisions.operations.commands.beginning import begin, decide_on
+from poisonadmin.decisions.operations.commands.operations import carry_on, change
+from poisonadmin.decisions.operations.domain.actions import OperationAction
+from poisonadmin.decisions.operations.domain.lifecycle import OperationChange
+from poisonadmin.decisions.operations.domain.params import InvalidOperation
+from poisonadmin.decisions.operations.queries.operations import get_operation
+from poisonadmin.decisions.operations.queries.preview import preview
 from poisonadmin.poison_list.commands.reports import Report, report
 from poisonadmin.policies.commands import save_policy
+from poisonadmin.search.commands.selections import freeze
+from poisonadmin.search.queries.selections import get_selection
 from poisonadmin.store.models.history import History
 from poisonadmin.store.models.lane import Address, Conversation
 from poisonadmin.store.models.message import Hop, Message

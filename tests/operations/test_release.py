@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 
 from poisonadmin.core.domain.access import SYSTEM
-from poisonadmin.operations.commands.beginning import begin
-from poisonadmin.operations.commands.selections import freeze
-from poisonadmin.operations.domain.actions import OperationAction
-from poisonadmin.operations.queries.operations import get_operation
-from poisonadmin.operations.queries.preview import preview
-from poisonadmin.operations.queries.selections import get_selection
+from poisonadmin.decisions.operations.commands.beginning import begin
+from poisonadmin.decisions.operations.domain.actions import OperationAction
+from poisonadmin.decisions.operations.queries.operations import get_operation
+from poisonadmin.decisions.operations.queries.preview import preview
 from poisonadmin.poison_list.commands.reports import Report, report
+from poisonadmin.search.commands.selections import freeze
+from poisonadmin.search.queries.selections import get_selection
 from poisonadmin.store.models.message import Message
 from poisonadmin.store.models.poison import PoisonEntry
 from tests.fixtures import decisions

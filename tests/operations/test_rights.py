@@ -7,15 +7,15 @@ from django.contrib.auth.models import User
 
 from poisonadmin.core.commands.authentication import principal_of_user
 from poisonadmin.core.domain.access import SYSTEM, Principal, Role
-from poisonadmin.operations.commands.beginning import OperationTerms, begin
-from poisonadmin.operations.commands.operations import OperationNotChanged, carry_on, change
-from poisonadmin.operations.domain.actions import OperationAction
-from poisonadmin.operations.domain.lifecycle import OperationChange
-from poisonadmin.operations.domain.pace import Pace
-from poisonadmin.operations.queries.operations import get_operation
-from poisonadmin.sign_offs.commands.rules import save_sign_off_rule
-from poisonadmin.sign_offs.commands.sign_off import sign_off
-from poisonadmin.sign_offs.domain.sign_off import SignOffDecision
+from poisonadmin.decisions.operations.commands.beginning import OperationTerms, begin
+from poisonadmin.decisions.operations.commands.operations import OperationNotChanged, carry_on, change
+from poisonadmin.decisions.operations.domain.actions import OperationAction
+from poisonadmin.decisions.operations.domain.lifecycle import OperationChange
+from poisonadmin.decisions.operations.domain.pace import Pace
+from poisonadmin.decisions.operations.queries.operations import get_operation
+from poisonadmin.decisions.sign_offs.commands.rules import save_sign_off_rule
+from poisonadmin.decisions.sign_offs.commands.sign_off import sign_off
+from poisonadmin.decisions.sign_offs.domain.sign_off import SignOffDecision
 from poisonadmin.store.models.access import Access
 from poisonadmin.store.models.lane import Lane
 from poisonadmin.store.models.message import Message

@@ -5,12 +5,12 @@ import pytest
 from poisonadmin.core.domain.access import SYSTEM, Role, principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.domain.filter_values import InvalidFilter
-from poisonadmin.operations.commands import selections
-from poisonadmin.operations.commands.beginning import begin
-from poisonadmin.operations.commands.selections import InvalidSelection, TooManySelections, freeze, remove_expired
-from poisonadmin.operations.domain.actions import OperationAction
-from poisonadmin.operations.domain.selection import SelectionOrder, ids_hash
-from poisonadmin.operations.queries.selections import get_selection_detail, list_members
+from poisonadmin.decisions.operations.commands.beginning import begin
+from poisonadmin.decisions.operations.domain.actions import OperationAction
+from poisonadmin.search.commands import selections
+from poisonadmin.search.commands.selections import InvalidSelection, TooManySelections, freeze, remove_expired
+from poisonadmin.search.domain.selection import SelectionOrder, ids_hash
+from poisonadmin.search.queries.selections import get_selection_detail, list_members
 from poisonadmin.store.models.message import Message
 from poisonadmin.store.models.operation import Selection, SelectionPiece
 from tests.fixtures.api import take_dead

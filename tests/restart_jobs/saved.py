@@ -4,11 +4,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.decisions.operations.commands.operations import carry_on
+from poisonadmin.decisions.restart_jobs.commands.restart_jobs import save_restart_job
+from poisonadmin.decisions.restart_jobs.commands.runs import run_due, run_once
+from poisonadmin.decisions.restart_jobs.queries.runs import RestartRunRow, list_runs
 from poisonadmin.delivery.commands.settle import settle
-from poisonadmin.operations.commands.operations import carry_on
-from poisonadmin.restart_jobs.commands.restart_jobs import save_restart_job
-from poisonadmin.restart_jobs.commands.runs import run_due, run_once
-from poisonadmin.restart_jobs.queries.runs import RestartRunRow, list_runs
 from poisonadmin.store.models.message import Message
 from poisonadmin.store.models.restart_job import RestartJob, RestartRun
 from tests.fixtures.decisions import quarantine

@@ -10,17 +10,17 @@ from django.db import connections
 
 from poisonadmin.addresses.commands import pause, resume
 from poisonadmin.core.domain.access import SYSTEM
-from poisonadmin.operations.commands import beginning
-from poisonadmin.operations.commands.beginning import RunOf
-from poisonadmin.operations.commands.operations import carry_on, change
-from poisonadmin.operations.commands.selections import freeze
-from poisonadmin.operations.domain.ledger import Ledger
-from poisonadmin.operations.domain.lifecycle import OperationChange
-from poisonadmin.operations.queries.operations import get_operation
-from poisonadmin.restart_jobs.commands import runs
-from poisonadmin.restart_jobs.commands.restart_jobs import InvalidRestartJob, delete_restart_job
-from poisonadmin.restart_jobs.commands.runs import freeze_for_preview, run_due, run_once
-from poisonadmin.restart_jobs.queries.restart_jobs import get_restart_job
+from poisonadmin.decisions.operations.commands import beginning
+from poisonadmin.decisions.operations.commands.beginning import RunOf
+from poisonadmin.decisions.operations.commands.operations import carry_on, change
+from poisonadmin.decisions.operations.domain.lifecycle import OperationChange
+from poisonadmin.decisions.operations.queries.operations import get_operation
+from poisonadmin.decisions.restart_jobs.commands import runs
+from poisonadmin.decisions.restart_jobs.commands.restart_jobs import InvalidRestartJob, delete_restart_job
+from poisonadmin.decisions.restart_jobs.commands.runs import freeze_for_preview, run_due, run_once
+from poisonadmin.decisions.restart_jobs.queries.restart_jobs import get_restart_job
+from poisonadmin.messages.domain.member_outcomes import Ledger
+from poisonadmin.search.commands.selections import freeze
 from poisonadmin.store.models.access import Audit
 from poisonadmin.store.models.history import History
 from poisonadmin.store.models.operation import Operation

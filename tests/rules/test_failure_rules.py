@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from poisonadmin.delivery.domain.retry_decision import PlainTry, RetryDecision, on_failure
 from poisonadmin.messages.domain.states import State, check
 from poisonadmin.policies.domain.policy import BUILT_IN
+from poisonadmin.policies.domain.retry_decision import PlainTry, RetryDecision, on_failure
 from poisonadmin.rules.domain.failure_rules import compile_failure_rule, first_match, overridden
 from poisonadmin.rules.domain.rules import RuleDefinition
 

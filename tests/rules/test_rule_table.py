@@ -8,7 +8,7 @@ from django.db.models.functions import Now
 
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.delivery.commands.settle import settle
-from poisonadmin.messages.queries.detail import get_message
+from poisonadmin.desk.queries.detail import get_message
 from poisonadmin.rules.commands import table
 from poisonadmin.rules.commands.table import disable_rule, enable_rule
 from poisonadmin.rules.queries.rules import list_rules

@@ -4,11 +4,11 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.groups.domain.failures import Failure, fingerprint
+from poisonadmin.groups.queries.groups import list_groups
 from poisonadmin.messages.commands.counts import fold
-from poisonadmin.messages.domain.failures import Failure, fingerprint
 from poisonadmin.messages.domain.states import State
 from poisonadmin.messages.queries.counts import counts
-from poisonadmin.messages.queries.groups import list_groups
 from poisonadmin.store.models.attempt import Attempt, FailureGroup
 from sample.backlog import load
 from tests.faults.invariants import all_broken

@@ -6,9 +6,9 @@ from django.test import Client
 from poisonadmin.core.domain.access import NotAllowed, Role, principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.domain.filter_values import InvalidFilter
-from poisonadmin.saved_views import commands
-from poisonadmin.saved_views.commands import InvalidSavedView, remove_view, save_view
-from poisonadmin.saved_views.queries import get_saved_view, list_saved_views
+from poisonadmin.search.views import commands
+from poisonadmin.search.views.commands import InvalidSavedView, remove_view, save_view
+from poisonadmin.search.views.queries import get_saved_view, list_saved_views
 from poisonadmin.store.models.access import Audit
 from tests.fixtures.api import Caller
 from tests.fixtures.pages import html_of

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from poisonadmin.searches.commands.searching import Searching
+from poisonadmin.search.deep.commands.searching import Searching
 from workers.spark.jobs.search import find
 
 

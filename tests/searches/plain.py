@@ -13,8 +13,8 @@ from poisonadmin.core.domain.json_path import parse_path
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
 from poisonadmin.intake.commands.batch import accept_stream
 from poisonadmin.rules.domain.content_rules import MAX_JSON_BYTES
-from poisonadmin.searches.commands.searching import Searching
-from poisonadmin.searches.domain.scan import Clause, HeaderIs, Hit, PayloadAt, PayloadHolds, Wave
+from poisonadmin.search.deep.commands.searching import Searching
+from poisonadmin.search.deep.domain.scan import Clause, HeaderIs, Hit, PayloadAt, PayloadHolds, Wave
 
 _BOUNDS = {"min": operator.ge, "above": operator.gt, "max": operator.le, "below": operator.lt}
 

@@ -3,7 +3,7 @@
 import pytest
 
 from poisonadmin.core.domain.access import Permission, Role
-from poisonadmin.searches.commands.searching import search_due
+from poisonadmin.search.deep.commands.searching import search_due
 from poisonadmin.system.commands.tokens import create
 from tests.fixtures.api import Caller, make_user
 from tests.fixtures.delivery import enqueue

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from django.test import Client
 
-from poisonadmin.searches.commands.searching import search_due
+from poisonadmin.search.deep.commands.searching import search_due
 from poisonadmin.store.models.search import Search
 from tests.fixtures.delivery import enqueue
 from tests.fixtures.pages import html_of

@@ -18,14 +18,14 @@ from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.domain.filter_values import InvalidFilter
 from poisonadmin.intake.commands.batch import accept_stream
 from poisonadmin.messages.domain.id_ranges import IdRange
-from poisonadmin.messages.queries.lists import list_messages
-from poisonadmin.operations.queries.selections import get_selection, list_members
+from poisonadmin.search.deep.commands import requests, searching
+from poisonadmin.search.deep.commands.requests import SearchEnded, TooManySearches, cancel_search, request_search
+from poisonadmin.search.deep.commands.searching import Searching, search_due
+from poisonadmin.search.deep.domain.scan import Hit, Wave
+from poisonadmin.search.deep.queries.searches import SearchRow, first_found, get_search, list_found
 from poisonadmin.search.domain.filters import parse_filter
-from poisonadmin.searches.commands import requests, searching
-from poisonadmin.searches.commands.requests import SearchEnded, TooManySearches, cancel_search, request_search
-from poisonadmin.searches.commands.searching import Searching, search_due
-from poisonadmin.searches.domain.scan import Hit, Wave
-from poisonadmin.searches.queries.searches import SearchRow, first_found, get_search, list_found
+from poisonadmin.search.queries.lists import list_messages
+from poisonadmin.search.queries.selections import get_selection, list_members
 from poisonadmin.store.models.access import Access
 from poisonadmin.store.models.archive import ArchiveFile, ArchivePiece, ArchiveRun
 from poisonadmin.store.models.job import Job

@@ -8,15 +8,15 @@ import pytest
 from django.test import Client
 
 from poisonadmin.core.domain.access import SYSTEM, NotAllowed, OutOfScope, Permission, Principal, Role, principal
-from poisonadmin.operations.commands.beginning import OperationTerms, begin, decide_on
-from poisonadmin.operations.commands.selections import freeze
-from poisonadmin.operations.domain.actions import OperationAction
-from poisonadmin.operations.queries.operations import OperationDetail, get_operation, list_operations
-from poisonadmin.operations.queries.preview import preview
-from poisonadmin.operations.queries.selections import get_selection
-from poisonadmin.sign_offs.commands.rules import save_sign_off_rule
-from poisonadmin.sign_offs.commands.sign_off import sign_off
-from poisonadmin.sign_offs.domain.sign_off import SignOffDecision
+from poisonadmin.decisions.operations.commands.beginning import OperationTerms, begin, decide_on
+from poisonadmin.decisions.operations.domain.actions import OperationAction
+from poisonadmin.decisions.operations.queries.operations import OperationDetail, get_operation, list_operations
+from poisonadmin.decisions.operations.queries.preview import preview
+from poisonadmin.decisions.sign_offs.commands.rules import save_sign_off_rule
+from poisonadmin.decisions.sign_offs.commands.sign_off import sign_off
+from poisonadmin.decisions.sign_offs.domain.sign_off import SignOffDecision
+from poisonadmin.search.commands.selections import freeze
+from poisonadmin.search.queries.selections import get_selection
 from poisonadmin.store.models.lane import Address
 from poisonadmin.store.models.message import Body, Message
 from poisonadmin.store.models.operation import Operation

@@ -15,15 +15,15 @@ from django.db.models.functions import Now
 
 from poisonadmin.core.domain.access import Role, principal
 from poisonadmin.core.queries.rows import fetch_values
-from poisonadmin.operations.commands.beginning import begin
-from poisonadmin.operations.commands.operations import OperationNotChanged, carry_on, change
-from poisonadmin.operations.commands.selections import freeze
-from poisonadmin.operations.domain.actions import OperationAction
-from poisonadmin.operations.domain.lifecycle import OperationChange
-from poisonadmin.operations.queries.operations import get_operation
-from poisonadmin.sign_offs.commands.rules import save_sign_off_rule
-from poisonadmin.sign_offs.commands.sign_off import expire_sign_offs, sign_off
-from poisonadmin.sign_offs.domain.sign_off import SignOffDecision
+from poisonadmin.decisions.operations.commands.beginning import begin
+from poisonadmin.decisions.operations.commands.operations import OperationNotChanged, carry_on, change
+from poisonadmin.decisions.operations.domain.actions import OperationAction
+from poisonadmin.decisions.operations.domain.lifecycle import OperationChange
+from poisonadmin.decisions.operations.queries.operations import get_operation
+from poisonadmin.decisions.sign_offs.commands.rules import save_sign_off_rule
+from poisonadmin.decisions.sign_offs.commands.sign_off import expire_sign_offs, sign_off
+from poisonadmin.decisions.sign_offs.domain.sign_off import SignOffDecision
+from poisonadmin.search.commands.selections import freeze
 from poisonadmin.store.models.access import Audit
 from poisonadmin.store.models.history import History
 from poisonadmin.store.models.message import Message

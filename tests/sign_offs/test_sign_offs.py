@@ -7,21 +7,26 @@ from django.db.models.functions import Now
 
 from poisonadmin.core.domain.access import NotAllowed, Permission, Principal, Role, principal
 from poisonadmin.core.domain.errors import NotFound, PreconditionFailed
+from poisonadmin.decisions.operations.commands.beginning import OperationTerms, begin, decide_on
+from poisonadmin.decisions.operations.commands.operations import OperationNotChanged, carry_on, change
+from poisonadmin.decisions.operations.domain.actions import OperationAction
+from poisonadmin.decisions.operations.domain.lifecycle import OperationChange
+from poisonadmin.decisions.operations.domain.pace import Pace
+from poisonadmin.decisions.operations.domain.params import InvalidOperation
+from poisonadmin.decisions.operations.queries.operations import OperationDetail, get_operation
+from poisonadmin.decisions.operations.queries.preview import preview
+from poisonadmin.decisions.sign_offs.commands.rules import save_sign_off_rule
+from poisonadmin.decisions.sign_offs.commands.sign_off import (
+    AnotherPersonNeeded,
+    HashMismatch,
+    expire_sign_offs,
+    sign_off,
+)
+from poisonadmin.decisions.sign_offs.domain.sign_off import SignOffDecision
+from poisonadmin.decisions.sign_offs.queries.awaited import begun_without_count, waiting_count
 from poisonadmin.messages.domain.states import TransitionNotAllowed
-from poisonadmin.operations.commands.beginning import OperationTerms, begin, decide_on
-from poisonadmin.operations.commands.operations import OperationNotChanged, carry_on, change
-from poisonadmin.operations.commands.selections import freeze
-from poisonadmin.operations.domain.actions import OperationAction
-from poisonadmin.operations.domain.lifecycle import OperationChange
-from poisonadmin.operations.domain.pace import Pace
-from poisonadmin.operations.domain.params import InvalidOperation
-from poisonadmin.operations.queries.operations import OperationDetail, get_operation
-from poisonadmin.operations.queries.preview import preview
-from poisonadmin.operations.queries.selections import get_selection
-from poisonadmin.sign_offs.commands.rules import save_sign_off_rule
-from poisonadmin.sign_offs.commands.sign_off import AnotherPersonNeeded, HashMismatch, expire_sign_offs, sign_off
-from poisonadmin.sign_offs.domain.sign_off import SignOffDecision
-from poisonadmin.sign_offs.queries.awaited import begun_without_count, waiting_count
+from poisonadmin.search.commands.selections import freeze
+from poisonadmin.search.queries.selections import get_selection
 from poisonadmin.store.models.access import Audit
 from poisonadmin.store.models.message import Message
 from poisonadmin.store.models.operation import Operation

@@ -4,17 +4,17 @@ from typing import Any
 
 import pytest
 
-from poisonadmin.core.domain.ssrf import NetworkGuard
-from poisonadmin.destinations.domain.http_config import InvalidDestination
-from poisonadmin.sources.domain.broker_kinds import DESTINATION_DEFAULTS, SOURCE_DEFAULTS
-from poisonadmin.sources.domain.broker_urls import InvalidBrokerUrl, parse_broker_url
-from poisonadmin.sources.domain.brokers import (
+from poisonadmin.brokers.domain.broker_kinds import DESTINATION_DEFAULTS, SOURCE_DEFAULTS
+from poisonadmin.brokers.domain.broker_urls import InvalidBrokerUrl, parse_broker_url
+from poisonadmin.brokers.domain.brokers import (
     InvalidSource,
     may_keep_login,
     validate_broker_destination,
     validate_broker_source,
     validate_login,
 )
+from poisonadmin.core.domain.ssrf import NetworkGuard
+from poisonadmin.destinations.domain.http_config import InvalidDestination
 
 
 @pytest.mark.parametrize(

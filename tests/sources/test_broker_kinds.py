@@ -8,11 +8,11 @@ import pytest
 from django.conf import settings
 from django.utils import timezone
 
+from poisonadmin.brokers.domain.broker_kinds import BROKERS, kind_of_url
+from poisonadmin.brokers.domain.broker_urls import parse_broker_url
 from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.desk.queries.detail import get_message
 from poisonadmin.destinations.commands import save_destination
-from poisonadmin.messages.queries.detail import get_message
-from poisonadmin.sources.domain.broker_kinds import BROKERS, kind_of_url
-from poisonadmin.sources.domain.broker_urls import parse_broker_url
 from poisonadmin.store.models.attempt import Attempt
 from poisonadmin.store.models.destination import DESTINATION_KINDS, Destination
 from poisonadmin.store.models.intake import SOURCE_KINDS
@@ -21,12 +21,12 @@ from tests.fixtures.pages import waiting
 from workers.brokers.registry import adapter
 
 ROOT: Path = settings.BASE_DIR
-DECLARED = "poisonadmin/sources/domain/broker_kinds.py"
+DECLARED = "poisonadmin/brokers/domain/broker_kinds.py"
 # Beside the declarations: a preset of policies; libraries whose frames are not the user's.
 ALLOWED = {
     DECLARED,
     "poisonadmin/policies/domain/policy.py",
-    "poisonadmin/messages/domain/stacks.py",
+    "poisonadmin/groups/domain/stacks.py",
 }
 KINDS = re.compile(rf"\b({'|'.join(BROKERS)})\b", re.IGNORECASE)
 

@@ -4,15 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poisonadmin.core.domain.addresses import validate_address
-from poisonadmin.intake.domain.envelope_fields import LIMITS
-from poisonadmin.sources.domain.broker_names import (
+from poisonadmin.brokers.domain.broker_names import (
     address_for,
     content_digest,
     is_dead_letter_header,
     made_id,
     message_id_for,
 )
+from poisonadmin.core.domain.addresses import validate_address
+from poisonadmin.messages.domain.envelope_fields import LIMITS
 
 TEMPLATES = ["{original}", "{queue}", "dead.{queue}.{original}"]
 

@@ -8,9 +8,9 @@ import pytest
 from django.db import connections
 
 from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.intake.domain.draining import Drained
 from poisonadmin.sources.commands.directories import ingest_due
 from poisonadmin.sources.commands.draining import Workshop, drain_due, drain_source
-from poisonadmin.sources.domain.draining import Drained
 from poisonadmin.store.models.intake import BrokerReceipt, Source, StagedMessage
 from poisonadmin.store.models.job import Job
 from tests.intake.staging import letter, make_source, stage

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from django.conf import LazySettings
 
+from poisonadmin.brokers.domain.brokers import InvalidSource
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.sources.commands import files
 from poisonadmin.sources.commands.directories import ingest_source
 from poisonadmin.sources.commands.setup import save_source
-from poisonadmin.sources.domain.brokers import InvalidSource
 from poisonadmin.sources.domain.files import FileToTake, StagedFile
 from poisonadmin.sources.domain.roots import UnusableSourceRoots, open_without_links, source_roots
 from poisonadmin.store.models.intake import Source, SourceFile

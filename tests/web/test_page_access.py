@@ -12,24 +12,24 @@ from pytest_django import DjangoDbBlocker
 from poisonadmin.alerts.commands.record import record_alerts
 from poisonadmin.alerts.commands.rules import save_alert_rule
 from poisonadmin.alerts.domain.rules import AlertRuleFields
-from poisonadmin.alike_groups.commands.requests import request_search as request_alike_search
 from poisonadmin.archive.commands.holds import hold
 from poisonadmin.archive.commands.requests import request_run
 from poisonadmin.comparisons.commands.requests import request_comparison
 from poisonadmin.core.domain.access import SYSTEM, Permission
-from poisonadmin.operations.commands.beginning import begin, decide_on
-from poisonadmin.operations.commands.selections import freeze
-from poisonadmin.operations.domain.actions import OperationAction
+from poisonadmin.decisions.operations.commands.beginning import begin, decide_on
+from poisonadmin.decisions.operations.domain.actions import OperationAction
+from poisonadmin.decisions.restart_jobs.commands.restart_jobs import save_restart_job
+from poisonadmin.decisions.sign_offs.commands.rules import save_sign_off_rule
+from poisonadmin.groups.alike.commands.requests import request_search as request_alike_search
 from poisonadmin.poison_list.commands.reports import Report, report
 from poisonadmin.policies.commands import save_policy
 from poisonadmin.reports.commands.requests import request_report
 from poisonadmin.reports.commands.saved import save_report
 from poisonadmin.reports.domain.asked import asked_report
-from poisonadmin.restart_jobs.commands.restart_jobs import save_restart_job
 from poisonadmin.rules.commands.table import RuleFields, create_rule
-from poisonadmin.saved_views.commands import save_view
-from poisonadmin.searches.commands.requests import request_search
-from poisonadmin.sign_offs.commands.rules import save_sign_off_rule
+from poisonadmin.search.commands.selections import freeze
+from poisonadmin.search.deep.commands.requests import request_search
+from poisonadmin.search.views.commands import save_view
 from poisonadmin.sources.commands.broker_checks import request_source_check
 from poisonadmin.sources.commands.setup import save_source
 from poisonadmin.store.models.access import Access

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from django.db import OperationalError, connection, transaction
 
+from poisonadmin.desk.api import messages
 from poisonadmin.intake.commands import accept
-from poisonadmin.messages.api import messages
 from tests.fixtures.api import Caller, take, take_dead
 
 PROBLEM = "application/problem+json"

@@ -5,9 +5,9 @@ import re
 from django.conf import settings
 from django.template.loader import get_template
 
-from poisonadmin.delivery.domain.outcome import Outcome
+from poisonadmin.decisions.operations.domain.actions import ACTIONS
+from poisonadmin.messages.domain.outcome import Outcome
 from poisonadmin.messages.domain.states import Event, Reason, State, sources
-from poisonadmin.operations.domain.actions import ACTIONS
 from poisonadmin.policies.domain.resolution import FIELDS
 from poisonadmin.policies.queries.values import SECTIONS as SETTINGS
 from poisonadmin.policies.queries.values import kinds

@@ -5,7 +5,7 @@ from collections.abc import Callable, Set
 from pathlib import Path
 from typing import Any
 
-from poisonadmin.delivery.domain.attempt import AttemptRecord
+from poisonadmin.messages.domain.attempt import AttemptRecord
 from workers.delivery.deliveries import Delivery
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from aiohttp import web
 
 from poisonadmin.core.domain.ssrf import NetworkGuard
-from poisonadmin.delivery.domain.attempt import AttemptRecord
+from poisonadmin.messages.domain.attempt import AttemptRecord
 from tests.workers.nodes import RecordingNode
 from workers.delivery.deliver import deliver_all
 from workers.delivery.deliveries import Delivery, Summary

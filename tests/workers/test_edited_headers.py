@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from poisonadmin.sources.domain.broker_kinds import ARTEMIS, KAFKA, RABBITMQ
+from poisonadmin.brokers.domain.broker_kinds import ARTEMIS, KAFKA, RABBITMQ
 from workers.brokers.artemis.messages import frame_of
 from workers.brokers.contract import Login, Outgoing, encoded
 from workers.brokers.kafka.messages import record_of

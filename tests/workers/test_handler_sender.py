@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from poisonadmin.delivery.domain.attempt import AttemptRecord
 from poisonadmin.delivery.domain.journal import HeaderField, Journal
 from poisonadmin.delivery.domain.lost_node import HeldFor
+from poisonadmin.messages.domain.attempt import AttemptRecord
 from tests.workers.nodes import RecordingNode
 from tests.workers.sandboxes import HANDLERS, handle
 from workers.delivery.deliver import deliver_all

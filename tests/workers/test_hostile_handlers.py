@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from poisonadmin.delivery.domain.attempt import AttemptRecord
+from poisonadmin.messages.domain.attempt import AttemptRecord
 from tests.hostile_payloads import PAYLOADS
 from tests.workers.nodes import RecordingNode
 from tests.workers.sinks import delivery

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from poisonadmin.delivery.domain.attempt import AttemptRecord
+from poisonadmin.messages.domain.attempt import AttemptRecord
 from tests.workers.sinks import Connection, deliver, delivery, destination, raw_sink, read_request
 from workers.delivery.http.exchange import KEPT_BYTES
 from workers.delivery.http.head import MAX_FIELDS, MAX_HEAD_BYTES

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from aiohttp import web
 
-from poisonadmin.delivery.domain.attempt import AttemptRecord
+from poisonadmin.messages.domain.attempt import AttemptRecord
 from tests.workers.sinks import deliver, delivery, destination, http_sink, outcome_of_connection, read_request, saying
 from workers.delivery.http.exchange import KEPT_BYTES, parse_http_config
 

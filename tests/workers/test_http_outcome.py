@@ -8,8 +8,8 @@ import psycopg
 import pytest
 from aiohttp import web
 
-from poisonadmin.delivery.domain.attempt import AttemptRecord
-from poisonadmin.delivery.domain.outcome import Outcome
+from poisonadmin.messages.domain.attempt import AttemptRecord
+from poisonadmin.messages.domain.outcome import Outcome
 from poisonadmin.store.models.destination import Destination
 from tests.fixtures.delivery import claim, enqueue, make_destination, make_handler
 from tests.workers.sinks import deliver, delivery, destination, http_sink

@@ -10,8 +10,8 @@ from datetime import timedelta
 import pytest
 import trustme
 
-from poisonadmin.delivery.domain.attempt import AttemptRecord
 from poisonadmin.delivery.domain.window import TRANSPORT_CAUSES
+from poisonadmin.messages.domain.attempt import AttemptRecord
 from tests.workers.sinks import (
     closed_port,
     deliver,

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from poisonadmin.delivery.domain.attempt import AttemptRecord
+from poisonadmin.messages.domain.attempt import AttemptRecord
 from tests.workers.sinks import deliver, delivery, destination, raw_sink, read_request
 
 

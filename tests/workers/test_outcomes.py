@@ -6,10 +6,10 @@ from types import SimpleNamespace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poisonadmin.delivery.domain.attempt import ATTEMPT_COLUMNS
-from poisonadmin.delivery.domain.outcome import Outcome
-from poisonadmin.delivery.domain.retry_schedule import retry_after_ms
-from poisonadmin.messages.domain.failures import Failure
+from poisonadmin.groups.domain.failures import Failure
+from poisonadmin.messages.domain.attempt import ATTEMPT_COLUMNS
+from poisonadmin.messages.domain.outcome import Outcome
+from poisonadmin.policies.domain.retry_schedule import retry_after_ms
 from poisonadmin.store.models.attempt import Attempt
 from tests.workers.sinks import delivery
 from workers.delivery.outcomes import attempt_row, fail, storable

@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from poisonadmin.core.domain.ssrf import NetworkGuard, parse_networks
-from poisonadmin.delivery.domain.attempt import AttemptRecord
+from poisonadmin.messages.domain.attempt import AttemptRecord
 from tests.workers.sinks import LOCAL, Seen, deliver, delivery, destination, http_sink
 
 STRICT = NetworkGuard()

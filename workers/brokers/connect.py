@@ -4,8 +4,8 @@ import os
 import socket
 import ssl
 
+from poisonadmin.brokers.domain.broker_urls import BrokerUrl, InvalidBrokerUrl, parse_broker_url
 from poisonadmin.core.domain.ssrf import NetworkGuard, guard_from
-from poisonadmin.sources.domain.broker_urls import BrokerUrl, InvalidBrokerUrl, parse_broker_url
 from workers.brokers.contract import BrokerError, Login
 
 CONNECT_SECONDS = 5.0

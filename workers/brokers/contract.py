@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from poisonadmin.core.domain.errors import PoisonAdminError
-from poisonadmin.intake.domain.dead_letter import DeadLetter
-from poisonadmin.messages.domain.failures import Failure
+from poisonadmin.groups.domain.failures import Failure
+from poisonadmin.messages.domain.dead_letter import DeadLetter
 from poisonadmin.sources.domain.broker_checks import FoundQueue
 
 READ_BYTES = 8 * 1024 * 1024

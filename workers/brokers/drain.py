@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from poisonadmin.sources.domain.draining import Drained
+from poisonadmin.intake.domain.draining import Drained
 from workers.brokers.contract import BrokerError, Incoming, Reader, Shard
 from workers.brokers.registry import adapter
 from workers.brokers.sources import read_source

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from poisonadmin.intake.domain.dead_letter import MAX_DELIVERY_COUNT, MAX_ID, MAX_NAME_CHARS, CameBack
-from poisonadmin.intake.domain.envelope_fields import storable
+from poisonadmin.messages.domain.dead_letter import MAX_DELIVERY_COUNT, MAX_ID, MAX_NAME_CHARS, CameBack
+from poisonadmin.messages.domain.envelope_fields import storable
 
 # RabbitMQ counts deliveries here, so that a message has other headers whenever it is read.
 DELIVERY_COUNTS = frozenset({"x-delivery-count", "x-acquired-count"})

@@ -4,7 +4,7 @@ from functools import cache
 from importlib import import_module
 from typing import cast
 
-from poisonadmin.sources.domain.broker_kinds import BROKERS
+from poisonadmin.brokers.domain.broker_kinds import BROKERS
 from workers.brokers.contract import Adapter
 
 

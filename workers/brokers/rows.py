@@ -6,10 +6,10 @@ from functools import lru_cache
 
 import orjson
 
-from poisonadmin.intake.domain.dead_letter import DeadLetter, as_far_as_stored
-from poisonadmin.intake.domain.envelope_fields import LIMITS, InvalidEnvelope, storable
+from poisonadmin.brokers.domain.broker_names import address_for, content_digest, message_id_for
 from poisonadmin.intake.domain.staged_rows import IntakeRow, dead_letter_json, headers_json
-from poisonadmin.sources.domain.broker_names import address_for, content_digest, message_id_for
+from poisonadmin.messages.domain.dead_letter import DeadLetter, as_far_as_stored
+from poisonadmin.messages.domain.envelope_fields import LIMITS, InvalidEnvelope, storable
 from workers.brokers.contract import Incoming
 from workers.brokers.headers import DELIVERY_COUNTS
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import psycopg
 
-from poisonadmin.sources.domain.broker_kinds import SOURCE_DEFAULTS
+from poisonadmin.brokers.domain.broker_kinds import SOURCE_DEFAULTS
 from workers.brokers.contract import BrokerError, Login, Shard
 from workers.brokers.registry import adapter
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 
 import psycopg
 
+from poisonadmin.brokers.domain.broker_names import made_id
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.intake.domain import staged_rows
-from poisonadmin.intake.domain.envelope_fields import InvalidEnvelope, storable
+from poisonadmin.intake.domain.draining import batch_prefix
 from poisonadmin.intake.domain.staged_rows import IntakeRow
-from poisonadmin.sources.domain.broker_names import made_id
-from poisonadmin.sources.domain.draining import batch_prefix
+from poisonadmin.messages.domain.envelope_fields import InvalidEnvelope, storable
 from workers.brokers.contract import Incoming
 from workers.brokers.rows import digest_of, intake_row
 

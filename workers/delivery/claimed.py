@@ -8,9 +8,9 @@ from typing import Any
 import psycopg
 from psycopg.rows import args_row
 
+from poisonadmin.brokers.domain.broker_kinds import BROKERS
 from poisonadmin.delivery.domain.slots import end_of_slots
 from poisonadmin.destinations.domain.http_config import InvalidDestination
-from poisonadmin.sources.domain.broker_kinds import BROKERS
 from workers.delivery.broker.sender import BrokerDestination, parse_broker_config
 from workers.delivery.deliveries import Delivery
 from workers.delivery.handler.destination import HandlerDestination, parse_handler_config

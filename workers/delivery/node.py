@@ -18,8 +18,8 @@ from collections.abc import Callable, Mapping, Sequence
 import psycopg
 
 from poisonadmin.core.domain.locks import Lock, lock_key
-from poisonadmin.delivery.domain.attempt import ATTEMPT_COLUMNS, AttemptRecord
 from poisonadmin.delivery.domain.lease import HEARTBEAT_SECONDS, LEASE_MARGIN_SECONDS, LEASE_SECONDS
+from poisonadmin.messages.domain.attempt import ATTEMPT_COLUMNS, AttemptRecord
 from workers.delivery.sessions import Session, Sessions
 
 FLUSH_SECONDS = 0.1

@@ -4,9 +4,9 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any, Protocol
 
-from poisonadmin.delivery.domain.attempt import AttemptRecord
-from poisonadmin.delivery.domain.outcome import Outcome
-from poisonadmin.messages.domain.failures import Failure, fingerprint, title
+from poisonadmin.groups.domain.failures import Failure, fingerprint, title
+from poisonadmin.messages.domain.attempt import AttemptRecord
+from poisonadmin.messages.domain.outcome import Outcome
 from workers.delivery.deliveries import Delivery
 
 ROLLED_BACK = "RolledBack"

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
-from poisonadmin.delivery.domain.attempt import AttemptRecord
-from poisonadmin.delivery.domain.outcome import Outcome
+from poisonadmin.messages.domain.attempt import AttemptRecord
+from poisonadmin.messages.domain.outcome import Outcome
 from workers.delivery.deliveries import Delivery, Tally
 
 

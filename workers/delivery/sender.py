@@ -3,7 +3,7 @@
 import asyncio
 from abc import ABC, abstractmethod
 
-from poisonadmin.delivery.domain.attempt import AttemptRecord
+from poisonadmin.messages.domain.attempt import AttemptRecord
 from workers.delivery.deliveries import Delivery
 from workers.delivery.run import Run
 from workers.delivery.scheduler import Buffer, Scheduler

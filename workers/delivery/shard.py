@@ -11,9 +11,9 @@ from collections.abc import Callable, Set
 from dataclasses import asdict
 
 from poisonadmin.core.domain.ssrf import guard_from
-from poisonadmin.delivery.domain.attempt import AttemptRecord
 from poisonadmin.delivery.domain.destination_tally import DestinationTally
 from poisonadmin.delivery.domain.window import TRANSPORT_CAUSES
+from poisonadmin.messages.domain.attempt import AttemptRecord
 from workers.delivery.broker.sender import BrokerDestination
 from workers.delivery.claimed import Destination, read_claimed, read_destinations, read_is_isolation, with_bodies
 from workers.delivery.content_filter import read_rules, screened

@@ -12,8 +12,8 @@ from typing import Any
 
 import psycopg
 
+from poisonadmin.core.domain.channels import SHARD
 from poisonadmin.core.domain.locks import Lock
-from poisonadmin.delivery.domain.channels import SHARD
 from workers.delivery.listening import listen, wait
 from workers.delivery.sessions import Session, Sessions
 from workers.delivery.shards import Shards

@@ -8,7 +8,7 @@ from pyarrow import fs
 from pyspark.sql import SparkSession
 
 from poisonadmin.archive.domain.pieces import PieceOrder, Rewrite, WriteOrder, WrittenFile, WrittenPiece
-from poisonadmin.archive.domain.place import path_of, unfinished
+from poisonadmin.core.domain.archive_place import path_of, unfinished
 from workers.spark.jobs.archive import write_pieces
 from workers.spark.tables.archive_files import located
 from workers.spark.tables.archive_rewrite import rewrite_file

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from poisonadmin.core.domain import strict_json
 from poisonadmin.core.domain.strict_json import InvalidJson
 from poisonadmin.intake.domain.envelope import MessageEnvelope, parse_envelope
-from poisonadmin.intake.domain.envelope_fields import InvalidEnvelope
+from poisonadmin.messages.domain.envelope_fields import InvalidEnvelope
 from workers.spark.sources import FREE_EXPANSION_BYTES, MAX_EXPANSION, InvalidFile, expansion_limit
 
 # No message is shorter than this as a row, so that no more ids are reserved than a file of its size could need.

@@ -100,7 +100,7 @@ FEATURE = RowSchema(
         {"id": pa.int64(), "failing": pa.bool_(), "field": pa.string(), "text": pa.string(), "number": pa.float64()}
     ),
 )
-# One row a fingerprint, as poisonadmin/alike_groups/domain/compared.py says; `place`: the fingerprint's in the order in
+# One row a fingerprint, as poisonadmin/groups/alike/domain/compared.py says; `place`: the fingerprint's in the order in
 # which groups should stay, `tokens`: what a MinHash compares, never empty.
 COMPARED_FAILURE = RowSchema(
     "place int, kind string, message string, frames array<string>, tokens array<string>",

@@ -13,8 +13,8 @@ import psycopg
 
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.intake.domain import staged_rows
-from poisonadmin.intake.domain.envelope_fields import InvalidEnvelope, storable
 from poisonadmin.intake.domain.staged_rows import KEY_COPY, KEY_TYPES, IntakeRow, key_rows
+from poisonadmin.messages.domain.envelope_fields import InvalidEnvelope, storable
 from poisonadmin.policies.domain.resolution import PolicyIndex, PolicySpec
 from workers.spark.sources import FileGone, FilePart, InvalidFile
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from gzip import BadGzipFile, GzipFile
 from typing import BinaryIO
 
-from poisonadmin.intake.domain.envelope_fields import LIMITS
 from poisonadmin.intake.domain.quick_lines import BYTE_ORDER_MARK, split_lines
+from poisonadmin.messages.domain.envelope_fields import LIMITS
 from poisonadmin.sources.domain.files import FileKind, FileToTake
 from poisonadmin.sources.domain.roots import open_without_links
 

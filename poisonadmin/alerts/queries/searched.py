@@ -9,12 +9,12 @@ import orjson
 
 from poisonadmin.core.domain.access import Permission, Principal, Role
 from poisonadmin.core.queries.rows import QueryTooExpensive, bounded, fetch_rows
+from poisonadmin.search.deep.domain.payload_tests import payload_test
+from poisonadmin.search.deep.domain.scan import HeaderIs
+from poisonadmin.search.deep.queries.terms import clauses_of, reads_payloads
 from poisonadmin.search.domain.filters import MessageFilter, parse_filter
 from poisonadmin.search.domain.payload_words import DEEP
 from poisonadmin.search.queries.live import compile_filter
-from poisonadmin.searches.domain.payload_tests import payload_test
-from poisonadmin.searches.domain.scan import HeaderIs
-from poisonadmin.searches.queries.terms import clauses_of, reads_payloads
 
 LOOKED_AT = 20_000
 MAX_PAYLOAD_BYTES = 256 * 1024

@@ -23,17 +23,17 @@ from poisonadmin.archive.commands.quotations import end_quotations
 from poisonadmin.archive.commands.rewriting import FileStore
 from poisonadmin.archive.domain.chosen import APPEND_ONLY, TABLES
 from poisonadmin.archive.domain.runs import ErasureState
-from poisonadmin.archive.queries.search import archived_where
 from poisonadmin.core.commands import audit, jobs, locks
 from poisonadmin.core.commands.job_work import SECONDS_AFTER_ERROR, TURN_SECONDS, job_of, working_on
 from poisonadmin.core.commands.jobs import JobHeartbeat
 from poisonadmin.core.domain.access import SYSTEM, Principal
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
-from poisonadmin.messages.commands.decisions import decide
+from poisonadmin.decisions.commands.decisions import decide
+from poisonadmin.decisions.operations.domain.actions import OperationAction
 from poisonadmin.messages.queries.counts import COUNTED
-from poisonadmin.operations.domain.actions import OperationAction
 from poisonadmin.search.domain.filters import MessageFilter, parse_filter
+from poisonadmin.search.queries.archived import archived_where
 from poisonadmin.search.queries.live import compile_filter
 from poisonadmin.store.models.archive import Erasure
 from poisonadmin.store.models.job import JobKind

@@ -18,13 +18,13 @@ from poisonadmin.archive.commands.holds import note_held
 from poisonadmin.archive.commands.patches import forget_patches
 from poisonadmin.archive.commands.rewriting import FileStore
 from poisonadmin.archive.domain.pieces import Rewrite
-from poisonadmin.archive.queries.search import archived_where
 from poisonadmin.core.commands import locks
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.core.queries.rows import fetch_rows
 from poisonadmin.messages.domain.id_ranges import IdRange
 from poisonadmin.search.domain.filters import parse_filter
+from poisonadmin.search.queries.archived import archived_where
 from poisonadmin.store.models.archive import ArchiveRun, LegalHold
 
 WINDOW_MESSAGES = 25_000

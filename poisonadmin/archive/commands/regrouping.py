@@ -14,14 +14,14 @@ from django.db.models import F
 from poisonadmin.archive.commands import rewriting
 from poisonadmin.archive.commands.rewriting import FileReplaced, FileStore, Replacement, as_written
 from poisonadmin.archive.domain.pieces import WrittenFile
-from poisonadmin.archive.domain.place import within
 from poisonadmin.archive.domain.regrouping import ArchivedMove, RegroupedPiece
 from poisonadmin.archive.domain.runs import PieceState
 from poisonadmin.core.commands import locks
 from poisonadmin.core.commands.locks import Tick
+from poisonadmin.core.domain.archive_place import within
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
-from poisonadmin.messages.commands.regrouping import MustPause
+from poisonadmin.groups.commands.regrouping import MustPause
 from poisonadmin.store.models.archive import ArchiveFile, ArchivePiece
 from poisonadmin.store.models.regrouping import RegroupedArchive, Regrouping
 

@@ -9,15 +9,15 @@ from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.addresses.commands import ensure_addresses
 from poisonadmin.archive.commands.figures import take_off
-from poisonadmin.archive.queries.messages import rows_of
 from poisonadmin.core.commands import audit
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.domain.locks import Lock
-from poisonadmin.delivery.domain.attempt import ATTEMPT_COLUMNS
 from poisonadmin.messages.commands.transitions import enter
+from poisonadmin.messages.domain.attempt import ATTEMPT_COLUMNS
 from poisonadmin.messages.domain.states import Event, Reason, State
-from poisonadmin.messages.queries.lists import require_message
+from poisonadmin.messages.queries.archived_index import rows_of
+from poisonadmin.search.queries.lists import require_message
 
 WAIT_SECONDS = 3.0
 

@@ -14,8 +14,8 @@ from django.conf import settings
 
 from poisonadmin.archive.commands.manifest import manifest
 from poisonadmin.archive.domain.pieces import Rewrite, WrittenFile
-from poisonadmin.archive.domain.place import manifest_path, unfinished
 from poisonadmin.archive.domain.runs import PieceState
+from poisonadmin.core.domain.archive_place import manifest_path, unfinished
 from poisonadmin.core.queries.rows import fetch_rows
 from poisonadmin.store.models.archive import ArchiveFile, ArchiveRun
 

@@ -29,12 +29,12 @@ from poisonadmin.archive.commands.manifest import manifest, totals_of
 from poisonadmin.archive.commands.pruning import PieceChanged, prune
 from poisonadmin.archive.commands.rewriting import FileStore
 from poisonadmin.archive.domain.pieces import PieceOrder, WriteOrder, WrittenPiece
-from poisonadmin.archive.domain.place import manifest_path, run_directory
 from poisonadmin.archive.domain.runs import ArchiveRunState, PieceState
 from poisonadmin.core.commands import jobs
 from poisonadmin.core.commands.job_work import SECONDS_AFTER_ERROR, TURN_SECONDS, job_of, working_on
 from poisonadmin.core.commands.jobs import JobHeartbeat
 from poisonadmin.core.commands.transaction_retry import retried
+from poisonadmin.core.domain.archive_place import manifest_path, run_directory
 from poisonadmin.messages.queries.id_ranges import next_ranges
 from poisonadmin.store.models.archive import ArchiveFile, ArchivePiece, ArchiveRun
 from poisonadmin.store.models.job import JobKind

@@ -12,12 +12,12 @@ from poisonadmin.core.commands import audit, locks
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.domain.locks import Lock
-from poisonadmin.operations.commands.selections import InvalidSelection, freeze
-from poisonadmin.operations.domain.ledger import MemberOutcome
-from poisonadmin.operations.queries.operations import get_operation
-from poisonadmin.operations.queries.selections import get_selection
+from poisonadmin.decisions.operations.queries.operations import get_operation
+from poisonadmin.messages.domain.member_outcomes import MemberOutcome
+from poisonadmin.search.commands.selections import InvalidSelection, freeze
 from poisonadmin.search.domain.filters import parse_filter, require_values
 from poisonadmin.search.queries.live import compile_filter
+from poisonadmin.search.queries.selections import get_selection
 from poisonadmin.store.models.comparison import Comparison
 
 KEPT_HOURS = 24

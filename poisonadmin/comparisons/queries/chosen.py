@@ -9,9 +9,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from poisonadmin.archive.queries.files import files_of_pieces
-from poisonadmin.archive.queries.messages import rows_of_several
-from poisonadmin.archive.queries.search import archived_where, can_answer
 from poisonadmin.comparisons.domain.comparison import MAX_BYTES, MAX_FAILING, MAX_OTHERS, TABLES, Compared
 from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.domain.filter_values import MAX_VALUES
@@ -19,8 +16,11 @@ from poisonadmin.core.queries.address_ids import scope_condition
 from poisonadmin.core.queries.rows import bounded, fetch_rows
 from poisonadmin.destinations.queries import destination_names_seen
 from poisonadmin.messages.domain.states import State
-from poisonadmin.messages.queries.lists import matching
+from poisonadmin.messages.queries.archive_files import files_of_pieces
+from poisonadmin.messages.queries.archived_index import rows_of_several
 from poisonadmin.search.domain.filters import parse_filter
+from poisonadmin.search.queries.archived import archived_where, can_answer
+from poisonadmin.search.queries.lists import matching
 
 # Of others the newest are chosen from, live and archived.
 POOL = 1_000_000

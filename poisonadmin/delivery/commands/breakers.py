@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.delivery.commands.retry_decisions import Answered
-from poisonadmin.delivery.domain.outcome import Outcome
-from poisonadmin.delivery.domain.retry_decision import ConversationEnd
+from poisonadmin.messages.domain.outcome import Outcome
 from poisonadmin.policies.domain.policy import Policy
+from poisonadmin.policies.domain.retry_decision import ConversationEnd
 
 Key = tuple[int, str]  # address id, conversation id
 

@@ -7,10 +7,10 @@ import json
 
 from django.db.backends.utils import CursorWrapper
 
+from poisonadmin.brokers.domain import broker_kinds
 from poisonadmin.delivery.domain.claim_plan import Capacity
 from poisonadmin.delivery.domain.slots import slots_ahead
 from poisonadmin.destinations.domain import handler_config, http_config
-from poisonadmin.sources.domain import broker_kinds
 
 # A broker's connection has a whole batch under way at once; any other delivery stands for itself.
 _DEFAULTS = json.dumps(

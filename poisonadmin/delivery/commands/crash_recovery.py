@@ -15,7 +15,7 @@ from django.db.backends.utils import CursorWrapper
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
 from poisonadmin.delivery.domain.lease import LEASE_SECONDS
 from poisonadmin.delivery.domain.lost_node import HeldFor
-from poisonadmin.messages.domain.failures import Failure, fingerprint, title
+from poisonadmin.groups.domain.failures import Failure, fingerprint, title
 
 # A FROM clause with `taken` (claim_id, shard, message_id) and `message`. Claims are few and name their messages, so
 # that no index has to change with a state. OFFSET 0 is a fence: to the planner, whose statistics are older than any

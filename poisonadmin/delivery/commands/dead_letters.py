@@ -6,9 +6,9 @@ from typing import Any
 
 from django.db.backends.utils import CursorWrapper
 
-from poisonadmin.delivery.domain.retry_decision import RetryDecision
 from poisonadmin.messages.commands.transitions import ChosenRows, StatementParts, enter
 from poisonadmin.messages.domain.states import Event, State
+from poisonadmin.policies.domain.retry_decision import RetryDecision
 
 _HOPS = """
 INSERT INTO hop (message_id, from_address, to_address, queue, reason, by)

@@ -9,13 +9,13 @@ from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.core.commands import audit
 from poisonadmin.delivery.commands.outcome_batches import NOT_DELIVERED
-from poisonadmin.delivery.domain import answer_decision
-from poisonadmin.delivery.domain.hot_loops import IMMEDIATE_REDELIVERIES, WAIT_MS, WITHIN_SECONDS
-from poisonadmin.delivery.domain.outcome import Outcome
-from poisonadmin.delivery.domain.retry_decision import ConversationEnd, RetryDecision, on_crash, on_failure
-from poisonadmin.delivery.domain.retry_limits import policy_wait
+from poisonadmin.messages.domain.outcome import Outcome
 from poisonadmin.messages.domain.states import Event
+from poisonadmin.policies.domain import answer_decision
+from poisonadmin.policies.domain.hot_loops import IMMEDIATE_REDELIVERIES, WAIT_MS, WITHIN_SECONDS
 from poisonadmin.policies.domain.policy import Blame, Policy
+from poisonadmin.policies.domain.retry_decision import ConversationEnd, RetryDecision, on_crash, on_failure
+from poisonadmin.policies.domain.retry_limits import policy_wait
 from poisonadmin.rules.domain.failure_rules import first_match, overridden
 from poisonadmin.rules.domain.rules import Before, RuleFailed
 from poisonadmin.rules.queries.rules import FailureTable

@@ -13,15 +13,16 @@ from poisonadmin.delivery.commands.breakers import BreakerCounts
 from poisonadmin.delivery.commands.conversation_errors import ConversationError, enqueue_errors
 from poisonadmin.delivery.commands.dead_letters import record_moves
 from poisonadmin.delivery.commands.retry_decisions import Answered, FailureRuleDecisions, decide_retry, read_answered
-from poisonadmin.delivery.domain.hot_loops import paced
-from poisonadmin.delivery.domain.retry_decision import RetryDecision
-from poisonadmin.messages.commands import failure_groups, schedule
+from poisonadmin.groups.commands import failure_groups
+from poisonadmin.messages.commands import schedule
 from poisonadmin.messages.commands.admission import refuse_excluded, waiting_beside
 from poisonadmin.messages.commands.oversize import reject_oversized
 from poisonadmin.messages.commands.transitions import ChosenRows, StatementParts, move
 from poisonadmin.messages.domain.states import Event, Reason, State, check
 from poisonadmin.poison_list.commands import reports
+from poisonadmin.policies.domain.hot_loops import paced
 from poisonadmin.policies.domain.policy import Blame, Policy
+from poisonadmin.policies.domain.retry_decision import RetryDecision
 from poisonadmin.policies.queries.index import policy_index
 from poisonadmin.rules.queries.rules import failure_rules
 

@@ -5,13 +5,13 @@ from typing import Any
 
 from django import forms
 
+from poisonadmin.brokers.domain.broker_kinds import destination_settings
 from poisonadmin.core.domain.addresses import ANY_WORDS, MAX_ADDRESS_CHARS, validate_pattern
 from poisonadmin.destinations.commands import checked_destination
 from poisonadmin.destinations.domain import handler_config, http_config
 from poisonadmin.destinations.domain.http_config import CONNECTION_LOST, METHODS, may_keep_secrets
 from poisonadmin.destinations.domain.names_and_rates import MAX_NAME_CHARS
 from poisonadmin.destinations.queries import DestinationRow
-from poisonadmin.sources.domain.broker_kinds import destination_settings
 from poisonadmin.store.models.destination import DestinationKind
 from poisonadmin.web.pages.broker_forms import BrokerForm
 from poisonadmin.web.pages.forms import (

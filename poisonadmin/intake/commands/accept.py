@@ -13,14 +13,15 @@ from poisonadmin.addresses.commands import AddressRef, ensure_addresses
 from poisonadmin.core.commands import audit
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
+from poisonadmin.groups.commands import failure_groups
+from poisonadmin.groups.domain import failures
 from poisonadmin.intake.commands.business_keys import write_keys
 from poisonadmin.intake.domain.envelope import MessageEnvelope
 from poisonadmin.intake.domain.staged_rows import headers_json
-from poisonadmin.messages.commands import failure_groups, schedule
+from poisonadmin.messages.commands import schedule
 from poisonadmin.messages.commands.admission import refuse_excluded
 from poisonadmin.messages.commands.oversize import sizes
 from poisonadmin.messages.commands.transitions import ChosenRows, StatementParts, enter
-from poisonadmin.messages.domain import failures
 from poisonadmin.messages.domain.states import Event, Reason, State, check
 
 

@@ -15,9 +15,9 @@ from poisonadmin.intake.commands.business_keys import copy_keys
 from poisonadmin.intake.commands.merge import Merged, merge_staged
 from poisonadmin.intake.domain import staged_rows
 from poisonadmin.intake.domain.envelope import parse_line
-from poisonadmin.intake.domain.envelope_fields import LIMITS, InvalidEnvelope, storable
 from poisonadmin.intake.domain.quick_lines import BYTE_ORDER_MARK, quick_reader, split_lines
 from poisonadmin.intake.domain.staged_rows import IntakeRow, intake_row
+from poisonadmin.messages.domain.envelope_fields import LIMITS, InvalidEnvelope, storable
 
 SLICE_ROWS = 5000
 SLICE_BYTES = 8 * 1024 * 1024

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from django.db.backends.utils import CursorWrapper
 
-from poisonadmin.sources.domain.broker_names import DEAD_LETTER_HEADERS
+from poisonadmin.brokers.domain.broker_names import DEAD_LETTER_HEADERS
 
 NAMED_CONFLICTS = 1000
 

@@ -2,7 +2,7 @@
 
 from django.db.backends.utils import CursorWrapper
 
-from poisonadmin.messages.commands import failure_groups
+from poisonadmin.groups.commands import failure_groups
 from poisonadmin.messages.commands.transitions import ChosenRows, StatementParts, enter
 from poisonadmin.messages.domain.states import Event, Reason, State
 

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 from django.db.backends.utils import CursorWrapper
 
+from poisonadmin.groups.commands import failure_groups
 from poisonadmin.intake.commands.staged import drop_rows
-from poisonadmin.messages.commands import failure_groups
+from poisonadmin.intake.domain.draining import later_batch
 from poisonadmin.messages.commands.transitions import ChosenRows, StatementParts, move
 from poisonadmin.messages.domain.states import Event, Reason, State
-from poisonadmin.sources.domain.draining import later_batch
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from typing import Any
 
 from poisonadmin.core.domain import strict_json
 from poisonadmin.core.domain.strict_json import InvalidJson
-from poisonadmin.intake.domain import envelope_fields as read
-from poisonadmin.intake.domain.dead_letter import DeadLetter, parse_dead_letter
-from poisonadmin.intake.domain.envelope_fields import LIMITS, InvalidEnvelope
+from poisonadmin.messages.domain import envelope_fields as read
+from poisonadmin.messages.domain.dead_letter import DeadLetter, parse_dead_letter
+from poisonadmin.messages.domain.envelope_fields import LIMITS, InvalidEnvelope
 
 TEXT = "text/plain; charset=utf-8"
 JSON = "application/json"

@@ -10,8 +10,8 @@ from typing import Any
 
 from poisonadmin.core.domain.addresses import InvalidAddress, validate_address
 from poisonadmin.intake.domain.envelope import JSON, TEXT
-from poisonadmin.intake.domain.envelope_fields import LIMITS, InvalidEnvelope, instant
 from poisonadmin.intake.domain.staged_rows import IntakeRow
+from poisonadmin.messages.domain.envelope_fields import LIMITS, InvalidEnvelope, instant
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 Reader = Callable[[bytes], IntakeRow | None]

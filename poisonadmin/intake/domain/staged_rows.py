@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 
-from poisonadmin.intake.domain.dead_letter import FIELDS, DeadLetter, as_far_as_stored
+from poisonadmin.groups.domain import failures
 from poisonadmin.intake.domain.envelope import MessageEnvelope
-from poisonadmin.messages.domain import failures
 from poisonadmin.messages.domain.business_keys import KeyDefinition, Loads, extract, parsed_keys
+from poisonadmin.messages.domain.dead_letter import FIELDS, DeadLetter, as_far_as_stored
 from poisonadmin.policies.domain.resolution import PolicyIndex
 
 # address, message_id, payload, content_type, headers as JSON, conversation_id, bookmark, expires_at, dead letter as

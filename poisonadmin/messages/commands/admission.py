@@ -13,9 +13,9 @@ from typing import Any
 from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.messages.commands.oversize import reject_oversized
+from poisonadmin.messages.commands.poison_entries import listed_messages, release_for_messages
 from poisonadmin.messages.commands.transitions import StatementParts, move
 from poisonadmin.messages.domain.states import Event, Reason, State
-from poisonadmin.poison_list.commands.entries import listed_messages, release_for_messages
 
 _IS_USED = """
 SELECT EXISTS (SELECT FROM poison_entry WHERE is_listed), EXISTS (SELECT FROM conversation WHERE ended_at IS NOT NULL)

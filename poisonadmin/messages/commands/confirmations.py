@@ -7,9 +7,9 @@ from django.db import connection, transaction
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
-from poisonadmin.intake.domain.envelope_fields import storable
+from poisonadmin.messages.domain.envelope_fields import storable
+from poisonadmin.messages.domain.member_outcomes import MemberOutcome
 from poisonadmin.messages.domain.states import State, TransitionNotAllowed
-from poisonadmin.operations.domain.ledger import MemberOutcome
 
 # Needs `changed`. Attempts are read only where some destination has its deliveries confirmed.
 # The consumer may have been faster than us.

@@ -16,8 +16,8 @@ What becomes of a message that an operation has put up for delivery is written t
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from poisonadmin.messages.domain.member_outcomes import MemberOutcome
 from poisonadmin.messages.domain.states import Event, Reason, State, check
-from poisonadmin.operations.domain.ledger import MemberOutcome
 
 # What counters tell apart, beside the state.
 _COUNTED = ("address_id", "reason", "group_id", "original_address_id")

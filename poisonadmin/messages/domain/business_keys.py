@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from poisonadmin.intake.domain.envelope_fields import storable
+from poisonadmin.messages.domain.envelope_fields import storable
 
 MAX_NAME_CHARS = 100
 MAX_VALUE_CHARS = 255

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from poisonadmin.delivery.domain.attempt import ShownAttempt
-from poisonadmin.delivery.queries.crashes import SandboxEndWords
-from poisonadmin.messages.queries.lists import MessageRow
+from poisonadmin.messages.domain.attempt import ShownAttempt
+from poisonadmin.messages.queries.crashes import SandboxEndWords
+from poisonadmin.search.queries.lists import MessageRow
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from poisonadmin.core.commands.transaction_retry import retried
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.intake.domain.envelope import MessageEnvelope
-from poisonadmin.poison_list.commands import entries
-from poisonadmin.poison_list.commands.entries import CountedReport, ListingLimits
+from poisonadmin.messages.commands import poison_entries as entries
+from poisonadmin.messages.commands.poison_entries import CountedReport, ListingLimits
 from poisonadmin.poison_list.commands.stored_messages import list_waiting, messages_of, store_listed
 from poisonadmin.policies.queries.index import policy_index
 

@@ -2,11 +2,11 @@
 
 from itertools import islice
 
-from poisonadmin.delivery.domain import hot_loops
-from poisonadmin.delivery.domain.answer_decision import on_rolled_back
-from poisonadmin.delivery.domain.retry_decision import PlainTry, counted_events, on_crash
-from poisonadmin.delivery.domain.retry_series import series
+from poisonadmin.policies.domain import hot_loops
+from poisonadmin.policies.domain.answer_decision import on_rolled_back
 from poisonadmin.policies.domain.policy import Blame, ExceptionDestination, Policy
+from poisonadmin.policies.domain.retry_decision import PlainTry, counted_events, on_crash
+from poisonadmin.policies.domain.retry_series import series
 
 _PACE = (
     f"after {hot_loops.IMMEDIATE_REDELIVERIES} of them within {hot_loops.WITHIN_SECONDS} s each waits "

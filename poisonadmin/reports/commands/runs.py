@@ -23,7 +23,6 @@ from poisonadmin.core.commands.locks import shared
 from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Principal
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.core.queries.rows import bounded
-from poisonadmin.messages.queries.id_bounds import id_bounds
 from poisonadmin.messages.queries.id_ranges import next_ranges
 from poisonadmin.reports.commands import files
 from poisonadmin.reports.commands.notices import note_ready
@@ -36,6 +35,7 @@ from poisonadmin.reports.queries.archived import archive_version, archived_days,
 from poisonadmin.reports.queries.live import live_where, range_statements
 from poisonadmin.reports.queries.reports import patterns_json
 from poisonadmin.reports.queries.rows import SECONDS, require_export
+from poisonadmin.search.queries.id_bounds import id_bounds
 from poisonadmin.store.models.job import JobKind
 from poisonadmin.store.models.report import RequestedReport
 

@@ -6,7 +6,7 @@ from enum import StrEnum
 from statistics import fmean
 from typing import Any
 
-from poisonadmin.operations.domain.actions import ACTIONS, OperationAction
+from poisonadmin.decisions.operations.domain.actions import ACTIONS, OperationAction
 from poisonadmin.reports.domain.columns import (
     ATTEMPT_COLUMNS,
     DECISION_COLUMNS,

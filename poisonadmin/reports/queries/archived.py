@@ -4,20 +4,20 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime
 from typing import Any
 
-from poisonadmin.archive.queries.files import archived_files
 from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.domain.filter_values import InvalidFilter
 from poisonadmin.core.queries.address_ids import pattern_regex
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
 from poisonadmin.destinations.queries import destination_names_seen
+from poisonadmin.messages.queries.archive_files import archived_files
 from poisonadmin.messages.queries.merged_groups import with_members
-from poisonadmin.messages.queries.owners import NOBODY
 from poisonadmin.reports.domain.asked import AskedReport
 from poisonadmin.reports.domain.kinds import Grain, PeriodBy
 from poisonadmin.reports.domain.reading import Archived, SparkDialect, spark_text
 from poisonadmin.reports.queries.live import report_filter
 from poisonadmin.search.domain.filters import Term
 from poisonadmin.search.queries.group_words import as_groups
+from poisonadmin.search.queries.owners import NOBODY
 
 _TABLES = {
     Grain.MESSAGE: ("messages", "attempts"),

@@ -9,14 +9,14 @@ from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.queries.paging import Window
 from poisonadmin.core.queries.rows import QueryTooExpensive, bounded, fetch_rows
-from poisonadmin.messages.queries.list_plans import Walk, plan_list
-from poisonadmin.messages.queries.lists import ORDERINGS
 from poisonadmin.policies.domain.policy import BUILT_IN_PATTERN
 from poisonadmin.policies.queries.index import policy_index
 from poisonadmin.reports.domain.asked import AskedReport, Row
 from poisonadmin.reports.domain.groups import folded
 from poisonadmin.reports.domain.kinds import POLICY, Counts, Grain
 from poisonadmin.reports.queries.live import Sql, live_rows, live_where
+from poisonadmin.search.queries.list_plans import Walk, plan_list
+from poisonadmin.search.queries.lists import ORDERINGS
 from poisonadmin.search.queries.live import Where
 
 # No snapshot of the database is held for longer.

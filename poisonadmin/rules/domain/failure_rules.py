@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from poisonadmin.core.domain.globs import glob
-from poisonadmin.delivery.domain.answer_decision import on_moved
-from poisonadmin.delivery.domain.retry_decision import TOO_MANY_FAILURES, ConversationEnd, RetryDecision
 from poisonadmin.messages.domain.states import Event, Reason, State
+from poisonadmin.policies.domain.answer_decision import on_moved
+from poisonadmin.policies.domain.retry_decision import TOO_MANY_FAILURES, ConversationEnd, RetryDecision
 from poisonadmin.policies.domain.settings import MAX_DELAY_MS
 from poisonadmin.rules.domain.rules import After, RuleDefinition, RuleFailed, Stage, validate_rule
 

@@ -7,13 +7,13 @@ from typing import Any
 from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.queries.address_ids import address_ids, scope_condition
 from poisonadmin.core.queries.rows import fetch_values
-from poisonadmin.messages.queries.axes import ADDRESSES, COLUMNS
 from poisonadmin.messages.queries.counts import NOW
 from poisonadmin.messages.queries.dead_letter_queues import queues_of
-from poisonadmin.messages.queries.error_search import Condition
 from poisonadmin.messages.queries.merged_groups import with_members
 from poisonadmin.search.domain.filters import MessageFilter, Term
 from poisonadmin.search.queries import group_words as group_terms
+from poisonadmin.search.queries.axes import ADDRESSES, COLUMNS
+from poisonadmin.search.queries.error_search import Condition
 
 
 @dataclass(frozen=True)

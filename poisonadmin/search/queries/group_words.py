@@ -5,10 +5,10 @@ from typing import Any
 
 from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.queries.rows import fetch_values
-from poisonadmin.messages.queries.error_search import groups_holding
-from poisonadmin.messages.queries.group_members import visible_members
 from poisonadmin.messages.queries.merged_groups import SEEN_AS
 from poisonadmin.search.domain.filters import Term
+from poisonadmin.search.queries.error_search import groups_holding
+from poisonadmin.search.queries.group_members import visible_members
 
 IS_SNOOZED = "said.snoozed_until > now()"
 _SAID = "SELECT said.group_id FROM group_annotation said"

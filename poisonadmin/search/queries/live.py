@@ -14,15 +14,15 @@ from poisonadmin.core.queries.address_ids import address_ids, addresses_holding,
 from poisonadmin.core.queries.rows import fetch_values, one_of
 from poisonadmin.destinations.queries import addresses_delivering_to
 from poisonadmin.messages.domain.states import Reason, State
-from poisonadmin.messages.queries.axes import COLUMNS
 from poisonadmin.messages.queries.counts import CONFIRMING
 from poisonadmin.messages.queries.dead_letter_queues import DeadLetterQueue, in_any_queue, queues_of
-from poisonadmin.messages.queries.error_search import Branches, Condition, messages_holding
 from poisonadmin.messages.queries.merged_groups import with_members
-from poisonadmin.messages.queries.owners import NOBODY
 from poisonadmin.search.domain.filters import MessageFilter, Term
 from poisonadmin.search.domain.payload_words import require_plain
+from poisonadmin.search.queries.axes import COLUMNS
+from poisonadmin.search.queries.error_search import Branches, Condition, messages_holding
 from poisonadmin.search.queries.group_words import as_groups
+from poisonadmin.search.queries.owners import NOBODY
 
 # No index names `state` (store/models/message.py). What waits lies above the floors of the lanes that have something,
 # and what is under way is named by the open claims; both are few beside what is delivered. The CASE keeps the planner,

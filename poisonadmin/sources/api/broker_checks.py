@@ -4,9 +4,9 @@ from drf_spectacular.utils import extend_schema_serializer
 from rest_framework import serializers
 from rest_framework.response import Response
 
+from poisonadmin.brokers.domain.broker_kinds import BROKERS
 from poisonadmin.core.domain.access import Permission
 from poisonadmin.sources.commands import broker_checks
-from poisonadmin.sources.domain.broker_kinds import BROKERS
 from poisonadmin.sources.queries.broker_checks import BrokerCheckRow, BrokerCheckState, get_broker_check
 from poisonadmin.sources.queries.sources import get_source
 from poisonadmin.store.models.intake import SOURCE_KINDS, LookPurpose

@@ -4,10 +4,10 @@ from django.http.response import HttpResponseBase
 from rest_framework import serializers
 from rest_framework.response import Response
 
+from poisonadmin.brokers.domain.broker_kinds import BROKERS, optional
 from poisonadmin.core.domain.access import Permission
 from poisonadmin.sources.commands import directories as operations
 from poisonadmin.sources.commands import setup
-from poisonadmin.sources.domain.broker_kinds import BROKERS, optional
 from poisonadmin.sources.queries import sources
 from poisonadmin.store.models.intake import SOURCE_KINDS, FileState
 from poisonadmin.web.api.attachments import attachment

@@ -14,13 +14,13 @@ import structlog
 from django.db import connection, transaction
 from django.db.models.functions import Now
 
+from poisonadmin.brokers.domain.broker_kinds import BROKERS
+from poisonadmin.brokers.domain.brokers import InvalidSource, may_keep_login
 from poisonadmin.core.commands import audit
 from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.sources.commands.setup import checked_config, checked_login
 from poisonadmin.sources.domain.broker_checks import BrokerCheckResult, shown
-from poisonadmin.sources.domain.broker_kinds import BROKERS
-from poisonadmin.sources.domain.brokers import InvalidSource, may_keep_login
 from poisonadmin.sources.queries.sources import get_source
 from poisonadmin.store.models.intake import BrokerLook, LookPurpose, Source
 

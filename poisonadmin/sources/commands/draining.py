@@ -21,8 +21,8 @@ from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.core.queries.rows import fetch_values
 from poisonadmin.intake.commands.merge import Merged, merge_staged
-from poisonadmin.intake.domain.envelope_fields import storable
-from poisonadmin.sources.domain.draining import Drained, batch_prefix, is_for_later
+from poisonadmin.intake.domain.draining import Drained, batch_prefix, is_for_later
+from poisonadmin.messages.domain.envelope_fields import storable
 from poisonadmin.store.models.intake import Source, SourceKind
 from poisonadmin.store.models.job import JobKind
 

@@ -9,6 +9,8 @@ from django.conf import settings
 from django.db import connection, transaction
 from django.db.models import F
 
+from poisonadmin.brokers.domain.broker_kinds import BROKERS, SOURCE_DEFAULTS
+from poisonadmin.brokers.domain.brokers import InvalidSource, may_keep_login, validate_broker_source, validate_login
 from poisonadmin.core.commands import audit
 from poisonadmin.core.commands.locks import hold, try_lock
 from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
@@ -19,8 +21,6 @@ from poisonadmin.core.domain.names import mistake_in
 from poisonadmin.core.domain.ssrf import guard_from
 from poisonadmin.destinations.commands import InUse, save_destination
 from poisonadmin.policies.commands import save_policy
-from poisonadmin.sources.domain.broker_kinds import BROKERS, SOURCE_DEFAULTS
-from poisonadmin.sources.domain.brokers import InvalidSource, may_keep_login, validate_broker_source, validate_login
 from poisonadmin.sources.domain.roots import OutsideRoots, directory_below
 from poisonadmin.sources.queries.sources import get_source
 from poisonadmin.store.models.destination import Destination

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from poisonadmin.intake.domain.envelope_fields import storable
+from poisonadmin.messages.domain.envelope_fields import storable
 
 PREVIEWED_MESSAGES = 20
 SHOWN_BYTES = 2048

@@ -5,11 +5,11 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_POST
 
+from poisonadmin.brokers.domain.broker_kinds import BROKERS
+from poisonadmin.brokers.domain.brokers import InvalidSource
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.sources.commands import broker_checks
-from poisonadmin.sources.domain.broker_kinds import BROKERS
-from poisonadmin.sources.domain.brokers import InvalidSource
 from poisonadmin.sources.pages.forms import BrokerCheckForm
 from poisonadmin.sources.queries.broker_checks import BrokerCheckRow, BrokerCheckState, get_broker_check
 from poisonadmin.sources.queries.sources import get_source

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
+from poisonadmin.brokers.domain.broker_kinds import BROKERS, source_settings
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.sources.commands.setup import MAX_PATH_CHARS, checked_source
-from poisonadmin.sources.domain.broker_kinds import BROKERS, source_settings
 from poisonadmin.sources.queries.sources import SourceRow
 from poisonadmin.store.models.intake import SourceKind
 from poisonadmin.web.pages.broker_forms import BrokerForm

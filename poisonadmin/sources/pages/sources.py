@@ -8,10 +8,10 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_POST
 
+from poisonadmin.brokers.domain.broker_kinds import BROKERS, SOURCE_DEFAULTS
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.sources.commands import setup
 from poisonadmin.sources.commands.directories import request_ingest
-from poisonadmin.sources.domain.broker_kinds import BROKERS, SOURCE_DEFAULTS
 from poisonadmin.sources.pages.forms import CHECKS, BrokerSourceForm, DirectoryForm
 from poisonadmin.sources.queries.sources import (
     SourceRow,

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from poisonadmin.brokers.domain.broker_kinds import BROKERS
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.domain.filter_values import MAX_ID
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, NEWEST_FIRST, Key, Page, fetch_page, window
 from poisonadmin.core.queries.rows import StoredBytes, Versioned, columns, fetch_by_id, stored_bytes
-from poisonadmin.sources.domain.broker_kinds import BROKERS
 
 _SOURCES = Key(("s.id",), (int,), descending=False)
 _REJECTED = Key(("r.id",), (int,))

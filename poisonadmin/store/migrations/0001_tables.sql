@@ -1,6 +1,6 @@
 -- What Django cannot declare of the tables: functions, triggers, an index over words, and storage settings.
 
--- The words of an error, for `error:` (messages/queries/error_search.py): its first 4,000 characters in lower case, each
+-- The words of an error, for `error:` (search/queries/error_search.py): its first 4,000 characters in lower case, each
 -- run of anything but letters and digits as one blank, and a blank before and behind. A phrase is found by its place in
 -- the text, and words begin at a blank. Without punctuation the parser sees no address, host or tag in them.
 CREATE FUNCTION searchable_words(text) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$

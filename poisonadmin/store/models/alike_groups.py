@@ -4,7 +4,7 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from poisonadmin.alike_groups.domain.proposals import AlikeSearchState, ProposalState
+from poisonadmin.groups.alike.domain.proposals import AlikeSearchState, ProposalState
 from poisonadmin.store.models.choices import only_values_of
 
 
@@ -40,7 +40,7 @@ class GroupProposal(models.Model):
     """Merge the group `group_id` into `into_id`, as people see them, for two of their failures are alike.
 
     `into_member`, `group_member`: the groups of these failures' own fingerprints; `into_message`, `group_message`:
-    whose failures they are; `into_failure`, `group_failure`: what was compared (alike_groups/domain/compared.py), and
+    whose failures they are; `into_failure`, `group_failure`: what was compared (groups/alike/domain/compared.py), and
     `text` what they share. `place`: proposals of one place have one `into_id`. `digest`: of the fingerprints of both.
     """
 

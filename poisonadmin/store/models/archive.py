@@ -6,7 +6,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from poisonadmin.archive.domain.runs import ArchiveRunState, ErasureState, PieceState
-from poisonadmin.operations.domain.ledger import RECORDED
+from poisonadmin.messages.domain.member_outcomes import RECORDED
 from poisonadmin.store.models.choices import only_values_of
 
 
@@ -164,7 +164,7 @@ class ArchiveLeftOut(models.Model):
 class RemovedPayload(models.Model):
     """A message, live or archived, whose payload is gone: after how many days, and by the policy of which pattern.
 
-    Whatever would deliver the message looks for this row first (messages/queries/refusals.py).
+    Whatever would deliver the message looks for this row first (decisions/queries/refusals.py).
     """
 
     message_id = models.BigIntegerField(primary_key=True)

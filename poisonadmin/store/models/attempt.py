@@ -6,7 +6,7 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from poisonadmin.delivery.domain.outcome import CRASHES, Outcome
+from poisonadmin.messages.domain.outcome import CRASHES, Outcome
 from poisonadmin.store.models.choices import only_values_of
 
 
@@ -17,7 +17,7 @@ class Attempt(models.Model):
     as settled, so settling twice changes nothing (decision 3). Rows of a fenced node match no message and
     only inform.
     Only `returned` is written over a row: a delivery to a broker has two ends, and the second says more.
-    The columns are those of `AttemptRecord` (delivery/domain/attempt.py).
+    The columns are those of `AttemptRecord` (messages/domain/attempt.py).
     """
 
     pk = models.CompositePrimaryKey("message_id", "attempt_number")

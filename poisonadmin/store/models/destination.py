@@ -5,8 +5,8 @@ from enum import StrEnum
 from django.db import models
 from django.db.models.functions import Now
 
+from poisonadmin.brokers.domain.broker_kinds import BROKERS
 from poisonadmin.core.domain.addresses import ANY_WORDS, MAX_ADDRESS_CHARS
-from poisonadmin.sources.domain.broker_kinds import BROKERS
 from poisonadmin.store.models.choices import only_values_of
 
 

@@ -6,7 +6,7 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from poisonadmin.sources.domain.broker_kinds import BROKERS
+from poisonadmin.brokers.domain.broker_kinds import BROKERS
 from poisonadmin.store.models.choices import only_values_of
 
 

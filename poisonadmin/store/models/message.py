@@ -136,7 +136,7 @@ class Message(models.Model):
                 name="message_by_original",
                 condition=Q(original_address__isnull=False),
             ),
-            # What failed out of the order of ids (messages/queries/id_bounds.py); so does the one of envelopes.
+            # What failed out of the order of ids (search/queries/id_bounds.py); so does the one of envelopes.
             # Of an expression, so that nobody who names ids is led there.
             BrinIndex(F("id") + 0, "failed_at", name="message_in_time", pages_per_range=32, autosummarize=True),
             models.Index(

@@ -5,11 +5,11 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from poisonadmin.operations.domain.actions import OperationAction
-from poisonadmin.operations.domain.ledger import RECORDED
-from poisonadmin.operations.domain.lifecycle import OperationState
-from poisonadmin.operations.domain.selection import SelectionOrder
-from poisonadmin.sign_offs.domain.sign_off import SignOffDecision
+from poisonadmin.decisions.operations.domain.actions import OperationAction
+from poisonadmin.decisions.operations.domain.lifecycle import OperationState
+from poisonadmin.decisions.sign_offs.domain.sign_off import SignOffDecision
+from poisonadmin.messages.domain.member_outcomes import RECORDED
+from poisonadmin.search.domain.selection import SelectionOrder
 from poisonadmin.store.models.choices import only_values_of
 
 
@@ -17,7 +17,7 @@ class Selection(models.Model):
     """A set of messages as it was at `frozen_at`; what arrives or changes later does not join it.
 
     `filter`: parameters of `GET /messages/`; None where the ids were given. `most`: how many it was limited to.
-    `ids_hash` as operations/domain/selection.py says. `address_ids`: where the messages were; who does not see all of
+    `ids_hash` as search/domain/selection.py says. `address_ids`: where the messages were; who does not see all of
     these does not see the selection. `reads_payloads`: members were chosen by what their payloads hold, and are
     shown to who may read these. `used_at`: when an operation was begun on it; one without is removed after
     `expires_at`.

@@ -9,7 +9,7 @@ class Regrouping(models.Model):
     """One pass over all failures, made by a Spark job; one at a time is not over.
 
     Of messages up to `cut_off`, those up to `surveyed` have been looked at. `planned_at`: all of them have, and what
-    becomes of the groups is decided (messages/domain/regroup_plan.py): `dissolved` maps groups to those that have their
+    becomes of the groups is decided (groups/domain/regroup_plan.py): `dissolved` maps groups to those that have their
     failures from then on, `former` are the groups that stand for fingerprints that no group has any more.
     `archive_surveyed`: the last piece of the archive whose failures have been looked at, too.
     `read`, `changed`: failures. `waits_until`: after an error.

@@ -4,7 +4,7 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from poisonadmin.searches.domain.states import SearchState
+from poisonadmin.search.deep.domain.states import SearchState
 from poisonadmin.store.models.choices import only_values_of
 
 

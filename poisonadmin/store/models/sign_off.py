@@ -3,7 +3,7 @@
 from django.db import models
 from django.db.models.functions import Now
 
-from poisonadmin.operations.domain.actions import OperationAction
+from poisonadmin.decisions.operations.domain.actions import OperationAction
 from poisonadmin.store.models.choices import only_values_of
 
 

@@ -2,9 +2,9 @@
 
 from django.db import connection
 
-from poisonadmin.delivery.queries.crashes import CRASHED
+from poisonadmin.groups.domain.failures import HOURS_KEPT_DAYS
 from poisonadmin.intake.commands.staged import sweep_orphans
-from poisonadmin.messages.domain.failures import HOURS_KEPT_DAYS
+from poisonadmin.messages.queries.crashes import CRASHED
 
 # What a blacklisted message was delivered with, and by which node, is shown for as long as the message is there.
 _DELETE_QUIET = f"""

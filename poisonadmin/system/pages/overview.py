@@ -7,12 +7,12 @@ from django.shortcuts import render
 
 from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.decisions.operations.domain.actions import ACTIONS
+from poisonadmin.decisions.operations.queries.operations import list_operations
 from poisonadmin.messages.domain.states import Reason, State
-from poisonadmin.messages.queries import blacklist
 from poisonadmin.messages.queries.counter_checks import wrong_counts
 from poisonadmin.messages.queries.counts import counts, empty, unconfirmed
-from poisonadmin.operations.domain.actions import ACTIONS
-from poisonadmin.operations.queries.operations import list_operations
+from poisonadmin.search.queries import blacklist
 from poisonadmin.system.queries import activity, overview
 from poisonadmin.web.pages.sidebar import Section, SidebarEntry
 from poisonadmin.web.pages.views import page, require_known

@@ -10,10 +10,10 @@ from poisonadmin.addresses.queries import names_holding
 from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.domain.filter_values import checked_text
 from poisonadmin.core.queries.rows import QueryTooExpensive
-from poisonadmin.messages.queries.groups import list_groups
-from poisonadmin.messages.queries.lists import messages_by_id
-from poisonadmin.saved_views.queries import list_saved_views
+from poisonadmin.groups.queries.groups import list_groups
 from poisonadmin.search.domain.filters import parse_filter
+from poisonadmin.search.queries.lists import messages_by_id
+from poisonadmin.search.views.queries import list_saved_views
 from poisonadmin.system.pages.shell import sections_for
 from poisonadmin.web.pages.views import href, page
 

@@ -7,7 +7,7 @@ from django.http import HttpRequest
 
 from poisonadmin.alerts.queries.rules import failing_rules
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.sign_offs.queries.awaited import begun_without_count, waiting_count
+from poisonadmin.decisions.sign_offs.queries.awaited import begun_without_count, waiting_count
 from poisonadmin.system.queries.overview import undecided_count
 from poisonadmin.web.pages.errors import request_id
 from poisonadmin.web.pages.sidebar import SidebarEntry, sections

@@ -8,9 +8,9 @@ from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, count_rows, window
 from poisonadmin.core.queries.rows import bounded, fetch, fetch_by_id, fetch_rows
 from poisonadmin.delivery.domain.lease import SILENT_SECONDS_AFTER_RESTART
-from poisonadmin.delivery.domain.outcome import Outcome
-from poisonadmin.delivery.queries.crashes import CRASHED, CrashRow, crashes_on
-from poisonadmin.messages.queries.lists import COLUMNS, JOINS, MessageRow
+from poisonadmin.messages.domain.outcome import Outcome
+from poisonadmin.messages.queries.crashes import CRASHED, CrashRow, crashes_on
+from poisonadmin.search.queries.lists import COLUMNS, JOINS, MessageRow
 
 _KEY = Key(("n.id",), (int,))
 SILENT = f"interval '{SILENT_SECONDS_AFTER_RESTART} s'"

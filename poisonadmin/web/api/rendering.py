@@ -17,7 +17,7 @@ from rest_framework.request import Request
 from poisonadmin.core.domain import strict_json
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.domain.strict_json import InvalidJson
-from poisonadmin.intake.domain.envelope_fields import LIMITS
+from poisonadmin.messages.domain.envelope_fields import LIMITS
 
 ACCEPTED = frozenset({"*/*", "application/*", "application/json", "application/problem+json"})
 MAX_ACCEPTED = 64

@@ -11,7 +11,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from poisonadmin.delivery.domain.retry_limits import Breaker
+from poisonadmin.policies.domain.retry_limits import Breaker
 
 JsonSchema = dict[str, Any]
 Convert = Callable[[Any], Any]

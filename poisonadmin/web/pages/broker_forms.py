@@ -5,11 +5,11 @@ from typing import Any, ClassVar
 
 from django import forms
 
+from poisonadmin.brokers.domain.broker_kinds import BROKERS, BrokerKind, note_of
+from poisonadmin.brokers.domain.broker_settings import InputKind, Setting
+from poisonadmin.brokers.domain.broker_urls import MAX_URL_CHARS
+from poisonadmin.brokers.domain.brokers import MAX_SECRET_CHARS, may_keep_login
 from poisonadmin.core.domain.errors import PoisonAdminError
-from poisonadmin.sources.domain.broker_kinds import BROKERS, BrokerKind, note_of
-from poisonadmin.sources.domain.broker_settings import InputKind, Setting
-from poisonadmin.sources.domain.broker_urls import MAX_URL_CHARS
-from poisonadmin.sources.domain.brokers import MAX_SECRET_CHARS, may_keep_login
 from poisonadmin.web.pages.forms import ConfiguredForm, SecretInput, TextField, ticks, whole_number
 
 _PLACES = " · ".join(f"{kind.words}: {kind.url_form}" for kind in BROKERS.values())

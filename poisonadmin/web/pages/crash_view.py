@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from poisonadmin.delivery.domain.outcome import Outcome
+from poisonadmin.messages.domain.outcome import Outcome
 
 
 class CrashedAttempt(Protocol):

@@ -1,4 +1,4 @@
-"""Fields for what an action is told besides which messages it is for (operations/domain/params.py)."""
+"""Fields for what an action is told besides which messages it is for (decisions/operations/domain/params.py)."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any

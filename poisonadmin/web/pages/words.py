@@ -1,6 +1,6 @@
 """What the pages call things: the field's words, never the code's (no claim, lease or settle)."""
 
-from poisonadmin.delivery.domain.outcome import Outcome
+from poisonadmin.messages.domain.outcome import Outcome
 from poisonadmin.messages.domain.states import LABELS, Confirming, Event, Reason, State
 from poisonadmin.store.models.claim import NodeEnd
 

@@ -1,9 +1,9 @@
 """A failure group of which people have said something, with another one merged into it."""
 
 from poisonadmin.core.domain.access import SYSTEM
-from poisonadmin.messages.commands.group_annotations import annotate
-from poisonadmin.messages.commands.merged_groups import merge
-from poisonadmin.messages.queries.groups import list_groups
+from poisonadmin.groups.commands.group_annotations import annotate
+from poisonadmin.groups.commands.merged_groups import merge
+from poisonadmin.groups.queries.groups import list_groups
 from poisonadmin.store.models.failure_group import GroupVersion
 
 

@@ -15,18 +15,18 @@ from django.utils import timezone
 from poisonadmin.addresses.commands import pause
 from poisonadmin.core.commands import jobs
 from poisonadmin.core.domain.access import SYSTEM, Principal, Role, principal
+from poisonadmin.decisions.operations.commands.beginning import OperationTerms, begin
+from poisonadmin.decisions.operations.domain.actions import OperationAction
+from poisonadmin.decisions.sign_offs.commands.rules import save_sign_off_rule
 from poisonadmin.delivery.commands.claim import ClaimRef, claim_due
 from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.destinations.commands import save_destination
+from poisonadmin.groups.domain import failures
+from poisonadmin.groups.domain.failures import Failure
 from poisonadmin.intake.commands.accept import accept
 from poisonadmin.intake.domain.envelope import parse_envelope
 from poisonadmin.messages.commands.counts import fold
-from poisonadmin.messages.domain import failures
-from poisonadmin.messages.domain.failures import Failure
-from poisonadmin.operations.commands.beginning import OperationTerms, begin
-from poisonadmin.operations.domain.actions import OperationAction
 from poisonadmin.policies.commands import save_policy
-from poisonadmin.sign_offs.commands.rules import save_sign_off_rule
 from poisonadmin.store.models.attempt import Attempt
 from poisonadmin.store.models.claim import Claim, Node, NodeEnd
 from poisonadmin.store.models.destination import Destination

@@ -3,11 +3,11 @@
 from django.utils import timezone
 
 from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.decisions.restart_jobs.commands.restart_jobs import save_restart_job
+from poisonadmin.decisions.restart_jobs.domain.runs import RunOutcome
 from poisonadmin.intake.commands.accept import accept
 from poisonadmin.intake.domain.envelope import parse_envelope
 from poisonadmin.policies.commands import save_policy
-from poisonadmin.restart_jobs.commands.restart_jobs import save_restart_job
-from poisonadmin.restart_jobs.domain.runs import RunOutcome
 from poisonadmin.store.models.lane import Address
 from poisonadmin.store.models.restart_job import RestartJob, RestartRun
 from tests.fixtures import decisions

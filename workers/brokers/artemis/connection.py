@@ -19,8 +19,8 @@ from stomp.protocol import Protocol12
 from stomp.transport import Transport
 from stomp.utils import Frame, PollableQueue, convert_frame, pack
 
-from poisonadmin.intake.domain.envelope_fields import storable
-from poisonadmin.sources.domain.broker_kinds import ARTEMIS
+from poisonadmin.brokers.domain.broker_kinds import ARTEMIS
+from poisonadmin.messages.domain.envelope_fields import storable
 from workers.brokers.connect import broker_url, open_socket
 from workers.brokers.contract import BrokerError, Login
 

@@ -7,9 +7,9 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
-from poisonadmin.intake.domain.dead_letter import DeadLetter, Move
-from poisonadmin.intake.domain.envelope_fields import LIMITS
-from poisonadmin.sources.domain.broker_names import is_dead_letter_header
+from poisonadmin.brokers.domain.broker_names import is_dead_letter_header
+from poisonadmin.messages.domain.dead_letter import DeadLetter, Move
+from poisonadmin.messages.domain.envelope_fields import LIMITS
 from workers.brokers.headers import came_back_of, first_text, name_of, text_of
 
 _MS_DIGITS = 14

@@ -9,8 +9,8 @@ from typing import Any
 
 from stomp.utils import Frame
 
-from poisonadmin.intake.domain.envelope_fields import storable
-from poisonadmin.sources.domain.broker_kinds import ARTEMIS
+from poisonadmin.brokers.domain.broker_kinds import ARTEMIS
+from poisonadmin.messages.domain.envelope_fields import storable
 from workers.brokers.artemis.headers import dead_letter_of, full_name, is_left_out, origin_of
 from workers.brokers.contract import Incoming, Outgoing
 

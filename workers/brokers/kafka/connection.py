@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from poisonadmin.brokers.domain.broker_kinds import KAFKA
+from poisonadmin.brokers.domain.broker_urls import BrokerUrl
 from poisonadmin.core.domain.ssrf import guard_from
-from poisonadmin.sources.domain.broker_kinds import KAFKA
-from poisonadmin.sources.domain.broker_urls import BrokerUrl
 from workers.brokers.connect import broker_url, permitted_addresses
 from workers.brokers.contract import BrokerError, Login
 from workers.brokers.kafka.resolver import give_servers, refusal

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import zip_longest
 
-from poisonadmin.intake.domain.dead_letter import MAX_DELIVERY_COUNT, MAX_MOVES, MAX_NAME_CHARS, DeadLetter, Move
-from poisonadmin.intake.domain.envelope_fields import LIMITS
-from poisonadmin.sources.domain.broker_names import is_dead_letter_header
+from poisonadmin.brokers.domain.broker_names import is_dead_letter_header
+from poisonadmin.messages.domain.dead_letter import MAX_DELIVERY_COUNT, MAX_MOVES, MAX_NAME_CHARS, DeadLetter, Move
+from poisonadmin.messages.domain.envelope_fields import LIMITS
 from workers.brokers.headers import came_back_of, name_of, text_of
 
 Headers = Sequence[tuple[str, bytes | None]]

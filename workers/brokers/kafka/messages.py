@@ -5,7 +5,7 @@ from typing import Any
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 
-from poisonadmin.sources.domain.broker_kinds import KAFKA
+from poisonadmin.brokers.domain.broker_kinds import KAFKA
 from workers.brokers.contract import Incoming, Outgoing, decoded, encoded
 from workers.brokers.kafka.headers import Headers, dead_letter_of, is_left_out, origin_of, texts_of
 

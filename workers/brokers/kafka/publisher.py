@@ -6,7 +6,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from poisonadmin.messages.domain.failures import Failure
+from poisonadmin.groups.domain.failures import Failure
 from workers.brokers.contract import BrokerError, Login, Outgoing, Results
 from workers.brokers.kafka.connection import client, metadata
 from workers.brokers.kafka.messages import partition_of, record_of

@@ -13,7 +13,7 @@ from typing import Any
 from pika import frame, spec
 from pika.exceptions import AMQPError
 
-from poisonadmin.sources.domain.broker_kinds import RABBITMQ
+from poisonadmin.brokers.domain.broker_kinds import RABBITMQ
 from workers.brokers.connect import CONNECT_SECONDS, broker_url, open_socket
 from workers.brokers.contract import BrokerError, Login
 

@@ -6,9 +6,9 @@ from datetime import datetime
 from itertools import zip_longest
 from typing import Any
 
-from poisonadmin.intake.domain.dead_letter import MAX_DELIVERY_COUNT, MAX_MOVES, DeadLetter, Move
-from poisonadmin.intake.domain.envelope_fields import LIMITS
-from poisonadmin.sources.domain.broker_names import is_dead_letter_header
+from poisonadmin.brokers.domain.broker_names import is_dead_letter_header
+from poisonadmin.messages.domain.dead_letter import MAX_DELIVERY_COUNT, MAX_MOVES, DeadLetter, Move
+from poisonadmin.messages.domain.envelope_fields import LIMITS
 from workers.brokers.headers import came_back_of, first_text, name_of, text_of
 
 # The reasons for which a consumer is to blame; a message that expired, or was pushed out, was perhaps never seen.

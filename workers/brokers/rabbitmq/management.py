@@ -6,8 +6,8 @@ import json
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+from poisonadmin.brokers.domain.broker_kinds import RABBITMQ
 from poisonadmin.sources.domain.broker_checks import FoundQueue
-from poisonadmin.sources.domain.broker_kinds import RABBITMQ
 from workers.brokers.connect import broker_url, open_socket
 from workers.brokers.contract import BrokerError, Login, is_named_for_dead_letters
 from workers.brokers.rabbitmq.connection import credentials

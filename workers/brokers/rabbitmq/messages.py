@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from poisonadmin.intake.domain.dead_letter import DeadLetter
-from poisonadmin.sources.domain.broker_kinds import RABBITMQ
+from poisonadmin.brokers.domain.broker_kinds import RABBITMQ
+from poisonadmin.messages.domain.dead_letter import DeadLetter
 from workers.brokers.contract import Incoming, Login, Outgoing, decoded, encoded
 from workers.brokers.headers import DELIVERY_COUNTS
 from workers.brokers.rabbitmq.connection import CHANNEL, FRAME, FRAME_END, FRAME_OVERHEAD, Arrived, credentials

@@ -7,7 +7,7 @@ from typing import Any
 
 from pika import spec
 
-from poisonadmin.messages.domain.failures import Failure
+from poisonadmin.groups.domain.failures import Failure
 from workers.brokers.contract import BrokerError, Login, Outgoing, Results
 from workers.brokers.publishing import MOST_REFUSED, Sending, confirm_lost, not_sent, refused, unroutable
 from workers.brokers.rabbitmq.connection import AmqpConnection, Arrived, RefusedByBroker, is_open

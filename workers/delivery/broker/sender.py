@@ -9,12 +9,12 @@ from typing import Any
 
 import orjson
 
-from poisonadmin.delivery.domain.outcome import Outcome
+from poisonadmin.brokers.domain.broker_kinds import DESTINATION_DEFAULTS
+from poisonadmin.brokers.domain.brokers import validate_broker_destination
 from poisonadmin.delivery.domain.window import TRANSPORT_CAUSES
 from poisonadmin.destinations.domain.http_config import InvalidDestination
-from poisonadmin.messages.domain.failures import Failure
-from poisonadmin.sources.domain.broker_kinds import DESTINATION_DEFAULTS
-from poisonadmin.sources.domain.brokers import validate_broker_destination
+from poisonadmin.groups.domain.failures import Failure
+from poisonadmin.messages.domain.outcome import Outcome
 from workers.brokers.contract import Login, Outgoing, Publisher
 from workers.brokers.registry import adapter
 from workers.delivery.deliveries import Delivery

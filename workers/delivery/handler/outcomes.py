@@ -4,10 +4,10 @@ from typing import Any
 
 from poisonadmin.core.domain.addresses import InvalidAddress, matches, validate_address
 from poisonadmin.core.domain.errors import PoisonAdminError
-from poisonadmin.delivery.domain.attempt import AttemptRecord
 from poisonadmin.delivery.domain.journal import Kind, Result
-from poisonadmin.delivery.domain.outcome import Outcome
-from poisonadmin.messages.domain.failures import Failure
+from poisonadmin.groups.domain.failures import Failure
+from poisonadmin.messages.domain.attempt import AttemptRecord
+from poisonadmin.messages.domain.outcome import Outcome
 from workers.delivery.deliveries import Delivery
 from workers.delivery.handler.sandbox.end import SandboxEnd
 from workers.delivery.http.answers import MAX_CODE

@@ -5,7 +5,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 
-from poisonadmin.messages.domain.failures import Failure
+from poisonadmin.groups.domain.failures import Failure
 from workers.delivery.deliveries import Delivery
 from workers.delivery.handler.destination import HandlerDestination
 from workers.delivery.handler.outcomes import crash_row, failed_unbegun, failure_of, result_row, suspected_row

@@ -8,7 +8,7 @@ from email.message import Message
 
 from poisonadmin.core.domain.addresses import ANY_WORDS, InvalidAddress, matches, validate_address
 from poisonadmin.core.domain.errors import PoisonAdminError
-from poisonadmin.delivery.domain.outcome import Outcome
+from poisonadmin.messages.domain.outcome import Outcome
 
 HEADER = "PoisonAdmin-Outcome"
 VERSION_HEADER = "PoisonAdmin-Consumer-Version"

@@ -11,9 +11,6 @@ from yarl import URL
 
 from poisonadmin.core.domain.addresses import ANY_WORDS
 from poisonadmin.core.domain.ssrf import NetworkGuard
-from poisonadmin.delivery.domain.attempt import AttemptRecord
-from poisonadmin.delivery.domain.outcome import Outcome
-from poisonadmin.delivery.domain.retry_schedule import retry_after_ms
 from poisonadmin.destinations.domain.http_config import (
     CONNECTION_LOST,
     COPIED_BY_DEFAULT,
@@ -21,7 +18,10 @@ from poisonadmin.destinations.domain.http_config import (
     validate_headers,
     validate_http_config,
 )
-from poisonadmin.messages.domain.failures import Failure, http_status_failure
+from poisonadmin.groups.domain.failures import Failure, http_status_failure
+from poisonadmin.messages.domain.attempt import AttemptRecord
+from poisonadmin.messages.domain.outcome import Outcome
+from poisonadmin.policies.domain.retry_schedule import retry_after_ms
 from workers.delivery.deliveries import Delivery
 from workers.delivery.http.answers import HEADER, VERSION_HEADER, InvalidOutcome, parse_outcome
 from workers.delivery.http.failures import HTTP_CONNECTION_RESET, transport_failure

@@ -4,7 +4,7 @@ import errno
 import ssl
 import traceback
 
-from poisonadmin.messages.domain.failures import (
+from poisonadmin.groups.domain.failures import (
     DESTINATION_REFUSED,
     HTTP_CONNECTION_ERROR,
     HTTP_PROTOCOL_ERROR,

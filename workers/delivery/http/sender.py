@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from poisonadmin.delivery.domain.outcome import Outcome
 from poisonadmin.destinations.domain.http_config import InvalidDestination
-from poisonadmin.messages.domain.failures import Failure
+from poisonadmin.groups.domain.failures import Failure
+from poisonadmin.messages.domain.outcome import Outcome
 from workers.delivery.deliveries import Delivery
 from workers.delivery.http.exchange import Exchange, HttpDestination
 from workers.delivery.outcomes import attempt_row, fail

@@ -2,7 +2,7 @@
 
 A failure becomes a set of tokens, and the set a row of MinHashes (`pyspark.ml`). Failures that share a band of these
 are neighbours, and those neighbours are pairs whose sets have enough in common. How alike a pair is, and what to
-propose, is said by poisonadmin/alike_groups/domain.
+propose, is said by poisonadmin/groups/alike/domain.
 
 The hashes are joined here and not by `approxSimilarityJoin`. That takes one equal hash for enough, so of thousands of
 groups every pair that shares its class is looked at; and it pairs all that share a hash, so many groups of one kind
@@ -18,11 +18,11 @@ from pyspark.ml.functions import vector_to_array
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
-from poisonadmin.alike_groups.domain.compared import ComparedFailure, compared
-from poisonadmin.alike_groups.domain.proposals import AlikeAnswer, AskedGroups, ComparedGroup
-from poisonadmin.alike_groups.domain.similarity import WORTH_COMPARING, tokens
-from poisonadmin.delivery.domain.outcome import Outcome
-from poisonadmin.messages.domain.failures import Failure, stored_failure
+from poisonadmin.groups.alike.domain.compared import ComparedFailure, compared
+from poisonadmin.groups.alike.domain.proposals import AlikeAnswer, AskedGroups, ComparedGroup
+from poisonadmin.groups.alike.domain.similarity import WORTH_COMPARING, tokens
+from poisonadmin.groups.domain.failures import Failure, stored_failure
+from poisonadmin.messages.domain.outcome import Outcome
 from workers.spark.pieces import batch_slots
 from workers.spark.schemas import COMPARED_FAILURE
 from workers.spark.tables.extent import Extent

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from poisonadmin.archive.domain.chosen import CHOSEN, versions_of
 from poisonadmin.archive.domain.pieces import PieceOrder, WriteOrder, WrittenFile, WrittenPiece
-from poisonadmin.archive.domain.place import file_path
+from poisonadmin.core.domain.archive_place import file_path
 from poisonadmin.core.domain.secret_settings import database_url
 from workers.spark.pieces import do_pieces
 from workers.spark.schemas import ARCHIVED_PART

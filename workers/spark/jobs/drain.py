@@ -14,8 +14,8 @@ import psycopg
 from pyspark.sql import SparkSession
 
 from poisonadmin.core.domain.secret_settings import database_url
+from poisonadmin.intake.domain.draining import Drained
 from poisonadmin.intake.domain.staged_rows import IntakeRow
-from poisonadmin.sources.domain.draining import Drained
 from workers.brokers.contract import BrokerError, Shard
 from workers.brokers.drain import DRAIN_SECONDS, drain_shard
 from workers.brokers.sources import depth_of, shards_of

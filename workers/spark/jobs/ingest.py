@@ -14,9 +14,9 @@ from pyspark.sql import SparkSession
 
 from poisonadmin.core.domain.secret_settings import database_url
 from poisonadmin.intake.domain.envelope import parse_line
-from poisonadmin.intake.domain.envelope_fields import InvalidEnvelope
 from poisonadmin.intake.domain.quick_lines import quick_reader
 from poisonadmin.intake.domain.staged_rows import intake_row
+from poisonadmin.messages.domain.envelope_fields import InvalidEnvelope
 from poisonadmin.sources.domain.files import FileKind, FileStaging, FileToTake, StagedFile
 from workers.spark import sinks
 from workers.spark.parquet import envelope_of, raw_of, row_count_of, rows_of

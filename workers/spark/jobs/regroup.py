@@ -14,9 +14,9 @@ from psycopg.rows import class_row
 from pyspark.sql import SparkSession
 
 from poisonadmin.core.domain.secret_settings import database_url
-from poisonadmin.delivery.domain.outcome import Outcome
-from poisonadmin.messages.domain.failures import MAX_MASKED_CHARS, fingerprint, stored_failure, title
+from poisonadmin.groups.domain.failures import MAX_MASKED_CHARS, fingerprint, stored_failure, title
 from poisonadmin.messages.domain.id_ranges import IdRange
+from poisonadmin.messages.domain.outcome import Outcome
 from workers.spark.pieces import do_pieces
 from workers.spark.schemas import REGROUPED_PART
 

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
 from poisonadmin.archive.domain.pieces import WrittenFile
-from poisonadmin.messages.domain.failures import MAX_MASKED_CHARS
+from poisonadmin.groups.domain.failures import MAX_MASKED_CHARS
 from workers.spark.jobs.regroup import REPORTED, LoggedFailure, as_now
 from workers.spark.pieces import batch_slots
 from workers.spark.schemas import REGROUPED_FAILURE

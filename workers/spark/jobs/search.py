@@ -16,8 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from poisonadmin.core.domain.json_path import parse_path
-from poisonadmin.searches.domain.payload_tests import payload_test
-from poisonadmin.searches.domain.scan import (
+from poisonadmin.search.deep.domain.payload_tests import payload_test
+from poisonadmin.search.deep.domain.scan import (
     Clause,
     ColumnIs,
     ColumnTest,

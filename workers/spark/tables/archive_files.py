@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from poisonadmin.archive.domain.place import unfinished
+from poisonadmin.core.domain.archive_place import unfinished
 
 
 class RowDigest:

@@ -11,7 +11,7 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from poisonadmin.delivery.domain.attempt import ATTEMPT_COLUMNS
+from poisonadmin.messages.domain.attempt import ATTEMPT_COLUMNS
 
 _SPARK = {
     pa.int64(): "long",

@@ -15,7 +15,7 @@ from pyspark.sql import datasource as asked
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from poisonadmin.archive.domain.place import path_of, place_and_path
+from poisonadmin.core.domain.archive_place import path_of, place_and_path
 from poisonadmin.core.domain.secret_settings import database_url
 from poisonadmin.messages.domain.id_ranges import IdRange
 from workers.spark.tables.archive_files import located

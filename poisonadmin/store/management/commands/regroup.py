@@ -4,7 +4,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from poisonadmin.messages.commands.regrouping import request_regrouping
+from poisonadmin.groups.commands.regrouping import request_regrouping
 
 
 class Command(BaseCommand):

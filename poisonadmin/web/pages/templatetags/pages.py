@@ -12,7 +12,7 @@ from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
 
-from poisonadmin.sources.domain.broker_kinds import BROKERS
+from poisonadmin.brokers.domain.broker_kinds import BROKERS
 from poisonadmin.web.pages import badges, crash_view, sanitising, tables, words
 from poisonadmin.web.pages.icons import paths_of
 

@@ -5,7 +5,7 @@ import signal
 from dataclasses import dataclass
 
 from poisonadmin.delivery.domain.journal import Why
-from poisonadmin.messages.domain.failures import Failure
+from poisonadmin.groups.domain.failures import Failure
 
 KILLED = "HandlerKilled"
 SEGFAULT = "HandlerSegfault"

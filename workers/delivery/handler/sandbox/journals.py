@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from poisonadmin.delivery.domain.attempt import AttemptRecord
 from poisonadmin.delivery.domain.journal import JOURNAL_BYTES, MAGIC, HeaderField, Journal, Kind, Result, Turn
 from poisonadmin.delivery.domain.lost_node import NOWHERE, HeldFor
-from poisonadmin.delivery.domain.outcome import Outcome
-from poisonadmin.messages.domain.failures import Failure
+from poisonadmin.groups.domain.failures import Failure
+from poisonadmin.messages.domain.attempt import AttemptRecord
+from poisonadmin.messages.domain.outcome import Outcome
 from workers.delivery.deliveries import Delivery
 from workers.delivery.handler.outcomes import result_row
 from workers.delivery.handler.sandbox.journal_file import JournalDamaged

@@ -1,0 +1,213 @@
+"""The kinds of brokers, each declared once.
+
+Read by checks, forms, pages, API, `manage.py source` and workers. A new broker is a declaration here
+and its adapter in `workers/brokers/<name>/` (docs/develop/extending.md).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from poisonadmin.brokers.domain.broker_settings import (
+    Check,
+    Setting,
+    address_template,
+    choice,
+    http_url,
+    number,
+    switch,
+    text,
+    text_or_empty,
+    topic,
+)
+
+RABBITMQ, ARTEMIS, KAFKA = "rabbitmq", "artemis", "kafka"
+
+
+@dataclass(frozen=True)
+class BrokerKind:
+    """One kind of broker.
+
+    `schemes`: those of its URLs, each with its default port; `tls_schemes` connect with TLS; `url_form` and `example`
+    say how a URL looks. `drained`: the name of the setting that lists what a source takes messages from, each name of
+    which `check_name` checks. `source` and `destination`: the settings beside these. `discovery_note` says how queues
+    are found, where that takes more than the URL; `preview_note` what a preview leaves behind.
+    """
+
+    name: str
+    words: str
+    schemes: Mapping[str, int]
+    tls_schemes: frozenset[str]
+    url_form: str
+    example: str
+    drained: str
+    check_name: Check
+    source: tuple[Setting, ...]
+    destination: tuple[Setting, ...]
+    max_hosts: int = 1
+    has_virtual_hosts: bool = False
+    discovery_note: str = ""
+    preview_note: str = ""
+
+    @property
+    def redirects(self) -> tuple[str, ...]:
+        """The settings of a destination that send messages elsewhere than where they failed."""
+        return tuple(setting.name for setting in self.destination if setting.is_redirect)
+
+
+_VERIFY_TLS = switch("verify_tls", "Verify the broker’s certificate", default=True)
+_SASL = choice("sasl_mechanism", "SASL mechanism", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_READERS = number("readers", "Readers of each queue", range(1, 9), 2)
+_ADDRESS_NOTE = "{original} is the queue where a message failed, {queue} the one that is drained."
+_SOURCE = (
+    Setting("address", "Address of its messages", address_template, "{original}", note=_ADDRESS_NOTE),
+    _VERIFY_TLS,
+)
+_DESTINATION = (
+    number(
+        "confirm_within_ms",
+        "Consumer confirms within (ms)",
+        range(1000, 31 * 86_400_000),
+        hint="no confirmation is expected",
+        note="After this time the message counts as unconfirmed.",
+    ),
+    number("timeout_ms", "Broker confirms within (ms)", range(100, 300_001), 30_000),
+    number("batch", "Messages per batch", range(1, 5001), 500),
+    number("concurrency", "Connections", range(1, 17), 2),
+    _VERIFY_TLS,
+)
+_BACK = "where each message came from"
+_TO_QUEUE = Setting("queue", "Redirect to this queue", text, hint=_BACK, is_redirect=True)
+
+BROKERS: Mapping[str, BrokerKind] = {
+    kind.name: kind
+    for kind in (
+        BrokerKind(
+            RABBITMQ,
+            "RabbitMQ",
+            schemes={"amqp": 5672, "amqps": 5671},
+            tls_schemes=frozenset({"amqps"}),
+            url_form="amqp(s)://host/vhost",
+            example="amqp://rabbit.example.org:5672/vhost",
+            drained="queues",
+            check_name=text,
+            source=(
+                *_SOURCE,
+                _READERS,
+                Setting(
+                    "management_url",
+                    "Management URL",
+                    http_url,
+                    hint="http://rabbit.example.org:15672",
+                    note="Where the management plugin answers; needed to find queues.",
+                ),
+            ),
+            destination=(
+                _TO_QUEUE,
+                Setting("exchange", "Redirect to this exchange", text, is_redirect=True),
+                Setting("routing_key", "Routing key for the exchange", text_or_empty),
+                *_DESTINATION,
+            ),
+            has_virtual_hosts=True,
+            discovery_note="RabbitMQ is asked through its management plugin: the management URL says where it answers.",
+            preview_note="A quorum queue counts a preview as a delivery.",
+        ),
+        BrokerKind(
+            ARTEMIS,
+            "ActiveMQ Artemis",
+            schemes={"stomp": 61613, "stomp+ssl": 61612},
+            tls_schemes=frozenset({"stomp+ssl"}),
+            url_form="stomp(+ssl)://host",
+            example="stomp://artemis.example.org:61613",
+            drained="queues",
+            check_name=text,
+            source=(*_SOURCE, _READERS),
+            destination=(_TO_QUEUE, *_DESTINATION),
+        ),
+        BrokerKind(
+            KAFKA,
+            "Kafka",
+            schemes={"kafka": 9092, "kafka+ssl": 9093},
+            tls_schemes=frozenset({"kafka+ssl"}),
+            url_form="kafka(+ssl)://one,two",
+            example="kafka://one.example.org:9092,two.example.org:9092",
+            drained="topics",
+            check_name=topic,
+            source=(
+                *_SOURCE,
+                Setting(
+                    "group",
+                    "Consumer group",
+                    text,
+                    hint="poisonadmin-<name of the source>",
+                    stored="poisonadmin-{name}",
+                ),
+                _SASL,
+            ),
+            destination=(
+                Setting("topic", "Redirect to this topic", topic, hint=_BACK, is_redirect=True),
+                *_DESTINATION,
+                _SASL,
+            ),
+            max_hosts=20,
+        ),
+    )
+}
+SOURCE_DEFAULTS = {kind.name: {setting.name: setting.default for setting in kind.source} for kind in BROKERS.values()}
+DESTINATION_DEFAULTS = {
+    kind.name: {setting.name: setting.default for setting in kind.destination} for kind in BROKERS.values()
+}
+
+
+def source_settings() -> list[tuple[Setting, list[BrokerKind]]]:
+    """Return each setting of a source once, with the kinds that have it."""
+    return _once((kind, setting) for kind in BROKERS.values() for setting in kind.source)
+
+
+def destination_settings() -> list[tuple[Setting, list[BrokerKind]]]:
+    """Return each setting of a destination once, with the kinds that have it."""
+    return _once((kind, setting) for kind in BROKERS.values() for setting in kind.destination)
+
+
+def _once(pairs: Iterable[tuple[BrokerKind, Setting]]) -> list[tuple[Setting, list[BrokerKind]]]:
+    found: dict[str, tuple[Setting, list[BrokerKind]]] = {}
+    for kind, setting in pairs:
+        found.setdefault(setting.name, (setting, []))[1].append(kind)
+    return list(found.values())
+
+
+def note_of(setting: Setting, kinds: Sequence[BrokerKind]) -> str:
+    """Return the note of a setting, with the kinds that have it where not all have.
+
+    >>> [note_of(setting, kinds) for setting, kinds in source_settings() if setting.name == "readers"]
+    ['For RabbitMQ and ActiveMQ Artemis.']
+    """
+    of = "" if len(kinds) == len(BROKERS) else f"For {' and '.join(kind.words for kind in kinds)}."
+    return f"{of} {setting.note}".strip()
+
+
+def optional(settings: Sequence[Setting]) -> str:
+    """Return settings as the API's document lists those that may be left out.
+
+    >>> optional(BROKERS["artemis"].source)
+    'address?, verify_tls?, readers?'
+    """
+    return ", ".join(f"{setting.name}?" for setting in settings)
+
+
+def kind_of_url(url: str) -> str | None:
+    """Return the kind of broker whose scheme the URL has; None where no kind has it.
+
+    >>> kind_of_url("stomp+ssl://artemis.example.org"), kind_of_url("http://example.org")
+    ('artemis', None)
+    """
+    scheme = url.partition("://")[0]
+    return next((kind.name for kind in BROKERS.values() if scheme in kind.schemes), None)
+
+
+def words_of(kind: str) -> str:
+    """Return what a kind of broker is called; the kind itself where it is none.
+
+    >>> words_of("rabbitmq"), words_of("pigeons")
+    ('RabbitMQ', 'pigeons')
+    """
+    return BROKERS[kind].words if kind in BROKERS else kind

@@ -1,0 +1,204 @@
+"""The statements of decisions: one an action, made when this is imported."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from poisonadmin.decisions.operations.domain.actions import ACTIONS, DELIVERING, OperationAction
+from poisonadmin.decisions.queries import refusals
+from poisonadmin.messages.commands.transitions import ChosenRows, StatementParts, move, stay
+from poisonadmin.messages.domain.states import Event, Reason, State
+
+# What somebody else changes meanwhile is left out. The planner takes the refusal for rare: without the OFFSET it would
+# walk all lanes once a message.
+_CHOSEN = """
+    SELECT * FROM (
+        SELECT message.id, message.xmin AS version, message.address_id, message.state, message.reason, message.group_id,
+               message.original_address_id{more}, {refusal} AS refusal
+        FROM message {joins}
+        WHERE message.id = ANY(%(ids)s) AND message.state = '{start}'{asks}
+        OFFSET 0
+    ) AS judged WHERE refusal IS NULL
+"""
+_TARGETS = """
+SELECT DISTINCT back.id FROM message {join} WHERE message.id = ANY(%(ids)s) AND message.state = '{start}'
+"""
+_TARGET = ", back.id AS return_id, lane.id AS return_lane_id, envelope.expires_at AS expiry"
+_LANE = """
+         JOIN lane ON lane.address_id = back.id AND lane.conversation_id IS NULL
+              AND lane.is_isolation = (message.id = ANY(%(alone)s))
+              AND lane.operation_id IS NOT DISTINCT FROM
+                  CASE WHEN NOT (back.is_ordered OR message.id = ANY(%(alone)s)) THEN %(lanes)s::bigint END
+"""
+_HOPS = """hops AS (
+    INSERT INTO hop (message_id, from_address, to_address, reason, by)
+    SELECT changed.id, was.name, back.name, '{event}', %(actor)s
+    FROM changed JOIN address AS was ON was.id = was_address_id JOIN address AS back ON back.id = changed.address_id
+    WHERE changed.address_id <> was_address_id
+)"""
+
+
+@dataclass(frozen=True)
+class DecisionStatement:
+    """`statement` changes those of the messages `ids` that it fits; it returns lane, earliest due time and ids of them.
+
+    It needs ids, until, operation, actor and note, visible and what `refusals.values` says, and where it `delivers`
+    candidates, alone, cleared and lanes.
+    `targets`: a query for the addresses that messages in the state would be sent to, where it delivers.
+    `admits`: what keeps the messages from being delivered is taken away first. `is_quick`: most messages need no more
+    than the statement.
+    """
+
+    event: Event
+    statement: str
+    targets: str
+    refusal: str
+    joins: str
+    delivers: bool
+    admits: bool
+    is_quick: bool
+
+
+def _decision(
+    key: OperationAction,
+    to: State,
+    reason: Reason | None = None,
+    sets: Mapping[str, str] | None = None,
+    *,
+    event: Event | None = None,
+) -> DecisionStatement:
+    """Return the decision of an action. `event`: what history says where it is not the action's own."""
+    action = ACTIONS[key]
+    assert action.start is not None
+    recorded_event = event or action.event
+    delivers = key in DELIVERING and to is State.TBDL
+    asks = ""
+    if delivers:
+        asks = " AND (NOT message.candidate OR message.id = ANY(%(candidates)s))"
+    if key in DELIVERING and key is not OperationAction.REDIRECT:
+        asks += f" AND {'NOT ' if delivers else ''}{refusals.IS_HANDED_BACK}"
+    chosen = _CHOSEN.format(
+        more=_TARGET if delivers else "",
+        joins=(refusals.joins_of_delivery(key) if key in DELIVERING else "") + (_LANE if delivers else ""),
+        start=action.start,
+        refusal=refusals.REFUSALS[key],
+        asks=asks,
+    )
+    statement = move(
+        action.start,
+        recorded_event,
+        to,
+        chosen=ChosenRows(
+            chosen,
+            is_as_read=True,
+        ),
+        reason=reason,
+        sets=sets,
+        parts=StatementParts(
+            shows=("message.lane_id", "message.due_at"),
+            beside=_HOPS.format(event=recorded_event) if delivers else "",
+            is_decision=True,
+            then="SELECT lane_id, min(due_at), array_agg(id) FROM changed GROUP BY lane_id",
+        ),
+    )
+    return DecisionStatement(
+        recorded_event,
+        statement,
+        _TARGETS.format(join=refusals.target_join(key), start=action.start),
+        refusals.REFUSALS[key],
+        refusals.joins(key),
+        delivers=delivers,
+        admits=key in DELIVERING and key is not OperationAction.REDIRECT,
+        is_quick=key is not OperationAction.PATCH,
+    )
+
+
+_DELIVERED_AGAIN = {
+    "reason": "NULL",
+    "due_at": "now()",
+    "failure_count": "0",
+    "address_id": "return_id",
+    "lane_id": "return_lane_id",
+    "original_address_id": "NULL",
+    "operation_id": "%(operation)s::bigint",
+    "candidate": "message.candidate AND NOT message.id = ANY(%(cleared)s)",
+    "crash_count": "CASE WHEN message.id = ANY(%(cleared)s) THEN 0 ELSE message.crash_count END",
+    "expires_at": "CASE WHEN expiry > now() THEN expiry END",
+}
+_APPROVE = _decision(OperationAction.APPROVE, State.TBDL, sets=_DELIVERED_AGAIN)
+_PATCH = _decision(OperationAction.PATCH, State.TBDL, sets=_DELIVERED_AGAIN)
+_RETURN = _decision(OperationAction.RETURN, State.TBDL, sets=_DELIVERED_AGAIN)
+# Once it is off the list, it is approved.
+_RELEASE = replace(_APPROVE, refusal=refusals.REFUSALS[OperationAction.RELEASE], is_quick=False)
+HAND_BACK = _decision(
+    OperationAction.APPROVE,
+    State.DLVD,
+    Reason.HANDED_BACK,
+    event=Event.HANDED_BACK,
+    sets={"failure_count": "0", "candidate": "FALSE", "crash_count": "0"},
+)
+# Where it was first stays known, so that it can be returned. Home again, it is as if it had never been moved.
+_REDIRECT = _decision(
+    OperationAction.REDIRECT,
+    State.TBDL,
+    sets=_DELIVERED_AGAIN
+    | {"original_address_id": "NULLIF(coalesce(message.original_address_id, message.address_id), return_id)"},
+)
+_MARK_FAIL = _decision(OperationAction.FAIL, State.FAIL, Reason.FAILED_BY_ADMIN)
+_QUARANTINE = _decision(OperationAction.QUARANTINE, State.NDLV, Reason.QUARANTINED)
+_RESTORE = _decision(
+    OperationAction.RESTORE,
+    State.NDLV,
+    sets={
+        "reason": """coalesce((SELECT history.reason FROM history
+            WHERE history.message_id = message.id AND to_state = 'NDLV' ORDER BY seq DESC LIMIT 1), message.reason)"""
+    },
+)
+_DELIVER_NOW = _decision(OperationAction.DELIVER_NOW, State.TBDL, sets={"due_at": "now()"})
+_POSTPONE = _decision(OperationAction.POSTPONE, State.TBDL, sets={"due_at": "GREATEST(%(until)s, now())"})
+_ASSIGN = stay(
+    Event.ASSIGNED,
+    ACTIONS[OperationAction.ASSIGN].starts,
+    chosen="SELECT id, state, reason, attempt_number FROM message WHERE id = ANY(%(ids)s)",
+    parts=StatementParts(
+        beside="""owned AS (
+    INSERT INTO message_owner (message_id, owner_id)
+    SELECT id, %(owner_id)s::bigint FROM changed WHERE %(owner_id)s::bigint IS NOT NULL ORDER BY id
+    ON CONFLICT (message_id) DO UPDATE SET owner_id = excluded.owner_id
+), disowned AS (
+    DELETE FROM message_owner USING changed
+    WHERE message_id = id AND %(sets_owner)s AND %(owner_id)s::bigint IS NULL
+), tagged AS (
+    INSERT INTO message_tag (message_id, tags)
+    SELECT id, %(tags_added)s::text[] FROM changed WHERE %(tags_added)s::text[] <> '{}' ORDER BY id
+    ON CONFLICT (message_id) DO UPDATE SET tags = ARRAY(
+        SELECT unnest(message_tag.tags || excluded.tags) EXCEPT SELECT unnest(%(tags_removed)s::text[]) ORDER BY 1)
+), untagged AS (
+    UPDATE message_tag
+    SET tags = ARRAY(SELECT unnest(tags) EXCEPT SELECT unnest(%(tags_removed)s::text[]) ORDER BY 1) FROM changed
+    WHERE message_id = id AND %(tags_added)s::text[] = '{}' AND tags::text[] && %(tags_removed)s::text[]
+)""",
+        then="SELECT NULL::bigint, NULL::timestamptz, array_agg(id) FROM changed HAVING count(*) > 0",
+    ),
+)
+DECISIONS: dict[OperationAction, DecisionStatement] = {
+    OperationAction.APPROVE: _APPROVE,
+    OperationAction.RETURN: _RETURN,
+    OperationAction.REDIRECT: _REDIRECT,
+    OperationAction.PATCH: _PATCH,
+    OperationAction.RELEASE: _RELEASE,
+    OperationAction.FAIL: _MARK_FAIL,
+    OperationAction.RESTORE: _RESTORE,
+    OperationAction.QUARANTINE: _QUARANTINE,
+    OperationAction.DELIVER_NOW: _DELIVER_NOW,
+    OperationAction.POSTPONE: _POSTPONE,
+    OperationAction.ASSIGN: DecisionStatement(
+        Event.ASSIGNED,
+        _ASSIGN,
+        "",
+        refusals.REFUSALS[OperationAction.ASSIGN],
+        refusals.joins(OperationAction.ASSIGN),
+        delivers=False,
+        admits=False,
+        is_quick=False,
+    ),
+}

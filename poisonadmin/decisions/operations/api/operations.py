@@ -1,0 +1,263 @@
+"""Operations on selections."""
+
+from typing import Any
+
+from django.http.response import HttpResponseBase
+from rest_framework import serializers
+from rest_framework.response import Response
+
+from poisonadmin.core.domain.access import Permission
+from poisonadmin.decisions.operations.api.answers import MESSAGE, created, shown
+from poisonadmin.decisions.operations.api.selections import PREVIEW
+from poisonadmin.decisions.operations.commands import beginning, operations
+from poisonadmin.decisions.operations.commands.beginning import MAX_REASON_CHARS
+from poisonadmin.decisions.operations.commands.exports import record_export
+from poisonadmin.decisions.operations.domain.actions import OperationAction
+from poisonadmin.decisions.operations.domain.lifecycle import OperationChange, OperationState
+from poisonadmin.decisions.operations.domain.pace import Pace
+from poisonadmin.decisions.operations.queries.ledger_report import ledger_report
+from poisonadmin.decisions.operations.queries.operations import (
+    OperationDetail,
+    OperationRow,
+    get_operation,
+    list_operation_members,
+    list_operations,
+)
+from poisonadmin.decisions.operations.queries.preview import preview
+from poisonadmin.decisions.sign_offs.commands.sign_off import sign_off
+from poisonadmin.decisions.sign_offs.domain.sign_off import SignOffDecision
+from poisonadmin.messages.domain.member_outcomes import MemberOutcome
+from poisonadmin.search.commands.selections import freeze
+from poisonadmin.search.queries.selections import get_selection, list_members
+from poisonadmin.web.api.attachments import csv_attachment
+from poisonadmin.web.api.contract import (
+    PAGE,
+    FilterField,
+    Identifier,
+    JsonObject,
+    Moment,
+    Paged,
+    Raw,
+    ReasonInput,
+    StrictSerializer,
+    Text,
+    boolean,
+    choice,
+    contract,
+)
+from poisonadmin.web.api.rendering import TakeAny
+from poisonadmin.web.api.shape import Shape
+from poisonadmin.web.api.view import ApiView
+
+_KINDS: dict[str, Any] = {
+    "action": OperationAction,
+    "state": OperationState,
+    "sign_off_decision": SignOffDecision | None,
+}
+_INTERNAL = ("walked", "changed", "requester", "patterns")
+OPERATION = Shape("Operation", OperationDetail, leave_out=_INTERNAL, also={"done": int}, kinds=_KINDS)
+LISTED_OPERATION = Shape("ListedOperation", OperationRow, leave_out=_INTERNAL, kinds=_KINDS)
+
+
+class OperationInput(ReasonInput):
+    """`selection`: a selection's id, or an object with the `filter` that is to be frozen.
+
+    `params`: what the action needs to know: to redirect, `{"address": "…"}`; to patch, `json_patch` (RFC 6902), or
+    `payload` for one message, and `headers` (`set`, `remove`); to assign, `owner` and `tags` (`add`, `remove`).
+    `canary`: try 1 message, then 10, then 100 before all others, and halt when they fail again. `break_glass`: begin
+    without the sign-off that it may need, which takes the permission of that name and is shown on it for ever.
+    `dry_run`: answer 200 with what it would do (`GET /selections/{id}/preview/`), and do nothing.
+    """
+
+    selection = serializers.JSONField()
+    action = serializers.ChoiceField(choices=[str(one) for one in OperationAction])
+    rate_per_second = serializers.FloatField(required=False, allow_null=True)
+    canary = serializers.BooleanField(required=False, default=False)
+    until = Moment(required=False)
+    params = JsonObject(required=False)
+    break_glass = serializers.BooleanField(required=False, default=False)
+    dry_run = serializers.BooleanField(required=False, default=False)
+
+
+class OperationList(ApiView):
+    """`/operations/`."""
+
+    @contract(
+        Permission.READ,
+        "operations",
+        {200: Paged(LISTED_OPERATION)},
+        query=(
+            choice("state", OperationState),
+            boolean("broke_glass", "Whether only those that were begun without the sign-off that they needed."),
+            *PAGE,
+        ),
+    )
+    def get(self) -> Response:
+        """List operations, newest first."""
+        only = {"state": self.query["state"], "broke_glass": bool(self.query["broke_glass"])}
+        return self.listed(LISTED_OPERATION, list_operations, **only)
+
+    @contract(Permission.DECIDE, "operations", {202: OPERATION, 200: PREVIEW}, body=OperationInput, acts=True)
+    def post(self) -> Response:
+        """Begin an operation on a selection. It goes on until every member is accounted for.
+
+        Above the limit of a sign-off rule its state is `waiting_for_sign_off`, and nothing of it is done before another
+        person has consented (`POST /operations/{id}/sign-offs/`).
+        """
+        body = self.body
+        selection, action = _selection_of(body["selection"]), OperationAction(body["action"])
+        if body["dry_run"]:
+            return self._preview(selection, action)
+        operation_id = beginning.begin(
+            selection,
+            action,
+            reason=body["reason"],
+            principal=self.principal,
+            until=body.get("until"),
+            params=body.get("params"),
+            terms=beginning.OperationTerms(Pace(body.get("rate_per_second"), body["canary"]), body["break_glass"]),
+        )
+        return created(self, OPERATION, get_operation(operation_id, principal=self.reader), 202)
+
+    def _preview(self, selection: Any, action: OperationAction) -> Response:
+        body = self.body
+        selection_id = selection if isinstance(selection, int) else freeze(selection, principal=self.reader)
+        pace = Pace(body.get("rate_per_second"), body["canary"])
+        found = get_selection(selection_id, principal=self.reader)
+        return shown(PREVIEW, preview(found, action, principal=self.reader, params=body.get("params"), pace=pace))
+
+
+def _selection_of(given: Any) -> Any:
+    if isinstance(given, str):
+        field = Identifier()
+        field.field_name = "selection"
+        return field.to_internal_value(given)
+    if isinstance(given, dict) and set(given) == {"filter"}:
+        return FilterField().run_validation(given["filter"])
+    raise serializers.ValidationError(
+        {"selection": ["Must be a selection's id, or an object with a filter."]}, "invalid"
+    )
+
+
+class OperationOne(ApiView):
+    """`/operations/{id}/`."""
+
+    @contract(Permission.READ, "operations", {200: OPERATION})
+    def get(self, operation_id: int) -> Response:
+        """Show an operation with its ledger, whose numbers sum to `count`."""
+        return shown(OPERATION, get_operation(operation_id, principal=self.principal))
+
+
+class OperationMembers(ApiView):
+    """`/operations/{id}/members/`."""
+
+    @contract(
+        Permission.READ,
+        "operations",
+        {200: Paged(MESSAGE)},
+        query=(choice("outcome", MemberOutcome, "A line of the ledger."), *PAGE),
+    )
+    def get(self, operation_id: int) -> Response:
+        """List the members behind a line of the ledger, or all of them, as they are now, oldest first."""
+        operation = get_operation(operation_id, principal=self.principal)
+        if self.query["outcome"] is None:
+            return self.listed(MESSAGE, list_members, get_selection(operation.selection_id, principal=self.principal))
+        return self.listed(MESSAGE, list_operation_members, operation, MemberOutcome(self.query["outcome"]))
+
+
+class OperationLedger(ApiView):
+    """`/operations/{id}/members.csv`."""
+
+    content_negotiation_class = TakeAny
+
+    @contract(
+        Permission.EXPORT,
+        "operations",
+        {200: Raw("text/csv")},
+        query=(
+            choice("outcome", MemberOutcome, "Only the members behind this line of the ledger."),
+            boolean("mark", "Whether it begins with a byte order mark, which spreadsheets want."),
+        ),
+    )
+    def get(self, operation_id: int) -> HttpResponseBase:
+        """Download the ledger as CSV: a line a member, with its outcome and when that was known."""
+        operation = get_operation(operation_id, principal=self.reader)
+        outcome = MemberOutcome(self.query["outcome"]) if self.query["outcome"] else None
+        mark = bool(self.query["mark"])
+        record_export(operation, outcome, principal=self.principal)
+        chunks = ledger_report(operation, principal=self.principal, outcome=outcome, mark=mark)
+        return csv_attachment(self.request, chunks, f"operation-{operation_id}.csv")
+
+
+class _ChangeView(ApiView):
+    """What all changes of an operation have in common."""
+
+    def changed(self, operation_id: int, what: OperationChange) -> Response:
+        """Make the change and return the operation as it is now."""
+        operations.change(operation_id, what, reason=self.body.get("reason", ""), principal=self.principal)
+        return shown(OPERATION, get_operation(operation_id, principal=self.reader))
+
+
+class ChangeInput(StrictSerializer):
+    """`reason`: why, for the audit log; the operation has its own."""
+
+    reason = Text(max_length=MAX_REASON_CHARS, required=False)
+
+
+_CHANGES: dict[str, Any] = {"body": ChangeInput, "acts": True}
+
+
+class OperationPause(_ChangeView):
+    """`/operations/{id}/pause/`."""
+
+    @contract(Permission.DECIDE, "operations", {200: OPERATION}, **_CHANGES)
+    def post(self, operation_id: int) -> Response:
+        """Let nothing more begin until it is resumed. What is under way ends."""
+        return self.changed(operation_id, OperationChange.PAUSE)
+
+
+class OperationResume(_ChangeView):
+    """`/operations/{id}/resume/`."""
+
+    @contract(Permission.DECIDE, "operations", {200: OPERATION}, **_CHANGES)
+    def post(self, operation_id: int) -> Response:
+        """Go on with an operation that was paused or halted."""
+        return self.changed(operation_id, OperationChange.RESUME)
+
+
+class OperationCancel(_ChangeView):
+    """`/operations/{id}/cancel/`."""
+
+    @contract(Permission.DECIDE, "operations", {200: OPERATION}, **_CHANGES)
+    def post(self, operation_id: int) -> Response:
+        """End an operation: what is under way ends, what is not begun waits for a decision as before."""
+        return self.changed(operation_id, OperationChange.CANCEL)
+
+
+class SignOffInput(ReasonInput):
+    """`hash`: that of the operation whose messages were seen. `decision`: refusing cancels the operation."""
+
+    hash = Text(max_length=64)
+    decision = serializers.ChoiceField(
+        choices=[str(one) for one in SignOffDecision], required=False, default=str(SignOffDecision.CONSENT)
+    )
+
+
+class OperationSignOff(ApiView):
+    """`/operations/{id}/sign-offs/`."""
+
+    @contract(Permission.SIGN_OFF, "operations", {200: OPERATION}, body=SignOffInput, acts=True)
+    def post(self, operation_id: int) -> Response:
+        """Consent to an operation of another person, which begins it, or refuse.
+
+        409 `hash_mismatch` for another selection, `operation_state_conflict` when it does not wait any more.
+        """
+        body = self.body
+        sign_off(
+            operation_id,
+            SignOffDecision(body["decision"]),
+            selection_hash=body["hash"],
+            reason=body["reason"],
+            principal=self.principal,
+        )
+        return shown(OPERATION, get_operation(operation_id, principal=self.reader))

@@ -1,0 +1,119 @@
+"""Selections, and what an operation would do with them."""
+
+from rest_framework import serializers
+from rest_framework.response import Response
+
+from poisonadmin.core.domain.access import Permission
+from poisonadmin.decisions.operations.api.answers import MESSAGE, created, shown
+from poisonadmin.decisions.operations.domain.actions import OperationAction
+from poisonadmin.decisions.operations.domain.pace import Pace
+from poisonadmin.decisions.operations.queries.preview import OperationPreview, preview
+from poisonadmin.search.commands import selections
+from poisonadmin.search.domain.selection import SelectionOrder
+from poisonadmin.search.queries.selections import SelectionDetail, get_selection, get_selection_detail, list_members
+from poisonadmin.web.api.contract import (
+    PAGE,
+    FilterField,
+    Identifier,
+    JsonObject,
+    Paged,
+    StrictSerializer,
+    boolean,
+    choice,
+    contract,
+    decimal,
+)
+from poisonadmin.web.api.shape import Shape
+from poisonadmin.web.api.view import ApiView
+
+SELECTION = Shape(
+    "Selection", SelectionDetail, leave_out=("address_ids", "reads_payloads"), kinds={"order": SelectionOrder}
+)
+PREVIEW = Shape("OperationPreview", OperationPreview, also={"needs_sign_off": bool})
+
+
+class SelectionInput(StrictSerializer):
+    """`filter`: parameters of `GET /messages/`; or `ids`. `limit`: how many at most, the first in `order`."""
+
+    filter = FilterField(required=False)
+    ids = serializers.ListField(child=Identifier(), required=False, max_length=selections.MAX_IDS, min_length=1)
+    limit = serializers.IntegerField(min_value=1, max_value=selections.MAX_MEMBERS, required=False, allow_null=True)
+    order = serializers.ChoiceField(
+        choices=[str(one) for one in SelectionOrder], required=False, default=str(SelectionOrder.OLDEST)
+    )
+
+
+class SelectionList(ApiView):
+    """`/selections/`."""
+
+    @contract(Permission.READ, "operations", {201: SELECTION}, body=SelectionInput, acts=True)
+    def post(self) -> Response:
+        """Freeze the messages that a filter finds now: what arrives or changes later does not join the selection.
+
+        Only messages in scope become members. A selection that no operation is begun on is removed after a day.
+        """
+        body = self.body
+        selection_id = selections.freeze(
+            body.get("filter"),
+            ids=body.get("ids"),
+            order=SelectionOrder(body["order"]),
+            most=body.get("limit"),
+            principal=self.principal,
+        )
+        return created(self, SELECTION, get_selection_detail(selection_id, principal=self.principal), 201)
+
+
+class SelectionOne(ApiView):
+    """`/selections/{id}/`."""
+
+    @contract(Permission.READ, "operations", {200: SELECTION})
+    def get(self, selection_id: int) -> Response:
+        """Show a selection, and how many messages its filter has found since."""
+        return shown(SELECTION, get_selection_detail(selection_id, principal=self.principal))
+
+
+class SelectionMembers(ApiView):
+    """`/selections/{id}/messages/`."""
+
+    @contract(Permission.READ, "operations", {200: Paged(MESSAGE)}, query=PAGE)
+    def get(self, selection_id: int) -> Response:
+        """List the members as they are now, oldest first."""
+        return self.listed(MESSAGE, list_members, get_selection(selection_id, principal=self.principal))
+
+
+class OperationPreviewInput(StrictSerializer):
+    """What would be done, and the `params`, the rate and the canary that an operation would be given."""
+
+    action = serializers.ChoiceField(choices=[str(one) for one in OperationAction])
+    params = JsonObject(required=False)
+    rate_per_second = serializers.FloatField(required=False, allow_null=True)
+    canary = serializers.BooleanField(required=False, default=False)
+
+
+class SelectionPreview(ApiView):
+    """`/selections/{id}/preview/`."""
+
+    @contract(
+        Permission.READ,
+        "operations",
+        {200: PREVIEW},
+        query=(
+            choice("action", OperationAction, "What would be done; `approve` where it is left out."),
+            decimal("rate_per_second", "As an operation takes it: it says how long the deliveries take."),
+            boolean("canary", "Whether the operation would have one."),
+        ),
+    )
+    def get(self, selection_id: int) -> Response:
+        """Show what an operation would do with the members now, by the checks that carrying it out makes."""
+        selection = get_selection(selection_id, principal=self.principal)
+        action = OperationAction(self.query["action"] or OperationAction.APPROVE)
+        pace = Pace(self.query["rate_per_second"], bool(self.query["canary"]))
+        return shown(PREVIEW, preview(selection, action, principal=self.principal, pace=pace))
+
+    @contract(Permission.READ, "operations", {200: PREVIEW}, body=OperationPreviewInput)
+    def post(self, selection_id: int) -> Response:
+        """Show the same for an action that needs `params`. Nothing is changed."""
+        selection = get_selection(selection_id, principal=self.principal)
+        action, params = OperationAction(self.body["action"]), self.body.get("params")
+        pace = Pace(self.body.get("rate_per_second"), self.body["canary"])
+        return shown(PREVIEW, preview(selection, action, principal=self.principal, params=params, pace=pace))

@@ -1,0 +1,168 @@
+"""Operations: paused, resumed, cancelled, and carried on by a tick until every member is accounted for."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from django.db import connection, transaction
+
+from poisonadmin.core.commands import audit, locks
+from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
+from poisonadmin.core.domain.locks import Lock
+from poisonadmin.core.queries.rows import fetch_values
+from poisonadmin.decisions.operations.commands.carry_out import carry_out_piece
+from poisonadmin.decisions.operations.commands.rights import why_not_allowed
+from poisonadmin.decisions.operations.commands.undo import undo
+from poisonadmin.decisions.operations.domain.canary import STAGE_ENDS, why_halt
+from poisonadmin.decisions.operations.domain.lifecycle import CHANGES, OperationChange, OperationState
+from poisonadmin.decisions.operations.queries.operations import get_operation, ledger_of, recorded_results
+from poisonadmin.messages.commands import schedule
+from poisonadmin.store.models.operation import Operation
+
+# What a tick does not get done the next one goes on with.
+SECONDS_A_TICK = 10.0
+
+_OPEN = "SELECT id FROM operation WHERE ended_at IS NULL AND state IN ('running', 'cancelled') ORDER BY id"
+_CHANGE = """
+UPDATE operation SET state = %(to)s, state_at = now(), halted_why = NULL, is_watched = is_watched AND state <> 'halted',
+                     stage = CASE WHEN state = 'halted' THEN %(stages)s ELSE stage END,
+                     canary = CASE WHEN state = 'halted' THEN canary[1:walked] ELSE canary END
+WHERE id = %(id)s AND state = ANY(%(from)s)
+"""
+# Of an operation that is over nothing waits or is under way.
+_CLEAR_LANES = """
+DELETE FROM lane USING operation
+WHERE lane.operation_id = operation.id AND operation.ended_at IS NOT NULL AND NOT EXISTS (
+    SELECT FROM message WHERE lane_id = lane.id AND due_at IS NOT NULL AND state IN ('TBDL', 'DLNG') OFFSET 0)
+"""
+_HALT = """
+UPDATE operation SET state = 'halted', state_at = now(), halted_why = %(why)s WHERE id = %(id)s AND state = 'running'
+"""
+_NEXT_STAGE = "UPDATE operation SET stage = stage + 1 WHERE id = %(id)s AND stage = %(stage)s AND state = 'running'"
+_END = """
+UPDATE operation SET ended_at = now(), state = CASE WHEN state = 'running' THEN 'completed' ELSE state END,
+                     state_at = CASE WHEN state = 'running' THEN now() ELSE state_at END
+WHERE id = %(id)s AND ended_at IS NULL AND state IN ('running', 'cancelled')
+"""
+
+
+class OperationNotChanged(PoisonAdminError):
+    """Raised when an operation is in a state in which it cannot be paused, resumed or cancelled."""
+
+    code = "operation_state_conflict"
+    status = 409
+
+
+def change(operation_id: int, what: OperationChange, *, reason: str, principal: Principal) -> None:
+    """Pause, resume or cancel an operation. What is under way ends; nothing more begins while it is paused.
+
+    Errors: `NotAllowed`, `NotFound`, `OperationNotChanged`.
+    """
+    principal.require(Permission.DECIDE)
+    found = get_operation(operation_id, principal=principal.as_reader)
+    if what is OperationChange.RESUME and (why := why_not_allowed(found)):
+        raise OperationNotChanged(f"{why} Cancel it, and decide on its messages yourself.")
+    starts, to = CHANGES[what]
+    with transaction.atomic(), connection.cursor() as cursor:
+        values: dict[str, Any] = {
+            "id": operation_id,
+            "from": [str(one) for one in starts],
+            "to": str(to),
+            "stages": len(STAGE_ENDS),
+        }
+        cursor.execute(_CHANGE, values)
+        if not cursor.rowcount:
+            raise OperationNotChanged(f"The operation is {found.state}; it cannot {what} now.")
+        schedule.hold_lanes(cursor, operation_id, is_held=to is not OperationState.RUNNING)
+        audit.record(principal.name, f"operation.{what}", "operation", str(operation_id), note=reason)
+    if found.state == OperationState.WAITING_FOR_SIGN_OFF:
+        end_where_over(operation_id)
+
+
+def carry_on(*, seconds: float = SECONDS_A_TICK, clock: Callable[[], float] = time.monotonic) -> int:
+    """Carry on with the operations that are not over, a piece of each in turn; return how many pieces were decided on.
+
+    Call under `single_flight(Tick.OPERATIONS)`. One in trouble does not keep the others from their turn.
+    Errors: the last such one's.
+    """
+    until = clock() + seconds
+    pieces = 0
+    failed: Exception | None = None
+    going = set(fetch_values(_OPEN))
+    while going and clock() < until:
+        for operation_id in sorted(going):
+            try:
+                if _step(operation_id):
+                    pieces += 1
+                    continue
+            except Exception as error:
+                failed = error
+            going.discard(operation_id)
+    if failed is not None:
+        raise failed
+    return pieces
+
+
+def clear_lanes() -> int:
+    """Remove the lanes of operations that are over; return how many."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        locks.hold(cursor, Lock.CLAIM)
+        cursor.execute(_CLEAR_LANES)
+        return int(cursor.rowcount)
+
+
+def _step(operation_id: int) -> bool:
+    """Do a piece of what is left; return whether there may be more of it at once."""
+    operation = Operation.objects.get(id=operation_id)
+    if operation.state == OperationState.CANCELLED:
+        undo(operation, actor=operation.requested_by, note=operation.reason)
+    elif why := why_not_allowed(operation):
+        _halt(operation.id, why)
+        return False
+    elif operation.is_watched and _watch(operation):
+        return False
+    elif carry_out_piece(operation):
+        return True
+    end_where_over(operation_id)
+    return False
+
+
+def _watch(operation: Operation) -> bool:
+    """Halt an operation whose members fail again, begin the next stage of one whose members do not.
+
+    Return whether it was halted. A person who resumes it has seen why: it goes on with all that is left.
+    """
+    ledger = ledger_of(operation, recorded_results(operation.id))
+    is_answered = operation.walked == ledger.done
+    is_stage = operation.stage < len(STAGE_ENDS) and operation.walked >= min(
+        STAGE_ENDS[operation.stage], len(operation.canary or ())
+    )
+    if why := why_halt(ledger):
+        _halt(operation.id, why)
+        return True
+    if is_stage and is_answered:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute(_NEXT_STAGE, {"id": operation.id, "stage": operation.stage})
+    return False
+
+
+def _halt(operation_id: int, why: str) -> None:
+    """Halt a running operation; what is under way ends."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(_HALT, {"id": operation_id, "why": why})
+        if cursor.rowcount:
+            schedule.hold_lanes(cursor, operation_id, is_held=True)
+            audit.record("system", "operation.halt", "operation", str(operation_id), details={"why": why})
+
+
+def end_where_over(operation_id: int) -> None:
+    """Write down that every member is accounted for, where that is so."""
+    operation = Operation.objects.filter(id=operation_id).first()
+    if operation is None:
+        raise NotFound(f"There is no operation {operation_id}.")
+    ledger = ledger_of(operation, recorded_results(operation_id))
+    if ledger.unanswered or ledger.waiting:
+        return
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(_END, {"id": operation_id})

@@ -1,0 +1,181 @@
+"""Operations: the list, each with its ledger, and pausing, resuming and cancelling them."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.contrib import messages as notes
+from django.http import Http404, HttpRequest, HttpResponseBase, HttpResponseRedirect
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_POST
+from django_htmx.http import HttpResponseClientRefresh
+
+from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
+from poisonadmin.decisions.operations.commands import operations
+from poisonadmin.decisions.operations.commands.carry_out import principal_of
+from poisonadmin.decisions.operations.commands.exports import record_export
+from poisonadmin.decisions.operations.domain.actions import ACTIONS
+from poisonadmin.decisions.operations.domain.lifecycle import OperationChange, OperationState, changes_of
+from poisonadmin.decisions.operations.domain.pace import Pace
+from poisonadmin.decisions.operations.pages.previews import shown_preview
+from poisonadmin.decisions.operations.queries.ledger_report import ledger_report
+from poisonadmin.decisions.operations.queries.operations import (
+    OperationDetail,
+    get_operation,
+    list_operation_members,
+    list_operations,
+)
+from poisonadmin.decisions.operations.queries.preview import preview
+from poisonadmin.decisions.sign_offs.commands.sign_off import AnotherPersonNeeded, require_may_sign
+from poisonadmin.decisions.sign_offs.domain.sign_off import SignOffNeeded
+from poisonadmin.messages.domain.member_outcomes import MemberOutcome
+from poisonadmin.search.queries.selections import get_selection
+from poisonadmin.web.pages.params import param_lines
+from poisonadmin.web.pages.sidebar import Section, SidebarEntry
+from poisonadmin.web.pages.streams import streamed
+from poisonadmin.web.pages.views import NO_REASON, back_to, page, pager, reason_of
+
+OUTCOMES: dict[MemberOutcome, str] = {
+    MemberOutcome.DELIVERED: "delivered",
+    MemberOutcome.CONFIRMED: "delivered, and confirmed by the consumer",
+    MemberOutcome.CHANGED: "changed",
+    MemberOutcome.FAILED_SAME: "failed again with the same failure",
+    MemberOutcome.FAILED_NEW: "failed with another failure",
+    MemberOutcome.BLACKLISTED: "crashed the consumer and are blacklisted",
+    MemberOutcome.SKIPPED: "left alone",
+    MemberOutcome.CANCELLED: "cancelled before delivery",
+    MemberOutcome.WAITING: "failed, and wait for the next attempt",
+    MemberOutcome.UNANSWERED: "not answered yet",
+}
+STATES: dict[str, str] = {
+    OperationState.WAITING_FOR_SIGN_OFF: "Waiting for a sign-off",
+    OperationState.RUNNING: "Running",
+    OperationState.PAUSED: "Paused",
+    OperationState.HALTED: "Halted",
+    OperationState.CANCELLED: "Cancelled",
+    OperationState.COMPLETED: "Completed",
+}
+CHANGES: dict[OperationChange, tuple[str, str]] = {
+    OperationChange.PAUSE: ("Pause", "Nothing more begins until it is resumed. What is under way ends."),
+    OperationChange.RESUME: ("Resume", "It goes on with what is left."),
+    OperationChange.CANCEL: (
+        "Cancel",
+        "What is under way ends. What was not begun waits for a decision again, with its former reason.",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of the ledger; the last one, of all members, has no outcome."""
+
+    outcome: MemberOutcome | None
+    words: str
+    count: int
+
+
+@page(filters=(), sidebar=SidebarEntry(Section.TRIAGE, 30, "Operations", "check", "t"))
+def show_all(request: HttpRequest, principal: Principal) -> HttpResponseBase:
+    """List the operations on more than one message, newest first."""
+    found = list_operations(principal=principal, cursor=request.GET.get("cursor"), on_sets=True)
+    rows = [(row, ACTIONS[row.action], STATES[row.state]) for row in found.results]
+    return render(request, "operations/operations.html", {"rows": rows, "pager": pager(request, found)})
+
+
+@page(filters=("state",))
+def show(request: HttpRequest, principal: Principal, operation_id: int) -> HttpResponseBase:
+    """Show an operation with its ledger; the live part alone to htmx, while the `state` of its page is right."""
+    found = get_operation(operation_id, principal=principal)
+    context = {
+        "operation": found,
+        "action": ACTIONS[found.action],
+        "state": STATES[found.state],
+        "lines": [
+            *(Line(one, OUTCOMES[one], n) for one in OUTCOMES if (n := getattr(found.ledger, one))),
+            Line(None, "All", found.count),
+        ],
+        "changes": [(what, *CHANGES[what]) for what in changes_of(OperationState(found.state))]
+        if found.ended_at is None
+        else [],
+        "running": found.ended_at is None,
+        "pace": _pace(found),
+        "has_failures": found.ledger.failed_same or found.ledger.failed_new or found.ledger.blacklisted,
+        "params": param_lines(found.params),
+        "sign_off": SignOffNeeded(**found.sign_off) if found.sign_off else None,
+    }
+    is_live = request.htmx  # type: ignore[attr-defined]
+    if is_live and (found.ended_at is not None or found.state != request.GET.get("state")):
+        return HttpResponseClientRefresh()
+    if is_live:
+        return render(request, "operations/operation_live.html", context)
+    if found.state == OperationState.WAITING_FOR_SIGN_OFF and principal.may(Permission.SIGN_OFF):
+        context |= _review(found, principal)
+    return render(request, "operations/operation.html", context)
+
+
+def _review(found: OperationDetail, principal: Principal) -> dict[str, Any]:
+    """Return what a reviewer has to see, or why this one may not sign off."""
+    try:
+        require_may_sign(found, principal)
+    except (AnotherPersonNeeded, NotAllowed) as error:
+        return {"no_sign_off": error.detail}
+    selection = get_selection(found.selection_id, principal=principal)
+    action = ACTIONS[found.action]
+    params = {name: given for name, given in found.params.items() if name in action.params}
+    pace = Pace(found.rate_per_second, found.canary)
+    foreseen = preview(selection, action.key, principal=principal_of(found), params=params, pace=pace)
+    return shown_preview(foreseen, principal)
+
+
+@page(filters=())
+def members(request: HttpRequest, principal: Principal, operation_id: int, outcome: str) -> HttpResponseBase:
+    """List the messages behind a line of the ledger as they are now."""
+    if outcome not in set(MemberOutcome):
+        raise Http404(outcome)
+    found = get_operation(operation_id, principal=principal)
+    rows = list_operation_members(found, MemberOutcome(outcome), principal=principal, cursor=request.GET.get("cursor"))
+    title = f"Operation #{found.id}: {OUTCOMES[MemberOutcome(outcome)]}"
+    back = reverse("operations-one", args=[operation_id])
+    context = {"title": title, "back": back, "rows": rows.results, "pager": pager(request, rows)}
+    return render(request, "operations/members.html", context)
+
+
+@page(Permission.EXPORT, filters=("mark",))
+def as_csv(request: HttpRequest, principal: Principal, operation_id: int) -> HttpResponseBase:
+    """Stream the ledger as CSV, and write into the audit who took it out."""
+    found = get_operation(operation_id, principal=principal)
+    record_export(found, None, principal=principal)
+    chunks = ledger_report(found, principal=principal, mark=request.GET.get("mark") == "1")
+    name = f"operation-{operation_id}.csv"
+    return streamed(request, chunks, content_type="text/csv; charset=utf-8; header=present", filename=name)
+
+
+@require_POST
+@page(Permission.DECIDE)
+def change(request: HttpRequest, principal: Principal, operation_id: int, what: str) -> HttpResponseBase:
+    """Pause, resume or cancel an operation."""
+    if what not in set(OperationChange):
+        raise Http404(what)
+    target = back_to(request, reverse("operations-one", args=[operation_id]))
+    reason = reason_of(request)
+    if not reason:
+        notes.error(request, NO_REASON)
+        return HttpResponseRedirect(target)
+    try:
+        operations.change(operation_id, OperationChange(what), reason=reason, principal=principal)
+    except operations.OperationNotChanged as error:
+        notes.error(request, error.detail)
+    return HttpResponseRedirect(target)
+
+
+def _pace(found: OperationDetail) -> dict[str, Any]:
+    """Return how many members a second were accounted for, and the seconds that the rest will take at that pace."""
+    until = found.ended_at or timezone.now()
+    seconds = max((until - found.began_at).total_seconds(), 0.001)
+    pace = (found.done - found.ledger.cancelled) / seconds
+    left = found.count - found.done
+    return {
+        "rate": pace,
+        "left_seconds": left / pace if pace and left and found.state == OperationState.RUNNING else None,
+    }

@@ -1,0 +1,233 @@
+"""Selections: freezing one, what an action would do with it, and beginning the operation."""
+
+from datetime import timedelta
+from typing import Any
+from urllib.parse import parse_qs
+
+from django.forms import BoundField
+from django.http import Http404, HttpRequest, HttpResponseBase, HttpResponseRedirect
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_POST
+
+from poisonadmin.core.domain.access import OutOfScope, Permission, Principal
+from poisonadmin.decisions.operations.commands import beginning
+from poisonadmin.decisions.operations.domain.actions import ACTIONS, DELIVERING, Action, OperationAction
+from poisonadmin.decisions.operations.domain.pace import UNLIMITED, Pace
+from poisonadmin.decisions.operations.domain.params import InvalidOperation
+from poisonadmin.decisions.operations.pages.previews import shown_preview
+from poisonadmin.decisions.operations.queries.preview import OperationPreview, preview
+from poisonadmin.search.commands.selections import freeze
+from poisonadmin.search.domain.filters import narrowing, parse_filter
+from poisonadmin.search.queries.lists import count_messages
+from poisonadmin.search.queries.owners import account_names
+from poisonadmin.search.queries.selections import SelectionRow, arrived_since, get_selection, list_members
+from poisonadmin.web.pages.forms import PageForm, TextField, decimal_number, sentence_of, ticks, whole_number
+from poisonadmin.web.pages.params import (
+    FIELDS_OF,
+    PARAM_FIELDS,
+    address_field,
+    field_of,
+    headers_remove_field,
+    headers_set_field,
+    json_patch_field,
+    offer_owners,
+    owner_field,
+    params_of,
+    tags_add_field,
+    tags_remove_field,
+)
+from poisonadmin.web.pages.views import href, page, pager
+
+COUNTED = 10_000
+
+
+class OperationForm(PageForm):
+    """How an action is to be carried out on a selection."""
+
+    address = address_field()
+    json_patch = json_patch_field()
+    headers_set = headers_set_field()
+    headers_remove = headers_remove_field()
+    owner = owner_field()
+    tags_add = tags_add_field()
+    tags_remove = tags_remove_field()
+    rate_per_second = decimal_number(
+        "Most deliveries a second", note="On all workers together. Empty: as fast as the destinations take them."
+    )
+    canary = ticks("Try 1, then 10, then 100 messages first, and halt when they fail again")
+    delay_seconds = whole_number("Postpone by", choices=[])
+    break_glass = ticks(
+        "Begin without a sign-off",
+        "For emergencies. It is marked on the operation for ever, and shown to everybody who signs off.",
+    )
+    reason = TextField(
+        "Reason",
+        most=beginning.MAX_REASON_CHARS,
+        needed=True,
+        rows=3,
+        hint="Why? It is kept in the history and the audit log.",
+    )
+
+    def __init__(self, data: Any, action: Action, *, may_break_glass: bool) -> None:
+        super().__init__(data)
+        self.action = action.key
+        if not may_break_glass:
+            del self.fields["break_glass"]
+        self.asked = [field for name in action.params for field in FIELDS_OF[name]]
+        for name in set(PARAM_FIELDS) - set(self.asked):
+            del self.fields[name]
+        if "owner" in self.fields:
+            offer_owners(self.fields["owner"], account_names())
+        if action.key not in DELIVERING:
+            del self.fields["rate_per_second"], self.fields["canary"]
+        if action.delays:
+            self.fields["delay_seconds"].widget.choices = action.delays
+        else:
+            del self.fields["delay_seconds"]
+
+    def wanted(self) -> dict[str, Any]:
+        """Return the arguments of the command."""
+        typed = self.cleaned_data
+        delay = typed.get("delay_seconds")
+        return {
+            "reason": typed["reason"],
+            "terms": beginning.OperationTerms(
+                Pace(typed.get("rate_per_second"), typed.get("canary", False)), typed.get("break_glass", False)
+            ),
+            "until": None if delay is None else timezone.now() + timedelta(seconds=delay),
+            "params": self.params(),
+        }
+
+    def pace(self) -> Pace:
+        """Return the rate and the canary that were asked for; none where there can be no such."""
+        typed = self.cleaned_data if self.is_bound and self.errors is not None else {}
+        pace = Pace(typed.get("rate_per_second"), typed.get("canary", False))
+        try:
+            pace.check(self.action)
+        except InvalidOperation:
+            return UNLIMITED
+        return pace
+
+    def params(self) -> dict[str, Any]:
+        """Return what the action is told besides which messages."""
+        return params_of(self.cleaned_data, self.asked)
+
+
+@page()
+def matching(request: HttpRequest, principal: Principal) -> HttpResponseBase:
+    """Render the button that selects everything that a list's filter finds, with how many that are."""
+    count = count_messages(parse_filter(narrowing(dict(request.GET.lists()))), principal=principal, cap=COUNTED)
+    return render(request, "operations/_matching.html", {"count": count, "query": request.GET.urlencode()})
+
+
+@require_POST
+@page(Permission.DECIDE)
+def select(request: HttpRequest, principal: Principal) -> HttpResponseBase:
+    """Freeze what the filter of a list finds now, and show what could be done with it.
+
+    Of sets that were ticked, `parameter` names what they share, and each `value` is one of them.
+    """
+    given = parse_qs(request.POST.get("query", "").lstrip("?"), max_num_fields=200)
+    if ticked := request.POST.getlist("value"):
+        given[request.POST.get("parameter", "")] = ticked
+    selection_id = freeze(narrowing(given), principal=principal)
+    return HttpResponseRedirect(reverse("operations-selection", args=[selection_id]))
+
+
+@page()
+def selection(request: HttpRequest, principal: Principal, selection_id: int) -> HttpResponseBase:
+    """Show what an action would do with a selection, and begin it when the form is sent."""
+    found, action, form, foreseen = _asked(request, principal, selection_id)
+    if request.method == "POST":
+        principal.require(Permission.DECIDE)
+        if form.asked and (foreseen is None or "begin" not in request.POST):
+            form.errors.pop("reason", None)  # it is asked for once it is known what would happen
+        elif form.is_valid():
+            try:
+                operation_id = beginning.begin(selection_id, action.key, principal=principal, **form.wanted())
+            except InvalidOperation as error:
+                name = field_of(error)
+                form.add_error(name if name in form.fields else None, sentence_of(error))
+            else:
+                return HttpResponseRedirect(reverse("operations-one", args=[operation_id]))
+    context = {
+        "selection": found,
+        "since": arrived_since(found, principal=principal),
+        "messages_link": href(reverse("triage"), _filter_of(found)),
+        "actions": list(ACTIONS.values()),
+        "action": action,
+        "form": form,
+        "params": [form[name] for name in form.asked],
+        "fields": _fields(form, foreseen),
+        **(shown_preview(foreseen, principal) if foreseen else {}),
+    }
+    return render(request, "operations/selection.html", context, status=422 if form.errors else 200)
+
+
+@require_POST
+@page()
+def duration(request: HttpRequest, principal: Principal, selection_id: int) -> HttpResponseBase:
+    """Render how long the action would take, as the form is filled in. Nothing is changed."""
+    _, _, _, foreseen = _asked(request, principal, selection_id)
+    return render(request, "operations/_duration.html", {"preview": foreseen})
+
+
+def _asked(
+    request: HttpRequest, principal: Principal, selection_id: int
+) -> tuple[SelectionRow, Action, OperationForm, OperationPreview | None]:
+    """Return what is asked of which selection, and what that would do, as far as it is known."""
+    found = get_selection(selection_id, principal=principal)
+    action = _action(request.GET.get("action") or _likely(found))
+    may_break_glass = principal.may(Permission.BREAK_GLASS)
+    form = OperationForm(request.POST if request.method == "POST" else None, action, may_break_glass=may_break_glass)
+    return found, action, form, _preview(found, action, form, principal)
+
+
+def _fields(form: OperationForm, foreseen: OperationPreview | None) -> list[BoundField]:
+    """Return the fields that are asked for once it is known what would happen."""
+    has_limit = foreseen is not None and foreseen.needs_sign_off
+    hidden = {*form.asked, *(() if has_limit else ("break_glass",))}
+    return [field for field in form.visible_fields() if field.name not in hidden]
+
+
+def _preview(found: SelectionRow, action: Action, form: OperationForm, principal: Principal) -> OperationPreview | None:
+    """Return what the action would do; None where it is not known yet with what parameters."""
+    if form.asked and (not form.is_bound or any(name in form.errors for name in form.asked)):
+        return None
+    try:
+        params = form.params() if form.asked else None
+        return preview(found, action.key, principal=principal, params=params, pace=form.pace())
+    except (InvalidOperation, OutOfScope) as error:
+        name = field_of(error)
+        form.add_error(name if name in form.fields else None, sentence_of(error))
+        return None
+
+
+@page(filters=())
+def selected(request: HttpRequest, principal: Principal, selection_id: int) -> HttpResponseBase:
+    """List the members of a selection as they are now."""
+    found = get_selection(selection_id, principal=principal)
+    members = list_members(found, principal=principal, cursor=request.GET.get("cursor"))
+    title = f"Selection #{found.id}"
+    back = reverse("operations-selection", args=[selection_id])
+    context = {"title": title, "back": back, "rows": members.results, "pager": pager(request, members)}
+    return render(request, "operations/members.html", context)
+
+
+def _action(key: str) -> Action:
+    if key not in ACTIONS:
+        raise Http404(key)
+    return ACTIONS[key]
+
+
+def _likely(found: SelectionRow) -> str:
+    """Return the action that is offered first: one that the messages' state allows, where the filter names one."""
+    asked = (found.filter or {}).get("state", [])
+    by_state = {"FAIL": OperationAction.RESTORE, "TBDL": OperationAction.DELIVER_NOW}
+    return by_state.get(asked[0].upper() if len(asked) == 1 else "", OperationAction.APPROVE)
+
+
+def _filter_of(found: SelectionRow) -> list[tuple[str, str]]:
+    return [(name, text) for name, texts in (found.filter or {}).items() for text in texts]

@@ -1,0 +1,196 @@
+"""Runs of restart jobs: each is an operation on what the job's filter finds, in the job's name."""
+
+from dataclasses import replace
+
+from django.db import transaction
+
+from poisonadmin.core.commands import audit
+from poisonadmin.core.commands.authentication import principal_of_account
+from poisonadmin.core.commands.transaction_retry import retried
+from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Principal
+from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
+from poisonadmin.core.queries.rows import fetch_rows, fetch_values
+from poisonadmin.decisions.operations.commands.beginning import OperationTerms, RunOf, begin
+from poisonadmin.decisions.operations.domain.actions import OperationAction
+from poisonadmin.decisions.operations.domain.lifecycle import OperationState
+from poisonadmin.decisions.operations.domain.pace import Pace
+from poisonadmin.decisions.restart_jobs.commands.restart_jobs import (
+    InvalidRestartJob,
+    next_run,
+    now,
+    require_every_address,
+)
+from poisonadmin.decisions.restart_jobs.domain.runs import RunOutcome
+from poisonadmin.decisions.restart_jobs.queries.restart_jobs import GOING, restart_filter, restartable
+from poisonadmin.search.commands.selections import freeze
+from poisonadmin.search.domain.selection import SelectionOrder
+from poisonadmin.store.models.operation import Selection
+from poisonadmin.store.models.restart_job import RestartJob, RestartRun
+
+_DUE = "SELECT id FROM restart_job WHERE is_enabled AND next_at <= now() ORDER BY next_at, id"
+_LATEST = "SELECT at FROM restart_run WHERE restart_job_id = %s ORDER BY id DESC LIMIT 1"
+
+
+def run_due() -> list[RestartRun]:
+    """Begin a run of each restart job that is due. Call under `single_flight(Tick.RESTART)`.
+
+    A job in trouble does not keep the others from their turn: its list of runs says what the error is.
+    Errors: the last one that is none of ours.
+    """
+    runs: list[RestartRun] = []
+    unexpected: Exception | None = None
+    for job_id in fetch_values(_DUE):
+        try:
+            run = retried(lambda job_id=job_id: _run_if_due(job_id))  # type: ignore[misc]
+        except Exception as error:
+            unexpected = error
+            run = _failed(job_id, error)
+        runs += [run] if run else []
+    if unexpected is not None:
+        raise unexpected
+    return runs
+
+
+def run_once(job_id: int, *, principal: Principal, selection_id: int | None = None) -> RestartRun:
+    """Run the job now, whatever its schedule says, and also when it is switched off; return the run.
+
+    `selection_id`: what `freeze_for_preview` has frozen, to run on the messages that a person has seen.
+    Errors: `NotAllowed`, `NotFound`, `InvalidRestartJob`.
+    """
+    require_every_address(principal)
+
+    def run() -> RestartRun:
+        with transaction.atomic():
+            job = _locked(job_id)
+            if selection_id is not None:
+                _require_fresh(job, selection_id)
+            made = _run(job, asked_by=principal.name, selection_id=selection_id)
+            details = {"outcome": made.outcome, "operation": made.operation_id}
+            audit.record(principal.name, "restart_job.run", "restart_job", job.name, details=details)
+        return made
+
+    return retried(run)
+
+
+def freeze_for_preview(job_id: int, *, principal: Principal) -> int:
+    """Freeze what a run of the job would decide on now; return the selection's id.
+
+    Errors: `NotAllowed`, also where the job's owner may not have it run any more, `NotFound`, `QueryTooExpensive`.
+    """
+    require_every_address(principal)
+    with transaction.atomic():
+        job = _locked(job_id)  # a run that is being made has counted what it decides on
+        return _freeze(job, _acting(job))
+
+
+def _locked(job_id: int) -> RestartJob:
+    job = RestartJob.objects.select_for_update(no_key=True).filter(id=job_id).first()
+    if job is None:
+        raise NotFound(f"There is no restart job {job_id}.")
+    return job
+
+
+def _require_fresh(job: RestartJob, selection_id: int) -> None:
+    """Raise InvalidRestartJob unless the selection is this job's as it is now, and no run was begun since."""
+    frozen = Selection.objects.filter(id=selection_id, created_by=_name_of(job), used_at=None).first()
+    since = [job.updated_at, *fetch_values(_LATEST, [job.id])]
+    if frozen is None or frozen.frozen_at < max(since):
+        raise InvalidRestartJob("selection", "is no preview of this restart job as it is now; preview it again.")
+
+
+def _run_if_due(job_id: int) -> RestartRun | None:
+    with transaction.atomic():
+        job = RestartJob.objects.select_for_update(no_key=True).filter(id=job_id).first()
+        if job is None or not _is_due(job):
+            return None
+        _move_on(job)
+        return _run(job)
+
+
+def _is_due(job: RestartJob) -> bool:
+    return job.is_enabled and job.next_at is not None and job.next_at <= now()
+
+
+def _move_on(job: RestartJob) -> None:
+    RestartJob.objects.filter(id=job.id).update(next_at=next_run(job.schedule or "", now()))
+
+
+def _run(job: RestartJob, *, asked_by: str | None = None, selection_id: int | None = None) -> RestartRun:
+    """Begin an operation on what the filter of the locked job finds, and list the run whatever becomes of it."""
+    # Later than any preview that did not see the run's transaction.
+    run = RestartRun(restart_job_id=job.id, at=fetch_values("SELECT clock_timestamp()")[0], asked_by=asked_by)
+    if going := fetch_rows(GOING.format(job="%s"), [job.id]):
+        run.outcome, run.detail = RunOutcome.SKIPPED, _why_skipped(*going[0])
+    else:
+        try:
+            with transaction.atomic():  # nothing of a run that fails stays
+                run.operation_id = _begin(job, selection_id)
+            run.outcome = RunOutcome.BEGUN if run.operation_id else RunOutcome.NOTHING
+        except NotAllowed as error:
+            run.outcome, run.detail = RunOutcome.REFUSED, error.detail
+        except PoisonAdminError as error:
+            run.outcome, run.detail = RunOutcome.FAILED, error.detail
+    run.save(force_insert=True)
+    return run
+
+
+def _why_skipped(operation_id: int, state: str) -> str:
+    words = {
+        OperationState.RUNNING: "still has messages to begin with",
+        OperationState.WAITING_FOR_SIGN_OFF: "waits for a sign-off",
+    }
+    return f"Operation #{operation_id} of an earlier run {words.get(OperationState(state), f'is {state}')}."
+
+
+def _begin(job: RestartJob, selection_id: int | None) -> int | None:
+    """Begin the operation of a run and return its id; None where there is no message to decide on."""
+    actor = _acting(job)
+    selection_id = selection_id or _freeze(job, actor)
+    if not Selection.objects.get(id=selection_id).count:
+        return None
+    return begin(
+        selection_id,
+        OperationAction(job.action),
+        reason=job.reason,
+        principal=actor,
+        terms=OperationTerms(
+            Pace(job.rate_per_second, job.has_canary),
+            run_of=RunOf(job.id, spares_crashed=not job.include_blacklisted),
+        ),
+    )
+
+
+def _freeze(job: RestartJob, actor: Principal) -> int:
+    narrowed = restartable(job.id, include_blacklisted=job.include_blacklisted, max_restarts=job.max_restarts)
+    order = SelectionOrder(job.ordering)
+    return freeze(restart_filter(job.filter), order=order, most=job.most, narrowed=narrowed, principal=actor)
+
+
+def _name_of(job: RestartJob) -> str:
+    return f"restart job {job.name}"
+
+
+def _acting(job: RestartJob) -> Principal:
+    """Return the job as who decides, with the rights that its owner has now. Errors: `NotAllowed`."""
+    owner = principal_of_account(job.owner_account) if job.owner_account else SYSTEM
+    if owner is None:
+        raise NotAllowed(f"The account or token of its owner, {job.owner}, is not in force. {_AGAIN}")
+    try:
+        require_every_address(owner)
+    except NotAllowed as error:
+        raise NotAllowed(f"{error.detail} {_AGAIN}") from None
+    return replace(owner, name=_name_of(job))
+
+
+_AGAIN = "Somebody who may configure and decide on every address has to save the restart job again."
+
+
+def _failed(job_id: int, error: Exception) -> RestartRun | None:
+    """List a run that an error of the machinery has ended; the next one is due by the schedule."""
+    with transaction.atomic():
+        job = RestartJob.objects.select_for_update(no_key=True).filter(id=job_id).first()
+        if job is None or not _is_due(job):
+            return None
+        _move_on(job)
+        text = f"{type(error).__name__}: {error}"[:2000]
+        return RestartRun.objects.create(restart_job_id=job.id, outcome=RunOutcome.FAILED, detail=text)

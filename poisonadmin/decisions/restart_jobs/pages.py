@@ -1,0 +1,287 @@
+"""Restart jobs: what each does and its runs, the preview of a run, and the form for administrators."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from django.contrib import messages as notes
+from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
+from django.shortcuts import render
+from django.urls import path, reverse
+from django.views.decorators.http import require_POST
+
+from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.domain.filter_values import InvalidFilter
+from poisonadmin.decisions.operations.commands.beginning import MAX_REASON_CHARS
+from poisonadmin.decisions.operations.domain.actions import ACTIONS
+from poisonadmin.decisions.restart_jobs.commands import restart_jobs as commands
+from poisonadmin.decisions.restart_jobs.commands import runs
+from poisonadmin.decisions.restart_jobs.commands.restart_jobs import InvalidRestartJob
+from poisonadmin.decisions.restart_jobs.domain.runs import RESTART_ACTIONS, RunOutcome
+from poisonadmin.decisions.restart_jobs.queries.restart_jobs import (
+    RestartJobRow,
+    count_restartable,
+    get_restart_job,
+    list_restart_jobs,
+)
+from poisonadmin.decisions.restart_jobs.queries.runs import RestartRunRow, list_runs
+from poisonadmin.messages.domain.member_outcomes import MemberOutcome
+from poisonadmin.search.domain.selection import SelectionOrder
+from poisonadmin.search.queries.selections import get_selection
+from poisonadmin.web.pages.forms import (
+    StoredForm,
+    TextField,
+    decimal_number,
+    saved_or_shown,
+    texts_by_line,
+    ticks,
+    whole_number,
+)
+from poisonadmin.web.pages.sidebar import Section, SidebarEntry
+from poisonadmin.web.pages.views import href, page, pager, require_known
+
+# Parameters of the page of messages that narrow nothing.
+_OF_THE_LIST = {"cursor", "ordering", "since", "mark", "state"}
+RUNS_A_PAGE = 20
+# Fewer digits than the largest id has.
+ID_DIGITS = 19
+
+
+def _parameters(text: str) -> dict[str, list[str]]:
+    """Return the parameters of lines such as `address=orders.#`; raise InvalidRestartJob."""
+    found: dict[str, list[str]] = {}
+    for line in texts_by_line(text):
+        name, equals, value = (part.strip() for part in line.partition("="))
+        if not equals or not value:
+            raise InvalidRestartJob("filter", f"{line[:80]!r} is no parameter such as `address=orders.#`.")
+        found.setdefault(name, []).append(value)
+    return found
+
+
+def _lines(parameters: Mapping[str, Sequence[str]]) -> str:
+    named = [(name, text) for name, texts in parameters.items() if name not in _OF_THE_LIST for text in texts]
+    return "\n".join(f"{name}={text}" for name, text in named)
+
+
+ORDERS: dict[str, str] = {
+    SelectionOrder.OLDEST: "Oldest first",
+    SelectionOrder.NEWEST: "Newest first",
+    SelectionOrder.RANDOM: "At random",
+    SelectionOrder.OLDEST_FAILURE: "Oldest failure first",
+    SelectionOrder.NEWEST_FAILURE: "Newest failure first",
+}
+
+
+class RestartJobForm(StoredForm):
+    """A restart job. Its filter is a parameter of the list of messages a line."""
+
+    object_type = "restart_job"
+    layout: ClassVar[tuple[tuple[str, str], ...]] = (
+        ("", "name action reason"),
+        ("Which messages", "filter limit order max_restarts include_blacklisted"),
+        ("How it delivers", "rate_per_second canary"),
+    )
+    rest = "When it runs"
+    name = TextField("Name", most=commands.MAX_NAME_CHARS, needed=True)
+    action = TextField("Action", choices=[(str(key), ACTIONS[key].verb) for key in RESTART_ACTIONS], needed=True)
+    reason = TextField(
+        "Reason",
+        most=MAX_REASON_CHARS,
+        needed=True,
+        rows=3,
+        hint="Why? Every run keeps it in the history and the audit log.",
+    )
+    filter = TextField(
+        "Filter: one parameter a line",
+        read=_parameters,
+        write=_lines,
+        rows=4,
+        hint="address=orders.#",
+        note="Those of the list of messages: address, reason, group, error, q, key.<name> and so on. Empty: all"
+        " messages that wait for a decision.",
+    )
+    limit = whole_number("Most messages in a run", note="Empty: all that the filter finds.")
+    order = TextField("Which of them", choices=list(ORDERS.items()), initial=str(SelectionOrder.OLDEST))
+    max_restarts = whole_number(
+        "Most decisions on each message",
+        initial=1,
+        needed=True,
+        note="A later run decides again on a message that failed again, up to this many times.",
+    )
+    rate_per_second = decimal_number(
+        "Most deliveries a second", note="On all workers together. Empty: as fast as the destinations take them."
+    )
+    canary = ticks("Try 1, then 10, then 100 messages of a run first, and halt when they fail again")
+    schedule = TextField(
+        "Schedule: five cron fields, UTC",
+        most=commands.MAX_SCHEDULE_CHARS,
+        hint="0 4 * * *",
+        note="Minute, hour, day, month, day of week. Empty: it runs only when somebody runs it.",
+    )
+    include_blacklisted = ticks("Also decide on messages that crashed their consumer, such as blacklisted ones")
+    is_enabled = ticks("Switched on: run by the schedule")
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of the command that saves it; what cannot be read may be anything."""
+        typed = self.cleaned_data
+        return {
+            "name": typed.get("name", ""),
+            "action": typed.get("action", ""),
+            "reason": typed.get("reason", ""),
+            "schedule": typed.get("schedule") or None,
+            "filter": typed.get("filter") or {},
+            "limit": typed.get("limit"),
+            "order": typed.get("order") or SelectionOrder.OLDEST,
+            "max_restarts": typed.get("max_restarts") or 0,
+            "rate_per_second": typed.get("rate_per_second"),
+            "canary": typed.get("canary", False),
+            "is_enabled": typed.get("is_enabled", False),
+        }
+
+    def check(self) -> None:
+        """Raise what the command would refuse."""
+        commands.check_restart_job(**self.arguments())
+
+    def field_of(self, error: PoisonAdminError) -> str:
+        """Return the field of an error."""
+        return "filter" if isinstance(error, InvalidFilter) else super().field_of(error)
+
+
+LEDGER: dict[MemberOutcome, str] = {
+    MemberOutcome.DELIVERED: "delivered",
+    MemberOutcome.CONFIRMED: "confirmed",
+    MemberOutcome.CHANGED: "changed",
+    MemberOutcome.FAILED_SAME: "failed again",
+    MemberOutcome.FAILED_NEW: "failed with another failure",
+    MemberOutcome.BLACKLISTED: "blacklisted",
+    MemberOutcome.SKIPPED: "left alone",
+    MemberOutcome.CANCELLED: "cancelled",
+    MemberOutcome.WAITING: "waiting for the next attempt",
+    MemberOutcome.UNANSWERED: "not answered yet",
+}
+RUNS: dict[str, str] = {
+    RunOutcome.BEGUN: "Began",
+    RunOutcome.NOTHING: "Found nothing",
+    RunOutcome.SKIPPED: "Skipped",
+    RunOutcome.REFUSED: "Refused",
+    RunOutcome.FAILED: "Failed",
+}
+
+
+@page(sidebar=SidebarEntry(Section.TRIAGE, 50, "Restart jobs", "refresh", "r"))
+def show_all(request: HttpRequest, principal: Principal) -> HttpResponseBase:
+    """Render the restart jobs by name."""
+    require_known(request)
+    rows = [
+        (row, ACTIONS[row.action], RUNS.get(row.last_outcome or ""), _messages(row))
+        for row in list_restart_jobs(principal=principal)
+    ]
+    return render(request, "restart_jobs/restart_jobs.html", {"rows": rows, "limited": not principal.sees_everything})
+
+
+@page(filters=())
+def show(request: HttpRequest, principal: Principal, restart_job_id: int) -> HttpResponseBase:
+    """Show a restart job with its runs and their ledgers."""
+    row = get_restart_job(restart_job_id, principal=principal)
+    found = list_runs(row.id, principal=principal, cursor=request.GET.get("cursor"), limit=RUNS_A_PAGE)
+    context = {
+        "job": row,
+        "action": ACTIONS[row.action],
+        "count": count_restartable(row),
+        "order": ORDERS[row.order],
+        "messages_link": _messages(row),
+        "runs": [(run, RUNS[run.outcome], _ledger(run)) for run in found.results],
+        "pager": pager(request, found),
+    }
+    return render(request, "restart_jobs/restart_job.html", context)
+
+
+@page(Permission.CONFIGURE, is_for_all=True)
+def edit(request: HttpRequest, principal: Principal, restart_job_id: int | None = None) -> HttpResponseBase:
+    """Show the form of a restart job, and save it when it is sent."""
+    row = None if restart_job_id is None else get_restart_job(restart_job_id, principal=principal)
+    of_list = {"filter": dict(request.GET.lists())}
+    form = RestartJobForm(request.POST if request.method == "POST" else None, row, initial=of_list)
+
+    def save() -> str:
+        saved = commands.save_restart_job(
+            **form.arguments(),
+            include_blacklisted=form.cleaned_data["include_blacklisted"],
+            principal=principal,
+            expected_version=form.expected_version(),
+        )
+        notes.success(request, f"The restart job {saved.name} is saved.")
+        return reverse("restart_jobs-one", args=[saved.id])
+
+    return saved_or_shown(request, form, save, "restart_jobs/restart_job_form.html", lambda: {"job": row})
+
+
+@require_POST
+@page(Permission.CONFIGURE, is_for_all=True)
+def preview(request: HttpRequest, principal: Principal, restart_job_id: int) -> HttpResponseBase:  # noqa: ARG001
+    """Freeze what a run would decide on now, and go to its preview."""
+    selection_id = runs.freeze_for_preview(restart_job_id, principal=principal)
+    return HttpResponseRedirect(reverse("restart_jobs-previewed", args=[restart_job_id, selection_id]))
+
+
+@page(Permission.CONFIGURE, is_for_all=True)
+def previewed(request: HttpRequest, principal: Principal, restart_job_id: int, selection_id: int) -> HttpResponseBase:
+    """Show what a run on these messages would do, and offer that run."""
+    row = get_restart_job(restart_job_id, principal=principal)
+    found = get_selection(selection_id, principal=principal)
+    context = {"job": row, "action": ACTIONS[row.action], "selection": found}
+    return render(request, "restart_jobs/restart_job_preview.html", context)
+
+
+@require_POST
+@page(Permission.CONFIGURE, is_for_all=True)
+def run(request: HttpRequest, principal: Principal, restart_job_id: int) -> HttpResponseBase:
+    """Run the job now, on the messages of a preview where one was seen."""
+    row = get_restart_job(restart_job_id, principal=principal)
+    given = request.POST.get("selection", "")
+    selection_id = int(given) if given.isdecimal() and len(given) < ID_DIGITS else None
+    try:
+        made = runs.run_once(restart_job_id, principal=principal, selection_id=selection_id)
+    except InvalidRestartJob:
+        notes.error(request, "The messages have changed since this preview. Preview it again.")
+        return HttpResponseRedirect(reverse("restart_jobs-one", args=[restart_job_id]))
+    if made.operation_id is not None:
+        return HttpResponseRedirect(reverse("operations-one", args=[made.operation_id]))
+    if made.outcome == RunOutcome.NOTHING:
+        notes.success(request, f"{row.name}: no message to decide on.")
+    else:
+        notes.error(request, f"{RUNS[made.outcome]}: {made.detail}")
+    return HttpResponseRedirect(reverse("restart_jobs-one", args=[restart_job_id]))
+
+
+@require_POST
+@page(Permission.CONFIGURE, is_for_all=True)
+def delete(request: HttpRequest, principal: Principal, restart_job_id: int) -> HttpResponseBase:
+    """Remove the job."""
+    row = get_restart_job(restart_job_id, principal=principal)
+    commands.delete_restart_job(restart_job_id, principal=principal)
+    notes.success(request, f"The restart job {row.name} is gone. Operations that it has begun go on.")
+    return HttpResponseRedirect(reverse("restart_jobs"))
+
+
+def _ledger(run: RestartRunRow) -> list[tuple[MemberOutcome, str, int]]:
+    """Return the lines of a run's ledger that are not 0: outcome, words and count."""
+    return [(one, words, n) for one, words in LEDGER.items() if run.ledger and (n := getattr(run.ledger, one))]
+
+
+def _messages(row: RestartJobRow) -> str:
+    """Return the page of the messages that the job's filter finds now."""
+    given = [(name, text) for name, texts in row.filter.items() if name != "state" for text in texts]
+    return href(reverse("triage"), [*given, ("state", "NDLV")])
+
+
+urlpatterns = [
+    path("restart-jobs/", show_all, name="restart_jobs"),
+    path("restart-jobs/new/", edit, name="restart_jobs-new"),
+    path("restart-jobs/<int:restart_job_id>/", show, name="restart_jobs-one"),
+    path("restart-jobs/<int:restart_job_id>/edit/", edit, name="restart_jobs-edit"),
+    path("restart-jobs/<int:restart_job_id>/preview/", preview, name="restart_jobs-preview"),
+    path("restart-jobs/<int:restart_job_id>/preview/<int:selection_id>/", previewed, name="restart_jobs-previewed"),
+    path("restart-jobs/<int:restart_job_id>/run/", run, name="restart_jobs-run"),
+    path("restart-jobs/<int:restart_job_id>/delete/", delete, name="restart_jobs-delete"),
+]

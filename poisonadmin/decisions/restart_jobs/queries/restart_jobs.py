@@ -1,0 +1,122 @@
+"""Restart jobs, and which messages one would decide on next."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from poisonadmin.core.domain.access import SYSTEM, Permission, Principal
+from poisonadmin.core.domain.errors import NotFound
+from poisonadmin.core.domain.filter_values import InvalidFilter
+from poisonadmin.core.queries.paging import Count
+from poisonadmin.core.queries.rows import Versioned, bounded, fetch, fetch_by_id
+from poisonadmin.decisions.queries.refusals import CRASHED_NOTHING
+from poisonadmin.messages.domain.states import State
+from poisonadmin.search.domain.filters import parse_filter, require_values
+from poisonadmin.search.domain.payload_words import require_plain
+from poisonadmin.search.queries.lists import capped_count
+from poisonadmin.search.queries.live import compile_filter
+
+COUNTED = 10_000
+
+
+@dataclass(frozen=True)
+class RestartJobRow(Versioned):
+    """A saved filter whose runs are operations. `filter`: parameters of `GET /messages/`.
+
+    `schedule`: cron fields, UTC; None: it runs on request only. `limit`: how many messages a run takes at most, the
+    first in `order`. `canary`: each operation tries some first. `last_*`: its latest run. `is_running`: an operation of
+    it still has messages to begin with, and runs are skipped.
+    """
+
+    id: int
+    name: str
+    schedule: str | None
+    filter: Mapping[str, list[str]]
+    action: str
+    reason: str
+    include_blacklisted: bool
+    limit: int | None
+    order: str
+    max_restarts: int
+    rate_per_second: float | None
+    canary: bool
+    is_enabled: bool
+    next_at: datetime | None
+    last_at: datetime | None
+    last_outcome: str | None
+    last_detail: str | None
+    last_operation_id: int | None
+    is_running: bool
+    owner: str
+    version: int
+    updated_at: datetime
+
+
+# What keeps the next run from beginning. Messages that failed and wait for their next attempt do not: an approval may
+# wait so for days. With a rate, deliveries that are due do, also while their address is paused: two runs would go at
+# twice the rate.
+GOING = """
+SELECT operation.id, operation.state FROM operation
+WHERE ended_at IS NULL AND operation.restart_job_id = {job} AND (
+    operation.state IN ('waiting_for_sign_off', 'paused', 'halted')
+    OR operation.state = 'running' AND (walked < operation.count OR operation.rate_per_second IS NOT NULL AND EXISTS (
+        SELECT FROM lane WHERE lane.operation_id = operation.id AND next_due <= now()))
+) ORDER BY operation.id
+"""
+_SELECT = f"""
+SELECT job.id, name, schedule, filter, action, reason, include_blacklisted, most AS "limit", ordering AS "order",
+       max_restarts, rate_per_second, has_canary AS canary, is_enabled,
+       CASE WHEN is_enabled THEN next_at END AS next_at, run.at AS last_at, run.outcome AS last_outcome,
+       run.detail AS last_detail, run.operation_id AS last_operation_id,
+       EXISTS ({GOING.format(job="job.id")}) AS is_running, owner, version, updated_at
+FROM restart_job AS job
+     LEFT JOIN LATERAL (SELECT * FROM restart_run WHERE restart_job_id = job.id ORDER BY id DESC LIMIT 1) AS run ON TRUE
+"""  # noqa: S608  (fragments are constants)
+
+
+def list_restart_jobs(*, principal: Principal) -> list[RestartJobRow]:
+    """Return the restart jobs by name; none to who is limited to some addresses."""
+    principal.require(Permission.READ)
+    return fetch(RestartJobRow, f"{_SELECT} ORDER BY name") if principal.sees_everything else []
+
+
+def get_restart_job(job_id: int, *, principal: Principal) -> RestartJobRow:
+    """Return the restart job; raise NotFound."""
+    principal.require(Permission.READ)
+    found = fetch_by_id(RestartJobRow, f"{_SELECT} WHERE job.id = %s", job_id) if principal.sees_everything else None
+    if found is None:
+        raise NotFound(f"There is no restart job {job_id}.")
+    return found
+
+
+def restart_filter(params: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """Return the filter of a restart job's selections: what its parameters say, of the messages in NDLV.
+
+    Raise InvalidFilter, also for a state other than NDLV, and for terms about payloads.
+    """
+    if any(text.upper() != State.NDLV for text in params.get("state", ())):
+        raise InvalidFilter("state", "A restart job decides on messages in NDLV, and no others.")
+    narrowed = {name: list(texts) for name, texts in params.items()} | {"state": [str(State.NDLV)]}
+    require_values(narrowed)
+    require_plain([term.field for term in parse_filter(narrowed).terms])
+    return narrowed
+
+
+def restartable(job_id: int, *, include_blacklisted: bool, max_restarts: int) -> tuple[str, list[Any]]:
+    """Return what must hold of a message `m` of the filter, so that the job may decide on it, and the parameters."""
+    conditions = [
+        "NOT EXISTS (SELECT FROM restart WHERE restart_job_id = %s AND message_id = m.id AND times >= %s)",
+    ]
+    if not include_blacklisted:
+        conditions.append(CRASHED_NOTHING)
+    return " AND ".join(conditions), [job_id, max_restarts]
+
+
+def count_restartable(job: RestartJobRow) -> Count:
+    """Return how many messages a run of the job could select now, counting no further than 10,000, or its limit."""
+    where = compile_filter(parse_filter(restart_filter(job.filter)), SYSTEM)
+    sql, parameters = restartable(job.id, include_blacklisted=job.include_blacklisted, max_restarts=job.max_restarts)
+    with bounded():
+        found = capped_count(f"{where.whole} AND {sql}", [*where.parameters, *parameters], COUNTED)
+    return Count(job.limit, capped=False) if job.limit is not None and found.n >= job.limit else found

@@ -1,0 +1,85 @@
+"""Rules that say which operations need a sign-off."""
+
+from rest_framework import serializers
+from rest_framework.response import Response
+
+from poisonadmin.core.domain.access import Permission
+from poisonadmin.core.domain.addresses import MAX_ADDRESS_CHARS
+from poisonadmin.core.domain.errors import NEW
+from poisonadmin.decisions.operations.domain.actions import OperationAction
+from poisonadmin.decisions.sign_offs.commands.rules import MAX_ABOVE, delete_sign_off_rule, save_sign_off_rule
+from poisonadmin.decisions.sign_offs.queries.rules import SignOffRuleRow, get_sign_off_rule, list_sign_off_rules
+from poisonadmin.web.api.contract import StrictSerializer, Text, contract
+from poisonadmin.web.api.routes import route
+from poisonadmin.web.api.shape import Shape, whole_list
+from poisonadmin.web.api.view import ApiView, shown
+
+RULE = Shape("SignOffRule", SignOffRuleRow, kinds={"action": OperationAction | None})
+
+
+class SignOffRuleFields(StrictSerializer):
+    """`above`: operations on more messages at the pattern need a sign-off; 0: all do."""
+
+    above = serializers.IntegerField(min_value=0, max_value=MAX_ABOVE)
+
+
+class SignOffRuleInput(SignOffRuleFields):
+    """With the pattern of addresses, and the action; null: any."""
+
+    match = Text(max_length=MAX_ADDRESS_CHARS)
+    action = serializers.ChoiceField(
+        choices=[str(one) for one in OperationAction], required=False, allow_null=True, default=None
+    )
+
+
+class SignOffRuleList(ApiView):
+    """`/sign-off-rules/`."""
+
+    @contract(Permission.READ, "sign-offs", {200: whole_list(RULE)})
+    def get(self) -> Response:
+        """List the sign-off rules by pattern."""
+        return self.whole(RULE, list_sign_off_rules(principal=self.principal))
+
+    @contract(Permission.CONFIGURE, "sign-offs", {201: RULE}, body=SignOffRuleInput, acts=True)
+    def post(self) -> Response:
+        """Create a rule: larger operations wait for another person; 409 when pattern and action have one."""
+        body = self.body
+        saved = save_sign_off_rule(
+            body["match"], body["action"], above=body["above"], principal=self.principal, expected_version=NEW
+        )
+        return self.created(RULE, get_sign_off_rule(saved.id, principal=self.reader), saved.id)
+
+
+class SignOffRuleOne(ApiView):
+    """`/sign-off-rules/{id}/`."""
+
+    @contract(Permission.READ, "sign-offs", {200: RULE})
+    def get(self, sign_off_rule_id: int) -> Response:
+        """Show a sign-off rule."""
+        return shown(RULE, get_sign_off_rule(sign_off_rule_id, principal=self.principal))
+
+    @contract(Permission.CONFIGURE, "sign-offs", {200: RULE}, body=SignOffRuleFields, decides=True)
+    def put(self, sign_off_rule_id: int) -> Response:
+        """Change the limit. Pattern and action stay: others are another rule."""
+        row = get_sign_off_rule(sign_off_rule_id, principal=self.reader)
+        save_sign_off_rule(
+            row.match,
+            row.action,
+            above=self.body["above"],
+            principal=self.principal,
+            expected_version=self.expected_version,
+        )
+        return shown(RULE, get_sign_off_rule(sign_off_rule_id, principal=self.reader))
+
+    @contract(Permission.CONFIGURE, "sign-offs", {204: None})
+    def delete(self, sign_off_rule_id: int) -> Response:
+        """Remove a sign-off rule. What waits because of it still waits."""
+        get_sign_off_rule(sign_off_rule_id, principal=self.reader)
+        delete_sign_off_rule(sign_off_rule_id, principal=self.principal)
+        return Response(status=204)
+
+
+urlpatterns = [
+    route("sign-off-rules/", SignOffRuleList, name="api-sign-off-rules"),
+    route("sign-off-rules/<id:sign_off_rule_id>/", SignOffRuleOne, name="api-sign-off-rule"),
+]

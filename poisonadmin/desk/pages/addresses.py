@@ -1,0 +1,196 @@
+"""Addresses: their messages, policy and destination; pausing and resuming them."""
+
+from typing import Any
+from urllib.parse import urlencode
+
+from django.contrib import messages as notes
+from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
+from django.shortcuts import render
+from django.urls import path, reverse
+from django.views.decorators.http import require_POST
+from django_htmx.http import HttpResponseClientRedirect
+
+from poisonadmin.addresses import commands
+from poisonadmin.addresses.queries import AddressRow, get_address, list_addresses
+from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.domain.filter_values import address_or_pattern as checked_pattern
+from poisonadmin.core.domain.filter_values import number
+from poisonadmin.decisions.operations.commands.address_resume import resume_without
+from poisonadmin.decisions.operations.domain.actions import ACTIONS
+from poisonadmin.destinations.queries import list_destinations
+from poisonadmin.policies.commands import save_policy
+from poisonadmin.policies.domain.resolution import DESTINATION
+from poisonadmin.policies.queries.policies import find_policy, list_policies
+from poisonadmin.policies.queries.values import values_in_force
+from poisonadmin.search.domain.filters import parse_filter
+from poisonadmin.search.queries.lists import list_messages, total
+from poisonadmin.store.models.lane import AddressStatus
+from poisonadmin.web.pages.sidebar import Section, SidebarEntry
+from poisonadmin.web.pages.views import href, page, pager, require_known
+from poisonadmin.web.pages.words import SIGN_OFF_NEEDED
+
+SHOWN_MESSAGES = 5
+MAX_REASON_CHARS = 2000
+MAX_DESTINATIONS = 500
+
+
+@page(
+    filters=("match", "status"),
+    sidebar=SidebarEntry(Section.SETUP, 10, "Addresses", "route", "a", also=("policies", "destinations")),
+)
+def show_all(request: HttpRequest, principal: Principal) -> HttpResponseBase:
+    """Render the list by name."""
+    patterns = [checked_pattern("match", text) for text in request.GET.getlist("match")]
+    statuses = [text for text in request.GET.getlist("status") if text in set(AddressStatus)]
+    found = list_addresses(principal=principal, patterns=patterns, statuses=statuses, cursor=request.GET.get("cursor"))
+    context = {
+        "rows": found.results,
+        "pager": pager(request, found),
+        "match": " ".join(patterns),
+        "statuses": [(str(status), str(status) in statuses) for status in AddressStatus],
+        "filtered": bool(patterns or statuses),
+    }
+    return render(request, "addresses/addresses.html", context)
+
+
+@page()
+def show(request: HttpRequest, principal: Principal) -> HttpResponseBase:
+    """Render one address: its messages, status, policies and destination, and where each value comes from."""
+    require_known(request, "name")
+    address = get_address(request.GET.get("name", ""), principal=principal)
+    given = {"address": [address.name]} | ({"state": ["NDLV"]} if address.counts["NDLV"] else {})
+    latest = list_messages(parse_filter(given), principal=principal, limit=SHOWN_MESSAGES)
+    query = urlencode(given, doseq=True)
+    context = {
+        "address": address,
+        "counts": address.counts,
+        "narrowed": urlencode({"address": address.name}),
+        "values": values_in_force(address.in_force),
+        **_setup(address, principal),
+        "rows": latest.results,
+        "matching": latest.total(),
+        "heading": "Undecided messages" if "state" in given else "Latest messages",
+        "query": query,
+        "in_list": "?" + urlencode({"list": query}),
+        "whole_list": f"{reverse('triage')}?{query}",
+        "actions": [action for action in ACTIONS.values() if action.on_lists],
+        "elsewhere": total(parse_filter({"original_address": [address.name]}), principal=principal),
+    }
+    return render(request, "addresses/address.html", context)
+
+
+def _setup(address: AddressRow, principal: Principal) -> dict[str, Any]:
+    """Return the policies that apply, by their pattern alone where out of scope, and destinations to choose from."""
+    known = {row.match: row for row in list_policies(principal=principal)}
+    own = known.get(address.name)
+    names = {row.name for row in list_destinations(principal=principal, limit=MAX_DESTINATIONS).results}
+    chosen = own.destination if own else None
+    named_by = address.in_force.origins.get(DESTINATION)
+    return {
+        "applying": [(pattern, known.get(pattern)) for pattern in address.patterns],
+        "own": own,
+        "destination_by": named_by.pattern if named_by else None,
+        "chosen": chosen,
+        "destinations": sorted({*names, *([chosen] if chosen else [])}),
+        "may_set_up": principal.may(Permission.CONFIGURE) and principal.covers(address.name),
+    }
+
+
+@require_POST
+@page(Permission.CONFIGURE)
+def deliver_to(request: HttpRequest, principal: Principal) -> HttpResponseBase:
+    """Name the destination in the policy of this address alone, which is made where there is none."""
+    name = get_address(request.POST.get("name", ""), principal=principal).name
+    own = find_policy(name)
+    chosen = request.POST.get("destination") or None
+    try:
+        save_policy(
+            name,
+            preset=own.preset if own else None,
+            settings=own.settings if own else {},
+            destination=chosen,
+            principal=principal,
+            expected_version=number("version", request.POST.get("version", "")),
+        )
+        where = f"delivers to {chosen}" if chosen else "delivers to where the other policies say"
+        notes.success(request, f"{name} {where}.")
+    except PoisonAdminError as error:
+        notes.error(request, error.detail)
+    return HttpResponseRedirect(href(reverse("addresses-one"), [("name", name)]))
+
+
+@require_POST
+@page(Permission.PAUSE)
+def ask(request: HttpRequest, principal: Principal, change: str) -> HttpResponseBase:
+    """Ask why the address is to be paused or resumed. Nothing is changed."""
+    address = get_address(request.POST.get("name", ""), principal=principal)
+    return _dialog(request, address, change)
+
+
+@require_POST
+@page(Permission.PAUSE)
+def carry_out(request: HttpRequest, principal: Principal, change: str) -> HttpResponseBase:
+    """Pause or resume the address."""
+    name = request.POST.get("name", "")
+    reason = request.POST.get("reason", "").replace("\x00", "").strip()[:MAX_REASON_CHARS]
+    if not reason:
+        return _dialog(
+            request, get_address(name, principal=principal), change, "Enter a reason; it is shown here.", 422
+        )
+    back = href(reverse("addresses-one"), [("name", name)])
+    if change == "pause":
+        commands.pause(name, principal=principal, reason=reason)
+        notes.success(request, f"{name} is paused. Deliveries under way end normally; new messages wait.")
+    else:
+        awaits = _resume(request, name, principal, reason)
+        if awaits is not None:
+            back = reverse("operations-one", args=[awaits])
+    return HttpResponseClientRedirect(back) if request.htmx else HttpResponseRedirect(back)  # type: ignore[attr-defined]
+
+
+def _resume(request: HttpRequest, name: str, principal: Principal, reason: str) -> int | None:
+    """Resume the address and say so; return the operation that waits for a sign-off first, None where none does."""
+    culprit = _quarantined(request)
+    if culprit is None:
+        commands.resume(name, principal=principal, reason=reason)
+        notes.success(request, f"{name} delivers again.")
+        return None
+    awaits = resume_without(name, culprit, principal=principal, reason=reason)
+    if awaits is None:
+        notes.success(request, f"{name} delivers again. Message #{culprit} is quarantined, and waits for a decision.")
+    else:
+        notes.warning(request, f"{SIGN_OFF_NEEDED} Resume {name} once message #{culprit} is quarantined.")
+    return awaits
+
+
+def _quarantined(request: HttpRequest) -> int | None:
+    """Return the message that is to be left behind when the address is resumed."""
+    text = request.POST.get("quarantine", "")
+    return number("quarantine", text) if text else None
+
+
+def _dialog(
+    request: HttpRequest, address: AddressRow, change: str, error: str = "", status: int = 200
+) -> HttpResponseBase:
+    context = {
+        "name": address.name,
+        "change": change,
+        "error": error,
+        "max_reason": MAX_REASON_CHARS,
+        "culprit": address.status_message_id if change == "resume" else None,
+        "quarantine": _quarantined(request) is not None,
+    }
+    template = "addresses/_address_change.html" if request.htmx else "addresses/address_change.html"  # type: ignore[attr-defined]
+    return render(request, template, context, status=status)
+
+
+urlpatterns = [
+    path("addresses/", show_all, name="addresses"),
+    path("addresses/one/", show, name="addresses-one"),
+    path("addresses/one/destination/", deliver_to, name="addresses-destination"),
+    path("addresses/one/pause/", ask, {"change": "pause"}, name="addresses-ask-pause"),
+    path("addresses/one/resume/", ask, {"change": "resume"}, name="addresses-ask-resume"),
+    path("addresses/one/pause/now/", carry_out, {"change": "pause"}, name="addresses-pause"),
+    path("addresses/one/resume/now/", carry_out, {"change": "resume"}, name="addresses-resume"),
+]

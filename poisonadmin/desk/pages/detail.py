@@ -1,0 +1,184 @@
+"""One message: everything that helps to decide, and the decisions that its state allows."""
+
+import base64
+import binascii
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.http import HttpRequest, HttpResponseBase
+from django.shortcuts import render
+from django.utils import timezone
+
+from poisonadmin.brokers.domain.broker_kinds import words_of
+from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.decisions.operations.domain.actions import DELIVERING, Action
+from poisonadmin.decisions.queries.approval_warnings import approval_warning_of
+from poisonadmin.desk.pages import failures, payload_tree
+from poisonadmin.desk.pages.actions import offered
+from poisonadmin.desk.pages.opened_from import PARAMETER, opened_from
+from poisonadmin.desk.pages.payload_tree import MAX_SHOWN_BYTES, NoTree
+from poisonadmin.desk.queries.detail import attempts, get_message, get_transport, history, hops, payload, payload_start
+from poisonadmin.desk.queries.schedule import schedule
+from poisonadmin.desk.queries.versions import versions
+from poisonadmin.messages.domain.outcome import CRASHES, Outcome
+from poisonadmin.messages.domain.states import Event, Reason, State
+from poisonadmin.messages.queries.detail_rows import AttemptRow, HistoryRow, MessageDetail
+from poisonadmin.search.queries.lists import MessageRow
+from poisonadmin.web.pages import streams
+from poisonadmin.web.pages.crash_view import describe_crash
+from poisonadmin.web.pages.views import page, require_known
+from poisonadmin.web.pages.words import event_words
+
+_DEATHS = (Event.CRASHED, Event.NODE_LOST)
+_TONES: dict[str, str] = {State.DLVD: "good", State.NDLV: "bad", State.FAIL: "bad"}
+MOST_LINES = 60
+# Shown among the message's headers, as texts; here they are kept in the broker's own types.
+_KEPT_TYPED = "headers"
+SHOWN_ATTEMPTS = 50
+SHOWN_HISTORY = 100
+FAILURES = {*CRASHES, Outcome.FAILED, Outcome.IMPORTED, Outcome.ROLLED_BACK, Outcome.CONVERSATION_ENDED}
+
+
+@dataclass(frozen=True)
+class Step:
+    """One change, as `words`, and what it led to besides the state, as `meaning`. `tone`: good, bad or none."""
+
+    row: HistoryRow
+    words: str
+    meaning: str
+    tone: str
+
+
+def _timeline(message: MessageRow, history: Sequence[HistoryRow], attempts: Sequence[AttemptRow]) -> list[Step]:
+    """Return the steps, newest first, as the history and the attempts are."""
+    tried = {attempt.attempt_number: attempt for attempt in attempts}
+    steps = []
+    is_suspect = False
+    for row in reversed(history):
+        attempt = tried.get(row.attempt_number)
+        if row.event in _DEATHS:
+            steps.append(_crash(row, attempt, _suspicion(row, message, tried) if not is_suspect else ""))
+            is_suspect = True
+        elif row.event == Event.DELIVERED and is_suspect:
+            alone = attempt is not None and attempt.is_alone
+            steps.append(Step(row, "Cleared: delivered alone" if alone else "Cleared: delivered", "", "good"))
+            is_suspect = False
+        else:
+            moved = row.event != Event.ASSIGNED
+            steps.append(Step(row, event_words(row.event), "", _TONES.get(row.to_state, "") if moved else ""))
+    return steps[::-1]
+
+
+def _suspicion(row: HistoryRow, message: MessageRow, tried: Mapping[int, AttemptRow]) -> str:
+    following = tried.get(row.attempt_number + 1)
+    if row.to_state != State.TBDL or not (following.is_alone if following else message.candidate):
+        return ""
+    return "A candidate from now on: delivered alone" if following else "A candidate from now on"
+
+
+def _crash(row: HistoryRow, attempt: AttemptRow | None, meaning: str) -> Step:
+    words = describe_crash(attempt).sentence if attempt and attempt.outcome in CRASHES else event_words(row.event)
+    return Step(row, words, meaning, "bad")
+
+
+def _transport_lines(transport: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return what is worth a look; headers are shown elsewhere.
+
+    >>> _transport_lines({"broker": "kafka", "topic": "", "properties": {"leader": 4}, "key": {"base64": "YQ=="}})
+    [('broker', 'Kafka'), ('topic', '""'), ('properties.leader', '4'), ('key', "b'a'")]
+    """
+    named = {**transport, "broker": words_of(str(transport.get("broker")))}
+    lines = list(_lines({name: value for name, value in named.items() if name != _KEPT_TYPED}))
+    return lines[:MOST_LINES]
+
+
+def _lines(told: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
+    for name, value in told.items():
+        if value is None:
+            continue
+        if isinstance(value, Mapping) and set(value) != {"base64"} and not before:
+            yield from _lines(value, f"{name}.")
+        else:
+            yield before + name, _text(value)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Mapping) and set(value) == {"base64"}:
+        try:
+            return repr(base64.b64decode(str(value["base64"]), validate=True))
+        except (binascii.Error, ValueError):
+            return str(value)
+    return str(value) if value != "" else '""'
+
+
+@page()
+def show(request: HttpRequest, principal: Principal, message_id: int) -> HttpResponseBase:
+    """Render the message."""
+    require_known(request, "view", PARAMETER)
+    message = get_message(message_id, principal=principal)
+    made = attempts(message_id, principal=principal, limit=SHOWN_ATTEMPTS)
+    last_failure = next((attempt for attempt in made.results if attempt.outcome in FAILURES), None)
+    changes = history(message_id, principal=principal, limit=SHOWN_HISTORY).results
+    context: dict[str, Any] = {
+        "message": message,
+        "list": opened_from(request, message_id, principal),
+        "headers": sorted(message.headers.items()),
+        "attempts": made.results,
+        "more_attempts": made.next is not None,
+        "failure": last_failure,
+        "frames": failures.folded(last_failure.stack) if last_failure and last_failure.stack else [],
+        "history": _timeline(message, changes, made.results),
+        "approval_warning": None if message.archived else approval_warning_of(message),
+        "crash_outcomes": CRASHES,
+        "versions": versions(message_id, principal=principal),
+        "hops": hops(message_id, principal=principal).results,
+        "schedule": None if message.archived else schedule(message_id, principal=principal),
+        "actions": [] if message.archived else _actions(message, principal),
+        "is_overdue": message.confirm_by is not None and message.confirm_by < timezone.now(),
+        "final": message.state in {"DLVD", "FAIL"},
+    }
+    transport = get_transport(message_id, principal=principal).transport
+    context["transport"] = _transport_lines(transport) if transport else []
+    if principal.may(Permission.READ_PAYLOAD) and message.payload_removed_at is None:
+        context["payload"] = _payload(request, principal, message)
+    return render(request, "messages/message.html", context)
+
+
+def _actions(message: MessageDetail, principal: Principal) -> list[Action]:
+    """Return what is offered; without its payload a message may go back to its consumers, and nowhere else."""
+    is_handed_back = message.reason == Reason.LISTED and not message.has_destination
+    is_deliverable = message.payload_removed_at is None or is_handed_back
+    return [one for one in offered(message, principal) if is_deliverable or one.key not in DELIVERING]
+
+
+@page(Permission.READ_PAYLOAD)
+def download(request: HttpRequest, principal: Principal, message_id: int) -> HttpResponseBase:
+    """Answer with the payload's bytes, as the next delivery carries them."""
+    return streams.download(request, payload(message_id, principal=principal), f"message-{message_id}.bin")
+
+
+def _payload(request: HttpRequest, principal: Principal, message: MessageDetail) -> dict[str, Any]:
+    start = payload_start(message.id, principal=principal, most_bytes=MAX_SHOWN_BYTES)
+    cut = message.payload_bytes > len(start)
+    nodes, why_no_tree = [], ""
+    if cut:
+        why_no_tree = "larger than 256 kB"
+    else:
+        try:
+            nodes = payload_tree.tree(start)
+        except NoTree as error:
+            why_no_tree = str(error)
+    raw = payload_tree.text(start)
+    wanted = request.GET.get("view", "")
+    possible = [*(["tree"] if nodes else []), *(["raw"] if raw is not None else []), "hex"]
+    return {
+        "view": wanted if wanted in possible else possible[0],
+        "possible": possible,
+        "nodes": nodes,
+        "why_no_tree": why_no_tree,
+        "raw": raw,
+        "hex": payload_tree.hexadecimal(start),
+        "hex_cut": message.payload_bytes > payload_tree.MAX_HEX_BYTES,
+        "cut": cut,
+    }

@@ -1,0 +1,221 @@
+"""A failure group: its messages, what people say of it, and merging."""
+
+from collections.abc import Callable
+from datetime import UTC, date, datetime, time
+from typing import Any
+from urllib.parse import urlencode
+
+from django import forms
+from django.contrib import messages as notes
+from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
+from django.shortcuts import render
+from django.urls import path, reverse
+from django.views.decorators.http import require_POST
+
+from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.domain.errors import NotFound, PoisonAdminError, PreconditionFailed
+from poisonadmin.core.domain.filter_values import number
+from poisonadmin.decisions.operations.domain.actions import ACTIONS
+from poisonadmin.desk.pages.failures import folded
+from poisonadmin.desk.pages.opened_from import list_parameter
+from poisonadmin.desk.queries.detail import attempts
+from poisonadmin.groups.commands.group_annotations import annotate
+from poisonadmin.groups.commands.merged_groups import merge, split
+from poisonadmin.groups.domain.annotations import MAX_NOTE_CHARS, MAX_URL_CHARS
+from poisonadmin.groups.queries.groups import GroupDetail, get_group, list_groups
+from poisonadmin.search.domain.filters import parse_filter
+from poisonadmin.search.queries.axes import named
+from poisonadmin.search.queries.failures import FailureFilter, list_failures
+from poisonadmin.search.queries.lists import list_messages
+from poisonadmin.search.queries.owners import account_names
+from poisonadmin.web.pages.forms import PageForm, TextField, drawn, texts_by_comma
+from poisonadmin.web.pages.views import MAX_REASON_CHARS, NO_REASON, page, reason_of, require_known
+
+SHOWN_MESSAGES = 5
+
+
+@page()
+def show(request: HttpRequest, principal: Principal, group_id: int) -> HttpResponseBase:
+    """Render one group; a merged one is shown as the group that it was merged into."""
+    require_known(request)
+    found = get_group(group_id, principal=principal)
+    if found.merged_into_id is not None:
+        return HttpResponseRedirect(reverse("groups-one", args=[found.merged_into_id]))
+    return _page(request, principal, found)
+
+
+class AnnotationForm(PageForm):
+    """What people say of a failure group. `revision`: the one that it changes."""
+
+    revision = forms.IntegerField(widget=forms.HiddenInput)
+    owner = forms.ChoiceField(**drawn("Owner", autofocus=True), choices=[])
+    snoozed_until = forms.DateField(
+        **drawn("Snoozed until", type="date", note="Left out of the lists until this day begins, in UTC."),
+    )
+    ticket_url = TextField("Ticket", most=MAX_URL_CHARS, type="url", hint="https://tickets.example.org/OPS-7")
+    tags = texts_by_comma("Tags", note="Words, separated by commas.")
+    note = TextField("Note", most=MAX_NOTE_CHARS, rows=4)
+
+    def __init__(self, data: Any, group: GroupDetail) -> None:
+        until = group.snoozed_until
+        stored = {name: getattr(group, name) for name in ("revision", "ticket_url", "note")}
+        stored |= {"owner": group.owner or "", "tags": list(group.tags)}
+        super().__init__(data, initial=stored | {"snoozed_until": until and until.astimezone(UTC).date()})
+        self.fields["owner"].choices = [("", "Nobody")] + [  # type: ignore[attr-defined]
+            (name, name) for name in sorted({*account_names(), *([group.owner] if group.owner else [])})
+        ]
+
+    def changes(self) -> dict[str, Any]:
+        """Return what was changed, as the command takes it."""
+        changed = {name: self.cleaned_data[name] for name in self.changed_data if name != "revision"}
+        if isinstance(day := changed.get("snoozed_until"), date):
+            changed["snoozed_until"] = datetime.combine(day, time(), UTC)
+        return changed
+
+
+@page(Permission.DECIDE)
+def edit(request: HttpRequest, principal: Principal, group_id: int) -> HttpResponseBase:
+    """Show the form in the place of what it changes, and save it when it is sent."""
+    found = get_group(group_id, principal=principal)
+    form = AnnotationForm(request.POST if request.method == "POST" else None, found)
+    status = 200
+    if form.is_bound:
+        status = 422
+        if form.is_valid():
+            revision = form.cleaned_data["revision"]
+            try:
+                annotate(group_id, form.changes(), principal=principal, expected_revision=revision)
+            except PoisonAdminError as error:
+                status = form.refuse(error)
+                if isinstance(error, PreconditionFailed):
+                    form.data = {**request.POST.dict(), "revision": str(found.revision)}
+            else:
+                return _annotated(request, principal, group_id)
+    return _page(request, principal, found, form, status)
+
+
+def _annotated(request: HttpRequest, principal: Principal, group_id: int) -> HttpResponseBase:
+    if not request.htmx:  # type: ignore[attr-defined]
+        return HttpResponseRedirect(reverse("groups-one", args=[group_id]))
+    return _page(request, principal, get_group(group_id, principal=principal))
+
+
+def _page(
+    request: HttpRequest,
+    principal: Principal,
+    found: GroupDetail,
+    form: AnnotationForm | None = None,
+    status: int = 200,
+) -> HttpResponseBase:
+    """Render the group; what people say of it alone to htmx. With `form`, that is in its place."""
+    if request.htmx:  # type: ignore[attr-defined]
+        return render(request, "messages/_annotation.html", {"group": found, "form": form}, status=status)
+    may_merge = principal.may(Permission.DECIDE) and principal.sees_everything
+    context = {
+        "group": found,
+        "form": form,
+        "counts": found.counts,
+        "narrowed": urlencode({"group": found.id}),
+        "actions": [action for action in ACTIONS.values() if action.on_lists],
+        "may_merge": may_merge,
+        "others": _others(found, principal) if may_merge else [],
+        **_latest(found, principal),
+    }
+    return render(request, "messages/group.html", context, status=status)
+
+
+def _latest(found: GroupDetail, principal: Principal) -> dict[str, Any]:
+    """Return its latest undecided messages, or of all where none is, and its latest failure with the stack."""
+    given = {"group": [str(found.id)]} | ({"state": ["NDLV"]} if found.counts["NDLV"] else {})
+    latest = list_messages(parse_filter(given), principal=principal, limit=SHOWN_MESSAGES)
+    query = urlencode(given, doseq=True)
+    failures = list_failures(FailureFilter(groups=(found.id,)), principal=principal, limit=1).results
+    example = next(
+        (
+            attempt
+            for failure in failures
+            for attempt in attempts(failure.message_id, principal=principal).results
+            if attempt.attempt_number == failure.attempt_number
+        ),
+        None,
+    )
+    return {
+        "rows": latest.results,
+        "matching": latest.total(),
+        "heading": "Undecided messages" if "state" in given else "Messages",
+        "query": query,
+        "in_list": list_parameter(query),
+        "whole_list": f"{reverse('triage')}?{query}",
+        "example": example,
+        "example_id": failures[0].message_id if failures else None,
+        "frames": folded(example.stack) if example and example.stack else [],
+    }
+
+
+def _others(found: GroupDetail, principal: Principal) -> list[tuple[int, str]]:
+    """Return the groups that this one could be merged with: the latest, those of its class first."""
+    others = [one for one in list_groups(principal=principal).results if one.id != found.id]
+    likely = sorted(others, key=lambda one: one.error_class != found.error_class)
+    return [(one.id, one.title) for one in likely]
+
+
+@require_POST
+@page(Permission.DECIDE)
+def merge_into(request: HttpRequest, principal: Principal, group_id: int) -> HttpResponseBase:
+    """Merge the chosen groups into this one."""
+    return _moved(request, principal, group_id, merge, "{} merged into this one.")
+
+
+@require_POST
+@page(Permission.DECIDE)
+def ask_to_merge(request: HttpRequest, principal: Principal) -> HttpResponseBase:
+    """Ask which of the ticked groups the others become part of, and why. Nothing is changed."""
+    ticked = [str(number("value", text)) for text in request.POST.getlist("value")]
+    if not principal.sees_everything:
+        raise NotFound("Only accounts that see every address merge failure groups.")
+    groups = named({"group": ticked}).values()
+    template = "messages/_merge.html" if request.htmx else "messages/merge.html"  # type: ignore[attr-defined]
+    return render(request, template, {"groups": groups, "max_reason": MAX_REASON_CHARS})
+
+
+@require_POST
+@page(Permission.DECIDE)
+def merge_ticked(request: HttpRequest, principal: Principal) -> HttpResponseBase:
+    """Merge the ticked groups into the one that was chosen."""
+    into = number("into", request.POST.get("into", ""))
+    return _moved(request, principal, into, merge, "{} merged into this one.")
+
+
+@require_POST
+@page(Permission.DECIDE)
+def split_off(request: HttpRequest, principal: Principal, group_id: int) -> HttpResponseBase:
+    """Split the ticked groups off this one."""
+    return _moved(request, principal, group_id, split, "{} split off.")
+
+
+def _moved(
+    request: HttpRequest, principal: Principal, group_id: int, move: Callable[..., None], done: str
+) -> HttpResponseBase:
+    get_group(group_id, principal=principal)
+    chosen = [number("group", text) for text in request.POST.getlist("group") if text]
+    chosen = [one for one in chosen if one != group_id]
+    reason = reason_of(request)
+    if not chosen or not reason:
+        notes.error(request, NO_REASON if chosen else "Choose at least one group.")
+    else:
+        try:
+            move(group_id, chosen, principal=principal, reason=reason)
+            notes.success(request, done.format("1 group is" if len(chosen) == 1 else f"{len(chosen)} groups are"))
+        except PoisonAdminError as error:
+            notes.error(request, error.detail)
+    return HttpResponseRedirect(reverse("groups-one", args=[group_id]))
+
+
+urlpatterns = [
+    path("groups/merge/", ask_to_merge, name="groups-ask-merge"),
+    path("groups/merge/now/", merge_ticked, name="groups-merge-ticked"),
+    path("groups/<int:group_id>/", show, name="groups-one"),
+    path("groups/<int:group_id>/annotation/", edit, name="groups-edit"),
+    path("groups/<int:group_id>/merge/", merge_into, name="groups-merge"),
+    path("groups/<int:group_id>/split/", split_off, name="groups-split"),
+]

@@ -1,0 +1,266 @@
+"""Triage: messages that a filter finds, as a list, as sets of what they share, as their failures, or as crashes."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
+from django.shortcuts import render
+from django.urls import reverse
+
+from poisonadmin.core.commands import audit
+from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.domain.filter_values import InvalidFilter
+from poisonadmin.decisions.operations.domain.actions import ACTIONS
+from poisonadmin.desk.pages import crashed, searched, sets
+from poisonadmin.desk.pages.crashed import CRASHES
+from poisonadmin.desk.pages.opened_from import list_parameter
+from poisonadmin.desk.pages.views_bar import views_bar
+from poisonadmin.groups.queries.grouping import GroupBy
+from poisonadmin.messages.queries.counts import counts
+from poisonadmin.search.domain.filters import MOMENTS, MessageFilter, narrowing, parse_filter
+from poisonadmin.search.queries.archived import ArchivedMessageRow, can_answer, list_archived
+from poisonadmin.search.queries.failures import FailureFilter, list_failures
+from poisonadmin.search.queries.lists import count_messages, list_messages
+from poisonadmin.search.queries.report import MAX_ROWS, report
+from poisonadmin.web.pages.sidebar import Section, SidebarEntry
+from poisonadmin.web.pages.streams import streamed
+from poisonadmin.web.pages.views import Pairs, href, page, pager, pairs, tidied
+from poisonadmin.web.pages.words import CONFIRMATIONS, REASONS, STATES, reason_words, state_words
+
+PAGE_ROWS = 50
+NEWER_CAP = 100
+CHIP_NAMES = {
+    "q": "search",
+    "state": "state",
+    "reason": "reason",
+    "group": "failure group",
+    "failure": "failure group holds",
+    "group_owner": "owner of the failure group",
+    "group_tag": "tag of the failure group",
+    "snoozed": "snoozed failure groups",
+    "original_address": "original address",
+    "confirmation": "consumer confirmation",
+    "consumer_version": "consumer version",
+    "conversation_id": "conversation",
+    "message_id": "message id",
+    "received_after": "received after",
+    "received_before": "received before",
+    "failed_after": "failed after",
+    "failed_before": "failed before",
+}
+# What is shown of the messages that the filter finds: the messages, sets of them, their failures, or their crashes.
+FAILURE, FAILURES = "failure", "failures"
+SHOWN_AS = {
+    "": "Messages",
+    FAILURE: "By failure",
+    GroupBy.ADDRESS: "By address",
+    GroupBy.ORIGINAL_ADDRESS: "By original address",
+    GroupBy.DESTINATION: "By destination",
+    GroupBy.REASON: "By reason",
+    GroupBy.OWNER: "By owner",
+    GroupBy.CONSUMER_VERSION: "By consumer version",
+    FAILURES: "Failures",
+    CRASHES: "Crashes",
+}
+# Fields of the form below *More filters*; what else the list is narrowed by, it carries along.
+FORM_FIELDS = {
+    *("state", "address", "reason", "confirmation", "error", "conversation_id", "message_id"),
+    *("failure", "group_owner", "group_tag", "snoozed", *MOMENTS),
+}
+SNOOZED = {"false": "left out", "true": "only these"}
+# Terms by which somebody looks for certain messages, which may be archived.
+LOOKED_UP = {"message_id", "conversation_id", "key", "text"}
+SHOWN_ARCHIVED = 10
+
+
+@dataclass(frozen=True)
+class Chip:
+    """One filter in force, and the list without it."""
+
+    name: str
+    value: str
+    without: str
+
+
+@page(
+    sidebar=SidebarEntry(
+        Section.TRIAGE, 20, "Triage", "mail", "m", also=("messages", "groups", "failures", "blacklist")
+    )
+)
+def show(request: HttpRequest, principal: Principal) -> HttpResponseBase:
+    """Render the page: what the filter finds, as `group_by` says."""
+    if tidy := tidied(request):
+        return tidy
+    by = request.GET.get("group_by", "")
+    if by == CRASHES and sorted(crashed.narrowed(_kept(request))) != sorted(_kept(request)):
+        return HttpResponseRedirect(href(request.path, _grouped(_kept(request), by)))
+    content: dict[str, Any] = {}
+    template, problem = "", None
+    message_filter = MessageFilter()
+    try:
+        message_filter = parse_filter(_given(request))
+        if searched.is_deep(message_filter):
+            by = ""
+            template, content = "searches/_searched.html", searched.content(request, principal)
+        else:
+            template, content = _shown(request, principal, message_filter, by)
+    except PoisonAdminError as error:
+        problem = error
+    empty = None
+    if not content.get("rows") and not problem and not searched.is_deep(message_filter):
+        empty = content.get("why_empty") or _why_empty(message_filter, principal)
+    context = (
+        _frame(request, principal, by)
+        | content
+        | {
+            "problem": problem,
+            "empty": empty,
+            "template": template,
+            "is_deep": searched.is_deep(message_filter),
+        }
+    )
+    return render(request, "messages/triage.html", context, status=problem.status if problem else 200)
+
+
+def _shown(
+    request: HttpRequest, principal: Principal, message_filter: MessageFilter, by: str
+) -> tuple[str, dict[str, Any]]:
+    """Return the template for what the page shows, and what it holds."""
+    kept = _kept(request)
+    if by == "":
+        return "messages/_listed.html", _messages(request, principal, message_filter)
+    if by == FAILURES:
+        return "messages/_failures.html", _failures(request, principal, message_filter)
+    if by == CRASHES:
+        return "messages/_listed.html", crashed.content(request, principal, message_filter)
+    if by == FAILURE:
+        return "messages/_groups.html", sets.failure_groups(request, principal, message_filter, by=by, kept=kept)
+    title = SHOWN_AS.get(by, by).removeprefix("By ").capitalize()
+    return "messages/_listed.html", sets.sets(request, principal, message_filter, by=by, kept=kept, title=title)
+
+
+def _frame(request: HttpRequest, principal: Principal, by: str) -> dict[str, Any]:
+    kept = _kept(request)
+    shown_as = [(href(request.path, _grouped(kept, one)), words, one == by) for one, words in SHOWN_AS.items()]
+    return {
+        "views": views_bar(request, principal),
+        "chips": _chips(request, () if by != CRASHES else crashed.NARROWED),
+        "values": {name: values[-1] for name, values in request.GET.lists()},
+        "states": [(code, words, code in request.GET.getlist("state")) for code, words in STATES.items()],
+        "reasons": REASONS,
+        "confirmations": CONFIRMATIONS,
+        "snoozing": SNOOZED,
+        "carried": [pair for pair in _grouped(kept, by) if pair[0] not in FORM_FIELDS],
+        "kept": kept,
+        "shown_as": shown_as,
+        "by": by,
+        "by_other": by if by not in SHOWN_AS else "",
+        "query": href("", kept),
+        "here": href("", pairs(request)),
+        "no_filter": href(request.path, _grouped([], by)),
+        "search_text": request.GET.get("q", ""),
+        "actions": [action for action in ACTIONS.values() if action.on_lists],
+        "max_rows": MAX_ROWS,
+    }
+
+
+def _messages(request: HttpRequest, principal: Principal, message_filter: MessageFilter) -> dict[str, Any]:
+    ordering = request.GET.get("ordering", "-id")
+    cursor = request.GET.get("cursor")
+    found = list_messages(message_filter, principal=principal, cursor=cursor, limit=PAGE_ROWS, ordering=ordering)
+    is_newest = found.results and ordering == "-id" and cursor is None
+    return {
+        "rows": found.results,
+        "archived": _archived(message_filter, principal) if cursor is None else [],
+        "pager": pager(request, found),
+        "ordering": ordering,
+        "oldest_first": href(request.path, [*_kept(request), ("ordering", "id")]),
+        "newest_first": href(request.path, _kept(request)),
+        "newer_link": _newer_link(request, found.results[0].id) if is_newest else None,
+        "in_list": list_parameter(request.GET.urlencode()),
+    }
+
+
+def _archived(message_filter: MessageFilter, principal: Principal) -> list[ArchivedMessageRow]:
+    """Return the newest archived messages that the filter finds, where it looks for some rather than lists many."""
+    if not any(term.field in LOOKED_UP for term in message_filter.terms) or not can_answer(message_filter):
+        return []
+    return list_archived(message_filter, principal=principal, limit=SHOWN_ARCHIVED).results
+
+
+def _newer_link(request: HttpRequest, newest_id: int) -> str:
+    return href(reverse("triage-newer"), [*_kept(request), ("since", str(newest_id))])
+
+
+def _failures(request: HttpRequest, principal: Principal, message_filter: MessageFilter) -> dict[str, Any]:
+    found = list_failures(FailureFilter(), within=message_filter, principal=principal, cursor=request.GET.get("cursor"))
+    return {"rows": found.results, "pager": pager(request, found)}
+
+
+@page()
+def newer(request: HttpRequest, principal: Principal) -> HttpResponseBase:
+    """Render the banner that says how many came since the list was made; empty when none did."""
+    message_filter, by = parse_filter(_given(request)), request.GET.get("group_by", "")
+    if by == CRASHES:
+        count = crashed.count_newer(request, principal, message_filter)
+    else:
+        since = request.GET.get("since", "")
+        if not (since.isascii() and since.isdigit() and len(since) <= 18):
+            raise InvalidFilter("since", "since is the id of a message.")
+        count = count_messages(message_filter, principal=principal, since=int(since), cap=NEWER_CAP)
+    link = href(reverse("triage"), _grouped(_kept(request), by))
+    return render(request, "web/_newer.html", {"count": count, "link": link})
+
+
+@page(Permission.EXPORT)
+def as_csv(request: HttpRequest, principal: Principal) -> HttpResponseBase:
+    """Stream the list as CSV, and write into the audit who took it out."""
+    message_filter = parse_filter(_given(request))
+    count = count_messages(message_filter, principal=principal, cap=MAX_ROWS)
+    details = {"filter": [list(pair) for pair in message_filter.params], "rows": count.n, "cut": count.capped}
+    audit.record(principal.name, "report.exported", "messages", "csv", details=details)
+    chunks = report(message_filter, principal=principal, mark=request.GET.get("mark") == "1")
+    return streamed(request, chunks, content_type="text/csv; charset=utf-8; header=present", filename="messages.csv")
+
+
+def _given(request: HttpRequest) -> Mapping[str, Sequence[str]]:
+    return narrowing(dict(request.GET.lists()))
+
+
+def _kept(request: HttpRequest) -> Pairs:
+    return [(name, text) for name, texts in _given(request).items() for text in texts]
+
+
+def _grouped(kept: Pairs, by: str) -> Pairs:
+    narrowed = crashed.narrowed(kept) if by == CRASHES else kept
+    return [*narrowed, ("group_by", by)] if by else kept
+
+
+def _chips(request: HttpRequest, implied: Sequence[tuple[str, str]]) -> list[Chip]:
+    """Return the filters in force, but for what the view `implied`."""
+    kept = pairs(request)
+    chips = []
+    for position, (name, value) in enumerate(kept):
+        if (name, value) in implied or not narrowing({name: [value]}):
+            continue
+        rest = [pair for at, pair in enumerate(kept) if at != position and pair[0] != "cursor"]
+        chips.append(Chip(CHIP_NAMES.get(name, name), _chip_value(name, value), href(request.path, rest)))
+    return chips
+
+
+def _chip_value(name: str, value: str) -> str:
+    if name == "snoozed":
+        return SNOOZED.get(value, value)
+    return {"state": state_words, "reason": reason_words}.get(name, str)(value)
+
+
+def _why_empty(message_filter: MessageFilter, principal: Principal) -> str:
+    if message_filter.params == (("state", "NDLV"),):
+        return "all_clear"
+    if message_filter.params:
+        return "nothing_matches"
+    if not any(counts(principal).by_state.values()) and not principal.sees_everything:
+        return "nothing_in_scope"
+    return "nothing_yet"

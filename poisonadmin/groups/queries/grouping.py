@@ -1,0 +1,233 @@
+"""A list of messages, counted by what they share: an address, a destination, a reason, a header, a business key."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.domain.filter_values import InvalidFilter, checked_text
+from poisonadmin.core.queries.rows import bounded, fetch
+from poisonadmin.destinations.queries import destinations_seen
+from poisonadmin.messages.queries.counts import NOW
+from poisonadmin.search.domain.filters import HEADER, KEY, MessageFilter
+from poisonadmin.search.queries.axes import COLUMNS, AxisValue, named
+from poisonadmin.search.queries.counted import counted_filter
+from poisonadmin.search.queries.lists import matching
+
+SHOWN_SETS = 100
+TREND_HOURS = 24
+MESSAGES_READ = 50_000
+HEADERS_READ = 20_000
+# Where the counters know how many there are, messages are read for times and trend only.
+COUNTED_READ = 10_000
+
+
+class GroupBy(StrEnum):
+    """What messages can share, besides a failure (`groups.py`), `header.<name>` and `key.<name>`."""
+
+    ADDRESS = "address"
+    ORIGINAL_ADDRESS = "original_address"
+    DESTINATION = "destination"
+    REASON = "reason"
+    OWNER = "owner"
+    CONSUMER_VERSION = "consumer_version"
+
+
+class SetOrder(StrEnum):
+    """What the sets of a grouping are ordered by, the most or the latest first."""
+
+    UNDECIDED = "undecided"
+    SIZE = "size"
+    FIRST = "first"
+    LAST = "last"
+    TREND = "trend"
+
+
+@dataclass(frozen=True)
+class Dimension:
+    """`parameter`: of the filter that narrows to one set. `key`: SQL over the message `m`.
+
+    `most`: how many messages are read at most; to look into headers costs more. `is_counted`: the counters have it,
+    and `key` and `join` fit them too.
+    """
+
+    parameter: str
+    key: str
+    join: str = ""
+    parameters: tuple[Any, ...] = ()
+    most: int = MESSAGES_READ
+    is_counted: bool = True
+
+
+# An attempt a message, by its key.
+_LAST_FAILURE = """LEFT JOIN LATERAL (
+    SELECT t.consumer_version FROM attempt t WHERE t.message_id = m.id AND t.outcome <> 'delivered'
+    ORDER BY t.attempt_number DESC LIMIT 1) failed ON TRUE"""
+_FIXED: dict[str, Dimension] = {
+    GroupBy.OWNER: Dimension(
+        "owner",
+        "u.username",
+        "LEFT JOIN message_owner w ON w.message_id = m.id LEFT JOIN auth_user u ON u.id = w.owner_id",
+        is_counted=False,
+    ),
+    GroupBy.CONSUMER_VERSION: Dimension(
+        "consumer_version", "failed.consumer_version", _LAST_FAILURE, most=HEADERS_READ, is_counted=False
+    ),
+}
+_ORDERS = {
+    SetOrder.UNDECIDED: "undecided DESC, messages DESC",
+    SetOrder.SIZE: "messages DESC",
+    SetOrder.FIRST: "first_at DESC NULLS LAST",
+    SetOrder.LAST: "last_at DESC NULLS LAST",
+    SetOrder.TREND: "last_day DESC, messages DESC",
+}
+_SETS = """
+WITH found AS MATERIALIZED ({newest}), hours AS (
+    SELECT {key} AS key, floor(extract(epoch FROM now() - m.failed_at) / 3600) AS hours_ago, count(*) AS n,
+           count(*) FILTER (WHERE m.is_undecided) AS undecided, min(m.failed_at) AS first_at,
+           max(m.failed_at) AS last_at
+    FROM found m {join} GROUP BY 1, 2
+), read AS (
+    SELECT key, sum(n)::bigint AS messages, sum(undecided)::bigint AS undecided, min(first_at) AS first_at,
+           max(last_at) AS last_at, coalesce(sum(n) FILTER (WHERE hours_ago < {hours}), 0)::bigint AS last_day,
+           coalesce(jsonb_object_agg(hours_ago::int, n) FILTER (WHERE hours_ago BETWEEN 0 AND {hours} - 1), '{{}}')
+               AS by_hour
+    FROM hours GROUP BY 1
+), sets AS ({sets})
+SELECT key AS value, messages, undecided, first_at, last_at, by_hour,
+       (SELECT count(*) FROM found) AS read
+FROM sets ORDER BY {order}, key LIMIT {shown}
+"""
+_READ_ONLY = "SELECT * FROM read"
+# The counters know how many there are; the messages that were read know when.
+_COUNTED = """
+SELECT key, counted.messages, counted.undecided, read.first_at, read.last_at, coalesce(last_day, 0) AS last_day,
+       coalesce(by_hour, '{{}}') AS by_hour
+FROM (SELECT {key} AS key, sum(m.n)::bigint AS messages,
+             coalesce(sum(m.n) FILTER (WHERE m.state = 'NDLV'), 0)::bigint AS undecided
+      FROM (SELECT * FROM {now} WHERE {condition}) AS m {join} GROUP BY 1 HAVING sum(m.n) > 0) AS counted
+LEFT JOIN read USING (key)
+"""
+
+
+@dataclass(frozen=True)
+class _CountedSet:
+    value: str | None
+    messages: int
+    undecided: int
+    first_at: datetime | None
+    last_at: datetime | None
+    by_hour: Mapping[str, int]
+    read: int
+
+
+@dataclass(frozen=True)
+class MessageSet:
+    """Messages of a list that share a value. `value` None: they have none. Times are of their latest failures.
+
+    `trend`: how many of them failed last in each of the last 24 hours, the current one last.
+    """
+
+    value: str | None
+    label: str | None
+    messages: int
+    undecided: int
+    first_at: datetime | None
+    last_at: datetime | None
+    trend: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """`parameter`: of the filter that narrows the list to a set. At most 100 sets; `has_more` where there are others.
+
+    `cut`: only so many messages, the newest, were read; None where all were. Then times and trend are theirs, and the
+    counts too unless `is_exact`.
+    """
+
+    parameter: str
+    sets: list[MessageSet]
+    has_more: bool
+    cut: int | None
+    is_exact: bool
+
+
+def group_messages(
+    message_filter: MessageFilter, by: str, *, principal: Principal, order: str = SetOrder.UNDECIDED
+) -> Grouping:
+    """Return the sets of what a filter finds. `by`: a `GroupBy`, `header.<name>` or `key.<name>`.
+
+    Errors: `InvalidFilter`, `QueryTooExpensive`.
+    """
+    principal.require(Permission.READ)
+    if order not in set(SetOrder):
+        raise InvalidFilter("sort", f"Sets are sorted by {', '.join(SetOrder)}, not by {order[:40]!r}.")
+    dimension = _dimension(by, principal)
+    counted = counted_filter(message_filter, principal) if dimension.is_counted else None
+    most = dimension.most if counted is None else COUNTED_READ
+    with bounded():
+        newest, parameters = matching(message_filter, principal, most + 1)
+        parameters = [*parameters, *dimension.parameters]
+        sets = _READ_ONLY
+        if counted is not None:
+            condition, values = counted.whole
+            sets = _COUNTED.format(key=dimension.key, join=dimension.join, now=NOW, condition=condition)
+            parameters += [*values, *dimension.parameters]
+        sql = _SETS.format(
+            newest=newest,
+            key=dimension.key,
+            join=dimension.join,
+            sets=sets,
+            hours=TREND_HOURS,
+            order=_ORDERS[SetOrder(order)],
+            shown=SHOWN_SETS + 1,
+        )
+        rows = fetch(_CountedSet, sql, parameters)
+        keys = [row.value for row in rows if row.value is not None]
+        names = named({dimension.parameter: keys}) if dimension.parameter in COLUMNS else {}
+    is_cut = bool(rows) and rows[0].read > most
+    return Grouping(
+        dimension.parameter,
+        [_shown(row, names.get((dimension.parameter, row.value or ""))) for row in rows[:SHOWN_SETS]],
+        len(rows) > SHOWN_SETS,
+        most if is_cut else None,
+        is_exact=counted is not None or not is_cut,
+    )
+
+
+def _dimension(by: str, principal: Principal) -> Dimension:
+    if by in COLUMNS and by in set(GroupBy):
+        return Dimension(by, f"m.{COLUMNS[by]}::text")
+    if by in _FIXED:
+        return _FIXED[by]
+    if by == GroupBy.DESTINATION:
+        seen, parameters = destinations_seen(principal, "d.id")
+        join = f"""JOIN address a ON a.id = coalesce(m.original_address_id, m.address_id)
+ LEFT JOIN destination d ON d.id = a.destination_id AND {seen}"""
+        return Dimension("destination", "d.name", join, parameters=tuple(parameters))
+    name = checked_text("group_by", by)
+    if name.startswith(HEADER) and len(name) > len(HEADER):
+        join = "JOIN body b ON b.id = m.id"
+        return Dimension(
+            name,
+            "convert_from(b.headers, 'UTF8')::json ->> %s",
+            join,
+            parameters=(name.removeprefix(HEADER),),
+            most=HEADERS_READ,
+            is_counted=False,
+        )
+    if name.startswith(KEY) and len(name) > len(KEY):
+        join = "LEFT JOIN business_key k ON k.message_id = m.id AND k.name = %s"
+        return Dimension(name, "k.value", join, parameters=(name.removeprefix(KEY),), is_counted=False)
+    raise InvalidFilter(
+        "group_by",
+        f"Messages are grouped by failure, {', '.join(GroupBy)}, header.<name> or key.<name>, not by {by[:40]!r}.",
+    )
+
+
+def _shown(row: _CountedSet, name: AxisValue | None) -> MessageSet:
+    value, label = (name.value, name.label) if name else (row.value, row.value)
+    trend = tuple(row.by_hour.get(str(hours_ago), 0) for hours_ago in reversed(range(TREND_HOURS)))
+    return MessageSet(value, label, row.messages, row.undecided, row.first_at, row.last_at, trend)

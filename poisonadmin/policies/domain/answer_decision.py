@@ -1,0 +1,91 @@
+"""Decisions on messages that neither succeeded nor failed: those of their consumers, and of content rules."""
+
+from dataclasses import replace
+
+from poisonadmin.messages.domain.states import Event, Reason, State
+from poisonadmin.policies.domain.policy import Policy
+from poisonadmin.policies.domain.retry_decision import (
+    TOO_MANY_FAILURES,
+    ConversationEnd,
+    RetryDecision,
+    TriedMessage,
+    on_failure,
+)
+from poisonadmin.policies.domain.retry_schedule import delay_ms, jitter
+from poisonadmin.rules.domain.rules import Before
+
+# Two addresses whose handlers send each other the same message would never end.
+MAX_HOPS = 32
+
+
+def on_discarded(failure_count: int) -> RetryDecision:
+    """Return the decision on a message that its handler discarded (ruling R4)."""
+    reason = Reason.DISCARDED_BY_POLICY
+    return RetryDecision(State.FAIL, Event.DISCARDED, reason, None, None, failure_count, candidate=False, crash_count=0)
+
+
+def on_moved(address: str, *, hops: int) -> RetryDecision:
+    """Return the decision on a message that its handler moved: due at once there, where nothing has failed yet.
+
+    `hops`: its moves before. Handlers that hand a message round leave it to an administrator in the end.
+    """
+    if hops >= MAX_HOPS:
+        return RetryDecision(State.NDLV, Event.MOVED, Reason.RULE, None, None, 0, candidate=False, crash_count=0)
+    return RetryDecision(State.TBDL, Event.MOVED, None, 0, address, 0, candidate=False, crash_count=0)
+
+
+def on_rolled_back(policy: Policy, tried: TriedMessage) -> RetryDecision:
+    """Return the decision on a message that its handler put back.
+
+    Where the policy counts roll-backs, it is a failure of the message (ruling R3). Else nothing is counted, and it
+    waits as after its first failure.
+    """
+    if policy.rollbacks_count_as_failures:
+        return on_failure(policy, tried, event=Event.ROLLED_BACK)
+    sign, fraction = jitter(tried.id, tried.attempt_number)
+    wait = delay_ms(policy, 1, sign=sign, fraction=fraction)
+    return RetryDecision(State.TBDL, Event.ROLLED_BACK, None, wait, None, tried.failure_count)
+
+
+def on_conversation_ended(failure_count: int, error: ConversationEnd | None) -> RetryDecision:
+    """Return the decision on the message with which its consumer ended a conversation (R6).
+
+    Without an error the message is delivered, with one it is given up.
+    """
+    event = Event.CONVERSATION_ENDED
+    if error is None:
+        return RetryDecision(State.DLVD, event, None, None, None, 0, candidate=False, crash_count=0)
+    return RetryDecision(
+        State.FAIL,
+        event,
+        Reason.CONVERSATION_ENDED,
+        None,
+        None,
+        failure_count,
+        candidate=False,
+        crash_count=0,
+        note=error.note,
+        conversation_error=error,
+    )
+
+
+def on_ruled(do: Before, address: str | None, *, failure_count: int, hops: int, why: str = "") -> RetryDecision:
+    """Return the decision on a message that a content rule kept from being delivered. What it is suspected of stays.
+
+    `address`: where it is redirected to; `hops`: its moves before. Redirections that go round end with a person.
+    `why`: the rule, in words.
+    """
+    match do:
+        case Before.REDIRECT if address is not None and hops < MAX_HOPS:
+            return RetryDecision(State.TBDL, Event.REDIRECTED, None, 0, address, 0)
+        case Before.REDIRECT:
+            return RetryDecision(State.NDLV, Event.REDIRECTED, Reason.RULE, None, None, failure_count)
+        case Before.END_CONVERSATION:
+            return replace(
+                on_conversation_ended(failure_count, ConversationEnd(TOO_MANY_FAILURES.code, why)),
+                candidate=None,
+                crash_count=None,
+            )
+        case Before.DISCARD:
+            return RetryDecision(State.FAIL, Event.REJECTED, Reason.DISCARDED_BY_POLICY, None, None, failure_count)
+    return RetryDecision(State.NDLV, Event.REJECTED, Reason.REJECTED, None, None, failure_count)

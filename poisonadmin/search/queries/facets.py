@@ -1,0 +1,152 @@
+"""Facets: how many messages of a list are in each state, group, address, original address, and have each reason."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.queries.paging import CAP, COUNT_SECONDS, Count
+from poisonadmin.core.queries.rows import QueryTooExpensive, bounded, fetch_rows
+from poisonadmin.messages.domain.states import State
+from poisonadmin.messages.queries.counts import COUNTED, NOW_SEEN
+from poisonadmin.messages.queries.merged_groups import seen_as
+from poisonadmin.search.domain.filters import MessageFilter
+from poisonadmin.search.queries.axes import COLUMNS, AxisValue, named
+from poisonadmin.search.queries.counted import CountedFilter, counted_filter
+from poisonadmin.search.queries.lists import matching
+
+SHOWN = 50
+
+
+@dataclass(frozen=True)
+class FacetValue(AxisValue):
+    """One value, and how many messages have it."""
+
+    count: int
+
+
+@dataclass(frozen=True)
+class Facet:
+    """The values of one field, the most frequent first; states in their order, those of none too.
+
+    `others`: how many messages have a value that is not among `values`. Messages that have none, such as those without
+    a failure group, count nowhere.
+    """
+
+    values: tuple[FacetValue, ...]
+    others: int
+
+
+@dataclass(frozen=True)
+class Facets:
+    """`total`: how many messages match; None: it took too long to count, and the facets are empty.
+
+    Where `total` is capped, the filter needs a scan: facets then count the newest 10,000 that match only.
+    Each facet leaves out what the filter says of its own field, so that it shows what else could be chosen.
+    """
+
+    total: Count | None
+    state: Facet
+    group: Facet
+    address: Facet
+    original_address: Facet
+    reason: Facet
+
+
+def facets(message_filter: MessageFilter, *, principal: Principal, limit: int = SHOWN) -> Facets:
+    """Return the total and the facets of a list of messages in the caller's scope, up to `limit` values each.
+
+    Exact, from the counters, in milliseconds whatever the number, where the filter names only states, reasons, groups,
+    addresses and original addresses, negated or not. For other filters up to 10,000 messages are counted.
+    Raise InvalidFilter.
+    """
+    principal.require(Permission.READ)
+    counted = counted_filter(message_filter, principal)
+    try:
+        with bounded(COUNT_SECONDS):
+            if counted is not None:
+                total, found = _counted(counted, limit)
+            else:
+                total, found = _scanned(message_filter, principal, limit)
+            values = named({field: [key for key, _ in some.counts] for field, some in found.items()})
+    except QueryTooExpensive:
+        return Facets(None, **dict.fromkeys(COLUMNS, Facet((), 0)))
+    return Facets(total, **{field: _facet(field, found.get(field, _NONE), values) for field in COLUMNS})
+
+
+@dataclass(frozen=True)
+class _Values:
+    """The most frequent values of a field and their counts, and the sum over all of its values."""
+
+    counts: Sequence[tuple[Any, int]]
+    whole: int
+
+
+_NONE = _Values((), 0)
+
+
+def _counted(counted: CountedFilter, limit: int) -> tuple[Count, dict[str, _Values]]:
+    scope, parameters = counted.scope
+    said = {field: counted.on(field) for field in COLUMNS}
+    columns = [f"({sql}) AS on_{field}" for field, (sql, _) in said.items()]
+    values = [value for _, some in said.values() for value in some]
+    branches = [
+        f"""(SELECT '{field}' AS field, {column}::text AS value, sum(n)::bigint AS n,
+                    (sum(sum(n)) OVER ())::bigint AS whole
+             FROM c WHERE {column} IS NOT NULL AND {" AND ".join(f"on_{other}" for other in COLUMNS if other != field)}
+             GROUP BY {column} HAVING sum(n) > 0 ORDER BY n DESC, value LIMIT {int(limit)})"""  # noqa: S608
+        for field, column in COLUMNS.items()
+    ]
+    whole = f"""SELECT NULL AS field, NULL AS value, coalesce(sum(n), 0)::bigint AS n, 0 AS whole
+                FROM c WHERE {" AND ".join(f"on_{field}" for field in COLUMNS)}"""  # noqa: S608
+    rows = fetch_rows(
+        f"""WITH c AS MATERIALIZED (SELECT {COUNTED}, n, {", ".join(columns)} FROM {NOW_SEEN} WHERE {scope})
+            {whole} UNION ALL {" UNION ALL ".join(branches)}""",  # noqa: S608
+        [*values, *parameters],
+    )
+    found = {
+        field: _Values(
+            [(value, n) for one, value, n, _ in rows if one == field], max(row[3] for row in rows if row[0] == field)
+        )
+        for field in {row[0] for row in rows if row[0] is not None}
+    }
+    return Count(next(n for field, _, n, _ in rows if field is None), capped=False), found
+
+
+def _scanned(message_filter: MessageFilter, principal: Principal, limit: int) -> tuple[Count, dict[str, _Values]]:
+    rows = _scan(message_filter, principal)
+    n = sum(row["n"] for row in rows)
+    found = {}
+    for field, column in COLUMNS.items():
+        kept = tuple(term for term in message_filter.terms if term.field != field)
+        own = rows if kept == message_filter.terms else _scan(replace(message_filter, terms=kept), principal)
+        found[field] = _most_frequent(own, column, limit)
+    return Count(min(n, CAP), n > CAP), found
+
+
+def _scan(message_filter: MessageFilter, principal: Principal) -> list[dict[str, Any]]:
+    """Return the newest 10,000 that match, and one more, grouped by all that the counters tell apart."""
+    sql, values = matching(message_filter, principal, CAP + 1)
+    rows = fetch_rows(f"SELECT {COUNTED}, count(*) FROM ({sql}) m GROUP BY {COUNTED}", values)  # noqa: S608
+    merged = seen_as()
+    found = [dict(zip([*COUNTED.split(", "), "n"], row, strict=True)) for row in rows]
+    return [row | {"group_id": merged.get(row["group_id"], row["group_id"])} for row in found]
+
+
+def _most_frequent(rows: Sequence[Mapping[str, Any]], column: str, limit: int) -> _Values:
+    counts: dict[str, int] = {}
+    for row in rows:
+        if row[column] is not None:
+            counts[str(row[column])] = counts.get(str(row[column]), 0) + row["n"]
+    ordered = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
+    return _Values(ordered[:limit], sum(counts.values()))
+
+
+def _facet(field: str, found: _Values, named_values: Mapping[tuple[str, str], AxisValue]) -> Facet:
+    counts = list(found.counts)
+    if field == "state":
+        by_state = dict(counts)
+        counts = [(str(state), by_state.get(state, 0)) for state in State]
+    called = [(named_values.get((field, key), AxisValue(key, key)), n) for key, n in counts]
+    values = tuple(FacetValue(one.value, one.label, n) for one, n in called)
+    return Facet(values, found.whole - sum(n for _, n in found.counts))

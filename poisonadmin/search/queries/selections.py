@@ -1,0 +1,141 @@
+"""Selections as they are shown, and their members."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.domain.errors import NotFound
+from poisonadmin.core.queries.address_ids import scope_condition, visible_ids
+from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Count, Key, Page, window
+from poisonadmin.core.queries.rows import bounded, fetch_by_id, fetch_values
+from poisonadmin.messages.queries.archived import rows_of_ids
+from poisonadmin.search.domain.filters import parse_filter
+from poisonadmin.search.queries.lists import MessageRow
+from poisonadmin.search.queries.live import compile_filter
+
+COUNTED = 10_000
+# What was being written when the selection was frozen has an earlier time, and is no member.
+COMMIT_SECONDS = 30
+_SELECT = """
+SELECT id, filter, ordering AS "order", most AS "limit", count, ids_hash AS hash, frozen_at AS cut_off, created_by,
+       expires_at, used_at, address_ids, reads_payloads
+FROM selection WHERE id = %s
+"""
+MEMBERS = """
+(SELECT unnest(message_ids) AS id FROM selection_piece WHERE selection_id = %s) AS member
+JOIN message m ON m.id = member.id
+"""
+_IDS = Key(("member.id",), (int,), descending=False)
+
+
+@dataclass(frozen=True)
+class SelectionRow:
+    """A frozen set of messages. `filter`: parameters of `GET /messages/`, None where the ids were given.
+
+    `hash`: SHA-256 over the ids, rising, in decimal, each with a newline behind it. `used_at`: when an operation was
+    begun on it; one without goes at `expires_at`.
+    """
+
+    id: int
+    filter: Mapping[str, list[str]] | None
+    order: str
+    limit: int | None
+    count: int
+    hash: str
+    cut_off: datetime
+    created_by: str
+    expires_at: datetime
+    used_at: datetime | None
+    address_ids: list[int]
+    reads_payloads: bool
+
+
+@dataclass(frozen=True)
+class SelectionDetail(SelectionRow):
+    """A selection and what came since. `arrived_since`: messages that the filter finds now and that are no members,
+    counted to 10,000."""
+
+    arrived_since: int
+
+
+def get_selection(selection_id: int, *, principal: Principal) -> SelectionRow:
+    """Return the selection; raise NotFound, also where a member was on an address that the principal does not see.
+
+    Errors: `NotAllowed` where payloads chose the members, the principal may not read these, and no operation shows the
+    members yet.
+    """
+    principal.require(Permission.READ)
+    found = fetch_by_id(SelectionRow, _SELECT, selection_id)
+    visible = visible_ids(principal)
+    if found is None or (visible is not None and not set(found.address_ids) <= set(visible)):
+        raise NotFound(f"There is no selection {selection_id}.")
+    if found.reads_payloads and found.used_at is None:
+        principal.require(Permission.READ_PAYLOAD)
+    return found
+
+
+def get_selection_detail(selection_id: int, *, principal: Principal) -> SelectionDetail:
+    """Return the selection with what came since. Errors: `NotFound`, `QueryTooExpensive`."""
+    found = get_selection(selection_id, principal=principal)
+    return SelectionDetail(**vars(found), arrived_since=arrived_since(found, principal=principal).n)
+
+
+def arrived_since(selection: SelectionRow, *, principal: Principal) -> Count:
+    """Return how many messages the filter finds that arrived or changed since, and are no members.
+
+    Errors: `QueryTooExpensive`.
+    """
+    if selection.filter is None:
+        return Count(0, capped=False)
+    with bounded():
+        where = compile_filter(parse_filter(selection.filter), principal)
+        margin = COMMIT_SECONDS if selection.limit is None else 0
+        sql = f"""
+SELECT count(*) FROM (
+    SELECT FROM message m WHERE {where.whole} AND m.state_at >= %s - interval '{margin} s' AND NOT EXISTS (
+        SELECT FROM selection_piece AS piece
+        WHERE selection_id = %s AND m.id BETWEEN first_id AND last_id AND m.id = ANY(message_ids)
+    ) LIMIT {COUNTED + 1}
+) AS found"""  # noqa: S608  (fragments are constants)
+        n = fetch_values(sql, [*where.parameters, selection.cut_off, selection.id])[0]
+    return Count(min(n, COUNTED), n > COUNTED)
+
+
+def list_members(
+    selection: SelectionRow, *, principal: Principal, cursor: str | None = None, limit: int = DEFAULT_LIMIT
+) -> Page[MessageRow]:
+    """Return a page of the members as they are now, live or archived, oldest first.
+
+    Those that have moved out of the caller's scope since are left out, and erased ones. Errors: `InvalidCursor`,
+    `QueryTooExpensive`, `ArchiveUnreadable`.
+    """
+    members = "SELECT unnest(message_ids) AS id FROM selection_piece WHERE selection_id = %s"
+    return page_of_members(
+        members, [selection.id], count=selection.count, principal=principal, cursor=cursor, limit=limit
+    )
+
+
+def page_of_members(
+    members: str, parameters: Sequence[Any], *, count: int, principal: Principal, cursor: str | None, limit: int
+) -> Page[MessageRow]:
+    """Return a page of the messages whose ids the query `members` selects, as `list_members` does. `count`: how many
+    there are."""
+    principal.require(Permission.READ)
+    page = window(cursor, limit, _IDS)
+    seen, visible = _in_scope(principal)
+    sql = f"SELECT member.id FROM ({members}) AS member WHERE ({seen}) AND {page.condition} {page.order}"  # noqa: S608
+    with bounded():
+        ids = fetch_values(sql, [*parameters, *visible, *page.parameters])
+    return page.page(rows_of_ids(ids), lambda: Count(count, capped=False))
+
+
+def _in_scope(principal: Principal) -> tuple[str, list[Any]]:
+    """Return the condition that a `member` is where the principal sees it now, and its parameters."""
+    if principal.sees_everything:
+        return "NOT EXISTS (SELECT FROM erased_message AS gone WHERE gone.id = member.id)", []
+    scope, values = scope_condition(principal, "seen.address_id")
+    tables = ("message", "archived_message")
+    found = [f"EXISTS (SELECT FROM {table} AS seen WHERE seen.id = member.id AND {scope})" for table in tables]
+    return " OR ".join(found), values * len(tables)
