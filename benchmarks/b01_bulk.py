@@ -17,7 +17,7 @@ from poisonadmin.decisions.operations.commands.beginning import begin
 from poisonadmin.decisions.operations.commands.operations import carry_on
 from poisonadmin.decisions.operations.domain.actions import OperationAction
 from poisonadmin.decisions.operations.queries.operations import get_operation
-from poisonadmin.messages.commands.transitions import enter
+from poisonadmin.messages.commands.transitions import ChosenRows, enter
 from poisonadmin.messages.domain.states import Event, Reason, State
 from poisonadmin.search.commands.selections import freeze
 
@@ -29,14 +29,16 @@ LIMIT = "a history row a message, and the indexes of what waits, is undecided an
 _FILL = enter(
     Event.IMPORTED,
     State.NDLV,
-    before="""fresh AS MATERIALIZED (
+    columns={"id": "id", "address_id": "%(address)s", "lane_id": "%(lane)s"},
+    chosen=ChosenRows(
+        "fresh",
+        """fresh AS MATERIALIZED (
     SELECT nextval('message_id_seq') AS id FROM generate_series(1, %(count)s)
 ), envelopes AS (
     INSERT INTO envelope (id, intake_address_id, message_id, content_type, payload_bytes, received_by)
     SELECT id, %(address)s, 'bench-' || id, 'text/plain', 1024, 'benchmark' FROM fresh
 )""",
-    columns={"id": "id", "address_id": "%(address)s", "lane_id": "%(lane)s"},
-    chosen="fresh",
+    ),
     reason=Reason.IMPORTED,
 )
 _BARE = {

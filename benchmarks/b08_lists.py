@@ -21,9 +21,10 @@ from poisonadmin.desk.pages.sets import GROUP_ORDERS
 from poisonadmin.messages.commands.counter_checks import verify
 from poisonadmin.messages.commands.counts import fold
 from poisonadmin.messages.domain.states import State
+from poisonadmin.messages.queries.message_rows import COLUMNS, JOINS
 from poisonadmin.search.domain.filters import parse_filter
 from poisonadmin.search.queries.facets import facets
-from poisonadmin.search.queries.lists import COLUMNS, JOINS, list_messages
+from poisonadmin.search.queries.lists import list_messages
 from poisonadmin.system.commands.bootstrap import bootstrap
 from sample.backlog.load import load_backlog
 

@@ -12,7 +12,7 @@ from poisonadmin.core.commands.transaction_retry import retried
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.destinations.commands import save_destination
 from poisonadmin.messages.commands import schedule
-from poisonadmin.messages.commands.transitions import enter
+from poisonadmin.messages.commands.transitions import ChosenRows, StatementParts, enter
 from poisonadmin.messages.domain.states import Event, State
 from poisonadmin.policies.commands import save_policy
 
@@ -29,7 +29,15 @@ _KEPT = frozenset(
 _FILL = enter(
     Event.ENQUEUED,
     State.TBDL,
-    before=f"""fresh AS MATERIALIZED (
+    columns={
+        "id": "id",
+        "address_id": "%(address)s",
+        "lane_id": "%(lane)s",
+        "due_at": "to_timestamp(%(begin)s) + n * %(step)s * interval '1 s'",
+    },
+    chosen=ChosenRows(
+        "fresh",
+        f"""fresh AS MATERIALIZED (
     SELECT nextval(pg_get_serial_sequence('message', 'id')) AS id, n FROM generate_series(0, %(count)s - 1) AS n
 ), bodies AS (
     INSERT INTO body (id, headers, payload)
@@ -38,15 +46,8 @@ _FILL = enter(
     INSERT INTO envelope (id, intake_address_id, message_id, content_type, payload_bytes, received_by)
     SELECT id, %(address)s, 'bench-' || id, 'text/plain', {BODY_BYTES}, 'benchmark' FROM fresh
 )""",
-    columns={
-        "id": "id",
-        "address_id": "%(address)s",
-        "lane_id": "%(lane)s",
-        "due_at": "to_timestamp(%(begin)s) + n * %(step)s * interval '1 s'",
-    },
-    chosen="fresh",
-    shows=("lane_id", "due_at"),
-    then="SELECT lane_id, min(due_at) FROM changed GROUP BY lane_id",
+    ),
+    parts=StatementParts(shows=("lane_id", "due_at"), then="SELECT lane_id, min(due_at) FROM changed GROUP BY lane_id"),
 )
 
 

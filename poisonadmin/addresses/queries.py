@@ -8,9 +8,9 @@ from typing import Any
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.address_ids import addresses_in_scope, scope_condition
+from poisonadmin.core.queries.destination_ids import destinations_seen
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, fetch_page, window
 from poisonadmin.core.queries.rows import all_given, bounded, fetch, fetch_values
-from poisonadmin.destinations.queries import destinations_seen
 from poisonadmin.messages.queries.counts import ByState, by_state_of_each
 from poisonadmin.messages.queries.dead_letter_queues import queues_under
 from poisonadmin.policies.domain.resolution import Resolved
@@ -61,14 +61,6 @@ class AddressRow(StoredAddress):
         return {name: origin._asdict() for name, origin in self.in_force.origins.items()}
 
 
-@dataclass(frozen=True)
-class AddressStatusRow:
-    """An address and whether it delivers."""
-
-    name: str
-    status: str
-
-
 _SELECT = """SELECT a.id, a.name, CASE WHEN {seen} THEN d.name END AS destination,
  d.is_enabled AS is_destination_enabled, a.status, a.status_by,
  a.status_note, a.status_message_id, a.status_at, a.created_at FROM address a
@@ -97,17 +89,6 @@ def list_addresses(
         sql = f"{_SELECT.format(seen=seen)} WHERE {where}"
         found = fetch_page(StoredAddress, sql, [*own, *parameters], page)
         return Page(_with_counts(found.results, principal), found.next, found.previous, found.counting)
-
-
-def addresses_of(destination_id: int, *, principal: Principal, limit: int = 200) -> list[AddressStatusRow]:
-    """Return the first addresses, by name, that deliver to the destination and that the principal may see."""
-    principal.require(Permission.READ)
-    scope, parameters = scope_condition(principal, "a.id")
-    return fetch(
-        AddressStatusRow,
-        f"SELECT a.name, a.status FROM address a WHERE a.destination_id = %s AND {scope} ORDER BY a.name LIMIT %s",  # noqa: S608
-        [destination_id, *parameters, limit],
-    )
 
 
 def names_holding(text: str, *, principal: Principal, limit: int) -> list[str]:

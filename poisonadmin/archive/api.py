@@ -13,9 +13,9 @@ from poisonadmin.archive.queries.runs import ArchiveRunRow, ErasureRow, LegalHol
 from poisonadmin.core.domain.access import Permission
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT
 from poisonadmin.messages.domain.states import Reason, State
+from poisonadmin.messages.queries.message_rows import MessageRow, messages_by_id
 from poisonadmin.search.domain.filters import parse_filter
 from poisonadmin.search.queries.archived import ArchivedMessageRow, list_archived
-from poisonadmin.search.queries.lists import MessageRow, messages_by_id
 from poisonadmin.store.models.lane import AddressStatus
 from poisonadmin.web.api.contract import (
     PAGE,

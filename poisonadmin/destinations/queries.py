@@ -1,6 +1,6 @@
 """Where addresses deliver. Secrets are never read here: only the names of those that are set."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -9,8 +9,9 @@ from poisonadmin.brokers.domain.broker_kinds import BROKERS
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.address_ids import scope_condition
+from poisonadmin.core.queries.destination_ids import destinations_seen
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, fetch_page, window
-from poisonadmin.core.queries.rows import Versioned, fetch_one, fetch_rows, fetch_values
+from poisonadmin.core.queries.rows import Versioned, fetch, fetch_one
 
 _KEY = Key(("d.name",), (str,), descending=False)
 
@@ -74,28 +75,22 @@ def get_destination(name: str, *, principal: Principal) -> DestinationRow:
     return found
 
 
-def destinations_seen(principal: Principal, column: str) -> tuple[str, list[Any]]:
-    """Return the condition that `column` is the id of a destination in scope, and its parameters."""
-    if principal.sees_everything:
-        return "TRUE", []
-    owners = fetch_rows("SELECT id, owner FROM destination")
-    return f"{column} = ANY(%s)", [[destination_id for destination_id, owner in owners if principal.covers(owner)]]
+@dataclass(frozen=True)
+class AddressStatusRow:
+    """An address and whether it delivers."""
+
+    name: str
+    status: str
 
 
-def destination_names_seen(principal: Principal) -> list[str] | None:
-    """Return the names of the destinations in scope; None: all are."""
-    if principal.sees_everything:
-        return None
-    return [name for name, owner in fetch_rows("SELECT name, owner FROM destination") if principal.covers(owner)]
-
-
-def addresses_delivering_to(names: Sequence[str], principal: Principal) -> list[int]:
-    """Return the ids of the addresses that deliver to one of these destinations, as far as those are in scope."""
-    seen, parameters = destinations_seen(principal, "d.id")
-    return fetch_values(
-        "SELECT a.id FROM address a JOIN destination d ON d.id = a.destination_id"  # noqa: S608
-        f" WHERE d.name = ANY(%s) AND {seen} ORDER BY 1",
-        [list(names), *parameters],
+def addresses_of(destination_id: int, *, principal: Principal, limit: int = 200) -> list[AddressStatusRow]:
+    """Return the first addresses, by name, that deliver to the destination and that the principal may see."""
+    principal.require(Permission.READ)
+    scope, parameters = scope_condition(principal, "a.id")
+    return fetch(
+        AddressStatusRow,
+        f"SELECT a.name, a.status FROM address a WHERE a.destination_id = %s AND {scope} ORDER BY a.name LIMIT %s",  # noqa: S608
+        [destination_id, *parameters, limit],
     )
 
 

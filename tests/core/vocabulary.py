@@ -70,7 +70,7 @@ OLD_NAMES = {
 WHOLE_NAMES = {"lines", "hostile", "order"}
 # The same word with a meaning of its own: the installation's directory, the ledger of a bulk operation, and the name
 # that the API's document gave the counts.
-OWN_MEANING = {"home": "poisonadmin/embedded", "ledger": "poisonadmin/operations", "stats": "poisonadmin/messages/api"}
+OWN_MEANING = {"home": "poisonadmin/embedded", "ledger": "poisonadmin/decisions", "stats": "poisonadmin/desk/api"}
 
 # What readers of pages and documents are not to meet, as regular expressions, and what they read instead.
 OLD_PHRASES = {

@@ -11,9 +11,8 @@ from itertools import pairwise
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = "what is above the features"
+PACKAGES = "six tiers"
 ROLES = "inside every feature"
-COMMANDS = "commands import other features' commands"
 WORKERS = "workers is layered"
 
 INTRODUCTION = """\
@@ -22,10 +21,11 @@ INTRODUCTION = """\
 `python -m tests.docs.architecture > docs/develop/architecture.md` writes this page.
 Change the import contracts in `pyproject.toml`, or the texts in `tests/docs/architecture.py`.
 
-The code is cut into features, and each feature into roles.
+The code is cut into tiers, features and roles.
 A *feature* is a folder in `poisonadmin/`; it holds everything about one subject.
+A *tier* is a group of features that stand at one height: it imports the tiers below it.
 A *role* is a file or a folder with the same name in every feature.
-[Decision 34](decisions/0034-features-with-roles.md) gives the reasons.
+Decisions [34](decisions/0034-features-with-roles.md) and [60](decisions/0060-six-tiers.md) give the reasons.
 
 ## What may import what
 
@@ -34,8 +34,8 @@ Arrows add up: a box may import everything below it.
 """
 
 PICTURE = """\
-Solid arrows between features hold for their `commands`.
-The `domain` of a feature is open to everybody, and its `queries` to every role above `domain`.
+Features in one box may import one another, as long as nothing goes in circles.
+The `domain` of a feature is open to everybody.
 """
 
 ROLE_TEXTS = {
@@ -103,12 +103,24 @@ def layers(name: str) -> list[list[str]]:
 def _short(module: str) -> str:
     """Return a module's name as the picture has it.
 
-    >>> _short("poisonadmin.intake.commands "), _short("poisonadmin.messages.commands.poison_entries"), _short(" web")
-    ('intake', 'poison_list: entries', 'web')
+    >>> _short("poisonadmin.intake "), _short(" web")
+    ('intake', 'web')
     """
-    name = module.strip().removeprefix("poisonadmin.")
-    feature, _, inside = name.partition(".commands")
-    return f"{feature}: {inside[1:]}" if inside else feature
+    return module.strip().removeprefix("poisonadmin.")
+
+
+def tiers() -> dict[str, list[list[str]]]:
+    """Return the layers of each tier, from the top; the contract in pyproject.toml names a tier in a comment."""
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    text = text[text.index(f'name = "{PACKAGES}') :]
+    lines = text[text.index("layers = [") : text.index("\n]")].splitlines()[1:]
+    found: dict[str, list[list[str]]] = {}
+    for line in map(str.strip, lines):
+        if line.startswith("# "):
+            found[line.removeprefix("# ")] = []
+        elif found:
+            found[next(reversed(found))].append([_short(part) for part in re.split(r"[:|]", line.strip('",'))])
+    return found
 
 
 def page() -> str:
@@ -125,10 +137,11 @@ def page() -> str:
             "",
             "A role may import the roles below it in its own feature.",
             "`api` and `pages` do not import each other.",
+            "A large feature has *parts* besides, which are cut into roles in turn, such as `decisions/operations`.",
             "",
             "| role | holds |",
             "|---|---|",
-            *(f"| `{role}` | {ROLE_TEXTS[role]} |" for row in layers(ROLES) for role in row),
+            *(f"| `{role}` | {ROLE_TEXTS[role]} |" for row in layers(ROLES) for role in row if role in ROLE_TEXTS),
             "",
             CONTRACTS,
             *(f"- {contract['name']}" for contract in contracts()),
@@ -141,47 +154,38 @@ def page() -> str:
 
 
 def mermaid() -> str:
-    """Return the picture in Mermaid's language: the layers of the two packages, and the order of the commands."""
-    packages = [["features"] if "messages" in layer else layer for layer in layers(PACKAGES)]
-    [features] = [layer for layer in layers(PACKAGES) if "messages" in layer]
-    commands = [layer for layer in layers(COMMANDS) if layer != ["core"]]
-    read_only = sorted(set(features) - {name.partition(":")[0] for layer in commands for name in layer})
+    """Return the picture in Mermaid's language: the tiers with their features, and the layers of the workers."""
+    above = [layer for layer in layers(PACKAGES) if not any(layer in each for each in tiers().values())]
+    names = [_name([tier.partition(":")[0]], "tier_") for tier in tiers()]
     return "\n".join(
         [
             "flowchart TB",
-            '    subgraph features["features, in the order of their commands"]',
-            *(f"        {line}" for line in [*_chain(commands), *(_box([name]) for name in read_only)]),
-            "    end",
+            *(f"    {line}" for line in _chain(above)),
+            *(line for name, tier in zip(names, tiers(), strict=True) for line in _tier(name, tier)),
+            f"    {_name(above[-1])} --> {names[0]}",
+            *(f"    {upper} --> {lower}" for upper, lower in pairwise(names)),
             '    subgraph workers["workers"]',
             *(f"        {line}" for line in _chain(layers(WORKERS), prefix="workers_")),
             "    end",
-            *(f"    {line}" for line in _chain(packages)),
-            '    workers_tasks -->|"commands and queries"| features',
-            '    workers_delivery -.->|"domain only"| features',
+            f'    workers_tasks -->|"commands and queries"| {names[0]}',
+            f'    workers_delivery -.->|"domain only"| {names[0]}',
             '    guard["poisonguard: imports none of the others"]',
         ]
     )
 
 
+def _tier(name: str, title: str) -> list[str]:
+    return [f'    subgraph {name}["{title}"]', *(f"        {line}" for line in _chain(tiers()[title])), "    end"]
+
+
 def _chain(each: list[list[str]], *, prefix: str = "") -> list[str]:
     """Return the boxes of the layers, and an arrow from each to the next one."""
-    boxes = [_box(layer, prefix) for layer in each if layer != ["features"]]
-    names = [_name(layer, prefix) for layer in each]
-    return [*boxes, *(f"{above} --> {below}" for above, below in pairwise(names))]
+    boxes = [f'{_name(layer, prefix)}["{", ".join(layer)}"]' for layer in each]
+    return [*boxes, *(f"{above} --> {below}" for above, below in pairwise(_name(layer, prefix) for layer in each))]
 
 
 def _name(layer: list[str], prefix: str = "") -> str:
     return prefix + re.sub(r"\W+", "_", layer[0])
-
-
-def _box(layer: list[str], prefix: str = "") -> str:
-    """Return a box with the layer's modules; a feature of which only some modules are meant is named once.
-
-    >>> _box(["poison_list: consumers", "poison_list: reports"])
-    'poison_list_consumers["poison_list: consumers, reports"]'
-    """
-    feature = layer[0].partition(": ")[0]
-    return f'{_name(layer, prefix)}["{", ".join(layer).replace(f", {feature}: ", ", ")}"]'
 
 
 if __name__ == "__main__":

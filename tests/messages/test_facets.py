@@ -12,10 +12,11 @@ from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Principal, Role, 
 from poisonadmin.core.queries.paging import Count
 from poisonadmin.messages.domain.states import State
 from poisonadmin.messages.queries.counts import counts, empty
+from poisonadmin.messages.queries.message_rows import MessageRow
 from poisonadmin.search.domain.filters import MessageFilter, parse_filter
 from poisonadmin.search.queries import facets as facets_module
 from poisonadmin.search.queries.facets import Facet, facets
-from poisonadmin.search.queries.lists import MessageRow, iter_messages
+from poisonadmin.search.queries.lists import iter_messages
 from tests.fixtures import decisions
 from tests.fixtures.delivery import make_orders_destination
 from tests.fixtures.pages import dead_letter

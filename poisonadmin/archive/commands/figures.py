@@ -20,10 +20,10 @@ from poisonadmin.archive.domain.figures import (
     MOST_ATTEMPTS,
     NOT_DELIVERED,
 )
+from poisonadmin.decisions.operations.domain.actions import DECISION_EVENTS
 from poisonadmin.messages.domain.states import Event, State
-from poisonadmin.reports.domain.kinds import DECISIONS as DECIDED
 
-_EVENTS = ", ".join(f"'{one}'" for one in DECIDED)
+_EVENTS = ", ".join(f"'{one}'" for one in DECISION_EVENTS)
 _FINAL_OR_WAITING = ", ".join(f"'{one}'" for one in (State.DLVD, State.NDLV, State.FAIL))
 # `{chosen}`: id, address_id, state and state_at of messages with ids above `after`, up to `until`.
 _COUNTED = f"""

@@ -17,7 +17,7 @@ from poisonadmin.messages.commands.transitions import enter
 from poisonadmin.messages.domain.attempt import ATTEMPT_COLUMNS
 from poisonadmin.messages.domain.states import Event, Reason, State
 from poisonadmin.messages.queries.archived_index import rows_of
-from poisonadmin.search.queries.lists import require_message
+from poisonadmin.messages.queries.message_rows import require_message
 
 WAIT_SECONDS = 3.0
 

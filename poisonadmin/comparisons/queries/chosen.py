@@ -13,8 +13,8 @@ from poisonadmin.comparisons.domain.comparison import MAX_BYTES, MAX_FAILING, MA
 from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.domain.filter_values import MAX_VALUES
 from poisonadmin.core.queries.address_ids import scope_condition
+from poisonadmin.core.queries.destination_ids import destination_names_seen
 from poisonadmin.core.queries.rows import bounded, fetch_rows
-from poisonadmin.destinations.queries import destination_names_seen
 from poisonadmin.messages.domain.states import State
 from poisonadmin.messages.queries.archive_files import files_of_pieces
 from poisonadmin.messages.queries.archived_index import rows_of_several

@@ -10,8 +10,8 @@ from poisonadmin.comparisons.domain.sentences import sentence
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.address_ids import visible_ids
+from poisonadmin.core.queries.destination_ids import destination_names_seen
 from poisonadmin.core.queries.rows import fetch_by_id
-from poisonadmin.destinations.queries import destination_names_seen
 
 _SELECT = """
 SELECT id, state, selection_id, against, is_against_delivered, with_payload, phase, failing_count, others_count,

@@ -7,3 +7,5 @@ A notification says only that a check is worth while. Waiting processes check fr
 DUE = "poisonadmin_due"
 # A claim has shards that no node has taken.
 SHARD = "poisonadmin_shard"
+# The poison list has changed; the notification names the newest change.
+POISON_LIST = "poison_list"

@@ -5,10 +5,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from poisonadmin.messages.domain.states import Reason, State
+from poisonadmin.messages.queries.message_rows import MessageRow
 from poisonadmin.policies.domain.policy import Blame, Policy
 from poisonadmin.policies.domain.retry_decision import PlainTry, on_crash
 from poisonadmin.policies.queries.index import policy_index
-from poisonadmin.search.queries.lists import MessageRow
 
 MOST_CRASHES = 100
 

@@ -17,6 +17,7 @@ from poisonadmin.policies.domain.policy import Blame, Policy
 from poisonadmin.policies.domain.retry_decision import ConversationEnd, RetryDecision, on_crash, on_failure
 from poisonadmin.policies.domain.retry_limits import policy_wait
 from poisonadmin.rules.domain.failure_rules import first_match, overridden
+from poisonadmin.rules.domain.ruled_decision import on_ruled
 from poisonadmin.rules.domain.rules import Before, RuleFailed
 from poisonadmin.rules.queries.rules import FailureTable
 from poisonadmin.store.models.rule import Rule
@@ -155,7 +156,7 @@ def decide_retry(one: Answered, policy: Policy, *, conversation_failures: int | 
             return answer_decision.on_conversation_ended(one.failure_count, one.conversation_error)
         case Outcome.RULED:
             do = Before(one.ruling or Before.REJECT)
-            return answer_decision.on_ruled(
+            return on_ruled(
                 do, one.move_to, failure_count=one.failure_count, hops=one.hops, why=one.error_message or ""
             )
         case Outcome.CRASHED | Outcome.SUSPECTED:

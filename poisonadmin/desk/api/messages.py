@@ -15,8 +15,9 @@ from poisonadmin.intake.domain.envelope import ENVELOPE, parse_line
 from poisonadmin.messages.domain.outcome import Outcome
 from poisonadmin.messages.domain.states import Confirming, Event, Reason, State
 from poisonadmin.messages.queries.detail_rows import AttemptRow, HistoryRow, HopRow, MessageDetail, Transport
+from poisonadmin.messages.queries.message_rows import MessageRow
 from poisonadmin.search.domain.filters import parse_filter
-from poisonadmin.search.queries.lists import ORDERINGS, MessageRow, list_messages
+from poisonadmin.search.queries.lists import ORDERINGS, list_messages
 from poisonadmin.store.models.claim import NodeEnd
 from poisonadmin.store.models.lane import AddressStatus
 from poisonadmin.web.api.attachments import attachment

@@ -11,7 +11,7 @@ from poisonadmin.decisions.commands.decisions import Decided
 from poisonadmin.decisions.operations.commands.beginning import decide_on
 from poisonadmin.decisions.operations.domain.actions import ACTIONS, Action
 from poisonadmin.decisions.operations.domain.params import may_carry_out
-from poisonadmin.search.queries.lists import MessageRow
+from poisonadmin.messages.queries.message_rows import MessageRow
 
 
 def offered(message: MessageRow, principal: Principal) -> list[Action]:

@@ -30,8 +30,8 @@ from poisonadmin.decisions.sign_offs.queries.needed import limits_of, sign_off_n
 from poisonadmin.desk.pages.actions import perform
 from poisonadmin.desk.pages.crashed import TABLE as CRASHED_TABLE
 from poisonadmin.messages.domain.states import Event
+from poisonadmin.messages.queries.message_rows import MessageRow, messages_by_id
 from poisonadmin.search.queries.blacklist import suspects
-from poisonadmin.search.queries.lists import MessageRow, messages_by_id
 from poisonadmin.search.queries.owners import account_names
 from poisonadmin.system.queries.overview import undecided_count
 from poisonadmin.web.pages.forms import PageForm, TextField, sentence_of, whole_number

@@ -24,7 +24,7 @@ from poisonadmin.desk.queries.versions import versions
 from poisonadmin.messages.domain.outcome import CRASHES, Outcome
 from poisonadmin.messages.domain.states import Event, Reason, State
 from poisonadmin.messages.queries.detail_rows import AttemptRow, HistoryRow, MessageDetail
-from poisonadmin.search.queries.lists import MessageRow
+from poisonadmin.messages.queries.message_rows import MessageRow
 from poisonadmin.web.pages import streams
 from poisonadmin.web.pages.crash_view import describe_crash
 from poisonadmin.web.pages.views import page, require_known

@@ -4,10 +4,10 @@ from poisonadmin.brokers.domain.broker_kinds import BROKERS
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.domain.filter_values import MAX_ID
+from poisonadmin.core.queries.destination_ids import destinations_seen
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, NEWEST_FIRST, Key, Page, fetch_page, window
 from poisonadmin.core.queries.rows import StoredBytes, columns, fetch_one, fetch_values, stored_bytes
 from poisonadmin.desk.queries.versions import OF_ATTEMPT, OF_CHANGE
-from poisonadmin.destinations.queries import destinations_seen
 from poisonadmin.messages.domain.attempt import ShownAttempt
 from poisonadmin.messages.queries import archived
 from poisonadmin.messages.queries.detail_rows import (
@@ -19,8 +19,8 @@ from poisonadmin.messages.queries.detail_rows import (
     json_object,
 )
 from poisonadmin.messages.queries.merged_groups import SEEN_AS
+from poisonadmin.messages.queries.message_rows import COLUMNS, JOINS, require_message
 from poisonadmin.messages.queries.payload_removals import REMOVAL, REMOVAL_JOIN, require_payload
-from poisonadmin.search.queries.lists import COLUMNS, JOINS, require_message
 
 # The last move, while the message is where it has put it, and has not come home by it.
 _LAST_MOVE = """LEFT JOIN LATERAL (

@@ -9,8 +9,8 @@ from poisonadmin.core.queries.rows import StoredBytes, fetch, fetch_rows, fetch_
 from poisonadmin.decisions.queries import payload_changes
 from poisonadmin.decisions.queries.payload_changes import MessageContent
 from poisonadmin.messages.queries.archived import archived_version_payload, archived_versions
+from poisonadmin.messages.queries.message_rows import require_message
 from poisonadmin.messages.queries.payload_removals import require_payload
-from poisonadmin.search.queries.lists import require_message
 
 # The number of the version that a delivery carried; `t` is its attempt.
 OF_ATTEMPT = """coalesce(

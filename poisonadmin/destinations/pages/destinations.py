@@ -8,7 +8,6 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_POST
 
-from poisonadmin.addresses.queries import addresses_of
 from poisonadmin.brokers.domain.broker_kinds import BROKERS, DESTINATION_DEFAULTS
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.addresses import ANY_WORDS
@@ -17,7 +16,7 @@ from poisonadmin.destinations.domain import handler_config as handler
 from poisonadmin.destinations.domain import http_config as http
 from poisonadmin.destinations.domain.http_config import InvalidDestination
 from poisonadmin.destinations.pages.forms import BrokerDestinationForm, HandlerForm, HttpForm
-from poisonadmin.destinations.queries import get_destination, list_destinations
+from poisonadmin.destinations.queries import addresses_of, get_destination, list_destinations
 from poisonadmin.store.models.destination import DestinationKind
 from poisonadmin.web.pages.forms import saved_or_shown
 from poisonadmin.web.pages.views import MAX_REASON_CHARS, NO_REASON, href, page, pager, reason_of, require_known

@@ -8,8 +8,8 @@ from typing import Any
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.filter_values import InvalidFilter, checked_text
+from poisonadmin.core.queries.destination_ids import destinations_seen
 from poisonadmin.core.queries.rows import bounded, fetch
-from poisonadmin.destinations.queries import destinations_seen
 from poisonadmin.messages.queries.counts import NOW
 from poisonadmin.search.domain.filters import HEADER, KEY, MessageFilter
 from poisonadmin.search.queries.axes import COLUMNS, AxisValue, named

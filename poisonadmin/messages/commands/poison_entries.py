@@ -11,8 +11,8 @@ from typing import NamedTuple
 from django.db.backends.utils import CursorWrapper
 
 from poisonadmin.core.commands import audit, locks
+from poisonadmin.core.domain.channels import POISON_LIST
 from poisonadmin.core.domain.locks import Lock
-from poisonadmin.poison_list.queries.feed import CHANNEL
 
 
 class ListingLimits(NamedTuple):
@@ -145,7 +145,7 @@ def release(cursor: CursorWrapper, ids: Sequence[int], *, actor: str, note: str)
 def _notify(cursor: CursorWrapper, entries: Sequence[ChangedEntry]) -> None:
     """Wake the subscribers when the transaction commits. The newest number will do: they read up to it."""
     if newest := max((entry.change for entry in entries), default=0):
-        cursor.execute("SELECT pg_notify(%s, %s)", [CHANNEL, str(newest)])
+        cursor.execute("SELECT pg_notify(%s, %s)", [POISON_LIST, str(newest)])
 
 
 _LISTED_OF_MESSAGES = """

@@ -8,9 +8,9 @@ from typing import Any
 from poisonadmin.brokers.domain.broker_kinds import BROKERS
 from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.domain.errors import NotFound
+from poisonadmin.core.queries.destination_ids import destination_names_seen, destinations_seen
 from poisonadmin.core.queries.paging import Page
 from poisonadmin.core.queries.rows import StoredBytes, fetch, fetch_rows, fetch_values
-from poisonadmin.destinations.queries import destination_names_seen, destinations_seen
 from poisonadmin.messages.domain.attempt import SHOWN_COLUMNS
 from poisonadmin.messages.domain.states import Event, State
 from poisonadmin.messages.queries.archived_index import require_archived, rows_of, rows_of_several
@@ -22,8 +22,8 @@ from poisonadmin.messages.queries.detail_rows import (
     Transport,
     json_object,
 )
+from poisonadmin.messages.queries.message_rows import COLUMNS, JOINS, MessageRow
 from poisonadmin.messages.queries.payload_removals import removal_of, require_payload
-from poisonadmin.search.queries.lists import COLUMNS, JOINS, MessageRow
 
 _DESTINATION = """
 SELECT CASE WHEN {seen} THEN d.name END, d.id IS NOT NULL

@@ -9,7 +9,7 @@ from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.rows import fetch
 from poisonadmin.messages.domain.outcome import CRASHES
-from poisonadmin.search.queries.lists import require_message
+from poisonadmin.messages.queries.message_rows import require_message
 
 # Spelt out as in the partial index `attempt_crashes`, which a parameter would hide from the planner.
 CRASHED = "outcome IN ('" + "', '".join(CRASHES) + "')"

@@ -8,7 +8,7 @@ from typing import Any
 
 from poisonadmin.messages.domain.attempt import ShownAttempt
 from poisonadmin.messages.queries.crashes import SandboxEndWords
-from poisonadmin.search.queries.lists import MessageRow
+from poisonadmin.messages.queries.message_rows import MessageRow
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,9 @@ import psycopg
 from django.db import connection
 from psycopg.rows import class_row
 
-CHANNEL = "poison_list"
-# Sent on CHANNEL in place of a change number when somebody's right to listen has ended.
+from poisonadmin.core.domain.channels import POISON_LIST
+
+# Sent on POISON_LIST in place of a change number when somebody's right to listen has ended.
 REVOKED = "revoked"
 KEEP_ALIVE_SECONDS = 10.0
 STUCK_SECONDS = 60.0
@@ -82,7 +83,7 @@ class Session:
     async def open(cls) -> "Session":
         """Connect; raise psycopg.OperationalError."""
         listening = await _connect()
-        await listening.execute(f"LISTEN {CHANNEL}")
+        await listening.execute(f"LISTEN {POISON_LIST}")
         return cls(listening, await _connect())
 
     def join(self) -> Listener:

@@ -1,18 +1,14 @@
 """Decisions on messages that neither succeeded nor failed: those of their consumers, and of content rules."""
 
-from dataclasses import replace
-
 from poisonadmin.messages.domain.states import Event, Reason, State
 from poisonadmin.policies.domain.policy import Policy
 from poisonadmin.policies.domain.retry_decision import (
-    TOO_MANY_FAILURES,
     ConversationEnd,
     RetryDecision,
     TriedMessage,
     on_failure,
 )
 from poisonadmin.policies.domain.retry_schedule import delay_ms, jitter
-from poisonadmin.rules.domain.rules import Before
 
 # Two addresses whose handlers send each other the same message would never end.
 MAX_HOPS = 32
@@ -67,25 +63,3 @@ def on_conversation_ended(failure_count: int, error: ConversationEnd | None) -> 
         note=error.note,
         conversation_error=error,
     )
-
-
-def on_ruled(do: Before, address: str | None, *, failure_count: int, hops: int, why: str = "") -> RetryDecision:
-    """Return the decision on a message that a content rule kept from being delivered. What it is suspected of stays.
-
-    `address`: where it is redirected to; `hops`: its moves before. Redirections that go round end with a person.
-    `why`: the rule, in words.
-    """
-    match do:
-        case Before.REDIRECT if address is not None and hops < MAX_HOPS:
-            return RetryDecision(State.TBDL, Event.REDIRECTED, None, 0, address, 0)
-        case Before.REDIRECT:
-            return RetryDecision(State.NDLV, Event.REDIRECTED, Reason.RULE, None, None, failure_count)
-        case Before.END_CONVERSATION:
-            return replace(
-                on_conversation_ended(failure_count, ConversationEnd(TOO_MANY_FAILURES.code, why)),
-                candidate=None,
-                crash_count=None,
-            )
-        case Before.DISCARD:
-            return RetryDecision(State.FAIL, Event.REJECTED, Reason.DISCARDED_BY_POLICY, None, None, failure_count)
-    return RetryDecision(State.NDLV, Event.REJECTED, Reason.REJECTED, None, None, failure_count)

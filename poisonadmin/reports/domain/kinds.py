@@ -6,7 +6,7 @@ from enum import StrEnum
 from statistics import fmean
 from typing import Any
 
-from poisonadmin.decisions.operations.domain.actions import ACTIONS, OperationAction
+from poisonadmin.decisions.operations.domain.actions import DECISION_EVENTS
 from poisonadmin.reports.domain.columns import (
     ATTEMPT_COLUMNS,
     DECISION_COLUMNS,
@@ -46,8 +46,6 @@ class PeriodBy(StrEnum):
     RECEIVED = "received"
 
 
-# The events of decisions that people and rules of theirs take; who cares for a message is no decision on it.
-DECISIONS = tuple(sorted({str(action.event) for key, action in ACTIONS.items() if key is not OperationAction.ASSIGN}))
 # Hours from which an age is of the next bracket.
 BRACKETS = (
     ("under_1_hour", 0),
@@ -164,7 +162,7 @@ _SECONDS = ReportColumn(
 _OUTCOME = next(column for column in ATTEMPT_COLUMNS if column.name == "outcome")
 # Read as the address, and said as the policy that the address has now.
 POLICY = ReportColumn("policy", ColumnType.TEXT, lambda _: "m.address")
-_DECIDED = f"h.event IN ({', '.join(repr(event) for event in DECISIONS)})"
+_DECIDED = f"h.event IN ({', '.join(repr(event) for event in DECISION_EVENTS)})"
 _RECEIVED = {PeriodBy.RECEIVED: "m.received_at"}
 _OF_MESSAGE = _RECEIVED | {PeriodBy.FAILED: "m.failed_at"}
 

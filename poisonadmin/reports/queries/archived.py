@@ -7,8 +7,8 @@ from typing import Any
 from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.domain.filter_values import InvalidFilter
 from poisonadmin.core.queries.address_ids import pattern_regex
+from poisonadmin.core.queries.destination_ids import destination_names_seen
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
-from poisonadmin.destinations.queries import destination_names_seen
 from poisonadmin.messages.queries.archive_files import archived_files
 from poisonadmin.messages.queries.merged_groups import with_members
 from poisonadmin.reports.domain.asked import AskedReport

@@ -7,15 +7,16 @@ from typing import Any
 from django.db import connection
 
 from poisonadmin.core.domain.access import Principal
+from poisonadmin.core.queries.destination_ids import destinations_seen
 from poisonadmin.core.queries.rows import one_of
-from poisonadmin.destinations.queries import destinations_seen
+from poisonadmin.decisions.operations.domain.actions import DECISION_EVENTS
 from poisonadmin.messages.domain.id_ranges import IdRange
 from poisonadmin.messages.domain.states import State
 from poisonadmin.messages.queries.merged_groups import SEEN_AS
 from poisonadmin.poison_list.queries.entries import source_scope
 from poisonadmin.reports.domain.asked import AskedReport
 from poisonadmin.reports.domain.columns import ColumnType
-from poisonadmin.reports.domain.kinds import DECISIONS, Grain, PeriodBy, ReportKind
+from poisonadmin.reports.domain.kinds import Grain, PeriodBy, ReportKind
 from poisonadmin.search.domain.filters import MessageFilter, Term, parse_filter, require_values
 from poisonadmin.search.queries.live import Where, compile_filter
 
@@ -53,7 +54,7 @@ _LAST = f"""
 LEFT JOIN LATERAL ({_TRY} WHERE t.message_id = m.id AND t.outcome <> 'delivered' AND t.error_class IS NOT NULL
                    ORDER BY t.attempt_number DESC LIMIT 1) AS t ON TRUE
 """
-_DECIDED = ", ".join(f"'{event}'" for event in DECISIONS)
+_DECIDED = ", ".join(f"'{event}'" for event in DECISION_EVENTS)
 # Beside the decisions themselves what they led to, and when a message began to wait for one.
 _HISTORY = f"""
 SELECT h.*, lead(h.to_state) OVER life AS next_state, lead(h.at) OVER life AS next_at, lag(h.at) OVER life AS before_at

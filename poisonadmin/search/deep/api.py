@@ -6,10 +6,10 @@ from rest_framework.response import Response
 
 from poisonadmin.core.domain.access import Permission
 from poisonadmin.messages.domain.states import Reason, State
+from poisonadmin.messages.queries.message_rows import MessageRow
 from poisonadmin.search.deep.commands.requests import cancel_search, request_search
 from poisonadmin.search.deep.domain.states import SearchState
 from poisonadmin.search.deep.queries.searches import SearchRow, ShownHit, first_found, get_search, list_found
-from poisonadmin.search.queries.lists import MessageRow
 from poisonadmin.store.models.lane import AddressStatus
 from poisonadmin.web.api.contract import PAGE, FilterField, Paged, StrictSerializer, Text, contract
 from poisonadmin.web.api.routes import route

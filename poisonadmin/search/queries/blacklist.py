@@ -11,8 +11,9 @@ from poisonadmin.core.queries.rows import bounded, fetch, fetch_rows, fetch_valu
 from poisonadmin.messages.domain.states import Reason, State
 from poisonadmin.messages.queries.counts import ByState, empty
 from poisonadmin.messages.queries.crashes import CRASHED, CrashRow, crashes_of
+from poisonadmin.messages.queries.message_rows import COLUMNS, JOINS, MessageRow, messages_by_id
 from poisonadmin.search.domain.filters import MessageFilter, Term
-from poisonadmin.search.queries.lists import COLUMNS, JOINS, ORDERINGS, MessageRow, capped_count, messages_by_id, total
+from poisonadmin.search.queries.lists import ORDERINGS, capped_count, total
 from poisonadmin.search.queries.live import compile_filter
 
 Place = tuple[int, int]

@@ -6,9 +6,9 @@ from typing import Any
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.queries.address_ids import addresses_in_scope
+from poisonadmin.core.queries.destination_ids import destinations_seen
 from poisonadmin.core.queries.paging import COUNT_SECONDS, DEFAULT_LIMIT, Key, Page, fetch_page, window
 from poisonadmin.core.queries.rows import QueryTooExpensive, all_given, bounded
-from poisonadmin.destinations.queries import destinations_seen
 from poisonadmin.messages.queries.counts import how_many
 from poisonadmin.messages.queries.merged_groups import SEEN_AS, with_members
 from poisonadmin.search.domain.filters import MessageFilter

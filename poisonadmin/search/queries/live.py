@@ -11,8 +11,8 @@ from typing import Any
 
 from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.queries.address_ids import address_ids, addresses_holding, visible_ids
+from poisonadmin.core.queries.destination_ids import addresses_delivering_to
 from poisonadmin.core.queries.rows import fetch_values, one_of
-from poisonadmin.destinations.queries import addresses_delivering_to
 from poisonadmin.messages.domain.states import Reason, State
 from poisonadmin.messages.queries.counts import CONFIRMING
 from poisonadmin.messages.queries.dead_letter_queues import DeadLetterQueue, in_any_queue, queues_of

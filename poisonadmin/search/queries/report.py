@@ -7,8 +7,9 @@ from typing import Any
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.spreadsheet import cell, header_line, lines
 from poisonadmin.core.queries.rows import fetch_rows
+from poisonadmin.messages.queries.message_rows import MessageRow
 from poisonadmin.search.domain.filters import MessageFilter
-from poisonadmin.search.queries.lists import MessageRow, iter_messages
+from poisonadmin.search.queries.lists import iter_messages
 
 MAX_ROWS = 10_000
 SLICE = 500

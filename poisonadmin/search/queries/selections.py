@@ -11,8 +11,8 @@ from poisonadmin.core.queries.address_ids import scope_condition, visible_ids
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Count, Key, Page, window
 from poisonadmin.core.queries.rows import bounded, fetch_by_id, fetch_values
 from poisonadmin.messages.queries.archived import rows_of_ids
+from poisonadmin.messages.queries.message_rows import MessageRow
 from poisonadmin.search.domain.filters import parse_filter
-from poisonadmin.search.queries.lists import MessageRow
 from poisonadmin.search.queries.live import compile_filter
 
 COUNTED = 10_000

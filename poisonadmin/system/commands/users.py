@@ -6,8 +6,9 @@ from django.contrib.sessions.models import Session
 from django.db import connection, transaction
 
 from poisonadmin.core.commands import audit
+from poisonadmin.core.domain.channels import POISON_LIST
 from poisonadmin.core.domain.errors import NotFound
-from poisonadmin.poison_list.queries.feed import CHANNEL, REVOKED
+from poisonadmin.poison_list.queries.feed import REVOKED
 
 
 def deactivate(username: str, *, by: str) -> None:
@@ -19,7 +20,7 @@ def deactivate(username: str, *, by: str) -> None:
         audit.record(by, "user.deactivated", "user", username)
         with connection.cursor() as cursor:
             # Whoever follows the poison list with a token of theirs is cut off at once.
-            cursor.execute("SELECT pg_notify(%s, %s)", [CHANNEL, REVOKED])
+            cursor.execute("SELECT pg_notify(%s, %s)", [POISON_LIST, REVOKED])
 
 
 def activate(username: str, *, by: str) -> None:

@@ -11,8 +11,8 @@ from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.domain.filter_values import checked_text
 from poisonadmin.core.queries.rows import QueryTooExpensive
 from poisonadmin.groups.queries.groups import list_groups
+from poisonadmin.messages.queries.message_rows import messages_by_id
 from poisonadmin.search.domain.filters import parse_filter
-from poisonadmin.search.queries.lists import messages_by_id
 from poisonadmin.search.views.queries import list_saved_views
 from poisonadmin.system.pages.shell import sections_for
 from poisonadmin.web.pages.views import href, page

@@ -10,7 +10,7 @@ from poisonadmin.core.queries.rows import bounded, fetch, fetch_by_id, fetch_row
 from poisonadmin.delivery.domain.lease import SILENT_SECONDS_AFTER_RESTART
 from poisonadmin.messages.domain.outcome import Outcome
 from poisonadmin.messages.queries.crashes import CRASHED, CrashRow, crashes_on
-from poisonadmin.search.queries.lists import COLUMNS, JOINS, MessageRow
+from poisonadmin.messages.queries.message_rows import COLUMNS, JOINS, MessageRow
 
 _KEY = Key(("n.id",), (int,))
 SILENT = f"interval '{SILENT_SECONDS_AFTER_RESTART} s'"

@@ -11,9 +11,10 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as fn
 
 from poisonadmin.core.domain.secret_settings import database_url
+from poisonadmin.decisions.operations.domain.actions import DECISION_EVENTS
 from poisonadmin.reports.domain.asked import AskedReport
 from poisonadmin.reports.domain.columns import ColumnType
-from poisonadmin.reports.domain.kinds import DECISIONS, Grain
+from poisonadmin.reports.domain.kinds import Grain
 from poisonadmin.reports.domain.reading import Archived, Reading, SparkDialect
 from workers.spark.pieces import batch_slots
 from workers.spark.tables.extent import Extent
@@ -165,7 +166,7 @@ def last_failures(attempts: DataFrame) -> DataFrame:
 def with_neighbours(history: DataFrame) -> DataFrame:
     """Return decisions and what ended a stay, each with the state and the time of the next, and the time before."""
     life = Window.partitionBy("message_id").orderBy("seq")
-    is_wanted = fn.col("event").isin(*DECISIONS) | fn.col("to_state").isin(*_ENDS)
+    is_wanted = fn.col("event").isin(*DECISION_EVENTS) | fn.col("to_state").isin(*_ENDS)
     return (
         history.where((fn.col("event") != "assigned") & is_wanted)
         .withColumn("next_state", fn.lead("to_state").over(life))

@@ -5,7 +5,7 @@ from typing import Any
 from rest_framework.response import Response
 
 from poisonadmin.messages.domain.states import Reason, State
-from poisonadmin.search.queries.lists import MessageRow
+from poisonadmin.messages.queries.message_rows import MessageRow
 from poisonadmin.store.models.lane import AddressStatus
 from poisonadmin.web.api.shape import Shape
 from poisonadmin.web.api.view import ApiView

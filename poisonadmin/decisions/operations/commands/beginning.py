@@ -85,9 +85,9 @@ def begin(
 ) -> int:
     """Begin an operation on a selection, or on the messages that a filter finds now; return its id.
 
-    `until`: for POSTPONE. `params`: as decisions/operations/domain/params.py says. A small one is decided on before this returns;
-    a tick carries on with others, whatever crashes meanwhile. One that needs a sign-off waits, and nothing of it is
-    done.
+    `until`: for POSTPONE. `params`: as decisions/operations/domain/params.py says. A small one is decided on before
+    this returns; a tick carries on with others, whatever crashes meanwhile. One that needs a sign-off waits, and
+    nothing of it is done.
     Errors: `NotAllowed`, `NotFound`, `InvalidFilter`, `InvalidSelection`, `InvalidOperation`, `QueryTooExpensive`.
     """
     require(action, principal)

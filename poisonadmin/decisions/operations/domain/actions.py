@@ -28,8 +28,8 @@ class Action:
 
     `fits`: what else a message must be, so that it is offered.
 
-    `params`: what it is told besides which messages (decisions/operations/domain/params.py). `page`: the route of a page that
-    carries it out on one message, where that is no dialog.
+    `params`: what it is told besides which messages (decisions/operations/domain/params.py). `page`: the route of a
+    page that carries it out on one message, where that is no dialog.
     `label` is on the button, `verb` on the dialog's, `done` in the note after; `means` says what will happen.
     """
 
@@ -188,6 +188,10 @@ ACTIONS: dict[str, Action] = {
         ),
     )
 }
+# The events of decisions that people and their rules take; who cares for a message is no decision on it.
+DECISION_EVENTS = tuple(
+    sorted({str(action.event) for name, action in ACTIONS.items() if name is not OperationAction.ASSIGN})
+)
 # Their members are accounted for when they have been delivered, or not; those of the others at once.
 DELIVERING = frozenset(
     OperationAction(key)

@@ -1,6 +1,6 @@
 """A canary: an operation tries 1 message, then 10, then 100, before it decides on all."""
 
-from poisonadmin.messages.domain.member_outcomes import Ledger
+from poisonadmin.decisions.operations.domain.ledger import Ledger
 
 # How many members have been decided on at the end of each stage.
 STAGE_ENDS = (1, 11, 111)

@@ -12,9 +12,10 @@ from poisonadmin.core.queries.address_ids import visible_ids
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Key, Page, fetch_page, window
 from poisonadmin.core.queries.rows import all_given, fetch, fetch_rows
 from poisonadmin.decisions.operations.domain.actions import DELIVERING, OperationAction
+from poisonadmin.decisions.operations.domain.ledger import Ledger, ledger
 from poisonadmin.decisions.operations.domain.lifecycle import OPEN_STATES, OperationState
-from poisonadmin.messages.domain.member_outcomes import Ledger, MemberOutcome, ledger
-from poisonadmin.search.queries.lists import MessageRow
+from poisonadmin.messages.domain.member_outcomes import MemberOutcome
+from poisonadmin.messages.queries.message_rows import MessageRow
 from poisonadmin.search.queries.selections import page_of_members
 
 _COLUMNS = """operation.id, selection_id, action, state, reason, params, rate_per_second, operation.count,

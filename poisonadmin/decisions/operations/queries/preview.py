@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.queries.address_ids import visible_ids
+from poisonadmin.core.queries.destination_ids import destinations_seen
 from poisonadmin.core.queries.rows import bounded, fetch_rows
 from poisonadmin.decisions.operations.domain.actions import DELIVERING, OperationAction
 from poisonadmin.decisions.operations.domain.pace import UNLIMITED, Deliveries, Duration, Pace, duration
@@ -17,7 +18,6 @@ from poisonadmin.decisions.queries import refusals
 from poisonadmin.decisions.queries.approval_warnings import ApprovalWarning, approval_warning
 from poisonadmin.decisions.sign_offs.domain.sign_off import SignOffNeeded
 from poisonadmin.decisions.sign_offs.queries.needed import limits_of, sign_off_needed
-from poisonadmin.destinations.queries import destinations_seen
 from poisonadmin.policies.queries.index import policy_index
 from poisonadmin.rules.queries.rules import names_before
 from poisonadmin.search.queries.selections import SelectionRow

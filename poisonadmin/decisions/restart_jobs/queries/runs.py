@@ -8,8 +8,8 @@ from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, NEWEST_FIRST, Page, fetch_page, window
 from poisonadmin.core.queries.rows import bounded, columns, fetch_by_id
+from poisonadmin.decisions.operations.domain.ledger import Ledger
 from poisonadmin.decisions.operations.queries.operations import OperationDetail, operations_of_runs
-from poisonadmin.messages.domain.member_outcomes import Ledger
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.address_ids import scope_condition
 from poisonadmin.core.queries.paging import DEFAULT_LIMIT, Count, Key, Page, window
 from poisonadmin.core.queries.rows import bounded, fetch, fetch_by_id, fetch_one
+from poisonadmin.messages.queries.message_rows import COLUMNS, JOINS, MessageRow
 from poisonadmin.search.deep.domain.states import SearchState
-from poisonadmin.search.queries.lists import COLUMNS, JOINS, MessageRow
 
 SHOWN = 50
 _COLUMNS = """

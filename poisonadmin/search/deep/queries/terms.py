@@ -6,8 +6,8 @@ from datetime import datetime
 from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.domain.filter_values import InvalidFilter
 from poisonadmin.core.queries.address_ids import address_ids, addresses_holding, visible_ids
+from poisonadmin.core.queries.destination_ids import addresses_delivering_to
 from poisonadmin.core.queries.rows import fetch_values
-from poisonadmin.destinations.queries import addresses_delivering_to
 from poisonadmin.messages.queries.merged_groups import with_members
 from poisonadmin.search.deep.domain.scan import (
     Clause,
