@@ -136,7 +136,7 @@ def test_a_rule_that_takes_too_long_is_not_asked_again_and_the_next_one_is() -> 
     compiled = [compile_content_rule(one, compile_schema=compile_schema) for one in (slow, rule({}, "discard", id=2))]
     rules = ContentRules(compiled, clock=itertools.count().__next__)
     decided = [rules.ask("orders.eu", subject()) for _ in range(3)]
-    assert {ruling.rule_id for ruling in decided if ruling} == {2}
+    assert {decision.rule_id for decision in decided if decision} == {2}
     assert list(rules.failed) == [1]
     assert "for one message" in rules.failed[1].why
 
@@ -154,9 +154,9 @@ def test_a_rule_that_cannot_be_asked_is_not_asked_again_and_the_next_one_is() ->
             compile_content_rule(rule({}, "discard", id=2), compile_schema=broken),
         ]
     )
-    ruling = rules.ask("orders.eu", subject())
-    assert ruling is not None
-    assert ruling.rule_id == 2
+    decision = rules.ask("orders.eu", subject())
+    assert decision is not None
+    assert decision.rule_id == 2
     assert "ZeroDivisionError" in rules.failed[1].why
 
 

@@ -77,7 +77,7 @@ def read_claimed(reader: "psycopg.Connection[tuple[object, ...]]", claim_id: int
     """
     # By position and in binary: 2 us a row instead of 4.5.
     with reader.cursor(row_factory=args_row(Delivery), binary=True) as cursor:
-        return deque(cursor.execute(_CLAIMED, [claim_id, shard]))
+        return deque(cursor.execute(_CLAIMED, [claim_id, shard]).fetchall())
 
 
 def read_is_isolation(reader: "psycopg.Connection[tuple[object, ...]]", claim_id: int) -> bool:

@@ -142,7 +142,7 @@ class ContentRule:
     """A compiled rule. `needs_body`: a condition looks at the payload's bytes, `needs_headers` at the headers."""
 
     rule: RuleDefinition
-    ruling: FilterDecision
+    decision: FilterDecision
     conditions: tuple[Condition, ...]
     needs_body: bool
     needs_headers: bool
@@ -167,10 +167,10 @@ def compile_content_rule(rule: RuleDefinition, *, compile_schema: CompileSchema)
         match, action = validate_rule(Stage.BEFORE, rule.match, rule.action)
         conditions = tuple(_conditions_of(match, compile_schema))
         do = Before(action["do"])
-        ruling = FilterDecision(rule.id, rule.name, do, action.get("address"), tuple(action.get("tags", ())))
+        decision = FilterDecision(rule.id, rule.name, do, action.get("address"), tuple(action.get("tags", ())))
     except Exception as error:
         raise RuleFailed(rule, f"it cannot be compiled: {error}"[:500]) from error
-    return ContentRule(rule, ruling, conditions, reads_payloads(match), "headers" in match)
+    return ContentRule(rule, decision, conditions, reads_payloads(match), "headers" in match)
 
 
 class _Table(NamedTuple):
@@ -198,14 +198,14 @@ class ContentRules:
             table = self._by_address.get(address) or self._table(address)
             began = self._clock() if table.looks_into_payloads else 0.0
             try:
-                ruling = next((one.ruling for one in table.rules if one.holds(subject)), None)
+                decision = next((one.decision for one in table.rules if one.holds(subject)), None)
             except RuleFailed as failed:
                 self._drop(failed)
                 continue
             # The clock is a system call, so rules are timed one by one only when all of them together were slow.
             if table.looks_into_payloads and self._clock() - began > SLOW_SECONDS and self._drop_slow(table, subject):
                 continue
-            return ruling
+            return decision
 
     def _table(self, address: str) -> _Table:
         rules = tuple(one for one in self.rules if one.rule.id not in self.failed and one.rule.covers(address))

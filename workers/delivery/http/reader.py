@@ -1,7 +1,113 @@
 """An answer as its bytes come in, and how much of it is wanted. Pure."""
 
-from workers.delivery.http.framing import Framing, framing_of
+import re
+from abc import ABC, abstractmethod
+
 from workers.delivery.http.head import BEGINNING, END_OF_HEAD, MAX_HEAD_BYTES, Head, NotHttp, parse_head
+
+_NO_BODY = {101, 204, 304}
+_LENGTH = re.compile(r"[0-9]{1,18}\Z", re.ASCII)
+_CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\x00\n]*)?\r?\n\Z")
+
+
+class Framing(ABC):
+    """Takes a body's bytes as they come. `has_surplus`: something came after its end."""
+
+    def __init__(self, *, is_complete: bool = False) -> None:
+        self.is_complete = is_complete
+        self.has_surplus = False
+
+    @abstractmethod
+    def feed(self, data: bytes) -> bytes:
+        """Return what of this is the body's content; raise NotHttp."""
+
+    def end(self) -> None:  # noqa: B027  (most bodies do not end with their connection)
+        """Note that the server has closed the connection."""
+
+
+class Sized(Framing):
+    """A body of a length that was stated."""
+
+    def __init__(self, length: int) -> None:
+        super().__init__(is_complete=length == 0)
+        self._left = length
+
+    def feed(self, data: bytes) -> bytes:
+        content = data if len(data) <= self._left else data[: self._left]
+        self._left -= len(content)
+        self.is_complete = self._left == 0
+        self.has_surplus = self.has_surplus or len(content) < len(data)
+        return content
+
+
+class UntilClosed(Framing):
+    """A body that ends with its connection."""
+
+    def feed(self, data: bytes) -> bytes:
+        return data
+
+    def end(self) -> None:
+        self.is_complete = True
+
+
+class Chunked(Framing):
+    """A body in chunks, each with its size before it; fields after the last one are passed over."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._rest = b""
+        self._left = 0
+        self._expected = self._size
+
+    def feed(self, data: bytes) -> bytes:
+        data = self._rest + data
+        at = 0
+        content = []
+        while not self.is_complete:
+            if self._left:
+                piece = data[at : at + self._left]
+                content.append(piece)
+                at += len(piece)
+                self._left -= len(piece)
+            end = data.find(b"\n", at) + 1
+            if self._left or end == 0:
+                break
+            self._expected(data[at:end])
+            at = end
+        self._rest = b"" if self.is_complete else data[at:]
+        self.has_surplus = self.has_surplus or (self.is_complete and at < len(data))
+        return b"".join(content)
+
+    def _size(self, line: bytes) -> None:
+        found = _CHUNK_SIZE.match(line)
+        if found is None:
+            raise NotHttp("a chunk of the answer has no valid size")
+        self._left = int(found[1], 16)
+        self._expected = self._end_of_chunk if self._left else self._trailer
+
+    def _end_of_chunk(self, line: bytes) -> None:
+        if line not in (b"\r\n", b"\n"):
+            raise NotHttp("a chunk of the answer is longer than it says")
+        self._expected = self._size
+
+    def _trailer(self, line: bytes) -> None:
+        self.is_complete = line in (b"\r\n", b"\n")
+
+
+def framing_of(head: Head) -> Framing:
+    """Return how the body after this head ends; raise NotHttp where the head contradicts itself."""
+    encoding = head.fields.get("transfer-encoding")
+    length = head.fields.get("content-length")
+    if encoding is not None and length is not None:
+        raise NotHttp("the answer has both Content-Length and Transfer-Encoding")
+    if length is not None and not _LENGTH.match(length):
+        raise NotHttp("the Content-Length of the answer is not a number")
+    if head.status in _NO_BODY:
+        return Sized(0)
+    if encoding is not None:
+        return Chunked() if encoding.rpartition(",")[2].strip().lower() == "chunked" else UntilClosed()
+    return UntilClosed() if length is None else Sized(int(length))
+
 
 # A longer answer costs its connection: reading it to the end would let a destination choose how long that takes.
 READ_BYTES = 64 * 1024

@@ -149,5 +149,5 @@ def _rule(found: Changeable, after: Changed, rules: ContentRules) -> str | None:
         content_type=found.content_type,
         headers=json.loads(after.headers),
     )
-    ruling = rules.ask(found.target, subject)
-    return None if ruling is None else ruling.note
+    decision = rules.ask(found.target, subject)
+    return None if decision is None else decision.note
