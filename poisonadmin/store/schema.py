@@ -1,4 +1,4 @@
-"""Whether the database's schema is the one that this code was written for."""
+"""Checks that the database has the schema that this code was written for."""
 
 import logging
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What approving messages that crashed leads to, by the policy in force where each goes."""
+"""Warnings before messages that crashed are approved, by the policy in force where each goes."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ MOST_CRASHES = 100
 
 @dataclass(frozen=True)
 class ApprovalWarning:
-    """What awaits an approved message. `crashes`: so many counted crashes stop it again; None: none ever does.
+    """The limit that awaits an approved message. `crashes`: so many counted crashes stop it again; None: none does.
 
     `is_cleared`: the policy forgets its crashes at an approval. `is_listed`: the last of them puts it on the poison
     list; `is_exhausted`: it uses up its attempts, since crashes count as failures; neither: it is blacklisted.

@@ -46,7 +46,7 @@ class NotChanged(Exception):
 
 @dataclass(frozen=True)
 class MessageContent:
-    """What a message holds, as `body` has it. `payload` None: more than is looked at."""
+    """The content of a message, as `body` has it. `payload` None: it is larger than previews read."""
 
     payload: bytes | None
     headers: bytes
@@ -54,7 +54,7 @@ class MessageContent:
 
 
 class Changed(NamedTuple):
-    """What a message holds after a change."""
+    """The content of a message after a change."""
 
     payload: bytes
     headers: bytes
@@ -121,7 +121,7 @@ class PayloadChange:
 
     @property
     def cost_bytes(self) -> int:
-        """How many bytes of payload take as long to parse and write as this change takes beside them, roughly."""
+        """The cost of a change in bytes of payload: so many take about as long to parse and write."""
         copies = len([1 for operation, _ in self._operations if operation["op"] == "copy"])
         return 1024 + 8 * self._patch_bytes + 256 * 1024 * copies
 

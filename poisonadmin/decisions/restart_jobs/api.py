@@ -37,7 +37,7 @@ from poisonadmin.web.api.view import ApiView, shown
 
 @dataclass(frozen=True)
 class RestartPreview(OperationPreview):
-    """What a run of a restart job would do now. `selection_id`: a run that is given it decides on these messages."""
+    """The preview of a run of a restart job. `selection_id`: a run that is given it decides on these messages."""
 
     selection_id: int
     action: str

@@ -40,7 +40,7 @@ class PostponeInput(ReasonInput):
 
 
 class _DecisionView(ApiView):
-    """What all decisions have in common."""
+    """Base of the endpoints that decide on a message."""
 
     def decided(self, message_id: int, action: OperationAction, **more: Any) -> Response:
         """Carry out the decision, or have it wait for a sign-off, and return the message as it is now."""
@@ -184,7 +184,7 @@ class MessageAssign(_DecisionView):
 
 
 class ConfirmInput(StrictSerializer):
-    """What there is to say, if anything; which delivery it was, as the header `PoisonAdmin-Attempt` says."""
+    """A note, which may be left out; `attempt`: the delivery, as the header `PoisonAdmin-Attempt` named it."""
 
     reason = Text(max_length=MAX_REASON_CHARS, required=False, allow_null=True, allow_blank=True)
     attempt = serializers.IntegerField(min_value=1, max_value=MAX_ATTEMPT, required=False, allow_null=True)

@@ -38,7 +38,7 @@ GROUP_DETAIL = Shape("FailureGroupDetail", GroupDetail, leave_out=("revision",))
 
 
 class GroupChange(StrictSerializer):
-    """What changes; what is left out stays. `null`, an empty text or an empty list empties a field."""
+    """The fields to change; a field that is left out stays. `null`, an empty text or an empty list empties a field."""
 
     owner = Text(required=False, allow_null=True, allow_blank=True, max_length=150, help_text="The name of an account.")
     note = Text(required=False, allow_null=True, allow_blank=True, max_length=MAX_NOTE_CHARS)
@@ -97,7 +97,7 @@ class GroupOne(ApiView):
 
 
 class _GroupMove(ApiView):
-    """What merging and splitting have in common."""
+    """Base of the endpoints that merge and split groups."""
 
     def moved(self, move: Callable[..., Any], group_id: int) -> Response:
         """Carry it out and return the group as it is now."""

@@ -44,7 +44,7 @@ class NameText(Text):
 
 
 class ReportInput(StrictSerializer):
-    """What a consumer could not handle, and why. The payload, if it is sent, has at most 256 kB."""
+    """A consumer's report of a message that it could not handle, and why. A payload has at most 256 kB."""
 
     source = NameText(max_length=MAX_SOURCE_CHARS)  # type: ignore[assignment]  # a field of that name, not the field's source
     bookmark = NameText(max_length=LIMITS.bookmark_chars)

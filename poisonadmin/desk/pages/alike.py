@@ -38,7 +38,7 @@ class ShownProposal:
 
     @property
     def differs_in_words(self) -> bool:
-        """Whether one message has words that the other has not."""
+        """True where one message has words that the other has not."""
         return any(not part.is_same for words in self.messages for part in words)
 
 

@@ -1,4 +1,4 @@
-"""What the last word of the search box can become."""
+"""Completions of the last word in the search box."""
 
 from collections.abc import Sequence
 

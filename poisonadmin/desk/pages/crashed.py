@@ -1,4 +1,4 @@
-"""What crashed its consumer: the messages that were stopped for it, the candidates under way, and the bystanders."""
+"""The page of crashes: messages that were stopped for one, candidates under way, and bystanders."""
 
 from typing import Any
 

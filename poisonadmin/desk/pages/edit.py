@@ -32,7 +32,7 @@ MAX_REASON_CHARS = 2000
 
 
 class EditForm(PageForm):
-    """What the message is to hold. `before`: its payload as text, None where it cannot be edited as one."""
+    """The new content of a message. `before`: its payload as text, None where it cannot be edited as one."""
 
     payload = TextField("Payload", rows=18, strip=False)
     headers_set = headers_set_field()

@@ -39,7 +39,7 @@ class ShownFacet:
 
     @property
     def is_on(self) -> bool:
-        """Whether the list is narrowed by it."""
+        """True where the list is narrowed by this value."""
         return any(link.is_on for link in self.links)
 
 

@@ -45,7 +45,7 @@ def show(request: HttpRequest, principal: Principal, group_id: int) -> HttpRespo
 
 
 class AnnotationForm(PageForm):
-    """What people say of a failure group. `revision`: the one that it changes."""
+    """Notes, ticket, tags and snooze of a failure group. `revision`: the one that the form changes."""
 
     revision = forms.IntegerField(widget=forms.HiddenInput)
     owner = forms.ChoiceField(**drawn("Owner", autofocus=True), choices=[])

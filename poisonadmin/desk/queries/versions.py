@@ -1,4 +1,4 @@
-"""What a message holds and has held: the versions of its payload and headers."""
+"""The versions of a message's payload and headers."""
 
 from dataclasses import dataclass
 from datetime import datetime

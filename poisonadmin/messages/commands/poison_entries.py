@@ -16,7 +16,7 @@ from poisonadmin.core.domain.locks import Lock
 
 
 class ListingLimits(NamedTuple):
-    """How many failures, or crashes, list a bookmark."""
+    """The numbers of failures and of crashes that list a bookmark."""
 
     failures: int
     crashes: int
@@ -32,7 +32,7 @@ class CountedReport(NamedTuple):
 
 
 class ChangedEntry(NamedTuple):
-    """What an entry has become. `change`: when it was last listed or released."""
+    """An entry after a change. `change`: the number of the change that listed or released it last."""
 
     id: int
     is_listed: bool

@@ -1,4 +1,4 @@
-"""What a message that is handed in as a dead letter says about its failure."""
+"""The failure that a dead letter reports when it is handed in."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -29,7 +29,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class CameBack:
-    """What a dead letter says of its return: it was delivered by us, as this attempt at this message of ours."""
+    """The return that a dead letter reports: PoisonAdmin had delivered it, as this attempt at this message."""
 
     message_id: int
     attempt_number: int

@@ -1,4 +1,4 @@
-"""How each kind of field of an envelope is checked, and the limits it is checked against."""
+"""Checks of the fields of an envelope, and their limits."""
 
 import re
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from poisonadmin.core.domain.errors import PoisonAdminError
 
 @dataclass(frozen=True)
 class EnvelopeLimits:
-    """What an envelope may hold at most; `headers_bytes` counts names and values in UTF-8."""
+    """The limits of an envelope; `headers_bytes` counts names and values in UTF-8."""
 
     payload_bytes: int = 64 * 1024 * 1024
     headers_bytes: int = 64 * 1024

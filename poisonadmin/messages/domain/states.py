@@ -12,7 +12,7 @@ from poisonadmin.core.domain.errors import PoisonAdminError
 
 
 class State(StrEnum):
-    """Where a message stands (SEMANTICS SAP-6, SAP-10)."""
+    """The state of a message (SAP-6, SAP-10)."""
 
     TBDL = "TBDL"
     DLNG = "DLNG"
@@ -51,7 +51,7 @@ class Reason(StrEnum):
 
 
 class Event(StrEnum):
-    """What happened to a message; every history row carries one."""
+    """An event in the life of a message; every history row carries one."""
 
     ENQUEUED = "enqueued"
     IMPORTED = "imported"
@@ -264,7 +264,7 @@ if __name__ == "__main__":
 
 
 class Confirming(StrEnum):
-    """How a delivered message stands with the consumer behind its broker; `unanswered`: its confirmation is overdue."""
+    """The confirmation of a delivered message by the consumer behind its broker; `unanswered`: it is overdue."""
 
     AWAITED = "awaited"
     UNANSWERED = "unanswered"

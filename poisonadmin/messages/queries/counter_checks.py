@@ -1,4 +1,4 @@
-"""Whether the counters agree with the messages: compared in one snapshot, and what the tick has found."""
+"""Compares the counters with the messages in one snapshot, and returns the results of earlier checks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -40,7 +40,7 @@ CONFIRMING = {
 
 @dataclass(frozen=True)
 class Counts:
-    """How many messages there are in the caller's scope; pairs that count none are left out, states never.
+    """Counts of messages in the caller's scope; pairs that count none are left out, states never.
 
     What is merged into a failure group counts as the group.
     """

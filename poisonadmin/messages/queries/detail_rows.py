@@ -1,4 +1,4 @@
-"""What is known of one message, as values: its own, its attempts, states and moves."""
+"""Rows of one message: its own, its attempts, states and moves."""
 
 import json
 from collections.abc import Mapping
@@ -70,7 +70,7 @@ class AttemptRow(ShownAttempt, SandboxEndWords):
 
     @property
     def response_text(self) -> str | None:
-        """What can be read of the answer's first bytes; never markup to be trusted."""
+        """The readable part of the answer's first bytes; never markup to be trusted."""
         return None if self.response is None else bytes(self.response).decode("utf-8", "replace")
 
 

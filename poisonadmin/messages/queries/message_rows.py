@@ -63,7 +63,7 @@ class MessageRow:
 
     @property
     def etag(self) -> str:
-        """What a decision's `If-Match` is compared with."""
+        """The entity tag that a decision's `If-Match` is compared with."""
         return f'"{self.state}-{self.attempt_number}-{self.failure_count}"'
 
 

@@ -1,4 +1,4 @@
-"""Who may do what, and with which token; and the audit log of what was done."""
+"""Roles, tokens and address patterns of accounts; and the audit log."""
 
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField

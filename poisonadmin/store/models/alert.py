@@ -10,7 +10,7 @@ from poisonadmin.store.models.choices import only_values_of
 
 
 class AlertRule(models.Model):
-    """What to report, and to whom; the fields as in alerts/domain/rules.py.
+    """A rule for alerts and their receivers; the fields as in alerts/domain/rules.py.
 
     `secrets`: of a webhook, the newest first; the one before is used too until `old_secret_until`. `failing_since`:
     when the first of the tries failed that have failed since the last one that did not. `send_resolved`: it sends too

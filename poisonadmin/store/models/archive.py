@@ -1,4 +1,4 @@
-"""What is archived: runs that move final messages out of the database, and the files that they wrote."""
+"""Runs of the archive, which move final messages out of the database, and the files that they wrote."""
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
@@ -177,7 +177,7 @@ class RemovedPayload(models.Model):
 
 
 class LegalHold(models.Model):
-    """What matches `filter` (parameters of `GET /messages/`) is neither archived nor erased until it is lifted."""
+    """Keeps messages that match `filter` (as of `GET /messages/`) from archive and erasure until it is lifted."""
 
     id = models.BigAutoField(primary_key=True)
     filter = models.JSONField(default=dict)
@@ -224,7 +224,7 @@ class Erasure(models.Model):
 
 
 class ErasedMessage(models.Model):
-    """What is left of a message that was erased: its number, where it was, and the erasure, which says who and why.
+    """The trace of an erased message: its number, its address, and the erasure, which says who and why.
 
     While it is in `ArchiveLeftOut` too, the files of that piece still have its rows.
     """

@@ -1,4 +1,4 @@
-"""What is being delivered, by whom, until when."""
+"""Claims, their shards, and the nodes that deliver them."""
 
 from enum import StrEnum
 

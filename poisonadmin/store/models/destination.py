@@ -1,4 +1,4 @@
-"""Where an address delivers."""
+"""Destinations, to which addresses deliver."""
 
 from enum import StrEnum
 

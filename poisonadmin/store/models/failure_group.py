@@ -1,4 +1,4 @@
-"""What people say of failure groups, and when and with which consumers they failed; the groups are in attempt.py."""
+"""Annotations of failure groups, their failures by hour and by consumer version; the groups are in attempt.py."""
 
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
@@ -8,7 +8,7 @@ from poisonadmin.store.models.attempt import FailureGroup
 
 
 class GroupAnnotation(models.Model):
-    """What people say of a failure group, apart from its row, which every failure changes.
+    """Owner, notes and tags of a failure group, apart from its row, which every failure changes.
 
     `revision` counts the changes; a group without a row here has revision 0.
     """
@@ -28,7 +28,7 @@ class GroupAnnotation(models.Model):
 
 
 class GroupHour(models.Model):
-    """How many failures of a group there were on an address in the hour that begins at `hour`; kept for five weeks."""
+    """The failures of a group on an address in the hour that begins at `hour`; kept for five weeks."""
 
     pk = models.CompositePrimaryKey("group_id", "hour", "address_id")
     group_id = models.BigIntegerField()

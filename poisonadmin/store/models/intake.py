@@ -1,4 +1,4 @@
-"""Where messages come from, what was staged, what was set aside, and the checks of brokers."""
+"""Sources, staged messages, rejected lines, and the checks of brokers."""
 
 from enum import StrEnum
 

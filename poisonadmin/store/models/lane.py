@@ -91,7 +91,7 @@ class Lane(models.Model):
 
 
 class Conversation(models.Model):
-    """How often the messages of one conversation on one address have failed since the last that was delivered.
+    """The failures of one conversation on one address since its last delivered message.
 
     `ended_at`: it has ended, and what comes later is parked until an administrator approves a message of it; with
     `error_code` and `error` where it ended with an error.

@@ -16,7 +16,7 @@ from poisonadmin.store.models.choices import only_values_of
 
 
 class Message(models.Model):
-    """Where a message is now. About 150 bytes, no text that a producer wrote; fillfactor 50.
+    """The current state of a message. About 150 bytes, no text that a producer wrote; fillfactor 50.
 
     No index names `state`, `attempt_number` or what a claim writes, in its columns or its predicate, so that claiming
     and delivering rewrite the row on its page and touch no index (decision 5). `due_at` is
@@ -151,7 +151,7 @@ class Message(models.Model):
 
 
 class Envelope(models.Model):
-    """What the producer said of a message; only `payload_bytes` changes after intake. `id` is the message's."""
+    """The producer's description of a message; only `payload_bytes` changes after intake. `id` is the message's."""
 
     id = models.BigIntegerField(primary_key=True)
     intake_address = models.ForeignKey("store.Address", models.DO_NOTHING, db_constraint=False, db_index=False)
@@ -201,7 +201,7 @@ class Body(models.Model):
 
 
 class PayloadVersion(models.Model):
-    """What a message held before it was changed; number 1 is what came in. What it holds now is its `Body`.
+    """Former content of a message that was changed; number 1 came in. The current content is its `Body`.
 
     `until_attempt`: the attempts up to this one, behind those of the version before, carried it; none where nothing was
     delivered in between. `operation_id`: the operation that replaced it.
@@ -247,7 +247,7 @@ class Hop(models.Model):
 
 
 class MessageOwner(models.Model):
-    """Who cares for a message, apart from its row, which every change of state rewrites. Its tags are in rule.py."""
+    """The owner of a message, apart from its row, which every change of state rewrites. Its tags are in rule.py."""
 
     message_id = models.BigIntegerField(primary_key=True)
     owner = models.ForeignKey(

@@ -141,7 +141,7 @@ class OperationPace(models.Model):
 
 
 class OperationResult(models.Model):
-    """What is known of a member of an operation. `code`: why it was skipped, with what that needs to be said.
+    """The outcome of a member of an operation. `code`: why it was skipped, with the values of that sentence.
 
     `group_id`: the group of the member's fingerprint before, `failed_group_id` that of its latest failure since.
     """

@@ -70,7 +70,7 @@ class RestartRun(models.Model):
 
 
 class Restart(models.Model):
-    """How often the operations of a restart job have changed a message; what was undone does not count."""
+    """The number of times that operations of a restart job have changed a message; undone changes do not count."""
 
     pk = models.CompositePrimaryKey("restart_job_id", "message_id")
     restart_job_id = models.BigIntegerField()

@@ -51,7 +51,7 @@ class Rule(models.Model):
 
 
 class DryRun(models.Model):
-    """What a rule would have done to the stored backlog; made by a Spark job. `report` as domain/rules.py says."""
+    """The result of a rule on the stored backlog; made by a Spark job. `report` as domain/rules.py says."""
 
     id = models.BigAutoField(primary_key=True)
     rule_id = models.BigIntegerField()

@@ -1,4 +1,4 @@
-"""What the endpoints of selections and of operations share."""
+"""Shared parts of the endpoints of selections and operations."""
 
 from typing import Any
 

@@ -190,7 +190,7 @@ class OperationLedger(ApiView):
 
 
 class _ChangeView(ApiView):
-    """What all changes of an operation have in common."""
+    """Base of the endpoints that change an operation."""
 
     def changed(self, operation_id: int, what: OperationChange) -> Response:
         """Make the change and return the operation as it is now."""

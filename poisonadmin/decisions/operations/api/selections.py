@@ -82,7 +82,7 @@ class SelectionMembers(ApiView):
 
 
 class OperationPreviewInput(StrictSerializer):
-    """What would be done, and the `params`, the rate and the canary that an operation would be given."""
+    """The action, and the `params`, rate and canary that an operation would be given."""
 
     action = serializers.ChoiceField(choices=[str(one) for one in OperationAction])
     params = JsonObject(required=False)

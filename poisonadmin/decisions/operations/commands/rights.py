@@ -1,4 +1,4 @@
-"""Whether who asked for an operation may still decide: rights that are taken away are taken from operations too."""
+"""Checks that the requester of an operation may still decide: revoked rights are revoked for operations too."""
 
 from poisonadmin.core.commands.authentication import principal_of_account
 from poisonadmin.core.queries.address_ids import visible_ids

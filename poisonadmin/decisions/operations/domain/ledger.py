@@ -8,7 +8,7 @@ from poisonadmin.messages.domain.member_outcomes import RECORDED, MemberOutcome
 
 @dataclass(frozen=True)
 class Ledger:
-    """How many members have which outcome."""
+    """Counts of members by outcome."""
 
     delivered: int = 0
     confirmed: int = 0

@@ -19,7 +19,7 @@ class OperationState(StrEnum):
 
 
 class OperationChange(StrEnum):
-    """What a person does to an operation."""
+    """Changes that a person makes to an operation."""
 
     PAUSE = "pause"
     RESUME = "resume"

@@ -1,4 +1,4 @@
-"""How fast an operation delivers, and how long that takes at least."""
+"""The pace of an operation, and the least time that it takes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ _UNITS = (("days", 86_400, 36 * 3600), ("h", 3600, 90 * 60), ("min", 60, 90), ("
 
 
 class Pace(NamedTuple):
-    """How an operation is to deliver: so many a second on all workers together, None for no limit; with a canary."""
+    """The pace of an operation: deliveries a second on all workers together, None for no limit; with a canary."""
 
     rate_per_second: float | None = None
     has_canary: bool = False
@@ -33,7 +33,7 @@ UNLIMITED = Pace()
 
 
 class Deliveries(NamedTuple):
-    """How many messages go to a destination, and how many that takes a second; None where it has no limit."""
+    """The messages for a destination, and how many it takes a second; None where it has no limit."""
 
     messages: int
     max_rate_per_second: float | None
@@ -41,7 +41,7 @@ class Deliveries(NamedTuple):
 
 @dataclass(frozen=True)
 class Duration:
-    """How long an operation takes at least: `seconds` for `count` deliveries at `rate_per_second`.
+    """The least time of an operation: `seconds` for `count` deliveries at `rate_per_second`.
 
     `destination`: the one whose limit that is, null where it is the operation's own. `stages`: how often the canary
     waits in between until what it has tried is answered; nobody knows how long that takes.

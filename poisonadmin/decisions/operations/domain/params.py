@@ -1,4 +1,4 @@
-"""What an action is told besides which messages it is for: checked once, and kept with the operation."""
+"""Parameters of actions: checked once, and kept with the operation."""
 
 import re
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""What an operation would do, as pages show it."""
+"""Previews of operations, as pages show them."""
 
 from typing import Any
 

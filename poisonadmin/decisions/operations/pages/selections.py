@@ -44,7 +44,7 @@ COUNTED = 10_000
 
 
 class OperationForm(PageForm):
-    """How an action is to be carried out on a selection."""
+    """The form for an action on a selection."""
 
     address = address_field()
     json_patch = json_patch_field()

@@ -1,4 +1,4 @@
-"""What a change would do to the payloads of a selection: tried on its messages by the function that carries it out."""
+"""Previews a change of payloads: tries it on messages of a selection, with the function that carries it out."""
 
 import json
 import time
@@ -34,7 +34,7 @@ ORDER BY {{order}} LIMIT {MAX_TRIED}
 
 @dataclass(frozen=True)
 class NotChangedCount:
-    """How many of the tried messages the change does not apply to, and why."""
+    """A count of tried messages to which the change does not apply, and the reason."""
 
     code: str
     address: str
@@ -63,7 +63,7 @@ class ChangeSample:
 
 @dataclass(frozen=True)
 class ChangePreview:
-    """What trying the change on `tried` messages led to; `is_whole`: on all that the operation would change.
+    """The result of a change on `tried` messages; `is_whole`: these are all that the operation would change.
 
     `refused`: those it does not apply to. `samples`: the first few of the others.
     """

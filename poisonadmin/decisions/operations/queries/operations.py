@@ -96,7 +96,7 @@ class OperationRow:
 
 @dataclass(frozen=True)
 class Skipped:
-    """How many members were left alone for a reason."""
+    """A count of members that were skipped, and the reason."""
 
     code: str
     count: int

@@ -1,4 +1,4 @@
-"""What an operation would do with a selection now, by the very checks that carrying it out makes."""
+"""Previews an operation on a selection, with the checks that carrying it out makes."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -54,7 +54,7 @@ class WaitsFor(StrEnum):
 
 @dataclass(frozen=True)
 class LeftAlone:
-    """How many messages of an address will be left alone, and why: `code` is a code, or the state that they are in.
+    """A count of messages of an address that will be skipped; `code`: a refusal's code, or the state that they are in.
 
     `detail`: the address that does not take them, or the operation that has them.
     """
@@ -67,7 +67,7 @@ class LeftAlone:
 
 @dataclass(frozen=True)
 class Target:
-    """How many messages will go to an address, and where that delivers.
+    """A count of messages that will go to an address, and where that delivers.
 
     `destination` is null also where the reader may not see it; `has_destination` tells the two apart: without one they
     are not delivered. `waits`: why none of them can be delivered now; they are accepted, and wait until it is mended.
@@ -82,7 +82,7 @@ class Target:
 
 @dataclass(frozen=True)
 class CrashWarning:
-    """How many accepted messages have crashed their consumer, and what awaits them."""
+    """A count of accepted messages that have crashed their consumer, and what awaits them."""
 
     count: int
     warning: ApprovalWarning

@@ -1,4 +1,4 @@
-"""What a restart job may do with messages, and how a run of it may end."""
+"""The actions of restart jobs, and the outcomes of their runs."""
 
 from enum import StrEnum
 

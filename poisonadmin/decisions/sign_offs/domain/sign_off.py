@@ -9,7 +9,7 @@ from poisonadmin.core.domain.addresses import PatternIndex
 
 
 class SignOffDecision(StrEnum):
-    """What another person says to an operation that waits."""
+    """A second person's decision on an operation that waits."""
 
     CONSENT = "consent"
     REFUSE = "refuse"
@@ -25,7 +25,7 @@ class SignOffLimit:
 
 
 class MessagesAt(NamedTuple):
-    """How many members have these `addresses`: where they are, return to or are redirected to; and `earlier` messages.
+    """Counts of members by `addresses` (where they are, return to or are redirected to), and of `earlier` messages.
 
     Earlier ones are those of other operations of the same person, with the same action, in the last hour.
     """

@@ -1,4 +1,4 @@
-"""How many operations wait for somebody's sign-off, and how many were begun without."""
+"""Counts of operations that wait for somebody's sign-off, and of those that were begun without."""
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.queries.address_ids import visible_ids

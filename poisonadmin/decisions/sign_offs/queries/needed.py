@@ -1,4 +1,4 @@
-"""Whether an operation needs a sign-off: asked when one is begun, and for its preview."""
+"""The sign-off that an operation needs: read when one is begun, and for its preview."""
 
 from collections.abc import Sequence
 

@@ -22,7 +22,7 @@ class SignOffRuleRow(Versioned):
 
     @property
     def name(self) -> str:
-        """What the audit log calls it."""
+        """The rule's name in the audit log."""
         return rule_name(self.match, self.action)
 
 
