@@ -15,9 +15,10 @@ from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.core.domain.spark_settings import LOCAL_BATCH_MASTER
 from poisonadmin.messages.domain.id_ranges import IdRange
 from poisonadmin.rules.commands import table
-from poisonadmin.rules.commands.dry_runs import RANGE_MESSAGES, dry_run_due, request_dry_run
+from poisonadmin.rules.commands.dry_runs import RANGE_MESSAGES, request_dry_run, work
 from poisonadmin.rules.commands.table import RuleFields
 from poisonadmin.rules.queries.rules import latest_dry_run
+from poisonadmin.runs.commands.engine import carry_out
 from poisonadmin.store.models.rule import Rule
 from workers.spark.jobs.dry_run import try_rule
 from workers.spark.session import start_session
@@ -93,9 +94,9 @@ def dry_run(spark: SparkSession, count: int, seconds: list[float]) -> Rate:
     watch = Stopwatch()
     with watch:
         request_dry_run(rule.id, principal=SYSTEM)
-        dry_run_due(partial(try_rule, spark), worker="benchmark", seconds=3600)
+        carry_out(work(partial(try_rule, spark)), worker="benchmark", seconds=3600)
     found = latest_dry_run(rule.id, principal=SYSTEM)
-    assert (found.read, found.matched, found.error) == (count, count // EVERY, None), found
+    assert (found.result.read, found.result.matched, found.error) == (count, count // EVERY, None), found
     seconds.append(watch.seconds)
     return watch.rate(count)
 

@@ -14,12 +14,13 @@ from benchmarks.results import Line, at_most, say
 from benchmarks.stopwatch import Stopwatch
 from benchmarks.world import World
 from poisonadmin.addresses.commands import ensure_addresses
-from poisonadmin.comparisons.commands.carry_out import compare_due
+from poisonadmin.comparisons.commands.carry_out import work
 from poisonadmin.comparisons.commands.requests import request_comparison
 from poisonadmin.comparisons.domain.findings import finding_from
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.core.domain.spark_settings import LOCAL_BATCH_MASTER
-from poisonadmin.store.models.comparison import Comparison
+from poisonadmin.runs.commands.engine import carry_out
+from poisonadmin.store.models.run import LongRun
 from workers.spark.jobs.compare import compare
 from workers.spark.session import start_session
 
@@ -82,10 +83,12 @@ def _whole_job(spark: SparkSession, incident: Incident) -> float:
     watch = Stopwatch()
     with watch:
         asked = request_comparison(message_filter={"state": ["NDLV"]}, principal=SYSTEM)
-        compare_due(partial(compare, spark), worker="benchmark")
-    row = Comparison.objects.get(id=asked)
-    assert (row.state, row.failing, row.others) == ("done", incident.sample.failing, incident.sample.others), row.error
-    assert is_first(incident, [finding_from(one) for one in row.findings]), row.findings
+        carry_out(work(partial(compare, spark)), worker="benchmark")
+    row = LongRun.objects.get(id=asked)
+    assert row.state == "succeeded", row.error
+    found = row.result
+    assert (found["failing"], found["others"]) == (incident.sample.failing, incident.sample.others), found
+    assert is_first(incident, [finding_from(one) for one in found["findings"]]), found
     return watch.seconds
 
 

@@ -30,6 +30,7 @@ API = [
     "poisonadmin.sources.api.urls",
     "poisonadmin.desk.api.poison_list_urls",
     "poisonadmin.archive.api",
+    "poisonadmin.runs.api",
     "poisonadmin.system.api.urls",
     "poisonadmin.web.api.urls",
 ]
@@ -51,6 +52,7 @@ PAGES = [
     "poisonadmin.comparisons.pages",
     "poisonadmin.sources.pages.urls",
     "poisonadmin.archive.pages",
+    "poisonadmin.runs.pages",
     "poisonadmin.system.pages.urls",
 ]
 # Of allauth's pages those that need no mail.

@@ -22,7 +22,7 @@ except ImproperlyConfigured as error:
 
 from django.conf import settings
 
-from poisonadmin.core.commands.jobs import first_line
+from poisonadmin.core.domain.errors import first_line
 from poisonadmin.store.schema import SchemaMismatch, check_schema
 
 IO = "io"

@@ -9,9 +9,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import psycopg
 from django.db import close_old_connections, connections
 
-from poisonadmin.core.commands.jobs import JobHeartbeat, error_text
 from poisonadmin.core.commands.locks import Tick, single_flight
 from poisonadmin.core.domain.channels import DUE
+from poisonadmin.core.domain.errors import error_text
 from poisonadmin.core.domain.spark_settings import MOST_DELIVERY_TASKS
 from poisonadmin.delivery.commands.claim import seconds_until_due
 from poisonadmin.delivery.commands.redelivery import (
@@ -22,6 +22,7 @@ from poisonadmin.delivery.commands.redelivery import (
     shards_left,
     stop_claims,
 )
+from poisonadmin.runs.commands.worker_runs import RunHeartbeat
 from workers.crash_recovery import recover_here
 from workers.delivery.listening import listen, wait
 from workers.delivery.sessions import Sessions
@@ -96,7 +97,7 @@ class DeliveryTasks:
 class Dispatcher:
     """The redelivery of one worker process. `run_task` runs one delivery task to its end (workers/delivery/task.py)."""
 
-    def __init__(self, run_task: Callable[[], object], heartbeat: JobHeartbeat, worker: str, dsn: str) -> None:
+    def __init__(self, run_task: Callable[[], object], heartbeat: RunHeartbeat, worker: str, dsn: str) -> None:
         self._heartbeat = heartbeat
         self._worker = worker
         self._sessions = Sessions(dsn)

@@ -1,4 +1,4 @@
-"""Says that a worker and its jobs are alive, from a thread of its own, however busy the worker is."""
+"""Says that a worker and its runs are alive, from a thread of its own, however busy the worker is."""
 
 import logging
 import os
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class WorkerHeartbeat:
-    """Holds the advisory lock of each job given to `hold` and moves its heartbeat until `release`.
+    """Holds the advisory lock of each run given to `hold` and moves its heartbeat until `release`.
 
     `instance`: the number of this start of the worker, whose advisory lock is held as long as it lives.
     """
@@ -30,21 +30,21 @@ class WorkerHeartbeat:
         self._dsn = dsn
         self._worker = worker
         self.instance = secrets.randbits(31)
-        self._jobs: set[int] = set()
+        self._runs: set[int] = set()
         self._locked: set[int] = set()
         self._change = threading.Event()
         self._is_over = False
-        self._thread = threading.Thread(target=self._run, name="keeper", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
         self._thread.start()
 
-    def hold(self, job_id: int) -> None:
-        """Keep the job alive from now on."""
-        self._jobs.add(job_id)
+    def hold(self, run_id: int) -> None:
+        """Keep the run alive from now on."""
+        self._runs.add(run_id)
         self._change.set()
 
-    def release(self, job_id: int) -> None:
-        """Let go of a job that has ended."""
-        self._jobs.discard(job_id)
+    def release(self, run_id: int) -> None:
+        """Let go of a run that has ended."""
+        self._runs.discard(run_id)
         self._change.set()
 
     def stop(self) -> None:
@@ -64,7 +64,7 @@ class WorkerHeartbeat:
                     self._locked.clear()
                     connection.execute("SELECT pg_try_advisory_lock(%s, %s)", [Lock.WORKER, self.instance])
                 self._beat(connection)
-            except psycopg.Error as error:  # of any kind: a thread that ends here would let every job be taken for dead
+            except psycopg.Error as error:  # of any kind: a thread that ends here would let every run be taken for dead
                 log.warning("the database does not answer as it should: %s", str(error).splitlines()[0])
                 connection = None
             self._change.wait(HEARTBEAT_SECONDS)
@@ -73,17 +73,15 @@ class WorkerHeartbeat:
             connection.close()
 
     def _beat(self, connection: "psycopg.Connection[tuple[object, ...]]") -> None:
-        jobs = set(self._jobs)
-        for job_id in jobs - self._locked:
-            connection.execute("SELECT pg_try_advisory_lock(%s, %s)", [Lock.JOB, lock_key(job_id)])
-        for job_id in self._locked - jobs:
-            connection.execute("SELECT pg_advisory_unlock(%s, %s)", [Lock.JOB, lock_key(job_id)])
-        self._locked = jobs
-        if jobs:
-            connection.execute("UPDATE job SET heartbeat_at = now() WHERE id = ANY(%s)", [list(jobs)])
+        runs = set(self._runs)
+        for run_id in runs - self._locked:
+            connection.execute("SELECT pg_try_advisory_lock(%s, %s)", [Lock.RUN, lock_key(run_id)])
+        for run_id in self._locked - runs:
+            connection.execute("SELECT pg_advisory_unlock(%s, %s)", [Lock.RUN, lock_key(run_id)])
+        self._locked = runs
+        if runs:
+            connection.execute("UPDATE run SET heartbeat_at = now() WHERE id = ANY(%s)", [list(runs)])
             # Those that were cancelled between two turns are nobody's any more.
-            ended = connection.execute(
-                "SELECT id FROM job WHERE id = ANY(%s) AND finished_at IS NOT NULL", [list(jobs)]
-            )
-            self._jobs.difference_update(row[0] for row in ended.fetchall())
+            ended = connection.execute("SELECT id FROM run WHERE id = ANY(%s) AND ended_at IS NOT NULL", [list(runs)])
+            self._runs.difference_update(row[0] for row in ended.fetchall())
         connection.execute(_WORKER, [self._worker, platform.node(), os.getpid()])

@@ -8,9 +8,9 @@ from functools import partial
 from django.conf import settings
 from django.db import InterfaceError, OperationalError, close_old_connections, connections
 
-from poisonadmin.core.commands.jobs import first_line
 from poisonadmin.core.commands.locks import Tick, single_flight
 from poisonadmin.core.domain.archive_place import within
+from poisonadmin.core.domain.errors import first_line
 from poisonadmin.search.deep.commands.searching import TASKS, Searching, is_any_due, search_due
 from workers.spark.jobs.search import find
 from workers.spark.pieces import tasks_side_by_side
@@ -32,7 +32,7 @@ def _run(worker: SparkWorker) -> None:
         partial(find, worker.spark),
         partial(within, settings.ARCHIVE),
         worker=worker.name,
-        keeper=worker.keeper,
+        heartbeat=worker.heartbeat,
         is_stopping=lambda: worker.is_stopping,
         tasks=partial(tasks_side_by_side, worker.spark, in_one_process=TASKS),
     )

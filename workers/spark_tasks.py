@@ -7,6 +7,7 @@ from typing import Any
 
 from celery.signals import worker_process_init, worker_shutting_down
 from django.conf import settings
+from pyspark.sql import SparkSession
 
 from poisonadmin.archive.commands import erasing
 from poisonadmin.archive.commands import runs as archive_runs
@@ -17,6 +18,8 @@ from poisonadmin.groups.alike.commands import carry_out as alike_groups
 from poisonadmin.groups.commands import regrouping
 from poisonadmin.reports.commands import runs as reports
 from poisonadmin.rules.commands import dry_runs
+from poisonadmin.runs.commands.engine import RunWork, carry_out
+from poisonadmin.runs.queries.runs import due_kinds
 from poisonadmin.sources.commands import draining
 from poisonadmin.sources.commands.directories import ingest_due
 from workers import search_loop, spark_worker
@@ -58,12 +61,12 @@ def redeliver_tick(**_: Any) -> None:
 
 @app.task  # type: ignore[untyped-decorator]
 def batch_tick(**_: Any) -> None:
-    """Take in files and dead letters, then do dry runs, comparisons, reports, regrouping, the search for
+    """Take in files and dead letters, then carry out requested runs, reports, regrouping, the search for
     groups that look alike, and the archive.
 
     Each is done also when another one fails.
     """
-    works = (_ingest, _drain, _dry_run, _compare, _report, _regroup, _alike, _archive)
+    works = (_ingest, _drain, _runs, _report, _regroup, _alike, _archive)
     do_each(*(partial(_unless_it_stops, work, spark_worker.current()) for work in works))
 
 
@@ -79,14 +82,14 @@ def _turn(
     if is_any_due():
         with single_flight(tick) as alone:
             if alone:
-                carry_out(how, worker=worker.name, keeper=worker.keeper, is_stopping=lambda: worker.is_stopping)
+                carry_out(how, worker=worker.name, heartbeat=worker.heartbeat, is_stopping=lambda: worker.is_stopping)
 
 
 def _ingest(worker: SparkWorker) -> None:
     ingest_due(
         partial(stage_files, worker.spark),
         worker=worker.name,
-        keeper=worker.keeper,
+        heartbeat=worker.heartbeat,
         is_stopping=lambda: worker.is_stopping,
     )
 
@@ -99,12 +102,22 @@ def _drain_due(drain_shards: Any, **worker: Any) -> None:
     draining.drain_due(draining.Workshop(waiting_in, drain_shards, **worker))
 
 
-def _dry_run(worker: SparkWorker) -> None:
-    _turn(worker, Tick.DRY_RUN, dry_runs.is_any_due, dry_runs.dry_run_due, partial(try_rule, worker.spark))
+def works_of(spark: SparkSession) -> tuple[RunWork, ...]:
+    """Return the work of each kind of run that this worker carries out, in the order of their turns."""
+    return (
+        dry_runs.work(partial(try_rule, spark)),
+        comparisons.work(partial(compare, spark)),
+    )
 
 
-def _compare(worker: SparkWorker) -> None:
-    _turn(worker, Tick.COMPARE, comparisons.is_any_due, comparisons.compare_due, partial(compare, worker.spark))
+def _runs(worker: SparkWorker) -> None:
+    due = due_kinds()
+    works = [one for one in works_of(worker.spark) if one.kind.name in due] if due else []
+    do_each(*(partial(_unless_it_stops, partial(_carry_out, one), worker) for one in works))
+
+
+def _carry_out(work: RunWork, worker: SparkWorker) -> None:
+    carry_out(work, worker=worker.name, heartbeat=worker.heartbeat, is_stopping=lambda: worker.is_stopping)
 
 
 def _regroup(worker: SparkWorker) -> None:

@@ -52,8 +52,10 @@ class SparkWorker:
         ).collect()  # the first Python task starts much; one a task slot would hold 50 MB each
         self._say_who_runs_handlers()
         url = database_url(os.environ)
-        self.keeper = WorkerHeartbeat(url, name)
-        self.pump = Dispatcher(partial(run_delivery_task, self.spark, self.keeper.instance), self.keeper, name, url)
+        self.heartbeat = WorkerHeartbeat(url, name)
+        self.pump = Dispatcher(
+            partial(run_delivery_task, self.spark, self.heartbeat.instance), self.heartbeat, name, url
+        )
         self._watch(self._end_with_the_session if self._remote else self._end_with_the_jvm)
         log.info("Spark %s is ready after %.1f s", self.spark.version, time.monotonic() - started)
 

@@ -7,9 +7,9 @@ from rest_framework import serializers
 from rest_framework.response import Response
 
 from poisonadmin.comparisons.commands import requests
-from poisonadmin.comparisons.domain.comparison import ComparisonState
-from poisonadmin.comparisons.queries.comparisons import ComparisonRow, FindingRow, get_comparison
+from poisonadmin.comparisons.queries.comparisons import ComparisonRow, get_comparison
 from poisonadmin.core.domain.access import Permission
+from poisonadmin.runs.domain.kinds import RunState
 from poisonadmin.web.api.contract import FilterField, Identifier, StrictSerializer, contract
 from poisonadmin.web.api.routes import route
 from poisonadmin.web.api.shape import Shape
@@ -18,9 +18,8 @@ from poisonadmin.web.api.view import ApiView
 COMPARISON = Shape(
     "Comparison",
     ComparisonRow,
-    leave_out=("address_ids", "found", "is_against_delivered", "with_payload"),
-    also={"findings": list[FindingRow]},
-    kinds={"state": ComparisonState},
+    leave_out=("is_against_delivered", "with_payload"),
+    kinds={"state": RunState},
 )
 
 
@@ -85,7 +84,7 @@ class ComparisonOne(ApiView):
 
     @contract(Permission.READ, "comparisons", {200: COMPARISON})
     def get(self, comparison_id: int) -> Response:
-        """Show a comparison: its findings, best first, are empty as long as it runs, and where there is nothing."""
+        """Show a comparison; its findings, best first, are known when it has succeeded."""
         return Response(COMPARISON.render(get_comparison(comparison_id, principal=self.principal)))
 
 
@@ -94,7 +93,7 @@ class ComparisonCancel(ApiView):
 
     @contract(Permission.READ, "comparisons", {200: COMPARISON}, acts=True)
     def post(self, comparison_id: int) -> Response:
-        """End a comparison that is not over; 409 for one that is. Somebody else's takes the permission `decide`."""
+        """Cancel a comparison; 409 for one that has ended. Another account's takes the permission `decide`."""
         requests.cancel_comparison(comparison_id, principal=self.principal)
         return Response(COMPARISON.render(get_comparison(comparison_id, principal=self.principal)))
 

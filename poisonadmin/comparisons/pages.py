@@ -20,6 +20,7 @@ from poisonadmin.comparisons.queries.comparisons import ComparisonRow, FindingRo
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.domain.filter_values import InvalidFilter
+from poisonadmin.runs.commands.requests import RunEnded
 from poisonadmin.search.domain.filters import narrowing, parse_filter, parse_search
 from poisonadmin.search.queries.archived import can_answer
 from poisonadmin.search.queries.selections import get_selection
@@ -72,6 +73,7 @@ def _number(text: str) -> int:
 def one(request: HttpRequest, principal: Principal, comparison_id: int) -> HttpResponseBase:
     """Show a comparison; it refreshes by itself until it is over."""
     row = get_comparison(comparison_id, principal=principal)
+    result = row.result
     context = {
         "comparison": row,
         "chosen_by": " ".join(
@@ -79,10 +81,11 @@ def one(request: HttpRequest, principal: Principal, comparison_id: int) -> HttpR
             for name, texts in _chosen_by(row, principal).items()
             for text in texts
         ),
-        "findings": [_shown(finding, row, principal) for finding in row.findings],
+        "findings": [_shown(finding, row, principal) for finding in result.findings] if result else [],
         "others_link": None if row.against is None else _triage(row.against),
         "leaves_archive_out": row.against is not None and not can_answer(parse_filter(row.against)),
-        "is_part": (row.failing_count or 0) > (row.failing or 0) or (row.others_count or 0) > (row.others or 0),
+        "is_part": result is not None
+        and (result.failing_count > (result.failing or 0) or result.others_count > (result.others or 0)),
     }
     is_live = request.htmx  # type: ignore[attr-defined]
     if is_live and row.is_over:
@@ -94,7 +97,7 @@ def one(request: HttpRequest, principal: Principal, comparison_id: int) -> HttpR
 @page()
 def cancel(_: HttpRequest, principal: Principal, comparison_id: int) -> HttpResponseBase:
     """Cancel a comparison, and show it; one that is over by now is shown, too."""
-    with suppress(requests.ComparisonOver):
+    with suppress(RunEnded):
         requests.cancel_comparison(comparison_id, principal=principal)
     return HttpResponseRedirect(reverse("comparisons-one", args=[comparison_id]))
 

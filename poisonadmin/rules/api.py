@@ -10,13 +10,14 @@ from poisonadmin.rules.commands import dry_runs, table
 from poisonadmin.rules.commands.table import MAX_NAME_CHARS, MAX_NOTE_CHARS, RuleFields
 from poisonadmin.rules.domain.rules import Stage
 from poisonadmin.rules.queries import rules as queries
+from poisonadmin.runs.domain.kinds import RunState
 from poisonadmin.web.api.contract import JsonObject, Moment, ReasonInput, StrictSerializer, Text, choice, contract
 from poisonadmin.web.api.routes import route
 from poisonadmin.web.api.shape import Shape, whole_list
 from poisonadmin.web.api.view import ApiView, shown
 
 RULE = Shape("Rule", queries.RuleRow, kinds={"stage": Stage})
-DRY_RUN = Shape("DryRun", queries.DryRunRow)
+DRY_RUN = Shape("DryRun", queries.DryRunRow, kinds={"state": RunState})
 
 
 class RuleInput(StrictSerializer):
@@ -132,7 +133,7 @@ class RuleDryRun(ApiView):
 
     @contract(Permission.READ, "rules", {200: DRY_RUN})
     def get(self, rule_id: int) -> Response:
-        """Show the latest dry run of a rule, finished or not; 404 when there is none."""
+        """Show the latest dry run of a rule, ended or not; 404 when there is none."""
         return Response(DRY_RUN.render(queries.latest_dry_run(rule_id, principal=self.principal)))
 
     @contract(Permission.CONFIGURE, "rules", {202: DRY_RUN}, acts=True)

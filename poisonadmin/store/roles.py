@@ -1,4 +1,4 @@
-"""The role that owns the tables, and what the other one may do that PoisonAdmin runs as."""
+"""Grants the role that PoisonAdmin runs as what it needs of tables that another role owns."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -15,7 +15,7 @@ from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.groups.alike.commands.carry_out import search_due
 from poisonadmin.groups.alike.commands.requests import request_search
 from poisonadmin.store.models.alike_groups import AlikeSearch, GroupProposal
-from poisonadmin.store.models.job import Job
+from poisonadmin.store.models.run import LongRun
 from tests.alike_groups.planted import plant
 from tests.alike_groups.proposals import take_in
 from workers.spark.jobs.alike import find_alike
@@ -63,4 +63,4 @@ def test_killed_at_any_moment_the_next_worker_proposes_the_same(
     row.refresh_from_db()
     assert (row.state, row.tries, row.error) == ("done", 2, None)
     assert proposed() == before
-    assert sorted(Job.objects.values_list("state", flat=True)) == ["cancelled", "succeeded", "succeeded"]
+    assert sorted(LongRun.objects.values_list("state", flat=True)) == ["cancelled", "succeeded", "succeeded"]

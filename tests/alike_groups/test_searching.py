@@ -28,8 +28,8 @@ from poisonadmin.messages.domain.dead_letter import DeadLetter
 from poisonadmin.store.models.access import Audit
 from poisonadmin.store.models.alike_groups import AlikeSearch, GroupProposal
 from poisonadmin.store.models.attempt import FailureGroup
-from poisonadmin.store.models.job import Job
 from poisonadmin.store.models.message import Message
+from poisonadmin.store.models.run import LongRun
 from tests.alike_groups.proposals import every_pair, searched, take_in
 
 pytestmark = pytest.mark.django_db
@@ -81,8 +81,8 @@ def test_groups_that_look_alike_are_proposed_and_nothing_is_merged() -> None:
     )
     assert found.group.frames[:2] == ("com.shop.Guard.check", "com.shop.Orders0.apply")
     assert not FailureGroup.objects.exclude(merged_into=None).exists()
-    job = Job.objects.get()
-    assert (job.kind, job.state, job.counts) == ("alike_groups", "succeeded", {"groups": 3, "proposals": 1})
+    job = LongRun.objects.get()
+    assert (job.kind, job.state, job.result) == ("alike_groups", "succeeded", {"groups": 3, "proposals": 1})
 
 
 def test_a_group_that_people_have_said_something_of_stays() -> None:
@@ -261,7 +261,7 @@ def test_one_that_is_cancelled_ends_and_leaves_the_proposals_of_the_search_befor
 
     search_due(compare, worker="tests")
     row = AlikeSearch.objects.get(id=made)
-    assert (row.state, row.proposals, Job.objects.latest("id").state) == ("cancelled", None, "cancelled")
+    assert (row.state, row.proposals, LongRun.objects.latest("id").state) == ("cancelled", None, "cancelled")
     assert [one.id for one in proposals()] == [before.id]
     with pytest.raises(AlikeSearchOver):
         cancel_search(made, principal=PAT)

@@ -24,8 +24,8 @@ from poisonadmin.reports.commands import files
 from poisonadmin.reports.commands.requests import remove_expired_reports
 from poisonadmin.search.deep.commands.requests import remove_expired_searches
 from poisonadmin.store.models.archive import Erasure, LegalHold
-from poisonadmin.store.models.comparison import Comparison
 from poisonadmin.store.models.report import RequestedReport
+from poisonadmin.store.models.run import LongRun
 from poisonadmin.store.models.search import Search
 from tests.archive.fixtures import archive, fail, place, put, rows_of  # noqa: F401  (a fixture)
 from tests.fixtures.decisions import quarantine
@@ -135,23 +135,17 @@ def test_what_may_quote_an_erased_message_ends(spark: SparkSession, settings, tm
         Search.objects.create(
             filter={}, state=state, requester="1", reads_payloads=True, live_above=0, expires_at=AN_HOUR_ON, **common
         )
-    for state, ended in (("done", Now()), ("running", None)):
-        Comparison.objects.create(
-            **common,
-            state=state,
-            selection_id=1,
-            is_against_delivered=True,
-            with_payload=True,
-            account="1",
-            finished_at=ended,
-            expires_at=AN_HOUR_ON,
+    for state, ended in (("succeeded", Now()), ("running", None)):
+        LongRun.objects.create(
+            **common, kind="compare", state=state, position={}, account="1", ended_at=ended, expires_at=AN_HOUR_ON
         )
     erase(spark, message_id="m-0")
     assert [row.state for row in RequestedReport.objects.order_by("id")] == ["expired", "failed"]
     assert [row.state for row in Search.objects.order_by("id")] == ["completed", "failed"]
-    assert [row.state for row in Comparison.objects.order_by("id")] == ["done", "failed"]
-    for table in (Search, Comparison):
-        assert not table.objects.filter(expires_at__gt=Now()).exists()
+    comparisons = LongRun.objects.filter(kind="compare").order_by("id")
+    assert [row.state for row in comparisons] == ["succeeded", "failed"]
+    assert not Search.objects.filter(expires_at__gt=Now()).exists()
+    assert not comparisons.filter(expires_at__gt=Now()).exists()
     remove_expired_reports()
     assert remove_expired_searches() == 2
     assert not list(tmp_path.rglob("report.csv"))

@@ -8,8 +8,8 @@ from pyspark.sql import SparkSession
 
 from poisonadmin.intake.domain.draining import Drained
 from poisonadmin.sources.commands.draining import Workshop, drain_due
-from poisonadmin.store.models.job import Job
 from poisonadmin.store.models.message import Message
+from poisonadmin.store.models.run import LongRun
 from tests.brokers.exchange import source_of
 from tests.brokers.messages import Sent
 from tests.brokers.rabbitmq_queues import ClassicQueues
@@ -45,7 +45,7 @@ def test_the_queues_of_two_sources_are_drained_whole(queues: ClassicQueues, spar
     for source in sources:
         source.refresh_from_db()
         assert (source.accepted, source.duplicates, source.failures) == (COUNT, 0, 0), source.last_error
-    assert set(Job.objects.values_list("state", flat=True)) == {"succeeded"}
+    assert set(LongRun.objects.values_list("state", flat=True)) == {"succeeded"}
     assert_whole()
 
 

@@ -10,9 +10,10 @@ from poisonadmin.store.models.access import Access
 from poisonadmin.store.models.destination import Destination
 from poisonadmin.store.models.intake import Source
 from poisonadmin.store.models.policy import PolicyRow
-from poisonadmin.store.models.rule import DryRun, Rule
+from poisonadmin.store.models.rule import Rule
 from tests.browser.axe import violations
 from tests.browser.conftest import Visit
+from tests.rules.dry_runs import end_dry_run
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -83,7 +84,7 @@ def test_a_rule_s_page_follows_its_dry_run_and_keeps_the_reason(visit: Visit) ->
     expect(page.get_by_role("button", name="Dry run")).to_be_disabled()
     page.get_by_label("Reason").fill("tried out")
     Rule.objects.update(checked_version=1)
-    DryRun.objects.update(read=13, matched=1, finished_at="2026-01-01T00:00:00Z")
+    end_dry_run(read=13, matched=1)
     expect(page.locator("#flash")).to_contain_text("The dry run has ended.")
     expect(page.get_by_role("button", name="Dry run")).to_be_enabled()
     expect(page.get_by_text("Without a dry run")).to_have_count(0)

@@ -6,9 +6,11 @@ from typing import Any
 
 from django.db import connection
 
+from poisonadmin.comparisons.commands.carry_out import Compare, work
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.intake.commands.batch import accept_stream
+from poisonadmin.runs.commands.engine import carry_out
 from poisonadmin.store.models.message import Envelope
 from tests.fixtures.delivery import claim, make_destination
 
@@ -28,6 +30,11 @@ SELECT 'n', 'h', 1, claim_id, shard, now() + interval '60 s', '{}' FROM claim_sh
 """
 
 Fields = Mapping[str, Any]
+
+
+def compare_due(compare: Compare, *, seconds: float = 60) -> None:
+    """Carry out the comparisons that are requested."""
+    carry_out(work(compare), worker="tests", seconds=seconds)
 
 
 def incident(

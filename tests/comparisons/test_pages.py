@@ -9,14 +9,14 @@ from django.db.models.functions import Now
 from django.test import Client
 from django.urls import reverse
 
-from poisonadmin.comparisons.commands.carry_out import compare_due
 from poisonadmin.comparisons.domain.association import Association
 from poisonadmin.comparisons.domain.comparison import Compared, ComparisonAnswer
 from poisonadmin.comparisons.domain.conditions import FieldCondition, Operator
 from poisonadmin.comparisons.domain.findings import Finding
-from poisonadmin.store.models.comparison import Comparison
 from poisonadmin.store.models.message import Envelope
 from poisonadmin.store.models.operation import Operation, OperationResult
+from poisonadmin.store.models.run import LongRun
+from tests.comparisons.incident import compare_due
 from tests.fixtures.api import Caller
 from tests.fixtures.pages import dead_letter, html_of, waiting
 
@@ -43,10 +43,10 @@ def delivered() -> None:
     Envelope.objects.filter(id=message.id).update(received_at=Now() - timedelta(minutes=1))
 
 
-def ask(browser: Client, **fields: Any) -> Comparison:
+def ask(browser: Client, **fields: Any) -> LongRun:
     answer = browser.post("/comparisons/", fields)
     assert answer.status_code == 302, html_of(answer)
-    row = Comparison.objects.latest("id")
+    row = LongRun.objects.latest("id")
     assert answer["Location"] == f"/comparisons/{row.id}/"
     return row
 
@@ -60,7 +60,7 @@ def test_a_list_is_compared_and_the_page_says_what_its_messages_have_in_common(b
     page = html_of(browser.get(f"/comparisons/{row.id}/"))
     assert "Waiting for a worker" in page
     assert 'hx-trigger="every 1s"' in page
-    compare_due(found(*FINDINGS), worker="tests")
+    compare_due(found(*FINDINGS))
     page = html_of(browser.get(f"/comparisons/{row.id}/"))
     assert "90 % of these have" in page
     assert "&lt;b&gt;4.2&lt;/b&gt;" in page
@@ -93,11 +93,11 @@ def test_the_page_says_so_when_there_is_nothing(browser_of: Browser) -> None:
     browser = browser_of("viewer")
     message = dead_letter()
     row = ask(browser, query=f"group={message.group_id}")
-    compare_due(found(), worker="tests")
+    compare_due(found())
     assert "Nothing to compare with" in html_of(browser.get(f"/comparisons/{row.id}/"))
     delivered()
     row = ask(browser, id=[message.id])
-    compare_due(found(), worker="tests")
+    compare_due(found())
     assert "Nothing in common" in html_of(browser.get(f"/comparisons/{row.id}/"))
 
 
@@ -108,7 +108,7 @@ def test_a_group_a_selection_and_an_operation_offer_it(browser_of: Browser) -> N
     answer = browser.post(reverse("operations-select"), {"query": "?state=NDLV"})
     page = html_of(browser.get(answer["Location"]))
     assert "What do these have in common?" in page
-    assert ask(browser, selection=answer["Location"].strip("/").split("/")[-1]).selection_id
+    assert ask(browser, selection=answer["Location"].strip("/").split("/")[-1]).params["selection_id"]
     decided = browser.post(answer["Location"] + "?action=fail", {"reason": "test", "begin": "1"})
     operation = Operation.objects.get()
     assert decided["Location"] == f"/operations/{operation.id}/"
@@ -118,9 +118,9 @@ def test_a_group_a_selection_and_an_operation_offer_it(browser_of: Browser) -> N
     Operation.objects.update(changed=0)
     assert "What do its failures have in common?" in html_of(browser.get(f"/operations/{operation.id}/"))
     row = ask(browser, operation=operation.id)
-    compare_due(found(), worker="tests")
+    compare_due(found())
     row.refresh_from_db()
-    assert (row.failing_count, browser.post("/comparisons/", {"selection": "x"}).status_code) == (1, 404)
+    assert (row.result["failing_count"], browser.post("/comparisons/", {"selection": "x"}).status_code) == (1, 404)
 
 
 def test_a_rule_is_prepared_from_a_finding(browser_of: Browser) -> None:
@@ -140,11 +140,12 @@ def test_the_api_gives_the_findings(admin: Caller, operator: Caller, outsider: C
     made = operator.post("/api/v1/comparisons/", body)
     assert made.status_code == 202
     where = made["Location"].partition("testserver")[2]
-    assert operator.get(where).json()["findings"] == []
-    compare_due(found(*FINDINGS), worker="tests")
+    assert (made.json()["state"], operator.get(where).json()["result"]) == ("queued", None)
+    compare_due(found(*FINDINGS))
     shown = operator.get(where).json()
-    assert (shown["state"], shown["failing"], shown["others"], shown["failing_count"]) == ("done", 1, 1, 1)
-    assert shown["findings"][1] == {
+    result = shown["result"]
+    assert (shown["state"], result["failing"], result["others"], result["failing_count"]) == ("succeeded", 1, 1, 1)
+    assert result["findings"][1] == {
         "conditions": [{"field": "payload.$.order.total", "operator": ">=", "value": 1000.0}],
         "also": [],
         "share": 0.6,

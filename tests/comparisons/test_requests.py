@@ -6,11 +6,9 @@ from typing import Any
 import pytest
 from django.db.models.functions import Now
 
-from poisonadmin.comparisons.commands.carry_out import MAX_TRIES, Report, compare_due
+from poisonadmin.comparisons.commands.carry_out import Report
 from poisonadmin.comparisons.commands.requests import (
-    MAX_OPEN,
-    ComparisonOver,
-    TooManyComparisons,
+    COMPARISON,
     cancel_comparison,
     compare_ids,
     request_comparison,
@@ -20,18 +18,18 @@ from poisonadmin.comparisons.domain.comparison import Compared, ComparisonAnswer
 from poisonadmin.comparisons.domain.conditions import FieldCondition, Operator
 from poisonadmin.comparisons.domain.findings import Finding
 from poisonadmin.comparisons.queries import chosen
-from poisonadmin.comparisons.queries.comparisons import get_comparison
+from poisonadmin.comparisons.queries.comparisons import ComparisonResult, ComparisonRow, get_comparison
 from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Permission, Role, principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.domain.filter_values import InvalidFilter
+from poisonadmin.runs.commands.requests import RunEnded, TooManyRuns
 from poisonadmin.search.commands.selections import InvalidSelection
 from poisonadmin.search.domain.filters import parse_filter
 from poisonadmin.search.queries.lists import count_messages
-from poisonadmin.store.models.comparison import Comparison
-from poisonadmin.store.models.job import Job
 from poisonadmin.store.models.message import Envelope
 from poisonadmin.store.models.operation import Selection
-from tests.comparisons.incident import incident
+from poisonadmin.store.models.run import LongRun
+from tests.comparisons.incident import compare_due, incident
 
 pytestmark = pytest.mark.django_db(transaction=True)
 UNDECIDED = {"state": ["NDLV"]}
@@ -54,9 +52,14 @@ def fields(n: int, is_failing: bool) -> dict[str, Any]:
     return {"payload": {"n": n}}
 
 
-def carried_out(compare: Any, comparison_id: int) -> Comparison:
-    compare_due(compare, worker="tests")
-    return Comparison.objects.get(id=comparison_id)
+def carried_out(compare: Any, comparison_id: int) -> ComparisonRow:
+    compare_due(compare)
+    return get_comparison(comparison_id, principal=SYSTEM)
+
+
+def result_of(row: ComparisonRow) -> ComparisonResult:
+    assert row.result is not None
+    return row.result
 
 
 def test_failures_are_compared_with_what_was_delivered_at_the_same_address_in_the_same_time() -> None:
@@ -68,14 +71,14 @@ def test_failures_are_compared_with_what_was_delivered_at_the_same_address_in_th
     carried_out(compare, asked)
     assert compare.asked == [Compared(failing, others[15:], with_payload=True)]
     shown = get_comparison(asked, principal=SYSTEM)
-    assert (shown.state, shown.failing_count, shown.others_count, shown.fields) == ("done", 10, 25, 7)
+    result = result_of(shown)
+    assert (shown.state, result.failing_count, result.others_count, result.fields) == ("succeeded", 10, 25, 7)
     assert shown.against is not None
     assert (shown.against["state"], shown.against["address"]) == (["DLVD"], ["orders.eu"])
     assert count_messages(parse_filter(shown.against), principal=SYSTEM).n == 25
-    (finding,) = shown.findings
+    (finding,) = result.findings
     assert finding.text == "90 % of these have `key.customer = c-7`, of those delivered 5 %."
     assert (finding.share, finding.share_of_others, finding.lift) == (0.9, 0.05, 18.0)
-    assert Job.objects.get().state == "succeeded"
 
 
 def test_what_it_is_compared_with_can_be_given() -> None:
@@ -89,7 +92,7 @@ def test_what_it_is_compared_with_can_be_given() -> None:
     )
     carried_out(compare, asked)
     assert (compare.asked[0].failing, compare.asked[0].others) == (others, failing)
-    assert "of the others" in get_comparison(asked, principal=SYSTEM).findings[0].text
+    assert "of the others" in result_of(get_comparison(asked, principal=SYSTEM)).findings[0].text
 
 
 def test_of_many_the_same_ones_are_chosen_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,8 +102,8 @@ def test_of_many_the_same_ones_are_chosen_each_time(monkeypatch: pytest.MonkeyPa
     asked = request_comparison(message_filter=UNDECIDED, principal=SYSTEM)
     compare = Comparer()
     carried_out(compare, asked)
-    Comparison.objects.update(state="queued", finished_at=None)
-    row = carried_out(compare, asked)
+    LongRun.objects.update(state="queued", ended_at=None)
+    row = result_of(carried_out(compare, asked))
     assert compare.asked[0] == compare.asked[1]
     assert (len(compare.asked[0].failing), len(compare.asked[0].others)) == (10, 20)
     assert (row.failing_count, row.failing, row.others_count, row.others) == (30, 10, 60, 20)
@@ -119,7 +122,7 @@ def test_where_everything_fails_it_is_compared_with_what_was_delivered_elsewhere
     assert compare.asked == [Compared(failing, others, with_payload=True, told_apart_by=("address",))]
     assert "address" not in (row.against or {})
     mine = compare_ids(failing, principal=principal("pat", Role.VIEWER, ["orders.eu"]))
-    assert carried_out(compare, mine).others == 0
+    assert result_of(carried_out(compare, mine)).others == 0
 
 
 def test_without_others_nothing_is_found() -> None:
@@ -127,10 +130,11 @@ def test_without_others_nothing_is_found() -> None:
     asked = compare_ids(failing, principal=SYSTEM)
     compare = Comparer()
     row = carried_out(compare, asked)
-    assert (row.state, row.failing, row.others, row.findings, compare.asked) == ("done", 5, 0, [], [])
+    result = result_of(row)
+    assert (row.state, result.failing, result.others, result.findings, compare.asked) == ("succeeded", 5, 0, [], [])
 
 
-def test_one_that_is_cancelled_stays_so_and_its_job_ends() -> None:
+def test_one_that_is_cancelled_goes_on_no_more() -> None:
     incident(5, 20, fields)
     asked = request_comparison(message_filter=UNDECIDED, principal=SYSTEM)
 
@@ -140,8 +144,8 @@ def test_one_that_is_cancelled_stays_so_and_its_job_ends() -> None:
         raise AssertionError("it went on")
 
     row = carried_out(compare, asked)
-    assert (row.state, row.findings, Job.objects.get().state) == ("cancelled", [], "cancelled")
-    with pytest.raises(ComparisonOver):
+    assert (row.state, result_of(row).findings) == ("cancelled", [])
+    with pytest.raises(RunEnded):
         cancel_comparison(asked, principal=SYSTEM)
 
 
@@ -152,13 +156,12 @@ def test_one_that_ends_its_worker_is_begun_anew_and_given_up_in_the_end() -> Non
     def killed(_: Compared, __: Report) -> ComparisonAnswer:
         raise KeyboardInterrupt
 
-    for _ in range(MAX_TRIES):
+    for _ in range(3):
         with pytest.raises(KeyboardInterrupt):
-            compare_due(killed, worker="tests")
+            compare_due(killed)
     row = carried_out(Comparer(), asked)
     assert row.state == "failed"
     assert "3 times" in (row.error or "")
-    assert {one.state for one in Job.objects.all()} == {"cancelled", "running"}
 
 
 def test_one_that_fails_says_why() -> None:
@@ -169,16 +172,16 @@ def test_one_that_fails_says_why() -> None:
         raise ValueError("no space left")
 
     with pytest.raises(ValueError, match="no space"):
-        compare_due(failing, worker="tests")
-    row = Comparison.objects.get(id=asked)
-    assert (row.state, row.error, Job.objects.get().state) == ("failed", "ValueError: no space left", "failed")
+        compare_due(failing)
+    row = get_comparison(asked, principal=SYSTEM)
+    assert (row.state, row.error) == ("failed", "ValueError: no space left")
 
 
 def test_an_account_has_so_many_that_are_not_over() -> None:
     failing, _ = incident(2, 2, fields)
-    for _ in range(MAX_OPEN):
+    for _ in range(COMPARISON.max_open or 0):
         compare_ids(failing, principal=SYSTEM)
-    with pytest.raises(TooManyComparisons):
+    with pytest.raises(TooManyRuns):
         compare_ids(failing, principal=SYSTEM)
 
 
@@ -192,9 +195,9 @@ def test_who_is_limited_to_addresses_compares_within_these_and_sees_no_others() 
         message_filter=UNDECIDED | {"address": ["orders.us"]}, against={"state": ["DLVD"]}, principal=SYSTEM
     )
     compare = Comparer()
-    compare_due(compare, worker="tests")
+    compare_due(compare)
     assert compare.asked[0] == Compared(failing, others, with_payload=True, destinations=[])
-    assert get_comparison(mine, principal=limited).others == 10
+    assert result_of(get_comparison(mine, principal=limited)).others == 10
     for one in (whole, beyond):
         with pytest.raises(NotFound):
             get_comparison(one, principal=limited)
@@ -209,7 +212,7 @@ def test_payloads_are_compared_for_those_who_may_read_them_only() -> None:
     compare = Comparer()
     carried_out(compare, asked)
     assert compare.asked[0].with_payload is False
-    assert get_comparison(asked, principal=without).state == "done"
+    assert get_comparison(asked, principal=without).state == "succeeded"
     with pytest.raises(NotAllowed):
         get_comparison(compare_ids(failing, principal=SYSTEM), principal=without)
     with pytest.raises(NotAllowed):
@@ -219,5 +222,5 @@ def test_payloads_are_compared_for_those_who_may_read_them_only() -> None:
 def test_no_messages_are_not_compared_and_leave_no_selection() -> None:
     with pytest.raises(InvalidSelection, match="has no message"):
         request_comparison(message_filter=UNDECIDED, principal=SYSTEM)
-    assert not Comparison.objects.exists()
+    assert not LongRun.objects.exists()
     assert not Selection.objects.exists()

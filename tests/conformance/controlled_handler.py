@@ -142,8 +142,8 @@ class ControlledHandler:
 
         def found() -> list[tuple[Any, ...]]:
             return self.destination.installation.rows(
-                """SELECT kind, worker, job.state FROM attempt JOIN claim ON claim.id = claim_id
-                   JOIN job ON job.id = job_id WHERE message_id = %s ORDER BY attempt_number""",
+                """SELECT kind, worker, run.state FROM attempt JOIN claim ON claim.id = claim_id
+                   JOIN run ON run.id = job_id WHERE message_id = %s ORDER BY attempt_number""",
                 [message_id],
             )
 

@@ -109,8 +109,8 @@ class Run:
     def _jobs(self, message_id: int) -> tuple[tuple[str, str, str], ...]:
         return tuple(
             self.system.rows(
-                """SELECT kind, worker, job.state FROM attempt JOIN claim ON claim.id = claim_id
-                   JOIN job ON job.id = job_id WHERE message_id = %s ORDER BY attempt_number""",
+                """SELECT kind, worker, run.state FROM attempt JOIN claim ON claim.id = claim_id
+                   JOIN run ON run.id = job_id WHERE message_id = %s ORDER BY attempt_number""",
                 [message_id],
             )
         )
@@ -139,6 +139,6 @@ def run_vectors(
 
 def _until_jobs_ended(system: PoisonAdmin) -> None:
     deadline = time.monotonic() + 20
-    running = "SELECT count(*) FROM job WHERE kind = 'redeliver' AND state = 'running'"
+    running = "SELECT count(*) FROM run WHERE kind = 'redeliver' AND state = 'running'"
     while system.rows(running)[0][0] and time.monotonic() < deadline:
         time.sleep(0.1)

@@ -65,9 +65,9 @@ class LocalRedelivery(PoisonAdmin):
 
     def start(self) -> None:
         """Deliver from now on."""
-        self._keeper = WorkerHeartbeat(self._database_url, WORKER)
+        self._heartbeat = WorkerHeartbeat(self._database_url, WORKER)
         url = self._database_url
-        self._dispatcher = Dispatcher(partial(run_task, url, self._keeper.instance), self._keeper, WORKER, url)
+        self._dispatcher = Dispatcher(partial(run_task, url, self._heartbeat.instance), self._heartbeat, WORKER, url)
         self._is_stopping = threading.Event()
         self._running: Future[None] = self._thread.submit(self._run)
 
@@ -80,7 +80,7 @@ class LocalRedelivery(PoisonAdmin):
             self._dispatcher._threads.shutdown()
             self._dispatcher._sessions.close()
         finally:
-            self._keeper.stop()
+            self._heartbeat.stop()
 
     def restart(self) -> None:
         """Stop and start as a worker does that is asked to end and is then started again."""

@@ -1,20 +1,20 @@
 """A limited reader is told no name of a destination that is kept for others."""
 
-from datetime import timedelta
+from collections.abc import Sequence
 
 import pytest
 from django.db.models.functions import Now
 from django.test import Client
 
-from poisonadmin.comparisons.queries.comparisons import get_comparison
-from poisonadmin.core.domain.access import SYSTEM, Role, principal
+from poisonadmin.comparisons.queries.comparisons import FindingRow, get_comparison
+from poisonadmin.core.domain.access import SYSTEM, Principal, Role, principal
 from poisonadmin.desk.queries.detail import attempts, get_message
 from poisonadmin.policies.queries.policies import resolve_address
 from poisonadmin.search.queries.failures import FailureFilter, list_failures
 from poisonadmin.store.models.attempt import Attempt
-from poisonadmin.store.models.comparison import Comparison
 from poisonadmin.store.models.destination import Destination
 from poisonadmin.store.models.message import Message
+from poisonadmin.store.models.run import LongRun
 from tests.fixtures.delivery import make_orders_destination
 from tests.fixtures.pages import dead_letter, html_of, make_user
 
@@ -51,20 +51,25 @@ def test_its_name_is_in_no_finding(message: Message) -> None:
     one = {"field": "destination", "operator": "=", "value": "bills-of-others"}
     other = {"field": "header.x", "operator": "=", "value": "1"}
     counts = {"counts": [9, 10, 0, 10], "p_value": 0.001}
-    row = Comparison.objects.create(
-        state="done",
-        selection_id=1,
-        is_against_delivered=True,
-        with_payload=False,
-        account="1",
+    findings = [{"conditions": [one], "also": [], **counts}, {"conditions": [other], "also": [one], **counts}]
+    row = LongRun.objects.create(
+        kind="compare",
+        state="succeeded",
+        params={"selection_id": 1, "against": None, "with_payload": False, "address_ids": [message.address_id]},
+        position={},
+        result={"against": {}, "address_ids": [], "findings": findings},
         requested_by="root",
-        address_ids=[message.address_id],
-        findings=[{"conditions": [one], "also": [], **counts}, {"conditions": [other], "also": [one], **counts}],
-        expires_at=Now() + timedelta(hours=1),
+        ended_at=Now(),
     )
-    (found,) = get_comparison(row.id, principal=LIMITED).findings
-    assert "bills" not in found.text
-    assert len(get_comparison(row.id, principal=SYSTEM).findings) == 2
+
+    def found(who: Principal) -> Sequence[FindingRow]:
+        result = get_comparison(row.id, principal=who).result
+        assert result is not None
+        return result.findings
+
+    (finding,) = found(LIMITED)
+    assert "bills" not in finding.text
+    assert len(found(SYSTEM)) == 2
 
 
 def test_its_name_is_on_no_page(message: Message, page_settings: None) -> None:

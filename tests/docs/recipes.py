@@ -162,6 +162,32 @@ shown = {value.name: value.text for section in values_in_force(resolved) for val
 assert shown["longest_outage"] == "5"
 """,
 )
+KIND_OF_RUN = Recipe(
+    "A kind of run",
+    2,
+    (
+        Insertion("poisonadmin/runs/domain/kinds.py", '    ALIKE_GROUPS = "alike_groups"', '    MEASURE = "measure"'),
+        Insertion(
+            "workers/spark_tasks.py",
+            "        comparisons.work(partial(compare, spark)),",
+            "        __import__('measuring').work(partial(compare, spark)),",
+        ),
+    ),
+    """
+import sys, types
+import django; django.setup()
+from poisonadmin.core.domain.access import Permission
+from poisonadmin.runs.commands.engine import RunWork
+from poisonadmin.runs.domain.kinds import KindName, RunKind
+measuring = sys.modules["measuring"] = types.ModuleType("measuring")
+kind = RunKind(KindName("measure"), "measurement", "measurement.{}", "measurement", "measuring", Permission.DECIDE)
+measuring.work = lambda measure: RunWork(kind, measure)
+from poisonadmin.runs.api import JOB
+from workers.spark_tasks import works_of
+assert "measure" in JOB.schema["properties"]["kind"]["enum"]
+assert kind in [one.kind for one in works_of(None)]
+""",
+)
 NEW_PAGE = Recipe(
     "A page",
     3,

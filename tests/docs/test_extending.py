@@ -10,6 +10,7 @@ from tests.docs.recipes import (
     ACTION,
     ATTEMPT_COLUMN,
     COLUMN,
+    KIND_OF_RUN,
     NEW_PAGE,
     PAGE,
     ROOT,
@@ -19,7 +20,7 @@ from tests.docs.recipes import (
     follow,
 )
 
-FOLLOWED = [ACTION, COLUMN, ATTEMPT_COLUMN, SETTING, NEW_PAGE]
+FOLLOWED = [ACTION, COLUMN, ATTEMPT_COLUMN, SETTING, NEW_PAGE, KIND_OF_RUN]
 BROKER_FILES = 8
 CHANNEL_FILES = 4
 
@@ -91,3 +92,9 @@ def test_no_other_file_knows_an_alert_channel() -> None:
     named = r"""EMAIL = ["']email["']|ChannelKind\.EMAIL|channels\.email|AlertChannel\(["']E-mail"""
     assert files_that_mention(named) == set(files)
     assert len(files) <= CHANNEL_FILES
+
+
+def test_no_other_file_than_its_feature_s_knows_a_kind_of_run() -> None:
+    feature = {file for file in files_that_mention(r"KindName\.COMPARE\b|COMPARISON\b") if "/comparisons/" in file}
+    known = files_that_mention(r"KindName\.COMPARE\b|COMPARE = |comparisons\.work\b")
+    assert known - feature == set(files_of(KIND_OF_RUN.heading))

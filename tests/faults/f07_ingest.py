@@ -16,7 +16,7 @@ TAKEN_SECONDS = 240
 # What a file's fault does to redelivery beside it.
 BACK_SECONDS = 20
 
-JOB = "SELECT count(*) FROM job WHERE kind = 'ingest' AND state = 'running'"
+JOB = "SELECT count(*) FROM run WHERE kind = 'ingest' AND state = 'running'"
 _FILE = "SELECT state, accepted, duplicates, rejected, error FROM source_file WHERE source_id = %s"
 _MESSAGES = """
 SELECT count(*), count(DISTINCT envelope.message_id), count(body.id), count(message.id)

@@ -9,11 +9,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from poisonadmin.core.commands import jobs
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.intake.commands.batch import accept_stream
-from poisonadmin.store.models.job import JobKind
+from poisonadmin.runs.commands import worker_runs
+from poisonadmin.runs.domain.kinds import KindName
 from poisonadmin.store.models.message import Message
 from poisonadmin.store.schema import SchemaMismatch, check_schema
 from tests.faults import moments
@@ -112,7 +112,7 @@ def test_a_process_that_delivers_and_its_sandbox_are_found(
 
 def test_a_file_that_is_read_is_found(db: None) -> None:
     assert rows(JOB) == [(0,)]
-    jobs.begin(JobKind.INGEST, worker="batch", params={}, phase="reading")
+    worker_runs.begin(KindName.INGEST, worker="batch", params={}, phase="reading")
     assert rows(JOB) == [(1,)]
 
 

@@ -10,7 +10,7 @@ from django.test import Client
 from poisonadmin.core.domain.access import SYSTEM, Role, principal
 from poisonadmin.decisions.operations.commands.beginning import decide_on
 from poisonadmin.decisions.operations.domain.actions import OperationAction
-from poisonadmin.store.models.job import Job
+from poisonadmin.store.models.run import LongRun
 from tests.fixtures import decisions
 from tests.fixtures.pages import dead_letter, html_of, waiting
 
@@ -118,7 +118,7 @@ def test_the_overview_counts_every_state_and_names_them_in_words(operator_browse
     waiting("orders.eu")
     mara = principal("mara", Role.OPERATOR)
     decide_on([failed.id], OperationAction.FAIL, principal=mara, reason="nobody waits for it")
-    Job.objects.create(kind="redeliver", state="running", requested_by="system", counts={"claimed": 3})
+    LongRun.objects.create(kind="redeliver", state="running", requested_by="system", result={"claimed": 3})
     text = html_of(operator_browser.get("/"))
     assert re.findall(r'class="figure">(\d+)<', text)[:5] == ["1", "0", "0", "1", "1"]
     assert "Not delivered (NDLV)" in text

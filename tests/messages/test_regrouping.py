@@ -30,9 +30,9 @@ from poisonadmin.store.models.access import Audit
 from poisonadmin.store.models.alert import Alert
 from poisonadmin.store.models.attempt import Attempt, FailureGroup, FailureWords
 from poisonadmin.store.models.failure_group import GroupHour, GroupVersion
-from poisonadmin.store.models.job import Job
 from poisonadmin.store.models.message import Message
 from poisonadmin.store.models.regrouping import RegroupedAttempt, Regrouping, RegroupMove
+from poisonadmin.store.models.run import LongRun
 from tests.fixtures.api import take_dead
 from tests.fixtures.delivery import answer, claim, counted, counters, end_nodes, enqueue, make_destination
 from tests.messages.former_rules import by_class, by_words, grouped, groups_of, of, regrouped, renamed
@@ -199,7 +199,7 @@ def test_with_spark_in_small_ranges(spark: SparkSession, monkeypatch: pytest.Mon
     assert (run.read, run.changed) == (66, 66)
     assert [len(set(groups_of(ids))) for ids in (most, few, many)] == [1, 1, 1]
     is_over()
-    assert {(one.kind, one.state) for one in Job.objects.all()} == {("regroup", "succeeded")}
+    assert {(one.kind, one.state) for one in LongRun.objects.all()} == {("regroup", "succeeded")}
 
 
 def test_deliveries_go_on_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -307,7 +307,7 @@ def test_an_error_makes_it_wait_and_go_on(monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(OSError, match="no space"):
         regrouping.regroup_due(failing, worker="tests")
     regrouping.regroup_due(failing, worker="tests")  # it waits
-    assert [one.error for one in Job.objects.all()] == ["OSError: no space left"]
+    assert [one.error for one in LongRun.objects.all()] == ["OSError: no space left"]
     Regrouping.objects.update(waits_until=timezone.now())
     assert regrouped().id == run.id
     is_over()

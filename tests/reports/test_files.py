@@ -21,8 +21,8 @@ from poisonadmin.reports.commands import files, workbook
 from poisonadmin.reports.domain.asked import ReportFormat, asked_report
 from poisonadmin.reports.queries.rows import rows_at_once
 from poisonadmin.store.models.access import Audit
-from poisonadmin.store.models.job import Job
 from poisonadmin.store.models.report import RequestedReport
+from poisonadmin.store.models.run import LongRun
 from tests.reports.conftest import Make
 from tests.reports.made import NOON, message
 
@@ -159,8 +159,8 @@ def test_a_job_finds_the_rows_that_are_read_at_once(make: Make, kind: str, wishe
     assert table.column_names == list(asked.columns)
     assert [tuple(one.values()) for one in table.to_pylist()] == at_once.rows
     assert at_once.is_whole
-    job = Job.objects.get(kind="report")
-    assert (job.state, job.counts) == ("succeeded", {"rows": len(at_once.rows)})
+    job = LongRun.objects.get(kind="report")
+    assert (job.state, job.result) == ("succeeded", {"rows": len(at_once.rows)})
     requested, finished = Audit.objects.filter(object_type="report").order_by("id")
     assert (requested.action, finished.action) == ("report.requested", "report.made")
     assert requested.details["columns"] == list(asked.columns)

@@ -7,7 +7,8 @@ import pytest
 
 from poisonadmin.core.domain.access import Permission, Role
 from poisonadmin.store.models.access import Audit
-from poisonadmin.store.models.rule import DryRun, Rule
+from poisonadmin.store.models.rule import Rule
+from poisonadmin.store.models.run import LongRun
 from poisonadmin.system.commands.tokens import create
 from tests.fixtures.api import Caller, make_user
 
@@ -36,16 +37,17 @@ def test_a_rule_is_written_tried_and_switched_on(admin: Caller) -> None:
     assert (refused.status_code, body(refused)["code"]) == (409, "not_dry_run")
 
     asked = admin.post(f"{path}dry_run/")
-    assert (asked.status_code, body(asked)["finished_at"]) == (202, None)
+    assert (asked.status_code, body(asked)["ended_at"]) == (202, None)
     assert body(admin.get(f"{path}dry_run/"))["id"] == body(asked)["id"]
-    DryRun.objects.update(
-        read=5,
-        matched=2,
-        report={"found": [{"address": "orders.eu", "group_id": None, "matched": 2, "samples": [7, 9]}]},
-    )
-    assert body(admin.get(f"{path}dry_run/"))["found"] == [
-        {"address": "orders.eu", "group_id": None, "group_title": None, "matched": 2, "sample_ids": ["7", "9"]}
-    ]
+    places = [{"address": "orders.eu", "group_id": None, "matched": 2, "samples": [7, 9]}]
+    LongRun.objects.update(result={"read": 5, "matched": 2, "found": places})
+    assert body(admin.get(f"{path}dry_run/"))["result"] == {
+        "read": 5,
+        "matched": 2,
+        "found": [
+            {"address": "orders.eu", "group_id": None, "group_title": None, "matched": 2, "sample_ids": ["7", "9"]}
+        ],
+    }
     Rule.objects.update(checked_version=1)
     assert body(admin.post(f"{path}enable/", {"reason": "it was tried"}))["is_in_force"] is True
     assert body(admin.post(f"{path}disable/", {"reason": "enough"}))["is_in_force"] is False

@@ -12,15 +12,16 @@ from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.messages.domain.id_ranges import IdRange
 from poisonadmin.rules.commands import dry_runs, table
-from poisonadmin.rules.commands.dry_runs import Examine, dry_run_due, request_dry_run
+from poisonadmin.rules.commands.dry_runs import Examine, request_dry_run
 from poisonadmin.rules.commands.table import NotDryRun, RuleFields, enable_rule
 from poisonadmin.rules.domain.dry_run import Found, Trial
 from poisonadmin.rules.queries.rules import DryRunNotFound, DryRunRow, latest_dry_run
 from poisonadmin.store.models.attempt import Attempt
-from poisonadmin.store.models.job import Job
 from poisonadmin.store.models.message import Message
 from poisonadmin.store.models.rule import Rule
+from poisonadmin.store.models.run import LongRun
 from tests.fixtures.delivery import answer, claim, enqueue, make_destination
+from tests.rules.dry_runs import dry_run_due
 from workers.spark.jobs.dry_run import try_rule
 
 NEGATIVE = {"json": [{"path": "$.amount", "outside": {"min": 0}}]}
@@ -66,21 +67,21 @@ def test_a_dry_run_says_what_the_rule_would_do_and_does_nothing(examine: Examine
     with pytest.raises(DryRunNotFound):
         latest_dry_run(row.id, principal=SYSTEM)
     found = tried(row, examine)
-    assert (found.read, found.matched, found.error) == (60, 30, None)
+    assert (found.result.read, found.result.matched, found.error) == (60, 30, None)
     group = Message.objects.get(id=failed[0]).group_id
-    assert [(one.address, one.group_id, one.group_title, one.matched) for one in found.found] == [
+    assert [(one.address, one.group_id, one.group_title, one.matched) for one in found.result.found] == [
         ("orders.eu", None, None, 20),
         ("orders.eu", group, "HttpStatusError: 503", 10),
     ]
-    assert found.found[0].sample_ids == waiting[:20:2]
-    assert found.found[1].sample_ids == failed[::2]
+    assert found.result.found[0].sample_ids == waiting[:20:2]
+    assert found.result.found[1].sample_ids == failed[::2]
     assert Attempt.objects.filter(outcome="ruled").count() == 0
     row.refresh_from_db()
     assert (row.hits, row.is_enabled) == (0, False)
     assert enable_rule(row.id, principal=SYSTEM, reason="it was tried").is_enabled
-    job = Job.objects.get(kind="dry_run")
-    assert (job.state, job.done, job.counts) == ("succeeded", 60, {"read": 60, "matched": 30})
-    assert found.job_id == job.id
+    job = LongRun.objects.get(kind="dry_run")
+    assert (job.state, job.done, found.state, found.done) == ("succeeded", 60, "succeeded", 60)
+    assert found.id == job.id
 
 
 def test_only_what_waits_or_is_undecided_is_looked_at_and_only_up_to_the_cut_off(examine: Examine) -> None:
@@ -94,8 +95,8 @@ def test_only_what_waits_or_is_undecided_is_looked_at_and_only_up_to_the_cut_off
     enqueue(5)
     dry_run_due(examine, worker="tests")
     found = latest_dry_run(row.id, principal=SYSTEM)
-    assert (found.read, found.matched, found.cut_off) == (1, 1, waiting)
-    assert found.found[0].sample_ids == [waiting]
+    assert (found.result.read, found.result.matched, found.cut_off) == (1, 1, waiting)
+    assert found.result.found[0].sample_ids == [waiting]
 
 
 @pytest.mark.parametrize(
@@ -116,14 +117,14 @@ def test_every_kind_of_condition_is_asked(examine: Examine, match: dict[str, Any
     [soon] = enqueue(payload={"a": 1})
     with connection.cursor() as cursor:
         cursor.execute("UPDATE message SET expires_at = now() + interval '1 minute' WHERE id = %s", [soon])
-    assert tried(rule(match), examine).matched == matched
+    assert tried(rule(match), examine).result.matched == matched
 
 
 def test_a_failure_rule_is_tried_on_the_last_failure_of_each(examine: Examine) -> None:
     _, failed = backlog()
     found = tried(rule({"status_code": {"min": 500}, "failures": {"max": 1}}, stage="after"), examine)
-    assert (found.read, found.matched) == (20, 20)
-    assert found.found[0].sample_ids == failed[:10]
+    assert (found.result.read, found.result.matched) == (20, 20)
+    assert found.result.found[0].sample_ids == failed[:10]
 
 
 def test_a_run_goes_on_where_it_was(examine: Examine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,7 +132,7 @@ def test_a_run_goes_on_where_it_was(examine: Examine, monkeypatch: pytest.Monkey
     monkeypatch.setattr(dry_runs, "RANGES_A_WAVE", 2)
     row = rule(NEGATIVE)
     request_dry_run(row.id, principal=SYSTEM)
-    assert request_dry_run(row.id, principal=SYSTEM).id == request_dry_run(row.id, principal=SYSTEM).id
+    assert request_dry_run(row.id, principal=SYSTEM) == request_dry_run(row.id, principal=SYSTEM)
     seen: list[IdRange] = []
 
     def watched(trial: Trial, ranges: Sequence[IdRange]) -> Sequence[Found]:
@@ -141,13 +142,13 @@ def test_a_run_goes_on_where_it_was(examine: Examine, monkeypatch: pytest.Monkey
     for _ in range(3):
         waves = len(seen)
         dry_run_due(watched, worker="tests", is_stopping=lambda: len(seen) > waves)  # noqa: B023
-    assert latest_dry_run(row.id, principal=SYSTEM).finished_at is None
+    assert latest_dry_run(row.id, principal=SYSTEM).ended_at is None
     with pytest.raises(NotDryRun):
         enable_rule(row.id, principal=SYSTEM, reason="too soon")
     dry_run_due(watched, worker="another")
-    assert latest_dry_run(row.id, principal=SYSTEM).matched == 30
+    assert latest_dry_run(row.id, principal=SYSTEM).result.matched == 30
     assert [one.after for one in seen[1:]] == [one.until for one in seen[:-1]], "no message is looked at twice"
-    assert set(Job.objects.filter(worker="another").values_list("state", flat=True)) == {"succeeded"}
+    assert set(LongRun.objects.filter(worker="another").values_list("state", flat=True)) == {"succeeded"}
 
 
 def test_a_rule_that_changes_meanwhile_is_not_said_to_be_tried(examine: Examine) -> None:
@@ -167,6 +168,6 @@ def test_a_rule_that_cannot_be_tried_says_why(examine: Examine) -> None:
     Rule.objects.filter(id=row.id).update(match={"violates": {"$ref": "http://example.com/"}})
     found = tried(row, examine)
     assert "leads out of the schema" in str(found.error)
-    assert Job.objects.get(kind="dry_run").state == "failed"
+    assert LongRun.objects.get(kind="dry_run").state == "failed"
     with pytest.raises(NotDryRun):
         enable_rule(row.id, principal=SYSTEM, reason="it was tried")

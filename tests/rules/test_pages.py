@@ -16,8 +16,9 @@ from poisonadmin.rules.pages.condition_formatter import bounds, condition_text, 
 from poisonadmin.rules.pages.form import BeforeForm
 from poisonadmin.rules.queries.rules import get_rule
 from poisonadmin.store.models.access import Audit
-from poisonadmin.store.models.rule import DryRun, Rule
+from poisonadmin.store.models.rule import Rule
 from tests.fixtures.pages import dead_letter, html_of
+from tests.rules.dry_runs import end_dry_run
 
 pytestmark = pytest.mark.django_db
 
@@ -177,9 +178,9 @@ def test_what_a_dry_run_has_found_is_shown_with_samples(admin: Client) -> None:
     rule = made()
     assert "There was no dry run yet" in page_of(admin, "rules-one", rule.id)
     assert admin.post(reverse("rules-dry_run", args=[rule.id])).status_code == 302
-    assert ">running<" in page_of(admin, "rules-one", rule.id)
+    assert ">queued<" in page_of(admin, "rules-one", rule.id)
     found = [{"address": "orders.eu", "group_id": message.group_id, "matched": 1234, "samples": [message.id]}]
-    DryRun.objects.update(read=5000, matched=1234, report={"found": found}, finished_at="2026-01-01T00:00:00Z")
+    end_dry_run(read=5000, matched=1234, found=found)
     shown = page_of(admin, "rules-one", rule.id)
     for text in ("1,234", "5,000", reverse("messages-one", args=[message.id]), "Boom"):
         assert text in shown
@@ -192,7 +193,7 @@ def test_the_whole_page_is_drawn_anew_when_a_dry_run_has_ended(admin: Client) ->
     running = admin.get(page, headers=htmx)
     assert "HX-Retarget" not in running
     assert "disabled" in html_of(running)
-    DryRun.objects.update(read=13, matched=1, finished_at="2026-01-01T00:00:00Z")
+    end_dry_run(read=13, matched=1)
     Rule.objects.update(checked_version=1)
     ended = admin.get(page, headers=htmx)
     assert (ended["HX-Retarget"], ended["HX-Reselect"]) == ("#content", "#content")

@@ -28,7 +28,7 @@ from poisonadmin.search.queries.lists import list_messages
 from poisonadmin.search.queries.selections import get_selection, list_members
 from poisonadmin.store.models.access import Access
 from poisonadmin.store.models.archive import ArchiveFile, ArchivePiece, ArchiveRun
-from poisonadmin.store.models.job import Job
+from poisonadmin.store.models.run import LongRun
 from tests.fixtures.api import make_user
 from tests.fixtures.decisions import quarantine
 from tests.fixtures.delivery import make_destination
@@ -161,7 +161,7 @@ def test_the_hits_are_frozen(going: Searching) -> None:
     selection = get_selection(int(found.selection or 0), principal=SYSTEM)
     assert [row.id for row in list_members(selection, principal=SYSTEM).results] == [ids[0], ids[2]]
     assert selection.filter is None
-    assert Job.objects.get(kind="search").state == "succeeded"
+    assert LongRun.objects.get(kind="search").state == "succeeded"
     assert searched("payload:nothing", going).selection is None
 
 
@@ -330,7 +330,7 @@ def test_a_search_is_cancelled(going: Searching, monkeypatch: pytest.MonkeyPatch
     search_due(Searching(cancels, going.in_archive, worker="tests"))
     found = get_search(search_id, principal=SYSTEM)
     assert (found.state, found.hits, found.selection) == ("cancelled", 0, None)
-    assert Job.objects.get(kind="search").state == "cancelled"
+    assert LongRun.objects.get(kind="search").state == "cancelled"
     with pytest.raises(SearchEnded):
         cancel_search(search_id, principal=SYSTEM)
 

@@ -16,7 +16,7 @@ import pytest
 from poisonadmin.sources.commands.directories import Ingested, Stage, ingest_source
 from poisonadmin.sources.domain.files import FileToTake, StagedFile
 from poisonadmin.store.models.intake import Source, SourceFile
-from poisonadmin.store.models.job import Job
+from poisonadmin.store.models.run import LongRun
 from tests.fixtures.inbox import Inbox, Ingest
 from tests.intake.store import assert_whole, line, messages, payloads, rejected, rows
 from tests.intake.test_batch import BAD, HOSTILE
@@ -42,9 +42,9 @@ def test_every_line_of_every_kind_of_file_becomes_one_message(inbox: Inbox, inge
 def test_a_run_is_a_job_with_its_counts(inbox: Inbox, ingest: Ingest) -> None:
     inbox.drop("a.ndjson", numbered(3) + b"x\n" + numbered(1))
     ingest()
-    [job] = Job.objects.filter(kind="ingest")
+    [job] = LongRun.objects.filter(kind="ingest")
     assert (job.state, job.worker, job.params, job.done, job.total) == ("succeeded", "tests", {"source": "inbox"}, 1, 1)
-    assert job.counts == {"files_taken": 1, "files_broken": 0, "accepted": 3, "duplicates": 1, "rejected": 1}
+    assert job.result == {"files_taken": 1, "files_broken": 0, "accepted": 3, "duplicates": 1, "rejected": 1}
     assert inbox.files() == [("taken", 3, 1, 1)]
 
 
@@ -53,7 +53,7 @@ def test_nothing_new_is_no_job(inbox: Inbox, ingest: Ingest) -> None:
     inbox.drop("a.ndjson", numbered(1))
     ingest()
     assert ingest() is None
-    assert Job.objects.count() == 1
+    assert LongRun.objects.count() == 1
 
 
 def test_a_hostile_payload_comes_out_as_it_went_in(inbox: Inbox, ingest: Ingest) -> None:

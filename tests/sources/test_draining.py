@@ -12,7 +12,7 @@ from poisonadmin.intake.domain.draining import Drained
 from poisonadmin.sources.commands.directories import ingest_due
 from poisonadmin.sources.commands.draining import Workshop, drain_due, drain_source
 from poisonadmin.store.models.intake import BrokerReceipt, Source, StagedMessage
-from poisonadmin.store.models.job import Job
+from poisonadmin.store.models.run import LongRun
 from tests.intake.staging import letter, make_source, stage
 from tests.intake.store import messages
 from tests.intake.store import rows as read
@@ -66,16 +66,16 @@ def test_what_waits_is_staged_merged_and_counted() -> None:
     source.refresh_from_db()
     assert (source.accepted, source.duplicates, source.lag, source.last_error) == (3, 1, 0, None)
     assert source.last_success_at is not None
-    job = Job.objects.get()
+    job = LongRun.objects.get()
     assert (job.kind, job.state, job.params) == ("ingest", "succeeded", {"source": "rabbit", "broker": "rabbitmq"})
-    assert job.counts == {"accepted": 3, "returned": 0, "duplicates": 1, "rejected": 0}
+    assert job.result == {"accepted": 3, "returned": 0, "duplicates": 1, "rejected": 0}
 
 
 def test_an_empty_queue_costs_a_look_and_no_job() -> None:
     source = make_source()
     broker = Broker(waiting=0)
     drain_due(broker.workshop)
-    assert (broker.looks, broker.drains, Job.objects.count()) == (1, 0, 0)
+    assert (broker.looks, broker.drains, LongRun.objects.count()) == (1, 0, 0)
     assert state(source) == (0, None, 0, True)
 
 
@@ -122,7 +122,7 @@ def test_what_was_staged_before_a_connection_broke_is_merged() -> None:
     drain_due(Broker(batches=[["1"]], error="The connection was lost.", is_empty=False).workshop)
     assert len(messages()) == 1
     assert state(source)[:2] == (1, "The connection was lost.")
-    assert Job.objects.get().state == "failed"
+    assert LongRun.objects.get().state == "failed"
 
 
 def test_a_drain_that_breaks_down_is_an_error_of_its_own() -> None:
@@ -134,7 +134,7 @@ def test_a_drain_that_breaks_down_is_an_error_of_its_own() -> None:
     with pytest.raises(RuntimeError):
         drain_due(replace(Broker().workshop, drain=drain))
     assert state(source)[:2] == (1, "RuntimeError: the task is lost")
-    assert (Job.objects.get().state, Job.objects.get().error) == ("failed", "RuntimeError: the task is lost")
+    assert (LongRun.objects.get().state, LongRun.objects.get().error) == ("failed", "RuntimeError: the task is lost")
 
 
 def test_a_stop_is_no_trouble() -> None:
@@ -145,7 +145,7 @@ def test_a_stop_is_no_trouble() -> None:
 
     drain_due(replace(Broker().workshop, drain=drain, is_stopping=lambda: True))
     assert state(source)[:2] == (0, None)
-    assert Job.objects.get().state == "cancelled"
+    assert LongRun.objects.get().state == "cancelled"
 
 
 def test_one_source_in_trouble_does_not_keep_the_others_from_their_turn() -> None:
@@ -198,7 +198,7 @@ def test_receipts_outlive_a_queue_that_only_looks_empty() -> None:
 
 def test_a_broker_is_no_directory() -> None:
     make_source()
-    ingest_due(lambda _: [], worker="tests", keeper=_NoHeartbeat())
+    ingest_due(lambda _: [], worker="tests", heartbeat=_NoHeartbeat())
     assert state(Source.objects.get()) == (0, None, None, True)
 
 

@@ -12,7 +12,7 @@ from poisonadmin.sources.commands.directories import Stage, ingest_due, ingest_s
 from poisonadmin.sources.domain.files import FileToTake, StagedFile
 from poisonadmin.store.models.access import Audit
 from poisonadmin.store.models.intake import Source, SourceFile
-from poisonadmin.store.models.job import Job
+from poisonadmin.store.models.run import LongRun
 from tests.fixtures.inbox import Inbox
 from tests.intake.store import assert_whole, line, messages, rows
 
@@ -40,14 +40,14 @@ def test_a_source_that_somebody_is_at_is_left_alone(inbox: Inbox, test_database_
 
 def test_staging_that_fails_ends_the_job_and_is_said_on_the_source(inbox: Inbox) -> None:
     inbox.drop("a.ndjson", line())
-    keeper = NotingHeartbeat()
+    heartbeat = NotingHeartbeat()
     with pytest.raises(RuntimeError):
-        ingest_due(fail_to_stage, worker="tests", keeper=keeper)  # type: ignore[arg-type]
-    [job] = Job.objects.all()
+        ingest_due(fail_to_stage, worker="tests", heartbeat=heartbeat)  # type: ignore[arg-type]
+    [job] = LongRun.objects.all()
     inbox.source.refresh_from_db()
     assert (job.state, job.error) == ("failed", "RuntimeError: the cluster is away")
     assert inbox.source.last_error == "the cluster is away"
-    assert keeper.held == keeper.released == [job.id]
+    assert heartbeat.held == heartbeat.released == [job.id]
     assert inbox.files() == [("seen", 0, 0, 0)]
 
 
@@ -59,11 +59,11 @@ def test_a_worker_that_is_to_end_leaves_the_rest_to_the_next_run(inbox: Inbox, s
         stopping.append(True)
         return stage(files)
 
-    ingest_due(stage_and_be_stopped, worker="tests", keeper=NotingHeartbeat(), is_stopping=lambda: bool(stopping))
+    ingest_due(stage_and_be_stopped, worker="tests", heartbeat=NotingHeartbeat(), is_stopping=lambda: bool(stopping))
     inbox.source.refresh_from_db()
-    assert (Job.objects.get().state, inbox.source.last_error) == ("cancelled", None)
+    assert (LongRun.objects.get().state, inbox.source.last_error) == ("cancelled", None)
     assert (inbox.files(), messages()) == ([("staged", 0, 0, 0)], {})
-    ingest_due(stage, worker="tests", keeper=NotingHeartbeat())
+    ingest_due(stage, worker="tests", heartbeat=NotingHeartbeat())
     assert (inbox.files(), len(messages())) == ([("taken", 1, 0, 0)], 1)
     assert_whole()
 
@@ -72,14 +72,14 @@ def test_a_source_in_trouble_does_not_keep_the_others_from_their_turn(inbox: Inb
     broken = Source.objects.create(name="first", kind="directory", config={"path": str(inbox.directory / "missing")})
     Source.objects.filter(id=inbox.source.id).update(id=broken.id + 1)
     inbox.drop("a.ndjson", line())
-    ingest_due(stage, worker="tests", keeper=NotingHeartbeat())
+    ingest_due(stage, worker="tests", heartbeat=NotingHeartbeat())
     assert len(messages()) == 1
 
 
 def test_a_source_that_is_off_is_not_drained(inbox: Inbox) -> None:
     inbox.drop("a.ndjson", line())
     Source.objects.update(is_enabled=False)
-    ingest_due(fail_to_stage, worker="tests", keeper=NotingHeartbeat())  # type: ignore[arg-type]
+    ingest_due(fail_to_stage, worker="tests", heartbeat=NotingHeartbeat())  # type: ignore[arg-type]
     assert inbox.files() == []
 
 

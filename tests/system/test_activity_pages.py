@@ -8,17 +8,17 @@ from django.test import Client
 from django.utils import timezone
 
 from poisonadmin.core.commands import audit
-from poisonadmin.store.models.job import Job
+from poisonadmin.store.models.run import LongRun
 from tests.fixtures.pages import html_of
 
 pytestmark = pytest.mark.django_db
 
 
 def test_what_a_job_has_done_is_labelled(operator_browser: Client) -> None:
-    job = Job.objects.create(kind="dry_run", state="succeeded", requested_by="pat", done=2, runs=1, max_runs=1)
+    job = LongRun.objects.create(kind="dry_run", state="succeeded", requested_by="pat", done=2, result={"matched": 1})
     text = html_of(operator_browser.get(f"/jobs/{job.id}/"))
     assert "2 done" in text
-    assert "<dt>Runs</dt><dd>1 of 1</dd>" in text
+    assert "<dt>Matched</dt><dd>1</dd>" in text
 
 
 def test_the_audit_tells_reasons_and_details_apart(browser_of: Callable[[str], Client]) -> None:
@@ -38,9 +38,9 @@ def test_a_sentence_goes_on_right_behind_a_time_and_a_path_breaks_at_its_slashes
 
 def test_redeliveries_that_succeeded_are_one_line(operator_browser: Client) -> None:
     for number in range(30):
-        Job.objects.create(kind="redeliver", state="succeeded", requested_by="system", done=number % 2)
-    failed = Job.objects.create(kind="redeliver", state="failed", requested_by="system")
-    ingest = Job.objects.create(kind="ingest", state="succeeded", requested_by="system")
+        LongRun.objects.create(kind="redeliver", state="succeeded", requested_by="system", done=number % 2)
+    failed = LongRun.objects.create(kind="redeliver", state="failed", requested_by="system")
+    ingest = LongRun.objects.create(kind="ingest", state="succeeded", requested_by="system")
     text = html_of(operator_browser.get("/jobs/"))
     assert "<strong>30</strong> redelivery jobs</a> with 15 messages succeeded since" in text
     assert text.count("data-row") == 2

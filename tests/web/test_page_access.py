@@ -36,10 +36,10 @@ from poisonadmin.store.models.access import Access
 from poisonadmin.store.models.alert import AlertDelivery
 from poisonadmin.store.models.attempt import FailureGroup
 from poisonadmin.store.models.intake import LookPurpose, RejectedLine, Source
-from poisonadmin.store.models.job import Job
 from poisonadmin.store.models.lane import Address
 from poisonadmin.store.models.poison import PoisonEntry
 from poisonadmin.store.models.policy import PolicyRow
+from poisonadmin.store.models.run import LongRun
 from tests.alike_groups.proposals import make_proposal
 from tests.crashes import blacklist
 from tests.fixtures.database import Snapshot, taken_away
@@ -316,7 +316,7 @@ def make_everything() -> dict[str, int]:
         "broker_id": broker.id,
         "check_id": request_source_check(broker.id, LookPurpose.CONNECTION, principal=SYSTEM),
         "rejected_id": line.id,
-        "job_id": Job.objects.create(kind="redeliver", requested_by="system").id,
+        "job_id": LongRun.objects.create(kind="redeliver", requested_by="system").id,
     }
 
 

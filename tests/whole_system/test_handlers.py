@@ -44,7 +44,7 @@ def test_exactly_the_killers_are_blacklisted(installation: Installation) -> None
         deeds[place]: handled[ids[place]] for place in range(2000) if handled[ids[place]] != 1 + (place in killers)
     }
     assert wrong == {}
-    jobs = installation.rows("SELECT count(*) FROM job WHERE kind = 'redeliver' AND state = 'succeeded'")
+    jobs = installation.rows("SELECT count(*) FROM run WHERE kind = 'redeliver' AND state = 'succeeded'")
     assert jobs[0][0] >= 1
 
 

@@ -50,11 +50,12 @@ def test_a_rule_is_tried_on_the_backlog_and_then_rejects_what_it_found(
         action={"do": "reject", "tags": ["negative"]},
     )
     installation.post(f"{path}dry_run/", {})
-    until(lambda: installation.get(f"{path}dry_run/")["finished_at"] is not None, 60)
+    until(lambda: installation.get(f"{path}dry_run/")["ended_at"] is not None, 60)
     found = installation.get(f"{path}dry_run/")
-    assert (found["error"], found["read"], found["matched"]) == (None, 2, 1)
-    assert [(place["address"], place["sample_ids"]) for place in found["found"]] == [(destination.address, [str(bad)])]
-    job = installation.get(f"jobs/{found['job_id']}/")
+    result = found["result"]
+    assert (found["state"], found["error"], result["read"], result["matched"]) == ("succeeded", None, 2, 1)
+    assert [(place["address"], place["sample_ids"]) for place in result["found"]] == [(destination.address, [str(bad)])]
+    job = installation.get(f"jobs/{found['id']}/")
     assert (job["kind"], job["state"], job["done"], job["worker"]) == ("dry_run", "succeeded", 2, "spark-batch")
 
     switch_on(installation, path)

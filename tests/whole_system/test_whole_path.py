@@ -34,7 +34,7 @@ def test_a_message_is_delivered_by_a_spark_job_whose_row_says_so(
     until(lambda: _job_of(installation, claim_id)["state"] == "succeeded")
     job = _job_of(installation, claim_id)
     assert (job["kind"], job["worker"], job["error"]) == ("redeliver", "spark-redelivery", None)
-    assert job["counts"]["delivered"] >= 1
+    assert job["result"]["delivered"] >= 1
     assert job["done"] == job["total"]
 
 

@@ -27,4 +27,4 @@ def test_a_stop_ends_what_is_delivered_in_a_process_that_takes_no_more_threads(
     dispatcher._threads.shutdown()  # as Python does when its main thread has ended
     dispatcher.stop(5)
     assert states([message]) == ["NDLV"]
-    assert fetch_rows("SELECT state, error FROM job") == [("succeeded", None)]
+    assert fetch_rows("SELECT state, error FROM run") == [("succeeded", None)]

@@ -21,7 +21,7 @@ from poisonadmin.alerts.channels.contract import ChannelAnswer, HttpPost, Notice
 from poisonadmin.alerts.channels.registry import CHANNELS
 from poisonadmin.alerts.domain.kinds import AlertDeliveryState, ChannelKind
 from poisonadmin.alerts.domain.notices import MAX_TRIES, NoticeType, ReportedAlert, body_of, wait_seconds
-from poisonadmin.core.commands.jobs import error_text
+from poisonadmin.core.domain.errors import error_text
 from poisonadmin.core.queries.rows import fetch
 from poisonadmin.store.models.alert import AlertDelivery, AlertRule
 

@@ -23,20 +23,21 @@ from poisonadmin.archive.commands.quotations import end_quotations
 from poisonadmin.archive.commands.rewriting import FileStore
 from poisonadmin.archive.domain.chosen import APPEND_ONLY, TABLES
 from poisonadmin.archive.domain.runs import ErasureState
-from poisonadmin.core.commands import audit, jobs, locks
-from poisonadmin.core.commands.job_work import SECONDS_AFTER_ERROR, TURN_SECONDS, job_of, working_on
-from poisonadmin.core.commands.jobs import JobHeartbeat
+from poisonadmin.core.commands import audit, locks
 from poisonadmin.core.domain.access import SYSTEM, Principal
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
 from poisonadmin.decisions.commands.decisions import decide
 from poisonadmin.decisions.operations.domain.actions import OperationAction
 from poisonadmin.messages.queries.counts import COUNTED
+from poisonadmin.runs.commands import worker_runs
+from poisonadmin.runs.commands.job_work import SECONDS_AFTER_ERROR, TURN_SECONDS, job_of, working_on
+from poisonadmin.runs.commands.worker_runs import RunHeartbeat
+from poisonadmin.runs.domain.kinds import KindName
 from poisonadmin.search.domain.filters import MessageFilter, parse_filter
 from poisonadmin.search.queries.archived import archived_where
 from poisonadmin.search.queries.live import compile_filter
 from poisonadmin.store.models.archive import Erasure
-from poisonadmin.store.models.job import JobKind
 
 PIECE_MESSAGES = 1_000
 _PHASE, _REWRITING = "erasing", "writing files anew"
@@ -114,7 +115,7 @@ def erase_due(
     store: FileStore,
     *,
     worker: str,
-    keeper: JobHeartbeat | None = None,
+    heartbeat: RunHeartbeat | None = None,
     is_stopping: Callable[[], bool] = lambda: False,
     seconds: float = TURN_SECONDS,
 ) -> None:
@@ -124,13 +125,13 @@ def erase_due(
     if erasure is None:
         rewriting.remove_former(store)
         return
-    job_id = job_of(erasure, JobKind.ERASE, worker=worker, params={"erasure": erasure.id}, phase=_PHASE)
-    with working_on(job_id, fail=partial(_fail, erasure, job_id), keeper=keeper, is_stopping=is_stopping):
+    job_id = job_of(erasure, KindName.ERASE, worker=worker, params={"erasure": erasure.id}, phase=_PHASE)
+    with working_on(job_id, fail=partial(_fail, erasure, job_id), heartbeat=heartbeat, is_stopping=is_stopping):
         _go_on(erasure, job_id, store, lambda: is_stopping() or time.monotonic() >= until)
 
 
 def _fail(erasure: Erasure, job_id: int, error: str) -> None:
-    jobs.fail(job_id, error=error)
+    worker_runs.fail(job_id, error=error)
     Erasure.objects.filter(id=erasure.id).update(
         waits_until=Now() + timedelta(seconds=SECONDS_AFTER_ERROR), error=error[:4000]
     )
@@ -143,11 +144,11 @@ def _go_on(erasure: Erasure, job_id: int, store: FileStore, must_pause: Callable
     holds = list(held.values())
     for ids_of, erase in ((_live_ids, _erase_live), (_archived_ids, _erase_archived)):
         while ids := ids_of(asked, holds):
-            jobs.move(job_id, phase=_PHASE, done=_erased(erasure))
+            worker_runs.move(job_id, phase=_PHASE, done=_erased(erasure))
             if must_pause() or not erase(erasure, ids):
                 return
     while rows := fetch_rows(_TO_REWRITE):
-        jobs.move(job_id, phase=_REWRITING, done=_erased(erasure))
+        worker_runs.move(job_id, phase=_REWRITING, done=_erased(erasure))
         if must_pause() or not rewritten_without(store, *rows[0]):
             return
     rewriting.remove_former(store)
@@ -162,7 +163,7 @@ def _go_on(erasure: Erasure, job_id: int, store: FileStore, must_pause: Callable
         Erasure.objects.filter(id=erasure.id, ended_at=None).update(
             state=ErasureState.DONE, ended_at=Now(), totals={**totals, **named}, filter={}, error=None
         )
-        jobs.succeed(job_id, counts=totals, done=totals["erased"])
+        worker_runs.succeed(job_id, counts=totals, done=totals["erased"])
         audit.record(erasure.requested_by, "erasure.done", "erasure", str(erasure.id), details=totals)
 
 

@@ -30,14 +30,14 @@ from poisonadmin.archive.commands.pruning import PieceChanged, prune
 from poisonadmin.archive.commands.rewriting import FileStore
 from poisonadmin.archive.domain.pieces import PieceOrder, WriteOrder, WrittenPiece
 from poisonadmin.archive.domain.runs import ArchiveRunState, PieceState
-from poisonadmin.core.commands import jobs
-from poisonadmin.core.commands.job_work import SECONDS_AFTER_ERROR, TURN_SECONDS, job_of, working_on
-from poisonadmin.core.commands.jobs import JobHeartbeat
 from poisonadmin.core.commands.transaction_retry import retried
 from poisonadmin.core.domain.archive_place import manifest_path, run_directory
 from poisonadmin.messages.queries.id_ranges import next_ranges
+from poisonadmin.runs.commands import worker_runs
+from poisonadmin.runs.commands.job_work import SECONDS_AFTER_ERROR, TURN_SECONDS, job_of, working_on
+from poisonadmin.runs.commands.worker_runs import RunHeartbeat
+from poisonadmin.runs.domain.kinds import KindName
 from poisonadmin.store.models.archive import ArchiveFile, ArchivePiece, ArchiveRun
-from poisonadmin.store.models.job import JobKind
 from poisonadmin.store.models.regrouping import Regrouping
 
 PIECE_MESSAGES = 25_000
@@ -69,7 +69,7 @@ def archive_due(
     store: ArchiveStore,
     *,
     worker: str,
-    keeper: JobHeartbeat | None = None,
+    heartbeat: RunHeartbeat | None = None,
     is_stopping: Callable[[], bool] = lambda: False,
     seconds: float = TURN_SECONDS,
 ) -> None:
@@ -84,13 +84,13 @@ def archive_due(
         return
     until = time.monotonic() + seconds
     params = {"archive_run": run.id, "dry_run": run.is_dry_run}
-    job_id = job_of(run, JobKind.ARCHIVE, worker=worker, params=params, phase=_PHASE, total=run.cut_off)
-    with working_on(job_id, fail=partial(_fail, run, job_id), keeper=keeper, is_stopping=is_stopping):
+    job_id = job_of(run, KindName.ARCHIVE, worker=worker, params=params, phase=_PHASE, total=run.cut_off)
+    with working_on(job_id, fail=partial(_fail, run, job_id), heartbeat=heartbeat, is_stopping=is_stopping):
         _Turn(run, job_id, store, lambda: is_stopping() or time.monotonic() >= until).go_on()
 
 
 def _fail(run: ArchiveRun, job_id: int, error: str) -> None:
-    jobs.fail(job_id, error=error)
+    worker_runs.fail(job_id, error=error)
     ArchiveRun.objects.filter(id=run.id).update(
         waits_until=Now() + timedelta(seconds=SECONDS_AFTER_ERROR), error=error[:4000]
     )
@@ -116,7 +116,7 @@ class _Turn:
             is_over = count_some(self._run) if self._run.is_dry_run else self._step()
             if is_over is None:
                 return
-            jobs.move(self._job_id, phase=_PHASE, done=self._run.planned, total=self._run.cut_off)
+            worker_runs.move(self._job_id, phase=_PHASE, done=self._run.planned, total=self._run.cut_off)
             if is_over:
                 self._finish()
                 return
@@ -221,9 +221,9 @@ class _Turn:
             ArchivePiece.objects.filter(run=self._run, state=PieceState.PLANNED).update(state=PieceState.EMPTY)
             ArchiveRun.objects.filter(id=self._run.id).update(state=state, ended_at=Now(), totals=totals, error=None)
             if state is ArchiveRunState.CANCELLED:
-                jobs.cancel(self._job_id)
+                worker_runs.cancel(self._job_id)
             else:
-                jobs.succeed(self._job_id, counts=self._counts(totals), done=self._run.planned)
+                worker_runs.succeed(self._job_id, counts=self._counts(totals), done=self._run.planned)
 
     def _counts(self, totals: Mapping[str, Any]) -> dict[str, int]:
         if self._run.is_dry_run:

@@ -3,41 +3,37 @@
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
-from django.db import connection, transaction
-from django.db.models.functions import Now
+from django.db import transaction
 
-from poisonadmin.comparisons.domain.comparison import ComparisonState
 from poisonadmin.comparisons.queries.comparisons import get_comparison
-from poisonadmin.core.commands import audit, locks
 from poisonadmin.core.domain.access import Permission, Principal
-from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.decisions.operations.queries.operations import get_operation
 from poisonadmin.messages.domain.member_outcomes import MemberOutcome
+from poisonadmin.runs.commands.requests import cancel_run, request_run
+from poisonadmin.runs.domain.kinds import KindName, RunKind
 from poisonadmin.search.commands.selections import InvalidSelection, freeze
 from poisonadmin.search.domain.filters import parse_filter, require_values
 from poisonadmin.search.queries.live import compile_filter
 from poisonadmin.search.queries.selections import get_selection
-from poisonadmin.store.models.comparison import Comparison
 
-KEPT_HOURS = 24
-# Of one account, that are not over.
-MAX_OPEN = 3
 FAILED_AGAIN = (MemberOutcome.FAILED_SAME, MemberOutcome.FAILED_NEW, MemberOutcome.BLACKLISTED)
 
 
-class TooManyComparisons(PoisonAdminError):
-    """Raised when an account has several comparisons that are not over."""
-
-    code = "too_many_comparisons"
-    status = 429
-
-
-class ComparisonOver(PoisonAdminError):
-    """Raised when a comparison is to be cancelled that is over."""
-
-    code = "comparison_over"
-    status = 409
+# `params`: `selection_id`; `against`, a filter, null for what was delivered beside; `with_payload`; `address_ids` of
+# the selection. `result`: `against`, `failing_count`, `others_count`, `address_ids` of both; then, of the compared
+# messages, `failing`, `others`, `fields`, `tested`, `findings`.
+COMPARISON = RunKind(
+    KindName.COMPARE,
+    noun="comparison",
+    audited_as="comparison.{}",
+    audited_object="comparison",
+    first_phase="choosing messages",
+    cancelled_by=Permission.DECIDE,
+    max_open=3,
+    kept=timedelta(days=1),
+    shares=Lock.TABLES,
+)
 
 
 def request_comparison(
@@ -51,7 +47,7 @@ def request_comparison(
 
     `against`: a filter (`GET /messages/`); by default what was delivered at the same addresses in the same time. Values
     in payloads are compared where the account may read payloads.
-    Errors: `NotAllowed`, `NotFound`, `InvalidFilter`, `InvalidSelection`, `TooManyComparisons`, `TooManySelections`,
+    Errors: `NotAllowed`, `NotFound`, `InvalidFilter`, `InvalidSelection`, `TooManyRuns`, `TooManySelections`,
     `QueryTooExpensive`.
     """
     principal.require(Permission.READ)
@@ -81,39 +77,18 @@ def _compare(selection_id: int, against: Mapping[str, Sequence[str]] | None, pri
     selection = get_selection(selection_id, principal=principal)
     if not selection.count:
         raise InvalidSelection("selection", "has no message.")
-    with transaction.atomic(), connection.cursor() as cursor:
-        locks.hold(cursor, Lock.CONFIGURATION)
-        waiting = Comparison.objects.filter(account=principal.person, finished_at=None).count()
-        if waiting >= MAX_OPEN:
-            raise TooManyComparisons(
-                f"{principal.name} has {waiting} comparisons that are not over. Wait for one, or cancel it."
-            )
-        made = Comparison.objects.create(
-            selection_id=selection.id,
-            against=None if against is None else {name: list(texts) for name, texts in against.items()},
-            is_against_delivered=against is None,
-            with_payload=principal.may(Permission.READ_PAYLOAD),
-            account=principal.person,
-            requested_by=principal.name,
-            patterns=[list(some) for some in principal.patterns],
-            address_ids=selection.address_ids,
-            expires_at=Now() + timedelta(hours=KEPT_HOURS),
-        )
-        details = {"selection": selection.id, "with_payload": made.with_payload}
-        audit.record(principal.name, "comparison.requested", "comparison", str(made.id), details=details)
-    return made.id
+    with_payload = principal.may(Permission.READ_PAYLOAD)
+    params = {
+        "selection_id": selection.id,
+        "against": None if against is None else {name: list(texts) for name, texts in against.items()},
+        "with_payload": with_payload,
+        "address_ids": list(selection.address_ids),
+    }
+    details = {"selection": selection.id, "with_payload": with_payload}
+    return request_run(COMPARISON, params, principal=principal, details=details).id
 
 
 def cancel_comparison(comparison_id: int, *, principal: Principal) -> None:
-    """End a comparison of one's own, or as somebody who may decide. Errors: `NotAllowed`, `NotFound`,
-    `ComparisonOver`."""
+    """Cancel a comparison of one's own, or as somebody who may decide. Errors: `NotAllowed`, `NotFound`, `RunEnded`."""
     get_comparison(comparison_id, principal=principal)
-    if not Comparison.objects.filter(id=comparison_id, account=principal.person).exists():
-        principal.require(Permission.DECIDE)
-    with transaction.atomic():
-        cancelled = Comparison.objects.filter(id=comparison_id, finished_at=None).update(
-            state=ComparisonState.CANCELLED, finished_at=Now(), phase=None
-        )
-        if not cancelled:
-            raise ComparisonOver(f"The comparison {comparison_id} is over.")
-        audit.record(principal.name, "comparison.cancelled", "comparison", str(comparison_id))
+    cancel_run(COMPARISON, comparison_id, principal=principal)

@@ -1,8 +1,7 @@
-"""What a comparison is asked for, how it stands, and what it came to."""
+"""The messages that a comparison compares, and its answer."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 from poisonadmin.comparisons.domain.findings import Finding
 
@@ -13,16 +12,6 @@ MAX_OTHERS = 100_000
 MAX_BYTES = 512 * 1024 * 1024
 # What is read of them.
 TABLES = ("messages", "attempts")
-
-
-class ComparisonState(StrEnum):
-    """How a comparison stands."""
-
-    QUEUED = "queued"
-    RUNNING = "running"
-    DONE = "done"
-    FAILED = "failed"
-    CANCELLED = "cancelled"
 
 
 @dataclass(frozen=True)

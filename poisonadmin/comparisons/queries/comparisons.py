@@ -1,8 +1,7 @@
 """Comparisons as they are shown."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from poisonadmin.comparisons.domain.findings import Finding, finding_from
@@ -11,14 +10,8 @@ from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
 from poisonadmin.core.queries.address_ids import visible_ids
 from poisonadmin.core.queries.destination_ids import destination_names_seen
-from poisonadmin.core.queries.rows import fetch_by_id
-
-_SELECT = """
-SELECT id, state, selection_id, against, is_against_delivered, with_payload, phase, failing_count, others_count,
-       failing, others, fields, tested, findings AS found, error, requested_by, requested_at, finished_at, expires_at,
-       address_ids
-FROM comparison WHERE id = %s AND expires_at > now()
-"""
+from poisonadmin.runs.domain.kinds import KindName
+from poisonadmin.runs.queries.runs import RunFields, StoredRun, find_run
 
 
 @dataclass(frozen=True)
@@ -48,42 +41,31 @@ class FindingRow:
 
 
 @dataclass(frozen=True)
-class ComparisonRow:
-    """A comparison. `failing_count`, `others_count`: how many messages there are, `failing`, `others`: how many of
-    these were compared; null as long as it is not known. `against`: the filter that the others were found by.
+class ComparisonResult:
+    """Counts and findings, null as long as they are not known.
+
+    `failing_count`, `others_count`: how many messages there are; `failing`, `others`: how many of these were compared.
+    `findings`: what the failing ones have in common, best first.
     """
 
-    id: int
-    state: str
-    selection_id: int
-    against: Mapping[str, list[str]] | None
-    is_against_delivered: bool
-    with_payload: bool
-    phase: str | None
-    failing_count: int | None
-    others_count: int | None
+    failing_count: int
+    others_count: int
     failing: int | None
     others: int | None
     fields: int | None
     tested: int | None
-    found: Sequence[Any]
-    error: str | None
-    requested_by: str
-    requested_at: datetime
-    finished_at: datetime | None
-    expires_at: datetime
-    address_ids: Sequence[int]
+    findings: Sequence[FindingRow]
 
-    @property
-    def findings(self) -> list[FindingRow]:
-        """What they have in common, best first."""
-        others = "of those delivered" if self.is_against_delivered else "of the others"
-        return [_row(finding_from(one), others) for one in self.found]
 
-    @property
-    def is_over(self) -> bool:
-        """Whether nothing more will be known."""
-        return self.finished_at is not None
+@dataclass(frozen=True)
+class ComparisonRow(RunFields):
+    """A comparison. `against`: the filter that the others are found by; null as long as it is not known."""
+
+    selection_id: int
+    against: Mapping[str, list[str]] | None
+    is_against_delivered: bool
+    with_payload: bool
+    result: ComparisonResult | None
 
 
 def _row(finding: Finding, others: str) -> FindingRow:
@@ -101,17 +83,40 @@ def _row(finding: Finding, others: str) -> FindingRow:
 def get_comparison(comparison_id: int, *, principal: Principal) -> ComparisonRow:
     """Return the comparison. Errors: `NotAllowed`; `NotFound`, also where a message of either side is out of scope."""
     principal.require(Permission.READ)
-    found = fetch_by_id(ComparisonRow, _SELECT, comparison_id)
+    run = find_run(KindName.COMPARE, comparison_id)
     visible = visible_ids(principal)
-    if found is None or (visible is not None and not set(found.address_ids) <= set(visible)):
+    if run is None or (visible is not None and not _addresses(run) <= set(visible)):
         raise NotFound(f"There is no comparison {comparison_id}.")
-    if found.with_payload:
+    if run.params["with_payload"]:
         principal.require(Permission.READ_PAYLOAD)
+    is_against_delivered = run.params["against"] is None
+    return ComparisonRow(
+        **run.shown,
+        selection_id=run.params["selection_id"],
+        against=run.params["against"] if run.result is None else run.result["against"],
+        is_against_delivered=is_against_delivered,
+        with_payload=run.params["with_payload"],
+        result=None if run.result is None else _result(run.result, is_against_delivered, principal),
+    )
+
+
+def _addresses(run: StoredRun) -> set[int]:
+    return {*run.params["address_ids"], *((run.result or {}).get("address_ids", []))}
+
+
+def _result(stored: Mapping[str, Any], is_against_delivered: bool, principal: Principal) -> ComparisonResult:
+    others = "of those delivered" if is_against_delivered else "of the others"
+    findings: Iterable[Any] = stored.get("findings", [])
     seen = destination_names_seen(principal)
-    return found if seen is None else replace(found, found=list(_known(found.found, seen)))
+    if seen is not None:
+        findings = _known(findings, seen)
+    figures = {
+        name: stored.get(name) for name in ("failing_count", "others_count", "failing", "others", "fields", "tested")
+    }
+    return ComparisonResult(**figures, findings=[_row(finding_from(one), others) for one in findings])  # type: ignore[arg-type]
 
 
-def _known(findings: Sequence[Any], destinations: Collection[str]) -> Iterator[Any]:
+def _known(findings: Iterable[Any], destinations: Collection[str]) -> Iterator[Any]:
     """Yield the findings that name no destination but these."""
 
     def is_known(condition: Mapping[str, Any]) -> bool:

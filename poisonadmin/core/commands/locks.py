@@ -34,7 +34,6 @@ class Tick(IntEnum):
     EXPIRE = 3
     HOUSEKEEPING = 4
     RESTART = 5
-    DRY_RUN = 6
     LOOK = 7
     DRAIN = 8
     LANES = 9
@@ -44,7 +43,6 @@ class Tick(IntEnum):
     SEAL = 13
     REGROUP = 14
     ARCHIVE = 15
-    COMPARE = 16
     REPORT = 17
     SAVED_REPORTS = 18
     SEARCH = 19

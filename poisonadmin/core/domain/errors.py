@@ -30,6 +30,25 @@ class InvalidField(PoisonAdminError):
         self.reason = reason
 
 
+def error_text(error: BaseException) -> str:
+    """Return an error's class and the first line of its text."""
+    return f"{type(error).__name__}: {first_line(error)}"
+
+
+def first_line(error: BaseException) -> str:
+    r"""Return the first line of an error's text, or the last line of a traceback in it; empty where it has none.
+
+    >>> trace = "Traceback (most recent call last):\n  File …\nOSError: [Errno 28]\n\nat x"
+    >>> first_line(ValueError(f"A task failed:\n{trace}"))
+    'OSError: [Errno 28]'
+    """
+    text = str(error).strip()
+    _, has_traceback, trace = text.rpartition("Traceback (most recent call last):\n")
+    if has_traceback:
+        text = next((line for line in trace.splitlines() if line[:1].strip()), text)
+    return (text.splitlines() or [""])[0]
+
+
 def all_checked(checks: Mapping[str, Callable[[], Any]]) -> dict[str, Any]:
     """Return what each check returns; every one is made, so that a person learns all mistakes at once.
 

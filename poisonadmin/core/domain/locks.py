@@ -7,12 +7,13 @@ class Lock(IntEnum):
     """The first half of each two-part lock key; the second is the id of what is locked, of a worker the number
     that it drew at its start, or 0.
 
-    NODE, JOB, SOURCE, IDEMPOTENCY_KEY, READER and WORKER are held by sessions, the others by transactions. TABLES is
-    shared by those who read live rows and archived ones as one table, and taken alone by who moves rows between them.
+    NODE, RUN, RUN_TURNS, SOURCE, IDEMPOTENCY_KEY, READER and WORKER are held by sessions, the others by transactions.
+    TABLES is shared by those who read live rows and archived ones as one table, and taken alone by who moves rows
+    between them.
     """
 
     NODE = 20
-    JOB = 21
+    RUN = 21
     CLAIM = 22
     POLICIES = 23
     TICK = 24
@@ -27,6 +28,8 @@ class Lock(IntEnum):
     SIGN_OFF = 33
     TABLES = 34
     SEARCHES = 38
+    RUN_REQUESTS = 39
+    RUN_TURNS = 40
 
 
 def lock_key(row_id: int) -> int:

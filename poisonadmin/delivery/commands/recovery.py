@@ -36,16 +36,18 @@ _FENCE_SHARDS = f"""
 INSERT INTO node (name, host, pid, claim_id, shard, lease_until, ended_at, "end")
 SELECT 'recover', '', 0, claim.id, claim_shard.shard, now(), now(), 'fenced'
 FROM claim JOIN claim_shard ON claim_shard.claim_id = claim.id
-     LEFT JOIN job ON job.id = claim.job_id
+     LEFT JOIN run ON run.id = claim.job_id
 WHERE claim.is_open AND (claim.lease_until < now()
-                         OR (job.id IS NOT NULL AND (job.finished_at IS NOT NULL OR ({_SILENT} AND
-                         {_lock_is_free(Lock.JOB, "job.id")})))) ON CONFLICT (claim_id, shard) DO NOTHING
+                         OR (run.id IS NOT NULL AND (run.ended_at IS NOT NULL OR ({_SILENT} AND
+                         {_lock_is_free(Lock.RUN, "run.id")})))) ON CONFLICT (claim_id, shard) DO NOTHING
 """  # noqa: S608  (fragments are constants)
 
-_LOSE_JOBS = f"""
-UPDATE job SET state = CASE WHEN kind = 'redeliver' OR runs >= max_runs THEN 'failed' ELSE 'queued' END,
-               error = 'its worker ended while it ran', finished_at = CASE WHEN kind = 'redeliver' OR runs >= max_runs
-               THEN now() END WHERE state = 'running' AND {_SILENT} AND {_lock_is_free(Lock.JOB, "job.id")}
+# A requested run has a position, where another worker goes on.
+_LOSE_RUNS = f"""
+UPDATE run SET state = CASE WHEN position IS NULL THEN 'failed' ELSE 'queued' END,
+    error = CASE WHEN position IS NULL THEN 'its worker ended while it ran' ELSE error END,
+    ended_at = CASE WHEN position IS NULL THEN now() END
+WHERE state = 'running' AND {_SILENT} AND {_lock_is_free(Lock.RUN, "run.id")}
 """  # noqa: S608  (fragments are constants)
 
 
@@ -64,7 +66,7 @@ def recover() -> Settled:
         dead = len(lost)
         cursor.execute(_FENCE_SHARDS)
         dead += cursor.rowcount
-        cursor.execute(_LOSE_JOBS)
+        cursor.execute(_LOSE_RUNS)
         if settled == Settled():  # else they were looked at
             ordered_conversations.refresh_head(cursor)
     return settled + settle() if dead else settled

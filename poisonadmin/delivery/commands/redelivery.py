@@ -2,18 +2,22 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from datetime import timedelta
 
 from django.db import connection, transaction
 
-from poisonadmin.core.commands import jobs
 from poisonadmin.core.queries.rows import fetch_rows
 from poisonadmin.delivery.commands.claim import ClaimRef, claim_due, claim_isolated
 from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.delivery.domain.destination_tally import DestinationTally
 from poisonadmin.delivery.domain.window import next_window
+from poisonadmin.runs.commands import worker_runs
+from poisonadmin.runs.domain.kinds import KindName
 from poisonadmin.store.models.claim import Claim
 from poisonadmin.store.models.destination import Destination
-from poisonadmin.store.models.job import JobKind
+
+# The attempts keep what was delivered when and to whom.
+RUNS_KEPT = timedelta(days=2)
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,9 @@ def begin_redelivery(*, worker: str, tasks: int) -> Redelivery | None:
         if claim is None:
             return None
         phase = "trying candidates alone" if claim.is_isolation else "delivering"
-        job_id = jobs.begin(JobKind.REDELIVER, worker=worker, params={"claim": claim.id}, phase=phase, total=claim.size)
+        job_id = worker_runs.begin(
+            KindName.REDELIVER, worker=worker, params={"claim": claim.id}, phase=phase, total=claim.size
+        )
         Claim.objects.filter(id=claim.id).update(job_id=job_id)
     return Redelivery(job_id, claim)
 
@@ -82,20 +88,20 @@ def finish_redelivery(redelivery: Redelivery) -> None:
         "failed": sum(tally.failed for tally in tallies),
         "not_begun": sum(tally.claimed - tally.begun for tally in tallies),
     }
-    jobs.succeed(redelivery.job_id, counts=counts, done=counts["delivered"] + counts["failed"])
+    worker_runs.succeed(redelivery.job_id, counts=counts, done=counts["delivered"] + counts["failed"], kept=RUNS_KEPT)
 
 
 def fail_redelivery(redelivery: Redelivery, error: str) -> None:
     """End the job with its error; `recover` gives back what it held."""
-    jobs.fail(redelivery.job_id, error=error)
+    worker_runs.fail(redelivery.job_id, error=error)
 
 
 def stop_claims(worker: str) -> None:
     """Have the nodes of this worker's jobs begin nothing more."""
     with connection.cursor() as cursor:
         cursor.execute(
-            "UPDATE claim SET is_stopping = TRUE FROM job WHERE job.id = claim.job_id AND claim.is_open"
-            " AND job.worker = %s",
+            "UPDATE claim SET is_stopping = TRUE FROM run WHERE run.id = claim.job_id AND claim.is_open"
+            " AND run.worker = %s",
             [worker],
         )
 

@@ -15,16 +15,17 @@ from django.db import connection, transaction
 from django.db.models import F, Max, Q, QuerySet
 from django.db.models.functions import Now
 
-from poisonadmin.core.commands import audit, jobs, locks
-from poisonadmin.core.commands.job_work import SECONDS_AFTER_ERROR, TURN_SECONDS, job_of, working_on
-from poisonadmin.core.commands.jobs import JobHeartbeat
+from poisonadmin.core.commands import audit, locks
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.core.queries.rows import fetch_values
 from poisonadmin.groups.commands.regroup_groups import decide_on_groups
 from poisonadmin.groups.commands.regroup_pieces import bring_along, move_piece
 from poisonadmin.messages.domain.id_ranges import IdRange
 from poisonadmin.messages.queries.id_ranges import next_ranges
-from poisonadmin.store.models.job import JobKind
+from poisonadmin.runs.commands import worker_runs
+from poisonadmin.runs.commands.job_work import SECONDS_AFTER_ERROR, TURN_SECONDS, job_of, working_on
+from poisonadmin.runs.commands.worker_runs import RunHeartbeat
+from poisonadmin.runs.domain.kinds import KindName
 from poisonadmin.store.models.message import Message
 from poisonadmin.store.models.regrouping import Regrouping
 
@@ -86,7 +87,7 @@ def regroup_due(
     *,
     archived: ArchivedFailures | None = None,
     worker: str,
-    keeper: JobHeartbeat | None = None,
+    heartbeat: RunHeartbeat | None = None,
     is_stopping: Callable[[], bool] = lambda: False,
     seconds: float = TURN_SECONDS,
 ) -> None:
@@ -95,8 +96,8 @@ def regroup_due(
     if run is None:
         return
     until = time.monotonic() + seconds
-    job_id = job_of(run, JobKind.REGROUP, worker=worker, params={"regrouping": run.id}, phase=_FIRST_PHASE)
-    with working_on(job_id, fail=partial(_fail, run, job_id), keeper=keeper, is_stopping=is_stopping):
+    job_id = job_of(run, KindName.REGROUP, worker=worker, params={"regrouping": run.id}, phase=_FIRST_PHASE)
+    with working_on(job_id, fail=partial(_fail, run, job_id), heartbeat=heartbeat, is_stopping=is_stopping):
         _go_on(run, job_id, survey, archived, lambda: is_stopping() or time.monotonic() >= until)
 
 
@@ -109,7 +110,7 @@ def _go_on(
         if run.surveyed >= run.cut_off:
             if archived is not None and not archived.survey(run, must_pause):
                 return
-            jobs.move(job_id, phase="deciding on groups")
+            worker_runs.move(job_id, phase="deciding on groups")
             decide_on_groups(run.id)
         else:
             ranges = next_ranges(run.surveyed, run.cut_off, messages=RANGE_MESSAGES, most=RANGES_A_WAVE)
@@ -117,19 +118,19 @@ def _go_on(
             Regrouping.objects.filter(id=run.id).update(
                 surveyed=ranges[-1].until, read=F("read") + read, changed=F("changed") + changed
             )
-            jobs.move(job_id, phase=_FIRST_PHASE, done=run.read + read)
+            worker_runs.move(job_id, phase=_FIRST_PHASE, done=run.read + read)
         run.refresh_from_db()
     left = fetch_values(_LEFT)[0]
     while moved := move_piece():
         left -= moved
-        jobs.move(job_id, phase="moving failures", done=run.changed - left, total=run.changed)
+        worker_runs.move(job_id, phase="moving failures", done=run.changed - left, total=run.changed)
         if must_pause():
             return
     for dissolved, stays in run.dissolved.items():
         while bring_along(int(dissolved), stays):
             if must_pause():
                 return
-    jobs.move(job_id, phase="moving archived failures", total=run.changed)
+    worker_runs.move(job_id, phase="moving archived failures", total=run.changed)
     if archived is None or archived.move(must_pause):
         _finish(run, job_id)
 
@@ -139,9 +140,9 @@ def _finish(run: Regrouping, job_id: int) -> None:
         cursor.execute(_REMOVE_FORMER, [run.former])
         cursor.execute("DELETE FROM regroup_move")
         Regrouping.objects.filter(id=run.id).update(finished_at=Now())
-        jobs.succeed(job_id, counts={"read": run.read, "changed": run.changed}, done=run.changed)
+        worker_runs.succeed(job_id, counts={"read": run.read, "changed": run.changed}, done=run.changed)
 
 
 def _fail(run: Regrouping, job_id: int, error: str) -> None:
-    jobs.fail(job_id, error=error)
+    worker_runs.fail(job_id, error=error)
     Regrouping.objects.filter(id=run.id).update(waits_until=Now() + timedelta(seconds=SECONDS_AFTER_ERROR))

@@ -20,7 +20,7 @@ from poisonadmin.alerts.commands.rules import new_webhook_id
 from poisonadmin.alerts.domain.conditions import one_line
 from poisonadmin.alerts.domain.kinds import AlertDeliveryState, ChannelKind
 from poisonadmin.alerts.domain.notices import MAX_TRIES, NoticeType, wait_seconds
-from poisonadmin.core.commands.jobs import error_text
+from poisonadmin.core.domain.errors import error_text
 from poisonadmin.core.queries.rows import fetch
 from poisonadmin.store.models.report import ReportDelivery, RequestedReport
 

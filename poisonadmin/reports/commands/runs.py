@@ -15,10 +15,8 @@ from typing import Any
 
 from django.db import connection, transaction
 
-from poisonadmin.core.commands import audit, jobs
+from poisonadmin.core.commands import audit
 from poisonadmin.core.commands.authentication import principal_of_account
-from poisonadmin.core.commands.job_work import TURN_SECONDS, job_of, working_on
-from poisonadmin.core.commands.jobs import JobHeartbeat
 from poisonadmin.core.commands.locks import shared
 from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Principal
 from poisonadmin.core.domain.locks import Lock
@@ -35,8 +33,11 @@ from poisonadmin.reports.queries.archived import archive_version, archived_days,
 from poisonadmin.reports.queries.live import live_where, range_statements
 from poisonadmin.reports.queries.reports import patterns_json
 from poisonadmin.reports.queries.rows import SECONDS, require_export
+from poisonadmin.runs.commands import worker_runs
+from poisonadmin.runs.commands.job_work import TURN_SECONDS, job_of, working_on
+from poisonadmin.runs.commands.worker_runs import RunHeartbeat
+from poisonadmin.runs.domain.kinds import KindName
 from poisonadmin.search.queries.id_bounds import id_bounds
-from poisonadmin.store.models.job import JobKind
 from poisonadmin.store.models.report import RequestedReport
 
 Collect = Callable[[Reading], Any]
@@ -110,7 +111,7 @@ def report_due(
     collect: Collect,
     *,
     worker: str,
-    keeper: JobHeartbeat | None = None,
+    heartbeat: RunHeartbeat | None = None,
     is_stopping: Callable[[], bool] = lambda: False,
     seconds: float = TURN_SECONDS,
 ) -> None:
@@ -123,9 +124,9 @@ def report_due(
         row = _take()
         if row is None:
             return
-        job_id = job_of(row, JobKind.REPORT, worker=worker, params={"report_id": row.id}, phase=_FIRST_PHASE)
+        job_id = job_of(row, KindName.REPORT, worker=worker, params={"report_id": row.id}, phase=_FIRST_PHASE)
         slice_end = min(until, time.monotonic() + SLICE_SECONDS)
-        with working_on(job_id, fail=partial(_end, row, job_id), keeper=keeper, is_stopping=is_stopping):
+        with working_on(job_id, fail=partial(_end, row, job_id), heartbeat=heartbeat, is_stopping=is_stopping):
             if not _go_on(row, job_id, collect, lambda end=slice_end: is_stopping() or time.monotonic() >= end):  # type: ignore[misc]
                 return
 
@@ -159,7 +160,7 @@ def _go_on(row: RequestedReport, job_id: int, collect: Collect, must_pause: Call
         # Between one look at the archive and the reading of its rows, or of those that are not there, nothing moves.
         with shared(Lock.TABLES) as may_read:
             if not may_read:
-                jobs.move(job_id, phase="waiting for the archive", done=row.done)
+                worker_runs.move(job_id, phase="waiting for the archive", done=row.done)
                 return False
             if place is None or place.archive != archive_version():
                 place = _begin(row, asked, principal)
@@ -167,7 +168,7 @@ def _go_on(row: RequestedReport, job_id: int, collect: Collect, must_pause: Call
                 _read_wave(row, asked, principal, place, collect)
         if not _store(row, place):
             return _cancelled(row, job_id)
-        jobs.move(job_id, phase=_FIRST_PHASE, done=row.done, total=row.total)
+        worker_runs.move(job_id, phase=_FIRST_PHASE, done=row.done, total=row.total)
         if must_pause():
             return True
     return _go_on_writing(row, job_id, asked, place, must_pause)
@@ -256,7 +257,7 @@ def _cancelled(row: RequestedReport, job_id: int) -> bool:
     if making is not None:
         making.give_up()
     files.remove(row.id)
-    jobs.cancel(job_id)
+    worker_runs.cancel(job_id)
     return True
 
 
@@ -272,7 +273,7 @@ def _go_on_writing(
                 if not _store(row, place):
                     return _cancelled(row, job_id)
                 phase = f"writing the file: {making.rows:,} rows"
-                jobs.move(job_id, phase=phase, done=row.done, total=row.total)
+                worker_runs.move(job_id, phase=phase, done=row.done, total=row.total)
                 return True
     except BaseException:
         _being_made.pop(row.id, None)
@@ -290,7 +291,7 @@ def _finish(row: RequestedReport, job_id: int, asked: AskedReport, rows: int) ->
         if cursor.rowcount:
             details = {"rows": rows, "bytes": size, "sha256": sha256, "columns": list(asked.columns)}
             audit.record(row.requested_by, "report.made", "report", str(row.id), details=details)
-            jobs.succeed(job_id, counts={"rows": rows}, done=row.total)
+            worker_runs.succeed(job_id, counts={"rows": rows}, done=row.total)
             note_ready(row.id)
     if not cursor.rowcount:
         return _cancelled(row, job_id)
@@ -303,4 +304,4 @@ def _end(row: RequestedReport, job_id: int, error: str) -> None:
         cursor.execute(_FAIL, [error[:4000], row.id])
     _being_made.pop(row.id, None)
     files.remove(row.id)
-    jobs.fail(job_id, error=error)
+    worker_runs.fail(job_id, error=error)

@@ -49,23 +49,24 @@ class Found:
             mine, kept = self.places.get(place, (0, []))
             self.places[place] = (mine + count, (kept + samples)[:SAMPLES])
 
-    def as_json(self) -> list[dict[str, Any]]:
-        """Return the places as `from_json` takes them, most messages first, at most `MAX_PLACES`.
+    def as_json(self) -> dict[str, Any]:
+        """Return it as `from_json` takes it: the places with most messages first, at most `MAX_PLACES`.
 
-        >>> found = Found()
+        >>> found = Found(read=3)
         >>> found.see("orders.eu", 7, 1001)
-        >>> found.as_json()
+        >>> found.as_json()["found"]
         [{'address': 'orders.eu', 'group_id': 7, 'matched': 1, 'samples': [1001]}]
         """
         most = sorted(self.places.items(), key=lambda item: (-item[1][0], item[0][0], item[0][1] or 0))
-        return [
+        places = [
             {"address": address, "group_id": group_id, "matched": count, "samples": samples}
             for (address, group_id), (count, samples) in most[:MAX_PLACES]
         ]
+        return {"read": self.read, "matched": self.matched, "found": places}
 
 
-def from_json(read: int, matched: int, places: Iterable[dict[str, Any]]) -> Found:
+def from_json(read: int, matched: int, found: Iterable[dict[str, Any]]) -> Found:
     """Return what was found so far, as it was stored."""
     return Found(
-        read, matched, {(one["address"], one["group_id"]): (one["matched"], list(one["samples"])) for one in places}
+        read, matched, {(one["address"], one["group_id"]): (one["matched"], list(one["samples"])) for one in found}
     )

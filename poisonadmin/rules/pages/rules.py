@@ -138,7 +138,7 @@ def _show(request: HttpRequest, principal: Principal, rule_id: int, error: str =
         tried = latest_dry_run(rule_id, principal=principal)
     except DryRunNotFound:
         tried = None
-    is_running = tried is not None and tried.finished_at is None
+    is_running = tried is not None and not tried.is_over
     # The page asks again while a dry run is under way. Its end changes more than the result: the whole page is new.
     has_ended = bool(request.htmx) and not is_running  # type: ignore[attr-defined]
     if has_ended:

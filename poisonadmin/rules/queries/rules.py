@@ -15,13 +15,13 @@ from poisonadmin.rules.domain.content_rules import ContentRule, ContentRules, co
 from poisonadmin.rules.domain.failure_rules import FailureRule, compile_failure_rule
 from poisonadmin.rules.domain.json_schema import compile_schema
 from poisonadmin.rules.domain.rules import RuleDefinition, RuleFailed, Stage, reads_payloads
+from poisonadmin.runs.domain.kinds import KindName
+from poisonadmin.runs.queries.runs import RunFields, latest_run
 
 _SELECT = """SELECT r.id, r.stage, r.position, r.name, r.owner, r.note, r.match, r.action, r.is_enabled,
  r.is_enabled AND (r.ends_at IS NULL OR r.ends_at > now()) AS is_in_force,
  r.checked_version IS NOT DISTINCT FROM r.version AS is_dry_run, r.ends_at, r.hits, r.last_hit_at, r.fault, r.version,
  r.updated_by, r.updated_at FROM rule r"""
-_DRY_RUN = """SELECT id, rule_id, rule_version, job_id, cut_off, read, matched, report, requested_by, requested_at,
- finished_at, error FROM dry_run"""
 _TITLES = "SELECT id, title FROM failure_group WHERE id = ANY(%s)"
 _RULES = """
 SELECT id, name, version, match::text, action::text FROM rule
@@ -73,24 +73,25 @@ class DryRunPlace:
 
 
 @dataclass(frozen=True)
-class DryRunRow:
-    """What a rule would do to the messages that waited or were undecided (TBDL, NDLV) when it was asked for.
+class DryRunResult:
+    """How many messages were read so far and would match. `found`: the places with most matches, at most 200."""
 
-    `found` names the places with most matches, at most 200. `cut_off`: the last message that is looked at.
-    """
-
-    id: int
-    rule_id: int
-    rule_version: int
-    job_id: int | None
-    cut_off: int
     read: int
     matched: int
     found: Sequence[DryRunPlace]
-    requested_by: str
-    requested_at: datetime
-    finished_at: datetime | None
-    error: str | None
+
+
+@dataclass(frozen=True)
+class DryRunRow(RunFields):
+    """What a rule would do to the messages that waited or were undecided (TBDL, NDLV) at the time of the request.
+
+    `cut_off`: the last message that is read.
+    """
+
+    rule_id: int
+    rule_version: int
+    cut_off: int
+    result: DryRunResult
 
 
 def covers_rule(principal: Principal, match: Mapping[str, Any]) -> bool:
@@ -116,18 +117,19 @@ def get_rule(rule_id: int, *, principal: Principal) -> RuleRow:
 
 
 def latest_dry_run(rule_id: int, *, principal: Principal) -> DryRunRow:
-    """Return the rule's latest dry run, finished or not; raise NotAllowed, NotFound, DryRunNotFound.
+    """Return the rule's latest dry run, ended or not; raise NotAllowed, NotFound, DryRunNotFound.
 
     What a rule on payloads has found tells of these, and what a former version was on is not known.
     """
     rule = get_rule(rule_id, principal=principal)
-    rows = fetch(dict, f"{_DRY_RUN} WHERE rule_id = %s ORDER BY id DESC LIMIT 1", [rule_id])
-    if not rows:
+    run = latest_run(KindName.DRY_RUN, {"rule_id": rule_id})
+    if run is None:
         raise DryRunNotFound(f"The rule {rule_id} was never dry-run.")
-    row = dict(rows[0])
-    if reads_payloads(rule.match) or row["rule_version"] != rule.version:
+    if reads_payloads(rule.match) or run.params["rule_version"] != rule.version:
         principal.require(Permission.READ_PAYLOAD)
-    return DryRunRow(found=_places(row.pop("report").get("found", [])), **row)
+    result = run.result or {"read": 0, "matched": 0, "found": []}
+    found = DryRunResult(result["read"], result["matched"], _places(result["found"]))
+    return DryRunRow(**run.shown, **run.params, result=found)
 
 
 def _places(stored: Sequence[Mapping[str, Any]]) -> list[DryRunPlace]:

@@ -11,18 +11,20 @@ from dataclasses import asdict, dataclass
 from django.db import connection, connections
 from django.db.models.functions import Now
 
-from poisonadmin.core.commands import audit, jobs
-from poisonadmin.core.commands.jobs import JobHeartbeat
+from poisonadmin.core.commands import audit
 from poisonadmin.core.commands.locks import alone
 from poisonadmin.core.domain.access import Permission, Principal
+from poisonadmin.core.domain.errors import error_text, first_line
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.intake.commands.merge import Merged, merge_staged
+from poisonadmin.runs.commands import worker_runs
+from poisonadmin.runs.commands.worker_runs import RunHeartbeat
+from poisonadmin.runs.domain.kinds import KindName
 from poisonadmin.sources.commands import files
 from poisonadmin.sources.domain.files import FileStaging, FileToTake, StagedFile
 from poisonadmin.sources.domain.roots import OutsideRoots
 from poisonadmin.sources.queries.sources import get_source
 from poisonadmin.store.models.intake import FileState, Source, SourceFile, SourceKind
-from poisonadmin.store.models.job import JobKind
 
 Stage = Callable[[Sequence[FileToTake]], Sequence[StagedFile]]
 """Stages files and answers for each. Passed in: what stages (workers) imports this package, not the other way round."""
@@ -124,7 +126,7 @@ class IngestRun:
             files.mark_taken(file_id)
             self.ingested.files_taken += 1
         done = self.ingested.files_taken + self.ingested.files_broken
-        jobs.move(self._job_id, phase="taking in files", done=done)
+        worker_runs.move(self._job_id, phase="taking in files", done=done)
         if failed is not None:
             raise failed
 
@@ -163,7 +165,7 @@ def request_ingest(source_id: int, principal: Principal) -> None:
 
 
 def ingest_due(
-    stage: Stage, *, worker: str, keeper: JobHeartbeat, is_stopping: Callable[[], bool] = lambda: False
+    stage: Stage, *, worker: str, heartbeat: RunHeartbeat, is_stopping: Callable[[], bool] = lambda: False
 ) -> None:
     """Take in what has arrived in each enabled directory; a source in trouble does not keep the others from their turn.
 
@@ -174,7 +176,7 @@ def ingest_due(
         if is_stopping():
             return
         try:
-            ingest_source(source.id, stage=stage, worker=worker, keeper=keeper, is_stopping=is_stopping)
+            ingest_source(source.id, stage=stage, worker=worker, heartbeat=heartbeat, is_stopping=is_stopping)
         except Exception as error:
             failed = error
     if failed is not None:
@@ -186,7 +188,7 @@ def ingest_source(
     *,
     stage: Stage,
     worker: str,
-    keeper: JobHeartbeat | None = None,
+    heartbeat: RunHeartbeat | None = None,
     is_stopping: Callable[[], bool] = lambda: False,
 ) -> Ingested | None:
     """Take in the files that wait in the source, and return what they came to; None when there is nothing to do.
@@ -211,18 +213,18 @@ def ingest_source(
             return None
         job_id = _begin_job(source, worker, len(waiting) + len(staged))
         run = IngestRun(actor=f"source {source.name}", job_id=job_id, stage=stage, is_stopping=is_stopping)
-        if keeper:
-            keeper.hold(job_id)
+        if heartbeat:
+            heartbeat.hold(job_id)
         try:
             return _carry_out(run, source, job_id, waiting, [row.id for row in staged], is_stopping=is_stopping)
         finally:
-            if keeper:
-                keeper.release(job_id)
+            if heartbeat:
+                heartbeat.release(job_id)
 
 
 def _begin_job(source: Source, worker: str, total: int) -> int:
     params = {"source": source.name}
-    return jobs.begin(JobKind.INGEST, worker=worker, params=params, phase="taking in files", total=total)
+    return worker_runs.begin(KindName.INGEST, worker=worker, params=params, phase="taking in files", total=total)
 
 
 def _carry_out(
@@ -240,12 +242,12 @@ def _carry_out(
         connection.close_if_unusable_or_obsolete()  # the error may be the database's; the job is ended on a new one
         counts = asdict(run.ingested)
         if is_stopping():  # the error is the stop's doing
-            jobs.cancel(job_id, counts=counts)
+            worker_runs.cancel(job_id, counts=counts)
             return run.ingested
-        jobs.fail(job_id, error=jobs.error_text(error), counts=counts)
-        _note_error(source.id, jobs.first_line(error))
+        worker_runs.fail(job_id, error=error_text(error), counts=counts)
+        _note_error(source.id, first_line(error))
         raise
-    jobs.succeed(job_id, counts=asdict(ingested), done=ingested.files_taken + ingested.files_broken)
+    worker_runs.succeed(job_id, counts=asdict(ingested), done=ingested.files_taken + ingested.files_broken)
     Source.objects.filter(id=source.id).update(last_success_at=Now())
     return ingested
 

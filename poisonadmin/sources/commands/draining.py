@@ -8,23 +8,24 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 
 from django.db import connection, connections
 from django.db.models import F, Q, QuerySet
 from django.db.models.functions import Now
 
-from poisonadmin.core.commands import jobs
-from poisonadmin.core.commands.jobs import JobHeartbeat
 from poisonadmin.core.commands.locks import alone
-from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.domain.errors import PoisonAdminError, error_text
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.core.queries.rows import fetch_values
 from poisonadmin.intake.commands.merge import Merged, merge_staged
 from poisonadmin.intake.domain.draining import Drained, batch_prefix, is_for_later
 from poisonadmin.messages.domain.envelope_fields import storable
+from poisonadmin.runs.commands import worker_runs
+from poisonadmin.runs.commands.worker_runs import RunHeartbeat
+from poisonadmin.runs.domain.kinds import KindName
 from poisonadmin.store.models.intake import Source, SourceKind
-from poisonadmin.store.models.job import JobKind
 
 _LEFT_OVER = """
 SELECT DISTINCT split_part(batch, ':', 2)::bigint FROM staged_message WHERE batch LIKE 'broker:%%'
@@ -37,6 +38,7 @@ Drain = Callable[[int, Callable[[], bool]], Drained]
 """Stages what waits in a source's queues, under batches that `batch_prefix` begins, and acknowledges it; ends when they
 are idle, after some ten seconds, or soon after the second argument says that it is to stop. A broker's trouble is in
 `Drained.error`, with what was staged before it. Passed in, as `Look` is: workers import this package."""
+RUNS_KEPT = timedelta(days=2)
 # A broker that does not answer must not keep the others from their turn.
 SOURCES_AT_ONCE = 4
 MERGE_EVERY_SECONDS = 0.2
@@ -106,7 +108,7 @@ class Workshop:
     look: Look
     drain: Drain
     worker: str
-    keeper: JobHeartbeat | None = None
+    heartbeat: RunHeartbeat | None = None
     is_stopping: Callable[[], bool] = lambda: False
 
 
@@ -179,26 +181,26 @@ def _drain(source: Source, workshop: Workshop) -> tuple[Drained, Merged]:
 
 def _as_a_job(source: Source, merging: Merging, workshop: Workshop, waiting: int | None) -> Drained:
     params = {"source": source.name, "broker": source.kind}
-    job_id = jobs.begin(
-        JobKind.INGEST, worker=workshop.worker, params=params, phase="draining queues", total=waiting or None
+    job_id = worker_runs.begin(
+        KindName.INGEST, worker=workshop.worker, params=params, phase="draining queues", total=waiting or None
     )
-    if workshop.keeper:
-        workshop.keeper.hold(job_id)
+    if workshop.heartbeat:
+        workshop.heartbeat.hold(job_id)
     try:
         drained = _staged_and_merged(source.id, merging, workshop, job_id)
     except Exception as error:
         connection.close_if_unusable_or_obsolete()
-        end = jobs.cancel if workshop.is_stopping() else partial(jobs.fail, error=_error_text(error))
+        end = worker_runs.cancel if workshop.is_stopping() else partial(worker_runs.fail, error=_error_text(error))
         end(job_id, counts=_counts(Drained(), merging.merged))
         raise
     finally:
-        if workshop.keeper:
-            workshop.keeper.release(job_id)
+        if workshop.heartbeat:
+            workshop.heartbeat.release(job_id)
     counts = _counts(drained, merging.merged)
     if drained.error is not None:
-        jobs.fail(job_id, error=drained.error, counts=counts)
+        worker_runs.fail(job_id, error=drained.error, counts=counts)
     else:
-        jobs.succeed(job_id, counts=counts, done=sum(counts.values()))
+        worker_runs.succeed(job_id, counts=counts, done=sum(counts.values()), kept=RUNS_KEPT)
     _count_into_source(source.id, drained)
     return drained
 
@@ -211,7 +213,7 @@ def _staged_and_merged(source_id: int, merging: Merging, workshop: Workshop, job
         try:
             while not wait([staging], timeout=MERGE_EVERY_SECONDS).done:
                 if merging.new():
-                    jobs.move(job_id, phase="draining queues", done=merging.merged.total)
+                    worker_runs.move(job_id, phase="draining queues", done=merging.merged.total)
         except BaseException:
             stopping.set()
             raise
@@ -268,4 +270,4 @@ def _note_failure(source_id: int, error: str) -> None:
 
 
 def _error_text(error: Exception) -> str:
-    return error.detail if isinstance(error, PoisonAdminError) else jobs.error_text(error)
+    return error.detail if isinstance(error, PoisonAdminError) else error_text(error)

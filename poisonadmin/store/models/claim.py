@@ -31,7 +31,7 @@ class Claim(models.Model):
     """
 
     id = models.BigAutoField(primary_key=True)
-    job = models.ForeignKey("store.Job", models.DO_NOTHING, null=True, db_constraint=False, db_index=False)
+    job = models.ForeignKey("store.LongRun", models.DO_NOTHING, null=True, db_constraint=False, db_index=False)
     claimed_at = models.DateTimeField(db_default=Now())
     lease_until = models.DateTimeField()
     shards = models.SmallIntegerField()

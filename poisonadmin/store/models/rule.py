@@ -50,27 +50,6 @@ class Rule(models.Model):
         indexes = [models.Index(fields=["stage", "position"], name="rule_order")]
 
 
-class DryRun(models.Model):
-    """The result of a rule on the stored backlog; made by a Spark job. `report` as domain/rules.py says."""
-
-    id = models.BigAutoField(primary_key=True)
-    rule_id = models.BigIntegerField()
-    rule_version = models.IntegerField()
-    job_id = models.BigIntegerField(null=True)
-    cut_off = models.BigIntegerField()
-    read = models.BigIntegerField(db_default=0)
-    matched = models.BigIntegerField(db_default=0)
-    report = models.JSONField(default=dict)
-    requested_by = models.CharField(max_length=255)
-    requested_at = models.DateTimeField(db_default=Now())
-    finished_at = models.DateTimeField(null=True)
-    error = models.TextField(null=True)
-
-    class Meta:
-        db_table = "dry_run"
-        indexes = [models.Index(fields=["rule_id", "-id"], name="dry_run_by_rule")]
-
-
 class BusinessKey(models.Model):
     """A key of a message that a policy's `business_keys` name, extracted at intake. `value` at most 255 characters.
 

@@ -1,43 +1,18 @@
-"""What runs, and who did what."""
+"""The processes that deliver, and the audit log."""
 
 from rest_framework.response import Response
 
 from poisonadmin.core.domain.access import Permission
 from poisonadmin.store.models.claim import NodeEnd
-from poisonadmin.store.models.job import JobKind, JobState
 from poisonadmin.system.queries import activity, nodes
-from poisonadmin.system.queries.activity import AuditRow, JobRow
+from poisonadmin.system.queries.activity import AuditRow
 from poisonadmin.system.queries.nodes import NodeRow
-from poisonadmin.web.api.contract import PAGE, Paged, boolean, choice, contract, text, time
+from poisonadmin.web.api.contract import PAGE, Paged, boolean, contract, text, time
 from poisonadmin.web.api.shape import Shape
 from poisonadmin.web.api.view import ApiView
 
-JOB = Shape("Job", JobRow, kinds={"kind": JobKind, "state": JobState})
 NODE = Shape("Node", NodeRow, kinds={"end": NodeEnd | None})
 AUDIT = Shape("AuditEntry", AuditRow)
-
-
-class JobList(ApiView):
-    """`/jobs/`."""
-
-    @contract(
-        Permission.READ,
-        "activity",
-        {200: Paged(JOB)},
-        query=(choice("kind", JobKind, many=True), choice("state", JobState, many=True), *PAGE),
-    )
-    def get(self) -> Response:
-        """List jobs, newest first."""
-        return self.listed(JOB, activity.list_jobs, kinds=self.query["kind"], states=self.query["state"])
-
-
-class JobOne(ApiView):
-    """`/jobs/{id}/`."""
-
-    @contract(Permission.READ, "activity", {200: JOB})
-    def get(self, job_id: int) -> Response:
-        """Show a job with its phase, progress, counts and error."""
-        return Response(JOB.render(activity.get_job(job_id, principal=self.principal)))
 
 
 class NodeList(ApiView):

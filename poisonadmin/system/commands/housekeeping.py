@@ -1,10 +1,11 @@
-"""What is only kept for a while, and is no message: idempotency keys, ended jobs, claims and nodes of redelivery."""
+"""Removes rows that are kept for a while only, and are no messages: idempotency keys, ended runs, claims and nodes."""
 
 from django.db import connection
 
 from poisonadmin.groups.domain.failures import HOURS_KEPT_DAYS
 from poisonadmin.intake.commands.staged import sweep_orphans
 from poisonadmin.messages.queries.crashes import CRASHED
+from poisonadmin.runs.commands.requests import remove_expired_runs
 
 # What a blacklisted message was delivered with, and by which node, is shown for as long as the message is there.
 _DELETE_QUIET = f"""
@@ -13,10 +14,6 @@ DELETE FROM {{table}} WHERE {{is_old}} AND NOT EXISTS (SELECT FROM attempt WHERE
 
 _STATEMENTS = (
     "DELETE FROM idempotency_key WHERE created_at < now() - interval '1 day'",
-    # The attempts keep what was delivered when and to whom; the rows of the machinery are kept for looking into
-    # trouble.
-    """DELETE FROM job WHERE (kind = 'redeliver' OR kind = 'ingest' AND params -> 'broker' IS NOT NULL)
-       AND state = 'succeeded' AND finished_at < now() - interval '2 days'""",
     _DELETE_QUIET.format(
         table="node",
         is_old="ended_at < now() - interval '7 days' AND \"end\" <> 'lost'",
@@ -31,7 +28,6 @@ _STATEMENTS = (
     # Failed logins of any name that strangers try; so many are kept as are of use.
     """DELETE FROM axes_accessattempt WHERE attempt_time < now() - interval '12 hours'
        OR id <= (SELECT max(id) - 50000 FROM axes_accessattempt)""",
-    "DELETE FROM comparison WHERE expires_at < now()",
     """DELETE FROM alike_search WHERE finished_at < now() - interval '30 days'
        AND id <> (SELECT max(id) FROM alike_search WHERE state = 'done')""",
     "DELETE FROM consumer WHERE heartbeat_at < now() - interval '7 days'",
@@ -44,11 +40,12 @@ _STATEMENTS = (
 def clean_up() -> None:
     """Remove what has had its time, and what intake left behind.
 
-    Looks at brokers after a quarter of an hour, idempotency keys and comparisons after a day, jobs of redelivery and of
-    brokers after two, claims, nodes and consumers after a week, failures by hour after five, runs of restart jobs that
-    began nothing, and searches for groups that look alike, after 30 days.
+    Looks at brokers after a quarter of an hour, idempotency keys after a day, runs when they expire, claims, nodes and
+    consumers after a week, failures by hour after five, runs of restart jobs that began nothing, and searches for
+    groups that look alike, after 30 days.
     """
     with connection.cursor() as cursor:
         for statement in _STATEMENTS:
             cursor.execute(statement)
+    remove_expired_runs()
     sweep_orphans()

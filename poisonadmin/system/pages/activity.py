@@ -1,4 +1,4 @@
-"""What runs, and who did what."""
+"""The processes that deliver, and the audit log."""
 
 from typing import Any
 
@@ -8,8 +8,7 @@ from django.shortcuts import render
 from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.domain.filter_values import InvalidFilter, checked_text, moment
 from poisonadmin.poison_list.queries.consumers import list_consumers
-from poisonadmin.store.models.job import JobKind, JobState
-from poisonadmin.system.queries.activity import AuditFilter, get_job, list_audit, list_jobs, redelivered_jobs
+from poisonadmin.system.queries.activity import AuditFilter, list_audit
 from poisonadmin.system.queries.audit_chain import audit_sealed
 from poisonadmin.system.queries.nodes import get_node, list_nodes
 from poisonadmin.web.pages.sidebar import Section, SidebarEntry
@@ -20,42 +19,6 @@ _TIMES = ("after", "before")
 SHOWS = {"alive": "Alive", "lost": "Lost", "all": "All"}
 # The heading of the column with the messages of a node, by which nodes are shown.
 HELD = {"alive": "Delivers now", "lost": "Was delivering", "all": "Delivers, or was delivering"}
-
-
-@page(filters=("kind", "state"), sidebar=SidebarEntry(Section.SYSTEM, 10, "Jobs", "activity", "j"))
-def jobs(request: HttpRequest, principal: Principal) -> HttpResponseBase:
-    """Render the jobs, newest first."""
-    kinds = [text for text in request.GET.getlist("kind") if text in set(JobKind)]
-    states = [text for text in request.GET.getlist("state") if text in set(JobState)]
-    is_whole = not kinds and not states
-    found = list_jobs(
-        principal=principal, kinds=kinds, states=states, is_rolled_up=is_whole, cursor=request.GET.get("cursor")
-    )
-    context = {
-        "rows": found.results,
-        "pager": pager(request, found),
-        "kinds": [(str(kind), str(kind) in kinds) for kind in JobKind],
-        "states": [(str(state), str(state) in states) for state in JobState],
-        "filtered": bool(kinds or states),
-        "rolled_up": redelivered_jobs(principal=principal) if is_whole else None,
-        "limited": not principal.sees_everything,
-    }
-    return render(request, "system/jobs_live.html" if request.htmx else "system/jobs.html", context)  # type: ignore[attr-defined]
-
-
-@page()
-def job(request: HttpRequest, principal: Principal, job_id: int) -> HttpResponseBase:
-    """Render one job."""
-    require_known(request)
-    found = get_job(job_id, principal=principal)
-    running = found.state in {JobState.QUEUED, JobState.RUNNING}
-    context = {
-        "job": found,
-        "running": running,
-        "params": sorted(found.params.items()),
-        "counts": sorted(found.counts.items()),
-    }
-    return render(request, "system/job_live.html" if request.htmx else "system/job.html", context)  # type: ignore[attr-defined]
 
 
 @page(filters=(*_TEXTS, *_TIMES), sidebar=SidebarEntry(Section.SYSTEM, 50, "Audit", "book", "u"))

@@ -12,8 +12,9 @@ from poisonadmin.decisions.operations.queries.operations import list_operations
 from poisonadmin.messages.domain.states import Reason, State
 from poisonadmin.messages.queries.counter_checks import wrong_counts
 from poisonadmin.messages.queries.counts import counts, empty, unconfirmed
+from poisonadmin.runs.queries.jobs import list_jobs
 from poisonadmin.search.queries import blacklist
-from poisonadmin.system.queries import activity, overview
+from poisonadmin.system.queries import overview
 from poisonadmin.web.pages.sidebar import Section, SidebarEntry
 from poisonadmin.web.pages.views import page, require_known
 
@@ -75,7 +76,7 @@ def _tiles(principal: Principal) -> dict[str, Any]:
 def _lists(principal: Principal) -> dict[str, Any]:
     return {
         "groups": overview.top_groups(principal),
-        "jobs": activity.list_jobs(principal=principal, limit=JOBS_SHOWN).results,
+        "jobs": list_jobs(principal=principal, limit=JOBS_SHOWN).results,
         "decisions": [
             (row, ACTIONS[row.action]) for row in list_operations(principal=principal, limit=DECISIONS_SHOWN).results
         ],

@@ -66,6 +66,6 @@ def worker_silences() -> list[tuple[str, float]]:
 def recent_jobs() -> list[tuple[Any, ...]]:
     """Return (kind, state, count) of the jobs that were created within the last hour or have not ended."""
     return fetch_rows(
-        "SELECT kind, state, count(*) FROM job WHERE id > (SELECT coalesce(max(id), 0) - 10000 FROM job)"
-        " AND (created_at > now() - interval '1 hour' OR finished_at IS NULL) GROUP BY 1, 2 ORDER BY 1, 2"
+        "SELECT kind, state, count(*) FROM run WHERE id > (SELECT coalesce(max(id), 0) - 10000 FROM run)"
+        " AND (created_at > now() - interval '1 hour' OR ended_at IS NULL) GROUP BY 1, 2 ORDER BY 1, 2"
     )

@@ -13,7 +13,6 @@ from pathlib import Path
 from django.utils import timezone
 
 from poisonadmin.addresses.commands import pause
-from poisonadmin.core.commands import jobs
 from poisonadmin.core.domain.access import SYSTEM, Principal, Role, principal
 from poisonadmin.decisions.operations.commands.beginning import OperationTerms, begin
 from poisonadmin.decisions.operations.domain.actions import OperationAction
@@ -27,11 +26,13 @@ from poisonadmin.intake.commands.accept import accept
 from poisonadmin.intake.domain.envelope import parse_envelope
 from poisonadmin.messages.commands.counts import fold
 from poisonadmin.policies.commands import save_policy
+from poisonadmin.runs.commands import worker_runs
+from poisonadmin.runs.domain.kinds import KindName
 from poisonadmin.store.models.attempt import Attempt
 from poisonadmin.store.models.claim import Claim, Node, NodeEnd
 from poisonadmin.store.models.destination import Destination
-from poisonadmin.store.models.job import Job, JobKind
 from poisonadmin.store.models.message import Message
+from poisonadmin.store.models.run import LongRun
 from tests.browser.example_data.alerts import make_alerts
 from tests.browser.example_data.brokers import make_brokers
 from tests.browser.example_data.crashes import make_crashes
@@ -164,10 +165,10 @@ def _envelopes(dice: random.Random) -> Iterator[dict[str, object]]:
 
 
 def _deliver(dice: random.Random, number: int) -> None:
-    job = jobs.begin(JobKind.REDELIVER, worker="spark-redelivery@host", params={}, phase="delivering")
+    job = worker_runs.begin(KindName.REDELIVER, worker="spark-redelivery@host", params={}, phase="delivering")
     taken = claim_due(tasks=4, job_id=job)
     if taken is None:
-        jobs.succeed(job, counts={})
+        worker_runs.succeed(job, counts={})
         return
     for shard in taken.shards:
         _node(taken, shard, NodeEnd.CLEAN)
@@ -177,13 +178,13 @@ def _deliver(dice: random.Random, number: int) -> None:
     failed = sum(row.outcome == "failed" for row in rows)
     counts = {"claimed": taken.size, "delivered": len(rows) - failed, "failed": failed}
     if number == 1:
-        jobs.fail(
+        worker_runs.fail(
             job,
             error="The destination 'warehouse' did not answer within 30 s; 12 messages were put back.",
             counts=counts,
         )
     else:
-        jobs.succeed(job, counts=counts, done=taken.size)
+        worker_runs.succeed(job, counts=counts, done=taken.size)
 
 
 def _leave_some_in_delivery(dice: random.Random) -> None:
@@ -193,14 +194,14 @@ def _leave_some_in_delivery(dice: random.Random) -> None:
             principal=SYSTEM,
             received_by="api",
         )
-    job = jobs.begin(JobKind.REDELIVER, worker="spark-redelivery@host", params={}, phase="delivering", total=24)
+    job = worker_runs.begin(KindName.REDELIVER, worker="spark-redelivery@host", params={}, phase="delivering", total=24)
     taken = claim_due(tasks=2, job_id=job)
     assert taken is not None
     for shard in taken.shards:
         _node(taken, shard, None)
     Attempt.objects.bulk_create([_attempt(dice, message) for message in _taken(taken)[:10]])
     settle(taken.id)
-    Job.objects.filter(id=job).update(done=10)
+    LongRun.objects.filter(id=job).update(done=10)
     Claim.objects.filter(id=taken.id).update(lease_until=timezone.now() + timedelta(hours=1))
 
 

@@ -7,7 +7,8 @@ from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.rules.commands import table
 from poisonadmin.rules.commands.table import RuleFields, enable_rule
 from poisonadmin.store.models.message import Message
-from poisonadmin.store.models.rule import DryRun, MessageTag, Rule
+from poisonadmin.store.models.rule import MessageTag, Rule
+from poisonadmin.store.models.run import LongRun
 
 BEFORE = (
     RuleFields(
@@ -57,8 +58,13 @@ def make_rules() -> None:
         {"address": "orders.eu.created", "group_id": messages[0].group_id, "matched": 1204, "samples": samples},
         {"address": "orders.us.created", "group_id": None, "matched": 17, "samples": samples[:3]},
     ]
-    DryRun.objects.create(
-        rule_id=made[0].id, rule_version=1, cut_off=messages[-1].id, read=48_211, matched=1_221,
-        report={"found": places}, requested_by="admin", finished_at=timezone.now(),
-    )  # fmt: skip
+    LongRun.objects.create(
+        kind="dry_run",
+        state="succeeded",
+        params={"rule_id": made[0].id, "rule_version": 1, "cut_off": messages[-1].id},
+        position={},
+        result={"read": 48_211, "matched": 1_221, "found": places},
+        requested_by="admin",
+        ended_at=timezone.now(),
+    )
     MessageTag.objects.create(message_id=messages[0].id, tags=["incomplete", "push"])

@@ -12,9 +12,7 @@ from django.db import connection, transaction
 from django.db.models import F, QuerySet
 from django.db.models.functions import Now
 
-from poisonadmin.core.commands import jobs, locks
-from poisonadmin.core.commands.job_work import working_on
-from poisonadmin.core.commands.jobs import JobHeartbeat
+from poisonadmin.core.commands import locks
 from poisonadmin.core.commands.locks import shared
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.groups.alike.domain.differences import in_words
@@ -27,8 +25,11 @@ from poisonadmin.groups.alike.domain.proposals import (
     propose,
 )
 from poisonadmin.groups.alike.queries.compared_groups import compared_groups, groups_digest
+from poisonadmin.runs.commands import worker_runs
+from poisonadmin.runs.commands.job_work import working_on
+from poisonadmin.runs.commands.worker_runs import RunHeartbeat
+from poisonadmin.runs.domain.kinds import KindName
 from poisonadmin.store.models.alike_groups import AlikeSearch, GroupProposal
-from poisonadmin.store.models.job import JobKind
 
 Report = Callable[[str], None]
 Compare = Callable[[AskedGroups, Report], AlikeAnswer]
@@ -53,7 +54,7 @@ class _SearchTry:
     def report(self, phase: str) -> None:
         """Say what is done next; raise `_AlikeSearchEnded` where nothing is to be."""
         changed = AlikeSearch.objects.filter(id=self.row.id, state=AlikeSearchState.RUNNING).update(phase=phase)
-        jobs.move(self.job_id, phase=phase)
+        worker_runs.move(self.job_id, phase=phase)
         if not changed or self.is_stopping():
             raise _AlikeSearchEnded
 
@@ -71,7 +72,7 @@ def search_due(
     compare: Compare,
     *,
     worker: str,
-    keeper: JobHeartbeat | None = None,
+    heartbeat: RunHeartbeat | None = None,
     is_stopping: Callable[[], bool] = lambda: False,
 ) -> None:
     """Carry out the search that is asked for. Call under `single_flight(Tick.ALIKE_GROUPS)`."""
@@ -85,7 +86,7 @@ def search_due(
         if not may_read:  # rows move to the archive just now
             return
         job_id = _begin(row, worker)
-        with working_on(job_id, fail=partial(_fail, row, job_id), keeper=keeper, is_stopping=is_stopping):
+        with working_on(job_id, fail=partial(_fail, row, job_id), heartbeat=heartbeat, is_stopping=is_stopping):
             try:
                 _carry_out(_SearchTry(row, job_id, is_stopping), compare)
             except Exception as error:
@@ -99,16 +100,18 @@ def _put_down(row: AlikeSearch, job_id: int) -> None:
     AlikeSearch.objects.filter(id=row.id, finished_at=None).update(
         state=AlikeSearchState.QUEUED, phase=None, tries=F("tries") - 1
     )
-    jobs.cancel(job_id)
+    worker_runs.cancel(job_id)
 
 
 def _begin(row: AlikeSearch, worker: str) -> int:
     """Say that the search is under way, and return its job, a new one where the former went with its worker."""
     if row.job_id is not None:
-        jobs.cancel(row.job_id)
+        worker_runs.cancel(row.job_id)
     with transaction.atomic():
         params = {"alike_search": row.id}
-        job_id = jobs.begin(JobKind.ALIKE_GROUPS, worker=worker, params=params, phase=_PHASE, by=row.requested_by)
+        job_id = worker_runs.begin(
+            KindName.ALIKE_GROUPS, worker=worker, params=params, phase=_PHASE, by=row.requested_by
+        )
         AlikeSearch.objects.filter(id=row.id, finished_at=None).update(
             state=AlikeSearchState.RUNNING, phase=_PHASE, tries=F("tries") + 1, job_id=job_id
         )
@@ -137,7 +140,9 @@ def _carry_out(run: _SearchTry, compare: Compare) -> None:
             proposals=len(found),
             groups_digest=digest,
         )
-        jobs.succeed(run.job_id, counts={"groups": answer.compared, "proposals": len(found)}, done=answer.compared)
+        worker_runs.succeed(
+            run.job_id, counts={"groups": answer.compared, "proposals": len(found)}, done=answer.compared
+        )
 
 
 def _require_running(row: AlikeSearch) -> None:
@@ -171,7 +176,7 @@ def _row(one: Proposal, answer: AlikeAnswer) -> GroupProposal:
 def _fail(row: AlikeSearch, job_id: int, error: str) -> None:
     with transaction.atomic():
         _end(row, AlikeSearchState.FAILED, error=error[:4000])
-        jobs.fail(job_id, error=error)
+        worker_runs.fail(job_id, error=error)
 
 
 def _end(row: AlikeSearch, state: AlikeSearchState, **result: object) -> None:

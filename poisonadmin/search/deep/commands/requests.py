@@ -7,12 +7,13 @@ from zlib import crc32
 
 from django.db import connection, transaction
 
-from poisonadmin.core.commands import audit, jobs
+from poisonadmin.core.commands import audit
 from poisonadmin.core.commands.locks import hold
 from poisonadmin.core.domain.access import NotAllowed, Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.domain.locks import Lock, lock_key
 from poisonadmin.core.queries.rows import fetch_values
+from poisonadmin.runs.commands import worker_runs
 from poisonadmin.search.deep.domain.states import SearchState
 from poisonadmin.search.deep.queries.searches import get_search, latest_search
 from poisonadmin.search.deep.queries.terms import clauses_of, plain_of, reads_payloads
@@ -116,7 +117,7 @@ def cancel_search(search_id: int, *, principal: Principal) -> None:
         if not cancelled:
             raise SearchEnded(f"Search {search_id} is over; nothing was done.")
         if cancelled[0] is not None:
-            jobs.cancel(cancelled[0])
+            worker_runs.cancel(cancelled[0])
         audit.record(principal.name, "search.cancelled", "search", str(search_id))
 
 

@@ -12,16 +12,17 @@ from typing import Any
 
 from django.db import connection, transaction
 
-from poisonadmin.core.commands import jobs
 from poisonadmin.core.commands.authentication import principal_of_account
-from poisonadmin.core.commands.job_work import job_of
-from poisonadmin.core.commands.jobs import JobHeartbeat
 from poisonadmin.core.commands.locks import shared
 from poisonadmin.core.domain.access import Permission, Principal, Role
-from poisonadmin.core.domain.errors import PoisonAdminError
+from poisonadmin.core.domain.errors import PoisonAdminError, error_text
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
 from poisonadmin.messages.queries.id_ranges import last_ranges
+from poisonadmin.runs.commands import worker_runs
+from poisonadmin.runs.commands.job_work import job_of
+from poisonadmin.runs.commands.worker_runs import RunHeartbeat
+from poisonadmin.runs.domain.kinds import KindName
 from poisonadmin.search.commands.selections import freeze
 from poisonadmin.search.deep.commands.requests import KEPT_HOURS
 from poisonadmin.search.deep.domain.scan import Hit, Wave
@@ -29,7 +30,6 @@ from poisonadmin.search.deep.domain.states import SearchState
 from poisonadmin.search.deep.queries.terms import archive_columns, clauses_of, plain_of
 from poisonadmin.search.domain.filters import MessageFilter, parse_filter
 from poisonadmin.search.queries.live import compile_filter
-from poisonadmin.store.models.job import JobKind
 from poisonadmin.store.models.search import Search
 
 Find = Callable[[Wave], Sequence[Hit]]
@@ -91,7 +91,7 @@ class Searching:
     find: Find
     in_archive: Callable[[str], str]
     worker: str
-    keeper: JobHeartbeat | None = None
+    heartbeat: RunHeartbeat | None = None
     is_stopping: Callable[[], bool] = lambda: False
     tasks: Callable[[], int] = lambda: TASKS
     # By search: how many messages its next wave reads, and its job, which is kept alive between its turns.
@@ -101,14 +101,14 @@ class Searching:
     def hold(self, search_id: int, job_id: int) -> None:
         """Keep the search's job alive."""
         self.jobs[search_id] = job_id
-        if self.keeper:
-            self.keeper.hold(job_id)
+        if self.heartbeat:
+            self.heartbeat.hold(job_id)
 
     def release(self, search_id: int) -> None:
         """Let go of the job of a search that is over."""
         job_id = self.jobs.pop(search_id, None)
-        if self.keeper and job_id is not None:
-            self.keeper.release(job_id)
+        if self.heartbeat and job_id is not None:
+            self.heartbeat.release(job_id)
 
     def wave_of(self, search_id: int) -> int:
         """Return how many messages the search's next wave reads."""
@@ -142,7 +142,7 @@ def _turn(search_id: int, searching: Searching) -> None:
     until = time.monotonic() + TURN_SECONDS
     _changed(_TURN, [search_id])
     search = Search.objects.get(id=search_id)
-    job_id = job_of(search, JobKind.SEARCH, worker=searching.worker, params={"search_id": search.id}, phase=PHASE)
+    job_id = job_of(search, KindName.SEARCH, worker=searching.worker, params={"search_id": search.id}, phase=PHASE)
     searching.hold(search_id, job_id)
     try:
         asked = _Asked(search)
@@ -156,7 +156,7 @@ def _turn(search_id: int, searching: Searching) -> None:
                     return
                 is_over = _wave(search, asked, searching)
             searching.took(search_id, time.monotonic() - began)
-            jobs.move(job_id, phase=PHASE, done=search.read, total=search.total)
+            worker_runs.move(job_id, phase=PHASE, done=search.read, total=search.total)
             if is_over:
                 _complete(search, asked.principal, job_id)
             search.refresh_from_db()
@@ -164,13 +164,13 @@ def _turn(search_id: int, searching: Searching) -> None:
         if searching.is_stopping():  # the error is the stop's doing
             return
         connection.close_if_unusable_or_obsolete()
-        _fail(search_id, job_id, jobs.error_text(error))
+        _fail(search_id, job_id, error_text(error))
         searching.release(search_id)
         if not isinstance(error, PoisonAdminError):
             raise
         return
     if search.state != SearchState.RUNNING:
-        jobs.cancel(job_id, counts={"hits": search.hits})  # where it has not succeeded
+        worker_runs.cancel(job_id, counts={"hits": search.hits})  # where it has not succeeded
         searching.release(search_id)
 
 
@@ -289,14 +289,14 @@ def _complete(search: Search, principal: Principal, job_id: int) -> None:
                 narrowed=(found, [search.id]), reads_payloads=search.reads_payloads, principal=principal
             )
         if _changed(_COMPLETE, [selection_id, KEPT_HOURS, search.id]):
-            jobs.succeed(job_id, counts={"read": search.read, "hits": search.hits}, done=search.read)
+            worker_runs.succeed(job_id, counts={"read": search.read, "hits": search.hits}, done=search.read)
         else:  # it was cancelled meanwhile
             transaction.set_rollback(True)
 
 
 def _fail(search_id: int, job_id: int, error: str) -> None:
     _changed(_END, [error[:4000], search_id])
-    jobs.fail(job_id, error=error)
+    worker_runs.fail(job_id, error=error)
 
 
 def _changed(sql: str, parameters: Sequence[Any]) -> bool:

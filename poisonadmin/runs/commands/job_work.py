@@ -10,10 +10,11 @@ from typing import Any, Protocol
 from django.db import connection
 from django.db.models import Manager
 
-from poisonadmin.core.commands import jobs
-from poisonadmin.core.commands.jobs import JobHeartbeat
-from poisonadmin.core.domain.errors import PoisonAdminError
-from poisonadmin.store.models.job import Job, JobKind, JobState
+from poisonadmin.core.domain.errors import PoisonAdminError, error_text
+from poisonadmin.runs.commands import worker_runs
+from poisonadmin.runs.commands.worker_runs import RunHeartbeat
+from poisonadmin.runs.domain.kinds import KindName, RunState
+from poisonadmin.store.models.run import LongRun
 
 # A worker has other things to do: after this long the rest is left to the next tick.
 TURN_SECONDS = 10.0
@@ -31,28 +32,28 @@ class HasJob(Protocol):
 
 
 def job_of(
-    run: HasJob, kind: JobKind, *, worker: str, params: Mapping[str, Any], phase: str, total: int | None = None
+    run: HasJob, kind: KindName, *, worker: str, params: Mapping[str, Any], phase: str, total: int | None = None
 ) -> int:
     """Return the run's job, begun anew where the former one ended or was given up with its worker."""
     job_id: int | None = run.job_id
-    if job_id is not None and Job.objects.filter(id=job_id, state=JobState.RUNNING, worker=worker).exists():
+    if job_id is not None and LongRun.objects.filter(id=job_id, state=RunState.RUNNING, worker=worker).exists():
         return job_id
-    job_id = jobs.begin(kind, worker=worker, params=params, phase=phase, total=total, by=run.requested_by)
+    job_id = worker_runs.begin(kind, worker=worker, params=params, phase=phase, total=total, by=run.requested_by)
     type(run).objects.filter(id=run.id).update(job_id=job_id)
     return job_id
 
 
 @contextmanager
 def working_on(
-    job_id: int, *, fail: Callable[[str], object], keeper: JobHeartbeat | None, is_stopping: Callable[[], bool]
+    job_id: int, *, fail: Callable[[str], object], heartbeat: RunHeartbeat | None, is_stopping: Callable[[], bool]
 ) -> Iterator[None]:
     """Keep a job alive while it is worked on, and end it by `fail`, with a text for people, on an error.
 
     The error is raised again, except where it is one for people. Errors of a worker that stops are the stop's doing:
     they end the turn, and nothing else.
     """
-    if keeper:
-        keeper.hold(job_id)
+    if heartbeat:
+        heartbeat.hold(job_id)
     try:
         yield
     except Exception as error:
@@ -62,9 +63,9 @@ def working_on(
         if isinstance(error, PoisonAdminError):
             fail(error.detail)
         else:
-            fail(jobs.error_text(error))
+            fail(error_text(error))
             raise
     finally:
         # Between two turns a job is as alive as in one.
-        if keeper and not Job.objects.filter(id=job_id, state=JobState.RUNNING).exists():
-            keeper.release(job_id)
+        if heartbeat and not LongRun.objects.filter(id=job_id, state=RunState.RUNNING).exists():
+            heartbeat.release(job_id)

@@ -1,0 +1,90 @@
+"""Requested runs as they are stored, and the fields that every kind shows of its runs."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import Any
+
+from poisonadmin.core.domain.access import Principal
+from poisonadmin.core.queries.rows import fetch_by_id, fetch_one, fetch_values
+from poisonadmin.runs.domain.kinds import KindName, RunState
+
+OPEN = "state IN ('queued', 'running', 'cancelling')"
+# A turn may begin: nobody's is under way, or its worker is the one that asks.
+DUE = f"{OPEN} AND position IS NOT NULL AND (state <> 'queued' OR resumes_at IS NULL OR resumes_at <= now())"
+COLUMNS = """coalesce(former_id, id) AS id, id AS run_id, kind, state, params, phase, done, total, result, position,
+ error, requested_by, account, patterns, tries, created_at, started_at, ended_at, expires_at, turn_at"""
+_KEPT = "position IS NOT NULL AND (ended_at IS NULL OR expires_at IS NULL OR expires_at > now())"
+_ONE = f"SELECT {COLUMNS} FROM run WHERE coalesce(former_id, id) = %s AND kind = '{{kind}}' AND {_KEPT}"  # noqa: S608
+_LATEST = f"""
+SELECT {COLUMNS} FROM run WHERE kind = %s AND params @> %s::jsonb AND {_KEPT} ORDER BY created_at DESC, id DESC LIMIT 1
+"""  # noqa: S608
+
+
+@dataclass(frozen=True)
+class RunFields:
+    """A run: its state, how far it is, and its times; `error`: why it failed, or has to wait."""
+
+    id: int
+    state: str
+    phase: str | None
+    done: int
+    total: int | None
+    error: str | None
+    requested_by: str
+    created_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+    expires_at: datetime | None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will be known."""
+        return self.ended_at is not None
+
+
+@dataclass(frozen=True)
+class StoredRun(RunFields):
+    """A requested run as it is stored (store/models/run.py). `id`: in paths and in the audit log; `run_id`: among the
+    runs of all kinds."""
+
+    run_id: int
+    kind: str
+    params: Mapping[str, Any]
+    result: Mapping[str, Any] | None
+    position: Mapping[str, Any]
+    account: str
+    patterns: Sequence[Sequence[str]]
+    tries: int
+    turn_at: datetime | None
+
+    @property
+    def shown(self) -> dict[str, Any]:
+        """The values of `RunFields`, for the row of a kind."""
+        return {field.name: getattr(self, field.name) for field in fields(RunFields)}
+
+    def is_of(self, principal: Principal) -> bool:
+        """Return whether the run was requested by this account, or by the person behind it."""
+        return self.account in (principal.account or principal.person, principal.person)
+
+
+def find_run(kind: KindName, run_id: int) -> StoredRun | None:
+    """Return the run of a kind with this id in paths, unless it has expired."""
+    return fetch_by_id(StoredRun, _ONE.format(kind=kind), run_id)
+
+
+def latest_run(kind: KindName, params: Mapping[str, Any]) -> StoredRun | None:
+    """Return the newest run of a kind with these parameters, unless it has expired."""
+    return fetch_one(StoredRun, _LATEST, [str(kind), json.dumps(params)])
+
+
+def due_kinds() -> set[str]:
+    """Return the kinds of which a run can have a turn now: one query, since workers ask it often."""
+    return set(fetch_values(f"SELECT DISTINCT kind FROM run WHERE {DUE}"))  # noqa: S608
+
+
+def is_open(run_id: int) -> bool:
+    """Return whether a worker still has to do with the run."""
+    states = [str(RunState.RUNNING), str(RunState.CANCELLING)]
+    return bool(fetch_values("SELECT TRUE FROM run WHERE id = %s AND state = ANY(%s)", [run_id, states]))

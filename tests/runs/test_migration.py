@@ -1,0 +1,74 @@
+"""A database of before: jobs, dry runs of rules and comparisons are runs, under the ids that they had."""
+
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.rows import dict_row
+
+from tests.system.test_former_migrations import migrate, url
+
+__all__ = ["url"]
+BEFORE = "0003_journals"
+ROWS = """
+INSERT INTO job (id, kind, state, params, counts, requested_by, finished_at, worker) OVERRIDING SYSTEM VALUE VALUES
+    (1, 'redeliver', 'succeeded', '{"claim": 1}', '{"claimed": 3}', 'system', '2026-01-01Z', 'spark'),
+    (2, 'ingest', 'succeeded', '{"source": "inbox"}', '{}', 'system', '2026-01-01Z', 'spark-batch'),
+    (3, 'compare', 'cancelled', '{"comparison": 7}', '{}', 'kim', '2026-01-01Z', 'spark-batch'),
+    (4, 'compare', 'succeeded', '{"comparison": 7}', '{"compared": 12}', 'kim', '2026-01-02Z', 'spark-batch'),
+    (5, 'dry_run', 'running', '{"rule_id": 9}', '{}', 'kim', NULL, 'spark-batch');
+INSERT INTO comparison (id, state, selection_id, against, is_against_delivered, with_payload, account, requested_by,
+                        patterns, address_ids, tries, failing_count, others_count, failing, others, fields, tested,
+                        findings, job_id, requested_at, finished_at, expires_at) OVERRIDING SYSTEM VALUE VALUES
+    (7, 'done', 70, '{"state": ["DLVD"]}', TRUE, TRUE, 'user 1', 'kim', '[["orders.#"]]', '{1,2}', 2, 10, 40, 5, 7, 3,
+     30, '[{"conditions": []}]', 4, '2026-01-01Z', '2026-01-02Z', '2199-01-01Z'),
+    (900, 'running', 71, NULL, TRUE, FALSE, 'user 1', 'kim', '[]', '{1}', 1, NULL, NULL, NULL, NULL, NULL, NULL, '[]',
+     NULL, '2026-01-03Z', NULL, '2199-01-01Z');
+INSERT INTO dry_run (rule_id, rule_version, job_id, cut_off, read, matched, report, requested_by, finished_at, error)
+VALUES (9, 2, 5, 100, 60, 30, '{"after": 60, "found": [{"matched": 30}]}', 'kim', NULL, NULL),
+       (8, 1, NULL, 50, 0, 0, '{}', 'kim', '2026-01-01Z', 'it was changed');
+SELECT setval('job_id_seq', 5);
+"""
+
+
+@pytest.mark.usefixtures("services")
+def test_what_there_was_is_still_there(url: str) -> None:
+    assert migrate(url, "store", BEFORE).returncode == 0
+    with psycopg.connect(url) as session:
+        session.execute(ROWS)
+    assert migrate(url).returncode == 0
+    with psycopg.connect(url, row_factory=dict_row) as session:
+        rows: list[dict[str, Any]] = session.execute("SELECT * FROM run ORDER BY id").fetchall()
+        (new,) = session.execute(
+            "INSERT INTO run (kind, requested_by, params, patterns) VALUES ('x', '', '{}', '[]') RETURNING id"
+        ).fetchall()
+    shown = [(one["id"], one["former_id"], one["kind"], one["state"], one["position"]) for one in rows[:5]]
+    assert shown == [
+        (1, None, "redeliver", "succeeded", None),
+        (2, None, "ingest", "succeeded", None),
+        (3, None, "compare", "cancelled", None),
+        (4, 7, "compare", "succeeded", {}),
+        (5, None, "dry_run", "queued", {"after": 60}),
+    ]
+    redelivery, ingest, _, comparison, dry_run = rows[:5]
+    assert (redelivery["result"], redelivery["expires_at"].day, ingest["expires_at"]) == ({"claimed": 3}, 3, None)
+    assert comparison["params"] == {"selection_id": 70, "against": None, "with_payload": True, "address_ids": [1, 2]}
+    assert comparison["result"] == {
+        "against": {"state": ["DLVD"]},
+        "failing_count": 10,
+        "others_count": 40,
+        "address_ids": [1, 2],
+        "failing": 5,
+        "others": 7,
+        "fields": 3,
+        "tested": 30,
+        "findings": [{"conditions": []}],
+    }
+    assert (comparison["account"], comparison["patterns"], comparison["done"]) == ("user 1", [["orders.#"]], 12)
+    assert (comparison["created_at"].day, comparison["ended_at"].day, comparison["expires_at"].year) == (1, 2, 2199)
+    assert dry_run["params"] == {"rule_id": 9, "rule_version": 2, "cut_off": 100}
+    assert dry_run["result"] == {"read": 60, "matched": 30, "found": [{"matched": 30}]}
+    others = {(one["kind"], one["former_id"], one["state"], one["error"]) for one in rows[5:]}
+    assert others == {("compare", 900, "queued", None), ("dry_run", None, "failed", "it was changed")}
+    assert all(one["id"] > 900 for one in rows[5:]), "an id is not another comparison's"
+    assert new["id"] > 900
