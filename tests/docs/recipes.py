@@ -111,8 +111,8 @@ ATTEMPT_COLUMN = Recipe(
     (
         Insertion(
             "poisonadmin/messages/domain/attempt.py",
-            '    consumer_version: Annotated[str | None, Stored("text", 100)] = None',
-            '    answered_by: Annotated[str | None, Stored("text", 40)] = None',
+            '    consumer_version: Annotated[str | None, PgType("text", 100)] = None',
+            '    answered_by: Annotated[str | None, PgType("text", 40)] = None',
         ),
         Insertion(
             "poisonadmin/store/models/attempt.py",

@@ -10,7 +10,7 @@ from typing import Annotated, NamedTuple, get_args, get_type_hints
 KEY = ("message_id", "attempt_number")
 
 
-class Stored(NamedTuple):
+class PgType(NamedTuple):
     """The type of a column in PostgreSQL, by the name that COPY has for it; `max_chars` of a text with a bound."""
 
     type: str
@@ -26,23 +26,23 @@ class ShownAttempt:
     where it does. No text holds NUL or a lone surrogate.
     """
 
-    attempt_number: Annotated[int, Stored("int4")]
-    outcome: Annotated[str, Stored("text", 20)]
-    started_at: Annotated[datetime | None, Stored("timestamptz")]
-    finished_at: Annotated[datetime, Stored("timestamptz")]
-    error_class: Annotated[str | None, Stored("text", 255)] = None
-    cause_class: Annotated[str | None, Stored("text", 255)] = None
-    error_message: Annotated[str | None, Stored("text")] = None
-    stack: Annotated[str | None, Stored("text")] = None
-    fingerprint: Annotated[str | None, Stored("text", 16)] = None
-    title: Annotated[str | None, Stored("text", 300)] = None
-    status_code: Annotated[int | None, Stored("int2")] = None
-    retry_after_ms: Annotated[int | None, Stored("int8")] = None
-    response: Annotated[bytes | None, Stored("bytea")] = None
-    exit_status: Annotated[int | None, Stored("int2")] = None
-    output: Annotated[bytes | None, Stored("bytea")] = None
-    move_to: Annotated[str | None, Stored("text", 255)] = None
-    consumer_version: Annotated[str | None, Stored("text", 100)] = None
+    attempt_number: Annotated[int, PgType("int4")]
+    outcome: Annotated[str, PgType("text", 20)]
+    started_at: Annotated[datetime | None, PgType("timestamptz")]
+    finished_at: Annotated[datetime, PgType("timestamptz")]
+    error_class: Annotated[str | None, PgType("text", 255)] = None
+    cause_class: Annotated[str | None, PgType("text", 255)] = None
+    error_message: Annotated[str | None, PgType("text")] = None
+    stack: Annotated[str | None, PgType("text")] = None
+    fingerprint: Annotated[str | None, PgType("text", 16)] = None
+    title: Annotated[str | None, PgType("text", 300)] = None
+    status_code: Annotated[int | None, PgType("int2")] = None
+    retry_after_ms: Annotated[int | None, PgType("int8")] = None
+    response: Annotated[bytes | None, PgType("bytea")] = None
+    exit_status: Annotated[int | None, PgType("int2")] = None
+    output: Annotated[bytes | None, PgType("bytea")] = None
+    move_to: Annotated[str | None, PgType("text", 255)] = None
+    consumer_version: Annotated[str | None, PgType("text", 100)] = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -53,13 +53,13 @@ class AttemptRecord(ShownAttempt):
     consumer ended with an error.
     """
 
-    message_id: Annotated[int, Stored("int8")]
-    claim_id: Annotated[int | None, Stored("int8")]
-    shard: Annotated[int | None, Stored("int2")]
-    destination_id: Annotated[int | None, Stored("int8")]
-    rule_id: Annotated[int | None, Stored("int8")] = None
-    ruling: Annotated[str | None, Stored("text", 20)] = None
-    error_code: Annotated[int | None, Stored("int4")] = None
+    message_id: Annotated[int, PgType("int8")]
+    claim_id: Annotated[int | None, PgType("int8")]
+    shard: Annotated[int | None, PgType("int2")]
+    destination_id: Annotated[int | None, PgType("int8")]
+    rule_id: Annotated[int | None, PgType("int8")] = None
+    ruling: Annotated[str | None, PgType("text", 20)] = None
+    error_code: Annotated[int | None, PgType("int4")] = None
 
 
 class AttemptColumn(NamedTuple):
