@@ -9,14 +9,14 @@ from poisonadmin.policies.domain.resolution import BUILT_IN_ORIGIN, Resolved
 
 
 @dataclass(frozen=True)
-class Section:
+class FormSection:
     """Settings that belong together."""
 
     title: str
     names: tuple[str, ...]
 
 
-SECTIONS = tuple(Section(title, tuple(checks)) for title, checks in settings.SECTIONS.items())
+SECTIONS = tuple(FormSection(title, tuple(checks)) for title, checks in settings.SECTIONS.items())
 ALWAYS_OPEN = {"Redelivery", "Dead letters", "Crashes"}
 # Numbers that may be null, and what null says of them.
 WORDS_OF_NULL = {

@@ -14,7 +14,7 @@ _COLUMN_OPTIONS = {"label", "is_hidden", "when"}
 
 
 @dataclass(frozen=True)
-class Column:
+class TableColumn:
     """A column as a template declares it: its heading, its classes, its options and what its cells hold."""
 
     heading: FilterExpression
@@ -43,14 +43,14 @@ class Column:
 
 
 @dataclass
-class Table(Node):
+class TableNode(Node):
     """A table with a row for each item of a sequence, and the columns that its template declares."""
 
     label: FilterExpression
     names: Sequence[str]
     items: FilterExpression
     options: dict[str, FilterExpression]
-    columns: Sequence[Column]
+    columns: Sequence[TableColumn]
 
     def render(self, context: Context) -> Any:
         """Draw the table; its rows alone, as templates that replace those on the page, for `is_swap`."""
@@ -61,7 +61,7 @@ class Table(Node):
         return get_template("web/_table.html").render(shown | {"rows": self._rows(columns, heads, context)})
 
     def _rows(
-        self, columns: Sequence[Column], heads: Sequence[dict[str, Any]], context: Context
+        self, columns: Sequence[TableColumn], heads: Sequence[dict[str, Any]], context: Context
     ) -> Iterator[dict[str, Any]]:
         items = list(self.items.resolve(context) or ())
         for position, item in enumerate(items):
@@ -79,7 +79,7 @@ class Table(Node):
         return self.options.get(name, _NONE).resolve(context)
 
 
-def parse_table(parser: Parser, token: Token) -> Table:
+def parse_table(parser: Parser, token: Token) -> TableNode:
     """Read a table up to `{% endtable %}`; a column ends where the next one begins.
 
     `{% table LABEL for NAME in ITEMS %}`, with these options behind it:
@@ -103,15 +103,15 @@ def parse_table(parser: Parser, token: Token) -> Table:
     while (part := parser.next_token()).contents != "endtable":
         columns.append(_parse_column(parser, part))
     compile_filter = parser.compile_filter
-    return Table(compile_filter(label), names, compile_filter(rest[place + 1]), options, columns)
+    return TableNode(compile_filter(label), names, compile_filter(rest[place + 1]), options, columns)
 
 
-def _parse_column(parser: Parser, token: Token) -> Column:
+def _parse_column(parser: Parser, token: Token) -> TableColumn:
     tag, heading, *words = token.split_contents()
     kinds = words.pop(0) if words and "=" not in words[0] else '""'
     options = _options(tag, words, parser, _COLUMN_OPTIONS)
     cell = _trimmed(parser.parse(("column", "endtable")))
-    return Column(parser.compile_filter(heading), parser.compile_filter(kinds), options, cell)
+    return TableColumn(parser.compile_filter(heading), parser.compile_filter(kinds), options, cell)
 
 
 def _options(tag: str, words: list[str], parser: Parser, known: set[str]) -> dict[str, FilterExpression]:
