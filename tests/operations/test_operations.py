@@ -318,8 +318,8 @@ def test_who_may_not_decide_or_does_not_see_all_members_begins_nothing() -> None
     ("more", "field"),
     [
         ({"reason": " "}, "reason"),
-        ({"rate_per_second": 0.0}, "rate_per_second"),
-        ({"action": FAIL, "rate_per_second": 1.0}, "rate_per_second"),
+        ({"terms": OperationTerms(Pace(0.0))}, "rate_per_second"),
+        ({"action": FAIL, "terms": OperationTerms(Pace(1.0))}, "rate_per_second"),
         ({"action": OperationAction.POSTPONE}, "until"),
     ],
 )

@@ -11,7 +11,7 @@ from django.db import connections
 from poisonadmin.addresses.commands import pause, resume
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.decisions.operations.commands import beginning
-from poisonadmin.decisions.operations.commands.beginning import RunOf
+from poisonadmin.decisions.operations.commands.beginning import OperationTerms
 from poisonadmin.decisions.operations.commands.operations import carry_on, change
 from poisonadmin.decisions.operations.domain.ledger import Ledger
 from poisonadmin.decisions.operations.domain.lifecycle import OperationChange
@@ -178,8 +178,9 @@ def test_a_job_in_trouble_does_not_keep_the_others_from_their_turn(
     RestartJob.objects.filter(id=refused.id).update(filter={"group": ["x"]})
     begin = runs.begin
 
-    def begin_or_break(*args: Any, run_of: RunOf, **more: Any) -> int:
-        return 1 // 0 if run_of.restart_job_id == broken.id else begin(*args, run_of=run_of, **more)
+    def begin_or_break(*args: Any, terms: OperationTerms, **more: Any) -> int:
+        assert terms.run_of is not None
+        return 1 // 0 if terms.run_of.restart_job_id == broken.id else begin(*args, terms=terms, **more)
 
     monkeypatch.setattr(runs, "begin", begin_or_break)
     with pytest.raises(ZeroDivisionError):
