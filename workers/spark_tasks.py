@@ -11,7 +11,6 @@ from pyspark.sql import SparkSession
 
 from poisonadmin.archive.commands import erasing
 from poisonadmin.archive.commands import runs as archive_runs
-from poisonadmin.archive.commands.regrouping import ArchivedRegrouping
 from poisonadmin.comparisons.commands import carry_out as comparisons
 from poisonadmin.core.commands.locks import Tick, single_flight
 from poisonadmin.groups.alike.commands import carry_out as alike_groups
@@ -31,9 +30,8 @@ from workers.spark.jobs.drain import count_waiting as waiting_in
 from workers.spark.jobs.drain import drain
 from workers.spark.jobs.dry_run import try_rule
 from workers.spark.jobs.ingest import stage_files
-from workers.spark.jobs.regroup import survey
+from workers.spark.jobs.regroup import SparkFailureReader
 from workers.spark.jobs.report import collect
-from workers.spark.regroup_store import SparkRegroupStore
 from workers.spark_worker import SparkWorker
 
 # A little less than the tick's period, so that the next tick finds the worker free. In between nothing is claimed.
@@ -121,9 +119,7 @@ def _carry_out(work: RunWork, worker: SparkWorker) -> None:
 
 
 def _regroup(worker: SparkWorker) -> None:
-    archived = ArchivedRegrouping(SparkRegroupStore(worker.spark, settings.ARCHIVE))
-    regroup_due = partial(regrouping.regroup_due, archived=archived)
-    _turn(worker, Tick.REGROUP, regrouping.is_any_due, regroup_due, partial(survey, worker.spark))
+    _turn(worker, Tick.REGROUP, regrouping.is_any_due, regrouping.regroup_due, SparkFailureReader(worker.spark))
 
 
 def _alike(worker: SparkWorker) -> None:

@@ -15,7 +15,6 @@ from poisonadmin.groups.alike.commands.requests import request_daily_search
 from poisonadmin.messages.commands.counter_checks import check_some
 from poisonadmin.messages.commands.counts import fold
 from poisonadmin.messages.commands.expiry import expire_due
-from poisonadmin.reports.commands.notices import send_notices
 from poisonadmin.reports.commands.requests import remove_expired_reports
 from poisonadmin.reports.commands.saved import run_saved_due
 from poisonadmin.search.commands.selections import remove_expired
@@ -110,7 +109,7 @@ def seal_tick(**_: Any) -> None:
 @app.task  # type: ignore[untyped-decorator]
 def alert_tick(**_: Any) -> None:
     """Record what is the matter, and send what is due."""
-    do_each(_record_alerts, lambda: send_due(post), lambda: send_notices(post))
+    do_each(_record_alerts, lambda: send_due(post))
 
 
 def _record_alerts() -> None:

@@ -1,4 +1,4 @@
-"""Archived failures get the fingerprints of this version: files are written anew, groups keep what they are."""
+"""Archived failures get the fingerprints of this version: files stay as they are, groups keep what they are."""
 
 import json
 from pathlib import Path
@@ -8,32 +8,33 @@ import pytest
 from django.conf import settings
 from pyspark.sql import SparkSession
 
-from poisonadmin.archive.commands.regrouping import ArchivedRegrouping
 from poisonadmin.archive.commands.requests import request_run
 from poisonadmin.archive.commands.restoring import restore_from_archive
-from poisonadmin.archive.domain.regrouping import RegroupedPiece
 from poisonadmin.core.domain.access import SYSTEM
+from poisonadmin.groups.commands import regrouping
 from poisonadmin.groups.commands.group_annotations import annotate
-from poisonadmin.groups.commands.regrouping import regroup_due, request_regrouping
+from poisonadmin.groups.commands.regrouping import FailureReader, regroup_due, request_regrouping
 from poisonadmin.groups.domain.failures import Failure, fingerprint, title
 from poisonadmin.groups.queries.groups import get_group
 from poisonadmin.messages.queries.archive_files import archived_files
+from poisonadmin.messages.queries.archived import attempts, detail
 from poisonadmin.search.domain.filters import parse_filter
 from poisonadmin.search.queries.archived import list_archived
 from poisonadmin.store.models.archive import ArchivedMessage, ArchiveFile
-from poisonadmin.store.models.attempt import FailureGroup
+from poisonadmin.store.models.attempt import Attempt, FailureGroup
 from poisonadmin.store.models.message import Message
-from poisonadmin.store.models.regrouping import RegroupedArchive, Regrouping, RegroupMove
+from poisonadmin.store.models.regrouping import FingerprintAlias, Regrouping, RegroupMove
 from tests.archive.fixtures import age, archive, place  # noqa: F401  (a fixture)
 from tests.fixtures.api import take_dead
 from tests.fixtures.decisions import mark_fail
-from tests.messages.former_rules import by_class, grouped, groups_of, renamed
-from workers.spark.jobs.regroup import survey
-from workers.spark.regroup_store import SparkRegroupStore
+from tests.messages.former_rules import Here, by_class, grouped, groups_of, renamed
+from workers.spark.jobs import regroup as regroup_job
+from workers.spark.jobs.regroup import SparkFailureReader
 from workers.spark.tables.extent import Extent
 from workers.spark.tables.frames import read_table
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("place")]
+_COPIED = ("message_id", "finished_at", "outcome", "error_class", "error_message", "fingerprint", "title")
 NOW = Failure("TimeoutError", "no answer in 30 s")
 
 
@@ -51,13 +52,19 @@ def archived(spark: SparkSession, ids: list[int]) -> None:
     assert ArchivedMessage.objects.filter(id__in=ids).count() == len(ids)
 
 
-def regroup(spark: SparkSession, store: SparkRegroupStore | None = None) -> Regrouping:
-    """Regroup what there is, live and archived, in one turn."""
+def regroup(failures: FailureReader) -> Regrouping:
+    """Regroup what there is, live and archived, in one turn; no file of the archive changes."""
+    files = contents()
     run = request_regrouping(actor="tests")
-    again = ArchivedRegrouping(store or SparkRegroupStore(spark, settings.ARCHIVE))
-    regroup_due(lambda number, ranges: survey(spark, number, ranges), archived=again, worker="batch", seconds=120)
+    regroup_due(failures, worker="batch", seconds=120)
     run.refresh_from_db()
+    assert contents() == files
     return run
+
+
+def contents() -> dict[str, bytes]:
+    """Return the files of the archive."""
+    return {str(one): one.read_bytes() for one in Path(settings.ARCHIVE).rglob("*") if one.is_file()}
 
 
 def rows(spark: SparkSession, table: str, *columns: str) -> list[tuple[Any, ...]]:
@@ -76,7 +83,6 @@ def is_over(spark: SparkSession, ids: list[int], failure: Failure = NOW) -> None
     seen = group.merged_into_id or group.id
     assert [row for row in found if row[0] in ids] == [(one, mark, line, seen) for one in ids]
     assert set(ArchivedMessage.objects.filter(id__in=ids).values_list("group_id", flat=True)) == {group.id}
-    assert not RegroupedArchive.objects.exists()
     assert not RegroupMove.objects.exists()
     files = {str(one) for one in Path(settings.ARCHIVE).rglob("*.parquet")}
     assert files == {one for table in ("messages", "attempts", "history", "extras") for one in archived_files(table)}
@@ -89,7 +95,7 @@ def test_archived_failures_go_with_their_group(spark: SparkSession) -> None:
     assert group is not None
     annotate(group, {"note": "call Ada"}, principal=SYSTEM)
     archived(spark, ids[:3])
-    run = regroup(spark)
+    run = regroup(SparkFailureReader(spark))
     assert run.finished_at is not None
     assert (run.read, run.changed) == (4, 4)
     is_over(spark, ids[:3])
@@ -100,7 +106,7 @@ def test_archived_failures_go_with_their_group(spark: SparkSession) -> None:
     restore_from_archive(ids[0], reason="needed", principal=SYSTEM)
     assert Message.objects.get(id=ids[0]).group_id == group
     before = set(archived_files("attempts"))
-    assert regroup(spark).changed == 0
+    assert regroup(SparkFailureReader(spark)).changed == 0
     assert set(archived_files("attempts")) == before
 
 
@@ -110,7 +116,7 @@ def test_a_group_whose_failures_are_all_archived_is_split_with_exact_counts(spar
         few = [take_dead(exception_message="refused") for _ in range(2)]
     (group,) = set(groups_of(many + few))
     archived(spark, many + few)
-    regroup(spark)
+    regroup(SparkFailureReader(spark))
     is_over(spark, many)
     is_over(spark, few, Failure("TimeoutError", "refused"))
     counts = dict(FailureGroup.objects.values_list("fingerprint", "failures"))
@@ -121,39 +127,31 @@ def test_a_group_whose_failures_are_all_archived_is_split_with_exact_counts(spar
     assert (new.error_class, new.is_unseen, new.merged_into_id) == ("TimeoutError", False, None)
 
 
-class Killed(SparkRegroupStore):
-    """Ends its worker: when the files are written, or when they are exchanged and the manifest is not."""
-
-    def __init__(self, spark: SparkSession, moment: str) -> None:
-        super().__init__(spark, settings.ARCHIVE)
-        self._moment = moment
-
-    def regroup(self, *asked: Any) -> RegroupedPiece:
-        """Write the files, and end."""
-        found = super().regroup(*asked)
-        if self._moment == "written":
-            raise KeyboardInterrupt
-        return found
-
-    def put(self, path: str, content: bytes) -> None:
-        """End in place of writing the manifest."""
-        if self._moment == "exchanged":
-            raise KeyboardInterrupt
-        super().put(path, content)
-
-
-@pytest.mark.parametrize("moment", ["written", "exchanged"])
-def test_whenever_it_is_killed_it_goes_on_and_nothing_is_lost_or_doubled(spark: SparkSession, moment: str) -> None:
+@pytest.mark.parametrize("moment", ["surveyed", "decided", "read", "aliased"])
+def test_whenever_it_is_killed_it_goes_on_and_nothing_is_lost_or_doubled(
+    spark: SparkSession, moment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with grouped(by_class):
         ids = [take_dead() for _ in range(3)]
         others = [take_dead(exception_message="refused") for _ in range(2)]
     archived(spark, ids + others)
     content = rows(spark, "messages", "id", "payload", "headers", "state")
-    with pytest.raises(KeyboardInterrupt):
-        regroup(spark, Killed(spark, moment))
+    names = {"surveyed": "_advance", "decided": "decide_on_groups", "read": "changes", "aliased": "give_aliases"}
+
+    def killed(done: Any) -> Any:
+        def do(*given: Any, **named: Any) -> None:
+            done(*given, **named)
+            raise KeyboardInterrupt
+
+        return do
+
+    with monkeypatch.context() as patched:
+        where = {"surveyed": regrouping._Turn, "read": SparkFailureReader}.get(moment, regrouping)
+        patched.setattr(where, names[moment], killed(getattr(where, names[moment])))
+        with pytest.raises(KeyboardInterrupt):
+            regroup(SparkFailureReader(spark))
     assert rows(spark, "messages", "id", "payload", "headers", "state") == content
-    assert RegroupedArchive.objects.exists()
-    regroup(spark)
+    regroup(SparkFailureReader(spark))
     assert rows(spark, "messages", "id", "payload", "headers", "state") == content
     is_over(spark, ids)
     is_over(spark, others, Failure("TimeoutError", "refused"))
@@ -161,6 +159,43 @@ def test_whenever_it_is_killed_it_goes_on_and_nothing_is_lost_or_doubled(spark: 
     (manifest,) = Path(settings.ARCHIVE).rglob("manifest.json")
     named = {one["path"] for one in json.loads(manifest.read_text())["files"]}
     assert named == set(ArchiveFile.objects.values_list("path", flat=True))
+
+
+def test_one_message_whose_archived_failures_go_apart_is_restored_as_it_is_seen(spark: SparkSession) -> None:
+    """Its group is that of its last failure, each failure has its own fingerprint, and the pages agree."""
+    refused = Failure("TimeoutError", "refused")
+    with grouped(by_class):
+        many = [take_dead() for _ in range(3)]
+        (mixed,) = [take_dead(exception_message="refused")]
+    first = Attempt.objects.get(message_id=mixed)
+    Attempt.objects.create(**{field: getattr(first, field) for field in _COPIED}, attempt_number=1)
+    Attempt.objects.filter(message_id=mixed, attempt_number=0).update(error_message="no answer in 30 s")
+    archived(spark, [*many, mixed])
+    regroup(SparkFailureReader(spark))
+    found = [row for row in rows(spark, "attempts", "message_id", "attempt_number", "fingerprint") if row[0] == mixed]
+    assert found == [(mixed, 0, fingerprint(NOW)), (mixed, 1, fingerprint(refused))]
+    group = FailureGroup.objects.get(fingerprint=fingerprint(refused))
+    assert detail(mixed, principal=SYSTEM).group_id == group.id
+    shown = attempts(mixed, principal=SYSTEM).results
+    assert [(one.attempt_number, one.group_id, one.title) for one in shown] == [
+        (1, group.id, title(refused)),
+        (0, FailureGroup.objects.get(fingerprint=fingerprint(NOW)).id, title(NOW)),
+    ]
+    found = [one.id for one in list_archived(parse_filter({"group": [str(group.id)]}), principal=SYSTEM).results]
+    assert found == [mixed]
+    only = read_table(spark, "messages", Extent(files=archived_files("messages")), columns=["id", "group_id"], tasks=1)
+    assert [row.id for row in only.where(f"group_id = {group.id}").collect()] == [mixed]
+    with pytest.MonkeyPatch.context() as later:
+        later.setattr(regroup_job, "fingerprint", renamed)
+        regroup_job._of.cache_clear()
+        assert regroup(Here()).changed == 5
+    regroup_job._of.cache_clear()
+    assert list_archived(parse_filter({"group": [str(group.id)]}), principal=SYSTEM).results[0].id == mixed
+    restore_from_archive(mixed, reason="needed", principal=SYSTEM)
+    stored = Attempt.objects.filter(message_id=mixed).order_by("attempt_number").values_list("fingerprint", flat=True)
+    assert list(stored) == [renamed(NOW), renamed(refused)]
+    assert (Message.objects.get(id=mixed).group_id, group.failures) == (group.id, 1)
+    assert not FingerprintAlias.objects.filter(message_id=mixed).exists()
 
 
 def test_the_archive_waits_while_failures_are_regrouped(spark: SparkSession) -> None:
@@ -171,7 +206,7 @@ def test_the_archive_waits_while_failures_are_regrouped(spark: SparkSession) -> 
     request_run(principal=SYSTEM)
     archive(spark)
     assert Message.objects.filter(id=waiting).exists()
-    regroup(spark)
+    regroup(SparkFailureReader(spark))
     archive(spark)
     assert not Message.objects.filter(id=waiting).exists()
     assert ArchiveFile.objects.filter(is_current=True).exists()

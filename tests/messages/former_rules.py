@@ -3,13 +3,13 @@
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import pytest
 
-from poisonadmin.groups.commands.regrouping import regroup_due, request_regrouping
+from poisonadmin.groups.commands.regrouping import FailureReader, regroup_due, request_regrouping
 from poisonadmin.groups.domain import failures
 from poisonadmin.groups.domain.failures import Failure
+from poisonadmin.groups.domain.regroup_plan import FailureMove, RegroupedFailure
 from poisonadmin.messages.domain.id_ranges import IdRange
 from poisonadmin.store.models.message import Message
 from poisonadmin.store.models.regrouping import Regrouping
@@ -53,19 +53,25 @@ def grouped(rule: Rule) -> Iterator[None]:
         yield
 
 
-def here(regrouping_id: int, ranges: Sequence[IdRange]) -> tuple[int, int]:
-    """Do what the Spark job does, in this process."""
-    rows: list[dict[str, Any]] = []
-    for part in range(len(ranges)):
-        rows += regroup._survey_range(regrouping_id, ranges, part)
-    return sum(row["read"] for row in rows), sum(row["changed"] for row in rows)
+class Here:
+    """Does what the Spark job does, in this process."""
+
+    def survey(self, ranges: Sequence[IdRange], files: Sequence[str] = ()) -> list[FailureMove]:
+        extents = regroup.extents_of(ranges, files)
+        return [FailureMove(**row) for part in range(len(extents)) for row in regroup.survey_part(extents, part)]
+
+    def changes(self, ranges: Sequence[IdRange], files: Sequence[str] = ()) -> list[RegroupedFailure]:
+        extents = regroup.extents_of(ranges, files)
+        return [
+            RegroupedFailure(**row) for part in range(len(extents)) for row in regroup.changes_of_part(extents, part)
+        ]
 
 
-def regrouped(survey: Any = here) -> Regrouping:
+def regrouped(failures: FailureReader | None = None) -> Regrouping:
     """Ask for a regrouping, carry it out, and return it."""
     run = request_regrouping(actor="test")
     for _ in range(1000):
-        regroup_due(survey, worker="tests", seconds=0.05)
+        regroup_due(failures or Here(), worker="tests", seconds=0.05)
         run.refresh_from_db()
         if run.finished_at is not None:
             return run

@@ -72,7 +72,7 @@ def test_fingerprints_may_change_places() -> None:
 
 
 def test_what_belongs_to_no_group_gets_none() -> None:
-    assert plan_regrouping([], {("a", "x"): 5}, []) == RegroupPlan()
+    assert plan_regrouping([], {("a", "x"): 5}, []) == RegroupPlan(main={"a": "x"})
 
 
 @given(

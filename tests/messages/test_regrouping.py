@@ -5,8 +5,6 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import pytest
@@ -18,10 +16,11 @@ from pyspark.sql import SparkSession
 from poisonadmin.alerts.commands.record import record_alerts
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.delivery.commands.settle import settle
-from poisonadmin.groups.commands import regroup_pieces, regrouping
+from poisonadmin.groups.commands import regroup_moves, regrouping
 from poisonadmin.groups.commands.group_annotations import annotate
 from poisonadmin.groups.commands.merged_groups import merge
 from poisonadmin.groups.domain.failures import Failure, fingerprint, from_dead_letter, title
+from poisonadmin.groups.domain.regroup_plan import FailureMove
 from poisonadmin.groups.queries.groups import get_group, list_groups
 from poisonadmin.messages.queries.counter_checks import wrong_counters
 from poisonadmin.search.domain.filters import parse_filter
@@ -31,12 +30,12 @@ from poisonadmin.store.models.alert import Alert
 from poisonadmin.store.models.attempt import Attempt, FailureGroup, FailureWords
 from poisonadmin.store.models.failure_group import GroupHour, GroupVersion
 from poisonadmin.store.models.message import Message
-from poisonadmin.store.models.regrouping import RegroupedAttempt, Regrouping, RegroupMove
+from poisonadmin.store.models.regrouping import Regrouping, RegroupMove
 from poisonadmin.store.models.run import LongRun
 from tests.fixtures.api import take_dead
 from tests.fixtures.delivery import answer, claim, counted, counters, end_nodes, enqueue, make_destination
-from tests.messages.former_rules import by_class, by_words, grouped, groups_of, of, regrouped, renamed
-from workers.spark.jobs.regroup import survey
+from tests.messages.former_rules import Here, by_class, by_words, grouped, groups_of, of, regrouped, renamed
+from workers.spark.jobs.regroup import SparkFailureReader
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -68,7 +67,6 @@ def is_right() -> None:
 
 def is_over() -> None:
     """Fail unless nothing is left of a regrouping, and each failure has the fingerprint of this version."""
-    assert not RegroupedAttempt.objects.exists()
     assert not RegroupMove.objects.exists()
     for one in Attempt.objects.exclude(outcome="delivered"):
         told = {"reason": "gave up", "exception_class": one.error_class, "exception_message": one.error_message}
@@ -189,13 +187,14 @@ def test_what_is_under_way_is_counted_when_it_is_settled_and_where_it_belongs() 
 
 def test_with_spark_in_small_ranges(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(regrouping, "RANGE_MESSAGES", 7)
-    monkeypatch.setattr(regroup_pieces, "MESSAGES_A_PIECE", 5)
+    monkeypatch.setattr(regrouping, "MOVED_RANGE_MESSAGES", 7)
+    monkeypatch.setattr(regroup_moves, "MESSAGES_A_PIECE", 5)
     with grouped(by_class):
         most, few = died(40), died(20, words="no total")
     with grouped(by_words):
         many = died(6, exception_class="KeyError")
     is_right()
-    run = regrouped(partial(survey, spark))
+    run = regrouped(SparkFailureReader(spark))
     assert (run.read, run.changed) == (66, 66)
     assert [len(set(groups_of(ids))) for ids in (most, few, many)] == [1, 1, 1]
     is_over()
@@ -203,7 +202,7 @@ def test_with_spark_in_small_ranges(spark: SparkSession, monkeypatch: pytest.Mon
 
 
 def test_deliveries_go_on_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(regroup_pieces, "MESSAGES_A_PIECE", 3)
+    monkeypatch.setattr(regroup_moves, "MESSAGES_A_PIECE", 3)
     make_destination(redelivery_delay=0, max_delivery_attempts=4)
     with grouped(by_class):
         died(30), died(15, words="no total")
@@ -244,12 +243,13 @@ import json, os, random, signal, sys
 import django
 django.setup()
 from django.db import connection
-from poisonadmin.messages.commands import regroup_pieces, regrouping
+from poisonadmin.groups.commands import regroup_moves, regrouping
 from poisonadmin.messages.queries.counter_checks import wrong_counters
 from poisonadmin.store.models.regrouping import Regrouping
-from tests.messages.former_rules import here
+from tests.messages.former_rules import Here
 from workers.spark.jobs import regroup
-regroup_pieces.MESSAGES_A_PIECE, regrouping.RANGE_MESSAGES, regrouping.SECONDS_AFTER_ERROR = 4, 6, 0
+regroup_moves.MESSAGES_A_PIECE, regrouping.RANGE_MESSAGES, regrouping.SECONDS_AFTER_ERROR = 4, 6, 0
+regrouping.MOVED_RANGE_MESSAGES = 6
 as_now = regroup.as_now
 deaths = 0
 for turn in range(1, 400):
@@ -271,7 +271,7 @@ for turn in range(1, 400):
                 step()
         regroup.as_now = lambda stored: (step(), as_now(stored))[1]
         with connection.execute_wrapper(count):
-            regrouping.regroup_due(here, worker="tests")
+            regrouping.regroup_due(Here(), worker="tests")
         os._exit(0)
     deaths += os.waitpid(pid, 0)[1] == signal.SIGKILL
     assert wrong_counters() == [], turn
@@ -300,13 +300,14 @@ def test_an_error_makes_it_wait_and_go_on(monkeypatch: pytest.MonkeyPatch) -> No
     with grouped(renamed):
         died(2)
 
-    def failing(_: int, __: Sequence[Any]) -> tuple[int, int]:
-        raise OSError("no space left")
+    class Failing(Here):
+        def survey(self, *_: Any, **__: Any) -> list[FailureMove]:
+            raise OSError("no space left")
 
     run = regrouping.request_regrouping(actor="test")
     with pytest.raises(OSError, match="no space"):
-        regrouping.regroup_due(failing, worker="tests")
-    regrouping.regroup_due(failing, worker="tests")  # it waits
+        regrouping.regroup_due(Failing(), worker="tests")
+    regrouping.regroup_due(Failing(), worker="tests")  # it waits
     assert [one.error for one in LongRun.objects.all()] == ["OSError: no space left"]
     Regrouping.objects.update(waits_until=timezone.now())
     assert regrouped().id == run.id

@@ -12,10 +12,11 @@ from django.core import mail
 from django.db import connection
 
 from poisonadmin.alerts.channels.contract import PostAnswer
+from poisonadmin.alerts.commands.send import send_due
 from poisonadmin.alerts.domain.signatures import signature
 from poisonadmin.core.domain.access import SYSTEM, NotAllowed, Principal, Role, principal
 from poisonadmin.core.domain.errors import AlreadyExists, NotFound
-from poisonadmin.reports.commands.notices import note_ready, send_notices
+from poisonadmin.reports.commands.notices import note_ready
 from poisonadmin.reports.commands.saved import (
     last_days,
     remove_saved_report,
@@ -28,7 +29,8 @@ from poisonadmin.reports.domain.columns import InvalidReport
 from poisonadmin.reports.queries.reports import get_report
 from poisonadmin.reports.queries.saved import get_saved_report, list_saved_reports
 from poisonadmin.store.models.access import Access, Audit
-from poisonadmin.store.models.report import ReportDelivery, RequestedReport, SavedReport
+from poisonadmin.store.models.alert import AlertDelivery
+from poisonadmin.store.models.report import RequestedReport, SavedReport
 from tests.fixtures.api import make_user
 from tests.reports.made import message
 
@@ -155,6 +157,7 @@ def ready(saved_id: int) -> int:
     return report_id
 
 
+@pytest.mark.django_db(transaction=True)
 def test_a_webhook_gets_a_signed_link_and_no_rows_until_it_takes_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(django_settings, "PUBLIC_URL", "https://poison.example.org")
     message(exception_message="a secret text")
@@ -168,13 +171,13 @@ def test_a_webhook_gets_a_signed_link_and_no_rows_until_it_takes_it(monkeypatch:
         posts.append((url, headers, body))
         return PostAnswer(503 if len(posts) == 1 else 200, "")
 
-    assert send_notices(post) == 1
-    assert ReportDelivery.objects.get().state == "waiting"
-    assert send_notices(post) == 0
-    ReportDelivery.objects.update(due_at=datetime(2026, 1, 1, tzinfo=UTC))
-    assert send_notices(post) == 1
-    assert send_notices(post) == 0
-    assert ReportDelivery.objects.get().state == "sent"
+    assert send_due(post) == 1
+    assert AlertDelivery.objects.get().state == "waiting"
+    assert send_due(post) == 0
+    AlertDelivery.objects.update(due_at=datetime(2026, 1, 1, tzinfo=UTC))
+    assert send_due(post) == 1
+    assert send_due(post) == 0
+    assert AlertDelivery.objects.get().state == "sent"
     (url, headers, body), (_, again, same) = posts
     assert (url, body, headers["webhook-id"]) == (hook[0], same, again["webhook-id"])
     expected = signature(
@@ -189,6 +192,7 @@ def test_a_webhook_gets_a_signed_link_and_no_rows_until_it_takes_it(monkeypatch:
     assert b"secret text" not in body
 
 
+@pytest.mark.django_db(transaction=True)
 def test_a_mail_says_the_rows_and_the_checksum(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(django_settings, "EMAIL_HOST", "mail.example.org")
     saved_id, secret = save_report(
@@ -196,7 +200,7 @@ def test_a_mail_says_the_rows_and_the_checksum(monkeypatch: pytest.MonkeyPatch) 
     )
     assert secret is None
     report_id = ready(saved_id)
-    assert send_notices(lambda *_: PostAnswer(None, "")) == 1
+    assert send_due(lambda *_: PostAnswer(None, "")) == 1
     (sent,) = mail.outbox
     assert sent.to == ["a@example.org"]
     assert "Report weekly: 1,234 rows" in sent.subject
@@ -208,7 +212,7 @@ def test_a_mail_says_the_rows_and_the_checksum(monkeypatch: pytest.MonkeyPatch) 
 def test_nobody_is_told_of_a_report_that_a_person_asked_for() -> None:
     saved_id, _ = save_report("weekly", WEEKLY, principal=SYSTEM)
     note_ready(run_saved_report(saved_id, principal=SYSTEM))
-    assert ReportDelivery.objects.count() == 0
+    assert AlertDelivery.objects.count() == 0
     with connection.cursor() as cursor:
         cursor.execute("SELECT count(*) FROM report WHERE saved_id IS NULL")
         assert cursor.fetchone()[0] == 1

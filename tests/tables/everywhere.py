@@ -21,7 +21,7 @@ from workers.spark.jobs.alike import alike_pairs
 from workers.spark.jobs.archive import write_pieces
 from workers.spark.jobs.compare import compare
 from workers.spark.jobs.dry_run import try_rule
-from workers.spark.jobs.regroup import survey
+from workers.spark.jobs.regroup import SparkFailureReader
 from workers.spark.jobs.report import collect
 from workers.spark.jobs.search import find
 from workers.spark.session import start_session
@@ -77,8 +77,9 @@ def _written(spark: SparkSession, order: WriteOrder, pieces: Sequence[PieceOrder
     ]
 
 
-def _surveyed(spark: SparkSession, regrouping_id: int, ranges: Sequence[IdRange]) -> tuple[int, int]:
-    return survey(spark, regrouping_id, ranges)
+def _regrouped(spark: SparkSession, ranges: Sequence[IdRange], files: Sequence[str]) -> list[Any]:
+    failures = SparkFailureReader(spark)
+    return [sorted(failures.survey(ranges, files)), sorted(failures.changes(ranges, files))]
 
 
 JOBS: dict[str, Callable[..., Any]] = {
@@ -90,7 +91,7 @@ JOBS: dict[str, Callable[..., Any]] = {
     "comparison": _compared,
     "dry run": _tried,
     "archive": _written,
-    "regrouping": _surveyed,
+    "regrouping": _regrouped,
 }
 
 

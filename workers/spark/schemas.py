@@ -54,11 +54,6 @@ TRIED_PART = RowSchema(
         }
     ),
 )
-# One row a range of messages: how many failures were read in it, and how many are to have another fingerprint.
-REGROUPED_PART = RowSchema(
-    "part long, read long, changed long",
-    pa.schema({"part": pa.int64(), "read": pa.int64(), "changed": pa.int64()}),
-)
 # One row a shard of a broker source: domain/draining.py, Drained.
 DRAINED_SHARD = RowSchema(
     "staged long, recognised long, rejected long, is_empty boolean, error string",
@@ -114,19 +109,35 @@ COMPARED_FAILURE = RowSchema(
         }
     ),
 )
-# One row an archived failure, `was` and `fingerprint` the same where it keeps it.
-REGROUPED_FAILURE = RowSchema(
-    "was string, fingerprint string, title string, error_class string, message_id long, attempt_number int,"
-    " finished_at timestamp",
+# One row a pair of fingerprints, as poisonadmin/groups/domain/regroup_plan.py says (FailureMove).
+FAILURE_MOVE = RowSchema(
+    "was string, fingerprint string, n long, title string, error_class string, message_id long, attempt_number int,"
+    " finished_at timestamp, last_at timestamp",
     pa.schema(
         {
             "was": pa.string(),
             "fingerprint": pa.string(),
+            "n": pa.int64(),
             "title": pa.string(),
             "error_class": pa.string(),
             "message_id": pa.int64(),
             "attempt_number": pa.int32(),
             "finished_at": pa.timestamp("us", tz="UTC"),
+            "last_at": pa.timestamp("us", tz="UTC"),
+        }
+    ),
+)
+# One row a failure (RegroupedFailure).
+REGROUPED_FAILURE = RowSchema(
+    "message_id long, attempt_number int, former string, was string, fingerprint string, title string",
+    pa.schema(
+        {
+            "message_id": pa.int64(),
+            "attempt_number": pa.int32(),
+            "former": pa.string(),
+            "was": pa.string(),
+            "fingerprint": pa.string(),
+            "title": pa.string(),
         }
     ),
 )

@@ -1,4 +1,4 @@
-"""Sending what is recorded: at least once, each try with the same id and the same content.
+"""The outbox: alerts and notices of reports are sent at least once, each try with the same id and the same content.
 
 The time of the next try is written before a try begins. One that dies with its worker is made again then.
 """
@@ -24,6 +24,7 @@ from poisonadmin.alerts.domain.notices import MAX_TRIES, NoticeType, ReportedAle
 from poisonadmin.core.domain.errors import error_text
 from poisonadmin.core.queries.rows import fetch
 from poisonadmin.store.models.alert import AlertDelivery, AlertRule
+from poisonadmin.store.models.report import SavedReport
 
 AT_ONCE = 10
 # For all that is sent at once: so long a tick waits, and no longer.
@@ -32,16 +33,16 @@ SECONDS_A_TRY = 12.0
 SECONDS_A_TICK = 10.0
 KEPT_DAYS = 30
 
-# One of a rule at a time, so that a receiver that hangs does not take every place.
+# One of a rule or a saved report at a time, so that a receiver that hangs does not take every place.
 # That something is over is sent after its beginning has arrived or was given up, and before what began instead.
 _DUE = """
-SELECT id, rule_id FROM (
-    SELECT DISTINCT ON (rule_id) id, rule_id, due_at FROM alert_delivery d
+SELECT id, rule_id, saved_id FROM (
+    SELECT DISTINCT ON (rule_id, saved_id) id, rule_id, saved_id, due_at FROM alert_delivery d
     WHERE state = 'waiting' AND due_at <= now() AND (is_test OR NOT %s) AND NOT (is_resolution AND EXISTS (
         SELECT FROM alert a JOIN alert_delivery opening ON opening.id = a.delivery_id
         WHERE a.resolution_id = d.id AND opening.state = 'waiting'))
-    ORDER BY rule_id, due_at, is_resolution DESC, id
-) AS first_of_rule ORDER BY due_at, id LIMIT %s
+    ORDER BY rule_id, saved_id, due_at, is_resolution DESC, id
+) AS first_of_sender ORDER BY due_at, id LIMIT %s
 """
 _LOCK = """
 SELECT d.id, d.webhook_id, d.tries, d.is_held, d.is_test, d.is_resolution, d.body, now() AS at
@@ -89,7 +90,7 @@ class _Try:
     """One try that has begun. `number`: counted from one since the delivery was made, or was sent again by hand."""
 
     delivery_id: int
-    rule_id: int
+    rule_id: int | None
     channel: ChannelKind
     number: int
     is_test: bool
@@ -111,7 +112,7 @@ def send_due(
             due = cursor.fetchall()
         if not due:
             break
-        begun = [one for delivery_id, rule_id in due if (one := _begin(delivery_id, rule_id)) is not None]
+        begun = [one for row in due if (one := _begin(*row)) is not None]
         _send_all(begun, post)
         tries += len(begun)
     return tries
@@ -124,30 +125,43 @@ def forget_old() -> None:
             cursor.execute(statement, {"kept": KEPT_DAYS})
 
 
-def _begin(delivery_id: int, rule_id: int) -> _Try | None:
+def _begin(delivery_id: int, rule_id: int | None, saved_id: int | None) -> _Try | None:
     """Write down that a try begins, and when the next one is; None where there is nothing to send."""
     with transaction.atomic(), connection.cursor() as cursor:
-        rule = AlertRule.objects.select_for_update(no_key=True).filter(id=rule_id).first()
+        sender = _locked_sender(rule_id, saved_id)
         found = fetch(_DueDelivery, _LOCK, [delivery_id])
-        if rule is None or not found:
+        if sender is None or not found:
             return None
         locked = found[0]
         if locked.tries >= (1 if locked.is_test else MAX_TRIES):
             # The last try has died with its worker.
             _end(locked.id, AlertDeliveryState.FAILED)
-            cursor.execute(_FAILING, [False, rule.id])
+            cursor.execute(_FAILING, [False, rule_id])
             return None
-        body = locked.body or _composed(locked, rule)
-        is_wanted = locked.is_test or (rule.is_enabled and (rule.send_resolved or not locked.is_resolution))
-        if body is None or not is_wanted:
+        body = locked.body or (_composed(locked, sender) if isinstance(sender, AlertRule) else None)
+        channel = sender.channel
+        if body is None or channel is None or not _is_wanted(locked, sender):
             _end(locked.id, AlertDeliveryState.DROPPED)
             return None
         cursor.execute(_BEGIN, [body, wait_seconds(locked.tries + 1), locked.id])
-    secrets = rule.secrets
-    if rule.old_secret_until is None or rule.old_secret_until <= locked.at:
+    secrets = sender.secrets
+    if isinstance(sender, AlertRule) and (sender.old_secret_until is None or sender.old_secret_until <= locked.at):
         secrets = secrets[:1]
-    notice = Notice(locked.webhook_id, body, rule.send_to, secrets, locked.at)
-    return _Try(locked.id, rule.id, ChannelKind(rule.channel), locked.tries + 1, locked.is_test, notice)
+    notice = Notice(locked.webhook_id, body, sender.send_to, secrets, locked.at)
+    return _Try(locked.id, rule_id, ChannelKind(channel), locked.tries + 1, locked.is_test, notice)
+
+
+def _locked_sender(rule_id: int | None, saved_id: int | None) -> AlertRule | SavedReport | None:
+    if saved_id is not None:
+        return SavedReport.objects.select_for_update(no_key=True).filter(id=saved_id).first()
+    assert rule_id is not None
+    return AlertRule.objects.select_for_update(no_key=True).filter(id=rule_id).first()
+
+
+def _is_wanted(locked: _DueDelivery, sender: AlertRule | SavedReport) -> bool:
+    if isinstance(sender, SavedReport) or locked.is_test:
+        return True
+    return sender.is_enabled and (sender.send_resolved or not locked.is_resolution)
 
 
 def _end(delivery_id: int, state: AlertDeliveryState) -> None:

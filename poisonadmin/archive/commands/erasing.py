@@ -54,6 +54,7 @@ INSERT INTO erased_message (id, erasure_id, address_id) SELECT id, %(erasure)s, 
 _FORGET = """
 DELETE FROM business_key WHERE message_id = ANY(%(ids)s);
 DELETE FROM removed_payload WHERE message_id = ANY(%(ids)s);
+DELETE FROM fingerprint_alias WHERE message_id = ANY(%(ids)s);
 WITH gone AS (DELETE FROM operation_result WHERE message_id = ANY(%(ids)s) RETURNING operation_id, outcome, code)
 INSERT INTO archived_result (operation_id, outcome, code, n, message_ids)
 SELECT operation_id, outcome, code, count(*), '{}' FROM gone GROUP BY operation_id, outcome, code;

@@ -130,6 +130,7 @@ def restore_from_archive(message_id: int, *, reason: str, principal: Principal) 
         ensure_addresses([one for one in (message[name] for name in _ADDRESSES) if one is not None])
         cursor.execute("INSERT INTO archive_left_out (piece_id, message_id) VALUES (%s, %s)", [piece_id, message_id])
         _write(cursor, message, rows, {"actor": principal.name, "note": reason})
+        cursor.execute("DELETE FROM fingerprint_alias WHERE message_id = %s", [message_id])
         cursor.execute(_COUNT_OFF, {"piece": piece_id, "message": message_id})
         # They are counted once more when it is archived once more.
         take_off(cursor, dict(zip(_FIGURED, archived, strict=True)))

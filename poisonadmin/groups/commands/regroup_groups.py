@@ -4,9 +4,6 @@ All of it is one transaction. Before it and after it, and whatever is killed in 
 group: a fingerprint that was given up has a group that is merged into the one that stays.
 """
 
-from collections.abc import Mapping
-from typing import Any
-
 from django.db import IntegrityError, connection, transaction
 from django.db.backends.utils import CursorWrapper
 from django.db.models.functions import Now
@@ -15,17 +12,13 @@ from poisonadmin.core.commands import locks
 from poisonadmin.core.commands.transaction_retry import TransactionRetry, retried
 from poisonadmin.core.domain.locks import Lock
 from poisonadmin.core.queries.rows import fetch_rows, fetch_values
+from poisonadmin.groups.commands.regroup_moves import COUNTED_IN_GROUPS, FROM_AND_TO
 from poisonadmin.groups.domain.failures import FINGERPRINT_VERSION
 from poisonadmin.groups.domain.regroup_plan import KnownGroup, RegroupPlan, plan_regrouping
 from poisonadmin.store.models.regrouping import Regrouping
 
-_MOVED = """
-SELECT was, fingerprint, sum(n)::bigint FROM (
-    SELECT was, fingerprint, count(*) AS n FROM regrouped_attempt GROUP BY 1, 2
-    UNION ALL SELECT was, fingerprint, n FROM regrouped_archive) AS noted
-GROUP BY 1, 2
-"""
-_KEPT = "SELECT was FROM regroup_move WHERE was = fingerprint"
+_MOVED = "SELECT was, fingerprint, sum(n)::bigint FROM regroup_move WHERE was <> fingerprint GROUP BY 1, 2"
+_KEPT = "SELECT DISTINCT was FROM regroup_move WHERE was = fingerprint"
 _LOCK = "SELECT FROM failure_group WHERE fingerprint = ANY(%s) ORDER BY fingerprint FOR UPDATE"
 _GROUPS = """
 SELECT g.id, g.fingerprint, g.failures, g.merged_into_id,
@@ -40,30 +33,18 @@ UPDATE failure_group SET fingerprint = one.fingerprint, version = %s
 FROM unnest(%s::bigint[], %s::text[]) AS one (id, fingerprint) WHERE failure_group.id = one.id
 """
 # A failure of each fingerprint, which describes its group; one that is archived where none is live.
-_SAMPLES = """
-SELECT DISTINCT ON (fingerprint) fingerprint, title, message_id, error_class, finished_at FROM (
-    SELECT noted.*, coalesce(t.error_class, '') AS error_class, t.finished_at, FALSE AS is_archived
-    FROM (SELECT fingerprint, min(message_id) AS message_id FROM regrouped_attempt GROUP BY 1) AS first
-         JOIN (SELECT fingerprint, title, message_id, attempt_number FROM regrouped_attempt) AS noted
-              USING (message_id, fingerprint)
-         JOIN attempt AS t USING (message_id, attempt_number)
-    UNION ALL
-    SELECT fingerprint, title, message_id, attempt_number, error_class, finished_at, TRUE FROM regrouped_archive) AS one
-ORDER BY fingerprint, is_archived, message_id, attempt_number
-"""
-_SAMPLE = """unnest(%(fingerprints)s::text[], %(titles)s::text[], %(messages)s::bigint[], %(classes)s::text[],
- %(times)s::timestamptz[]) AS sample (fingerprint, title, message_id, error_class, finished_at)"""
+_SAMPLE = """(
+    SELECT DISTINCT ON (fingerprint) fingerprint, title, error_class, message_id, finished_at FROM regroup_move
+    ORDER BY fingerprint, is_archived, message_id, attempt_number) AS sample"""
 _DESCRIBE = f"""
 UPDATE failure_group SET title = sample.title, sample_message_id = sample.message_id FROM {_SAMPLE}
-WHERE failure_group.id = ANY(%(keepers)s) AND failure_group.fingerprint = sample.fingerprint
+WHERE failure_group.id = ANY(%s) AND failure_group.fingerprint = sample.fingerprint
 """  # noqa: S608  (constants)
 # None is new to anybody: their failures were seen in the group that they come from.
 _MAKE = f"""
 INSERT INTO failure_group (fingerprint, version, title, error_class, sample_message_id, first_at, last_at, is_unseen)
-SELECT sample.fingerprint, %(version)s, sample.title, sample.error_class, sample.message_id, sample.finished_at,
-       sample.finished_at, FALSE
-FROM {_SAMPLE}
-WHERE sample.fingerprint = ANY(%(new)s) ORDER BY sample.fingerprint
+SELECT fingerprint, %s, title, error_class, message_id, finished_at, finished_at, FALSE FROM {_SAMPLE}
+WHERE fingerprint = ANY(%s) ORDER BY fingerprint
 """  # noqa: S608
 _MAKE_FORMER = """
 INSERT INTO failure_group (fingerprint, version, title, error_class, first_at, last_at, is_unseen, merged_into_id)
@@ -111,11 +92,26 @@ ON CONFLICT (group_id, consumer_version, address_id) DO UPDATE SET
     failures = group_version.failures + excluded.failures
 """,
 )
-_RESOLVE_MOVES = """
-UPDATE regroup_move SET held_by = one.held_by, from_group_id = one.from_id, to_group_id = g.id
-FROM unnest(%s::text[], %s::bigint[], %s::bigint[]) AS one (was, held_by, from_id), failure_group g
-WHERE regroup_move.was = one.was AND g.fingerprint = regroup_move.fingerprint
-"""
+# A former fingerprint may have had another one before: all lead to the present one.
+_ALIASES = (
+    """
+UPDATE fingerprint_alias SET fingerprint = one.fingerprint
+FROM unnest(%(was)s::text[], %(now)s::text[]) AS one (was, fingerprint) WHERE fingerprint_alias.fingerprint = one.was
+""",
+    """
+INSERT INTO fingerprint_alias (former, fingerprint) SELECT * FROM unnest(%(was)s::text[], %(now)s::text[])
+ON CONFLICT (former, message_id, attempt_number) DO UPDATE SET fingerprint = excluded.fingerprint
+""",
+    "DELETE FROM fingerprint_alias WHERE former = fingerprint AND message_id IS NULL",
+)
+# Live failures are counted as they move (regroup_moves.py).
+_COUNT_ARCHIVED = f"""
+WITH moved AS (
+    SELECT source.id AS from_group_id, target.id AS to_group_id, one.n, one.finished_at, one.last_at
+    FROM regroup_move AS one {FROM_AND_TO} WHERE is_archived
+), {COUNTED_IN_GROUPS}
+SELECT FROM counted
+"""  # noqa: S608
 
 
 def decide_on_groups(regrouping_id: int) -> None:
@@ -140,33 +136,20 @@ def _made_for(plan: RegroupPlan) -> list[int]:
 
 def _carry_out(cursor: CursorWrapper) -> RegroupPlan:
     locks.hold(cursor, Lock.CONFIGURATION)  # nobody merges or splits meanwhile
-    # What reads all notes comes before the groups are locked: failures wait for those.
     moved = {(was, now): count for was, now, count in fetch_rows(_MOVED)}
-    samples = fetch_rows(_SAMPLES)
     cursor.execute(_LOCK, [sorted({one for pair in moved for one in pair})])
     groups = [KnownGroup(*row) for row in fetch_rows(_GROUPS)]
     plan = plan_regrouping(groups, moved, set(fetch_values(_KEPT)))
     changing = {**{group_id: one for one, group_id in plan.keepers.items()}, **plan.others}
     cursor.execute(_GIVE_UP, [list(changing)])
     cursor.execute(_TAKE, [FINGERPRINT_VERSION, list(changing), list(changing.values())])
-    names = ("fingerprints", "titles", "messages", "classes", "times")
-    values: dict[str, Any] = {name: [row[place] for row in samples] for place, name in enumerate(names)}
-    values |= {"version": FINGERPRINT_VERSION, "new": plan.new, "keepers": list(plan.keepers.values())}
-    for statement in (_MAKE, _DESCRIBE):
-        cursor.execute(statement, values)
+    cursor.execute(_MAKE, [FINGERPRINT_VERSION, plan.new])
+    cursor.execute(_DESCRIBE, [list(plan.keepers.values())])
     cursor.execute(_MAKE_FORMER, [list(plan.former), list(plan.former.values())])
     cursor.execute(_MERGE, [list(plan.merged_into), list(plan.merged_into.values())])
     for statement in _COUNT_WITH if plan.dissolved else ():
         cursor.execute(statement, {"ids": list(plan.dissolved), "into": list(plan.dissolved.values())})
-    _resolve_moves(cursor, {group.fingerprint: group.id for group in groups}, plan.dissolved)
+    for statement in _ALIASES:
+        cursor.execute(statement, {"was": list(plan.main), "now": list(plan.main.values())})
+    cursor.execute(_COUNT_ARCHIVED)
     return plan
-
-
-def _resolve_moves(cursor: CursorWrapper, held: Mapping[str, int], dissolved: Mapping[int, int]) -> None:
-    """Write down which groups the moves are between."""
-    values: list[Any] = [
-        list(held),
-        list(held.values()),
-        [dissolved.get(group_id, group_id) for group_id in held.values()],
-    ]
-    cursor.execute(_RESOLVE_MOVES, values)

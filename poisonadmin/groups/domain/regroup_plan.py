@@ -9,6 +9,33 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
+from typing import NamedTuple
+
+
+class FailureMove(NamedTuple):
+    """Failures that go from a fingerprint to another, or keep theirs: their number, the first, and the last time."""
+
+    was: str
+    fingerprint: str
+    n: int
+    title: str
+    error_class: str
+    message_id: int
+    attempt_number: int
+    finished_at: datetime
+    last_at: datetime
+
+
+class RegroupedFailure(NamedTuple):
+    """A failure with its fingerprints and title. `former`: as it is stored; `was`: as it is seen so far."""
+
+    message_id: int
+    attempt_number: int
+    former: str
+    was: str
+    fingerprint: str
+    title: str
 
 
 @dataclass(frozen=True)
@@ -24,13 +51,16 @@ class KnownGroup:
 
 @dataclass
 class RegroupPlan:
-    """`keepers`: group id by the fingerprint that it has from now on, where that is another one. `others`: the groups
+    """`main`: where most failures of a fingerprint go, by that fingerprint, where it is another one.
+
+    `keepers`: group id by the fingerprint that it has from now on, where that is another one. `others`: the groups
     that give theirs up, and the fingerprint that they have instead.
 
     `dissolved`: groups whose failures another one has from now on. `merged_into`: what changes of that. `new`: the
     fingerprints that need a group; `former`: those that no group has any more, and the group that is shown for them.
     """
 
+    main: dict[str, str] = field(default_factory=dict)
     keepers: dict[str, int] = field(default_factory=dict)
     others: dict[int, str] = field(default_factory=dict)
     dissolved: dict[int, int] = field(default_factory=dict)
@@ -59,18 +89,20 @@ def plan_regrouping(
     for (was, now), count in moved.items():
         going[was][now] = count
     main = {
-        group.id: group.fingerprint
-        if group.fingerprint in kept or not going.get(group.fingerprint)
-        else min(going[group.fingerprint].items(), key=lambda item: (-item[1], item[0]))[0]
-        for group in groups
+        was: min(some.items(), key=lambda item: (-item[1], item[0]))[0]
+        for was, some in going.items()
+        if was not in kept
     }
     claimants: dict[str, list[KnownGroup]] = defaultdict(list)
     for group in groups:
-        claimants[main[group.id]].append(group)
+        claimants[main.get(group.fingerprint, group.fingerprint)].append(group)
     keeper = {fingerprint: min(some, key=_rank) for fingerprint, some in claimants.items()}
     plan = RegroupPlan(
+        main=main,
         keepers={one: group.id for one, group in keeper.items() if group.fingerprint != one},
-        dissolved={group.id: keeper[main[group.id]].id for group in groups if keeper[main[group.id]] != group},
+        dissolved={
+            group.id: keeper[one].id for one, some in claimants.items() for group in some if group != keeper[one]
+        },
         new=sorted({now for was, now in moved if was in held} - set(keeper)),
     )
     taken = {*keeper, *plan.new}

@@ -1,7 +1,7 @@
 """Archived messages: which there are, by what they are found, and their rows, read from their files."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -9,6 +9,7 @@ from typing import Any
 
 from django.conf import settings
 
+from poisonadmin.archive.domain.aliases import ALIASED, ALIASES, Aliases
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
 from poisonadmin.core.domain.filter_values import MAX_ID
@@ -127,7 +128,7 @@ def rows_of_several(ids: Sequence[int], table: str, *, columns: Sequence[str]) -
     return [row for path, some in found for row in _read(path, table, some, columns)]
 
 
-def _read(path: str, table: str, ids: Sequence[int], columns: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
+def _read(path: str, table: str, ids: Sequence[int], columns: Sequence[str] | None = None) -> list[dict[str, Any]]:
     # Here, so that a web process which shows no archived message does without Arrow's 60 MB.
     import pyarrow.dataset as ds
     from pyarrow import ArrowException
@@ -137,11 +138,16 @@ def _read(path: str, table: str, ids: Sequence[int], columns: Sequence[str] | No
         key = ds.field(_KEYS.get(table, "message_id"))
         # The range leaves parts of the file out by what it says of them.
         wanted = (key >= min(ids)) & (key <= max(ids)) & key.isin(list(ids))
-        names = None if columns is None else list(columns)
+        needed = ALIASED[table].needed if table in ALIASED else ()
+        names = None if columns is None else list(dict.fromkeys([*columns, *needed]))
         files = ds.dataset(f"{begin.rstrip('/')}/{path}", filesystem=where, format="parquet")
-        yield from files.to_table(columns=names, filter=wanted).to_pylist()
+        rows: list[dict[str, Any]] = files.to_table(columns=names, filter=wanted).to_pylist()
     except (OSError, ArrowException) as error:
         raise ArchiveUnreadable(path, str(error)) from error
+    if not needed:
+        return rows
+    aliases = Aliases(fetch_rows(ALIASES, [[path]]))
+    return [aliases.applied(table, row) for row in rows]
 
 
 @cache

@@ -190,7 +190,7 @@ def remove_saved_report(saved_id: int, *, principal: Principal) -> None:
     def remove() -> None:
         with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute("UPDATE report SET saved_id = NULL WHERE saved_id = %s", [saved_id])
-            cursor.execute("DELETE FROM report_delivery WHERE saved_id = %s", [saved_id])
+            cursor.execute("DELETE FROM alert_delivery WHERE saved_id = %s", [saved_id])
             cursor.execute("DELETE FROM saved_report WHERE id = %s RETURNING id", [saved_id])
             if cursor.fetchone():
                 audit.record(principal.name, "saved_report.removed", "saved_report", found.name)

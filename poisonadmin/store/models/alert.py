@@ -7,6 +7,7 @@ from django.db.models.functions import Now
 
 from poisonadmin.alerts.domain.kinds import AlertDeliveryState, AlertKind, ChannelKind
 from poisonadmin.store.models.choices import only_values_of
+from poisonadmin.store.models.report import SavedReport
 
 
 class AlertRule(models.Model):
@@ -44,8 +45,9 @@ class AlertRule(models.Model):
 
 
 class AlertDelivery(models.Model):
-    """Some alerts of a rule, sent together; made in the transaction that records the first of them.
+    """Some alerts of a rule, sent together, or the notice that a report of a saved one is ready.
 
+    It is made in the transaction that records the first of them, or ends the report.
     `body` is written with the first try, and stays; while it is NULL more alerts may join. `due_at`: of the next try;
     it is moved before a try begins, so that one that dies is made again. `planned_at`: of the first. `is_held`: it
     waits for the end of quiet hours, or of a rule's pause, and what is over by then is left out. `is_resolution`: it
@@ -53,7 +55,8 @@ class AlertDelivery(models.Model):
     """
 
     id = models.BigAutoField(primary_key=True)
-    rule = models.ForeignKey(AlertRule, models.CASCADE)
+    rule = models.ForeignKey(AlertRule, models.CASCADE, null=True)
+    saved = models.ForeignKey(SavedReport, models.CASCADE, null=True)
     state = models.CharField(max_length=8, db_default=AlertDeliveryState.WAITING.value)
     is_held = models.BooleanField(db_default=False)
     is_test = models.BooleanField(db_default=False)

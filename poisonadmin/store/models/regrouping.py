@@ -8,22 +8,26 @@ from django.db.models.functions import Now
 class Regrouping(models.Model):
     """One pass over all failures, made by a Spark job; one at a time is not over.
 
-    Of messages up to `cut_off`, those up to `surveyed` have been looked at. `planned_at`: all of them have, and what
-    becomes of the groups is decided (groups/domain/regroup_plan.py): `dissolved` maps groups to those that have their
-    failures from then on, `former` are the groups that stand for fingerprints that no group has any more.
-    `archive_surveyed`: the last piece of the archive whose failures have been looked at, too.
-    `read`, `changed`: failures. `waits_until`: after an error.
+    Of messages up to `cut_off`, and of the pieces of the archive, those up to `surveyed` and `archive_surveyed` have
+    been counted (`RegroupMove`). `planned_at`: all of them have, and what becomes of the groups is decided
+    (groups/domain/regroup_plan.py): `dissolved` maps groups to those that have their failures from then on, `former`
+    are the groups that stand for fingerprints that no group has any more. `moved_until`, `archive_moved`: the last
+    message and piece whose failures have their fingerprints. `read`, `changed`, `moved`: failures. `waits_until`:
+    after an error.
     """
 
     id = models.BigAutoField(primary_key=True)
     cut_off = models.BigIntegerField()
     surveyed = models.BigIntegerField(db_default=0)
     archive_surveyed = models.BigIntegerField(db_default=0)
+    moved_until = models.BigIntegerField(db_default=0)
+    archive_moved = models.BigIntegerField(db_default=0)
     planned_at = models.DateTimeField(null=True)
     dissolved = models.JSONField(default=dict)
     former = models.JSONField(default=list)
     read = models.BigIntegerField(db_default=0)
     changed = models.BigIntegerField(db_default=0)
+    moved = models.BigIntegerField(db_default=0)
     job_id = models.BigIntegerField(null=True)
     requested_by = models.CharField(max_length=255)
     requested_at = models.DateTimeField(db_default=Now())
@@ -35,28 +39,14 @@ class Regrouping(models.Model):
         indexes = [models.Index("id", name="regrouping_open", condition=Q(finished_at__isnull=True))]
 
 
-class RegroupedAttempt(models.Model):
-    """A failure whose fingerprint is to be another one; the row goes when it is."""
+class RegroupMove(models.Model):
+    """The number of failures, live or archived, that go from a fingerprint (`was`) to another, or keep theirs; and one
+    of them, which describes the group. The rows go at the end of the regrouping."""
 
-    pk = models.CompositePrimaryKey("message_id", "attempt_number")
-    message_id = models.BigIntegerField()
-    attempt_number = models.IntegerField()
+    pk = models.CompositePrimaryKey("was", "fingerprint", "is_archived")
     was = models.CharField(max_length=16)
     fingerprint = models.CharField(max_length=16)
-    title = models.CharField(max_length=300)
-
-    class Meta:
-        db_table = "regrouped_attempt"
-
-
-class RegroupedArchive(models.Model):
-    """Archived failures of a piece whose fingerprint is to be another one: how many, and one of them, which describes
-    the group. The row goes when the files of the piece have it."""
-
-    pk = models.CompositePrimaryKey("piece_id", "was", "fingerprint")
-    piece_id = models.BigIntegerField()
-    was = models.CharField(max_length=16)
-    fingerprint = models.CharField(max_length=16)
+    is_archived = models.BooleanField()
     n = models.BigIntegerField()
     title = models.CharField(max_length=300)
     error_class = models.CharField(max_length=255)
@@ -66,22 +56,30 @@ class RegroupedArchive(models.Model):
     last_at = models.DateTimeField()
 
     class Meta:
-        db_table = "regrouped_archive"
+        db_table = "regroup_move"
 
 
-class RegroupMove(models.Model):
-    """Failures go from one fingerprint to another; or some keep theirs, where the two are the same.
+class FingerprintAlias(models.Model):
+    """The fingerprint that failures have now, which have a former one in files of the archive.
 
-    `held_by`: the group of their messages before. `from_group_id`, `to_group_id`: where they are counted, and where
-    they are to be.
+    Without a message it is that of all of them. Where a former fingerprint became several, single failures have aliases
+    of their own; without an attempt number it is that of the message, which has its last failure's.
     """
 
-    pk = models.CompositePrimaryKey("was", "fingerprint")
-    was = models.CharField(max_length=16)
+    id = models.BigAutoField(primary_key=True)
+    former = models.CharField(max_length=16)
+    message_id = models.BigIntegerField(null=True)
+    attempt_number = models.IntegerField(null=True)
     fingerprint = models.CharField(max_length=16)
-    held_by = models.BigIntegerField(null=True)
-    from_group_id = models.BigIntegerField(null=True)
-    to_group_id = models.BigIntegerField(null=True)
 
     class Meta:
-        db_table = "regroup_move"
+        db_table = "fingerprint_alias"
+        constraints = [
+            models.UniqueConstraint(
+                fields=["former", "message_id", "attempt_number"], name="fingerprint_alias_once", nulls_distinct=False
+            )
+        ]
+        indexes = [
+            models.Index("message_id", name="fingerprint_alias_of_message", condition=Q(message_id__isnull=False)),
+            models.Index("former", name="fingerprint_alias_of_all", condition=Q(message_id__isnull=True)),
+        ]

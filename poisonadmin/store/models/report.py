@@ -5,7 +5,7 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from poisonadmin.alerts.domain.kinds import AlertDeliveryState, ChannelKind
+from poisonadmin.alerts.domain.kinds import ChannelKind
 from poisonadmin.reports.domain.asked import OPEN, ReportState
 from poisonadmin.reports.domain.kinds import ReportKind
 from poisonadmin.store.models.choices import only_values_of
@@ -82,23 +82,3 @@ class RequestedReport(models.Model):
             models.Index("id", name="report_open", condition=Q(state__in=[str(state) for state in OPEN])),
             models.Index("expires_at", name="report_expiry", condition=Q(state=ReportState.READY.value)),
         ]
-
-
-class ReportDelivery(models.Model):
-    """The notice that a report of a schedule is ready, sent until it is taken; `due_at`: of the next try."""
-
-    id = models.BigAutoField(primary_key=True)
-    report = models.ForeignKey(RequestedReport, models.CASCADE)
-    saved = models.ForeignKey(SavedReport, models.CASCADE)
-    state = models.CharField(max_length=8, db_default=AlertDeliveryState.WAITING.value)
-    webhook_id = models.CharField(max_length=64, unique=True)
-    body = models.TextField()
-    tries = models.IntegerField(db_default=0)
-    due_at = models.DateTimeField(db_default=Now())
-    answer = models.TextField(null=True)
-    created_at = models.DateTimeField(db_default=Now())
-
-    class Meta:
-        db_table = "report_delivery"
-        constraints = [only_values_of("state", AlertDeliveryState)]
-        indexes = [models.Index("due_at", name="report_delivery_due", condition=Q(state=AlertDeliveryState.WAITING))]

@@ -1,100 +1,107 @@
-"""The `regroup` job: stored failures are given the fingerprints that the rules of this version make of them.
+"""The `regroup` job: reads stored failures, live and archived, and makes the fingerprints of this version of them.
 
-A task reads the failures of a range of messages, and notes those that are to have another fingerprint.
-`messages.commands.regrouping` calls it and moves them.
+`groups.commands.regrouping` calls it and moves failures. Fingerprints are made in Python, by the functions that
+deliveries use.
 """
 
-import os
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from itertools import groupby
+from typing import Any
 
-import psycopg
-from psycopg.rows import class_row
 from pyspark.sql import SparkSession
 
-from poisonadmin.core.domain.secret_settings import database_url
 from poisonadmin.groups.domain.failures import MAX_MASKED_CHARS, fingerprint, stored_failure, title
+from poisonadmin.groups.domain.regroup_plan import FailureMove, RegroupedFailure
 from poisonadmin.messages.domain.id_ranges import IdRange
 from poisonadmin.messages.domain.outcome import Outcome
 from workers.spark.pieces import do_pieces
-from workers.spark.schemas import REGROUPED_PART
+from workers.spark.schemas import FAILURE_MOVE, REGROUPED_FAILURE
+from workers.spark.tables.columns import ATTEMPTS
+from workers.spark.tables.extent import Extent
+from workers.spark.tables.source import TableReader, aliases_in
 
-_ROWS = 2000
 MAX_TITLE_CHARS = 300
 REPORTED = (Outcome.IMPORTED, Outcome.RETURNED)
 
-# Held to the end: nobody plans by what is noted before it is committed, and nobody notes anything afterwards.
-_IS_WANTED = "SELECT FROM regrouping WHERE id = %s AND planned_at IS NULL FOR SHARE"
-_FORGET = "DELETE FROM regrouped_attempt WHERE message_id > %(after)s AND message_id <= %(until)s"
-_FAILURES = f"""
-SELECT message_id, attempt_number, fingerprint, coalesce(error_class, '') AS error_class, cause_class,
-       left(coalesce(error_message, ''), {MAX_MASKED_CHARS}) AS message, coalesce(stack, '') AS stack,
-       coalesce(title, '') AS title, outcome IN ('{REPORTED[0]}', '{REPORTED[1]}') AS is_reported
-FROM attempt
-WHERE message_id > %(after)s AND message_id <= %(until)s AND outcome <> 'delivered' AND fingerprint IS NOT NULL
-ORDER BY message_id, attempt_number
-"""  # noqa: S608  (constants)
-_NOTE = "COPY regrouped_attempt (message_id, attempt_number, was, fingerprint, title) FROM STDIN"
-_MOVES = """
-INSERT INTO regroup_move (was, fingerprint) SELECT * FROM unnest(%s::text[], %s::text[]) AS one (was, fingerprint)
-ORDER BY 1, 2 ON CONFLICT DO NOTHING
-"""
+_COLUMNS = ("message_id", "attempt_number", "fingerprint", "error_class", "cause_class", "error_message", "stack",
+            "title", "outcome", "finished_at")  # fmt: skip
+_FAILURES = [
+    (ATTEMPTS.by_name["outcome"], "{} <> 'delivered'"),
+    (ATTEMPTS.by_name["fingerprint"], "{} IS NOT NULL"),
+]
 
 
-class LoggedFailure(NamedTuple):
-    """A row of the failure log, as far as a fingerprint is made of it."""
+@dataclass(frozen=True)
+class SparkFailureReader:
+    """Reads failures by Spark tasks, a range of messages each; files of a piece in one. The tasks read `DATABASE_URL`
+    from their environment."""
 
-    message_id: int
-    attempt_number: int
-    fingerprint: str
-    error_class: str
-    cause_class: str | None
-    message: str
-    stack: str
-    title: str
-    is_reported: bool
+    spark: SparkSession
 
+    def survey(self, ranges: Sequence[IdRange], files: Sequence[str] = ()) -> list[FailureMove]:
+        """Return how many failures go from which fingerprint to which, or keep theirs."""
+        extents = extents_of(ranges, files)
+        rows = do_pieces(self.spark, len(extents), partial(survey_part, extents), FAILURE_MOVE)
+        return [FailureMove(**row) for row in rows]
 
-def survey(spark: SparkSession, regrouping_id: int, ranges: Sequence[IdRange]) -> tuple[int, int]:
-    """Note which failures of these ranges are to have another fingerprint; return how many were read, and how many are.
-
-    A range may be surveyed again. The tasks read `DATABASE_URL` from their environment.
-    """
-    rows = do_pieces(spark, len(ranges), partial(_survey_range, regrouping_id, tuple(ranges)), REGROUPED_PART)
-    return sum(row["read"] for row in rows), sum(row["changed"] for row in rows)
+    def changes(self, ranges: Sequence[IdRange], files: Sequence[str] = ()) -> list[RegroupedFailure]:
+        """Return all failures of each message of which one is to have another fingerprint, a message at a time."""
+        extents = extents_of(ranges, files)
+        rows = do_pieces(self.spark, len(extents), partial(changes_of_part, extents), REGROUPED_FAILURE)
+        return [RegroupedFailure(**row) for row in rows]
 
 
-def _survey_range(regrouping_id: int, ranges: Sequence[IdRange], part: int) -> list[dict[str, Any]]:
-    ids = {"after": ranges[part].after, "until": ranges[part].until}
-    read = changed = 0
-    moves: set[tuple[str, str]] = set()
-    # Two sessions: one cannot read and copy at the same time.
-    with psycopg.connect(database_url(os.environ)) as reader, psycopg.connect(database_url(os.environ)) as writer:
-        if writer.execute(_IS_WANTED, [regrouping_id]).fetchone() is None:
-            return []
-        writer.execute(_FORGET, ids)
-        with writer.cursor().copy(_NOTE) as copy:
-            for stored in _failures(reader, ids):
-                read += 1
-                mark, line = as_now(stored)
-                moves.add((stored.fingerprint, mark))
-                if mark != stored.fingerprint:
-                    changed += 1
-                    copy.write_row((stored.message_id, stored.attempt_number, stored.fingerprint, mark, line))
-        writer.execute(_MOVES, [[was for was, _ in moves], [now for _, now in moves]])
-    return [{"part": part, "read": read, "changed": changed}]
+def extents_of(ranges: Sequence[IdRange], files: Sequence[str]) -> list[Extent]:
+    """Return what each task reads."""
+    return [*(Extent([one]) for one in ranges), *([Extent(files=files)] if files else [])]
 
 
-def _failures(connection: "psycopg.Connection[tuple[object, ...]]", ids: dict[str, int]) -> Iterator[LoggedFailure]:
-    with connection.transaction(), connection.cursor("failures", row_factory=class_row(LoggedFailure)) as cursor:
-        cursor.itersize = _ROWS
-        yield from cursor.execute(_FAILURES, ids)
+def survey_part(extents: Sequence[Extent], part: int) -> list[dict[str, Any]]:
+    """Return the moves of the failures in an extent, as rows."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for failure, row in _failures(extents[part]):
+        sample = {name: row[name] for name in ("message_id", "attempt_number", "finished_at")}
+        sample |= {"title": failure.title, "error_class": row["error_class"] or ""}
+        move = found.setdefault((failure.was, failure.fingerprint), {"n": 0, "last_at": row["finished_at"], **sample})
+        if failure[:2] < (move["message_id"], move["attempt_number"]):
+            move |= sample
+        move |= {"n": move["n"] + 1, "last_at": max(move["last_at"], row["finished_at"])}
+    return [{"was": was, "fingerprint": mark, **move} for (was, mark), move in found.items()]
 
 
-def as_now(stored: LoggedFailure) -> tuple[str, str]:
-    """Return fingerprint and title by the rules of this version; those that it has where it does not say enough."""
-    return _of(*stored[3:]) or (stored.fingerprint, stored.title)
+def changes_of_part(extents: Sequence[Extent], part: int) -> list[dict[str, Any]]:
+    """Return the failures in an extent that `changes` returns, as rows."""
+    found = sorted(failure for failure, _ in _failures(extents[part]))
+    messages = (list(some) for _, some in groupby(found, key=lambda one: one.message_id))
+    return [one._asdict() for some in messages if any(one.was != one.fingerprint for one in some) for one in some]
+
+
+def _failures(extent: Extent) -> Iterator[tuple[RegroupedFailure, dict[str, Any]]]:
+    aliases = aliases_in(extent.files)
+    reader = TableReader(ATTEMPTS, _COLUMNS, extent, 1, _FAILURES, as_written=True)
+    for part in reader.partitions():
+        for batch in reader.read(part):
+            for row in batch.to_pylist():
+                former, key = row["fingerprint"], (row["message_id"], row["attempt_number"])
+                if former is None or row["outcome"] == Outcome.DELIVERED:
+                    continue
+                alias = aliases.of(former, *key)
+                was = alias.fingerprint if alias else former
+                yield RegroupedFailure(*key, former, was, *(as_now(row) or (was, row["title"] or ""))), row
+
+
+def as_now(row: dict[str, Any]) -> tuple[str, str] | None:
+    """Return fingerprint and title of an attempt by the rules of this version; None where it does not say enough."""
+    return _of(
+        row["error_class"] or "",
+        row["cause_class"],
+        (row["error_message"] or "")[:MAX_MASKED_CHARS],
+        row["stack"] or "",
+        row["title"] or "",
+        row["outcome"] in REPORTED,
+    )
 
 
 @lru_cache(maxsize=4096)

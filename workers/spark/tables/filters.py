@@ -37,6 +37,14 @@ def is_known(one: asked.Filter, table: Table) -> bool:
     return isinstance(one, _OfOneColumn) and len(one.attribute) == 1 and one.attribute[0] in table.by_name
 
 
+def column_of(one: asked.Filter) -> str:
+    """Return the name of the column that a known filter is about."""
+    if isinstance(one, asked.Not):
+        return column_of(one.child)
+    assert isinstance(one, _OfOneColumn)
+    return str(one.attribute[0])
+
+
 def as_sql(filters: Iterable[asked.Filter], table: Table) -> list[tuple[Column, str]]:
     """Return each filter as a condition on its column, `{}` standing for the column."""
     return [_sql(one, table) for one in filters]

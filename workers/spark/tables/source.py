@@ -5,6 +5,8 @@ Each range is one query of its own, so that no snapshot of the database is held 
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from functools import reduce
+from operator import and_
 
 import adbc_driver_postgresql.dbapi as adbc
 import psycopg
@@ -15,13 +17,14 @@ from pyspark.sql import datasource as asked
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from poisonadmin.archive.domain.aliases import ALIASED, ALIASES, Aliases
 from poisonadmin.core.domain.archive_place import path_of, place_and_path
 from poisonadmin.core.domain.secret_settings import database_url
 from poisonadmin.messages.domain.id_ranges import IdRange
 from workers.spark.tables.archive_files import located
 from workers.spark.tables.columns import TABLES, Column, Table, arrow_schema, spark_schema
 from workers.spark.tables.extent import Extent, from_options
-from workers.spark.tables.filters import as_expression, as_sql, is_known
+from workers.spark.tables.filters import as_expression, as_sql, column_of, is_known
 
 FORMAT = "poisonadmin"
 _BATCH_ROWS = 2_000
@@ -65,7 +68,8 @@ class TableSource(DataSource):
 class TableReader(DataSourceReader):
     """Reads some columns of a table, by so many tasks at most.
 
-    `conditions`: of live rows, as `Table.select` has them.
+    `conditions`: of live rows, as `Table.select` has them. `as_written`: with the former fingerprints that archived
+    failures have in their files.
     """
 
     def __init__(
@@ -75,18 +79,26 @@ class TableReader(DataSourceReader):
         extent: Extent,
         tasks: int,
         conditions: Sequence[tuple[Column, str]] = (),
+        *,
+        as_written: bool = False,
     ) -> None:
         self._table = table
         self._columns = table.chosen(names)
         self._extent = extent
         self._tasks = tasks
         self._conditions = conditions
+        self._aliased = None if as_written else ALIASED.get(table.name)
         self._filters: list[asked.Filter] = []
 
     def pushFilters(self, filters: list[asked.Filter]) -> Iterable[asked.Filter]:  # noqa: N802  (Spark's name)
-        """Keep the filters that can be answered here, and return the others."""
+        """Keep the filters that can be answered here; return the others, and those that only live rows are asked."""
         self._filters = [one for one in filters if is_known(one, self._table)]
-        return [one for one in filters if one not in self._filters]
+        again = self._of_aliases() if self._extent.files else []
+        return [one for one in filters if one not in self._filters or one in again]
+
+    def _of_aliases(self) -> list[asked.Filter]:
+        changed = self._aliased.changed if self._aliased else ()
+        return [one for one in self._filters if column_of(one) in changed]
 
     def partitions(self) -> list[Part]:
         """Return what each task reads: every range, list and file once, spread over the tasks."""
@@ -103,9 +115,8 @@ class TableReader(DataSourceReader):
         schema = arrow_schema(self._columns)
         if partition.ranges or partition.some:
             yield from self._live(partition, schema)
-        left_out = _left_out(partition.files, self._table) if partition.files else {}
-        for file in partition.files:
-            yield from _archived(file, self._columns, schema, self._filters, left_out.get(path_of(file)))
+        if partition.files:
+            yield from self._archived(partition.files, schema)
 
     def _live(self, part: Part, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         conditions = [*self._conditions, *as_sql(self._filters, self._table)]
@@ -121,6 +132,45 @@ class TableReader(DataSourceReader):
                     for batch in cursor.fetch_record_batch():
                         yield batch.cast(schema)
 
+    def _archived(self, files: Sequence[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        left_out = _left_out(files, self._table)
+        aliases = aliases_in(files) if self._aliased else Aliases()
+        again = self._of_aliases()
+        expression = as_expression(one for one in self._filters if one not in again)
+        needed = self._aliased.needed if self._aliased and aliases.former else ()
+        names = [column.name for column in self._table.chosen(dict.fromkeys([*schema.names, *needed]))]
+        for file in files:
+            where, path = located(*place_and_path(file))
+            conditions = [one for one in (expression, left_out.get(path_of(file))) if one is not None]
+            batches = ds.dataset(path, filesystem=where, format="parquet").to_batches(
+                columns=names, filter=reduce(and_, conditions) if conditions else None, batch_size=_BATCH_ROWS
+            )
+            for batch in batches:
+                yield _renamed(batch, self._table, aliases).select(schema.names).cast(schema)
+
+
+def aliases_in(files: Sequence[str]) -> Aliases:
+    """Return the aliases of the failures in some files of the archive."""
+    if not files:
+        return Aliases()
+    with psycopg.connect(database_url(os.environ), connect_timeout=5) as connection:
+        return Aliases(connection.execute(ALIASES, [[path_of(file) for file in files]]).fetchall())
+
+
+def _renamed(batch: pa.RecordBatch, table: Table, aliases: Aliases) -> pa.RecordBatch:
+    """Return rows of a file with the fingerprints that their failures have now."""
+    if not aliases.former or aliases.former.isdisjoint(pc.unique(batch.column("fingerprint")).to_pylist()):
+        return batch
+    aliased = ALIASED[table.name]
+    changed = [name for name in batch.schema.names if name in aliased.changed]
+    chosen = batch.select([*dict.fromkeys([*aliased.needed, *changed])]).to_pylist()
+    rows = [aliases.applied(table.name, row) for row in chosen]
+    for name in changed:
+        at = batch.schema.get_field_index(name)
+        values = pa.array([row[name] for row in rows], batch.schema.field(at).type)
+        batch = batch.set_column(at, batch.schema.field(at), values)
+    return batch
+
 
 def _left_out(files: Sequence[str], table: Table) -> dict[str, pc.Expression]:
     """Return of each path which rows count, where some do not: their messages are live again, or erased."""
@@ -128,21 +178,3 @@ def _left_out(files: Sequence[str], table: Table) -> dict[str, pc.Expression]:
         found = connection.execute(_LEFT_OUT, [[path_of(file) for file in files]]).fetchall()
     key = pc.field(table.columns[0].name)
     return {path: ~key.isin(ids) for path, ids in found}
-
-
-def _archived(
-    file: str,
-    columns: Sequence[Column],
-    schema: pa.Schema,
-    filters: Sequence[asked.Filter],
-    left_out: pc.Expression | None,
-) -> Iterator[pa.RecordBatch]:
-    expression = as_expression(filters)
-    if left_out is not None:
-        expression = left_out if expression is None else expression & left_out
-    where, path = located(*place_and_path(file))
-    batches = ds.dataset(path, filesystem=where, format="parquet").to_batches(
-        columns=[column.name for column in columns], filter=expression, batch_size=_BATCH_ROWS
-    )
-    for batch in batches:
-        yield batch.cast(schema)
