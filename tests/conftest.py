@@ -1,5 +1,8 @@
 """Fixtures of the whole suite."""
 
+import contextlib
+import gc
+import importlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -7,6 +10,7 @@ import hypothesis
 import pytest
 from xdist.remote import Producer
 from xdist.scheduler.loadscope import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
 from tests import services_plugin
 from tests.services import Services
@@ -42,13 +46,20 @@ LONGEST_FIRST = (
 BY_FOLDER = ("whole_system", "conformance", "browser", "poisonguard", "faults", "brokers")
 # One SparkSession is enough for these; another process would start another JVM.
 WITH_SPARK = (
-    *("alike_groups", "archive", "benchmarks", "comparisons", "intake", "reports", "rules", "searches", "sources"),
-    *("tables", "messages/test_regrouping.py"),
+    *("alike_groups/test_job.py", "alike_groups/test_killed.py", "archive/test_erasing.py", "archive/test_pages.py"),
+    *("archive/test_operation_results.py", "archive/test_regrouping.py", "archive/test_restoring.py"),
+    *("archive/test_runs.py", "comparisons/test_archived.py", "comparisons/test_comparing.py", "intake/test_killed.py"),
+    *("intake/test_business_keys.py", "messages/test_regrouping.py", "reports/test_files.py", "reports/test_pivot.py"),
+    *("reports/test_runs.py", "rules/test_dry_runs.py", "searches/test_scan.py", "searches/test_searching.py"),
+    *("sources/test_directory.py", "sources/test_pieces.py", "sources/test_reading_files.py"),
+    *("sources/test_source_roots.py", "tables/test_tables.py"),
 )
 # So is one web process for these.
 WITH_WEB = ("web/test_strangers.py", "web/test_upload.py", "messages/test_long_payloads.py")
 # So is one installation for these tests of brokers.
 WITH_INSTALLATION = ("test_artemis_side_by_side.py", "test_system.py")
+
+COLLECTS_ALL = "collects all tests"
 
 
 class ByGroup(LoadScopeScheduling):
@@ -61,7 +72,7 @@ class ByGroup(LoadScopeScheduling):
 def group_of(nodeid: str) -> str:
     """Return what a test is run together with.
 
-    >>> group_of("tests/intake/test_batch.py::test_one"), group_of("tests/whole_system/test_roles.py::test_one")
+    >>> group_of("tests/rules/test_dry_runs.py::test_one"), group_of("tests/whole_system/test_roles.py::test_one")
     ('spark', 'whole_system')
     >>> group_of("tests/web/test_login.py::test_one")
     'tests/web/test_login.py'
@@ -75,11 +86,34 @@ def group_of(nodeid: str) -> str:
     folder, inside = rest[0], "/".join(rest)
     if folder == "brokers" and rest[1] in WITH_INSTALLATION:
         return "brokers with an installation"
-    if folder in WITH_SPARK or inside in WITH_SPARK:
+    if inside in WITH_SPARK:
         return "spark"
     if inside in WITH_WEB:
         return "live web"
     return folder if folder in BY_FOLDER else file
+
+
+def pytest_configure_node(node: WorkerController) -> None:
+    """Tell each process of a run whether it collects all tests."""
+    node.workerinput[COLLECTS_ALL] = node.config.args_source is pytest.Config.ArgsSource.TESTPATHS
+
+
+def pytest_collection(session: pytest.Session) -> None:
+    """Import the test modules, in each process of a whole run from another one on.
+
+    To compile them takes as long as all else that collecting is. So each process compiles its share, and finds what the
+    others have compiled meanwhile. What is collected stays: to search it for garbage would take a fifth of the time.
+    """
+    gc.disable()
+    worker = getattr(session.config, "workerinput", {})
+    if not worker.get(COLLECTS_ALL):
+        return
+    root = session.config.rootpath
+    files = sorted(path.relative_to(root) for path in root.glob("tests/**/test_*.py") if "brokers" not in path.parts)
+    first = len(files) * int(worker["workerid"].removeprefix("gw")) // worker["workercount"]
+    for path in [*files[first:], *files[:first]]:
+        with contextlib.suppress(Exception):  # collecting says what is wrong
+            importlib.import_module(".".join(path.with_suffix("").parts))
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
@@ -96,10 +130,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Let Hypothesis read its table of characters, and our modules' constants, before it times the first property.
+    """Leave what is collected out of each search for garbage; and let Hypothesis read its table of characters, and our
+    modules' constants, before it times the first property.
 
     In a fresh checkout that takes longer than its health check allows a first example.
     """
+    gc.freeze()
+    gc.enable()
     if any(getattr(getattr(item, "obj", None), "is_hypothesis_test", False) for item in session.items):
         hypothesis.find(hypothesis.strategies.text(), lambda _: True)
 

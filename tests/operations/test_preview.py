@@ -1,9 +1,11 @@
 """The preview says what the operation does then: the same checks, compared over random messages."""
 
+import json
 import random
 from collections import Counter
 
 import pytest
+from django.db.models import Max
 
 from poisonadmin.core.domain.access import SYSTEM, Principal, Role, principal
 from poisonadmin.decisions.commands import decisions as deciding
@@ -11,13 +13,14 @@ from poisonadmin.decisions.operations.commands.beginning import begin, decide_on
 from poisonadmin.decisions.operations.domain.actions import ACTIONS, OperationAction
 from poisonadmin.decisions.operations.queries.operations import get_operation
 from poisonadmin.decisions.operations.queries.preview import OperationPreview, preview
+from poisonadmin.intake.commands.batch import accept_stream
 from poisonadmin.policies.commands import save_policy
 from poisonadmin.search.commands.selections import freeze
 from poisonadmin.search.queries.selections import get_selection
 from poisonadmin.store.models.message import Message
 from poisonadmin.store.models.operation import OperationResult
 from tests.fixtures import decisions
-from tests.fixtures.api import take, take_dead
+from tests.fixtures.api import take_dead
 from tests.fixtures.delivery import make_destination
 
 pytestmark = pytest.mark.django_db
@@ -40,13 +43,16 @@ def shop(db: None) -> None:
 def make(dice: random.Random) -> list[int]:
     """Make messages in all states, moved or not, on addresses that deliver or not, small and large."""
     addresses = ["orders.eu", "orders.small", "elsewhere.x", "orders.dlq", "elsewhere.dlq"]
-    ids = []
+    lines = []
     for _ in range(60):
         original = dice.choice([None, "orders.eu", "orders.small", "elsewhere.x"])
         known = {} if original is None else {"original_address": original}
         described = {"reason": "gave up", "exception_class": f"Error{dice.randint(1, 3)}", **known}
         payload = dice.choice(["x" * 5, "x" * 50, {"a": 1}, {"a": "x" * 50}, {"a": "longer"}, {"b": 1}])
-        ids.append(take(dice.choice(addresses), payload, dead_letter=described))
+        lines.append({"address": dice.choice(addresses), "payload": payload, "dead_letter": described})
+    last = Message.objects.aggregate(last=Max("id"))["last"] or 0
+    assert accept_stream([json.dumps(line).encode() + b"\n" for line in lines], principal=SYSTEM).accepted == 60
+    ids = list(Message.objects.filter(id__gt=last).order_by("id").values_list("id", flat=True))
     for decision in (decisions.mark_fail, decisions.approve):
         decision(dice.sample(ids, 12), **WHY)
     Message.objects.filter(id__in=dice.sample(ids, 8), state="NDLV").update(reason="listed")

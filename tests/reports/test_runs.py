@@ -96,41 +96,39 @@ LONG_NAMES = [f"header.{'überweisung-' * 6}{end}" for end in "ab"]
 WHOLE = ["failures", "attempts", "decisions"]
 
 
-@pytest.mark.parametrize(
-    ("kind", "wishes"),
-    [
-        *((kind, {}) for kind in WHOLE),
-        *((kind, {"period": Period(NOON, NOON + DAY)}) for kind in WHOLE),
-        ("failures", {"columns": ["id", "header.X-Kind", "key.cust'omer", "tags", "payload", "failed_hour"]}),
-        ("failures", {"columns": ["id", *LONG_NAMES]}),
-        ("failures", {"group_by": LONG_NAMES, "pivot": "state"}),
-        ("failures", {"filter": {"q": ["!tag:late !address:orders.us attempts:<9"]}}),
-        ("failures", {"filter": {"address": ["orders.#"], "key.cust'omer": ["77"]}}),
-        ("failures", {"filter": {"header.X-Kind": ["it's"]}}),
-        ("failures", {"filter": {"failure": ["TimeoutError"], "owner": ["none"], "reason": ["imported"]}}),
-        ("failures", {"group_by": ["received_day", "address"], "time_zone": "Asia/Tokyo"}),
-        ("attempts", {"group_by": ["outcome", "consumer_version"]}),
-        ("redelivery", {}),
-        ("time_to_decision", {}),
-    ],
-)
-def test_archived_messages_are_in_a_report_as_if_they_were_live(
-    make: Make, spark: SparkSession, home: Path, kind: str, wishes: dict[str, Any]
-) -> None:
+REPORTS: list[tuple[str, dict[str, Any]]] = [
+    *((kind, {}) for kind in WHOLE),
+    *((kind, {"period": Period(NOON, NOON + DAY)}) for kind in WHOLE),
+    ("failures", {"columns": ["id", "header.X-Kind", "key.cust'omer", "tags", "payload", "failed_hour"]}),
+    ("failures", {"columns": ["id", *LONG_NAMES]}),
+    ("failures", {"group_by": LONG_NAMES, "pivot": "state"}),
+    ("failures", {"filter": {"q": ["!tag:late !address:orders.us attempts:<9"]}}),
+    ("failures", {"filter": {"address": ["orders.#"], "key.cust'omer": ["77"]}}),
+    ("failures", {"filter": {"header.X-Kind": ["it's"]}}),
+    ("failures", {"filter": {"failure": ["TimeoutError"], "owner": ["none"], "reason": ["imported"]}}),
+    ("failures", {"group_by": ["received_day", "address"], "time_zone": "Asia/Tokyo"}),
+    ("attempts", {"group_by": ["outcome", "consumer_version"]}),
+    ("redelivery", {}),
+    ("time_to_decision", {}),
+]
+
+
+def test_archived_messages_are_in_a_report_as_if_they_were_live(make: Make, spark: SparkSession, home: Path) -> None:
     ids = some_messages()
-    before = rows_at_once(asked_report(kind, **wishes), principal=SYSTEM)
+    before = [rows_at_once(asked_report(kind, **wishes), principal=SYSTEM).rows for kind, wishes in REPORTS]
     archive(spark, home, ids[:2], "2026-03-02")
     archive(spark, home, ids[5:], "2026-03-03")
-    row = make(kind, format="parquet", **wishes)
-    assert row.error is None
-    table = pq.read_table(files.file_of(row.id, ReportFormat.PARQUET))
-    found = [
-        tuple(value.encode() if name == "payload" and value is not None else value for name, value in one.items())
-        for one in table.to_pylist()
-    ]
-    assert before.rows
-    assert sorted(found, key=repr) == sorted(before.rows, key=repr)
-    assert RequestedReport.objects.get(id=row.id).place == {}
+    for (kind, wishes), rows in zip(REPORTS, before, strict=True):
+        row = make(kind, format="parquet", **wishes)
+        assert row.error is None
+        table = pq.read_table(files.file_of(row.id, ReportFormat.PARQUET))
+        found = [
+            tuple(value.encode() if name == "payload" and value is not None else value for name, value in one.items())
+            for one in table.to_pylist()
+        ]
+        assert rows, (kind, wishes)
+        assert sorted(found, key=repr) == sorted(rows, key=repr), (kind, wishes)
+        assert RequestedReport.objects.get(id=row.id).place == {}
 
 
 def test_no_report_names_a_destination_that_is_kept_for_others(make: Make, spark: SparkSession, home: Path) -> None:

@@ -4,6 +4,7 @@ No answer is a 5xx, and each one has a status, a media type and a shape that the
 """
 
 import inspect
+import logging
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -93,13 +94,15 @@ def test_the_document_names_every_operation_once() -> None:
 
 @pytest.fixture
 def kept_connection() -> Iterator[None]:
-    """Keep the test's database connection over the end of a request, as Django's test client does."""
+    """Keep the test's database connection over the end of a request, as Django's test client does; log errors only."""
+    logging.disable(logging.WARNING)
     signals = (request_started, request_finished)
     for signal in signals:
         signal.disconnect(close_old_connections)
     yield
     for signal in signals:
         signal.connect(close_old_connections)
+    logging.disable(logging.NOTSET)
 
 
 @pytest.mark.usefixtures("kept_connection")
