@@ -17,7 +17,7 @@ from benchmarks.results import Line, alternate, compared, pairs_of, say
 from benchmarks.stopwatch import Rate, Stopwatch
 from benchmarks.world import World
 from poisonadmin.core.domain.spark_settings import LOCAL_BATCH_MASTER
-from poisonadmin.sources.commands.draining import Workshop, drain_source
+from poisonadmin.sources.commands.draining import Drainer, drain_source
 from poisonadmin.store.models.intake import Source
 from workers.spark.jobs.drain import count_waiting, drain
 from workers.spark.session import start_session
@@ -60,7 +60,7 @@ def _of_queues(world: World, queues: Queues, kind: str, count: int, spark: Spark
     source, _ = Source.objects.update_or_create(
         name="b3", defaults={"kind": "rabbitmq", "config": config, "secrets": secrets}
     )
-    workshop = Workshop(count_waiting, partial(drain, spark, seconds=300.0), worker="benchmark")
+    drainer = Drainer(count_waiting, partial(drain, spark, seconds=300.0), worker="benchmark")
 
     def ours(meanwhile: AbstractContextManager[None] | None = None) -> Rate:
         loads.empty()
@@ -69,7 +69,7 @@ def _of_queues(world: World, queues: Queues, kind: str, count: int, spark: Spark
         before = Source.objects.get(id=source.id).accepted
         with watch, meanwhile or nullcontext(), ThreadPoolExecutor(1) as thread:
             taking = thread.submit(_seconds_until, world.services.database_url, source.id, accepted=before + count)
-            done = drain_source(source.id, workshop)
+            done = drain_source(source.id, drainer)
             seconds = taking.result(timeout=10.0)
         assert done is not None
         assert done[0].error is None, done[0].error

@@ -27,8 +27,8 @@ def run(world: World) -> list[Line]:
     killers = max(2, round(KILLERS * count / MESSAGES))
     innocents, seconds = _ours(count, killers)
     say(f"    ours: {innocents} innocents stopped, {killers} killers after two crashes each, {seconds:.1f} s")
-    dead, deaths, peer_seconds = _quorum_queue(world, count, killers)
-    say(f"    quorum queue: {dead} of {count - killers} innocents dead-lettered, {deaths} deaths, {peer_seconds:.1f} s")
+    dead, crashes, peer_seconds = _quorum_queue(world, count, killers)
+    say(f"    quorum queue: {dead} of {count - killers} innocents stopped, {crashes} crashes, {peer_seconds:.1f} s")
     peer = f"RabbitMQ, delivery limit {DELIVERY_LIMIT}, prefetch {PREFETCH}: {dead}, {dead / killers:.0f} a killer"
     work = f"innocents stopped, of {count:,} messages with {killers} killers"
     return [at_most(NAME, work, innocents, aim=0, unit="innocents", note=peer)]
@@ -37,7 +37,7 @@ def run(world: World) -> list[Line]:
 def _ours(count: int, killers: int) -> tuple[int, float]:
     orders.handle_with("b10", "honest:handle")
     begin = loads.database_now() + 4 + count / 2_000
-    bodies = [orders.order(deed) for deed in orders.deeds(count, killers, KINDS, oddities=())]
+    bodies = [orders.order(deed) for deed in orders.deeds(count, killers, KINDS)]
     orders.fill("b10.x", bodies, begin=begin)
     live.wait_until(lambda: sum(orders.decided()[:2]) == count, seconds=600, what=f"decisions on {count:,} messages")
     delivered, blacklisted, _ = orders.decided()
@@ -61,17 +61,17 @@ def _quorum_queue(world: World, count: int, killers: int) -> tuple[int, int, flo
         }
         channel.queue_declare("orders", durable=True, arguments=wanted)
         channel.confirm_delivery()
-        for deed in orders.deeds(count, killers, (KILLER.decode(),), oddities=()):
+        for deed in orders.deeds(count, killers, (KILLER.decode(),)):
             channel.basic_publish("", "orders", deed.encode() or b"order", pika.BasicProperties(delivery_mode=2))
         began = time.monotonic()
-        deaths = 0
+        crashes = 0
         command = [sys.executable, "-m", "benchmarks.quorum_consumer", broker.url, "orders", str(PREFETCH)]
         while subprocess.run(command, check=False).returncode != 0:
-            deaths += 1
-            assert deaths < killers * 10, "it goes on for ever"
+            crashes += 1
+            assert crashes < killers * 10, "it goes on for ever"
         seconds = time.monotonic() - began
         dead = 0
         while channel.basic_get("dead", auto_ack=True)[0] is not None:
             dead += 1
         connection.close()
-    return dead - killers, deaths, seconds
+    return dead - killers, crashes, seconds

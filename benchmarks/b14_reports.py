@@ -5,15 +5,15 @@ from functools import partial
 
 import psycopg
 from django.conf import settings
-from django.db import connection
+from django.db import connection, transaction
 from pyspark.sql import SparkSession
 
 from benchmarks import loads
-from benchmarks.dry_run import fill
 from benchmarks.memory import MIB, forget_peak, resident_bytes
 from benchmarks.results import Line, alternate, at_most, compared, pairs_of, say
 from benchmarks.stopwatch import Rate, Stopwatch
 from benchmarks.world import World
+from poisonadmin.addresses.commands import ensure_addresses
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.core.domain.spark_settings import LOCAL_BATCH_MASTER
 from poisonadmin.messages.domain.id_ranges import IdRange
@@ -29,6 +29,26 @@ from workers.spark.session import start_session
 NAME = "B14"
 ROWS = 1_000_000
 COPY = "COPY of the same query to CSV"
+ADDRESS = "reports.orders"
+
+_FILL = """
+WITH fresh AS MATERIALIZED (
+    SELECT nextval(pg_get_serial_sequence('message', 'id')) AS id, n FROM generate_series(1, %(count)s) AS n
+), bodies AS (
+    INSERT INTO body (id, headers, payload)
+    SELECT id, convert_to('{"x-kind": "order.created"}', 'UTF8'), convert_to(json_build_object(
+        'id', id, 'amount', n, 'employee', json_build_object('id', n),
+        'text', repeat(md5(id::text), 29))::text, 'UTF8')
+    FROM fresh
+), envelopes AS (
+    INSERT INTO envelope (id, intake_address_id, message_id, content_type, payload_bytes, received_by)
+    SELECT id, %(address)s, 'bench-' || id, 'application/json', 1000, 'benchmark' FROM fresh
+)
+INSERT INTO message (id, address_id, lane_id, state, reason, due_at)
+SELECT id, %(address)s, %(lane)s, CASE n %% 2 WHEN 0 THEN 'TBDL' ELSE 'NDLV' END,
+       CASE n %% 2 WHEN 0 THEN NULL ELSE 'attempts_exhausted' END, CASE n %% 2 WHEN 0 THEN now() END
+FROM fresh
+"""
 
 
 def run(world: World) -> list[Line]:
@@ -59,6 +79,13 @@ def run(world: World) -> list[Line]:
         loads.empty()
         RequestedReport.objects.all().delete()
     return lines
+
+
+def fill(count: int) -> None:
+    """Store messages, half of which wait and half of which are undecided."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        place = ensure_addresses([ADDRESS])[ADDRESS]
+        cursor.execute(_FILL, {"count": count, "address": place.id, "lane": place.lane_id})
 
 
 def _asked(written_as: ReportFormat) -> AskedReport:

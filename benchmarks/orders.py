@@ -14,7 +14,6 @@ KILLERS = (
     "kill SIGKILL", "kill SIGTERM", "segfault", "abort", "_exit 0", "_exit 3", "exit 4", "overflow", "allocate 400",
     "spin", "deaf", "fork_and_die",
 )  # fmt: skip
-ODDITIES = ("close_pipes", "swap_pipes", "fork_and_return", "fork_and_exit", "grandchild", "close_pipes")
 LIMITS = {"memory_mb": 128, "cpu_seconds": 0.5, "timeout_ms": 1000}
 _ROWS = 2_000
 
@@ -46,13 +45,11 @@ def order(deed: str = "") -> bytes:
     return json.dumps({"deed": deed, "customer": "C-1", "lines": lines, "total": total}).encode()
 
 
-def deeds(count: int, killers: int, kinds: Sequence[str] = KILLERS, oddities: Sequence[str] = ODDITIES) -> list[str]:
-    """Return what `count` messages do: killers of all kinds and oddities evenly among them."""
+def deeds(count: int, killers: int, kinds: Sequence[str] = KILLERS) -> list[str]:
+    """Return what `count` messages do: killers of all kinds evenly among them."""
     found = [""] * count
     for index in range(killers):
         found[index * (count // killers) + 7] = kinds[index % len(kinds)]
-    for index, oddity in enumerate(oddities):
-        found[index * (count // len(oddities)) + 3] = oddity
     return found
 
 

@@ -1,7 +1,6 @@
-"""PROFILE: what a delivery over HTTP costs, by process and by statement, in microseconds a message.
+"""What work costs by process and by statement, in microseconds a message; B3, B4 and B5 print it.
 
 The processor time of processes is measured in one run, the time of statements in another, as PostgreSQL logs it.
-B3 and B4 print the same of theirs.
 """
 
 import re
@@ -13,37 +12,13 @@ from typing import LiteralString
 import psutil
 import psycopg
 
-from benchmarks import live, loads
 from benchmarks.results import Line, say
 from benchmarks.world import World
 
-NAME = "PROFILE"
-MESSAGES = 60_000
-CONCURRENCY = 64
-PATH = "/ok/profile"
 SHOWN = 30
 SHOWN_CHARS = 150
 _ENTRY = re.compile(r"^LOG:  duration: ([\d.]+) ms  (?:parse \S+|bind \S+|execute \S+|statement): ", re.MULTILINE)
 _VALUE = re.compile(r"'[^']*'|\$?\b\d+\b")
-
-
-def run(world: World) -> list[Line]:
-    """Measure."""
-    count = world.count(MESSAGES, least=1_000)
-    loads.deliver_to("profile", world.live.sink.url(PATH), concurrency=CONCURRENCY)
-    live.deliver("profile.x", min(count, 10_000))  # so that claims have grown, and compilers have done their work
-
-    def processes() -> dict[str, list[int]]:
-        return world.live.system.processes() | {
-            "PostgreSQL": tree(world.services.postgres.pid),
-            "sink": [world.live.sink.pid],
-        }
-
-    said = lines_of(
-        NAME, world, processes, count, lambda meanwhile: live.deliver("profile.x", count, meanwhile=meanwhile)
-    )
-    world.live.sink.take_arrivals(PATH)
-    return said
 
 
 Processes = Callable[[], Mapping[str, Sequence[int]]]

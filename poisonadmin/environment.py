@@ -1,4 +1,4 @@
-"""What the environment asks for, variable by variable. A wrong value is named in one line; it is never shown, for it
+"""The settings of the environment, variable by variable. A wrong value is named in one line; it is never shown, for it
 may hold a password."""
 
 import logging
@@ -35,7 +35,7 @@ MAIL_PORTS = {"smtp": 25, "smtp+starttls": 587, "smtps": 465}
 
 @dataclass(frozen=True)
 class MailServer:
-    """Where mail is handed in; `host` empty: nowhere. `starts_tls`: after the greeting; `is_tls`: from the start."""
+    """The server that takes mail; `host` empty: none. `starts_tls`: after the greeting; `is_tls`: from the start."""
 
     host: str = ""
     port: int = 25

@@ -1,28 +1,68 @@
-"""The guard: what stands between a consumer and its handler."""
+"""The guard between a consumer and its handler, and its lives: it follows forks and the end of the process."""
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import logging
 import os
 import socket
 import ssl
 import threading
+import weakref
 from pathlib import Path
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, Callable, TypedDict
+from typing import TYPE_CHECKING, Any, Callable, Protocol, TypedDict
 
-from poisonguard import lifetimes
 from poisonguard.confirming import Confirmer, Headers
 from poisonguard.errors import GuardError, ListNotLoaded, Undecided
 from poisonguard.held import Held
 from poisonguard.journal import CrashJournal
 from poisonguard.listing import Listing
-from poisonguard.place import Place, make_place
+from poisonguard.place import Place, forget_held, make_place
 from poisonguard.reporter import Reporter
 from poisonguard.server import Server
 from poisonguard.skipping import SKIPPED, OnSkip, Skip
 from poisonguard.wording import Wording, bookmark_of, payload_bytes
+
+
+class Lasting(Protocol):
+    """A guard that has to learn of a fork and of the end."""
+
+    def forked(self) -> None:
+        """Begin anew: this is the child."""
+
+    def flush(self) -> None:
+        """Give reports that are on their way a moment; what is being handled stays in the journal (AMPS-9)."""
+
+
+_living: weakref.WeakSet[Lasting] = weakref.WeakSet()
+
+
+def remember(guard: Lasting) -> None:
+    """Tell it from now on."""
+    _living.add(guard)
+
+
+def forget(guard: Lasting) -> None:
+    """Tell it no more."""
+    _living.discard(guard)
+
+
+def _after_fork() -> None:
+    forget_held()
+    for guard in list(_living):
+        guard.forked()
+
+
+def _at_exit() -> None:
+    for guard in list(_living):
+        guard.flush()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+atexit.register(_at_exit)
+
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -39,7 +79,7 @@ class GuardOptions(TypedDict, total=False):
     crash_limit: at which crash a bookmark is listed; None: as the source's policy says, else 2. preset="amps": 1.
     send_payload: send the message along (up to 256 kB), so that an administrator sees it; False.
     on_skip: called with a Skip for a listed bookmark, so that the caller can acknowledge it.
-    verdict_seconds: how long a bookmark waits for the answer to its own report before `Undecided` is raised; 1.0.
+    decision_seconds: how long a bookmark waits for the answer to its own report before `Undecided` is raised; 1.0.
     """
 
     version: str | None
@@ -49,7 +89,7 @@ class GuardOptions(TypedDict, total=False):
     send_payload: bool
     content_type: str | None
     on_skip: OnSkip | None
-    verdict_seconds: float
+    decision_seconds: float
     tls: ssl.SSLContext | None
 
 
@@ -89,7 +129,7 @@ class Guard:
         self._send_payload = options.get("send_payload", False)
         self._content_type = options.get("content_type")
         self._on_skip = options.get("on_skip")
-        self._verdict_seconds = options.get("verdict_seconds", 1.0)
+        self._decision_seconds = options.get("decision_seconds", 1.0)
         self._is_child = False
         self._is_closed = False
         self._start_options: tuple[float | None, str] | None = None
@@ -124,7 +164,7 @@ class Guard:
             self._start_options = (timeout, or_else)
             if self._place is None:
                 self._place = make_place(self._root)
-                lifetimes.remember(self)
+                remember(self)
                 self._reporter.start()
                 self._listing.start()
         if not self._listing.wait(timeout):
@@ -152,7 +192,7 @@ class Guard:
             self._make_ready()
         key = bookmark_of(bookmark)
         is_held = key in self._held.bookmarks and key not in self._listing.bookmarks
-        if is_held and not self._held.wait(key, self._verdict_seconds):
+        if is_held and not self._held.wait(key, self._decision_seconds):
             raise Undecided(key)
         if key in self._listing.bookmarks:
             return self._skip(key, payload, on_skip or self._on_skip)
@@ -207,7 +247,7 @@ class Guard:
         self._listing.stop(timeout)
         self._reporter.stop(timeout)
         place.close()
-        lifetimes.forget(self)
+        forget(self)
 
     def __enter__(self) -> Guard:
         return self.start()

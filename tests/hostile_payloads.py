@@ -1,4 +1,4 @@
-"""RELIABILITY S1: payloads that break what reads them carelessly."""
+"""Payloads that break what reads them carelessly."""
 
 PAYLOADS: dict[str, bytes] = {
     "NUL": b"\x00" * 10 + b"a\x00b",

@@ -13,10 +13,10 @@ from typing import TypeVar
 import psutil
 
 from poisonadmin.embedded import postgres as embedded_postgres
-from poisonadmin.embedded import valkey as embedded_valkey
 from poisonadmin.embedded.processes import NotReady, spawn, stop, wait_until_ready
+from poisonadmin.embedded.services import Valkey, prepare_valkey
 
-Server = TypeVar("Server", embedded_postgres.Postgres, embedded_valkey.Valkey)
+Server = TypeVar("Server", embedded_postgres.Postgres, Valkey)
 
 _PORT_ATTEMPTS = 5
 _START_SECONDS = 60.0
@@ -43,7 +43,7 @@ def start_services(home: Path, *, durable: bool = True) -> Services:
     home.mkdir(parents=True, exist_ok=True)
     postgres, postgres_process = _start(home, lambda: embedded_postgres.prepare(home, durable=durable))
     try:
-        valkey, valkey_process = _start(home, lambda: embedded_valkey.prepare(home))
+        valkey, valkey_process = _start(home, lambda: prepare_valkey(home))
     except BaseException:
         _stop_postgres(postgres_process)
         raise

@@ -63,7 +63,7 @@ app.conf.update(
                 "operation_tick": 1.0,
                 "restart_tick": 5.0,
                 "seal_tick": 10.0,
-                "look_tick": 1.0,
+                "broker_check_tick": 1.0,
                 "alert_tick": 15.0,
                 "lane_tick": 30.0,
                 "count_tick": 30.0,

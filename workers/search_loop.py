@@ -16,7 +16,7 @@ from workers.spark.jobs.search import find
 from workers.spark.pieces import tasks_side_by_side
 from workers.spark_worker import SparkWorker
 
-LOOK_SECONDS = 0.5
+CHECK_SECONDS = 0.5
 SECONDS_AFTER_ERROR = 5.0
 
 log = logging.getLogger(__name__)
@@ -49,5 +49,5 @@ def _run(worker: SparkWorker) -> None:
         except Exception:
             log.exception("a search has failed")
             time.sleep(SECONDS_AFTER_ERROR)
-        time.sleep(LOOK_SECONDS)
+        time.sleep(CHECK_SECONDS)
     connections.close_all()

@@ -35,7 +35,7 @@ from workers.spark.jobs.report import collect
 from workers.spark_worker import SparkWorker
 
 # A little less than the tick's period, so that the next tick finds the worker free. In between nothing is claimed.
-PUMP_SECONDS = 2.98
+DISPATCH_SECONDS = 2.98
 
 
 @worker_process_init.connect  # type: ignore[untyped-decorator]
@@ -54,7 +54,7 @@ def _stop_spark(**_: Any) -> None:
 @app.task  # type: ignore[untyped-decorator]
 def redeliver_tick(**_: Any) -> None:
     """Deliver what is due until the next tick comes."""
-    spark_worker.current().pump.run_for(PUMP_SECONDS)
+    spark_worker.current().dispatcher.run_for(DISPATCH_SECONDS)
 
 
 @app.task  # type: ignore[untyped-decorator]
@@ -97,7 +97,7 @@ def _drain(worker: SparkWorker) -> None:
 
 
 def _drain_due(drain_shards: Any, **worker: Any) -> None:
-    draining.drain_due(draining.Workshop(waiting_in, drain_shards, **worker))
+    draining.drain_due(draining.Drainer(waiting_in, drain_shards, **worker))
 
 
 def works_of(spark: SparkSession) -> tuple[RunWork, ...]:

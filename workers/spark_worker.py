@@ -2,28 +2,106 @@
 
 import logging
 import os
+import platform
+import secrets
 import threading
 import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import psycopg
 from pyspark.sql import SparkSession
 
+from poisonadmin.core.domain.locks import Lock, lock_key
 from poisonadmin.core.domain.secret_settings import database_url
 from poisonadmin.core.domain.spark_settings import LOCAL_BATCH_MASTER, LOCAL_MASTER, SHORT_JOBS
+from poisonadmin.delivery.domain.lease import HEARTBEAT_SECONDS
 from poisonadmin.destinations.domain.handler_config import handler_directories
 from workers.delivery.handler.sandbox.account import UnusableSandboxUser, choose_account
 from workers.dispatcher import Dispatcher
-from workers.heartbeat import WorkerHeartbeat
 from workers.spark.jobs.redeliver import run_delivery_task
 from workers.spark.session import awaited_url, is_here, remote_url, start_session
+
+_WORKER = """
+INSERT INTO worker (name, host, pid) VALUES (%s, %s, %s)
+ON CONFLICT (name) DO UPDATE SET host = excluded.host, pid = excluded.pid, heartbeat_at = now(),
+    started_at = CASE WHEN worker.pid = excluded.pid THEN worker.started_at ELSE now() END
+"""
+
+
+class WorkerHeartbeat:
+    """Holds the advisory lock of each run given to `hold` and moves its heartbeat until `release`.
+
+    `instance`: the number of this start of the worker, whose advisory lock is held as long as it lives.
+    """
+
+    def __init__(self, dsn: str, worker: str) -> None:
+        self._dsn = dsn
+        self._worker = worker
+        self.instance = secrets.randbits(31)
+        self._runs: set[int] = set()
+        self._locked: set[int] = set()
+        self._change = threading.Event()
+        self._is_over = False
+        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
+        self._thread.start()
+
+    def hold(self, run_id: int) -> None:
+        """Keep the run alive from now on."""
+        self._runs.add(run_id)
+        self._change.set()
+
+    def release(self, run_id: int) -> None:
+        """Let go of a run that has ended."""
+        self._runs.discard(run_id)
+        self._change.set()
+
+    def stop(self) -> None:
+        """Let go of everything."""
+        self._is_over = True
+        self._change.set()
+        self._thread.join(timeout=5)
+
+    def _run(self) -> None:
+        connection: psycopg.Connection[tuple[object, ...]] | None = None
+        while not self._is_over:
+            try:
+                if connection is None or connection.closed or connection.broken:
+                    connection = psycopg.connect(
+                        self._dsn, autocommit=True, connect_timeout=5, application_name=f"poisonadmin {self._worker}"
+                    )
+                    self._locked.clear()
+                    connection.execute("SELECT pg_try_advisory_lock(%s, %s)", [Lock.WORKER, self.instance])
+                self._beat(connection)
+            except psycopg.Error as error:  # of any kind: a thread that ends here would let every run be taken for dead
+                log.warning("the database does not answer as it should: %s", str(error).splitlines()[0])
+                connection = None
+            self._change.wait(HEARTBEAT_SECONDS)
+            self._change.clear()
+        if connection is not None:
+            connection.close()
+
+    def _beat(self, connection: "psycopg.Connection[tuple[object, ...]]") -> None:
+        runs = set(self._runs)
+        for run_id in runs - self._locked:
+            connection.execute("SELECT pg_try_advisory_lock(%s, %s)", [Lock.RUN, lock_key(run_id)])
+        for run_id in self._locked - runs:
+            connection.execute("SELECT pg_advisory_unlock(%s, %s)", [Lock.RUN, lock_key(run_id)])
+        self._locked = runs
+        if runs:
+            connection.execute("UPDATE run SET heartbeat_at = now() WHERE id = ANY(%s)", [list(runs)])
+            # Those that were cancelled between two turns are nobody's any more.
+            ended = connection.execute("SELECT id FROM run WHERE id = ANY(%s) AND ended_at IS NOT NULL", [list(runs)])
+            self._runs.difference_update(row[0] for row in ended.fetchall())
+        connection.execute(_WORKER, [self._worker, platform.node(), os.getpid()])
+
 
 STOP_SECONDS = 6.0
 BATCH = "spark-batch"  # the worker's name
 # A server that says where it is after each start need not be asked often.
-SERVER_LOOK_SECONDS, EMBEDDED_LOOK_SECONDS = 2.0, 30.0
-ADDRESS_LOOK_SECONDS = 0.25
+SERVER_CHECK_SECONDS, EMBEDDED_CHECK_SECONDS = 2.0, 30.0
+ADDRESS_CHECK_SECONDS = 0.25
 EXIT_JVM_DIED = 70
 EXIT_NO_SPARK = 71
 
@@ -31,7 +109,7 @@ log = logging.getLogger(__name__)
 
 
 class SparkWorker:
-    """What a solo worker process keeps for its lifetime."""
+    """The session and heartbeat of a solo worker process, for its lifetime."""
 
     def __init__(self, name: str) -> None:
         started = time.monotonic()
@@ -53,7 +131,7 @@ class SparkWorker:
         self._say_who_runs_handlers()
         url = database_url(os.environ)
         self.heartbeat = WorkerHeartbeat(url, name)
-        self.pump = Dispatcher(
+        self.dispatcher = Dispatcher(
             partial(run_delivery_task, self.spark, self.heartbeat.instance), self.heartbeat, name, url
         )
         self._watch(self._end_with_the_session if self._remote else self._end_with_the_jvm)
@@ -72,7 +150,7 @@ class SparkWorker:
 
     @property
     def is_stopping(self) -> bool:
-        """Whether the process is to end."""
+        """True when the process is to end."""
         return self._is_stopping
 
     def stop(self) -> None:
@@ -83,7 +161,7 @@ class SparkWorker:
         if self._is_stopping:
             return
         self._is_stopping = True
-        self.pump.stop(STOP_SECONDS)
+        self.dispatcher.stop(STOP_SECONDS)
         if self._remote:
             self.spark.interruptAll()
         else:
@@ -103,7 +181,7 @@ class SparkWorker:
 
         While the server is away the client tries again by itself, and so does this.
         """
-        seconds = EMBEDDED_LOOK_SECONDS if is_here(self._remote) else SERVER_LOOK_SECONDS
+        seconds = EMBEDDED_CHECK_SECONDS if is_here(self._remote) else SERVER_CHECK_SECONDS
         while not self._is_stopping:
             time.sleep(seconds)
             try:
@@ -114,7 +192,7 @@ class SparkWorker:
     def _end_with_the_address(self) -> None:
         """Leave when the address of the Connect server has changed: an embedded one that was started again says so."""
         while remote_url() == self._remote:
-            time.sleep(ADDRESS_LOOK_SECONDS)
+            time.sleep(ADDRESS_CHECK_SECONDS)
         self._end_without_server("it was started again")
 
     def _end_without_server(self, why: str) -> None:

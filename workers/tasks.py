@@ -1,16 +1,24 @@
 """The Celery tasks of the worker `io`: one call inward. Ticks are acknowledged early, expire, and run one at a time."""
 
+import asyncio
+import os
+from collections.abc import Mapping
 from typing import Any
 
+from yarl import URL
+
+from poisonadmin.alerts.channels.contract import PostAnswer
 from poisonadmin.alerts.commands.record import record_alerts
 from poisonadmin.alerts.commands.send import forget_old, send_due
 from poisonadmin.archive.commands.requests import request_daily_run
 from poisonadmin.core.commands.locks import Tick, single_flight
+from poisonadmin.core.domain.ssrf import NetworkGuard, guard_from
 from poisonadmin.decisions.operations.commands import operations
 from poisonadmin.decisions.restart_jobs.commands.runs import run_due
 from poisonadmin.decisions.sign_offs.commands.sign_off import expire_sign_offs
 from poisonadmin.delivery.commands.crash_recovery import sweep_journals
 from poisonadmin.delivery.commands.ordered_conversations import clear_lanes
+from poisonadmin.destinations.domain.http_config import is_sendable
 from poisonadmin.groups.alike.commands.requests import request_daily_search
 from poisonadmin.messages.commands.counter_checks import check_some
 from poisonadmin.messages.commands.counts import fold
@@ -25,7 +33,10 @@ from poisonadmin.system.commands.housekeeping import clean_up
 from workers.brokers.checking import check_broker
 from workers.celery_app import app, do_each
 from workers.crash_recovery import LocalJournals, recover_here
-from workers.webhooks import post
+from workers.delivery.http.failures import transport_failure
+from workers.delivery.http.pool import Pool, tls_context
+from workers.delivery.http.reader import IncomingAnswer
+from workers.delivery.http.resolver import GuardedResolver
 
 
 @app.task  # type: ignore[untyped-decorator]
@@ -119,12 +130,60 @@ def _record_alerts() -> None:
 
 
 @app.task  # type: ignore[untyped-decorator]
-def look_tick(**_: Any) -> None:
-    """Look at the brokers that somebody asks about, and send the test alerts."""
-    do_each(_look, lambda: send_due(post, only_tests=True))
+def broker_check_tick(**_: Any) -> None:
+    """Make the requested broker checks, and send the test alerts."""
+    do_each(_check_brokers, lambda: send_due(post, only_tests=True))
 
 
-def _look() -> None:
-    with single_flight(Tick.LOOK) as alone:
+def _check_brokers() -> None:
+    with single_flight(Tick.BROKER_CHECK) as alone:
         if alone:
             answer_due(check_broker)
+
+
+TIMEOUT_SECONDS = 10.0
+KEPT_BYTES = 1000
+_DEFAULTS = {"User-Agent": "PoisonAdmin", "Accept": "*/*", "Accept-Encoding": "identity", "Connection": "close"}
+
+
+def post(url: str, headers: Mapping[str, str], body: bytes) -> PostAnswer:
+    """Send one request and return its answer, or why there is none; never raises."""
+    place = URL(url)
+    try:
+        answer = asyncio.run(_answer(place, headers, body, guard_from(os.environ)))
+    except Exception as error:  # whatever it is, it is this try's outcome
+        failure = transport_failure(error, place=f"{place.host}:{place.port}", timeout_ms=int(TIMEOUT_SECONDS * 1000))
+        return PostAnswer(None, failure.message)
+    head = answer.head
+    assert head is not None
+    if 300 <= head.status < 400:
+        return PostAnswer(head.status, "redirects are not followed")
+    return PostAnswer(head.status, answer.kept[:KEPT_BYTES].decode("utf-8", "replace"))
+
+
+async def _answer(url: URL, headers: Mapping[str, str], body: bytes, guard: NetworkGuard) -> IncomingAnswer:
+    assert url.raw_host is not None
+    assert url.port is not None
+    pool = Pool(
+        GuardedResolver(url.raw_host, url.port, guard),
+        guard,
+        tls=tls_context(is_verified=True) if url.scheme == "https" else None,
+        server_name=url.raw_host.rstrip("."),
+    )
+    answer = IncomingAnswer(keep=KEPT_BYTES)
+    deadline = asyncio.get_running_loop().time() + TIMEOUT_SECONDS
+    try:
+        async with asyncio.timeout_at(deadline):
+            connection = await pool.take(deadline=deadline)
+            await connection.request(_head(url, headers, body), body, answer)
+            await connection.read()
+    finally:
+        await pool.close()
+    return answer
+
+
+def _head(url: URL, headers: Mapping[str, str], body: bytes) -> bytes:
+    fields = {**_DEFAULTS, **headers, "Content-Length": str(len(body))}
+    assert all(is_sendable(name, value) for name, value in fields.items())
+    lines = [f"POST {url.raw_path_qs} HTTP/1.1", f"Host: {url.host_port_subcomponent}"]
+    return "\r\n".join([*lines, *(f"{name}: {value}" for name, value in fields.items()), "", ""]).encode()

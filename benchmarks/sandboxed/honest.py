@@ -22,12 +22,6 @@ def handle(message: Any) -> None:
     hashlib.pbkdf2_hmac("sha256", message.payload, b"seal", ROUNDS)
 
 
-def trivial(message: Any) -> None:
-    """Do nothing, unless the message names a deed."""
-    if message.payload.startswith(b'{"deed": "'):
-        _do(message.json()["deed"])
-
-
 def _do(deed: str) -> None:
     if deed:
         import deadly  # on the handler path of a sandbox, and nowhere else

@@ -43,7 +43,7 @@ WHERE name = %(name)s AND status = ANY(%(from)s) RETURNING id
 
 @dataclass(frozen=True)
 class AddressRef:
-    """What a writer of messages needs to know of an address."""
+    """An address as the writers of messages need it."""
 
     id: int
     lane_id: int
@@ -64,14 +64,14 @@ def ensure_addresses(names: Iterable[str]) -> dict[str, AddressRef]:
             # A policy saved meanwhile would not see addresses that are not committed, nor we that policy.
             locks.share(cursor, Lock.POLICIES)
             policies = policy_index()
-            said = [policies.resolve(name) for name in missing]
+            resolved = [policies.resolve(name) for name in missing]
             values: dict[str, Any] = {
                 "names": missing,
-                "destinations": [one.destination for one in said],
-                "blames": [str(one.policy.blame) for one in said],
-                "limits": [one.policy.max_payload_bytes for one in said],
-                "ordered": [one.policy.ordered for one in said],
-                "watched": [one.policy.counts_beyond_the_message for one in said],
+                "destinations": [one.destination for one in resolved],
+                "blames": [str(one.policy.blame) for one in resolved],
+                "limits": [one.policy.max_payload_bytes for one in resolved],
+                "ordered": [one.policy.ordered for one in resolved],
+                "watched": [one.policy.counts_beyond_the_message for one in resolved],
             }
             cursor.execute(_MAKE, values)
             found |= _find(cursor, missing)

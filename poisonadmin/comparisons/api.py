@@ -1,4 +1,4 @@
-"""What failing messages have in common that others have not."""
+"""Comparisons of failing messages with others: what failing ones share and others have not."""
 
 from typing import Any
 

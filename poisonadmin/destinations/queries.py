@@ -1,4 +1,4 @@
-"""Where addresses deliver. Secrets are never read here: only the names of those that are set."""
+"""Destinations, to which addresses deliver. Secrets are never read here: only the names of those that are set."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ class DestinationRow(Versioned):
 
     @property
     def goes_to(self) -> str:
-        """Where it delivers, in one line: the method and URL, the handler's callable, the broker and the redirect."""
+        """Its target in one line: the method and URL, the handler's callable, the broker and the redirect."""
         if "callable" in self.config:
             return str(self.config["callable"])
         if broker := BROKERS.get(self.kind):

@@ -1,4 +1,4 @@
-"""What the supervisor reads from its environment, and what it exports to its children."""
+"""The environment that the supervisor reads, and the one that it exports to its children."""
 
 import os
 import sys
@@ -27,7 +27,7 @@ DEFAULT_PORT = 8000
 
 @dataclass(frozen=True)
 class Wishes:
-    """How the user wants PoisonAdmin to be started."""
+    """The user's choices for a start of PoisonAdmin."""
 
     home: Path
     port: int
@@ -41,7 +41,7 @@ class Wishes:
 
     @property
     def embeds_spark(self) -> bool:
-        """Whether Spark is ours to run."""
+        """True when the supervisor runs Spark."""
         return not (self.spark_remote or self.spark_master)
 
 

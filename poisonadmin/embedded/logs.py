@@ -60,7 +60,7 @@ class Log:
         os.set_blocking(descriptor, False)
         self._selector.register(descriptor, selectors.EVENT_READ, None)
 
-    def pump(self, seconds: float) -> None:
+    def forward(self, seconds: float) -> None:
         """Move lines for at most `seconds`, returning as soon as something has moved."""
         for key, _ in self._selector.select(seconds):
             read = b""

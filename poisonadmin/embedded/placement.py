@@ -1,4 +1,4 @@
-"""Where PostgreSQL's programs and files stand, so that the account it runs under can reach them."""
+"""Places PostgreSQL's programs and files so that the account it runs under can reach them."""
 
 import contextlib
 import fcntl

@@ -15,7 +15,7 @@ SERVICES = frozenset({"postgres", "valkey"})
 
 @dataclass(frozen=True)
 class Plan:
-    """What runs on top of the services, each part made from the environment it is to have."""
+    """The processes on top of the services, each made from the environment that it is to have."""
 
     # Run to their ends, side by side, before anything else.
     before: Callable[[Mapping[str, str]], Sequence[ChildSpec]]

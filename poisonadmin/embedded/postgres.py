@@ -12,8 +12,8 @@ from pathlib import Path
 
 import psutil
 import psycopg
+from psycopg import sql
 
-from poisonadmin.embedded.database_roles import OWNER, RUNNING, separate
 from poisonadmin.embedded.placement import data_parent, postgres_programs, socket_directory
 from poisonadmin.embedded.ports import free_port
 from poisonadmin.embedded.processes import Account, ChildSpec, EmbeddedError, database_account
@@ -104,7 +104,7 @@ class Postgres:
 
     @property
     def spec(self) -> ChildSpec:
-        """How to run the server; a *fast* shutdown ends every session and writes a checkpoint."""
+        """The process of the server; a *fast* shutdown ends every session and writes a checkpoint."""
         return ChildSpec(
             name="postgres",
             command=[self.programs / "postgres", "-D", self.data],
@@ -127,7 +127,7 @@ class Postgres:
 
     def separate_roles(self) -> None:
         """Make the owner's role, and give it what there is; call it when the server is ready, before `owner_url`."""
-        separate(self.superuser_url, database=DATABASE, password=self.owner_password)
+        _separate_roles(self.superuser_url, database=DATABASE, password=self.owner_password)
 
     def clear_the_way(self) -> None:
         """End what is left of an earlier server on these files, so that the next one finds its memory and port free."""
@@ -207,9 +207,9 @@ def _run(postgres: Postgres, command: Sequence[str | Path], text: str = "") -> N
         stderr=subprocess.STDOUT,
         check=False,
     )
-    said = done.stdout.decode(errors="replace")
-    if done.returncode or "ERROR:" in said:
-        raise EmbeddedError(f"{program} failed ({done.returncode}):\n{said.strip()}")
+    output = done.stdout.decode(errors="replace")
+    if done.returncode or "ERROR:" in output:
+        raise EmbeddedError(f"{program} failed ({done.returncode}):\n{output.strip()}")
 
 
 def _configure(postgres: Postgres, socket_directory: Path, *, durable: bool) -> None:
@@ -225,3 +225,34 @@ def _configure(postgres: Postgres, socket_directory: Path, *, durable: bool) -> 
 
 def _environment() -> dict[str, str]:
     return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"}
+
+
+OWNER, RUNNING = "poisonadmin_owner", "poisonadmin"
+
+# Databases of before there were two roles belong to the one that runs; `manage.py migrate` then gives it its rights.
+_SEPARATE = """
+DO $$ BEGIN
+    IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = {owner_name}) THEN CREATE ROLE {owner}; END IF;
+    IF pg_has_role({running_name}, 'pg_monitor', 'MEMBER') THEN
+        REVOKE pg_monitor, pg_checkpoint FROM {running};
+    END IF;
+END $$;
+ALTER ROLE {owner} LOGIN CREATEDB PASSWORD {password};
+ALTER ROLE {running} NOCREATEDB;
+GRANT pg_monitor, pg_checkpoint TO {owner};
+REASSIGN OWNED BY {running} TO {owner};
+ALTER DATABASE {database} OWNER TO {owner};
+"""
+
+
+def _separate_roles(superuser_url: str, *, database: str, password: str) -> None:
+    """Let the role `OWNER` have the database and all that is in it, and `RUNNING` nothing of it."""
+    names = {"owner": OWNER, "running": RUNNING, "database": database}
+    statements = sql.SQL(_SEPARATE).format(
+        owner_name=sql.Literal(OWNER),
+        running_name=sql.Literal(RUNNING),
+        password=sql.Literal(password),
+        **{key: sql.Identifier(name) for key, name in names.items()},
+    )
+    with psycopg.connect(superuser_url) as session:
+        session.execute(statements)

@@ -86,7 +86,7 @@ class RestartRule(enum.Enum):
 
 @dataclass(frozen=True)
 class ChildSpec:
-    """What to start, and how to stop it."""
+    """A process to start, and the signals that stop it."""
 
     name: str
     command: Sequence[str | Path]

@@ -78,7 +78,7 @@ class ConnectServer:
     more_options: Sequence[str] = ()
 
     def spec(self, environment: Mapping[str, str]) -> ChildSpec:
-        """How to run the server; its tasks find `environment`, and the command line shows no token."""
+        """The process of the server; its tasks find `environment`, and the command line shows no token."""
         return ChildSpec(
             name=NAME,
             command=[self.java_home / "bin" / "java", f"@{self._arguments}", _SERVER],
@@ -90,17 +90,17 @@ class ConnectServer:
 
     @property
     def address_file(self) -> Path:
-        """Where the address of the server stands, with its token."""
+        """The file with the server's address and token."""
         return self.home / "secrets" / "spark-remote"
 
     @property
     def directory(self) -> Path:
-        """What only the server has: its arguments, its archive of classes."""
+        """The server's own directory, with its arguments and its archive of classes."""
         return self.home / "connect"
 
     @property
     def sockets(self) -> Path:
-        """Where its Python processes listen, or a link to that place."""
+        """The directory in which its Python processes listen, or a link to it."""
         return self.directory / "sockets"
 
     @property
@@ -110,11 +110,11 @@ class ConnectServer:
 
     @property
     def has_archive(self) -> bool:
-        """Whether the last start found a class archive."""
+        """True when the last start found a class archive."""
         return "-XX:SharedArchiveFile=" in self._arguments.read_text()
 
     def training(self, environment: Mapping[str, str]) -> ChildSpec:
-        """How to make the class archive, once everything has been started."""
+        """The process that makes the class archive, once everything has been started."""
         return ChildSpec(
             name="spark-classes",
             command=[sys.executable, "-m", "poisonadmin.embedded.class_training", self.home, self.java_home],

@@ -139,7 +139,7 @@ class Supervisor:
             kill(process for _, child in running for process in in_session(child.pid))
         for spec, process in running:
             if process.returncode:
-                self.log.pump(0.1)
+                self.log.forward(0.1)
                 raise EmbeddedError(f"{spec.name} failed with {ending(process.returncode)}; its lines above say why.")
 
     def keep_away_from(self, process: subprocess.Popen[bytes]) -> None:
@@ -168,7 +168,7 @@ class Supervisor:
         for _ in range(20):
             left = descendants(except_for=self._kept_away)
             kill(left)
-            self.log.pump(0.05)
+            self.log.forward(0.05)
             reap_adopted(self._own_pids())
             if not left:
                 return
@@ -187,7 +187,7 @@ class Supervisor:
             if is_quiet and waited > _QUIET_STOP_SECONDS:
                 is_quiet = False
                 self.log.say(NAME, f"{names}: has not ended yet, killed after {seconds:.0f} s")
-            self.log.pump(0.05)
+            self.log.forward(0.05)
         for child in children:
             if child.process:
                 kill(in_session(child.process.pid))
@@ -196,7 +196,7 @@ class Supervisor:
     def _tick(self, seconds: float) -> None:
         if self.stop_requested_at is not None:
             raise StopRequested
-        self.log.pump(seconds)
+        self.log.forward(seconds)
         for child in self._children:
             if child.process and child.process.poll() is not None:
                 self._take_note_of_end(child)

@@ -59,9 +59,9 @@ class NothingAccepted(PoisonAdminError):
         lines = "The line was not" if result.rejected_count == 1 else f"None of the {result.rejected_count:,} lines was"
         named = len(result.rejected)
         of = f" Of the first {named:,}:" if result.rejected_count > named else ""
-        said = [f" {n:,} x {code}: {detail}" for (code, detail), n in kinds.most_common(NAMED_KINDS)]
+        mistakes = [f" {n:,} x {code}: {detail}" for (code, detail), n in kinds.most_common(NAMED_KINDS)]
         more = f" And {len(kinds) - NAMED_KINDS:,} other mistakes." if len(kinds) > NAMED_KINDS else ""
-        super().__init__(f"{lines} accepted; set aside as {result.batch}.{of}{''.join(said)}{more}")
+        super().__init__(f"{lines} accepted; set aside as {result.batch}.{of}{''.join(mistakes)}{more}")
 
 
 class MessageBatch(ApiView):

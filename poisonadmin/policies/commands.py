@@ -28,12 +28,12 @@ UPDATE address
 SET destination_id = routed.destination_id, blame = routed.blame, max_payload_bytes = routed.max_payload_bytes,
     is_ordered = routed.is_ordered, is_watched = routed.is_watched
 FROM (
-    SELECT before.id, destination.id AS destination_id, said.blame, said.max_payload_bytes, said.is_ordered,
-           said.is_watched, before.max_payload_bytes AS was_max_payload_bytes
+    SELECT before.id, destination.id AS destination_id, resolved.blame, resolved.max_payload_bytes, resolved.is_ordered,
+           resolved.is_watched, before.max_payload_bytes AS was_max_payload_bytes
     FROM unnest(%(ids)s::bigint[], %(destinations)s::text[], %(blames)s::text[], %(limits)s::bigint[],
                 %(ordered)s::bool[], %(watched)s::bool[])
-         AS said (id, destination, blame, max_payload_bytes, is_ordered, is_watched)
-    JOIN address AS before ON before.id = said.id LEFT JOIN destination ON destination.name = said.destination
+         AS resolved (id, destination, blame, max_payload_bytes, is_ordered, is_watched)
+    JOIN address AS before ON before.id = resolved.id LEFT JOIN destination ON destination.name = resolved.destination
 ) AS routed
 WHERE address.id = routed.id
   AND (address.destination_id, address.blame, address.max_payload_bytes, address.is_ordered, address.is_watched)
@@ -58,17 +58,17 @@ def route_addresses(cursor: CursorWrapper, *, actor: str = "system") -> None:
     policies = policy_index()
     cursor.execute("SELECT id, name FROM address ORDER BY id")
     addresses = cursor.fetchall()
-    said = [policies.resolve(name) for _, name in addresses]
+    resolved = [policies.resolve(name) for _, name in addresses]
     ids = [address_id for address_id, _ in addresses]
     cursor.execute(
         _ROUTE,
         {
             "ids": ids,
-            "destinations": [one.destination for one in said],
-            "blames": [str(one.policy.blame) for one in said],
-            "limits": [one.policy.max_payload_bytes for one in said],
-            "ordered": [one.policy.ordered for one in said],
-            "watched": [one.policy.counts_beyond_the_message for one in said],
+            "destinations": [one.destination for one in resolved],
+            "blames": [str(one.policy.blame) for one in resolved],
+            "limits": [one.policy.max_payload_bytes for one in resolved],
+            "ordered": [one.policy.ordered for one in resolved],
+            "watched": [one.policy.counts_beyond_the_message for one in resolved],
         },
     )
     lowered = [address_id for address_id, is_lower in cursor.fetchall() if is_lower]
@@ -126,7 +126,7 @@ def save_policy(
             },
         )
         route_addresses(cursor, actor=principal.name)
-        # queries/policy_history.py reads a policy's versions out of these entries.
+        # `policy_history` in queries/policies.py reads a policy's versions out of these entries.
         details = {"preset": preset, "settings": row.settings, "destination": destination, "version": row.version}
         audit.record(principal.name, "policy.saved", "policy", match, details=details)
     row.refresh_from_db()

@@ -21,7 +21,7 @@ DRY_RUN = Shape("DryRun", queries.DryRunRow, kinds={"state": RunState})
 
 
 class RuleInput(StrictSerializer):
-    """What `match` and `action` may hold stands in docs/use/rules.md. `owner`: who saves it, where it is left out."""
+    """A rule; docs/use/rules.md lists what `match` and `action` may hold. `owner`: by default who saves it."""
 
     name = Text(max_length=MAX_NAME_CHARS)
     match = JsonObject(required=False, default=dict)

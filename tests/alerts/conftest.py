@@ -16,7 +16,7 @@ from poisonadmin.alerts.domain.rules import AlertRuleFields
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.store.models.alert import AlertRule
 from tests.alerts.receivers import MailServer, Receiver, http_receiver, mail_server
-from workers.webhooks import post
+from workers.tasks import post
 
 MakeRule = Callable[..., AlertRule]
 

@@ -8,7 +8,7 @@ from poisonadmin.store.models.alert import AlertRule
 from tests.alerts.conftest import MakeRule, tick
 from tests.alerts.receivers import Receiver
 from tests.fixtures.api import Caller, take_dead
-from workers.webhooks import post
+from workers.tasks import post
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

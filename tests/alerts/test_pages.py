@@ -14,7 +14,7 @@ from tests.alerts.conftest import MakeRule, tick
 from tests.alerts.receivers import Receiver
 from tests.fixtures.pages import dead_letter, html_of
 from tests.web.test_hostile_text import XSS
-from workers.webhooks import post
+from workers.tasks import post
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

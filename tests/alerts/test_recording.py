@@ -31,7 +31,7 @@ from tests.alerts.receivers import MailServer, Receiver
 from tests.fixtures import decisions
 from tests.fixtures.api import take, take_dead
 from tests.fixtures.delivery import make_destination
-from workers.webhooks import post
+from workers.tasks import post
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -30,7 +30,7 @@ from tests.alerts.receivers import MailServer, Receiver
 from tests.alerts.test_recording import quiet_now
 from tests.fixtures import decisions
 from tests.fixtures.api import take, take_dead
-from workers.webhooks import post
+from workers.tasks import post
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -278,7 +278,7 @@ if os.environ["WHEN"] == "resolving":
 record.record_alerts()
 if os.environ["WHEN"] == "resolved":
     die()
-from workers.webhooks import post
+from workers.tasks import post
 send.send_due((lambda *a: (post(*a), die())[0]) if os.environ["WHEN"] == "sent" else die)
 """
 

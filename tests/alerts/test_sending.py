@@ -22,7 +22,7 @@ from poisonadmin.store.models.alert import Alert, AlertDelivery, AlertRule
 from tests.alerts.conftest import MakeRule, make_due, tick
 from tests.alerts.receivers import MailServer, Receiver, Request
 from tests.fixtures.api import take_dead
-from workers.webhooks import post
+from workers.tasks import post
 
 pytestmark = pytest.mark.django_db(transaction=True)
 HOSTILE = "Boom\r\nBcc: victim@example.org\x1b[31m<script>alert(1)</script>\u202e" + "x" * 500
@@ -213,7 +213,7 @@ if os.environ["WHEN"] == "recording":
 record.record_alerts()
 if os.environ["WHEN"] == "recorded":
     die()
-from workers.webhooks import post
+from workers.tasks import post
 send.send_due((lambda *a: (post(*a), die())[0]) if os.environ["WHEN"] == "sent" else die)
 """
 

@@ -6,15 +6,12 @@ from pathlib import Path
 
 import pytest
 from django.db import connection
-from pyspark.sql import SparkSession
 
-from benchmarks import b06_claim_settle, bare_copy, content_rules, dry_run, files, loads, schedule
+from benchmarks import b06_claim_settle, bare_copy, files, loads
 from benchmarks.consumer import Arrival, running_sink
 from benchmarks.live import lateness
 from poisonadmin.core.domain.access import SYSTEM
 from poisonadmin.intake.commands.batch import accept_stream
-from poisonadmin.policies.domain.policy import BUILT_IN
-from poisonadmin.policies.domain.retry_schedule import explain
 from poisonadmin.store.models.destination import Destination
 from tests.fixtures.delivery import counted, counters
 from tests.services import Services
@@ -55,28 +52,3 @@ def test_the_sink_answers_as_the_path_says_and_remembers_what_came() -> None:
 def test_lateness_counts_first_attempts_from_when_they_were_due() -> None:
     arrivals = [Arrival(1, 1, 100.5), Arrival(1, 2, 109.0), Arrival(2, 1, 100.0)]
     assert lateness(arrivals, {1: 100.0, 2: 100.25}) == [0.5, -0.25]
-
-
-def test_a_redelivery_is_late_by_what_exceeds_its_wait() -> None:
-    waits = [explain(BUILT_IN, number, 9, number).delay / 1000 for number in (1, 2)]
-    arrivals = [Arrival(9, 1, 50.0), Arrival(9, 2, 50.0 + waits[0] + 0.5), Arrival(9, 3, 50.5 + sum(waits) + 1.0)]
-    assert schedule.lateness_of_redeliveries(arrivals, 3) == pytest.approx([0.5, 1.0])
-
-
-def test_a_missing_attempt_is_an_error() -> None:
-    with pytest.raises(AssertionError, match="attempts"):
-        schedule.lateness_of_redeliveries([Arrival(9, 2, 50.0)], 2)
-
-
-def test_asking_rules_about_a_message_is_timed() -> None:
-    assert content_rules.cost_us(content_rules.RULES, 50) > 0
-
-
-@pytest.mark.django_db(transaction=True)
-def test_a_dry_run_and_a_full_read_see_the_same_messages(
-    spark: SparkSession, test_database_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("DATABASE_URL", test_database_url)
-    dry_run.fill(500)
-    assert dry_run.dry_run(spark, 500, []).per_second > 0
-    assert dry_run.read_all(spark, 500).per_second > 0

@@ -99,7 +99,7 @@ def test_what_was_stored_and_not_acknowledged_is_recognised(
 ) -> None:
     _, dead = queues.dead_letter(without_ids(300))
     with monkeypatch.context() as patched:
-        patched.setattr("workers.brokers.rabbitmq.reader.RabbitMqReader.acknowledge", _die)
+        patched.setattr("workers.brokers.rabbitmq.adapter.RabbitMqReader.acknowledge", _die)
         with pytest.raises(KeyboardInterrupt):
             drain(dead)
     assert sum(stored().values()) >= 1
@@ -123,7 +123,7 @@ def test_equal_messages_without_ids_are_all_kept(
     _, dead = queues.dead_letter([Sent(b"ping")] * 50)
     with monkeypatch.context() as patched:
         patched.setattr(draining, "BATCH_MESSAGES", 20)
-        patched.setattr("workers.brokers.rabbitmq.reader.RabbitMqReader.acknowledge", _die)
+        patched.setattr("workers.brokers.rabbitmq.adapter.RabbitMqReader.acknowledge", _die)
         with pytest.raises(KeyboardInterrupt):
             drain(dead)
 
@@ -196,7 +196,7 @@ def test_the_same_id_with_another_body_is_a_conflict_and_with_the_same_a_duplica
 def test_a_message_that_cannot_be_stored_is_set_aside_with_its_bytes(
     queues: ClassicQueues, drain: Drain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workers.brokers.rows.LIMITS", replace(LIMITS, payload_bytes=3))
+    monkeypatch.setattr("workers.brokers.staging.LIMITS", replace(LIMITS, payload_bytes=3))
     _, dead = queues.dead_letter([Sent(b"much too large")])
 
     drained = drain(dead)

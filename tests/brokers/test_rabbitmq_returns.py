@@ -14,7 +14,7 @@ from poisonadmin.delivery.commands.settle import settle
 from poisonadmin.desk.queries.detail import get_message
 from poisonadmin.intake.domain.draining import Drained
 from poisonadmin.policies.commands import save_policy
-from poisonadmin.sources.commands.draining import Workshop, drain_due
+from poisonadmin.sources.commands.draining import Drainer, drain_due
 from poisonadmin.store.models.attempt import Attempt, FailureGroup
 from poisonadmin.store.models.destination import Destination
 from poisonadmin.store.models.intake import Source
@@ -56,7 +56,7 @@ class ReturnLoop:
 
     def drain(self) -> dict[str, int]:
         """Drain once as the tick does; return the source's counts."""
-        drain_due(Workshop(partial(depth_of, self._database_url), self._drain_shard, "tests"))
+        drain_due(Drainer(partial(depth_of, self._database_url), self._drain_shard, "tests"))
         self.source.refresh_from_db()
         assert (self.source.failures, self.source.lag) == (0, 0), self.source.last_error
         return {name: getattr(self.source, name) for name in ("accepted", "duplicates", "returned", "rejected")}

@@ -1,4 +1,4 @@
-"""Returning messages to a real RabbitMQ: delivered is what is confirmed, and nothing else (RELIABILITY F16, S7)."""
+"""Returning messages to a real RabbitMQ: delivered is what is confirmed, and nothing else (F16)."""
 
 import asyncio
 import base64

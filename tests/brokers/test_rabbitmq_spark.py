@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from poisonadmin.intake.domain.draining import Drained
-from poisonadmin.sources.commands.draining import Workshop, drain_due
+from poisonadmin.sources.commands.draining import Drainer, drain_due
 from poisonadmin.store.models.message import Message
 from poisonadmin.store.models.run import LongRun
 from tests.brokers.exchange import source_of
@@ -29,7 +29,7 @@ def _database_url(test_database_url: str, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def tick(spark: SparkSession, is_stopping: Callable[[], bool] = lambda: False) -> None:
-    drain_due(Workshop(count_waiting, partial(drain, spark, seconds=5.0), worker="tests", is_stopping=is_stopping))
+    drain_due(Drainer(count_waiting, partial(drain, spark, seconds=5.0), worker="tests", is_stopping=is_stopping))
 
 
 def test_the_queues_of_two_sources_are_drained_whole(queues: ClassicQueues, spark: SparkSession) -> None:
@@ -68,7 +68,7 @@ def test_a_broker_that_is_away_is_said_and_tried_again_later(spark: SparkSession
     source.refresh_from_db()
     assert source.failures == 1
     assert "no-such-queue" in (source.last_error or "")
-    assert source.next_look_at is not None
+    assert source.next_check_at is not None
 
 
 def test_what_a_task_stages_is_counted(queues: ClassicQueues, spark: SparkSession) -> None:

@@ -5,7 +5,6 @@ from collections.abc import Callable
 
 import pytest
 
-from benchmarks.incidents import KINDS, findings_of, is_first, make_incident
 from poisonadmin.comparisons.domain.association import Association
 from poisonadmin.comparisons.domain.conditions import FieldCondition, Operator
 from poisonadmin.comparisons.domain.cuts import Bin, best_cut, round_between
@@ -14,6 +13,7 @@ from poisonadmin.comparisons.domain.follow_ups import rule_match, search_paramet
 from poisonadmin.comparisons.domain.sentences import sentence
 from poisonadmin.rules.domain.rules import Stage, checked_match
 from poisonadmin.search.domain.filters import parse_filter, parse_search
+from tests.comparisons.incidents import KINDS, findings_of, is_first, make_incident
 
 SAMPLE = Sample(100, 1_000)
 

@@ -28,7 +28,7 @@ from tests.whole_system.installation import PoisonAdmin, Reply
 from workers import spark_worker
 from workers.crash_recovery import LocalJournals
 from workers.dispatcher import Dispatcher
-from workers.heartbeat import WorkerHeartbeat
+from workers.spark_worker import WorkerHeartbeat
 
 WORKER = "local-redelivery"
 JOB = ("redeliver", WORKER, "succeeded")

@@ -1,4 +1,4 @@
-"""SEMANTICS AMPS-3, AMPS-c, AMPS-f, R7 for stored messages; tests/poisonguard takes the vectors elsewhere."""
+"""Conformance AMPS-3, AMPS-c, AMPS-f, R7 for stored messages; tests/poisonguard takes the vectors elsewhere."""
 
 import pytest
 

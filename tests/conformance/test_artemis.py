@@ -1,4 +1,4 @@
-"""SEMANTICS ART-2, ART-11, ART-13, ART-14, ART-17, ART-18: waits and dead letters, delivered over HTTP."""
+"""Conformance ART-2, ART-11, ART-13, ART-14, ART-17, ART-18: waits and dead letters, delivered over HTTP."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""SEMANTICS ART-7: the sample configuration, with its jitter, by the pure rules; the vectors stand beside it."""
+"""Conformance ART-7: the sample configuration, with its jitter, by the pure rules; the vectors stand beside it."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""SEMANTICS SAP-14: an ordered address through the API, the redelivery and a sandbox."""
+"""Conformance SAP-14: an ordered address through the API, the redelivery and a sandbox."""
 
 import pytest
 

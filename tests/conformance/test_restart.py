@@ -1,4 +1,4 @@
-"""SEMANTICS SAP-13: runs of a restart job through the API, and their operations carried out by the tick."""
+"""Conformance SAP-13: runs of a restart job through the API, and their operations carried out by the tick."""
 
 import pytest
 

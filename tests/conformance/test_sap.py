@@ -1,4 +1,4 @@
-"""SEMANTICS SAP-2 to SAP-14, vectors SAP-a to SAP-m, ruling R2: through the API, the redelivery and a sandbox.
+"""Conformance SAP-2 to SAP-14, vectors SAP-a to SAP-m, R2: through the API, the redelivery and a sandbox.
 
 Each vector is run under both ways to blame. *Crash* means the sandbox's death, and in SAP-k the loss of the node. The
 plain rule, `all_in_flight`, passes every vector but SAP-k, where it flags B; the default, `exact`, every one but SAP-g,

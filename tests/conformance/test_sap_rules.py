@@ -1,4 +1,4 @@
-"""SEMANTICS SAP-4 to SAP-13, vectors SAP-a to SAP-m by the pure rules; test_sap.py takes them through the system.
+"""Conformance SAP-4 to SAP-13, vectors SAP-a to SAP-m by the pure rules; test_sap.py takes them through the system.
 
 What is accused of a crash is decided where the dead process is seen: under the exact rule the message whose turn it
 was, under the plain one (`suspected` here) also those beside it. A message that was only claimed gets no verdict.

@@ -1,4 +1,4 @@
-"""SEMANTICS SSB-1 to SSB-12, vectors SSB-b to SSB-e, ruling R6: through the API, the redelivery and a sandbox.
+"""Conformance SSB-1 to SSB-12, vectors SSB-b to SSB-e, R6: through the API, the redelivery and a sandbox.
 
 A failure that the procedure handles is an exception of the handler; an abort of the whole transaction is its
 `Rollback`.

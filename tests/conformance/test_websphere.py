@@ -1,4 +1,4 @@
-"""SEMANTICS WAS-3, WAS-11: what the vectors leave behind, and the way back from there."""
+"""Conformance WAS-3, WAS-11: what the vectors leave behind, and the way back from there."""
 
 import pytest
 

@@ -9,10 +9,14 @@ from tests.core.vocabulary import (
     OLD_NAMES,
     OWN_MEANING,
     ROOTS,
+    TO_DO,
     WHOLE_NAMES,
+    clauses,
     documents,
     old_names,
     old_phrases,
+    private_ids,
+    private_words,
     prose,
     shown_by_module,
     shown_by_template,
@@ -22,6 +26,12 @@ ROOT = Path(__file__).resolve().parents[2]
 TEMPLATES = sorted(ROOT.glob("templates/**/*.html"))
 MODULES = sorted([*ROOT.glob("poisonadmin/*/pages/**/*.py"), *ROOT.glob("poisonadmin/*/pages.py")])
 DOCUMENTS = documents(ROOT)
+PACKAGES = [path for root in ("poisonadmin", "workers", "poisonguard") for path in (ROOT / root).rglob("*.py")]
+CODE = sorted(
+    path
+    for path in PACKAGES
+    if "migrations" not in path.parts and not str(path.relative_to(ROOT)).startswith(TO_DO or ("-",))
+)
 
 
 def old_phrases_in(paths: list[Path], shown: Callable[[str], str]) -> dict[str, list[str]]:
@@ -32,6 +42,24 @@ def old_phrases_in(paths: list[Path], shown: Callable[[str], str]) -> dict[str, 
 
 def test_no_module_and_no_class_has_an_old_name() -> None:
     assert old_names(ROOT) == []
+
+
+def found_in(paths: list[Path], find: Callable[[str], list[str]]) -> dict[str, list[str]]:
+    """Return what is found in each file that has some."""
+    found = {str(path.relative_to(ROOT)): find(path.read_text(encoding="utf-8")) for path in paths}
+    return {path: names for path, names in found.items() if names}
+
+
+def test_no_identifier_and_no_column_has_a_private_word() -> None:
+    assert found_in(CODE, private_words) == {}
+
+
+def test_no_id_in_a_template_has_a_private_word() -> None:
+    assert found_in(TEMPLATES, private_ids) == {}
+
+
+def test_no_docstring_begins_with_a_clause() -> None:
+    assert found_in(CODE, clauses) == {}
 
 
 def test_a_template_says_no_old_word() -> None:

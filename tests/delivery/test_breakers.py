@@ -1,4 +1,4 @@
-"""Counts that are not a message's own: of conversations, and of roll-backs in a row (SEMANTICS SSB-1 to SSB-11)."""
+"""Counts that are not a message's own: of conversations, and of roll-backs in a row (SSB-1 to SSB-11)."""
 
 from typing import Any
 

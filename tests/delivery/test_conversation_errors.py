@@ -1,4 +1,4 @@
-"""The error of an ended conversation, enqueued for the other side (ruling R6)."""
+"""The error of an ended conversation, enqueued for the other side (R6)."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What a crash makes of a message (ruling R2)."""
+"""What a crash makes of a message (R2)."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What a handler answers instead of returning: each is done, and none counts as a failure (ruling R3)."""
+"""What a handler answers instead of returning: each is done, and none counts as a failure (R3)."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Crashes: who becomes a candidate, who is tried alone, who is blacklisted, and who goes free (SEMANTICS R2, SAP)."""
+"""Crashes: who becomes a candidate, who is tried alone, who is blacklisted, and who goes free (R2, SAP)."""
 
 import pytest
 from django.db import connection

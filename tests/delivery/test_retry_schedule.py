@@ -1,4 +1,4 @@
-"""Delays against the vectors of SEMANTICS ART, and against a second implementation in exact fractions."""
+"""Delays against the vectors of ART, and against a second implementation in exact fractions."""
 
 import random
 from collections import Counter

@@ -25,9 +25,9 @@ def test_lines_stand_under_the_name_of_their_process_however_they_were_cut(pipe:
     log.follow("web", os.fdopen(reader, "rb", buffering=0), ["harmless"])
     for part in (b"one\ntw", b"o\nharmless warning\nthr", b"ee"):
         os.write(writer, part)
-        log.pump(1)
+        log.forward(1)
     os.close(writer)
-    log.pump(1)
+    log.forward(1)
     assert os.read(sink.fileno(), 4096).decode().splitlines() == [
         f"{'web':<16} | {text}" for text in ("one", "two", "three")
     ]

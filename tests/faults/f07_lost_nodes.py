@@ -1,6 +1,6 @@
 """F7, SAP-n and SAP-o: processes that are lost again and again over one message, while others are on their way.
 
-The killed process delivers other messages too: none of them may stay blamed for it (ruling R2).
+The killed process delivers other messages too: none of them may stay blamed for it (R2).
 """
 
 import contextlib

@@ -16,7 +16,7 @@ from tests.whole_system.installation import until
 
 PROMPT_SECONDS = 10
 MESSAGES_EACH = 60
-# From PERFORMANCE B12: what hangs elsewhere must not make the others later than this.
+# What hangs elsewhere must not make the others later than this.
 LATENESS_SECONDS = 1.5
 
 BAD: dict[str, Behaviour] = {

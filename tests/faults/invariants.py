@@ -1,4 +1,4 @@
-"""What must hold after any fault, as code in one place: RELIABILITY's L, D, F, N, A, C and P.
+"""What must hold after any fault, as code in one place: L, D, F, N, A, C and P of docs/operate/reliability.md.
 
 Each function returns what is wrong, a line each, and nothing when all is well. `ask` runs a query and returns its rows.
 """
@@ -180,7 +180,7 @@ WHERE state = 'TBDL' AND (lane.next_due IS NULL OR due_at < lane.next_due)
 
 
 def stuck(ask: Ask) -> list[str]:
-    """L: return messages in DLNG more than 10 s past the lease of whoever holds them (DESIGN section 2)."""
+    """L: return messages in DLNG more than 10 s past the lease of whoever holds them."""
     return told("stuck in DLNG", _ids(ask, _STUCK))
 
 

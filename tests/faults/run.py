@@ -20,7 +20,7 @@ from tests.whole_system.installation import Installation, until
 
 RATE = 60.0
 QUIET_SECONDS = 240
-# The rate before counts as reached again at this share of it (RELIABILITY, R).
+# The rate before counts as reached again at this share of it (R in docs/operate/reliability.md).
 SHARE = 0.98
 
 

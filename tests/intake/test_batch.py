@@ -17,7 +17,7 @@ from tests.intake.store import assert_whole, line, messages, payloads, rejected,
 
 pytestmark = pytest.mark.django_db
 
-# RELIABILITY S1: each payload as the JSON text of a line, and the bytes that must come out again.
+# Each payload as the JSON text of a line, and the bytes that must come out again.
 HOSTILE = [
     (rb'"a\u0000b"', b"a\0b"),
     (b'"\xc2\x80\xf0\x9f\x92\xa9\x7f"', b"\xc2\x80\xf0\x9f\x92\xa9\x7f"),

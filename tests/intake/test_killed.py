@@ -1,6 +1,6 @@
 """A run of the ingest job killed at any point, and run again: each line is taken once, in order, nothing is left over.
 
-RELIABILITY F7. The points are steps that the run prints, chosen by a seed.
+F7 of docs/operate/reliability.md. The points are steps that the run prints, chosen by a seed.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""What a message should be after each event, said again in as few words as possible (SEMANTICS R2, R3).
+"""What a message should be after each event, said again in as few words as possible (R2, R3).
 
 The state machine test compares it with the database. It knows no table, no lane and no claim, and shares no code with
 `domain`: it is a second opinion.

@@ -1,4 +1,4 @@
-"""What may not wait for a delivery where it is: listed bookmarks, messages of ended conversations (rulings R6, R7)."""
+"""Messages that may not wait for a delivery: listed bookmarks, messages of ended conversations (R6, R7)."""
 
 import io
 import json

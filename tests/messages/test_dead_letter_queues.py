@@ -1,4 +1,4 @@
-"""Auto-created queues of dead letters: reached by both names, left when a message leaves (SEMANTICS ART-13, ART-17)."""
+"""Auto-created dead-letter queues: reached by both names, left when a message leaves (ART-13, ART-17)."""
 
 from typing import Any
 

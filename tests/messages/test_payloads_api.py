@@ -1,4 +1,4 @@
-"""RELIABILITY S1: bytes in are bytes out, whatever they are."""
+"""Bytes in are bytes out, whatever they are."""
 
 import base64
 import gzip

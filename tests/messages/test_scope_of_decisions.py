@@ -1,4 +1,4 @@
-"""Decisions that move something: where a message goes must be in scope, or there is no such message (S19)."""
+"""Decisions that move something: where a message goes must be in scope, or there is no such message."""
 
 from datetime import UTC, datetime
 from typing import Any

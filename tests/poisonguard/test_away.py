@@ -32,7 +32,7 @@ def reports_on_disk(service: Service) -> list[str]:
 def test_a_report_outlives_the_server_s_absence_and_the_handler_never_waits(
     service: Service, make_guard: MakeGuard
 ) -> None:
-    guard = make_guard(SOURCE, verdict_seconds=0.01).start()
+    guard = make_guard(SOURCE, decision_seconds=0.01).start()
     service.web.stop()
     with pytest.raises(ValueError, match="read"):
         guard.handle("1", "", fails)

@@ -148,7 +148,7 @@ def test_a_report_that_the_server_refuses_is_set_aside_and_holds_nothing_up(
     service: Service, make_guard: MakeGuard
 ) -> None:
     # A payload can only be stored on an address, and this is the name of none.
-    guard = make_guard("two words", send_payload=True, verdict_seconds=30).start()
+    guard = make_guard("two words", send_payload=True, decision_seconds=30).start()
     for _ in range(2):
         with pytest.raises(ValueError, match="read"):
             guard.handle("1", "body", fails)
@@ -157,7 +157,7 @@ def test_a_report_that_the_server_refuses_is_set_aside_and_holds_nothing_up(
 
 def test_a_limit_of_several_failures_lets_a_message_be_tried_again(service: Service, make_guard: MakeGuard) -> None:
     save_policy("orders.#", preset=None, settings={"failures_to_list": 3}, destination=None, principal=SYSTEM)
-    guard = make_guard(SOURCE, verdict_seconds=30).start()
+    guard = make_guard(SOURCE, decision_seconds=30).start()
     for _ in range(3):
         with pytest.raises(ValueError, match="read"):
             guard.handle("1", "", fails)
@@ -181,7 +181,7 @@ def test_what_the_list_cannot_hold_is_named_by_its_digest_in_every_consumer(
     service: Service, make_guard: MakeGuard, start_consumer: StartConsumer
 ) -> None:
     bookmark = "line\nbreak" + "x" * 300
-    guard = make_guard(SOURCE, verdict_seconds=30).start()
+    guard = make_guard(SOURCE, decision_seconds=30).start()
     with pytest.raises(ValueError, match="read"):
         guard.handle(bookmark, "", fails)
     assert guard.handle(bookmark, "", fails) is SKIPPED

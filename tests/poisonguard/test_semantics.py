@@ -1,4 +1,4 @@
-"""SEMANTICS AMPS-3 to AMPS-13, one by one, through the guard and the real server."""
+"""Conformance AMPS-3 to AMPS-13, one by one, through the guard and the real server."""
 
 import sys
 import threading
@@ -49,7 +49,7 @@ def test_amps_5_nothing_is_handled_before_the_list_is_complete(service: Service,
 
 @pytest.mark.conformance("AMPS-6")
 def test_amps_6_the_failing_consumer_waits_for_its_own_echo(service: Service, make_guard: MakeGuard) -> None:
-    guard = make_guard(SOURCE, verdict_seconds=30).start()
+    guard = make_guard(SOURCE, decision_seconds=30).start()
     with pytest.raises(ValueError, match="read"):
         guard.handle("1", "", fails)
     assert not guard.is_listed("1")

@@ -1,4 +1,4 @@
-"""SEMANTICS AMPS-1 to AMPS-13, vectors AMPS-a to AMPS-f, ruling R7: through the guard and the real server."""
+"""Conformance AMPS-1 to AMPS-13, vectors AMPS-a to AMPS-f, R7: through the guard and the real server."""
 
 import signal
 import statistics

@@ -1,4 +1,4 @@
-"""Destinations, policies and sources through the API; RELIABILITY S6 as far as a configuration can be judged."""
+"""Destinations, policies and sources through the API, and SSRF as far as a configuration can be judged."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Restart jobs: which may be saved, by whom, and when they are due (SEMANTICS SAP-13)."""
+"""Restart jobs: which may be saved, by whom, and when they are due (SAP-13)."""
 
 from datetime import UTC, datetime
 from typing import Any

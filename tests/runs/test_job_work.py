@@ -14,7 +14,7 @@ from poisonadmin.runs.commands.job_work import job_of, working_on
 from poisonadmin.runs.domain.kinds import KindName, RunState
 from poisonadmin.store.models.regrouping import Regrouping
 from poisonadmin.store.models.run import LongRun
-from workers.heartbeat import WorkerHeartbeat
+from workers.spark_worker import WorkerHeartbeat
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

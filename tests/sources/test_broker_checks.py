@@ -1,4 +1,4 @@
-"""Looks at brokers and the deletion of sources, where processes hang, race or die."""
+"""Broker checks and the deletion of sources, where processes hang, race or die."""
 
 import threading
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,7 @@ from poisonadmin.sources.commands.broker_checks import answer_due, request_broke
 from poisonadmin.sources.commands.setup import SourceBusy, delete_source, save_source
 from poisonadmin.sources.domain.broker_checks import BrokerCheckResult
 from poisonadmin.sources.queries.broker_checks import BrokerCheckState, get_broker_check
-from poisonadmin.store.models.intake import BrokerLook, LookPurpose, RejectedLine, Source, SourceFile
+from poisonadmin.store.models.intake import BrokerCheck, BrokerCheckPurpose, RejectedLine, Source, SourceFile
 from poisonadmin.system.commands.housekeeping import clean_up
 
 CONFIG = {"url": "amqp://rabbit.example.org", "queues": ["orders.dlq"]}
@@ -29,7 +29,7 @@ def source(db: None) -> Source:
 
 
 def asked() -> int:
-    return request_broker_check("rabbitmq", CONFIG, LookPurpose.CONNECTION, principal=SYSTEM, secrets=LOGIN)
+    return request_broker_check("rabbitmq", CONFIG, BrokerCheckPurpose.CONNECTION, principal=SYSTEM, secrets=LOGIN)
 
 
 def seen(purpose: str, kind: str, config: Mapping[str, Any], login: Mapping[str, str]) -> BrokerCheckResult:
@@ -39,7 +39,7 @@ def seen(purpose: str, kind: str, config: Mapping[str, Any], login: Mapping[str,
 def test_a_broker_that_hangs_is_given_up_and_the_next_is_looked_at() -> None:
     hangs = threading.Event()
 
-    def look(*_: object) -> BrokerCheckResult:
+    def check(*_: object) -> BrokerCheckResult:
         if hangs.is_set():
             return BrokerCheckResult(7)
         hangs.set()
@@ -47,38 +47,38 @@ def test_a_broker_that_hangs_is_given_up_and_the_next_is_looked_at() -> None:
         raise AssertionError
 
     first, second = asked(), asked()
-    assert answer_due(look, seconds=0.2) == 2
+    assert answer_due(check, seconds=0.2) == 2
     assert get_broker_check(first, principal=SYSTEM).error == "The broker did not answer within 0 s."
     assert get_broker_check(second, principal=SYSTEM).depth == 7
-    assert [row.secrets for row in BrokerLook.objects.all()] == [{}, {}]
+    assert [row.secrets for row in BrokerCheck.objects.all()] == [{}, {}]
 
 
-def test_a_look_is_made_once_also_when_its_worker_was_killed() -> None:
-    look_id = asked()
+def test_a_check_is_made_once_also_when_its_worker_was_killed() -> None:
+    check_id = asked()
     with connection.cursor() as cursor:
-        # What is left of a worker that was killed after it took the look.
-        cursor.execute("UPDATE broker_look SET taken_at = now()")
+        # What is left of a worker that was killed after it took the check.
+        cursor.execute("UPDATE broker_check SET taken_at = now()")
     assert answer_due(seen) == 0
-    assert get_broker_check(look_id, principal=SYSTEM).state == BrokerCheckState.WAITING
-    BrokerLook.objects.update(asked_at="2020-01-01T00:00:00Z")
-    assert get_broker_check(look_id, principal=SYSTEM).state == BrokerCheckState.FAILED
+    assert get_broker_check(check_id, principal=SYSTEM).state == BrokerCheckState.WAITING
+    BrokerCheck.objects.update(asked_at="2020-01-01T00:00:00Z")
+    assert get_broker_check(check_id, principal=SYSTEM).state == BrokerCheckState.FAILED
 
 
 def test_a_question_and_its_login_are_kept_a_quarter_of_an_hour() -> None:
     asked()
-    BrokerLook.objects.update(asked_at="2020-01-01T00:00:00Z")
+    BrokerCheck.objects.update(asked_at="2020-01-01T00:00:00Z")
     clean_up()
-    assert not BrokerLook.objects.exists()
+    assert not BrokerCheck.objects.exists()
 
 
 def test_a_source_that_goes_while_it_is_looked_at_leaves_nothing(source: Source) -> None:
-    request_source_check(source.id, LookPurpose.CONNECTION, principal=SYSTEM)
+    request_source_check(source.id, BrokerCheckPurpose.CONNECTION, principal=SYSTEM)
 
-    def look(*_: object) -> BrokerCheckResult:
+    def check(*_: object) -> BrokerCheckResult:
         return BrokerCheckResult(7)
 
     delete_source(source.id, principal=SYSTEM)
-    assert answer_due(look) == 0
+    assert answer_due(check) == 0
     assert not Source.objects.exists()
 
 

@@ -1,4 +1,4 @@
-"""Brokers as sources and destinations through the API, and looks at them."""
+"""Brokers as sources and destinations through the API, and checks of them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +9,7 @@ from poisonadmin.sources.commands.broker_checks import answer_due
 from poisonadmin.sources.domain.broker_checks import BrokerCheckResult, FoundMessage, FoundQueue
 from poisonadmin.store.models.access import Audit
 from poisonadmin.store.models.destination import Destination
-from poisonadmin.store.models.intake import BrokerLook, Source
+from poisonadmin.store.models.intake import BrokerCheck, Source
 from tests.fixtures.api import Caller
 from workers.brokers.contract import BrokerError
 
@@ -116,7 +116,7 @@ def test_what_a_source_set_aside_goes_with_it(one_of_each: dict[str, Any], admin
 
 
 def seen(purpose: str, kind: str, config: Mapping[str, Any], login: Mapping[str, str]) -> BrokerCheckResult:
-    """Stand for the worker's look: say what it was asked with."""
+    """Stand for the worker's check: say what it was asked with."""
     message = FoundMessage(
         "orders.dlq", "m-1", None, False, "text/plain", 4, "body", {"x-tenant": "7"}, reason="rejected"
     )
@@ -128,15 +128,15 @@ def seen(purpose: str, kind: str, config: Mapping[str, Any], login: Mapping[str,
 def test_a_broker_is_tried_before_it_is_saved(purpose: str, admin: Caller, operator: Caller) -> None:
     asked = admin.post("sources/test/", {**replacement(), "purpose": purpose, "secrets": LOGIN})
     assert (asked.status_code, asked.json()["state"]) == (202, "waiting")
-    assert BrokerLook.objects.get().secrets == LOGIN
+    assert BrokerCheck.objects.get().secrets == LOGIN
     assert answer_due(seen) == 1
     found = admin.get(asked["Location"].removeprefix("http://testserver")).json()
     assert (found["state"], found["error"], found["depth"]) == ("answered", None, 3)
     assert [one["name"] for one in found["queues"]] == (["orders.dlq"] if purpose == "queues" else [])
     assert [one["payload_text"] for one in found["messages"]] == (["body"] if purpose == "preview" else [])
-    assert BrokerLook.objects.get().secrets == {}
+    assert BrokerCheck.objects.get().secrets == {}
     assert b"canary" not in admin.get("audit/").content
-    assert operator.get(f"sources/looks/{found['id']}/").status_code == 404
+    assert operator.get(f"sources/checks/{found['id']}/").status_code == 404
     assert not Source.objects.exists()
 
 
@@ -150,16 +150,16 @@ def test_a_saved_source_is_looked_at_with_its_own_login(admin: Caller, operator:
     made = admin.post("sources/", {**rabbitmq(), "secrets": LOGIN}).json()
     logins = []
 
-    def look(purpose: str, kind: str, config: Mapping[str, Any], login: Mapping[str, str]) -> BrokerCheckResult:
+    def check(purpose: str, kind: str, config: Mapping[str, Any], login: Mapping[str, str]) -> BrokerCheckResult:
         logins.append(dict(login))
         return seen(purpose, kind, config, login)
 
     for part in ("test", "preview", "queues"):
         asked = operator.post(f"sources/{made['id']}/{part}/")
-        assert answer_due(look) == 1
-        assert operator.get(f"sources/looks/{asked.json()['id']}/").json()["state"] == "answered"
+        assert answer_due(check) == 1
+        assert operator.get(f"sources/checks/{asked.json()['id']}/").json()["state"] == "answered"
     assert admin.post("sources/test/", {**replacement(), "source_id": made["id"]}).status_code == 202
-    assert answer_due(look) == 1
+    assert answer_due(check) == 1
     assert logins == [LOGIN] * 4
 
 
@@ -167,33 +167,33 @@ def test_a_stored_login_is_not_tried_at_another_place(admin: Caller) -> None:
     made = admin.post("sources/", {**rabbitmq(), "secrets": LOGIN}).json()
     answer = admin.post("sources/test/", {**replacement(url="amqp://evil.example"), "source_id": made["id"]})
     assert (answer.status_code, answer.json()["errors"][0]["field"]) == (400, "secrets")
-    assert not BrokerLook.objects.exists()
+    assert not BrokerCheck.objects.exists()
 
 
-def test_a_look_says_why_it_failed_and_repeats_no_login(admin: Caller) -> None:
+def test_a_check_says_why_it_failed_and_repeats_no_login(admin: Caller) -> None:
     def refused(*_: object) -> BrokerCheckResult:
         raise BrokerError("ACCESS_REFUSED by rabbit.example.org:5672")
 
     def broken(*_: object) -> BrokerCheckResult:
         raise RuntimeError("canary")
 
-    for look, error in ((refused, "ACCESS_REFUSED by rabbit.example.org:5672"), (broken, "RuntimeError; ")):
+    for check, error in ((refused, "ACCESS_REFUSED by rabbit.example.org:5672"), (broken, "RuntimeError; ")):
         asked = admin.post("sources/test/", {**replacement(), "secrets": LOGIN})
-        assert answer_due(look) == 1
-        found = admin.get(f"sources/looks/{asked.json()['id']}/")
+        assert answer_due(check) == 1
+        found = admin.get(f"sources/checks/{asked.json()['id']}/")
         assert found.json()["state"] == "failed"
         assert found.json()["error"].startswith(error)
         assert b"canary" not in found.content
 
 
-def test_a_look_that_nobody_answers_is_given_up(admin: Caller) -> None:
+def test_a_check_that_nobody_answers_is_given_up(admin: Caller) -> None:
     asked = admin.post("sources/test/", replacement())
-    BrokerLook.objects.update(asked_at="2020-01-01T00:00:00Z")
-    found = admin.get(f"sources/looks/{asked.json()['id']}/").json()
+    BrokerCheck.objects.update(asked_at="2020-01-01T00:00:00Z")
+    found = admin.get(f"sources/checks/{asked.json()['id']}/").json()
     assert (found["state"], found["error"]) == ("failed", "No worker has answered; is an io worker running?")
 
 
-def test_only_so_many_looks_wait(admin: Caller) -> None:
+def test_only_so_many_checks_wait(admin: Caller) -> None:
     statuses = [admin.post("sources/test/", replacement()).status_code for _ in range(21)]
     assert statuses == [202] * 20 + [429]
 

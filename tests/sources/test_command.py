@@ -1,4 +1,4 @@
-"""`manage.py source`: a broker is added with its way back; a worker's looks are stood for."""
+"""`manage.py source`: a broker is added with its way back; a worker's checks are stood for."""
 
 import threading
 from collections.abc import Mapping
@@ -76,7 +76,7 @@ def seen(purpose: str, kind: str, config: Mapping[str, Any], login: Mapping[str,
 
 @pytest.fixture
 def worker(transactional_db: None) -> Any:
-    """Answer looks meanwhile, as the io worker's tick does."""
+    """Answer checks meanwhile, as the io worker's tick does."""
     stopping = threading.Event()
 
     def answer() -> None:

@@ -163,9 +163,9 @@ def test_a_source_in_trouble_says_since_when_and_when_it_is_tried_again(
         failures=3,
         last_error="no connection to rabbit.example.org:5672",
         last_error_at="2026-01-01T00:00:00Z",
-        next_look_at="2040-01-01T00:00:00Z",
+        next_check_at="2040-01-01T00:00:00Z",
         lag=1_204,
-        looked_at="2026-01-01T00:00:00Z",
+        checked_at="2026-01-01T00:00:00Z",
     )
     text = page(operator_browser, f"/sources/{source.id}/")
     for shown in ("3 attempts", "no connection to rabbit.example.org:5672", "The next attempt", "1,204", "Unreachable"):

@@ -1,4 +1,4 @@
-"""RELIABILITY S14: whoever changes, removes, adds or reorders rows of the audit log by SQL is found out, by name."""
+"""Whoever changes, removes, adds or reorders rows of the audit log by SQL is found out, by name."""
 
 import json
 import threading

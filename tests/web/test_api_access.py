@@ -211,7 +211,7 @@ EXPECTED: dict[tuple[str, str], Expectation] = {
     ("api-source-preview", "post"): ({"source_id": "broker"}, None, 403, 202, 202, 404),
     ("api-source-queues", "post"): ({"source_id": "broker"}, None, 403, 202, 202, 404),
     # For who has asked, and nobody else.
-    ("api-look", "get"): ({"look_id": "look"}, None, 404, 404, 404, 404),
+    ("api-broker-check", "get"): ({"check_id": "check"}, None, 404, 404, 404, 404),
     ("api-source-files", "get"): ({"source_id": "source"}, None, 200, 200, 200, 404),
     ("api-source-ingest", "post"): ({"source_id": "source"}, None, 403, 202, 202, 404),
     ("api-source-rejected", "get"): ({"source_id": "source"}, None, 200, 200, 200, 404),

@@ -1,4 +1,4 @@
-"""Configuration that names something: what its author does not see is not found, whether it exists or not (S19)."""
+"""Configuration that names something: what its author does not see is not found, whether it exists or not."""
 
 import json
 from typing import Any

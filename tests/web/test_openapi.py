@@ -1,4 +1,4 @@
-"""RELIABILITY S18: random requests made from the OpenAPI document, good ones and bad ones.
+"""Random requests made from the OpenAPI document, good ones and bad ones.
 
 No answer is a 5xx, and each one has a status, a media type and a shape that the document names.
 """

@@ -1,4 +1,4 @@
-"""RELIABILITY S18: random sequences of requests, in which one asks for what another has made, as each role.
+"""Random sequences of requests, in which one asks for what another has made, as each role.
 
 No answer is a 5xx, and each one has a status, a media type and a shape that the document names. Nothing of what an
 outsider sends reaches what is beyond his addresses.

@@ -35,7 +35,7 @@ from poisonadmin.sources.commands.setup import save_source
 from poisonadmin.store.models.access import Access
 from poisonadmin.store.models.alert import AlertDelivery
 from poisonadmin.store.models.attempt import FailureGroup
-from poisonadmin.store.models.intake import LookPurpose, RejectedLine, Source
+from poisonadmin.store.models.intake import BrokerCheckPurpose, RejectedLine, Source
 from poisonadmin.store.models.lane import Address
 from poisonadmin.store.models.poison import PoisonEntry
 from poisonadmin.store.models.policy import PolicyRow
@@ -314,7 +314,7 @@ def make_everything() -> dict[str, int]:
         "rule_id": create_rule("before", fields, principal=SYSTEM).id,
         "source_id": source.id,
         "broker_id": broker.id,
-        "check_id": request_source_check(broker.id, LookPurpose.CONNECTION, principal=SYSTEM),
+        "check_id": request_source_check(broker.id, BrokerCheckPurpose.CONNECTION, principal=SYSTEM),
         "rejected_id": line.id,
         "job_id": LongRun.objects.create(kind="redeliver", requested_by="system").id,
     }

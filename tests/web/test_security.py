@@ -1,4 +1,4 @@
-"""RELIABILITY S9 at the API: CSRF, cookies, headers, and the deployment check."""
+"""Security at the API: CSRF, cookies, headers, and the deployment check."""
 
 import os
 import subprocess

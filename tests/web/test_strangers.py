@@ -1,4 +1,4 @@
-"""RELIABILITY S20: what strangers send by the hundred is neither stored nor in the way of others."""
+"""What strangers send by the hundred is neither stored nor in the way of others."""
 
 import json
 import socket

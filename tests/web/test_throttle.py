@@ -1,4 +1,4 @@
-"""Logins (RELIABILITY S10): throttled without locking anybody else out, in the audit log, and few at once."""
+"""Logins: throttled without locking anybody else out, in the audit log, and few at once."""
 
 import asyncio
 import re
@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from poisonadmin.core.domain.access import Role
 from poisonadmin.store.models.access import Audit
-from poisonadmin.web.pages.login_pool import AT_ONCE, MAX_INSIDE, MAX_INSIDE_EACH, with_login_pool
+from poisonadmin.web.pages.logins import AT_ONCE, MAX_INSIDE, MAX_INSIDE_EACH, with_login_pool
 from tests.fixtures.live_web import Peak, Web, exchange, running_web
 from tests.fixtures.pages import PASSWORD, make_user
 

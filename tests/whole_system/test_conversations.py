@@ -1,4 +1,4 @@
-"""Conversations under the preset `service_broker`, through the whole system, with traffic (ruling R6).
+"""Conversations under the preset `service_broker`, through the whole system, with traffic (R6).
 
 Good messages keep coming while the poison fails; nothing is held back and no due time is moved.
 """

@@ -1,4 +1,4 @@
-"""What counts as a failure, through the whole system over real time: exceptions, crashes, roll-backs (rulings R3, R11).
+"""Kinds of failures, through the whole system over real time: exceptions, crashes, roll-backs (R3, R11).
 
 Nothing is held back, and no due time is moved.
 """

@@ -1,4 +1,4 @@
-"""Lost processes under either rule, through the whole system: the delivering process is killed for real (ruling R2)."""
+"""Lost processes under either rule, through the whole system: the delivering process is killed (R2)."""
 
 import psutil
 import pytest

@@ -1,4 +1,4 @@
-"""The poison list and stored messages, through the whole system (ruling R7)."""
+"""The poison list and stored messages, through the whole system (R7)."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""RELIABILITY S13: a canary planted in every secret is found nowhere that it should not be."""
+"""A canary planted in every secret is found nowhere that it should not be."""
 
 import contextlib
 import http.server

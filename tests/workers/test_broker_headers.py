@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from workers.brokers.artemis import headers as artemis
-from workers.brokers.kafka import headers as kafka
+from workers.brokers.artemis import messages as artemis
+from workers.brokers.kafka import messages as kafka
 
 AT = datetime(2026, 3, 1, tzinfo=UTC)
 

@@ -1,4 +1,4 @@
-"""RELIABILITY S1: a handler is given what came in, byte for byte; a payload that is too much is blamed alone."""
+"""A handler is given what came in, byte for byte; a payload that is too much is blamed alone."""
 
 import asyncio
 import hashlib

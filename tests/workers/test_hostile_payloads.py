@@ -1,4 +1,4 @@
-"""RELIABILITY S1: what comes in is what goes out to an HTTP destination, byte for byte."""
+"""What comes in is what goes out to an HTTP destination, byte for byte."""
 
 import asyncio
 

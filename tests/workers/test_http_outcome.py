@@ -1,4 +1,4 @@
-"""The response header `PoisonAdmin-Outcome` (ruling R12)."""
+"""The response header `PoisonAdmin-Outcome` (R12)."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What handlers leave behind ends with their sandbox, whatever it does to get away (RELIABILITY S8)."""
+"""What handlers leave behind ends with their sandbox, whatever it does to get away."""
 
 import os
 import resource

@@ -1,4 +1,4 @@
-"""RELIABILITY S2: a Parquet file of a few kilobytes that stands for gigabytes is broken, and fills no memory."""
+"""A Parquet file of a few kilobytes that stands for gigabytes is broken, and fills no memory."""
 
 import io
 from typing import Any

@@ -48,7 +48,7 @@ class Delivery:
 
     @property
     def origin(self) -> dict[str, str]:
-        """The headers that say where a moved message comes from (ruling R12, ART-11)."""
+        """The headers that say where a moved message comes from (R12, ART-11)."""
         if self.original_address is None:
             return {}
         found = {"PoisonAdmin-Original-Address": self.original_address}

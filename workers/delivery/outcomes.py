@@ -60,7 +60,7 @@ def fail(attempt: AttemptRecord, failure: Failure, outcome: Outcome = Outcome.FA
 
 
 def roll_back(attempt: AttemptRecord, why: str | None) -> AttemptRecord:
-    """Write into an attempt that its consumer rolled it back; a policy may count that as a failure (ruling R3)."""
+    """Write into an attempt that its consumer rolled it back; a policy may count that as a failure (R3)."""
     failure = Failure(ROLLED_BACK, why or "The consumer rolled the message back.")
     return fail(attempt, failure, Outcome.ROLLED_BACK)
 

@@ -47,7 +47,7 @@ log = logging.getLogger(__name__)
 def serve(dsn: str, *, instance: int, idle_seconds: float = IDLE_SECONDS) -> int:
     """Deliver what is claimed until nothing was for `idle_seconds`; return how many shards it took.
 
-    `instance`: of the worker that started it (workers/heartbeat.py). When that is gone the task takes nothing more:
+    `instance`: of the worker that started it (workers/spark_worker.py). When that is gone the task takes nothing more:
     Spark may end it at any moment.
     Errors: `psycopg.OperationalError` when the database was away all that time.
     """

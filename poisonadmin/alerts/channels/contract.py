@@ -1,4 +1,4 @@
-"""What a channel of alerts is. Its secrets and its answers are its own; when to try again is not."""
+"""The contract of a channel of alerts. Its secrets and answers are its own; the next try is not."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What is the matter is found by a tick, and recorded once a rule, together with the delivery that is to be made of it.
+"""Records when alerts begin and end, once a rule, together with the delivery that reports it. A tick looks for them.
 
 An alert opens when its condition begins and is resolved when that ends. Killed at any line, a tick has recorded an
 alert and its delivery, or neither; the next tick finds the same.
@@ -6,18 +6,112 @@ alert and its delivery, or neither; the next tick finds the same.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 import structlog
 from django.db import connection, transaction
 
-from poisonadmin.alerts.commands.planning import Planner
-from poisonadmin.alerts.commands.resolve import postpone_resolutions, resolve
+from poisonadmin.alerts.channels.registry import CHANNELS
+from poisonadmin.alerts.commands.rules import new_webhook_id
 from poisonadmin.alerts.domain.conditions import MAX_TITLE_CHARS, Condition, one_line
-from poisonadmin.alerts.domain.kinds import GROUP_KINDS, AlertKind
+from poisonadmin.alerts.domain.kinds import GROUP_KINDS, KINDS, AlertDeliveryState, AlertKind, ChannelKind
+from poisonadmin.alerts.domain.rules import quiet_hours
 from poisonadmin.alerts.queries.conditions import LASTING, UnseenGroup, places_of_groups, watched
-from poisonadmin.core.queries.rows import QueryTooExpensive, fetch_rows
+from poisonadmin.core.queries.rows import QueryTooExpensive, fetch_rows, fetch_values
 from poisonadmin.store.models.alert import Alert, AlertDelivery, AlertRule
+
+# When it was last sent that it began. What was reported as over since may begin again at once.
+_LAST_OPENING = """
+SELECT a.subject, max(d.planned_at) FROM alert a JOIN alert_delivery d ON d.id = a.delivery_id
+     LEFT JOIN alert_delivery r ON r.id = a.resolution_id AND r.body IS NOT NULL
+WHERE a.rule_id = %s AND a.kind = %s AND a.subject = ANY(%s) AND d.body IS NOT NULL AND d.state <> 'dropped'
+GROUP BY 1 HAVING max(d.planned_at) >= coalesce(max(r.planned_at), '-infinity')
+"""
+_LAST_RESOLUTION = """
+SELECT a.subject, max(r.planned_at) FROM alert a JOIN alert_delivery r ON r.id = a.resolution_id
+WHERE a.rule_id = %s AND a.kind = %s AND a.subject = ANY(%s) AND r.body IS NOT NULL AND r.state <> 'dropped' GROUP BY 1
+"""
+_GATHERED = """
+SELECT max(planned_at) FROM alert_delivery
+WHERE rule_id = %s AND NOT is_test AND body IS NOT NULL AND planned_at <= %s AND planned_at > %s
+"""
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """When a delivery is to be made, and whether it waits for that."""
+
+    at: datetime
+    is_held: bool
+
+
+class Planner:
+    """Plans when a rule reports on some subjects of a kind, in one transaction that has the rule locked."""
+
+    def __init__(self, rule: AlertRule, kind: AlertKind, subjects: Sequence[str]) -> None:
+        self._rule = rule
+        self.now: datetime = fetch_values("SELECT now()")[0]
+        values = [rule.id, kind, list(subjects)]
+        self._openings: dict[str, datetime] = dict(fetch_rows(_LAST_OPENING, values))
+        self._resolutions: dict[str, datetime] = dict(fetch_rows(_LAST_RESOLUTION, values))
+        self._gathered = self._gathered_until()
+        self._made: dict[tuple[_Plan, bool], AlertDelivery] = {}
+
+    def opening(self, subject: str) -> AlertDelivery:
+        """Return the delivery with which it is sent that something began."""
+        return self._delivery(self._plan(self._openings.get(subject)), is_resolution=False)
+
+    def resolution(self, subject: str) -> AlertDelivery:
+        """Return the delivery with which it is sent that something is over."""
+        return self._delivery(self._plan(self._resolutions.get(subject)), is_resolution=True)
+
+    def resolution_before(self, opening: AlertDelivery) -> AlertDelivery:
+        """Return the delivery that says what is over at the time at which `opening` says what began instead."""
+        return self._delivery(_Plan(opening.planned_at, opening.is_held), is_resolution=True)
+
+    def _gathered_until(self) -> datetime | None:
+        """Return until when alerts are gathered, because something was sent a moment ago; None where they are not."""
+        length = timedelta(seconds=CHANNELS[ChannelKind(self._rule.channel)].gathers_seconds)
+        if not length:
+            return None
+        latest = fetch_values(_GATHERED, [self._rule.id, self.now, self.now - length])[0]
+        return None if latest is None else latest + length
+
+    def _plan(self, last: datetime | None) -> _Plan:
+        again = None if last is None else last + timedelta(minutes=self._rule.repeat_minutes)
+        at = max(one for one in (self.now, again, self._gathered) if one is not None)
+        is_held = again is not None and again > self.now
+        quiet = quiet_hours(self._rule.quiet_from, self._rule.quiet_until, self._rule.time_zone)
+        if quiet is not None and (end := quiet.ends_at(at)) is not None:
+            return _Plan(end, is_held=True)
+        return _Plan(at, is_held=is_held)
+
+    def _delivery(self, plan: _Plan, *, is_resolution: bool) -> AlertDelivery:
+        """Return the delivery of this plan that nobody has begun to send, or make it."""
+        if (plan, is_resolution) not in self._made:
+            self._made[plan, is_resolution] = self._found(plan, is_resolution) or AlertDelivery.objects.create(
+                rule=self._rule,
+                webhook_id=new_webhook_id(),
+                is_held=plan.is_held,
+                is_resolution=is_resolution,
+                planned_at=plan.at,
+                due_at=plan.at,
+            )
+        return self._made[plan, is_resolution]
+
+    def _found(self, plan: _Plan, is_resolution: bool) -> AlertDelivery | None:
+        same = AlertDelivery.objects.select_for_update().filter(
+            rule=self._rule,
+            state=AlertDeliveryState.WAITING,
+            body=None,
+            is_test=False,
+            is_held=plan.is_held,
+            is_resolution=is_resolution,
+        )
+        same = same.filter(planned_at__lte=self.now) if plan.at <= self.now else same.filter(planned_at=plan.at)
+        return same.order_by("id").first()
+
 
 # A tick that follows goes on with the rest.
 GROUPS_A_TICK = 500
@@ -192,3 +286,49 @@ def _before(rule: AlertRule, kind: AlertKind, marks: Mapping[str, str]) -> dict[
     over = fetch_rows(_BEFORE, values)
     locked = dict(fetch_rows(_BEGUN, [[resolution for *_, resolution in over]]))
     return {(subject, mark): _Before(alert_id, locked.get(to, False)) for alert_id, subject, mark, to in over}
+
+
+_RESOLVE = "UPDATE alert SET resolved_at = now() WHERE id = ANY(%s) AND resolved_at IS NULL RETURNING id, subject"
+# The locks say whether it was sent: who is about to send it for the first time writes down how it is now.
+_OPENINGS = """
+SELECT id FROM alert_delivery WHERE id IN (SELECT delivery_id FROM alert WHERE id = ANY(%s)) ORDER BY id FOR SHARE
+"""
+_SENT = """
+SELECT a.id FROM alert a JOIN alert_delivery d ON d.id = a.delivery_id
+WHERE a.id = ANY(%s) AND d.body IS NOT NULL AND d.state <> 'dropped'
+"""
+_UNSENT = """
+SELECT a.id, a.subject FROM alert a JOIN alert_delivery r ON r.id = a.resolution_id
+WHERE a.rule_id = %s AND a.kind = %s AND a.subject = ANY(%s) AND r.state = 'waiting' AND r.body IS NULL
+ORDER BY r.id FOR UPDATE OF r
+"""
+
+
+def resolve(rule: AlertRule, kind: AlertKind, ids: Sequence[int]) -> None:
+    """Write down that alerts are over, and plan to send it. Call in a transaction that has the rule locked.
+
+    What nobody was told of is not sent: a delivery that was not begun leaves out what is over by then, or says so.
+    """
+    if not ids:
+        return
+    with connection.cursor() as cursor:
+        cursor.execute(_RESOLVE, [list(ids)])
+        subjects = dict(cursor.fetchall())
+        if not (rule.send_resolved and KINDS[kind].has_end and subjects):
+            return
+        cursor.execute(_OPENINGS, [list(subjects)])
+    sent = [alert_id for (alert_id,) in fetch_rows(_SENT, [list(subjects)])]
+    planner = Planner(rule, kind, list(subjects.values()))
+    for alert_id in sent:
+        Alert.objects.filter(id=alert_id).update(resolution=planner.resolution(subjects[alert_id]))
+
+
+def postpone_resolutions(
+    rule: AlertRule, kind: AlertKind, openings: Mapping[str, AlertDelivery], planner: Planner
+) -> None:
+    """Let what was not yet reported as over wait for the report that it began again: nobody is told that all is well.
+
+    `openings`: by subject. Call in a transaction that has the rule locked.
+    """
+    for alert_id, subject in fetch_rows(_UNSENT, [rule.id, kind, list(openings)]):
+        Alert.objects.filter(id=alert_id).update(resolution=planner.resolution_before(openings[subject]))

@@ -1,4 +1,4 @@
-"""What is the matter, found by a query, and what an alert says of it: one short line that no stranger can reshape."""
+"""Conditions that a query finds, and the text of their alerts: one short line that no stranger can reshape."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""What an alert may be about, and by which channels it may be sent."""
+"""The kinds of alerts, and the channels that send them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What is sent: the body that all channels share, and when it is tried again."""
+"""Notices: the body that all channels share, and the waits before another try."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ MAX_TRIES = len(WAITS_SECONDS) + 1
 
 
 class NoticeType(StrEnum):
-    """What is said of the alerts: that they began, or that they are over. REPORT: a saved report is ready."""
+    """The event that a notice reports: alerts began or are over. REPORT: a saved report is ready."""
 
     OPENED = "alerts.opened"
     RESOLVED = "alerts.resolved"

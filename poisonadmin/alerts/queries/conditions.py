@@ -1,4 +1,4 @@
-"""What is the matter right now, each part from an index that holds little else."""
+"""Conditions that hold right now, each found by an index that holds little else."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ NAMED_ADDRESSES = 5
 
 @dataclass(frozen=True)
 class Watched:
-    """What a rule watches. `address_ids` None: every address. `limit`: the kind's, zero where it has none.
+    """The scope of a rule. `address_ids` None: every address. `limit`: the kind's, zero where it has none.
 
     `patterns`: of the addresses; `search`: what messages are narrowed to.
     """
@@ -220,7 +220,7 @@ class UnseenGroup:
 
     @property
     def kind(self) -> AlertKind:
-        """What is the matter with it."""
+        """The kind of its condition."""
         return AlertKind.NEW_GROUP if self.resumed_at is None else AlertKind.GROUP_GROWS_AGAIN
 
     def condition(self, of: Watched, names: Mapping[int, str]) -> Condition | None:

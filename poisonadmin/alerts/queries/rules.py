@@ -12,8 +12,8 @@ from poisonadmin.core.queries.rows import Versioned, fetch, fetch_by_id, fetch_r
 
 @dataclass(frozen=True)
 class AlertRuleRow(Versioned):
-    """What to report, and to whom. `limits`: minutes by kind. `search`: narrows it to messages. `quiet_from`,
-    `quiet_until`: times of day in `time_zone`.
+    """An alert rule: conditions to report, and their receiver. `limits`: minutes by kind. `search`: narrows it to
+    messages. `quiet_from`, `quiet_until`: times of day in `time_zone`.
 
     `send_resolved`: it sends the end of alerts too. `failing_since`: since when its deliveries fail, null while they do
     not. `open`: how many of its alerts are open.

@@ -1,4 +1,4 @@
-"""What nothing in the database needs any more after a run of the archive."""
+"""Removes rows that nothing needs any more after a run of the archive."""
 
 from django.db import connection
 

@@ -1,4 +1,4 @@
-"""What a run has written, as its manifest says it."""
+"""The manifest of a run: the files that it has written."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What operations wrote in place of a payload goes with the payload; such an operation is about one message alone."""
+"""Removes the patches of operations whose payload is removed; such an operation is about one message alone."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""What may quote messages that are erased: reports, results of searches, comparisons.
+"""Ends reports, searches and comparisons that may quote erased messages.
 
 None says which messages it is of, so all of them end. Their own clean-up removes the rows and files within minutes.
 """

@@ -47,7 +47,7 @@ _PAYLOADS_A_STEP = 10_000
 
 
 class ArchiveStore(FileStore, Protocol):
-    """What keeps the files, and writes new ones."""
+    """The store of the archive's files."""
 
     def write(self, order: WriteOrder, pieces: Sequence[PieceOrder]) -> Mapping[int, WrittenPiece]:
         """Write the pieces and read them back."""
@@ -97,7 +97,7 @@ def _fail(run: ArchiveRun, job_id: int, error: str) -> None:
 
 
 class _Turn:
-    """What a worker does of a run until it must pause."""
+    """A worker's part of a run, until it must pause."""
 
     def __init__(self, run: ArchiveRun, job_id: int, store: ArchiveStore, must_pause: Callable[[], bool]) -> None:
         self._run = run

@@ -1,4 +1,4 @@
-"""What is said between who runs the archive (commands) and who writes its files (workers)."""
+"""Orders and results between the commands, which run the archive, and the workers, which write its files."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ class PieceOrder:
 
 @dataclass(frozen=True)
 class WriteOrder:
-    """Where the files go, of which run they are, and its cutoffs (JSON, as `chosen.CHOSEN` reads them)."""
+    """The place of the files, their run, and its cutoffs (JSON, as `chosen.CHOSEN` reads them)."""
 
     place: str
     run_id: int
@@ -46,7 +46,7 @@ class WrittenFile:
 
 @dataclass(frozen=True)
 class Rewrite:
-    """What changes when a file is written anew: it loses the rows of messages, or rows lose their payloads."""
+    """The changes of a file that is written anew: it loses the rows of messages, or rows lose their payloads."""
 
     without: Collection[int] = ()
     emptied: Collection[int] = ()

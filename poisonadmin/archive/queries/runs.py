@@ -81,7 +81,7 @@ class ErasureRow:
 
 @dataclass(frozen=True)
 class ArchiveSize:
-    """What the archive holds: messages, files that count, and their bytes."""
+    """The size of the archive: messages, files that count, and their bytes."""
 
     messages: int
     files: int

@@ -1,4 +1,4 @@
-"""What a message that comes from a broker is called here: its address, its id, what tells it from others without.
+"""Names for a message that comes from a broker: its address, its id, and a mark of its own where it has no id.
 
 Two names of a broker may become one address; what the messages on it are known by says which queue they are from.
 """

@@ -1,4 +1,4 @@
-"""What a setting of a broker is, and the checks that settings share; each check returns the value as it is stored."""
+"""Settings of brokers and the checks that they share; each check returns the value as it is stored."""
 
 import re
 from collections.abc import Callable
@@ -25,7 +25,7 @@ Check = Callable[[object, NetworkGuard | None], object]
 
 
 class InputKind(StrEnum):
-    """How a form asks for a setting."""
+    """The kinds of form fields for a setting."""
 
     TEXT = "text"
     NUMBER = "number"

@@ -1,4 +1,4 @@
-"""Where a broker is: the URLs of sources and destinations, parsed."""
+"""The URLs of brokers, of sources and destinations, parsed."""
 
 import ipaddress
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class BrokerUrl:
 
     @property
     def is_encrypted(self) -> bool:
-        """Whether the connection is made with TLS."""
+        """True when the connection is made with TLS."""
         return any(self.scheme in kind.tls_schemes for kind in BROKERS.values())
 
 

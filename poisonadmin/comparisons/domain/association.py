@@ -1,4 +1,4 @@
-"""Whether a condition occurs more often among some messages than among others, and by what chance alone.
+"""The association of a condition with failing messages: how much more often it occurs, and by what chance alone.
 
 The G-test (likelihood ratio) for one degree of freedom; where fewer than 5 are expected in any field of the table, the
 exact test of Fisher. Many conditions are tested, so each p value is corrected by the method of Holm.
@@ -32,7 +32,7 @@ class Association:
 
     @property
     def lift(self) -> float:
-        """How many times as often it occurs; where no other has it, as if half a message had.
+        """The factor by which it occurs more often; where no other has it, as if half a message had.
 
         >>> Association(98, 100, 30, 1000).lift
         32.666666666666664
@@ -41,7 +41,7 @@ class Association:
 
     @property
     def is_more(self) -> bool:
-        """Whether it occurs more often among the failing ones."""
+        """True when it occurs more often among the failing ones."""
         return self.hits * self.others > self.other_hits * self.failing
 
     @property
@@ -63,7 +63,7 @@ class Association:
 
     @property
     def p(self) -> float:
-        """How likely at least such a difference is by chance alone, 0..1, of this one condition."""
+        """The probability, 0..1, of at least such a difference by chance alone, of this one condition."""
         hits, all_of_them = self.hits + self.other_hits, self.failing + self.others
         if not all_of_them or not hits or hits == all_of_them:
             return 1.0

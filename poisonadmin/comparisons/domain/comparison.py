@@ -34,7 +34,7 @@ class Compared:
 
 @dataclass(frozen=True)
 class ComparisonAnswer:
-    """What a comparison came to: how many messages were compared, fields seen, conditions tried; the best first."""
+    """The result of a comparison: numbers of compared messages, fields and conditions; findings, best first."""
 
     failing: int
     others: int

@@ -1,4 +1,4 @@
-"""What a finding says of messages, and how it is written."""
+"""The conditions of findings, and their notation."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Operator(StrEnum):
-    """How a field is compared. EXISTS and MISSING take no value."""
+    """The operators that compare a field. EXISTS and MISSING take no value."""
 
     IS = "="
     AT_LEAST = ">="

@@ -1,4 +1,4 @@
-"""Where to cut the values of a numeric field: from which number on, or below which, messages fail."""
+"""Cuts the values of a numeric field: from a number on, or below one, messages fail."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -38,7 +38,7 @@ class Feature(NamedTuple):
 
 @dataclass(frozen=True)
 class ComparedMessage:
-    """What is compared of a message. `headers`, `keys`: objects of texts as JSON; `payload`: None to leave it out.
+    """The compared parts of a message. `headers`, `keys`: objects of texts as JSON; `payload`: None to leave it out.
 
     `address`: where it came in. `destination`, `node` and `consumer_version` are those of its last attempt.
     """
@@ -112,7 +112,7 @@ def _is_nameable(name: str) -> bool:
 
 @dataclass
 class _Walk:
-    """What was found below a document; of fields within arrays, which values, as a message may have several."""
+    """The fields below a document; of fields within arrays all values, as a message may have several."""
 
     found: list[Feature]
     seen: dict[str, set[str | None]] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What failing messages have in common that others have not: one condition or two together, best first.
+"""Finds what failing messages share that others have not: one condition or two together, best first.
 
 Messages are bits of whole numbers, the failing ones lowest, so that what two conditions share is one `&`.
 """
@@ -29,14 +29,14 @@ _SAME = 0.9
 
 @dataclass(frozen=True)
 class Sample:
-    """How many messages are compared; the first `failing` bits of a condition are the failing ones'."""
+    """The numbers of compared messages; the first `failing` bits of a condition are the failing ones'."""
 
     failing: int
     others: int
 
     @property
     def fewest(self) -> int:
-        """How many failing messages a finding has at least."""
+        """The least number of failing messages of a finding."""
         return max(FEWEST, ceil(self.failing * MIN_SHARE))
 
     @property
@@ -113,12 +113,12 @@ def find(candidates: Sequence[Candidate], sample: Sample, *, tested: int) -> lis
     singles.sort(key=_best_first)
     pairs = list(_pairs(singles[:MOST_IN_PAIRS], sample))
     # Each family has half of the chance to be wrong.
-    said = [
+    named = [
         *_significant(singles, 2 * tested),
         *_significant(pairs, tested * (tested - 1)),
     ]
-    said.sort(key=_best_first)
-    return [Finding(one.conditions, one.counts, one.p, tuple(one.also)) for one in _distinct(said, sample, 2 * tested)]
+    named.sort(key=_best_first)
+    return [Finding(one.conditions, one.counts, one.p, tuple(one.also)) for one in _distinct(named, sample, 2 * tested)]
 
 
 def _best_first(found: _Found) -> tuple[Any, ...]:
@@ -157,10 +157,10 @@ def _pairs(singles: Iterable[_Found], sample: Sample) -> Iterator[_Found]:
             yield _Found(conditions, holds, counts, max(counts.p, *(part.p for part in within)))
 
 
-def _distinct(said: Iterable[_Found], sample: Sample, tested: int) -> list[_Found]:
+def _distinct(named: Iterable[_Found], sample: Sample, tested: int) -> list[_Found]:
     """Return the findings, best first, without those that a better one explains; what is the same goes with it."""
     kept: list[_Found] = []
-    for one in said:
+    for one in named:
         same = next((better for better in kept if _is_same(one.holds, better.holds, sample)), None)
         if same is not None:
             new = (each for each in one.conditions if each not in (*same.conditions, *same.also))

@@ -1,4 +1,4 @@
-"""What can be done with a finding: a search for the messages that it is about, and a rule that matches them.
+"""Follow-ups of a finding: a search for the messages that it is about, and a rule that matches them.
 
 An alert is a search, too.
 """

@@ -25,7 +25,7 @@ class ComparedCondition:
 
 @dataclass(frozen=True)
 class FindingRow:
-    """What the failing messages have in common: all `conditions` hold, and `also` what holds for nearly the same.
+    """A finding: of the failing messages all `conditions` hold, and `also` what holds for nearly the same.
 
     `share`, `share_of_others`: of those that were compared, 0..1; `lift`: their ratio. `p_value`: corrected for
     everything that was tried.

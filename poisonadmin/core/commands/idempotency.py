@@ -42,7 +42,7 @@ class IdempotencyKeyInFlight(PoisonAdminError):
 
 @dataclass(frozen=True)
 class StoredAnswer:
-    """What a request was answered."""
+    """The answer that a request got."""
 
     status: int
     media_type: str

@@ -27,7 +27,7 @@ def hold(cursor: CursorWrapper, lock: Lock, key: int = 0) -> None:
 
 
 class Tick(IntEnum):
-    """What `single_flight` keeps from running twice at once: the second half of a TICK lock's key."""
+    """The ticks that `single_flight` keeps from running twice at once: the second half of a TICK lock's key."""
 
     FOLD = 1
     RECOVER = 2

@@ -1,7 +1,4 @@
-"""Roles and what each may do; every check, of the API and of the dashboard, ends here.
-
-Source: DESIGN section 9.
-"""
+"""Roles and what each may do; every check, of the API and of the dashboard, ends here."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +9,7 @@ from poisonadmin.core.domain.errors import NotFound, PoisonAdminError
 
 
 class Permission(StrEnum):
-    """What a request needs. A token's scopes are a subset of these."""
+    """The permissions that requests need. A token's scopes are a subset of these."""
 
     READ = "read"
     READ_PAYLOAD = "read_payload"
@@ -62,7 +59,8 @@ class OutOfScope(NotFound):
 
 @dataclass(frozen=True)
 class Principal:
-    """Who asks. `patterns` empty means every address; several lists (the user's and the token's) must all match.
+    """The caller of a request. `patterns` empty means every address; several lists (the user's and the token's) must
+    all match.
 
     `account` is the token, or the user of a session, and nobody else ever: names may be alike, and be given again.
     `user` is the user behind it, whose other tokens and sessions have the same.
@@ -77,7 +75,7 @@ class Principal:
 
     @property
     def person(self) -> str:
-        """Who decides, by whatever session or token; who is no user has a name only."""
+        """The person behind the session or token; a caller that is no user has a name only."""
         return self.user or self.name
 
     def may(self, permission: Permission) -> bool:

@@ -1,4 +1,4 @@
-"""Addresses, patterns over them, and which pattern is the more specific one (SEMANTICS ART-12, ART-18).
+"""Addresses, patterns over them, and which pattern is the more specific one (ART-12, ART-18).
 
 An address is words separated by dots. In a pattern `*` stands for one word and `#` for any number of words, none
 included, as in an Artemis address-setting.

@@ -1,4 +1,4 @@
-"""Where the archive is: a directory, or an object store that speaks S3's protocol."""
+"""The place of the archive: a directory, or an object store that speaks S3's protocol."""
 
 from collections.abc import Mapping
 from datetime import date

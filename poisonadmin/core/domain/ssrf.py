@@ -1,4 +1,4 @@
-"""Which network addresses a destination may not stand for (RELIABILITY S6).
+"""Which network addresses a destination may not stand for.
 
 Pure: nothing here resolves a name or opens a socket. `workers.delivery.http.resolver` asks for every address that it is
 about to connect to; `poisonadmin.destinations.domain.http_config` asks for those that are written in a URL.
@@ -180,7 +180,7 @@ def parse_networks(text: str) -> tuple[Network, ...]:
 
 @dataclass(frozen=True, slots=True)
 class NetworkGuard:
-    """What an installation lets its destinations reach."""
+    """The networks that an installation lets its destinations reach."""
 
     allow: tuple[Network, ...] = ()
     allow_loopback: bool = False

@@ -1,4 +1,4 @@
-"""Who changed something last."""
+"""The account that changed something last."""
 
 from dataclasses import dataclass
 from datetime import datetime

@@ -31,7 +31,7 @@ class InvalidCursor(PoisonAdminError):
 
 @dataclass(frozen=True)
 class Count:
-    """How many there are; `capped`: at least so many."""
+    """The number of rows; `capped`: at least so many."""
 
     n: int
     capped: bool
@@ -99,7 +99,7 @@ class Window:
 
     @property
     def parameters(self) -> list[Any]:
-        """What `condition` needs."""
+        """The parameters of `condition`."""
         return list(self.after or ())
 
     @property

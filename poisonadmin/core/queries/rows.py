@@ -38,7 +38,7 @@ class Versioned:
 
     @property
     def etag(self) -> str:
-        """What `If-Match` is compared with."""
+        """The ETag that `If-Match` is compared with."""
         return f'"{self.version}"'
 
 

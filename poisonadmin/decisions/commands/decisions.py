@@ -122,7 +122,7 @@ def decide(
     """Carry an action out on the messages that it fits. `until`: for POSTPONE; a time in the past means now.
 
     An approval makes them due now at the address each was moved from, where it was. Their failures count from 0 again,
-    their bookmarks are released and their conversations reopened (rulings R6, R7). One that is `listed` on an address
+    their bookmarks are released and their conversations reopened (R6, R7). One that is `listed` on an address
     that delivers nowhere is handed back to its consumers: DLVD `handed_back`. An `expires_at` that has passed is taken
     away: a person wants the message delivered all the same. RETURN is an approval of what was moved (WAS-3).
     RELEASE is an approval of what is on the poison list. PATCH changes what they hold first, for an operation.
@@ -267,7 +267,7 @@ def _lock(
 
 
 def _suspicions(approved: Sequence[_Locked]) -> dict[str, list[int]]:
-    """Return the candidates, and which of them are tried alone again or are cleared, as their policies say (ruling R3).
+    """Return the candidates, and which of them are tried alone again or are cleared, as their policies say (R3).
 
     Under `all_in_flight` a candidate runs beside the others, as in SAP.
     """

@@ -91,7 +91,7 @@ def approval_warning_of(message: MessageRow) -> ApprovalWarning | None:
 
 
 def approval_warning(policy: Policy, crash_count: int, failure_count: int = 0) -> ApprovalWarning:
-    """Return what awaits a message that has crashed `crash_count` times and is approved (ruling R3).
+    """Return what awaits a message that has crashed `crash_count` times and is approved (R3).
 
     `failure_count`: that of a message that waits; an approval resets it.
 

@@ -174,7 +174,7 @@ REFUSALS: dict[OperationAction, str] = {action.key: _refusal(action.starts) for 
 }
 
 # A message `m` may have crashed its consumer whatever it is NDLV for, also where its policy counts no crashes but as
-# failures, and a consumer elsewhere may have reported that (SEMANTICS SAP-p).
+# failures, and a consumer elsewhere may have reported that (SAP-p).
 CRASHED_NOTHING = f"""m.reason IS DISTINCT FROM '{Reason.BLACKLISTED}' AND m.crash_count = 0
  AND NOT EXISTS (SELECT FROM attempt WHERE attempt.message_id = m.id AND outcome = '{Outcome.CRASHED}')
  AND NOT EXISTS (SELECT FROM poison_entry WHERE poison_entry.message_id = m.id AND crashes > 0)"""  # noqa: S608  (fragments are constants)

@@ -16,7 +16,7 @@ from poisonadmin.policies.domain.retry_decision import ConversationEnd
 
 Key = tuple[int, str]  # address id, conversation id
 
-# A transaction that was aborted (ruling R3), and what says nothing of one.
+# A transaction that was aborted (R3), and what says nothing of one.
 ABORTS = frozenset({Outcome.ROLLED_BACK, Outcome.CRASHED, Outcome.NODE_LOST})
 _ENDS_NO_ROW = frozenset({Outcome.FAILED, Outcome.SUSPECTED, Outcome.RULED})
 
@@ -100,7 +100,7 @@ class BreakerCounts:
     def switches_off(self, one: Answered, policy: Policy) -> bool:
         """Count an aborted transaction, or the end of a row of them; return whether the address is to stop (SSB-1).
 
-        A roll-back and a crash abort it. An exception, which the procedure catches, ends no row (ruling R3).
+        A roll-back and a crash abort it. An exception, which the procedure catches, ends no row (R3).
         """
         limit = policy.queue_off_after_rollbacks
         if limit == 0 or one.outcome in _ENDS_NO_ROW:

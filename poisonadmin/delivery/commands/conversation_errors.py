@@ -1,4 +1,4 @@
-"""Errors of ended conversations, enqueued where the other side looks for them (ruling R6)."""
+"""Errors of ended conversations, enqueued where the other side looks for them (R6)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -130,7 +130,7 @@ def suspect_held(
     """Write the attempts, outcome `node_lost`, of what a lost node held unanswered and its loss accuses.
 
     By the plain rule that is all of it, whatever it was delivered to (SAP-8, SAP-n); by the exact one the candidate
-    that was tried alone. `everything`: its journals are lost, so what it held for handlers counts as begun (ruling R2).
+    that was tried alone. `everything`: its journals are lost, so what it held for handlers counts as begun (R2).
     `shard`: the claim's id and the number of the shard.
     """
     failure = Failure("NodeLost", f"The node {name} was lost while it held this message.")

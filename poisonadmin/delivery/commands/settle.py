@@ -36,7 +36,7 @@ class Settled:
         return Settled(self.delivered + other.delivered, self.failed + other.failed, self.returned + other.returned)
 
 
-# A node that is lost waits until its journals are read: what a handler had begun was found there (ruling R2).
+# A node that is lost waits until its journals are read: what a handler had begun was found there (R2).
 _HAS_ENDED = """
 node.ended_at IS NOT NULL AND node.settled_at IS NULL AND (node."end" <> 'lost' OR node.journals IS NULL)
 """

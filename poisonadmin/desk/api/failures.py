@@ -9,6 +9,7 @@ from poisonadmin.messages.queries.counts import ScopeCounts
 from poisonadmin.search.queries import failures
 from poisonadmin.search.queries.failures import FailureRow
 from poisonadmin.web.api.contract import PAGE, Paged, contract, identifier, pattern, text, time
+from poisonadmin.web.api.routes import route
 from poisonadmin.web.api.shape import Shape
 from poisonadmin.web.api.view import ApiView
 
@@ -62,3 +63,9 @@ class MessageCounts(ApiView):
     def get(self) -> Response:
         """Count messages exactly, by state, reason, group and both addresses, and those without a confirmation."""
         return Response(STATS.render(counts.all_counts(self.principal)))
+
+
+urlpatterns = [
+    route("failures/", FailureList, name="api-failures"),
+    route("stats/", MessageCounts, name="api-stats"),
+]

@@ -39,6 +39,7 @@ from poisonadmin.web.api.contract import (
     time,
 )
 from poisonadmin.web.api.rendering import TakeAny
+from poisonadmin.web.api.routes import route
 from poisonadmin.web.api.shape import BREAKER, Shape, whole_list
 from poisonadmin.web.api.view import ApiView, shown
 
@@ -261,3 +262,21 @@ class MessagePayload(ApiView):
         """
         found = payload(message_id, principal=self.principal)
         return attachment(self.request, found, f"message-{message_id}.payload")
+
+
+urlpatterns = [
+    route("messages/", MessageList, name="api-messages"),
+    route("messages/<id:message_id>/", MessageOne, name="api-message"),
+    route("messages/<id:message_id>/attempts/", MessageAttempts, name="api-message-attempts"),
+    route("messages/<id:message_id>/history/", MessageHistory, name="api-message-history"),
+    route("messages/<id:message_id>/hops/", MessageHops, name="api-message-hops"),
+    route("messages/<id:message_id>/payload/", MessagePayload, name="api-message-payload"),
+    route("messages/<id:message_id>/schedule/", MessageSchedule, name="api-message-schedule"),
+    route("messages/<id:message_id>/transport/", MessageTransport, name="api-message-transport"),
+    route("messages/<id:message_id>/versions/", MessageVersions, name="api-message-versions"),
+    route(
+        "messages/<id:message_id>/versions/<id:number>/payload/",
+        MessageVersionPayload,
+        name="api-message-version-payload",
+    ),
+]

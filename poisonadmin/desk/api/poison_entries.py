@@ -25,6 +25,7 @@ from poisonadmin.web.api.contract import (
     contract,
     text,
 )
+from poisonadmin.web.api.routes import route
 from poisonadmin.web.api.shape import Shape
 from poisonadmin.web.api.view import ApiView
 
@@ -168,3 +169,10 @@ def _printable(fields: Mapping[str, Any], field: str, most: int) -> str:
     found = envelope_fields.printable(fields, field, most)
     assert found is not None
     return found
+
+
+urlpatterns = [
+    route("nodes/<path:name>/heartbeat/", ConsumerHeartbeat, name="api-heartbeat"),
+    route("poison-list/", PoisonList, name="api-poison-list"),
+    route("poison-list/<id:entry_id>/release/", PoisonEntryRelease, name="api-poison-release"),
+]

@@ -30,6 +30,7 @@ from poisonadmin.poison_list.queries.feed import EntryChange, Feed, Sign
 from poisonadmin.web.api.authentication import SCHEME
 from poisonadmin.web.api.contract import Parameter, Raw, contract, text
 from poisonadmin.web.api.rendering import TakeAny, to_json
+from poisonadmin.web.api.routes import route
 from poisonadmin.web.api.shape import JsonSchema
 from poisonadmin.web.api.view import ApiView
 
@@ -244,3 +245,8 @@ def _end_with_the_process(feed: Feed) -> None:
             then(signum, frame)
 
         signal.signal(number, stop)
+
+
+urlpatterns = [
+    route("poison-list/events/", PoisonEvents, name="api-poison-events"),
+]

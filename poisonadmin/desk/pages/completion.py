@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import render
+from django.urls import path
 
 from poisonadmin.addresses.queries import names_holding
 from poisonadmin.core.domain.access import Principal
@@ -47,3 +48,8 @@ def _completed(word: str, principal: Principal) -> list[str]:
         tags = tags_beginning(start, principal=principal, limit=SHOWN)
         return [f"{field}:{tag}" for tag in tags if " " not in tag]
     return [f"{field}:{value}" for value in _WORDS.get(field, ()) if value.lower().startswith(start.lower())]
+
+
+urlpatterns = [
+    path("triage/completions/", show, name="triage-completions"),
+]

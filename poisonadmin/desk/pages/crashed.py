@@ -4,7 +4,7 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import render
-from django.urls import reverse
+from django.urls import path, reverse
 
 from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.domain.filter_values import moment
@@ -108,3 +108,9 @@ def _why_empty(message_filter: MessageFilter, principal: Principal) -> str:
     if queries.has_ever_crashed(principal):
         return "no_crash_now"
     return "no_crash_ever" if principal.sees_everything else "no_crash_in_scope"
+
+
+urlpatterns = [
+    path("triage/candidates/", candidates, name="triage-candidates"),
+    path("messages/<int:message_id>/bystanders/<int:attempt>/", bystanders, name="messages-bystanders"),
+]

@@ -8,7 +8,7 @@ from django import forms
 from django.contrib import messages as notes
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
 from django.shortcuts import render
-from django.urls import reverse
+from django.urls import path, reverse
 from django.views.decorators.http import require_POST
 from django_htmx.http import HttpResponseClientRedirect, trigger_client_event
 
@@ -237,3 +237,9 @@ def _action(key: str) -> Action:
     if key not in ACTIONS or ACTIONS[key].page:
         raise Http404(key)
     return ACTIONS[key]
+
+
+urlpatterns = [
+    path("messages/decide/<slug:action>/", ask, name="messages-ask"),
+    path("messages/decide/<slug:action>/now/", carry_out, name="messages-decide"),
+]

@@ -8,6 +8,7 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import render
+from django.urls import path
 from django.utils import timezone
 
 from poisonadmin.brokers.domain.broker_kinds import words_of
@@ -30,7 +31,7 @@ from poisonadmin.web.pages.crash_view import describe_crash
 from poisonadmin.web.pages.views import page, require_known
 from poisonadmin.web.pages.words import event_words
 
-_DEATHS = (Event.CRASHED, Event.NODE_LOST)
+_CRASHES = (Event.CRASHED, Event.NODE_LOST)
 _TONES: dict[str, str] = {State.DLVD: "good", State.NDLV: "bad", State.FAIL: "bad"}
 MOST_LINES = 60
 # Shown among the message's headers, as texts; here they are kept in the broker's own types.
@@ -57,7 +58,7 @@ def _timeline(message: MessageRow, history: Sequence[HistoryRow], attempts: Sequ
     is_suspect = False
     for row in reversed(history):
         attempt = tried.get(row.attempt_number)
-        if row.event in _DEATHS:
+        if row.event in _CRASHES:
             steps.append(_crash(row, attempt, _suspicion(row, message, tried) if not is_suspect else ""))
             is_suspect = True
         elif row.event == Event.DELIVERED and is_suspect:
@@ -93,8 +94,8 @@ def _transport_lines(transport: Mapping[str, Any]) -> list[tuple[str, str]]:
     return lines[:MOST_LINES]
 
 
-def _lines(told: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
-    for name, value in told.items():
+def _lines(reported: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
+    for name, value in reported.items():
         if value is None:
             continue
         if isinstance(value, Mapping) and set(value) != {"base64"} and not before:
@@ -182,3 +183,9 @@ def _payload(request: HttpRequest, principal: Principal, message: MessageDetail)
         "hex_cut": message.payload_bytes > payload_tree.MAX_HEX_BYTES,
         "cut": cut,
     }
+
+
+urlpatterns = [
+    path("messages/<int:message_id>/", show, name="messages-one"),
+    path("messages/<int:message_id>/payload/", download, name="messages-payload"),
+]

@@ -6,7 +6,7 @@ from django import forms
 from django.contrib import messages as notes
 from django.http import Http404, HttpRequest, HttpResponseBase, HttpResponseRedirect
 from django.shortcuts import render
-from django.urls import reverse
+from django.urls import path, reverse
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
@@ -184,3 +184,10 @@ def download(request: HttpRequest, principal: Principal, message_id: int, number
     """Answer with the payload of a version."""
     found = version_payload(message_id, number, principal=principal)
     return streams.download(request, found, f"message-{message_id}-version-{number}.bin")
+
+
+urlpatterns = [
+    path("messages/<int:message_id>/edit/", edit, name="messages-edit"),
+    path("messages/<int:message_id>/versions/<int:number>/", version, name="messages-version"),
+    path("messages/<int:message_id>/versions/<int:number>/payload/", download, name="messages-version-payload"),
+]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import render
-from django.urls import reverse
+from django.urls import path, reverse
 
 from poisonadmin.core.domain.access import Principal
 from poisonadmin.desk.pages.crashed import CRASHES
@@ -89,3 +89,8 @@ def _spans(given: Pairs, values: Iterable[FacetValue]) -> list[FacetLink]:
 def _toggled(given: Pairs, pair: tuple[str, str]) -> str:
     kept = [one for one in given if one not in (pair, ("cursor", dict(given).get("cursor")))]
     return href(reverse("triage"), kept if pair in given else [*kept, pair])
+
+
+urlpatterns = [
+    path("triage/facets/", show, name="triage-facets"),
+]

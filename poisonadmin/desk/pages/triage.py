@@ -3,27 +3,32 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import parse_qsl
 
 from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
 from django.shortcuts import render
-from django.urls import reverse
+from django.urls import path, reverse
 
 from poisonadmin.core.commands import audit
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.core.domain.filter_values import InvalidFilter
+from poisonadmin.core.queries.paging import Count
 from poisonadmin.decisions.operations.domain.actions import ACTIONS
-from poisonadmin.desk.pages import crashed, searched, sets
+from poisonadmin.desk.pages import crashed, sets
 from poisonadmin.desk.pages.crashed import CRASHES
 from poisonadmin.desk.pages.opened_from import list_parameter
-from poisonadmin.desk.pages.views_bar import views_bar
 from poisonadmin.groups.queries.grouping import GroupBy
 from poisonadmin.messages.queries.counts import counts
+from poisonadmin.search.deep.domain.states import SearchState
+from poisonadmin.search.deep.queries.searches import archived_found, latest_search, list_found
 from poisonadmin.search.domain.filters import MOMENTS, MessageFilter, narrowing, parse_filter
+from poisonadmin.search.domain.payload_words import DEEP
 from poisonadmin.search.queries.archived import ArchivedMessageRow, can_answer, list_archived
 from poisonadmin.search.queries.failures import FailureFilter, list_failures
 from poisonadmin.search.queries.lists import count_messages, list_messages
 from poisonadmin.search.queries.report import MAX_ROWS, report
+from poisonadmin.search.views.queries import SavedViewRow, list_saved_views
 from poisonadmin.web.pages.sidebar import Section, SidebarEntry
 from poisonadmin.web.pages.streams import streamed
 from poisonadmin.web.pages.views import Pairs, href, page, pager, pairs, tidied
@@ -101,15 +106,15 @@ def show(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     message_filter = MessageFilter()
     try:
         message_filter = parse_filter(_given(request))
-        if searched.is_deep(message_filter):
+        if is_deep(message_filter):
             by = ""
-            template, content = "searches/_searched.html", searched.content(request, principal)
+            template, content = "searches/_searched.html", searched_content(request, principal)
         else:
             template, content = _shown(request, principal, message_filter, by)
     except PoisonAdminError as error:
         problem = error
     empty = None
-    if not content.get("rows") and not problem and not searched.is_deep(message_filter):
+    if not content.get("rows") and not problem and not is_deep(message_filter):
         empty = content.get("why_empty") or _why_empty(message_filter, principal)
     context = (
         _frame(request, principal, by)
@@ -118,7 +123,7 @@ def show(request: HttpRequest, principal: Principal) -> HttpResponseBase:
             "problem": problem,
             "empty": empty,
             "template": template,
-            "is_deep": searched.is_deep(message_filter),
+            "is_deep": is_deep(message_filter),
         }
     )
     return render(request, "messages/triage.html", context, status=problem.status if problem else 200)
@@ -264,3 +269,70 @@ def _why_empty(message_filter: MessageFilter, principal: Principal) -> str:
     if not any(counts(principal).by_state.values()) and not principal.sees_everything:
         return "nothing_in_scope"
     return "nothing_yet"
+
+
+def is_deep(message_filter: MessageFilter) -> bool:
+    """Return whether a search job has to look for it."""
+    return any(term.field in DEEP for term in message_filter.terms)
+
+
+def searched_content(request: HttpRequest, principal: Principal) -> dict[str, Any]:
+    """Return what the page holds: `search` None where the account has not searched for it in its scope."""
+    principal.require(Permission.READ_PAYLOAD)
+    search = latest_search(narrowing(dict(request.GET.lists())), principal=principal)
+    if search is None:
+        return {"search": None}
+    found = list_found(search, principal=principal, cursor=request.GET.get("cursor"))
+    return {
+        "search": search,
+        "is_running": search.state == SearchState.RUNNING,
+        "rows": found.results,
+        "archived": archived_found(search),
+        "pager": pager(request, found),
+        # The selection is made already; the list's filter selects nothing.
+        "matching": Count(0, capped=False),
+    }
+
+
+_OF_EVERYONE = (
+    ("Undecided", "state=NDLV"),
+    ("Failure groups", "snoozed=false&group_by=failure"),
+    ("Crashed", "state=NDLV&reason=blacklisted&group_by=crashes"),
+    ("Given up", "state=FAIL"),
+    ("All messages", ""),
+)
+# Where in a list one is, and in which order, makes no other view of it.
+_OF_THE_LIST = ("cursor", "sort", "ordering")
+
+
+@dataclass(frozen=True)
+class ShownView:
+    """`row`: None for a view that everyone has."""
+
+    name: str
+    link: str
+    is_on: bool
+    row: SavedViewRow | None = None
+
+
+def views_bar(request: HttpRequest, principal: Principal) -> list[ShownView]:
+    """Return the views that the principal can open, the one that is shown marked."""
+    triage = reverse("triage")
+    here = [pair for pair in pairs(request) if pair[0] not in _OF_THE_LIST]
+    views = [
+        ShownView(name, triage + (f"?{query}" if query else ""), sorted(here) == sorted(parse_qsl(query)))
+        for name, query in _OF_EVERYONE
+    ]
+    whole = href("", [pair for pair in pairs(request) if pair[0] != "cursor"]).lstrip("?")
+    views += [
+        ShownView(row.name, f"{triage}?{row.query}", row.query == whole, row)
+        for row in list_saved_views(principal=principal)
+    ]
+    return views
+
+
+urlpatterns = [
+    path("triage/", show, name="triage"),
+    path("triage/newer/", newer, name="triage-newer"),
+    path("triage/messages.csv", as_csv, name="triage-csv"),
+]

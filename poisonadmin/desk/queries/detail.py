@@ -27,7 +27,7 @@ _LAST_MOVE = """LEFT JOIN LATERAL (
     SELECT hop.id, hop.from_address, hop.to_address, hop.queue, hop.reason FROM hop WHERE hop.message_id = m.id
     ORDER BY hop.id DESC LIMIT 1
 ) AS last ON last.to_address = a.name AND o.name <> a.name"""
-# As the child of such a move carries them in its headers (operations/dead_letters.py).
+# As the child of such a move carries them in its headers (delivery/commands/dead_letters.py).
 _ORIGIN = """CASE WHEN last.id IS NOT NULL THEN jsonb_strip_nulls(jsonb_build_object(
     '_AMQ_ORIG_ADDRESS', last.from_address,
     '_AMQ_ORIG_QUEUE', coalesce((SELECT earlier.queue FROM hop AS earlier WHERE earlier.message_id = m.id

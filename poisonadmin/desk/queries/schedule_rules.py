@@ -32,7 +32,7 @@ class _Again:
 def retry_rule(row: HistoryRow) -> str | None:
     """Return the note of the rule that had a failed message wait, None where the policy decided.
 
-    Nothing but a rule and the pace of ruling R11 writes a note beside a failure that waits again.
+    Nothing but a rule and the pace of R11 writes a note beside a failure that waits again.
     """
     if row.event != Event.FAILED or row.to_state != State.TBDL or row.note is None:
         return None

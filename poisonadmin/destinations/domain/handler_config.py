@@ -1,4 +1,4 @@
-"""What the configuration of a handler destination may say."""
+"""The configuration of a handler destination, checked."""
 
 import os
 import pwd

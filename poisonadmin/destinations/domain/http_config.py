@@ -1,4 +1,4 @@
-"""What the configuration of a destination may say, checked in one place for API, dashboard and delivery."""
+"""The configuration of an HTTP destination, checked in one place for API, dashboard and delivery."""
 
 import ipaddress
 import re

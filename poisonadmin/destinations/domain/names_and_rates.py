@@ -1,4 +1,4 @@
-"""What every destination has beside its configuration: a name, and perhaps a limit of its rate."""
+"""The name of a destination and the limit of its rate, checked."""
 
 from poisonadmin.core.domain.names import mistake_in
 from poisonadmin.destinations.domain.http_config import InvalidDestination

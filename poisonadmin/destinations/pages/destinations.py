@@ -5,7 +5,7 @@ from typing import Any
 from django.contrib import messages as notes
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
 from django.shortcuts import render
-from django.urls import reverse
+from django.urls import path, reverse
 from django.views.decorators.http import require_POST
 
 from poisonadmin.brokers.domain.broker_kinds import BROKERS, DESTINATION_DEFAULTS
@@ -127,3 +127,15 @@ ROUTES: dict[type[DestinationForm], str] = {
     HandlerForm: "destinations-handler",
     BrokerDestinationForm: "destinations-broker",
 }
+
+
+urlpatterns = [
+    path("destinations/", show_all, name="destinations"),
+    path("destinations/one/", show, name="destinations-one"),
+    path("destinations/enable/", switch, {"enabled": True}, name="destinations-enable"),
+    path("destinations/disable/", switch, {"enabled": False}, name="destinations-disable"),
+    path("destinations/delete/", delete, name="destinations-delete"),
+    path("destinations/http/", edit, {"of": HttpForm}, name="destinations-http"),
+    path("destinations/handler/", edit, {"of": HandlerForm}, name="destinations-handler"),
+    path("destinations/broker/", edit, {"of": BrokerDestinationForm}, name="destinations-broker"),
+]

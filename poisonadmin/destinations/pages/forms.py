@@ -61,7 +61,7 @@ def _lines(headers: Mapping[str, str]) -> str:
 
 
 class OwnDestinationForm(ConfiguredForm):
-    """What the forms of an HTTP destination and of a handler share."""
+    """The fields that the forms of HTTP destinations and handlers share."""
 
     object_type = "destination"
     check_arguments = staticmethod(checked_destination)

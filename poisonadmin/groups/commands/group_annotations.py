@@ -50,7 +50,9 @@ def annotate(
         changed = {column: value for column, value in values.items() if getattr(before, column) != value}
         if changed:
             GroupAnnotation.objects.filter(group_id=group_id).update(**changed, revision=before.revision + 1)
-            audit.record(principal.name, "group.annotated", "group", str(group_id), details=_said(changes, changed))
+            audit.record(
+                principal.name, "group.annotated", "group", str(group_id), details=_annotation_of(changes, changed)
+            )
 
 
 def _checked(changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -80,7 +82,7 @@ def _now() -> datetime:
     return now
 
 
-def _said(changes: Mapping[str, Any], changed: Mapping[str, Any]) -> dict[str, Any]:
+def _annotation_of(changes: Mapping[str, Any], changed: Mapping[str, Any]) -> dict[str, Any]:
     """Return the changes as the audit log shows them: the owner by name, times as texts."""
     names = ["owner" if column == "owner_id" else column for column in changed]
     values = {name: changed.get(name) if name != "owner" else changes["owner"] or None for name in names}

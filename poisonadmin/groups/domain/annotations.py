@@ -1,4 +1,4 @@
-"""What people say of failure groups and messages: which notes, ticket links, tags and snoozes there may be."""
+"""Annotations of failure groups and messages, checked: notes, ticket links, tags and snoozes."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta

@@ -62,7 +62,7 @@ def mask(text: str) -> str:
 
 @dataclass(frozen=True)
 class Failure:
-    """What is known of one failed attempt.
+    """One failed attempt.
 
     `cause_class` is the root cause's class where it differs from the exception's; `frames` are the application's
     frames where the deliverer knows them, innermost first; `stack` is the text otherwise.
@@ -122,12 +122,12 @@ def from_dead_letter(dead_letter: DeadLetter | Mapping[str, object]) -> Failure:
 
     Uses `reason`, `exception_class`, `cause_class`, `exception_message` and `stack`; any may be missing.
     """
-    told = dataclasses.asdict(dead_letter) if isinstance(dead_letter, DeadLetter) else dead_letter
-    stack = _text(told, "stack")
-    cause = _text(told, "cause_class") or root_cause_class(stack)
-    reason = _text(told, "reason")
-    named = _text(told, "exception_class") or thrown_class(stack) or reason or UNKNOWN_FAILURE
-    return Failure(named, _text(told, "exception_message") or reason, cause_class=cause, stack=stack)
+    letter = dataclasses.asdict(dead_letter) if isinstance(dead_letter, DeadLetter) else dead_letter
+    stack = _text(letter, "stack")
+    cause = _text(letter, "cause_class") or root_cause_class(stack)
+    reason = _text(letter, "reason")
+    named = _text(letter, "exception_class") or thrown_class(stack) or reason or UNKNOWN_FAILURE
+    return Failure(named, _text(letter, "exception_message") or reason, cause_class=cause, stack=stack)
 
 
 def stored_failure(
@@ -168,6 +168,6 @@ def _short_class(name: str) -> str:
     return " ".join((name.rsplit(".", 1)[-1] or name).split())
 
 
-def _text(told: Mapping[str, object], field: str) -> str:
-    value = told.get(field)
+def _text(letter: Mapping[str, object], field: str) -> str:
+    value = letter.get(field)
     return value if isinstance(value, str) else ""

@@ -60,7 +60,7 @@ _PYTHON_CONTEXT_OF = "During handling of the above exception, another exception 
 
 @dataclass(frozen=True)
 class _Dialect:
-    """How one language writes a frame; `normalised` is None for a frame that is not ours."""
+    """The form of a frame in one language; `normalised` is None for a frame that is not ours."""
 
     frame: re.Pattern[str]
     normalised: Callable[[re.Match[str]], str | None]

@@ -1,4 +1,4 @@
-"""How many messages of a list have each failure group, by state: from the counters, or else from the newest."""
+"""Counts the messages of a list by failure group and state: from the counters, or else from the newest."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

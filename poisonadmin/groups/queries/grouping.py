@@ -25,7 +25,7 @@ COUNTED_READ = 10_000
 
 
 class GroupBy(StrEnum):
-    """What messages can share, besides a failure (`groups.py`), `header.<name>` and `key.<name>`."""
+    """Values that messages can share, besides a failure (`groups.py`), `header.<name>` and `key.<name>`."""
 
     ADDRESS = "address"
     ORIGINAL_ADDRESS = "original_address"
@@ -36,7 +36,7 @@ class GroupBy(StrEnum):
 
 
 class SetOrder(StrEnum):
-    """What the sets of a grouping are ordered by, the most or the latest first."""
+    """The orders of the sets of a grouping, the most or the latest first."""
 
     UNDECIDED = "undecided"
     SIZE = "size"

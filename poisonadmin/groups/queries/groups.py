@@ -65,7 +65,7 @@ class StoredGroup:
 
     @property
     def etag(self) -> str:
-        """What `If-Match` is compared with when the annotation is changed."""
+        """The ETag that `If-Match` is compared with when the annotation is changed."""
         return f'"{self.revision}"'
 
 
@@ -80,7 +80,7 @@ class GroupRow(StoredGroup):
 
     @property
     def messages(self) -> int:
-        """How many messages have it, in any state."""
+        """The number of messages that have it, in any state."""
         return sum(self.counts.values())
 
 

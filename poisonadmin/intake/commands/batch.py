@@ -37,7 +37,7 @@ class Rejected:
 
 @dataclass(frozen=True)
 class BatchResult:
-    """What a stream came to. `rejected` names the first thousand of `rejected_count` lines."""
+    """The result of a stream. `rejected` names the first thousand of `rejected_count` lines."""
 
     batch: str
     accepted: int

@@ -1,4 +1,4 @@
-"""What the merge does with a staged row whose (address, message_id) is taken."""
+"""Staged rows whose (address, message_id) is taken: duplicates, conflicts and returned messages."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ NAMED_CONFLICTS = 1000
 
 @dataclass(frozen=True)
 class BatchOrigin:
-    """Where a batch is from: a file of a directory source, a broker source, or neither."""
+    """The origin of a batch: a file of a directory source, a broker source, or neither."""
 
     file_id: int | None = None
     source_id: int | None = None

@@ -20,7 +20,9 @@ from poisonadmin.messages.domain.states import Event, Reason, State
 
 @dataclass(frozen=True)
 class Returned:
-    """How many of a batch's rows came back: opened again, put off until their delivery is settled, or known before."""
+    """The numbers of a batch's rows that came back: opened again, put off until their delivery is settled, or known
+    before.
+    """
 
     opened: int = 0
     put_off: int = 0

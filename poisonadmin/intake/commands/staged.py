@@ -1,4 +1,4 @@
-"""What is staged and will not be merged, and its removal: rows with their bodies and keys."""
+"""Removes staged rows that will not be merged, with their bodies and keys."""
 
 from collections.abc import Collection
 

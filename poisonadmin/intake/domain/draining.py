@@ -1,4 +1,4 @@
-"""What one look at a broker's queues came to, as the tasks that read them tell it."""
+"""The result of reading a broker's queues once, as the tasks report it."""
 
 import uuid
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """What draining a shard, or all of a source, came to. All that is counted is stored and committed.
+    """The result of draining a shard, or all of a source. All that is counted is stored and committed.
 
     `staged`: messages that wait for the merge; `recognised`: deliveries of messages that were stored before, by their
     receipts; `rejected`: set aside as `rejected_line`. `is_empty`: it was read until nothing more came, and all of it

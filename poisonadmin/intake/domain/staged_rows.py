@@ -62,9 +62,9 @@ def intake_row(envelope: MessageEnvelope, transport: bytes | None = None) -> Int
 
     `transport`: what a broker said of the message beyond headers, as JSON, for the way back (workers/brokers/contract).
     """
-    told = envelope.dead_letter
-    if told is not None and transport is not None:
-        told = as_far_as_stored(told)
+    letter = envelope.dead_letter
+    if letter is not None and transport is not None:
+        letter = as_far_as_stored(letter)
     return (
         envelope.address,
         envelope.message_id,
@@ -74,7 +74,7 @@ def intake_row(envelope: MessageEnvelope, transport: bytes | None = None) -> Int
         envelope.conversation_id,
         envelope.bookmark,
         envelope.expires_at,
-        None if told is None else dead_letter_json(told),
+        None if letter is None else dead_letter_json(letter),
         transport,
     )
 
@@ -102,16 +102,16 @@ def staged_row(row_id: int, row: IntakeRow, made_id: str, *, batch: str, line: i
     )
 
 
-def dead_letter_json(told: DeadLetter) -> bytes:
+def dead_letter_json(letter: DeadLetter) -> bytes:
     """Return what the merge needs of a dead letter: what was told, and the failure that it tells of.
 
     Shape: one JSON object, without NUL in any text: `told` as handed in without its nulls, the columns
     `error_class, cause_class, error_message, stack, fingerprint, title` of attempt 0, and where they are known `moves`
     (a list of `{queue, reason, at, count, to}`, oldest first) and `came_back` (`{message_id, attempt_number}`).
     """
-    failure = failures.from_dead_letter(told)
+    failure = failures.from_dead_letter(letter)
     kept: dict[str, object] = {
-        "told": {name: _plain(value) for name in FIELDS if (value := getattr(told, name)) is not None},
+        "told": {name: _plain(value) for name in FIELDS if (value := getattr(letter, name)) is not None},
         "error_class": failure.exception_class[:255],
         "cause_class": failure.cause_class[:255] if failure.cause_class else None,
         "error_message": failure.message,
@@ -119,10 +119,10 @@ def dead_letter_json(told: DeadLetter) -> bytes:
         "fingerprint": failures.fingerprint(failure),
         "title": failures.title(failure)[:300],
     }
-    if told.moves:
-        kept["moves"] = [{name: _plain(value) for name, value in asdict(move).items()} for move in told.moves]
-    if told.came_back is not None:
-        kept["came_back"] = asdict(told.came_back)
+    if letter.moves:
+        kept["moves"] = [{name: _plain(value) for name, value in asdict(move).items()} for move in letter.moves]
+    if letter.came_back is not None:
+        kept["came_back"] = asdict(letter.came_back)
     return json.dumps(kept, ensure_ascii=False, separators=(",", ":")).encode()
 
 

@@ -111,7 +111,7 @@ WHERE conversation.address_id = ended.address_id AND conversation.conversation_i
 def refuse_inadmissible(cursor: CursorWrapper, message_ids: Sequence[int], *, actor: str = "system") -> int:
     """Move those of the messages that wait (TBDL) and may not be delivered there to NDLV; return how many.
 
-    Reasons: `oversized`, `listed` (ruling R7), `conversation_ended` (ruling R6). Call inside a transaction. A message
+    Reasons: `oversized`, `listed` (R7), `conversation_ended` (R6). Call inside a transaction. A message
     that somebody else holds is left to him.
     """
     return reject_oversized(cursor, message_ids, actor=actor) + refuse_excluded(cursor, message_ids, actor=actor)
@@ -164,6 +164,6 @@ def kept_out(cursor: CursorWrapper, message_ids: Sequence[int]) -> set[int]:
 
 def admit_again(cursor: CursorWrapper, message_ids: Sequence[int], *, actor: str, note: str) -> None:
     """Take away what keeps messages from being delivered that are being approved: release their bookmarks, and reopen
-    their conversations (rulings R6, R7). Call with the messages locked, before they leave their address."""
+    their conversations (R6, R7). Call with the messages locked, before they leave their address."""
     release_for_messages(cursor, message_ids, actor=actor, note=note)
     cursor.execute(_REOPEN, {"ids": list(message_ids)})

@@ -90,6 +90,6 @@ def confirm(message_id: int, *, principal: Principal, note: str | None = None, a
             raise NotDelivered(State(state), f"The message is {state}; only what is delivered can be confirmed.")
         if attempt is not None and (attempt > current or (state == State.DLNG and attempt != current)):
             raise NotDelivered(State(state), f"The message is {state} by attempt {current}, not {attempt}.")
-        said = None if note is None else storable(note)
-        cursor.execute(_CONFIRM, {"id": message_id, "by": principal.name[:255], "note": said})
+        stored = None if note is None else storable(note)
+        cursor.execute(_CONFIRM, {"id": message_id, "by": principal.name[:255], "note": stored})
         cursor.execute(_IN_LEDGER, {"id": message_id})

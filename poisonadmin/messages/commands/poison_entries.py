@@ -96,7 +96,7 @@ def would_list(cursor: CursorWrapper, source: str, bookmark: str, *, fatal: bool
 
 def count(
     cursor: CursorWrapper,
-    told: Sequence[CountedReport],
+    reports: Sequence[CountedReport],
     *,
     fatal: bool,
     limits: ListingLimits,
@@ -108,10 +108,10 @@ def count(
     cursor.execute(
         _COUNT,
         {
-            "sources": [one.source for one in told],
-            "bookmarks": [one.bookmark for one in told],
-            "whys": [one.why for one in told],
-            "messages": [one.message_id for one in told],
+            "sources": [one.source for one in reports],
+            "bookmarks": [one.bookmark for one in reports],
+            "whys": [one.why for one in reports],
+            "messages": [one.message_id for one in reports],
             "fatal": fatal,
             "failure_limit": limits.failures,
             "crash_limit": limits.crashes,
@@ -168,7 +168,7 @@ def listed_messages(cursor: CursorWrapper, message_ids: Sequence[int]) -> set[in
 def release_for_messages(cursor: CursorWrapper, message_ids: Sequence[int], *, actor: str, note: str) -> None:
     """Release the listed bookmarks of messages that are being approved, before they leave their address.
 
-    Call with the messages locked, inside the transaction that approves them (ruling R7).
+    Call with the messages locked, inside the transaction that approves them (R7).
     """
     cursor.execute(_LISTED_OF_MESSAGES, {"ids": list(message_ids)})
     if listed := {entry_id for entry_id, _ in cursor.fetchall()}:

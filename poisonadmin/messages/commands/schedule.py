@@ -1,7 +1,7 @@
-"""The claim's view of addresses: the floor of each lane, and whether it is open.
+"""The claim's view of addresses: the earliest due time of each lane, and whether it is open.
 
-Whoever leaves a message in TBDL calls `wake` last in its transaction. Lanes are locked in the order of their ids, and
-by nobody who then waits for a message, so that two writers never wait for each other.
+A writer that leaves a message in TBDL calls `schedule` last in its transaction. Lanes are locked in the order of their
+ids, and by no writer that then waits for a message, so that two writers never wait for each other.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -53,13 +53,13 @@ def parse_key(text: str) -> KeyDefinition:
     KeyDefinition(name='X-Order', header='X-Order', path=())
     """
     named = _NAMED.fullmatch(text)
-    name, said = (named[1], named[2]) if named else ("", text)
-    if said.startswith(_HEADER):
-        header = said.removeprefix(_HEADER)
+    name, configured = (named[1], named[2]) if named else ("", text)
+    if configured.startswith(_HEADER):
+        header = configured.removeprefix(_HEADER)
         if not header or not header.isprintable():
             raise InvalidBusinessKey(f"{text!r} names no header, as `header:X-Order` does.")
         return KeyDefinition(_checked_name(name or header, text), header=header)
-    rest = said.removeprefix("$") if said.startswith("$") else f".{said}"
+    rest = configured.removeprefix("$") if configured.startswith("$") else f".{configured}"
     return KeyDefinition(_checked_name(name or rest.removeprefix("."), text), path=_steps(rest, text))
 
 

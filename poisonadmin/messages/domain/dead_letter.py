@@ -85,23 +85,23 @@ def parse_dead_letter(fields: Mapping[str, object]) -> DeadLetter | None:
     )
 
 
-def as_far_as_stored(told: DeadLetter) -> DeadLetter:
+def as_far_as_stored(letter: DeadLetter) -> DeadLetter:
     """Return what a broker's headers told as it can be kept: cut to size, without NUL, numbers within their columns.
 
     Of more than 100 moves the first ten and the last ninety are kept. A way back that no message of ours can have is
     none; so is a time without its zone.
     """
-    moves = told.moves if len(told.moves) <= MAX_MOVES else (*told.moves[:10], *told.moves[10 - MAX_MOVES :])
-    back = told.came_back
+    moves = letter.moves if len(letter.moves) <= MAX_MOVES else (*letter.moves[:10], *letter.moves[10 - MAX_MOVES :])
+    back = letter.came_back
     return DeadLetter(
-        reason=_kept(told.reason, LIMITS.reason_chars),
-        exception_class=_kept(told.exception_class, LIMITS.exception_class_chars),
-        exception_message=_kept(told.exception_message, LIMITS.exception_message_chars),
-        stack=_kept(told.stack, LIMITS.stack_chars),
-        original_address=told.original_address,
-        failed_at=_zoned(told.failed_at),
-        delivery_count=None if told.delivery_count is None else _count(told.delivery_count),
-        cause_class=_kept(told.cause_class, LIMITS.exception_class_chars),
+        reason=_kept(letter.reason, LIMITS.reason_chars),
+        exception_class=_kept(letter.exception_class, LIMITS.exception_class_chars),
+        exception_message=_kept(letter.exception_message, LIMITS.exception_message_chars),
+        stack=_kept(letter.stack, LIMITS.stack_chars),
+        original_address=letter.original_address,
+        failed_at=_zoned(letter.failed_at),
+        delivery_count=None if letter.delivery_count is None else _count(letter.delivery_count),
+        cause_class=_kept(letter.cause_class, LIMITS.exception_class_chars),
         moves=tuple(map(_kept_move, moves)),
         came_back=back if back and 0 < back.message_id <= MAX_ID and 0 < back.attempt_number < 2**31 else None,
     )

@@ -98,7 +98,7 @@ class Transition:
 
 
 TBDL, DLNG, DLVD, NDLV, FAIL = State
-# What follows a failure that a policy counts, be it an exception, a crash or a roll-back (ruling R3).
+# What follows a failure that a policy counts, be it an exception, a crash or a roll-back (R3).
 _EXHAUSTED = (
     Reason.ATTEMPTS_EXHAUSTED,
     Reason.LISTED,

@@ -1,4 +1,4 @@
-"""Queues that were auto-created under a dead-letter address, one per original address (SEMANTICS ART-13, ART-17).
+"""Queues that were auto-created under a dead-letter address, one per original address (ART-13, ART-17).
 
 A queue is the name that the moves into it carry: a message is in the queue of its last move, while it is where that
 move has put it. It is reached by its own name, or with its address, as `DLA::DLQ.orders`.

@@ -4,19 +4,27 @@ A report counts; at its limit it lists, and the message goes along. A release, o
 does the other as well.
 """
 
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
 
 from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
 
+from poisonadmin.addresses.commands import ensure_addresses
 from poisonadmin.core.commands.transaction_retry import retried
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import NotFound
+from poisonadmin.intake.commands.accept import STORED, import_failure
+from poisonadmin.intake.commands.business_keys import write_keys
 from poisonadmin.intake.domain.envelope import MessageEnvelope
+from poisonadmin.intake.domain.staged_rows import headers_json
 from poisonadmin.messages.commands import poison_entries as entries
 from poisonadmin.messages.commands.poison_entries import CountedReport, ListingLimits
-from poisonadmin.poison_list.commands.stored_messages import list_waiting, messages_of, store_listed
+from poisonadmin.messages.commands.transitions import ChosenRows, StatementParts, enter, move
+from poisonadmin.messages.domain.states import Event, Reason, State
 from poisonadmin.policies.queries.index import policy_index
 
 FATAL = "Fatal error."
@@ -47,7 +55,7 @@ FROM message JOIN envelope USING (id) JOIN address ON address.id = message.addre
 """
 
 
-def report(told: Report, *, principal: Principal) -> int:
+def report(reported: Report, *, principal: Principal) -> int:
     """Count a consumer's report and list the bookmark when the limit is reached; return the entry's id.
 
     When it is listed, the message goes along: one that waits on the address of that name becomes NDLV `listed`; one
@@ -56,37 +64,37 @@ def report(told: Report, *, principal: Principal) -> int:
     Source: SEMANTICS AMPS-3, AMPS-8, AMPS-13, ruling R7.
     """
     principal.require(Permission.INGEST)
-    if not principal.sees(told.source):
-        raise NotFound(f"There is no poison source {told.source}.")
-    by = f"{told.consumer} ({principal.name})" if told.consumer else principal.name
-    return retried(lambda: _report(told, by[:255]))
+    if not principal.sees(reported.source):
+        raise NotFound(f"There is no poison source {reported.source}.")
+    by = f"{reported.consumer} ({principal.name})" if reported.consumer else principal.name
+    return retried(lambda: _report(reported, by[:255]))
 
 
-def _report(told: Report, by: str) -> int:
-    limits = _limits_at(told.source, told.crash_limit)
+def _report(reported: Report, by: str) -> int:
+    limits = _limits_at(reported.source, reported.crash_limit)
     with transaction.atomic(), connection.cursor() as cursor:
-        messages = messages_of(cursor, told.source, told.bookmark)
-        expected = entries.would_list(cursor, told.source, told.bookmark, fatal=told.fatal, limits=limits)
+        messages = messages_of(cursor, reported.source, reported.bookmark)
+        expected = entries.would_list(cursor, reported.source, reported.bookmark, fatal=reported.fatal, limits=limits)
         if expected:
-            messages = _take_along(cursor, told, messages, by)
-        counted = CountedReport(told.source, told.bookmark, told.why, max(messages, default=None))
-        (entry,) = entries.count(cursor, [counted], fatal=told.fatal, limits=limits, by=by)
+            messages = _take_along(cursor, reported, messages, by)
+        counted = CountedReport(reported.source, reported.bookmark, reported.why, max(messages, default=None))
+        (entry,) = entries.count(cursor, [counted], fatal=reported.fatal, limits=limits, by=by)
         if entry.is_listed and not expected:
             # Another report came in between. Messages after the list is the wrong order of locks, but it is that rare.
-            messages = _take_along(cursor, told, messages, by)
+            messages = _take_along(cursor, reported, messages, by)
             entries.link(cursor, entry.id, max(messages, default=None))
     return entry.id
 
 
-def _take_along(cursor: CursorWrapper, told: Report, messages: Sequence[int], by: str) -> list[int]:
+def _take_along(cursor: CursorWrapper, reported: Report, messages: Sequence[int], by: str) -> list[int]:
     """Make NDLV `listed` what waits of the messages, which are locked, or store the one that came; return their ids."""
     if messages:
-        list_waiting(cursor, messages, actor=by, note=told.why)
+        list_waiting(cursor, messages, actor=by, note=reported.why)
         return list(messages)
-    if told.envelope is None:
+    if reported.envelope is None:
         return []
-    stored = store_listed(cursor, told.envelope, actor=by)
-    return [stored] if stored is not None else messages_of(cursor, told.source, told.bookmark)
+    stored = store_listed(cursor, reported.envelope, actor=by)
+    return [stored] if stored is not None else messages_of(cursor, reported.source, reported.bookmark)
 
 
 def _limits_at(source: str, crash_limit: int | None = None) -> ListingLimits:
@@ -112,3 +120,109 @@ def list_messages(
         counted.setdefault(_limits_at(source), []).append(CountedReport(source, bookmark, why[number], number))
     for limits in sorted(counted):
         entries.count(cursor, counted[limits], fatal=fatal, limits=limits, by=actor, is_listed=True)
+
+
+# As many as one report may set aside; a bookmark names one message, but nothing makes producers keep to that.
+MAX_MESSAGES = 1_000
+
+_BY_BOOKMARK = f"""
+SELECT message.id FROM envelope JOIN message USING (id)
+WHERE envelope.bookmark = %(bookmark)s AND message.address_id = (SELECT id FROM address WHERE name = %(source)s)
+ORDER BY id DESC LIMIT {MAX_MESSAGES}
+"""  # noqa: S608  (fragments are constants)
+_BY_MESSAGE_ID = """
+SELECT message.id FROM envelope JOIN message USING (id)
+WHERE envelope.message_id = %(bookmark)s
+  AND envelope.intake_address_id = (SELECT id FROM address WHERE name = %(source)s)
+"""
+_LOCK = "SELECT FROM message WHERE id = ANY(%s) ORDER BY id FOR UPDATE"
+
+_LIST = move(
+    State.TBDL,
+    Event.LISTED,
+    State.NDLV,
+    reason=Reason.LISTED,
+    chosen="SELECT id, address_id, state, reason, group_id FROM message WHERE id = ANY(%(ids)s) AND state = 'TBDL'",
+)
+
+# What was handed back and is reported again is the same message again (ruling R7).
+_LIST_AGAIN = move(
+    State.DLVD,
+    Event.LISTED,
+    State.NDLV,
+    reason=Reason.LISTED,
+    chosen="""SELECT id, address_id, state, reason, group_id FROM message
+              WHERE id = ANY(%(ids)s) AND state = 'DLVD' AND reason = 'handed_back'""",
+)
+
+_STORE = enter(
+    Event.IMPORTED,
+    State.NDLV,
+    reason=Reason.LISTED,
+    columns={
+        "id": "id",
+        "address_id": "%(address)s",
+        "lane_id": "%(lane)s",
+        "failure_count": "0",
+        "failed_at": "%(failed_at)s",
+    },
+    chosen=ChosenRows(
+        "stored",
+        before=STORED,
+    ),
+    parts=StatementParts(
+        then="SELECT id FROM changed",
+    ),
+)
+
+
+def messages_of(cursor: CursorWrapper, source: str, bookmark: str) -> list[int]:
+    """Lock and return the messages that `bookmark` names on the address `source`, newest first.
+
+    Those that carry it as their bookmark; else the one whose producer's id it is, wherever that one is now.
+    """
+    for query in (_BY_BOOKMARK, _BY_MESSAGE_ID):
+        cursor.execute(query, {"source": source, "bookmark": bookmark})
+        if found := [row[0] for row in cursor.fetchall()]:
+            cursor.execute(_LOCK, [found])
+            return found
+    return []
+
+
+def list_waiting(cursor: CursorWrapper, ids: Sequence[int], *, actor: str, note: str) -> None:
+    """Move those of the messages, all locked, that wait, or were handed back to their consumers, to NDLV `listed`."""
+    for statement in (_LIST, _LIST_AGAIN):
+        cursor.execute(statement, {"ids": list(ids), "actor": actor, "note": note})
+
+
+def store_listed(cursor: CursorWrapper, envelope: MessageEnvelope, *, actor: str) -> int | None:
+    """Store a message that a consumer sent with its report as NDLV `listed`, with its failure as attempt 0.
+
+    Return its id; None where somebody else has stored it meanwhile.
+    """
+    here = ensure_addresses([envelope.address])[envelope.address]
+    dead = envelope.dead_letter
+    assert dead is not None
+    values: dict[str, Any] = {
+        "address": here.id,
+        "lane": here.lane_id,
+        "message_id": envelope.message_id or uuid.uuid4().hex,
+        "conversation_id": None,
+        "bookmark": envelope.bookmark,
+        "content_type": envelope.content_type,
+        "payload": envelope.payload,
+        "headers": headers_json(envelope.headers),
+        "expires_at": None,
+        "received_by": actor,
+        "failed_at": dead.failed_at or datetime.now(UTC),
+        "actor": actor,
+        "note": dead.reason,
+    }
+    cursor.execute(_STORE, values)
+    row = cursor.fetchone()
+    if row is None:
+        return None
+    message_id: int = row[0]
+    write_keys(cursor, message_id, envelope.address, envelope.payload, envelope.headers)
+    import_failure(cursor, message_id, envelope, actor=actor)
+    return message_id

@@ -28,8 +28,9 @@ ROWS_AT_ONCE = 500
 
 
 class Sign(Enum):
-    """What a stream says besides changes: the list is complete; nothing has happened for a while; a token was revoked,
-    which may be the reader's."""
+    """The signs that a stream gives besides changes: the list is complete; nothing has happened for a while; a token
+    was revoked, which may be the reader's.
+    """
 
     LOADED = "loaded"
     QUIET = "quiet"

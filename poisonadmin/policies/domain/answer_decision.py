@@ -15,7 +15,7 @@ MAX_HOPS = 32
 
 
 def on_discarded(failure_count: int) -> RetryDecision:
-    """Return the decision on a message that its handler discarded (ruling R4)."""
+    """Return the decision on a message that its handler discarded (R4)."""
     reason = Reason.DISCARDED_BY_POLICY
     return RetryDecision(State.FAIL, Event.DISCARDED, reason, None, None, failure_count, candidate=False, crash_count=0)
 
@@ -33,7 +33,7 @@ def on_moved(address: str, *, hops: int) -> RetryDecision:
 def on_rolled_back(policy: Policy, tried: TriedMessage) -> RetryDecision:
     """Return the decision on a message that its handler put back.
 
-    Where the policy counts roll-backs, it is a failure of the message (ruling R3). Else nothing is counted, and it
+    Where the policy counts roll-backs, it is a failure of the message (R3). Else nothing is counted, and it
     waits as after its first failure.
     """
     if policy.rollbacks_count_as_failures:

@@ -1,4 +1,4 @@
-"""No hot loops: what nothing ends is not delivered again and again without a pause (ruling R11)."""
+"""No hot loops: what nothing ends is not delivered again and again without a pause (R11)."""
 
 from dataclasses import replace
 

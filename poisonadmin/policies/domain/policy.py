@@ -1,4 +1,4 @@
-"""The policy value: every setting that decides what follows a failure or a crash (SEMANTICS R9, R10).
+"""The policy value: every setting that decides what follows a failure or a crash (R9, R10).
 
 Fields carry the names that their systems gave them. Times are milliseconds.
 """
@@ -14,7 +14,7 @@ UNLIMITED = -1
 
 
 class OnExhausted(StrEnum):
-    """What follows the last failure when no address to move the message to is in force."""
+    """The end of a message after its last failure, when no address to move it to is in force."""
 
     PARK = "park"
     DISCARD = "discard"
@@ -24,24 +24,24 @@ class OnExhausted(StrEnum):
 
 
 class ExceptionDestination(StrEnum):
-    """Where WebSphere's default provider sends a message that failed too often (SEMANTICS WAS-6)."""
+    """The place where WebSphere's default provider sends a message that failed too often (WAS-6)."""
 
     SYSTEM = "system"
     NONE = "none"
     SPECIFY = "specify"
 
 
-# Where MQ sends what was backed out too often, where no queue is named for that (SEMANTICS WAS-13).
+# Where MQ sends what was backed out too often, where no queue is named for that (WAS-13).
 SYSTEM_DEAD_LETTER_QUEUE = "SYSTEM.DEAD.LETTER.QUEUE"
 
 
 def system_exception_destination(messaging_engine: str) -> str:
-    """Return the address of the exception destination that WebSphere gives a messaging engine (SEMANTICS WAS-6)."""
+    """Return the address of the exception destination that WebSphere gives a messaging engine (WAS-6)."""
     return f"_SYSTEM.Exception.Destination.{messaging_engine}"
 
 
 class Blame(StrEnum):
-    """Whom a crash accuses: what could have caused it, or all that was in delivery (SEMANTICS R2, SAP-8)."""
+    """Whom a crash accuses: what could have caused it, or all that was in delivery (R2, SAP-8)."""
 
     EXACT = "exact"
     ALL_IN_FLIGHT = "all_in_flight"
@@ -103,12 +103,12 @@ class Policy:
 
     @property
     def counts_beyond_the_message(self) -> bool:
-        """Whether a delivery ends a count that is not the message's own: of its conversation, or of roll-backs."""
+        """True when a delivery ends a count that is not the message's own: of its conversation, or of roll-backs."""
         return self.conversation_failure_limit > 0 or self.queue_off_after_rollbacks > 0
 
     @property
     def delay_cap(self) -> int:
-        """The longest wait in milliseconds: `max_redelivery_delay`, else ten times the delay (SEMANTICS ART-4)."""
+        """The longest wait in milliseconds: `max_redelivery_delay`, else ten times the delay (ART-4)."""
         if self.max_redelivery_delay is not None:
             return self.max_redelivery_delay
         return self.redelivery_delay * MAX_REDELIVERY_DELAY_FACTOR

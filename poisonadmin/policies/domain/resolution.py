@@ -1,4 +1,4 @@
-"""Which policy is in force on an address, and where each of its values comes from (SEMANTICS R9, ART-18)."""
+"""Which policy is in force on an address, and where each of its values comes from (R9, ART-18)."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
@@ -13,7 +13,7 @@ DESTINATION = "destination"
 
 
 class ValueOrigin(NamedTuple):
-    """Where a value comes from: the pattern of a policy and, when the preset set it, that preset's name."""
+    """The origin of a value: the pattern of a policy and, when the preset set it, that preset's name."""
 
     pattern: str
     preset: str | None
@@ -106,7 +106,7 @@ def resolve(specs: Iterable[PolicySpec], address: str) -> Resolved:
 
 @dataclass(frozen=True)
 class _Layer:
-    """What a policy object says: a preset, which sets every field, and the fields that it sets itself."""
+    """The parts of a policy object: a preset, which sets every field, and the fields that it sets itself."""
 
     pattern: str
     preset: str | None
@@ -128,7 +128,7 @@ def _merge(layers: list[_Layer]) -> Resolved:
     in_force: str | None = None
     for layer in reversed(layers):
         # A preset whose less specific match is the same preset adds its settings only, as two Artemis
-        # address-settings are merged (ruling R9, ART-k).
+        # address-settings are merged (R9, ART-k).
         if layer.preset is not None and layer.preset != in_force:
             in_force = layer.preset
             values |= _values(preset(layer.preset))

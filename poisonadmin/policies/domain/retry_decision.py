@@ -111,7 +111,7 @@ def on_failure(
 
     `conversation_failures` is the conversation's count with this failure, None outside a conversation.
     `retry_after_ms` is the destination's own lower bound of the wait, heeded up to a day. `event`: how it failed, where
-    the policy counts crashes or roll-backs as failures (ruling R3).
+    the policy counts crashes or roll-backs as failures (R3).
 
     >>> from poisonadmin.policies.domain.policy import BUILT_IN
     >>> decision = on_failure(BUILT_IN, PlainTry(id=1, attempt_number=10, failure_count=9, address="orders"))
@@ -138,11 +138,11 @@ def on_crash(
     is_counted: bool = True,
     event: Event = Event.CRASHED,
 ) -> RetryDecision:
-    """Return the decision on a message that was begun when its process died (ruling R2, SAP-4 to SAP-11).
+    """Return the decision on a message that was begun when its process died (R2, SAP-4 to SAP-11).
 
     `crash_count` is the count before. `is_counted` is false for the loss of a whole node that only casts suspicion.
     `event` is `Event.CRASHED` or `Event.NODE_LOST`. The message is due at once and its `failure_count` stays, unless
-    the policy counts crashes as failures: then it waits, and is exhausted, like any other failure (ruling R3).
+    the policy counts crashes as failures: then it waits, and is exhausted, like any other failure (R3).
     """
     crashes = crash_count + int(is_counted)
     if is_counted and 0 < policy.crashes_to_list <= crashes:
@@ -163,7 +163,7 @@ def on_crash(
 
 
 def counted_events(policy: Policy) -> frozenset[Event]:
-    """Return the events that the policy counts as failures of a message (ruling R3)."""
+    """Return the events that the policy counts as failures of a message (R3)."""
     crashes = (Event.CRASHED, Event.NODE_LOST) if policy.crashes_count_as_failures else ()
     rollbacks = (Event.ROLLED_BACK,) if policy.rollbacks_count_as_failures else ()
     return frozenset((Event.FAILED, *crashes, *rollbacks))

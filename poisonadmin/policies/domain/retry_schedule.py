@@ -1,4 +1,4 @@
-"""The wait of a failed message, and its explanation (ART-2 to ART-5, ART-19, rulings R1, R8)."""
+"""The wait of a failed message, and its explanation (ART-2 to ART-5, ART-19, R1, R8)."""
 
 import hashlib
 import math
@@ -62,7 +62,7 @@ def delay_ms(policy: Policy, failures: int, *, sign: Sign = 1, fraction: float =
 
 
 def jitter(message_id: int, attempt_number: int) -> tuple[Sign, float]:
-    """Return the sign and the fraction, uniform on [0, 1), of the jitter after a failed attempt (ruling R8).
+    """Return the sign and the fraction, uniform on [0, 1), of the jitter after a failed attempt (R8).
 
     The same message and attempt always get the same; the sign takes a bit that the fraction does not use.
 

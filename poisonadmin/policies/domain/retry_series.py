@@ -43,7 +43,7 @@ class FailureStep:
 
 
 def paced_formula(formula: str, note: str | None) -> str:
-    """Return the formula, with the second that ruling R11 adds where the history's note says so.
+    """Return the formula, with the second that R11 adds where the history's note says so.
 
     >>> paced_formula("", None)
     ''

@@ -1,4 +1,4 @@
-"""What the policy form warns of."""
+"""Warnings of the policy form."""
 
 from itertools import islice
 
@@ -15,7 +15,9 @@ _PACE = (
 
 
 def warnings(policy: Policy) -> tuple[str, ...]:
-    """Return what the policy form warns of, one sentence each, empty when nothing looks wrong (rulings R2, R5, R11)."""
+    """Return the warnings of the policy form, one sentence each, empty when nothing looks wrong (R2, R5,
+    R11).
+    """
     found = []
     retries = policy.listener_max_retries
     if policy.backout_threshold > 0 and retries is not None and retries <= policy.backout_threshold:
@@ -43,7 +45,7 @@ def warnings(policy: Policy) -> tuple[str, ...]:
 
 
 def _endless_and_uncounted(policy: Policy) -> list[str]:
-    """Return what else can go on without an end and a wait, since it is no failure by this policy (ruling R3)."""
+    """Return what else can go on without an end and a wait, since it is no failure by this policy (R3)."""
     decisions = {
         "crashes its process": on_crash(policy, PlainTry(), 0, False),
         "is rolled back": on_rolled_back(policy, PlainTry()),

@@ -29,7 +29,7 @@ MOST_VERSIONS = 200
 class PolicyView(Versioned):
     """A policy as an administrator wrote it: what it sets where its pattern matches.
 
-    `warnings`: what looks wrong with what is in force there (SEMANTICS R5).
+    `warnings`: what looks wrong with what is in force there (R5).
     """
 
     id: int

@@ -1,4 +1,4 @@
-"""Where the files of reports are: a directory a report in the home, for the account that runs PoisonAdmin alone."""
+"""The files of reports: a directory a report in the home, for the account that runs PoisonAdmin alone."""
 
 import hashlib
 import os

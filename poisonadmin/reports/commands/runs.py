@@ -73,7 +73,7 @@ UPDATE report SET state = 'failed', error = %s, ended_at = now() WHERE id = %s A
 
 @dataclass
 class _Place:
-    """How far a report is: live messages up to the id `after`, then `days` of the archive; `parts` so far."""
+    """The progress of a report: live messages up to the id `after`, then `days` of the archive; `parts` so far."""
 
     after: int
     until: int

@@ -116,9 +116,9 @@ class XlsxWriter:
 
 
 def _numbers(column: pa.Array, are_exact: pa.Array) -> pa.Array:
-    said = column.cast(pa.string())
-    numbers = joined("<c><v>", said, "</v></c>")
-    return numbers if pc.all(are_exact, min_count=0).as_py() else pc.if_else(are_exact, numbers, _texts(said))
+    texts = column.cast(pa.string())
+    numbers = joined("<c><v>", texts, "</v></c>")
+    return numbers if pc.all(are_exact, min_count=0).as_py() else pc.if_else(are_exact, numbers, _texts(texts))
 
 
 def _texts(column: pa.Array) -> pa.Array:

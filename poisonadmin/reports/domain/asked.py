@@ -1,4 +1,4 @@
-"""What a report is asked for with, checked, and the columns of its result."""
+"""The parameters of a report, checked, and the columns of its result."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,7 +30,7 @@ Schema = tuple[tuple[str, ColumnType], ...]
 
 
 class ReportFormat(StrEnum):
-    """How the rows are written."""
+    """The formats of the rows."""
 
     JSON = "json"
     CSV = "csv"
@@ -40,7 +40,7 @@ class ReportFormat(StrEnum):
 
 
 class ReportState(StrEnum):
-    """Where a report stands. A READY one has a file until it is EXPIRED."""
+    """The states of a report. A READY one has a file until it is EXPIRED."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -92,7 +92,7 @@ class AskedReport:
 
     @property
     def measures(self) -> Measures | None:
-        """What is said of each group; None where a row of the query is a row of the report."""
+        """The measures of each group; None where a row of the query is a row of the report."""
         return self.of_kind.measures or (COUNT if self.group_by else None)
 
     @property
@@ -122,12 +122,12 @@ class AskedReport:
 
     @property
     def shows_payload(self) -> bool:
-        """Whether a column, or a group, is of payloads."""
+        """True when a column, or a group, is of payloads."""
         return any(column.is_payload for column in self.read)
 
     @property
     def needs(self) -> frozenset[str]:
-        """What the rows are joined with."""
+        """The tables that the rows are joined with."""
         return frozenset().union(*(column.needs for column in self.read))
 
     def as_json(self) -> dict[str, Any]:

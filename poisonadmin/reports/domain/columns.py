@@ -26,7 +26,7 @@ class InvalidReport(InvalidField):
 
 
 class ColumnType(StrEnum):
-    """What a column holds. BYTES are shown as text, in UTF-8 as far as they are."""
+    """The types of columns. BYTES are shown as text, in UTF-8 as far as they are."""
 
     TEXT = "text"
     WHOLE = "whole"
@@ -36,7 +36,7 @@ class ColumnType(StrEnum):
 
 
 class Dialect(Protocol):
-    """What PostgreSQL and Spark say in different words."""
+    """The expressions that differ between PostgreSQL and Spark."""
 
     def day(self, at: str) -> str: ...
     def hour(self, at: str) -> str: ...

@@ -19,7 +19,7 @@ from poisonadmin.reports.domain.columns import (
 
 
 class ReportKind(StrEnum):
-    """What a report is about."""
+    """The kinds of reports."""
 
     FAILURES = "failures"
     ATTEMPTS = "attempts"
@@ -31,7 +31,7 @@ class ReportKind(StrEnum):
 
 
 class Grain(StrEnum):
-    """What a row of the query is: a message, a try, a decision, or an entry of blacklist and poison list."""
+    """The rows of a query: a message, a try, a decision, or an entry of blacklist and poison list."""
 
     MESSAGE = "message"
     ATTEMPT = "attempt"
@@ -63,7 +63,7 @@ Counts = Mapping[Any, int]
 
 @dataclass(frozen=True)
 class Measures:
-    """What is said of each group: how often `of` has which value is read, and `measure` makes `columns` of it.
+    """The measures of each group: how often `of` has which value is read, and `measure` makes `columns` of it.
 
     `main`: the column that a pivot shows where none is chosen.
     """

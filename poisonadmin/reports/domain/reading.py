@@ -1,4 +1,4 @@
-"""What a task is told to read: a wave of a report's rows, live ones or archived ones."""
+"""The orders to a task that reads: a wave of a report's rows, live ones or archived ones."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

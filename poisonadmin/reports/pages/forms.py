@@ -43,7 +43,7 @@ FIGURES = {
     for name, _ in info.measures.columns
 }
 # What a link to the form may say, beside the filter.
-SAID = ("kind", "first", "last", "time_zone")
+KEPT_FIELDS = ("kind", "first", "last", "time_zone")
 _PARAMETER = re.compile(r"([\w.-]+)=(.+)")
 _OF_THE_LIST = {"cursor", "ordering", "since", "mark", "group_by", "sort"}
 
@@ -71,8 +71,8 @@ def _day(text: str) -> date:
         raise InvalidReport("period", f"{text[:40]!r} is no day such as 2026-01-31.") from None
 
 
-def _days(label: str, **look: Any) -> TextField:
-    return TextField(label, read=_day, write=lambda day: day.isoformat(), **look)
+def _days(label: str, **options: Any) -> TextField:
+    return TextField(label, read=_day, write=lambda day: day.isoformat(), **options)
 
 
 class ReportForm(PageForm):

@@ -53,12 +53,12 @@ class Plot:
 
     @property
     def right(self) -> int:
-        """Where lines of the grid end."""
+        """The right ends of the lines of the grid."""
         return self.width - RIGHT
 
     @property
     def baseline(self) -> int:
-        """Where texts below the bars stand."""
+        """The baseline of the texts below the bars."""
         return self.height - 6
 
 

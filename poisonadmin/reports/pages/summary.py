@@ -1,4 +1,4 @@
-"""What a support lead shows on Monday, on one page that prints: failures, groups, ages, decisions, redeliveries."""
+"""The summary of a week or month on one page that prints: failures, groups, ages, decisions, redeliveries."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import render
-from django.urls import reverse
+from django.urls import path, reverse
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.filter_values import InvalidFilter, address_or_pattern
@@ -16,7 +16,7 @@ from poisonadmin.core.queries.rows import QueryTooExpensive
 from poisonadmin.reports.commands.saved import last_days
 from poisonadmin.reports.domain.asked import AskedReport, Period, Row, asked_report
 from poisonadmin.reports.domain.kinds import BRACKETS
-from poisonadmin.reports.pages.forms import SAID, initial_of
+from poisonadmin.reports.pages.forms import KEPT_FIELDS, initial_of
 from poisonadmin.reports.pages.plots import Plot, largest, stacked
 from poisonadmin.reports.queries.archived import archived_days
 from poisonadmin.reports.queries.figures import failures_by_month, with_archived
@@ -132,7 +132,7 @@ def _with_spans(columns: Sequence[str], row: Row) -> Row:
 
 
 def _as_query(asked: AskedReport) -> dict[str, Any]:
-    given = {name: value for name, value in initial_of(asked).items() if name in SAID and value is not None}
+    given = {name: value for name, value in initial_of(asked).items() if name in KEPT_FIELDS and value is not None}
     return given | {name: list(texts) for name, texts in asked.filter.items()}
 
 
@@ -150,3 +150,8 @@ def _successes(rows: list[Row]) -> Plot:
     failed = [sum(row[4] for row in rows if row[1] == number) for number in numbers]
     series = {"delivered": delivered, "not delivered": failed}
     return stacked([f"attempt {number}" for number in numbers], series, label="Tries by attempt and result")
+
+
+urlpatterns = [
+    path("reports/summary/", show, name="reports-summary"),
+]

@@ -5,14 +5,14 @@ from typing import Any
 from django.contrib import messages as notes
 from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
 from django.shortcuts import render
-from django.urls import reverse
+from django.urls import path, reverse
 from django.views.decorators.http import require_POST
 
 from poisonadmin.core.domain.access import Permission, Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.reports.commands import requests, saved
 from poisonadmin.reports.domain.asked import AskedReport, from_json
-from poisonadmin.reports.pages.forms import FORMATS, SAID, ReportForm, columns_by_kind, initial_of, words_of
+from poisonadmin.reports.pages.forms import FORMATS, KEPT_FIELDS, ReportForm, columns_by_kind, initial_of, words_of
 from poisonadmin.reports.queries.reports import get_report, list_reports
 from poisonadmin.reports.queries.rows import rows_at_once
 from poisonadmin.reports.queries.saved import get_saved_report, list_saved_reports
@@ -23,7 +23,7 @@ from poisonadmin.web.pages.streams import download
 from poisonadmin.web.pages.views import page, pager
 
 PREVIEW_ROWS = 20
-_OWN = (*SAID, "like", "saved")
+_OWN = (*KEPT_FIELDS, "like", "saved")
 
 
 @page(Permission.EXPORT, filters=(), sidebar=SidebarEntry(Section.TRIAGE, 60, "Reports", "file", "p"))
@@ -79,8 +79,8 @@ def _initial(request: HttpRequest, principal: Principal) -> dict[str, Any]:
         own = {"was": row.name, "version": row.version} if row.owner == principal.name else {}
         return initial_of(from_json(row.asked)) | {name: getattr(row, name) for name in names} | own
     given = {name: texts for name, texts in request.GET.lists() if name not in _OWN}
-    said = {name: request.GET[name] for name in SAID if name in request.GET}
-    return {"filter": narrowing(given), "kind": "failures", **said}
+    fields = {name: request.GET[name] for name in KEPT_FIELDS if name in request.GET}
+    return {"filter": narrowing(given), "kind": "failures", **fields}
 
 
 def _saved(request: HttpRequest, form: ReportForm, asked: AskedReport, principal: Principal) -> HttpResponseBase:
@@ -142,3 +142,14 @@ def remove_saved(request: HttpRequest, principal: Principal, saved_report_id: in
     saved.remove_saved_report(saved_report_id, principal=principal)
     notes.success(request, f"The saved report “{row.name}” is removed. Its reports stay.")
     return HttpResponseRedirect(reverse("reports"))
+
+
+urlpatterns = [
+    path("reports/", show_all, name="reports"),
+    path("reports/new/", ask, name="reports-new"),
+    path("reports/<int:report_id>/", show, name="reports-one"),
+    path("reports/<int:report_id>/download/", as_file, name="reports-download"),
+    path("reports/<int:report_id>/cancel/", cancel, name="reports-cancel"),
+    path("reports/saved/<int:saved_report_id>/run/", run_saved, name="reports-run"),
+    path("reports/saved/<int:saved_report_id>/remove/", remove_saved, name="reports-remove"),
+]

@@ -71,15 +71,15 @@ def archived_where(asked: AskedReport, principal: Principal) -> str:
     """
     conditions = [_scope(principal)]
     for term in (as_groups(one, principal) for one in report_filter(asked).terms):
-        said = _CONDITIONS.get(term.field)
-        if said is None:
+        condition_of = _CONDITIONS.get(term.field)
+        if condition_of is None:
             raise NotInArchive(
                 term.field,
                 f"The period reaches archived messages, which cannot be asked for {term.field}."
                 " Begin it later, or leave that out.",
             )
         # As in the database: NOT of an unknown would hide rows.
-        conditions.append(f"NOT coalesce({said(term)}, FALSE)" if term.negated else f"({said(term)})")
+        conditions.append(f"NOT coalesce({condition_of(term)}, FALSE)" if term.negated else f"({condition_of(term)})")
     return " AND ".join(conditions)
 
 

@@ -1,4 +1,4 @@
-"""What is counted of archived messages, and of months that are past: figures by day (UTC) and address."""
+"""Counts of archived messages, and of past months: figures by day (UTC) and address."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping

@@ -41,7 +41,7 @@ class ReportRow:
 
     @property
     def progress(self) -> float:
-        """How much of it is read; all of it once it is ready."""
+        """The share of it that is read; all of it once it is ready."""
         if self.state in ("ready", "expired"):
             return 1.0
         return round(min(self.done / self.total, 0.99), 3) if self.total else 0.0

@@ -1,4 +1,4 @@
-"""What a support lead looks at on Monday: failures by day, address and group, from the counts by hour."""
+"""The figures of the summary: failures by day, address and group, from the counts by hour."""
 
 from collections import Counter
 from collections.abc import Mapping

@@ -34,7 +34,7 @@ MAX_OWNER_CHARS = 255
 
 @dataclass(frozen=True)
 class RuleFields:
-    """What a person writes of a rule. `owner` None: who saves it."""
+    """The fields of a rule that a person writes. `owner` None: who saves it."""
 
     name: str
     match: Mapping[str, Any]
@@ -209,9 +209,9 @@ def _saved(row: Rule, name: str, **options: Any) -> Rule:
 
 
 def _described(values: Mapping[str, Any]) -> dict[str, Any]:
-    told = {name: values[name] for name in ("name", "match", "action", "owner", "note") if name in values}
+    reported = {name: values[name] for name in ("name", "match", "action", "owner", "note") if name in values}
     ends_at = values.get("ends_at")
-    return told | {"ends_at": ends_at.isoformat() if ends_at else None}
+    return reported | {"ends_at": ends_at.isoformat() if ends_at else None}
 
 
 class NotDryRun(PoisonAdminError):

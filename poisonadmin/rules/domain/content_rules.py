@@ -57,7 +57,7 @@ class Subject:
 
     @property
     def is_looked_into(self) -> bool:
-        """Whether its payload is small enough to be parsed."""
+        """True when its payload is small enough to be parsed."""
         return self.size <= MAX_JSON_BYTES
 
     def document(self) -> Any:
@@ -123,7 +123,7 @@ def _json_condition(one: Mapping[str, Any]) -> Condition:
 
 
 class FilterDecision(NamedTuple):
-    """What a rule has decided. `tags` are put on the message; it is delivered when the action is TAG."""
+    """The decision of a rule. `tags` are put on the message; it is delivered when the action is TAG."""
 
     rule_id: int
     rule: str
@@ -133,7 +133,7 @@ class FilterDecision(NamedTuple):
 
     @property
     def note(self) -> str:
-        """What the history says of it."""
+        """Its note in the history."""
         return f"rule {self.rule}: {self.action}"
 
 

@@ -1,4 +1,4 @@
-"""What a rule would have done to stored messages: found part by part, added up, told by failure group and address."""
+"""The result of a dry run on stored messages: found part by part, added up, by failure group and address."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ class Trial:
 
 @dataclass
 class Found:
-    """What the rule came to in some ranges. `places`: how many it matched, and the first ids, by place."""
+    """The result of the rule in some ranges. `places`: how many it matched, and the first ids, by place."""
 
     read: int = 0
     matched: int = 0

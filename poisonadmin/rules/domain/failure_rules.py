@@ -51,12 +51,12 @@ class FailureRule:
 
     @property
     def action(self) -> After:
-        """What it does."""
+        """Its action."""
         return After(self.rule.action["do"])
 
     @property
     def note(self) -> str:
-        """What the history says of it."""
+        """Its note in the history."""
         return f"rule {self.rule.name}: {self.action}"
 
 

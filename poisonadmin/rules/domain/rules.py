@@ -2,7 +2,7 @@
 
 A rule is two JSON objects. `match` names its conditions, all of which must hold; what it leaves out is `*`, anything.
 `action` says what follows. Stage BEFORE looks at a message that is about to be delivered, AFTER at a failed attempt.
-Source: DESIGN sections 2 and 3; the table is that of MQ's `runmqdlq`.
+Source: the table is that of MQ's `runmqdlq`.
 """
 
 from collections.abc import Mapping
@@ -43,7 +43,7 @@ class Stage(StrEnum):
 
 
 class Before(StrEnum):
-    """What follows before a delivery. TAG only tags, and the message is delivered; the others may tag too."""
+    """The actions before a delivery. TAG only tags, and the message is delivered; the others may tag too."""
 
     REJECT = "reject"
     DISCARD = "discard"
@@ -53,7 +53,7 @@ class Before(StrEnum):
 
 
 class After(StrEnum):
-    """What follows a failure, whatever the policy says. RETRY: wait `delay_ms`, or `factor` times what it says."""
+    """The actions after a failure, whatever the policy says. RETRY: wait `delay_ms`, or `factor` times what it says."""
 
     RETRY = "retry"
     PARK = "park"

@@ -56,7 +56,7 @@ def _schema_text(schema: Any) -> str:
 
 
 class RuleForm(StoredForm):
-    """What both stages have. The last two sections are the rule's conditions and its action.
+    """The form of a rule, for both stages. The last two sections are the rule's conditions and its action.
 
     Fields of the action but `do` itself begin with `do_`, for conditions may have the same names.
     """

@@ -5,7 +5,7 @@ from typing import Any
 from django.contrib import messages as notes
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
 from django.shortcuts import render
-from django.urls import reverse
+from django.urls import path, reverse
 from django.views.decorators.http import require_POST
 from django_htmx.http import reselect, reswap, retarget
 
@@ -153,3 +153,17 @@ def _show(request: HttpRequest, principal: Principal, rule_id: int, error: str =
     }
     answer = render(request, "rules/rule.html", context, status=status)
     return reselect(reswap(retarget(answer, "#content"), "outerHTML"), "#content") if has_ended else answer
+
+
+urlpatterns = [
+    path("rules/", show_all, name="rules"),
+    path("rules/new/before/", edit, {"stage": "before"}, name="rules-new"),
+    path("rules/new/after/", edit, {"stage": "after"}, name="rules-new-after"),
+    path("rules/<int:rule_id>/", show, name="rules-one"),
+    path("rules/<int:rule_id>/edit/", edit, name="rules-edit"),
+    path("rules/<int:rule_id>/enable/", switch, {"change": "enable"}, name="rules-enable"),
+    path("rules/<int:rule_id>/disable/", switch, {"change": "disable"}, name="rules-disable"),
+    path("rules/<int:rule_id>/dry_run/", dry_run, name="rules-dry_run"),
+    path("rules/<int:rule_id>/move/", move, name="rules-move"),
+    path("rules/<int:rule_id>/delete/", delete, name="rules-delete"),
+]

@@ -63,7 +63,7 @@ class RuleRow(Versioned):
 
 @dataclass(frozen=True)
 class DryRunPlace:
-    """How many messages of a failure group (None: of none) on an address the rule would have decided of; some ids."""
+    """The number of messages of a failure group (None: of none) on an address that a rule would decide on; some ids."""
 
     address: str
     group_id: int | None

@@ -51,7 +51,7 @@ class SearchInput(StrictSerializer):
 
 
 class SearchView(ApiView):
-    """What the views of searches share."""
+    """The common part of the views of searches."""
 
     def shown(self, search_id: int, status: int = 200) -> Response:
         """Return a search with its first hits."""

@@ -1,4 +1,4 @@
-"""What a list of messages is narrowed to, as a URL says it."""
+"""The filter of a list of messages, as a URL says it."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What a selection is made of."""
+"""The orders of a limited selection, and the hash of a selection."""
 
 import hashlib
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""What messages can share that the counters tell apart, and what its values are called."""
+"""The axes of the counters, which messages can share, and the names of their values."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass

@@ -21,7 +21,7 @@ Place = tuple[int, int]
 
 @dataclass(frozen=True)
 class Others:
-    """How many messages shared the node, by the state that each is in now; only those that the reader may see.
+    """The numbers of messages that shared the node, by their states now; only those that the reader may see.
 
     `blacklisted` counts those that are blacklisted themselves.
     """

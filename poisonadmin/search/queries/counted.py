@@ -18,7 +18,7 @@ from poisonadmin.search.queries.error_search import Condition
 
 @dataclass(frozen=True)
 class CountedFilter:
-    """What rows of the counters, `c`, must be: in `scope`, and all that `fields` says, by the filter's field.
+    """Conditions on rows of the counters, `c`: in `scope`, and all that `fields` says, by the filter's field.
 
     `scope` is the caller's, with what the filter says of failure groups as such.
     """

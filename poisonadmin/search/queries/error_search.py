@@ -80,7 +80,7 @@ class Branches:
 
     @property
     def are_few(self) -> bool:
-        """Whether `conditions` say it all."""
+        """True when `conditions` say it all."""
         return self.ids is not None
 
     @property

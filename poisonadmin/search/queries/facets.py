@@ -87,9 +87,9 @@ _NONE = _Values((), 0)
 
 def _counted(counted: CountedFilter, limit: int) -> tuple[Count, dict[str, _Values]]:
     scope, parameters = counted.scope
-    said = {field: counted.on(field) for field in COLUMNS}
-    columns = [f"({sql}) AS on_{field}" for field, (sql, _) in said.items()]
-    values = [value for _, some in said.values() for value in some]
+    narrowed = {field: counted.on(field) for field in COLUMNS}
+    columns = [f"({sql}) AS on_{field}" for field, (sql, _) in narrowed.items()]
+    values = [value for _, some in narrowed.values() for value in some]
     branches = [
         f"""(SELECT '{field}' AS field, {column}::text AS value, sum(n)::bigint AS n,
                     (sum(sum(n)) OVER ())::bigint AS whole

@@ -1,4 +1,4 @@
-"""What a filter says of failure groups as such: their text, owner and tags, and whether they are snoozed."""
+"""Words of a filter about failure groups: their text, owner and tags, and whether they are snoozed."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,11 +11,11 @@ from poisonadmin.search.queries.error_search import groups_holding
 from poisonadmin.search.queries.group_members import visible_members
 
 IS_SNOOZED = "said.snoozed_until > now()"
-_SAID = "SELECT said.group_id FROM group_annotation said"
+_NARROWING = "SELECT said.group_id FROM group_annotation said"
 # Notes are of the groups that people see.
 _NOTED = {
-    "group_owner": f"{_SAID} JOIN auth_user u ON u.id = said.owner_id WHERE u.username = ANY(%s::text[])",
-    "group_tag": f"{_SAID} WHERE said.tags && %s::varchar[]",
+    "group_owner": f"{_NARROWING} JOIN auth_user u ON u.id = said.owner_id WHERE u.username = ANY(%s::text[])",
+    "group_tag": f"{_NARROWING} WHERE said.tags && %s::varchar[]",
     # What nobody has said anything of is not snoozed either.
     "snoozed": f"""SELECT g.id FROM failure_group g LEFT JOIN group_annotation said ON said.group_id = g.id
         WHERE g.merged_into_id IS NULL AND (({IS_SNOOZED}) IS TRUE) = ANY(%s)""",  # noqa: S608  (a constant)

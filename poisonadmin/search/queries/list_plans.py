@@ -1,4 +1,4 @@
-"""Where a list of messages begins to read, by what the counters say: along the index that holds the least beside it.
+"""Chooses the index along which a list of messages reads, by the counters: the one that holds the least beside it.
 
 The planner does not know how states, addresses and failure groups go together. Told to find the first fifty of an
 address that failed, it walks all that failed. The counters know it exactly; they choose how to read and never what.

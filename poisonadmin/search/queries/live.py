@@ -47,7 +47,7 @@ TIMES = ("received_at", "failed_at", "age", "failure_age")
 
 @dataclass(frozen=True)
 class Where:
-    """What rows of `message m` must be: in one of `states`, with one of `reasons`, one of `ids` in each column, what
+    """Conditions on rows of `message m`: in one of `states`, with one of `reasons`, one of `ids` in each column, what
     `errors` says, where these are given; and what `sql` says with `parameters`.
 
     `other_reasons` are those that `sql` says they have not, `times` what it says of when they came or failed.
@@ -119,11 +119,11 @@ def compile_filter(message_filter: MessageFilter, principal: Principal) -> Where
             column = COLUMNS[term.field]
             ids[column] = sorted(set(found) & set(ids.get(column, found)))
         elif term.field in ("error", "text"):
-            said = messages_holding(term.values, principal) if term.field == "error" else _word(term, principal)
-            if isinstance(said, Branches) and not term.negated:
-                errors.append(said)
+            condition = messages_holding(term.values, principal) if term.field == "error" else _word(term, principal)
+            if isinstance(condition, Branches) and not term.negated:
+                errors.append(condition)
             else:
-                sql, values = said.condition if isinstance(said, Branches) else said
+                sql, values = condition.condition if isinstance(condition, Branches) else condition
                 ask(f"({sql}) IS NOT TRUE" if term.negated else sql, values)
         elif term.field == "destination":
             sql = "coalesce(m.original_address_id, m.address_id) = ANY(%s)"
@@ -170,9 +170,9 @@ def _candidate(term: Term) -> Condition:
 
 def _confirmation(term: Term) -> Condition:
     # A row of an earlier attempt says nothing of this one.
-    said = " OR ".join(CONFIRMING[value] for value in term.values)
+    kinds = " OR ".join(CONFIRMING[value] for value in term.values)
     sql = f"""m.state = 'DLVD' AND EXISTS (
-        SELECT FROM confirmation c WHERE c.message_id = m.id AND c.attempt_number = m.attempt_number AND ({said}))"""
+        SELECT FROM confirmation c WHERE c.message_id = m.id AND c.attempt_number = m.attempt_number AND ({kinds}))"""
     return sql, []
 
 

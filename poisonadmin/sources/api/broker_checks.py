@@ -1,6 +1,5 @@
-"""Looks at brokers: is the connection good, what waits, which queues are there. A worker looks; nothing is taken."""
+"""Broker checks: test the connection, preview waiting messages, list queues. A worker checks; nothing is taken."""
 
-from drf_spectacular.utils import extend_schema_serializer
 from rest_framework import serializers
 from rest_framework.response import Response
 
@@ -9,24 +8,28 @@ from poisonadmin.core.domain.access import Permission
 from poisonadmin.sources.commands import broker_checks
 from poisonadmin.sources.queries.broker_checks import BrokerCheckRow, BrokerCheckState, get_broker_check
 from poisonadmin.sources.queries.sources import get_source
-from poisonadmin.store.models.intake import SOURCE_KINDS, LookPurpose
+from poisonadmin.store.models.intake import SOURCE_KINDS, BrokerCheckPurpose
 from poisonadmin.web.api.contract import Identifier, JsonObject, StrictSerializer, contract
+from poisonadmin.web.api.routes import route
 from poisonadmin.web.api.shape import Shape
 from poisonadmin.web.api.view import ApiView
 
 BROKER_CHECK = Shape(
-    "BrokerLook", BrokerCheckRow, kinds={"purpose": LookPurpose, "kind": SOURCE_KINDS, "state": BrokerCheckState}
+    "BrokerCheck",
+    BrokerCheckRow,
+    kinds={"purpose": BrokerCheckPurpose, "kind": SOURCE_KINDS, "state": BrokerCheckState},
 )
-PREFIX = "/api/v1/sources/looks/"
+PREFIX = "/api/v1/sources/checks/"
 
 
-@extend_schema_serializer(component_name="LookInput")
 class BrokerCheckInput(StrictSerializer):
     """`kind`, `config` and `secrets` as for a source that is to be created; `queues` or `topics` may be left out where
     the purpose is `queues`. Without `secrets` those of the source `source_id` are used.
     """
 
-    purpose = serializers.ChoiceField(choices=[str(one) for one in LookPurpose], default=str(LookPurpose.CONNECTION))
+    purpose = serializers.ChoiceField(
+        choices=[str(one) for one in BrokerCheckPurpose], default=str(BrokerCheckPurpose.CONNECTION)
+    )
     kind = serializers.ChoiceField(choices=list(BROKERS))
     config = JsonObject()
     secrets = JsonObject(required=False, allow_null=True, default=None)
@@ -40,7 +43,7 @@ class SourceTest(ApiView):
     def post(self) -> Response:
         """Check a broker before it is saved: connect, preview messages, or list queues. Follow `Location`."""
         fields = dict(self.body)
-        purpose, kind, config = LookPurpose(fields.pop("purpose")), fields.pop("kind"), fields.pop("config")
+        purpose, kind, config = BrokerCheckPurpose(fields.pop("purpose")), fields.pop("kind"), fields.pop("config")
         return _asked(self, broker_checks.request_broker_check(kind, config, purpose, principal=self.reader, **fields))
 
 
@@ -50,7 +53,7 @@ class SourceConnection(ApiView):
     @contract(Permission.INGEST, "sources", {202: BROKER_CHECK}, acts=True)
     def post(self, source_id: int) -> Response:
         """Try the connection to a source's broker, and count what waits. Follow `Location`."""
-        return _asked_of(self, source_id, LookPurpose.CONNECTION)
+        return _asked_of(self, source_id, BrokerCheckPurpose.CONNECTION)
 
 
 class SourcePreview(ApiView):
@@ -59,7 +62,7 @@ class SourcePreview(ApiView):
     @contract(Permission.INGEST, "sources", {202: BROKER_CHECK}, acts=True)
     def post(self, source_id: int) -> Response:
         """Show the first messages that wait at a source's broker, and leave them there. Follow `Location`."""
-        return _asked_of(self, source_id, LookPurpose.PREVIEW)
+        return _asked_of(self, source_id, BrokerCheckPurpose.PREVIEW)
 
 
 class SourceQueues(ApiView):
@@ -68,26 +71,33 @@ class SourceQueues(ApiView):
     @contract(Permission.INGEST, "sources", {202: BROKER_CHECK}, acts=True)
     def post(self, source_id: int) -> Response:
         """List the queues or topics of a source's broker, those with dead letters first. Follow `Location`."""
-        return _asked_of(self, source_id, LookPurpose.QUEUES)
+        return _asked_of(self, source_id, BrokerCheckPurpose.QUEUES)
 
 
 class BrokerCheckOne(ApiView):
-    """`/sources/looks/{id}/`."""
-
-    operation = "look_one"
+    """`/sources/checks/{id}/`."""
 
     @contract(Permission.READ, "sources", {200: BROKER_CHECK})
-    def get(self, look_id: int) -> Response:
+    def get(self, check_id: int) -> Response:
         """Get the result of a broker check, `waiting` at first. Only its caller can, for a quarter of an hour."""
-        return Response(BROKER_CHECK.render(get_broker_check(look_id, principal=self.principal)))
+        return Response(BROKER_CHECK.render(get_broker_check(check_id, principal=self.principal)))
 
 
-def _asked_of(view: ApiView, source_id: int, purpose: LookPurpose) -> Response:
+def _asked_of(view: ApiView, source_id: int, purpose: BrokerCheckPurpose) -> Response:
     get_source(source_id, principal=view.reader)
     return _asked(view, broker_checks.request_source_check(source_id, purpose, principal=view.reader))
 
 
-def _asked(view: ApiView, look_id: int) -> Response:
-    response = Response(BROKER_CHECK.render(get_broker_check(look_id, principal=view.reader)), status=202)
-    response["Location"] = view.request.build_absolute_uri(f"{PREFIX}{look_id}/")
+def _asked(view: ApiView, check_id: int) -> Response:
+    response = Response(BROKER_CHECK.render(get_broker_check(check_id, principal=view.reader)), status=202)
+    response["Location"] = view.request.build_absolute_uri(f"{PREFIX}{check_id}/")
     return response
+
+
+urlpatterns = [
+    route("sources/test/", SourceTest, name="api-source-try"),
+    route("sources/checks/<id:check_id>/", BrokerCheckOne, name="api-broker-check"),
+    route("sources/<id:source_id>/test/", SourceConnection, name="api-source-test"),
+    route("sources/<id:source_id>/preview/", SourcePreview, name="api-source-preview"),
+    route("sources/<id:source_id>/queues/", SourceQueues, name="api-source-queues"),
+]

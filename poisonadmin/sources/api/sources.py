@@ -13,6 +13,7 @@ from poisonadmin.store.models.intake import SOURCE_KINDS, FileState
 from poisonadmin.web.api.attachments import attachment
 from poisonadmin.web.api.contract import PAGE, JsonObject, Paged, Raw, ReasonInput, StrictSerializer, Text, contract
 from poisonadmin.web.api.rendering import TakeAny
+from poisonadmin.web.api.routes import route
 from poisonadmin.web.api.shape import Shape
 from poisonadmin.web.api.view import ApiView, shown
 
@@ -160,3 +161,16 @@ def _switched(view: ApiView, source_id: int, *, enabled: bool) -> Response:
 
 def _shown(view: ApiView, source_id: int, status: int = 200) -> Response:
     return shown(SOURCE, sources.get_source(source_id, principal=view.reader), status)
+
+
+urlpatterns = [
+    route("sources/", SourceList, name="api-sources"),
+    route("sources/rejected/", BatchRejected, name="api-batch-rejected"),
+    route("sources/rejected/<id:rejected_id>/raw/", RejectedRaw, name="api-rejected-raw"),
+    route("sources/<id:source_id>/", SourceOne, name="api-source"),
+    route("sources/<id:source_id>/files/", SourceFiles, name="api-source-files"),
+    route("sources/<id:source_id>/ingest/", SourceIngest, name="api-source-ingest"),
+    route("sources/<id:source_id>/enable/", SourceEnable, name="api-source-enable"),
+    route("sources/<id:source_id>/disable/", SourceDisable, name="api-source-disable"),
+    route("sources/<id:source_id>/rejected/", SourceRejected, name="api-source-rejected"),
+]

@@ -22,17 +22,17 @@ from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.sources.commands.setup import checked_config, checked_login
 from poisonadmin.sources.domain.broker_checks import BrokerCheckResult, shown
 from poisonadmin.sources.queries.sources import get_source
-from poisonadmin.store.models.intake import BrokerLook, LookPurpose, Source
+from poisonadmin.store.models.intake import BrokerCheck, BrokerCheckPurpose, Source
 
-Look = Callable[[str, str, Mapping[str, Any], Mapping[str, str]], BrokerCheckResult]
-"""(purpose, kind, configuration, login) -> what was seen. Passed in: what looks (workers) imports this package."""
+BrokerChecker = Callable[[str, str, Mapping[str, Any], Mapping[str, str]], BrokerCheckResult]
+"""(purpose, kind, configuration, login) -> the result. Passed in: the workers, which check, import this package."""
 
-LOOK_SECONDS = 25.0
+CHECK_SECONDS = 25.0
 MOST_WAITING = 20
-_OLD = "DELETE FROM broker_look WHERE asked_at < now() - interval '15 minutes'"
+_OLD = "DELETE FROM broker_check WHERE asked_at < now() - interval '15 minutes'"
 _TAKE = """
-UPDATE broker_look SET taken_at = now()
-WHERE id = (SELECT min(id) FROM broker_look WHERE taken_at IS NULL) AND taken_at IS NULL
+UPDATE broker_check SET taken_at = now()
+WHERE id = (SELECT min(id) FROM broker_check WHERE taken_at IS NULL) AND taken_at IS NULL
 RETURNING id
 """
 log = structlog.get_logger(__name__)
@@ -41,17 +41,17 @@ log = structlog.get_logger(__name__)
 class TooManyBrokerChecks(PoisonAdminError):
     """Raised when too many broker checks wait for a worker already."""
 
-    code = "too_many_looks"
+    code = "too_many_broker_checks"
     status = 429
 
 
-def request_source_check(source_id: int, purpose: LookPurpose, *, principal: Principal) -> int:
-    """Ask for a look at the broker of a saved source, with its login; return the look's id.
+def request_source_check(source_id: int, purpose: BrokerCheckPurpose, *, principal: Principal) -> int:
+    """Ask for a check of the broker of a saved source, with its login; return the check's id.
 
     Errors: `NotAllowed`, `NotFound`, `InvalidSource` (a directory), `TooManyBrokerChecks`.
     """
     principal.require(Permission.INGEST)
-    if purpose is LookPurpose.PREVIEW:
+    if purpose is BrokerCheckPurpose.PREVIEW:
         principal.require(Permission.READ_PAYLOAD)
     source = get_source(source_id, principal=principal)
     if not source.is_broker:
@@ -62,25 +62,25 @@ def request_source_check(source_id: int, purpose: LookPurpose, *, principal: Pri
 def request_broker_check(
     kind: str,
     config: Mapping[str, Any],
-    purpose: LookPurpose,
+    purpose: BrokerCheckPurpose,
     *,
     principal: Principal,
     secrets: Mapping[str, Any] | None = None,
     source_id: int | None = None,
 ) -> int:
-    """Ask for a look at a broker as it would be configured; return the look's id.
+    """Ask for a check of a broker as it would be configured; return the check's id.
 
     `secrets` None: those of the source, where there is one and the configuration goes to the same place.
     Errors: `NotAllowed`, `NotFound`, `InvalidSource`, `TooManyBrokerChecks`.
     """
     principal.require(Permission.CONFIGURE)
-    if purpose is LookPurpose.PREVIEW:
+    if purpose is BrokerCheckPurpose.PREVIEW:
         principal.require(Permission.READ_PAYLOAD)
     if not principal.sees_everything:
         raise NotAllowed("A source is for every address; this account is limited to some.")
     if kind not in BROKERS:
         raise InvalidSource("kind", f"must be one of {', '.join(BROKERS)}")
-    checked = checked_config(kind, config, name="preview", needs_queues=purpose is not LookPurpose.QUEUES)
+    checked = checked_config(kind, config, name="preview", needs_queues=purpose is not BrokerCheckPurpose.QUEUES)
     login = checked_login(kind, secrets or {})
     of_source = None
     if secrets is None and source_id is not None:
@@ -92,7 +92,7 @@ def request_broker_check(
 
 
 def _ask(
-    purpose: LookPurpose,
+    purpose: BrokerCheckPurpose,
     kind: str,
     config: dict[str, Any],
     login: dict[str, str],
@@ -101,9 +101,9 @@ def _ask(
 ) -> int:
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(_OLD)
-        if BrokerLook.objects.filter(taken_at__isnull=True).count() >= MOST_WAITING:
+        if BrokerCheck.objects.filter(taken_at__isnull=True).count() >= MOST_WAITING:
             raise TooManyBrokerChecks("Too many broker checks wait for a worker. Try again in a moment.")
-        row = BrokerLook.objects.create(
+        row = BrokerCheck.objects.create(
             purpose=str(purpose), kind=kind, config=config, secrets=login, source_id=source_id, asked_by=principal.name
         )
         audit.record(
@@ -116,35 +116,35 @@ def _ask(
     return row.id
 
 
-def answer_due(look: Look, *, seconds: float = LOOK_SECONDS) -> int:
-    """Answer the looks that are asked for, one after the other; return how many. One that takes too long is given up.
+def answer_due(check: BrokerChecker, *, seconds: float = CHECK_SECONDS) -> int:
+    """Make the requested checks, one after the other; return how many. One that takes too long is given up.
 
-    A look is taken before it is made, so one that kills its worker is not made again.
+    A check is taken before it is made, so one that kills its worker is not made again.
     """
     answered = 0
     while (row := _take()) is not None:
-        answer, error = _within(seconds, look, row)
+        answer, error = _within(seconds, check, row)
         stored = None if answer is None else asdict(answer)
-        BrokerLook.objects.filter(id=row.id).update(answer=stored, error=error, answered_at=Now(), secrets={})
+        BrokerCheck.objects.filter(id=row.id).update(answer=stored, error=error, answered_at=Now(), secrets={})
         answered += 1
     return answered
 
 
-def _take() -> BrokerLook | None:
+def _take() -> BrokerCheck | None:
     with connection.cursor() as cursor:
         cursor.execute(_TAKE)
         found = cursor.fetchone()
-    return None if found is None else BrokerLook.objects.get(id=found[0])
+    return None if found is None else BrokerCheck.objects.get(id=found[0])
 
 
-def _within(seconds: float, look: Look, row: BrokerLook) -> tuple[BrokerCheckResult | None, str | None]:
+def _within(seconds: float, check: BrokerChecker, row: BrokerCheck) -> tuple[BrokerCheckResult | None, str | None]:
     login = row.secrets
     if not login and row.source_id is not None:
         login = Source.objects.values_list("secrets", flat=True).filter(id=row.source_id).first() or {}
     outcome: queue.SimpleQueue[tuple[BrokerCheckResult | None, str | None]] = queue.SimpleQueue()
-    arguments = (outcome, look, row.purpose, row.kind, row.config, login)
+    arguments = (outcome, check, row.purpose, row.kind, row.config, login)
     # A client library that hangs may not keep this worker from its other work; the thread ends with the process.
-    threading.Thread(target=_checked, args=arguments, name="broker-look", daemon=True).start()
+    threading.Thread(target=_checked, args=arguments, name="broker-check", daemon=True).start()
     try:
         return outcome.get(timeout=seconds)
     except queue.Empty:
@@ -153,14 +153,14 @@ def _within(seconds: float, look: Look, row: BrokerLook) -> tuple[BrokerCheckRes
 
 def _checked(
     outcome: "queue.SimpleQueue[tuple[BrokerCheckResult | None, str | None]]",
-    look: Look,
+    check: BrokerChecker,
     purpose: str,
     kind: str,
     config: Mapping[str, Any],
     login: Mapping[str, str],
 ) -> None:
     try:
-        outcome.put((look(purpose, kind, config, login), None))
+        outcome.put((check(purpose, kind, config, login), None))
     except PoisonAdminError as error:
         outcome.put((None, shown(error.detail)))
     except Exception as error:

@@ -44,7 +44,7 @@ class RunStopped(Exception):
 
 @dataclass
 class Ingested:
-    """What one run came to: files, and the lines in them."""
+    """The result of one run: files, and the lines in them."""
 
     files_taken: int = 0
     files_broken: int = 0
@@ -160,7 +160,7 @@ def request_ingest(source_id: int, principal: Principal) -> None:
     """
     principal.require(Permission.INGEST)
     source = get_source(source_id, principal=principal)
-    Source.objects.filter(id=source_id).update(last_error_at=None, next_look_at=None)
+    Source.objects.filter(id=source_id).update(last_error_at=None, next_check_at=None)
     audit.record(principal.name, "source.ingest_requested", "source", source.name)
 
 

@@ -31,7 +31,7 @@ _LEFT_OVER = """
 SELECT DISTINCT split_part(batch, ':', 2)::bigint FROM staged_message WHERE batch LIKE 'broker:%%'
 """
 _BATCHES = "SELECT batch FROM staged_message WHERE batch LIKE %s GROUP BY batch ORDER BY min(id)"
-Look = Callable[[int], int | None]
+CountWaiting = Callable[[int], int | None]
 """Returns how many messages wait in a source's queues, None where nobody can say. Errors: a `PoisonAdminError` where
 the broker cannot be asked, with a text for administrators."""
 Drain = Callable[[int, Callable[[], bool]], Drained]
@@ -50,7 +50,7 @@ DELETE FROM broker_receipt WHERE source_id = %s AND stored_at < now() - interval
 """  # noqa: S608  (a constant)
 _TROUBLE = """
 UPDATE source SET last_error = %(error)s, last_error_at = now(), failures = failures + 1,
-    next_look_at = now() + LEAST(2 ^ LEAST(failures + 1, 10), %(most)s) * interval '1 s'
+    next_check_at = now() + LEAST(2 ^ LEAST(failures + 1, 10), %(most)s) * interval '1 s'
 WHERE id = %(source)s
 """
 
@@ -69,7 +69,7 @@ class Merging:
             self._merge(batch)
 
     def new(self) -> bool:
-        """Merge what has been staged since, without another look at what has to wait; return whether there was any."""
+        """Merge what has been staged since, without another check of what has to wait; return whether there was any."""
         found = [batch for batch in self._batches() if not is_for_later(batch)]
         for batch in found:
             self._merge(batch)
@@ -102,10 +102,10 @@ def merge_left_over(source_id: int) -> Merged:
 
 
 @dataclass(frozen=True)
-class Workshop:
-    """Who drains, and how."""
+class Drainer:
+    """The functions with which a worker counts and drains the queues of sources."""
 
-    look: Look
+    count_waiting: CountWaiting
     drain: Drain
     worker: str
     heartbeat: RunHeartbeat | None = None
@@ -118,11 +118,11 @@ def is_any_due() -> bool:
 
 
 def _due() -> QuerySet[Source]:
-    is_due = Q(next_look_at__isnull=True) | Q(next_look_at__lte=Now())
+    is_due = Q(next_check_at__isnull=True) | Q(next_check_at__lte=Now())
     return Source.objects.filter(is_due, is_enabled=True).exclude(kind=SourceKind.DIRECTORY)
 
 
-def drain_due(workshop: Workshop) -> None:
+def drain_due(drainer: Drainer) -> None:
     """Take in what waits in each enabled broker source whose turn it is, and what former runs have staged.
 
     A source in trouble says so in its row, and is left alone for a while: twice as long each time, at most a minute.
@@ -131,14 +131,14 @@ def drain_due(workshop: Workshop) -> None:
     ids = set(_due().values_list("id", flat=True))
     left_over = _sources_with_staged() - ids
     with ThreadPoolExecutor(SOURCES_AT_ONCE, thread_name_prefix="drain") as threads:
-        running = [threads.submit(_in_thread, partial(drain_source, one, workshop)) for one in sorted(ids)]
+        running = [threads.submit(_in_thread, partial(drain_source, one, drainer)) for one in sorted(ids)]
         running += [threads.submit(_in_thread, partial(merge_left_over, one)) for one in sorted(left_over)]
     errors = [error for error in (one.exception() for one in running) if error is not None]
     if errors:
         raise errors[-1]
 
 
-def drain_source(source_id: int, workshop: Workshop) -> tuple[Drained, Merged] | None:
+def drain_source(source_id: int, drainer: Drainer) -> tuple[Drained, Merged] | None:
     """Take in what waits in the source; return what draining and merging came to, None where somebody else is at it.
 
     Errors: whatever is not its broker's trouble; the source and the job say so too.
@@ -148,54 +148,54 @@ def drain_source(source_id: int, workshop: Workshop) -> tuple[Drained, Merged] |
         if source is None:
             return None
         try:
-            return _drain(source, workshop)
+            return _drain(source, drainer)
         except Exception as error:
             connection.close_if_unusable_or_obsolete()  # the error may be the database's
-            if workshop.is_stopping():  # the error is the stop's doing
+            if drainer.is_stopping():  # the error is the stop's doing
                 return None
             _note_failure(source_id, _error_text(error))
             raise
 
 
-def _drain(source: Source, workshop: Workshop) -> tuple[Drained, Merged]:
+def _drain(source: Source, drainer: Drainer) -> tuple[Drained, Merged]:
     # What cannot be merged is in the way of more: staged rows do not pile up behind it.
     merging = Merging(source.id, f"source {source.name}")
     merging.everything()
     try:
-        waiting = workshop.look(source.id)
+        waiting = drainer.count_waiting(source.id)
     except PoisonAdminError as error:
         _note_failure(source.id, error.detail)
         return Drained(is_empty=False, error=error.detail), merging.merged
     if waiting == 0:
         _note_success(source.id, lag=0)
         return Drained(), merging.merged
-    drained = _as_a_job(source, merging, workshop, waiting)
+    drained = _as_a_job(source, merging, drainer, waiting)
     if drained.error is not None:
         _note_failure(source.id, drained.error)
     else:
-        _note_success(source.id, lag=0 if drained.is_empty else _lag(workshop, source.id))
+        _note_success(source.id, lag=0 if drained.is_empty else _lag(drainer, source.id))
         if drained.is_empty:
             _forget_receipts(source.id)
     return drained, merging.merged
 
 
-def _as_a_job(source: Source, merging: Merging, workshop: Workshop, waiting: int | None) -> Drained:
+def _as_a_job(source: Source, merging: Merging, drainer: Drainer, waiting: int | None) -> Drained:
     params = {"source": source.name, "broker": source.kind}
     job_id = worker_runs.begin(
-        KindName.INGEST, worker=workshop.worker, params=params, phase="draining queues", total=waiting or None
+        KindName.INGEST, worker=drainer.worker, params=params, phase="draining queues", total=waiting or None
     )
-    if workshop.heartbeat:
-        workshop.heartbeat.hold(job_id)
+    if drainer.heartbeat:
+        drainer.heartbeat.hold(job_id)
     try:
-        drained = _staged_and_merged(source.id, merging, workshop, job_id)
+        drained = _staged_and_merged(source.id, merging, drainer, job_id)
     except Exception as error:
         connection.close_if_unusable_or_obsolete()
-        end = worker_runs.cancel if workshop.is_stopping() else partial(worker_runs.fail, error=_error_text(error))
+        end = worker_runs.cancel if drainer.is_stopping() else partial(worker_runs.fail, error=_error_text(error))
         end(job_id, counts=_counts(Drained(), merging.merged))
         raise
     finally:
-        if workshop.heartbeat:
-            workshop.heartbeat.release(job_id)
+        if drainer.heartbeat:
+            drainer.heartbeat.release(job_id)
     counts = _counts(drained, merging.merged)
     if drained.error is not None:
         worker_runs.fail(job_id, error=drained.error, counts=counts)
@@ -205,11 +205,11 @@ def _as_a_job(source: Source, merging: Merging, workshop: Workshop, waiting: int
     return drained
 
 
-def _staged_and_merged(source_id: int, merging: Merging, workshop: Workshop, job_id: int) -> Drained:
+def _staged_and_merged(source_id: int, merging: Merging, drainer: Drainer, job_id: int) -> Drained:
     """Merge what is staged while more is being staged; the drain is waited for also when a merge fails."""
     stopping = threading.Event()
     with ThreadPoolExecutor(1, thread_name_prefix="staging") as thread:
-        staging = thread.submit(workshop.drain, source_id, lambda: stopping.is_set() or workshop.is_stopping())
+        staging = thread.submit(drainer.drain, source_id, lambda: stopping.is_set() or drainer.is_stopping())
         try:
             while not wait([staging], timeout=MERGE_EVERY_SECONDS).done:
                 if merging.new():
@@ -228,11 +228,11 @@ def _in_thread(work: Callable[[], object]) -> None:
         connections.close_all()  # this thread's
 
 
-def _lag(workshop: Workshop, source_id: int) -> int | None:
+def _lag(drainer: Drainer, source_id: int) -> int | None:
     try:
-        return workshop.look(source_id)
+        return drainer.count_waiting(source_id)
     except PoisonAdminError:
-        return None  # it was there a moment ago; the next look will say what is the matter
+        return None  # it was there a moment ago; the next check will report the error
 
 
 def _counts(drained: Drained, merged: Merged) -> dict[str, int]:
@@ -259,12 +259,12 @@ def _forget_receipts(source_id: int) -> None:
 
 def _note_success(source_id: int, *, lag: int | None) -> None:
     Source.objects.filter(id=source_id).update(
-        lag=lag, looked_at=Now(), last_success_at=Now(), failures=0, next_look_at=None
+        lag=lag, checked_at=Now(), last_success_at=Now(), failures=0, next_check_at=None
     )
 
 
 def _note_failure(source_id: int, error: str) -> None:
-    """Write down what is the matter, and when to look again: after 2 s, 4 s, 8 s and so on."""
+    """Write down the error and the time of the next check: after 2 s, 4 s, 8 s and so on."""
     with connection.cursor() as cursor:
         cursor.execute(_TROUBLE, {"source": source_id, "error": storable(error)[:4000], "most": MOST_PATIENCE_SECONDS})
 

@@ -25,7 +25,7 @@ _UNKNOWN_KIND = (
     "Not a kind of file that is taken in: its name ends in none of .ndjson, .jsonl, .json (each also .gz), .parquet."
 )
 
-# Asks before it inserts: a conflicting insert would use up an id for each known file at each look.
+# Asks before it inserts: a conflicting insert would use up an id for each known file at each check.
 _ADD_NEW = """
 INSERT INTO source_file (source_id, path, size_bytes, modified_ns, state, error)
 SELECT %(source)s, seen.path, seen.size_bytes, seen.modified_ns,

@@ -30,7 +30,7 @@ from poisonadmin.store.models.policy import PolicyRow
 MAX_NAME_CHARS = 100
 MAX_PATH_CHARS = 4000
 
-_TABLES = ("rejected_line", "source_file", "broker_receipt", "broker_look")
+_TABLES = ("rejected_line", "source_file", "broker_receipt", "broker_check")
 _PLACEHOLDERS = ("{original}", "{queue}")
 _SHARED = ("url", "verify_tls", "sasl_mechanism")
 
@@ -105,7 +105,7 @@ def _replace(row: Source, kind: str, config: dict[str, Any], login: dict[str, st
         version=F("version") + 1,
         # What was wrong may be right now.
         failures=0,
-        next_look_at=None,
+        next_check_at=None,
         last_error=None,
         last_error_at=None,
     )
@@ -116,7 +116,7 @@ def set_source_enabled(source_id: int, *, enabled: bool, principal: Principal, r
     principal.require(Permission.PAUSE)
     source = get_source(source_id, principal=principal)
     with transaction.atomic():
-        Source.objects.filter(id=source_id).update(is_enabled=enabled, failures=0, next_look_at=None)
+        Source.objects.filter(id=source_id).update(is_enabled=enabled, failures=0, next_check_at=None)
         action = "source.enabled" if enabled else "source.disabled"
         audit.record(principal.name, action, "source", source.name, note=reason)
 

@@ -1,4 +1,4 @@
-"""What a look at a broker came to: the shape of the answer, made by a worker, kept as JSON, shown by API and pages."""
+"""The result of a broker check: made by a worker, kept as JSON, shown by API and pages."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -11,7 +11,7 @@ MAX_PATH_BYTES = 2000
 
 
 class FileKind(StrEnum):
-    """How a file is read, by the end of its name."""
+    """The formats of files, by the ends of their names."""
 
     NDJSON = "ndjson"
     GZIP = "gzip"
@@ -30,7 +30,7 @@ _KINDS = {
 
 
 class FileStaging(StrEnum):
-    """What became of a file. STAGED: whole. BROKEN: its bytes cannot be read, ever; nothing of it is staged.
+    """The outcome of staging a file. STAGED: whole. BROKEN: its bytes cannot be read, ever; nothing of it is staged.
 
     GONE: not there any more, or not the file that was seen. UNREADABLE: not now; it is tried again.
     """
@@ -55,7 +55,7 @@ class FileToTake:
 
 @dataclass(frozen=True)
 class StagedFile:
-    """What staging a file came to. `batches` are to be merged; `rejected` lines are set aside already."""
+    """The result of staging a file. `batches` are to be merged; `rejected` lines are set aside already."""
 
     file_id: int
     outcome: FileStaging

@@ -1,4 +1,4 @@
-"""Where directory sources may be: below the directories that whoever runs the installation names, links or no links."""
+"""The roots of directory sources: sources lie below directories that the environment names, links or no links."""
 
 import os
 from collections.abc import Mapping, Sequence

@@ -2,7 +2,7 @@
 
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
 from django.shortcuts import render
-from django.urls import reverse
+from django.urls import path, reverse
 from django.views.decorators.http import require_POST
 
 from poisonadmin.brokers.domain.broker_kinds import BROKERS
@@ -13,7 +13,7 @@ from poisonadmin.sources.commands import broker_checks
 from poisonadmin.sources.pages.forms import BrokerCheckForm
 from poisonadmin.sources.queries.broker_checks import BrokerCheckRow, BrokerCheckState, get_broker_check
 from poisonadmin.sources.queries.sources import get_source
-from poisonadmin.store.models.intake import LookPurpose
+from poisonadmin.store.models.intake import BrokerCheckPurpose
 from poisonadmin.web.pages.views import page, require_known
 
 
@@ -76,8 +76,15 @@ def _refused(request: HttpRequest, error: PoisonAdminError) -> HttpResponseBase:
     return render(request, template, {"error": error.detail}, status=status)
 
 
-def _purpose(text: str) -> LookPurpose:
+def _purpose(text: str) -> BrokerCheckPurpose:
     try:
-        return LookPurpose(text)
+        return BrokerCheckPurpose(text)
     except ValueError:
-        raise InvalidSource("check", f"must be one of {', '.join(LookPurpose)}") from None
+        raise InvalidSource("check", f"must be one of {', '.join(BrokerCheckPurpose)}") from None
+
+
+urlpatterns = [
+    path("sources/broker/check/", of_form, name="sources-try"),
+    path("sources/checks/<int:check_id>/", answer, name="sources-answer"),
+    path("sources/<int:source_id>/check/", of_source, name="sources-check"),
+]

@@ -5,7 +5,7 @@ from typing import Any
 from django.contrib import messages as notes
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
 from django.shortcuts import render
-from django.urls import reverse
+from django.urls import path, reverse
 from django.views.decorators.http import require_POST
 
 from poisonadmin.brokers.domain.broker_kinds import BROKERS, SOURCE_DEFAULTS
@@ -143,3 +143,19 @@ def _edit(request: HttpRequest, principal: Principal, form: SourceForm, row: Sou
 def _settings(found: SourceRow) -> dict[str, Any]:
     in_force = {**SOURCE_DEFAULTS[found.kind], **found.config}
     return {name: value for name, value in in_force.items() if name not in ("url", BROKERS[found.kind].drained)}
+
+
+urlpatterns = [
+    path("sources/", show_all, name="sources"),
+    path("sources/broker/", create, {"of": BrokerSourceForm}, name="sources-new"),
+    path("sources/directory/", create, {"of": DirectoryForm}, name="sources-directory"),
+    path("sources/<int:source_id>/", show, name="sources-one"),
+    path("sources/<int:source_id>/edit/", edit, name="sources-edit"),
+    path("sources/<int:source_id>/now/", check_now, name="sources-now"),
+    path("sources/<int:source_id>/enable/", switch, {"change": "enable"}, name="sources-enable"),
+    path("sources/<int:source_id>/disable/", switch, {"change": "disable"}, name="sources-disable"),
+    path("sources/<int:source_id>/delete/", delete, name="sources-delete"),
+    path("sources/<int:source_id>/rejected/", rejected, name="sources-rejected"),
+    path("sources/batch/rejected/", rejected, name="sources-batch"),
+    path("sources/rejected/<int:rejected_id>/", rejected_line, name="sources-line"),
+]

@@ -1,4 +1,4 @@
-"""Looks at brokers, each for who has asked."""
+"""Broker checks, each for the account that asked for it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,9 +24,9 @@ class BrokerCheckState(StrEnum):
 
 @dataclass(frozen=True)
 class BrokerCheckRow:
-    """A look at a broker: what was asked and, `answered` or `failed`, what was seen.
+    """A broker check: its request and, `answered` or `failed`, its result.
 
-    `depth`: messages waiting in all that would be drained, null where nobody can say. Nothing is taken by a look.
+    `depth`: messages waiting in all that would be drained, null where nobody can say. A check takes nothing.
     """
 
     id: int
@@ -55,20 +55,20 @@ class _StoredCheck:
     is_overdue: bool
 
 
-def get_broker_check(look_id: int, *, principal: Principal) -> BrokerCheckRow:
-    """Return the look that this principal asked for; raise NotFound."""
+def get_broker_check(check_id: int, *, principal: Principal) -> BrokerCheckRow:
+    """Return the check that this principal asked for; raise NotFound."""
     principal.require(Permission.READ)
     found = None
-    if principal.sees_everything and 0 < look_id <= MAX_ID:
+    if principal.sees_everything and 0 < check_id <= MAX_ID:
         found = fetch_one(
             _StoredCheck,
             "SELECT id, purpose, kind, source_id, asked_at, answered_at, answer, error,"
             " answered_at IS NULL AND asked_at < now() - make_interval(secs => %s) AS is_overdue"
-            " FROM broker_look WHERE id = %s AND asked_by = %s",
-            [PATIENCE_SECONDS, look_id, principal.name],
+            " FROM broker_check WHERE id = %s AND asked_by = %s",
+            [PATIENCE_SECONDS, check_id, principal.name],
         )
     if found is None:
-        raise NotFound(f"There is no broker check {look_id}. Results are kept for 15 minutes.")
+        raise NotFound(f"There is no broker check {check_id}. Results are kept for 15 minutes.")
     return _row(found, answer_from(found.answer))
 
 

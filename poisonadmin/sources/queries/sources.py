@@ -16,8 +16,8 @@ _SOURCES = Key(("s.id",), (int,), descending=False)
 _REJECTED = Key(("r.id",), (int,))
 SHOWN_BYTES = 2048
 _SELECT = """SELECT s.id, s.name, s.kind, s.config,
- ARRAY(SELECT jsonb_object_keys(s.secrets) ORDER BY 1) AS secret_names, s.is_enabled, s.lag, s.looked_at, s.failures,
- s.next_look_at, s.last_success_at, s.last_error, s.last_error_at, s.created_at, s.version, f.files,
+ ARRAY(SELECT jsonb_object_keys(s.secrets) ORDER BY 1) AS secret_names, s.is_enabled, s.lag, s.checked_at, s.failures,
+ s.next_check_at, s.last_success_at, s.last_error, s.last_error_at, s.created_at, s.version, f.files,
  s.accepted + f.accepted AS accepted, s.duplicates + f.duplicates AS duplicates, s.rejected + f.rejected AS rejected,
  s.returned FROM source s CROSS JOIN LATERAL (
  SELECT count(*) AS files, coalesce(sum(accepted), 0)::bigint AS accepted,
@@ -27,11 +27,11 @@ _SELECT = """SELECT s.id, s.name, s.kind, s.config,
 
 @dataclass(frozen=True)
 class SourceRow(Versioned):
-    """What is drained: a directory, or queues of a broker, of whose `secret_names` only the names are shown.
+    """A source: a directory, or queues of a broker, of whose `secret_names` only the names are shown.
 
     `accepted`, `duplicates`, `rejected` count since it was made; `returned` are messages that were delivered to the
-    broker and came back. `lag`: how many waited at `looked_at`, null where nobody can say. After `failures` in a row
-    the next look is at `next_look_at`.
+    broker and came back. `lag`: how many waited at `checked_at`, null where nobody can say. After `failures` in a row
+    the next check is at `next_check_at`.
     """
 
     id: int
@@ -41,9 +41,9 @@ class SourceRow(Versioned):
     secret_names: list[str]
     is_enabled: bool
     lag: int | None
-    looked_at: datetime | None
+    checked_at: datetime | None
     failures: int
-    next_look_at: datetime | None
+    next_check_at: datetime | None
     last_success_at: datetime | None
     last_error: str | None
     last_error_at: datetime | None
@@ -57,12 +57,12 @@ class SourceRow(Versioned):
 
     @property
     def is_broker(self) -> bool:
-        """Whether it drains queues, not files."""
+        """True when it drains queues, not files."""
         return self.kind in BROKERS
 
     @property
     def is_in_trouble(self) -> bool:
-        """Whether the last look failed; `last_error` says of what."""
+        """True when the last check failed; `last_error` gives the reason."""
         if self.is_broker:
             return self.failures > 0
         is_over = self.last_success_at and self.last_error_at and self.last_success_at > self.last_error_at
@@ -70,7 +70,7 @@ class SourceRow(Versioned):
 
     @property
     def drained(self) -> list[str]:
-        """What it takes messages from: queues, topics, or the directory."""
+        """The queues, topics or directory that it takes messages from."""
         if broker := BROKERS.get(self.kind):
             return list(self.config.get(broker.drained, []))
         return [self.config.get("path", "")]

@@ -75,7 +75,7 @@ class ArchiveFile(models.Model):
 
     `path`: within the archive. `first_id`, `last_id`: of its messages. `is_current`: its rows are nowhere else, but for
     those of `ArchiveLeftOut`; a file that is not yet, or no longer, is not read. `sha256`: of its bytes;
-    `rows_sha256`: of its rows, as workers/spark/tables/row_digest.py says.
+    `rows_sha256`: of its rows, as workers/spark/tables/archive_files.py says.
     """
 
     id = models.BigAutoField(primary_key=True)

@@ -36,7 +36,7 @@ class Source(models.Model):
     """A directory or some broker queues that PoisonAdmin drains.
 
     `config` is what a viewer may see, `secrets` (`username`, `password`) are write-only. `lag`: how many messages the
-    broker had left at `looked_at`. After `failures` looks in a row that failed, the next is not before `next_look_at`.
+    broker had left at `checked_at`. After `failures` checks in a row the next is not before `next_check_at`.
     `accepted`, `duplicates`, `rejected`, `returned` count what came from a broker (a directory's are counted by file);
     `returned` are messages that we had delivered and that came back.
     """
@@ -48,9 +48,9 @@ class Source(models.Model):
     secrets = models.JSONField(default=dict)
     is_enabled = models.BooleanField(db_default=True)
     lag = models.BigIntegerField(null=True)
-    looked_at = models.DateTimeField(null=True)
+    checked_at = models.DateTimeField(null=True)
     failures = models.IntegerField(db_default=0)
-    next_look_at = models.DateTimeField(null=True)
+    next_check_at = models.DateTimeField(null=True)
     last_success_at = models.DateTimeField(null=True)
     last_error = models.TextField(null=True)
     last_error_at = models.DateTimeField(null=True)
@@ -71,7 +71,7 @@ class BrokerReceipt(models.Model):
 
     Written with the staged row, removed once the broker has taken the acknowledgement: what is delivered again in
     between has the same `digest`, and is not stored a second time. `owner`: the reader that still holds the message, by
-    the key of its advisory lock (workers/brokers/receipts.py); nobody, where no session holds that.
+    the key of its advisory lock (workers/brokers/staging.py); nobody, where no session holds that.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -160,7 +160,7 @@ class RejectedLine(models.Model):
         constraints = [models.UniqueConstraint(fields=["batch", "line"], name="rejected_line_once")]
 
 
-class LookPurpose(StrEnum):
+class BrokerCheckPurpose(StrEnum):
     """CONNECTION: can it be drained, and how much waits? PREVIEW: the first messages, left there. QUEUES: which are
     there?"""
 
@@ -169,7 +169,7 @@ class LookPurpose(StrEnum):
     QUEUES = "queues"
 
 
-class BrokerLook(models.Model):
+class BrokerCheck(models.Model):
     """One question and, for a quarter of an hour, its answer.
 
     `source` NULL: the configuration is not saved. `secrets` are those that came with the question, emptied when it is
@@ -190,6 +190,6 @@ class BrokerLook(models.Model):
     error = models.TextField(null=True)
 
     class Meta:
-        db_table = "broker_look"
-        constraints = [only_values_of("purpose", LookPurpose)]
-        indexes = [models.Index("id", name="broker_look_waiting", condition=Q(taken_at__isnull=True))]
+        db_table = "broker_check"
+        constraints = [only_values_of("purpose", BrokerCheckPurpose)]
+        indexes = [models.Index("id", name="broker_check_waiting", condition=Q(taken_at__isnull=True))]

@@ -24,7 +24,7 @@ class Address(models.Model):
     """A named lane of messages, `orders.eu.created`, with its status and where it delivers (None: a parking address).
 
     `destination`, `blame`, `max_payload_bytes`, `is_ordered` and `is_watched` are what the policies say, written down
-    so that neither the claim nor a task need resolve anything (operations/routing.py). `is_watched`: what is delivered
+    so that neither the claim nor a task need resolve anything (policies/commands.py). `is_watched`: what is delivered
     there ends a count of failures of its conversation, or a row of roll-backs (`rollbacks_in_row`).
     """
 

@@ -224,7 +224,7 @@ class PayloadVersion(models.Model):
 
 
 class Hop(models.Model):
-    """One move of a message from an address to another; appended, never overwritten. Source: SEMANTICS ART-11.
+    """One move of a message from an address to another; appended, never overwritten. Source: ART-11.
 
     `times`: how often a broker made this move, by its own word, its addresses being the broker's names; NULL for ours.
     """

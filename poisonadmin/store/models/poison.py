@@ -8,10 +8,10 @@ from django.db.models.functions import Now
 class PoisonEntry(models.Model):
     """One bookmark of a poison source that was reported. Consumers skip it while `is_listed`.
 
-    `source`: any name that consumers agree on; for stored messages their address (ruling R7). `crashes` counts reports
-    with `fatal`, `failures` the others; both start again at a release. The limits are those that the last report was
-    judged by. `why`: the last report's words (AMPS-2). `change` is set whenever `is_listed` changes and grows from one
-    commit to the next over all entries, so that a subscriber can tell what it has seen; 0: it never was listed.
+    `source`: any name that consumers agree on; for stored messages their address (R7). `crashes` counts
+    reports with `fatal`, `failures` the others; both start again at a release. The limits are those of the last report.
+    `why`: the last report's words (AMPS-2). `change` is set whenever `is_listed` changes and grows from one commit to
+    the next over all entries, so that a subscriber can tell what it has seen; 0: it never was listed.
     """
 
     id = models.BigAutoField(primary_key=True)

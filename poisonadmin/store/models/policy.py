@@ -5,7 +5,7 @@ from django.db.models.functions import Now
 
 
 class PolicyRow(models.Model):
-    """`settings` names only what this policy sets; times in milliseconds. Source: SEMANTICS R9."""
+    """`settings` names only what this policy sets; times in milliseconds. Source: R9."""
 
     id = models.BigAutoField(primary_key=True)
     match = models.CharField(max_length=255, unique=True)

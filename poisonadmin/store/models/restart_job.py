@@ -10,7 +10,7 @@ from poisonadmin.store.models.choices import only_values_of
 
 
 class RestartJob(models.Model):
-    """Decides on NDLV messages by itself (SEMANTICS SAP-13): each run is an operation on what its filter finds then.
+    """Decides on NDLV messages by itself (SAP-13): each run is an operation on what its filter finds then.
 
     `schedule`: five cron fields, UTC; None: it runs on request only. `filter` is that of `GET /messages/`: parameter ->
     texts; `most`: how many messages a run takes, the first in `ordering`. It decides on a message at most

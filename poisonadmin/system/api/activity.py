@@ -8,6 +8,7 @@ from poisonadmin.system.queries import activity, nodes
 from poisonadmin.system.queries.activity import AuditRow
 from poisonadmin.system.queries.nodes import NodeRow
 from poisonadmin.web.api.contract import PAGE, Paged, boolean, contract, text, time
+from poisonadmin.web.api.routes import route
 from poisonadmin.web.api.shape import Shape
 from poisonadmin.web.api.view import ApiView
 
@@ -59,3 +60,9 @@ class AuditList(ApiView):
         return self.listed(
             AUDIT, activity.list_audit, activity.AuditFilter(**{name: self.query[name] for name in names})
         )
+
+
+urlpatterns = [
+    route("nodes/", NodeList, name="api-nodes"),
+    route("audit/", AuditList, name="api-audit"),
+]

@@ -1,4 +1,4 @@
-"""Whether we live, whether we can work, how we do: at the root, for machines.
+"""Probes for machines, at the root: liveness, readiness and metrics.
 
 `/healthz` says that the process answers and asks nothing of anyone. `/readyz` says that the database is there with this
 version's tables, and the queue too. `/metrics` counts; it needs a token or session with `read`, or a caller on this

@@ -24,7 +24,7 @@ _STATEMENTS = (
     ),
     "DELETE FROM claim_shard WHERE NOT EXISTS (SELECT FROM claim WHERE claim.id = claim_id)",
     # What nobody answered still holds the login that it was asked with.
-    "DELETE FROM broker_look WHERE asked_at < now() - interval '15 minutes'",
+    "DELETE FROM broker_check WHERE asked_at < now() - interval '15 minutes'",
     # Failed logins of any name that strangers try; so many are kept as are of use.
     """DELETE FROM axes_accessattempt WHERE attempt_time < now() - interval '12 hours'
        OR id <= (SELECT max(id) - 50000 FROM axes_accessattempt)""",

@@ -4,6 +4,7 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import render
+from django.urls import path
 
 from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.domain.filter_values import InvalidFilter, checked_text, moment
@@ -77,3 +78,10 @@ def node(request: HttpRequest, principal: Principal, node_id: int) -> HttpRespon
 def _with_consumers(request: HttpRequest, cursor: str | None) -> str | None:
     kept: Pairs = [(name, value) for name, value in pairs(request) if name != "consumers"]
     return href(request.path, [*kept, ("consumers", cursor)]) if cursor else None
+
+
+urlpatterns = [
+    path("nodes/", nodes, name="nodes"),
+    path("nodes/<int:node_id>/", node, name="nodes-one"),
+    path("audit/", audit, name="audit"),
+]

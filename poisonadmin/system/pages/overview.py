@@ -4,6 +4,7 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponseBase, JsonResponse
 from django.shortcuts import render
+from django.urls import path
 
 from poisonadmin.core.domain.access import Principal
 from poisonadmin.core.domain.errors import PoisonAdminError
@@ -81,3 +82,9 @@ def _lists(principal: Principal) -> dict[str, Any]:
             (row, ACTIONS[row.action]) for row in list_operations(principal=principal, limit=DECISIONS_SHOWN).results
         ],
     }
+
+
+urlpatterns = [
+    path("", show, name="overview"),
+    path("outcomes.json", outcomes_over_time, name="overview-outcomes"),
+]

@@ -1,4 +1,4 @@
-"""What the first page shows, each part from something small: counters, lanes, partial indexes; no scan of messages."""
+"""The figures of the first page, each from something small: counters, lanes, partial indexes; no scan of messages."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -150,7 +150,7 @@ def fleet() -> Fleet:
 
 @dataclass(frozen=True)
 class Bucket:
-    """What happened in one bar's width from `at`. `retried`: failed and waits for its next delivery."""
+    """The outcomes in one bar's width from `at`. `retried`: failed and waits for its next delivery."""
 
     at: datetime
     delivered: int = 0

@@ -1,4 +1,4 @@
-"""Who calls: the owner of a token, or a logged-in user; and whether they may. `request.auth` is the Principal."""
+"""Authentication by token or session, and permissions. `request.auth` is the Principal."""
 
 from typing import Any
 

@@ -51,7 +51,7 @@ class Connection(H11Protocol):
         self._cancel()
 
     def is_waited_for(self) -> bool:
-        """Whether its request is not there yet: no header, or no whole body of a sender whom nobody knows."""
+        """True while its request is not there yet: no header, or no whole body of a sender whom nobody knows."""
         return self._has_no_request or (self.cycle.more_body and IS_KNOWN not in self.scope)
 
     @property

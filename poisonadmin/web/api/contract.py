@@ -1,4 +1,4 @@
-"""What one method of one view takes and gives, said once; permissions, checks and the OpenAPI document all read it."""
+"""The contract of a view's method: input, answers, permission. Checks and the OpenAPI document read it."""
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence

@@ -61,7 +61,7 @@ class ApiView(APIView):
 
     @property
     def principal(self) -> Principal:
-        """Who calls; there is one, or the view would not have been reached."""
+        """The caller; there is one, or the view would not have been reached."""
         assert isinstance(self.request.auth, Principal)
         return self.request.auth
 
@@ -72,7 +72,7 @@ class ApiView(APIView):
 
     @cached_property
     def contract(self) -> Contract | None:
-        """What the method that was called takes and gives."""
+        """The contract of the method that was called."""
         return contract_of(self, self.request.method)
 
     @cached_property

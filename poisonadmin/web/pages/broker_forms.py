@@ -1,4 +1,4 @@
-"""What the forms of a source and of a destination at a broker share: name, place, login, and the declared settings."""
+"""The fields that forms of sources and destinations at a broker share: name, place, login, declared settings."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar

@@ -32,7 +32,7 @@ class DrawnField(forms.BoundField):
 
     @property
     def is_wide(self) -> bool:
-        """Whether it takes, or offers, long texts."""
+        """True when it takes, or offers, long texts."""
         widget = self.field.widget
         if isinstance(widget, forms.Select):
             return any(len(str(label)) > _SHORT_CHARS for _, label in widget.choices)
@@ -68,8 +68,8 @@ def drawn(label: str, *, note: str = "", widget: type[forms.Widget] = forms.Text
     else:
         of = forms.Textarea if "rows" in shown and widget is forms.TextInput else widget
         made = of({"spellcheck": "false", "autocomplete": "off", **shown})
-    said = {"required": "This is required."}
-    return {"label": label, "help_text": note, "required": needed, "widget": made, "error_messages": said}
+    messages = {"required": "This is required."}
+    return {"label": label, "help_text": note, "required": needed, "widget": made, "error_messages": messages}
 
 
 def sentence_of(error: PoisonAdminError) -> str:
@@ -97,10 +97,10 @@ class TextField(forms.CharField):
         most: int | None = None,
         initial: Any = None,
         strip: bool = True,
-        **look: Any,
+        **options: Any,
     ) -> None:
         empty = "" if read is None else None
-        super().__init__(max_length=most, initial=initial, strip=strip, empty_value=empty, **drawn(label, **look))
+        super().__init__(max_length=most, initial=initial, strip=strip, empty_value=empty, **drawn(label, **options))
         self.read, self.write = read, write
 
     def to_python(self, value: Any) -> Any:
@@ -139,16 +139,16 @@ def _stripped(texts: Iterable[str]) -> list[str]:
 
 
 def whole_number(
-    label: str, *, limits: tuple[int | None, int | None] = (None, None), initial: int | None = None, **look: Any
+    label: str, *, limits: tuple[int | None, int | None] = (None, None), initial: int | None = None, **options: Any
 ) -> forms.IntegerField:
     """Return a field for a whole number; `limits` where no domain checks it."""
-    asked = drawn(label, inputmode="numeric", **look)
+    asked = drawn(label, inputmode="numeric", **options)
     return forms.IntegerField(min_value=limits[0], max_value=limits[1], initial=initial, **asked)
 
 
-def decimal_number(label: str, **look: Any) -> forms.FloatField:
+def decimal_number(label: str, **options: Any) -> forms.FloatField:
     """Return a field for a number."""
-    return forms.FloatField(**drawn(label, inputmode="decimal", **look))
+    return forms.FloatField(**drawn(label, inputmode="decimal", **options))
 
 
 def ticks(label: str, note: str = "", *, initial: bool = False) -> forms.BooleanField:

@@ -1,13 +1,16 @@
-"""Logins: throttled by account and network with growing waits, written to the audit log, ended when idle.
+"""Logins: throttled by account and network with growing waits, few at once, in the audit log, ended when idle.
 
 django-axes counts failures and refuses. It has one fixed time for "counts" and "is refused", and one name for "where":
 waits that grow, and browsers that are told apart from strangers in their network, are added here, as its handler.
 """
 
+import asyncio
 import ipaddress
 import secrets
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, MutableMapping
+from io import BytesIO
 from typing import Any
 
 from axes.handlers.database import AxesDatabaseHandler
@@ -16,6 +19,7 @@ from django.conf import settings
 from django.contrib.auth import SESSION_KEY
 from django.contrib.auth.models import User
 from django.core import signing
+from django.core.handlers.asgi import ASGIRequest
 from django.db.models import Max, Sum
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -152,3 +156,65 @@ def sessions(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[H
 def _is_by_hand(request: HttpRequest) -> bool:
     """Return False for what a page does by itself, such as its refreshing every few seconds."""
     return request.method != "GET" or request.headers.get("Sec-Fetch-Mode", "navigate") == "navigate"
+
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Application = Callable[[Any, Any, Any], Awaitable[None]]
+
+ACCOUNTS_PATH = "/accounts/"
+AT_ONCE = 4
+# At work and waiting, of everybody and of one network, so that no network takes all places.
+MAX_INSIDE = 20
+MAX_INSIDE_EACH = 10
+WAIT_SECONDS = 10.0
+_BUSY = b"Too many people are logging in at this moment. Nothing was done; try again in a few seconds.\n"
+
+
+def with_login_pool(application: Application) -> Application:
+    """Return the ASGI application; a few forms with passwords are handled at once, the others wait or get 503."""
+    at_work = asyncio.Semaphore(AT_ONCE)
+    inside: Counter[str | None] = Counter()
+
+    async def pooled(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] != "POST" or not scope["path"].startswith(ACCOUNTS_PATH):
+            await application(scope, receive, send)
+            return
+        # Whole before it takes a place, which a body that never ends would keep.
+        received = [await receive()]
+        while received[-1].get("more_body"):
+            received.append(await receive())
+
+        async def replayed() -> Message:
+            return received.pop(0) if received else await receive()
+
+        network = network_of(ASGIRequest(scope, BytesIO()))
+        if inside.total() >= MAX_INSIDE or inside[network] >= MAX_INSIDE_EACH:
+            await _refuse(send)
+            return
+        inside[network] += 1
+        try:
+            try:
+                async with asyncio.timeout(WAIT_SECONDS):
+                    await at_work.acquire()
+            except TimeoutError:
+                await _refuse(send)
+                return
+            try:
+                await application(scope, replayed, send)
+            finally:
+                at_work.release()
+        finally:
+            inside[network] -= 1
+            if not inside[network]:
+                del inside[network]
+
+    return pooled
+
+
+async def _refuse(send: Send) -> None:
+    headers = [(b"content-type", b"text/plain"), (b"content-length", b"%d" % len(_BUSY)), (b"retry-after", b"5")]
+    await send({"type": "http.response.start", "status": 503, "headers": headers})
+    await send({"type": "http.response.body", "body": _BUSY})

@@ -1,4 +1,4 @@
-"""How the front-end files are collected and named."""
+"""Collects and names the front-end files."""
 
 from django.contrib.staticfiles.apps import StaticFilesConfig
 from whitenoise.storage import CompressedManifestStaticFilesStorage

@@ -1,4 +1,4 @@
-"""What every page does: it asks who reads it and whether they may, and keeps its filters in the URL and only there."""
+"""The frame of every page: it checks the reader's permission, and keeps its filters in the URL and only there."""
 
 import re
 from collections.abc import Callable, Collection, Iterable
@@ -33,7 +33,7 @@ View = Callable[Concatenate[HttpRequest, Principal, P], HttpResponseBase]
 
 @dataclass(frozen=True)
 class Pager:
-    """Where the list goes on; None where it does not. `total`: how many rows it has."""
+    """Links to the pages before and after; None where there are none. `total`: the number of rows."""
 
     next: str | None
     previous: str | None

@@ -1,4 +1,4 @@
-"""What the pages call things: the field's words, never the code's (no claim, lease or settle)."""
+"""The words of the pages: the field's words, never the code's (no claim, lease or settle)."""
 
 from poisonadmin.messages.domain.outcome import Outcome
 from poisonadmin.messages.domain.states import LABELS, Confirming, Event, Reason, State

@@ -25,7 +25,7 @@ def make_brokers() -> None:
     config = {"url": RABBITMQ, "queues": queues, "management_url": "https://rabbit.example.org:15671"}
     rabbit = save_source("shop-dead-letters", kind="rabbitmq", config=config, secrets=login, principal=SYSTEM)
     Source.objects.filter(id=rabbit.id).update(
-        lag=1_204, looked_at=now, last_success_at=now, accepted=48_211, duplicates=12, returned=311, rejected=1
+        lag=1_204, checked_at=now, last_success_at=now, accepted=48_211, duplicates=12, returned=311, rejected=1
     )
     config = {"url": "kafka://one.example.org,two.example.org", "topics": ["orders-dlt"]}
     kafka = save_source("orders-dlt", kind="kafka", config=config, principal=SYSTEM)
@@ -33,7 +33,7 @@ def make_brokers() -> None:
         failures=4,
         last_error="no connection to one.example.org:9092: Connection refused",
         last_error_at=now,
-        next_look_at=now + timedelta(seconds=16),
+        next_check_at=now + timedelta(seconds=16),
         accepted=902,
     )
     save_destination(

@@ -70,11 +70,12 @@ def dead_letter_of(headers: Mapping[str, Any]) -> DeadLetter:
 
 def origin_of(headers: Mapping[str, Any]) -> QueueOrigin:
     """Return where the message was first; without x-death, what a library's headers say of that."""
-    deaths = _deaths(headers)
+    dead_letterings = _dead_letterings(headers)
     first_queue, first_reason = headers.get("x-first-death-queue"), headers.get("x-first-death-reason")
-    if deaths:
+    if dead_letterings:
         first = next(
-            (one for one in deaths if one.get("queue") == first_queue and one.get("reason") == first_reason), deaths[-1]
+            (one for one in dead_letterings if one.get("queue") == first_queue and one.get("reason") == first_reason),
+            dead_letterings[-1],
         )
         keys = first.get("routing-keys")
         return QueueOrigin(
@@ -101,8 +102,8 @@ def is_left_out(name: str) -> bool:
 
 
 def _moves(headers: Mapping[str, Any]) -> tuple[Move, ...]:
-    deaths = list(reversed(_deaths(headers)[:MAX_MOVES]))
-    queues = [name_of(one.get("queue")) or "?" for one in deaths]
+    dead_letterings = list(reversed(_dead_letterings(headers)[:MAX_MOVES]))
+    queues = [name_of(one.get("queue")) or "?" for one in dead_letterings]
     return tuple(
         Move(
             queue=queue,
@@ -111,11 +112,11 @@ def _moves(headers: Mapping[str, Any]) -> tuple[Move, ...]:
             count=_count(one.get("count"), least=1),
             to=to,
         )
-        for one, queue, to in zip_longest(deaths, queues, queues[1:])
+        for one, queue, to in zip_longest(dead_letterings, queues, queues[1:])
     )
 
 
-def _deaths(headers: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _dead_letterings(headers: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the entries of x-death, the latest first."""
     found = headers.get("x-death")
     return [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []

@@ -1,4 +1,4 @@
-"""The answer of an HTTP consumer beyond its status: the response header `PoisonAdmin-Outcome` (ruling R12).
+"""The answer of an HTTP consumer beyond its status: the response header `PoisonAdmin-Outcome` (R12).
 
 And `PoisonAdmin-Consumer-Version`, which says which version of the consumer has failed.
 """

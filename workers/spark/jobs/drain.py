@@ -1,4 +1,4 @@
-"""The `drain` job: its tasks drain the shards of a broker source. `operations.draining` calls it and merges.
+"""The `drain` job: its tasks drain the shards of a broker source. `sources.commands.draining` calls it and merges.
 
 The tasks read the source, its login too, and `DATABASE_URL` from their environment.
 """

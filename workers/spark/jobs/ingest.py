@@ -1,4 +1,4 @@
-"""The `ingest` job: files become staged rows. `operations.sources` calls it, merges what it staged, and nobody else.
+"""The `ingest` job: files become staged rows. Only `sources.commands.directories` calls it and merges the staged rows.
 
 A task reads, parses and stages parts of files, and answers with a row for each.
 """

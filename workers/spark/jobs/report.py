@@ -108,8 +108,8 @@ def _archived(spark: SparkSession, asked: AskedReport, archived: Archived, tasks
 def _message_columns(asked: AskedReport, archived: Archived) -> list[str]:
     """Return the columns of messages that are asked for; headers and payload cost most."""
     dialect = SparkDialect(asked.time_zone)
-    said = " ".join([archived.where, archived.rows, *(one.expression(dialect) for one in asked.read)])
-    bulky = [name for name in ("headers", "payload") if f"m.{name}" in said]
+    statement = " ".join([archived.where, archived.rows, *(one.expression(dialect) for one in asked.read)])
+    bulky = [name for name in ("headers", "payload") if f"m.{name}" in statement]
     return [*_LIGHT, *bulky]
 
 

@@ -46,6 +46,7 @@ from poisonadmin.web.api.contract import (
     contract,
 )
 from poisonadmin.web.api.rendering import TakeAny
+from poisonadmin.web.api.routes import route
 from poisonadmin.web.api.shape import Shape
 from poisonadmin.web.api.view import ApiView
 
@@ -261,3 +262,15 @@ class OperationSignOff(ApiView):
             principal=self.principal,
         )
         return shown(OPERATION, get_operation(operation_id, principal=self.reader))
+
+
+urlpatterns = [
+    route("operations/", OperationList, name="api-operations"),
+    route("operations/<id:operation_id>/", OperationOne, name="api-operation"),
+    route("operations/<id:operation_id>/members/", OperationMembers, name="api-operation-members"),
+    route("operations/<id:operation_id>/members.csv", OperationLedger, name="api-operation-ledger"),
+    route("operations/<id:operation_id>/pause/", OperationPause, name="api-operation-pause"),
+    route("operations/<id:operation_id>/resume/", OperationResume, name="api-operation-resume"),
+    route("operations/<id:operation_id>/cancel/", OperationCancel, name="api-operation-cancel"),
+    route("operations/<id:operation_id>/sign-offs/", OperationSignOff, name="api-operation-sign-offs"),
+]

@@ -23,6 +23,7 @@ from poisonadmin.web.api.contract import (
     contract,
     decimal,
 )
+from poisonadmin.web.api.routes import route
 from poisonadmin.web.api.shape import Shape
 from poisonadmin.web.api.view import ApiView
 
@@ -117,3 +118,11 @@ class SelectionPreview(ApiView):
         action, params = OperationAction(self.body["action"]), self.body.get("params")
         pace = Pace(self.body.get("rate_per_second"), self.body["canary"])
         return shown(PREVIEW, preview(selection, action, principal=self.principal, params=params, pace=pace))
+
+
+urlpatterns = [
+    route("selections/", SelectionList, name="api-selections"),
+    route("selections/<id:selection_id>/", SelectionOne, name="api-selection"),
+    route("selections/<id:selection_id>/messages/", SelectionMembers, name="api-selection-messages"),
+    route("selections/<id:selection_id>/preview/", SelectionPreview, name="api-selection-preview"),
+]

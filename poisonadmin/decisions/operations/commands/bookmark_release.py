@@ -16,7 +16,7 @@ def release_bookmark(entry_id: int, *, principal: Principal, reason: str) -> int
 
     The messages that it stopped are released along with it; one that cannot go anywhere stays as it is. Return the
     operation on them where it waits for a sign-off, and nothing was done; None where it is done.
-    Errors: `NotAllowed`, `NotFound`, `NotListed`, `InvalidOperation`. Source: SEMANTICS AMPS-f, AMPS-h, ruling R7.
+    Errors: `NotAllowed`, `NotFound`, `NotListed`, `InvalidOperation`. Source: AMPS-f, AMPS-h, R7.
     """
     principal.require(Permission.DECIDE)
     entry = get_entry(entry_id, principal=principal.as_reader)

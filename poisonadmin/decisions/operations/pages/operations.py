@@ -6,7 +6,7 @@ from typing import Any
 from django.contrib import messages as notes
 from django.http import Http404, HttpRequest, HttpResponseBase, HttpResponseRedirect
 from django.shortcuts import render
-from django.urls import reverse
+from django.urls import path, reverse
 from django.utils import timezone
 from django.views.decorators.http import require_POST
 from django_htmx.http import HttpResponseClientRefresh
@@ -179,3 +179,12 @@ def _pace(found: OperationDetail) -> dict[str, Any]:
         "rate": pace,
         "left_seconds": left / pace if pace and left and found.state == OperationState.RUNNING else None,
     }
+
+
+urlpatterns = [
+    path("operations/", show_all, name="operations"),
+    path("operations/<int:operation_id>/", show, name="operations-one"),
+    path("operations/<int:operation_id>/members.csv", as_csv, name="operations-csv"),
+    path("operations/<int:operation_id>/members/<slug:outcome>/", members, name="operations-members"),
+    path("operations/<int:operation_id>/<slug:what>/", change, name="operations-change"),
+]

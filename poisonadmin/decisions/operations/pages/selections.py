@@ -7,7 +7,7 @@ from urllib.parse import parse_qs
 from django.forms import BoundField
 from django.http import Http404, HttpRequest, HttpResponseBase, HttpResponseRedirect
 from django.shortcuts import render
-from django.urls import reverse
+from django.urls import path, reverse
 from django.utils import timezone
 from django.views.decorators.http import require_POST
 
@@ -231,3 +231,12 @@ def _likely(found: SelectionRow) -> str:
 
 def _filter_of(found: SelectionRow) -> list[tuple[str, str]]:
     return [(name, text) for name, texts in (found.filter or {}).items() for text in texts]
+
+
+urlpatterns = [
+    path("operations/matching/", matching, name="operations-matching"),
+    path("operations/select/", select, name="operations-select"),
+    path("operations/selections/<int:selection_id>/", selection, name="operations-selection"),
+    path("operations/selections/<int:selection_id>/messages/", selected, name="operations-selected"),
+    path("operations/selections/<int:selection_id>/duration/", duration, name="operations-duration"),
+]

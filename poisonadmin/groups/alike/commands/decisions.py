@@ -1,4 +1,4 @@
-"""What people do with proposals: merge by one, dismiss one, and have a dismissed one proposed again."""
+"""Decisions on proposals: merge by one, dismiss one, have a dismissed one proposed again."""
 
 from django.db import connection, transaction
 from django.db.models.functions import Now

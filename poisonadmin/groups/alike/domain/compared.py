@@ -1,4 +1,4 @@
-"""What is compared of a failure: its kind, its masked message and the application's frames, all bounded."""
+"""The compared parts of a failure: its kind, its masked message and the application's frames, all bounded."""
 
 import re
 from collections.abc import Mapping

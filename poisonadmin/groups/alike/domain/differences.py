@@ -1,4 +1,4 @@
-"""What two failures share and where they differ: in words, and frame by frame."""
+"""Compares two failures word by word and frame by frame."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass

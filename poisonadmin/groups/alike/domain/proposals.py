@@ -14,7 +14,7 @@ MAX_PROPOSALS = 1_000
 
 
 class AlikeSearchState(StrEnum):
-    """How a search for groups that look alike stands."""
+    """The states of a search for groups that look alike."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -24,7 +24,7 @@ class AlikeSearchState(StrEnum):
 
 
 class ProposalState(StrEnum):
-    """What people said of a proposal."""
+    """The states of a proposal."""
 
     OPEN = "open"
     DISMISSED = "dismissed"
@@ -58,7 +58,7 @@ class AskedGroups:
 
 @dataclass(frozen=True)
 class AlikeAnswer:
-    """What a search came to: how many fingerprints were compared, pairs of ids worth comparing, and all failures."""
+    """The result of a search: the number of compared fingerprints, pairs of ids worth comparing, and all failures."""
 
     compared: int
     pairs: Sequence[tuple[int, int]]

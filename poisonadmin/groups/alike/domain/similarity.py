@@ -1,4 +1,4 @@
-"""How alike two failures are: exactly, and as a set of tokens by which a hash finds what is worth comparing."""
+"""The likeness of two failures: exactly, and as a set of tokens by which a hash finds pairs worth comparing."""
 
 import re
 from collections.abc import Collection, Iterable, Sequence

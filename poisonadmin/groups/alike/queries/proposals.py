@@ -55,7 +55,7 @@ class AlikeSearchRow:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more will be known."""
+        """True when the search has ended."""
         return self.finished_at is not None
 
 
@@ -77,7 +77,7 @@ class AlikeGroup:
 
     @property
     def failure(self) -> ComparedFailure:
-        """What was compared."""
+        """The compared failure."""
         return ComparedFailure(self.error_class, self.message, tuple(self.frames))
 
 

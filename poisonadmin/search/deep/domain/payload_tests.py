@@ -1,4 +1,4 @@
-"""Whether a payload is what the clauses of a search say, told one by one."""
+"""Tests a payload by the clauses of a search, one by one."""
 
 from collections.abc import Callable, Iterable
 from typing import Any

@@ -81,7 +81,7 @@ class SearchRow:
 
     @property
     def progress(self) -> float:
-        """What share is read, from 0 to 1."""
+        """The share that is read, from 0 to 1."""
         if self.state == SearchState.COMPLETED:
             return 1.0
         return round(min(self.read / self.total, 0.999), 3) if self.total else 0.0

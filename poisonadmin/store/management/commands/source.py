@@ -20,7 +20,7 @@ from poisonadmin.sources.commands.broker_checks import request_broker_check, req
 from poisonadmin.sources.commands.setup import add_source
 from poisonadmin.sources.queries.broker_checks import BrokerCheckRow, BrokerCheckState, get_broker_check
 from poisonadmin.sources.queries.sources import list_sources
-from poisonadmin.store.models.intake import LookPurpose, Source
+from poisonadmin.store.models.intake import BrokerCheckPurpose, Source
 
 BY = replace(SYSTEM, name="command line")
 POLL_SECONDS = 0.2
@@ -28,7 +28,7 @@ _SETTINGS = [found for found in source_settings() if found[0].input != InputKind
 
 
 class Command(BaseCommand):
-    """Sources are made here too; looks at brokers are answered by an io worker, which must run."""
+    """Sources are made here too; broker checks are made by an io worker, which must run."""
 
     help = "Add a broker whose dead letters are drained; list sources; test a connection; discover queues."
 
@@ -47,8 +47,8 @@ class Command(BaseCommand):
         )
         actions.add_parser("list", help="list sources")
         for action, words in (("test", "connect, and count what waits"), ("discover", "list queues")):
-            look = actions.add_parser(action, help=f"{words}, of a source by its name or of a broker by its URL")
-            _broker_arguments(look)
+            check = actions.add_parser(action, help=f"{words}, of a source by its name or of a broker by its URL")
+            _broker_arguments(check)
 
     def handle(self, *_: Any, **options: Any) -> None:
         """Carry out the action."""
@@ -86,23 +86,23 @@ class Command(BaseCommand):
             self.stdout.write(f"{row.id}\t{row.name}\t{row.kind}\t{place}\t{drained}\t{lag}\t{row.accepted}\t{state}")
 
     def _test(self, options: dict[str, Any]) -> None:
-        seen = self._look(LookPurpose.CONNECTION, options)
+        seen = self._check(BrokerCheckPurpose.CONNECTION, options)
         waiting = "the number of waiting messages is unknown" if seen.depth is None else f"{seen.depth} messages wait"
         self.stdout.write(f"Connected; {waiting}.")
 
     def _discover(self, options: dict[str, Any]) -> None:
-        for queue in self._look(LookPurpose.QUEUES, options).queues:
+        for queue in self._check(BrokerCheckPurpose.QUEUES, options).queues:
             self.stdout.write(f"{queue.name}\t{'-' if queue.depth is None else queue.depth}\t{queue.why}")
 
-    def _look(self, purpose: LookPurpose, options: dict[str, Any]) -> BrokerCheckRow:
+    def _check(self, purpose: BrokerCheckPurpose, options: dict[str, Any]) -> BrokerCheckRow:
         row = Source.objects.filter(name=options["url"]).first()
         if row is not None:
-            look_id = request_source_check(row.id, purpose, principal=BY)
+            check_id = request_source_check(row.id, purpose, principal=BY)
         else:
             url, secrets = options["url"], _secrets(options)
-            look_id = request_broker_check(_kind(url), _config(options), purpose, principal=BY, secrets=secrets)
-        # A look that nobody answers ends as failed by itself.
-        while (seen := get_broker_check(look_id, principal=BY)).state == BrokerCheckState.WAITING:
+            check_id = request_broker_check(_kind(url), _config(options), purpose, principal=BY, secrets=secrets)
+        # A check that nobody answers ends as failed by itself.
+        while (seen := get_broker_check(check_id, principal=BY)).state == BrokerCheckState.WAITING:
             time.sleep(POLL_SECONDS)
         if seen.state == BrokerCheckState.FAILED:
             raise CommandError(seen.error or "The broker check failed.")
