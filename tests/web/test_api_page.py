@@ -11,7 +11,7 @@ from poisonadmin.core.domain.errors import PoisonAdminError
 from poisonadmin.web.api import problems
 
 ROOT = Path(__file__).parents[2]
-ROLE = re.compile(r"poisonadmin\.\w+\.(domain|queries|commands|api)(\.|$)")
+ROLE = re.compile(r"poisonadmin(\.\w+)+?\.(domain|queries|commands|api)(\.|$)")
 CODE = re.compile(
     r"Invalid(?:Envelope|Json)\(\s*\"([a-z_0-9]+)\"|^    code = \"([a-z_0-9]+)\"|code=\"([a-z_0-9]+)\"", re.MULTILINE
 )
