@@ -40,7 +40,7 @@ class RunFields:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more will be known."""
+        """True when the run has ended."""
         return self.ended_at is not None
 
 
