@@ -74,8 +74,8 @@ def test_what_waits_is_staged_merged_and_counted() -> None:
 def test_an_empty_queue_costs_a_check_and_no_job() -> None:
     source = make_source()
     broker = Broker(waiting=0)
-    drain_due(broker.workshop)
-    assert (broker.looks, broker.drains, LongRun.objects.count()) == (1, 0, 0)
+    drain_due(broker.drainer)
+    assert (broker.checks, broker.drains, LongRun.objects.count()) == (1, 0, 0)
     assert state(source) == (0, None, 0, True)
 
 

@@ -4,7 +4,7 @@ from django.db.models import Q
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("store", "0004_runs"),
+        ("store", "0006_regroup"),
     ]
 
     operations = [
