@@ -40,7 +40,7 @@ class FileReplaced(Exception):
 
 
 class FileStore(Protocol):
-    """What keeps the files. Passed in: what writes (workers) imports this package."""
+    """The store of the archive's files. Passed in: the workers, which write, import this package."""
 
     def rewrite(self, place: str, file: WrittenFile, change: Rewrite, path: str) -> WrittenFile | None:
         """Write a file anew, and read it back; None when nothing is left of it."""

@@ -85,7 +85,7 @@ class SearchRefused(PoisonAdminError):
 
 @dataclass(frozen=True)
 class Searching:
-    """What searches are carried out with. `in_archive`: returns where a file of the archive is. `tasks`: returns how
+    """The tools of searches. `in_archive`: returns where a file of the archive is. `tasks`: returns how
     many tasks read a wave."""
 
     find: Find
@@ -175,7 +175,7 @@ def _turn(search_id: int, searching: Searching) -> None:
 
 
 class _Asked:
-    """What a search asks for, and for whom."""
+    """The parameters and the account of a search."""
 
     def __init__(self, search: Search) -> None:
         self.principal = _principal_of(search)
@@ -184,7 +184,7 @@ class _Asked:
 
     @property
     def plain(self) -> MessageFilter | None:
-        """What is asked of the database; None where any message will do."""
+        """The filter for the database; None where any message will do."""
         plain = plain_of(self.filter)
         return plain if plain.terms or not self.principal.sees_everything else None
 

@@ -1,4 +1,4 @@
-"""What a scan looks for in each message, as values that are passed to whoever reads them (Spark)."""
+"""The terms of a scan of messages, as values that are passed to Spark, which reads them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -82,8 +82,9 @@ class Hit:
 
 @dataclass(frozen=True)
 class Wave:
-    """What is read at once: live messages in `ranges` or of `ids` (rising), or archived ones in `files` (paths or URLs)
-    that are what `columns` say."""
+    """A wave that is read at once: live messages in `ranges` or of `ids` (rising), or archived ones in `files` (paths
+    or URLs) that are what `columns` say.
+    """
 
     clauses: Sequence[Clause]
     ranges: Sequence[IdRange] = ()

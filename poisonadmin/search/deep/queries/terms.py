@@ -1,4 +1,4 @@
-"""What a filter asks: of each message that is read, of live rows by SQL, and of archived rows by their columns."""
+"""The terms of a filter: for each message that is read, for live rows as SQL, for archived rows by their columns."""
 
 from collections.abc import Callable
 from datetime import datetime
