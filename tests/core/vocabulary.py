@@ -173,7 +173,6 @@ TO_DO: tuple[str, ...] = (
     "poisonadmin/messages/domain/attempt.py",
     "poisonadmin/rules/domain/content_rules.py",
     "poisonadmin/rules/domain/json_schema.py",
-    "poisonadmin/rules/queries/rules.py",
     "poisonadmin/store/models/attempt.py",
 )
 

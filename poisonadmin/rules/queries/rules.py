@@ -74,7 +74,7 @@ class DryRunPlace:
 
 @dataclass(frozen=True)
 class DryRunResult:
-    """How many messages were read so far and would match. `found`: the places with most matches, at most 200."""
+    """The numbers of messages read so far and of matches. `found`: the places with most matches, at most 200."""
 
     read: int
     matched: int
@@ -83,7 +83,7 @@ class DryRunResult:
 
 @dataclass(frozen=True)
 class DryRunRow(RunFields):
-    """What a rule would do to the messages that waited or were undecided (TBDL, NDLV) at the time of the request.
+    """A dry run of a rule on the messages that waited or were undecided (TBDL, NDLV) at the time of the request.
 
     `cut_off`: the last message that is read.
     """
